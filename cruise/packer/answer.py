@@ -54,14 +54,47 @@ class Figures:
         return (*self.placed, *price, -self.eviction_weight)
 
 
+class NoteCode(StrEnum):
+    """What there may be to say of a packing or a plan besides its figures."""
+
+    # of the search
+    NO_TIME = "no-time"
+    OVERRAN = "overran"
+    STILL_COMPILING = "still-compiling"
+    COMPILES_ONCE = "compiles-once"
+    SOLVER_NOT_STARTED = "solver-not-started"
+    SOLVER_ENDED = "solver-ended"
+    # of what was found
+    EVICTIONS_NEEDED = "evictions-needed"
+    EVICTIONS_UNPROVED = "evictions-unproved"
+    PACKING_DROPPED = "packing-dropped"
+    PLAN_DROPPED = "plan-dropped"
+    NODES_KEPT = "nodes-kept"
+    OTHER_ORDERS = "other-orders"
+    # in words, as an earlier release left it
+    STATED = "stated"
+    # of the cluster
+    LEFT_OUT = "left-out"
+    NODES_MISSING = "nodes-missing"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One such thing; `detail` is what is behind it, `count` how many pods it is about, where that says something."""
+
+    code: NoteCode
+    detail: str = ""
+    count: int = 0
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Packing:
     """An assignment that obeys every rule of its problem; `pod_node[pod]` is -1 where a pod has no place.
 
     `bound` has for each entry of the figures' key what no assignment surpasses that is as good in the entries before.
     `needs_evictions` tells that it is proved that none without evictions is as good, even where more stays open.
-    `least_evicted` pods at least are evicted by every plan that places as many of each priority. `notes` are for
-    people: what was left out, and why.
+    `least_evicted` pods at least are evicted by every plan that places as many of each priority. `notes` say
+    what was left out, and why.
     """
 
     pod_node: IntArray
@@ -70,7 +103,7 @@ class Packing:
     bound: tuple[int, ...]
     status: Status
     needs_evictions: bool = False
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     least_evicted: int = 0
 
 
@@ -92,7 +125,7 @@ def figures_of(problem: Problem, pod_node: IntArray) -> Figures:
     return Figures(tiers, weight, price_of(problem, pod_node))
 
 
-def packing_of(problem: Problem, pod_node: IntArray, bound: tuple[int, ...], notes: tuple[str, ...] = ()) -> Packing:
+def packing_of(problem: Problem, pod_node: IntArray, bound: tuple[int, ...], notes: tuple[Note, ...] = ()) -> Packing:
     """The packing that an assignment and its bound make."""
     now, after = figures_of(problem, problem.pod_node), figures_of(problem, pod_node)
     better = after.key(problem.objective) > now.key(problem.objective)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
-from cruise.packer.problem import Objective, Problem, price_of
+from cruise.packer.problem import Objective, Problem, loads_of, price_of
 
 
 def counted_bound(problem: Problem) -> tuple[int, ...]:
@@ -26,16 +26,37 @@ def counted_bound(problem: Problem) -> tuple[int, ...]:
     return (*placed, 0)
 
 
-def bound_beside(
-    key: tuple[int, ...], before: tuple[int, ...], bound: Sequence[int], most: Sequence[int]
-) -> tuple[int, ...]:
-    """What of a bound found beside an assignment of the key `before` holds beside a better one of this key.
+class Known:
+    """The key of the best assignment so far, and what bounds it: each entry's bound is for what is as good before it.
 
-    An entry's bound is for what is as good in the entries before. Where the better one is worse in one of them, that
-    says nothing about it, and `most` is what nothing surpasses.
+    `most` is what no assignment surpasses, however good in the entries before.
     """
-    falls = next((entry for entry, value in enumerate(before) if key[entry] < value), len(key))
-    return (*bound[: falls + 1], *most[falls + 1 :])
+
+    __slots__ = ("bound", "key", "most")
+
+    def __init__(self, key: tuple[int, ...], most: tuple[int, ...]) -> None:
+        self.key, self.most, self.bound = key, most, most
+
+    @property
+    def proved(self) -> bool:
+        """Whether nothing is better."""
+        return self.key == self.bound
+
+    def better(self, key: tuple[int, ...]) -> None:
+        """Take a better key. Where it is worse in an entry, bounds of those behind say nothing about it."""
+        falls = next((entry for entry, value in enumerate(self.key) if key[entry] < value), len(key))
+        self.bound = (*self.bound[: falls + 1], *self.most[falls + 1 :])
+        self.key = key
+
+    def learn(self, key: tuple[int, ...], bound: Sequence[int]) -> bool:
+        """Take a bound that was proved beside a key; tell whether it says more than what is known.
+
+        Behind the first entry in which that key differs it speaks of assignments that are as good as another one.
+        """
+        same = next((entry for entry, value in enumerate(self.key) if key[entry] != value), len(key))
+        known = self.bound
+        self.bound = (*map(min, bound[: same + 1], known), *known[same + 1 :])
+        return self.bound != known
 
 
 def least_evictions(problem: Problem) -> int:
@@ -46,9 +67,7 @@ def least_evictions(problem: Problem) -> int:
     stranded = _stranded(problem)
     needs = problem.demands[problem.pod_class[stranded]].sum(axis=0)
     runs = np.flatnonzero((problem.pod_node >= 0) & problem.movable[problem.pod_class])
-    used = np.zeros_like(problem.capacities)
-    placed = problem.pod_node >= 0
-    np.add.at(used, problem.pod_node[placed], problem.demands[problem.pod_class[placed]])
+    used, _ = loads_of(problem, problem.pod_node)
     free = np.maximum(problem.capacities - used, 0)
     gains = free[problem.pod_node[runs]] + problem.demands[problem.pod_class[runs]]
     weights = problem.weights[problem.pod_class[runs]].astype(np.float64)
@@ -75,11 +94,9 @@ def _fractional(gains: IntArray, weights: FloatArray, need: int) -> float:
 
 def _stranded(problem: Problem) -> IntArray:
     """The pending pods that fit on no node as it is now."""
-    placed = problem.pod_node >= 0
-    used = np.zeros_like(problem.capacities)
-    np.add.at(used, problem.pod_node[placed], problem.demands[problem.pod_class[placed]])
+    used, _ = loads_of(problem, problem.pod_node)
     free = problem.capacities - used
-    pending = np.flatnonzero(~placed)
+    pending = np.flatnonzero(problem.pod_node < 0)
     lonely = np.zeros(problem.class_count, dtype=np.bool_)
     for c in np.unique(problem.pod_class[pending]).tolist():
         wanted = problem.demands[c] > 0
@@ -94,7 +111,8 @@ def _placed_bounds(problem: Problem) -> list[int]:
     possible = fixed | _fits_somewhere(problem)[problem.pod_class] | (problem.pod_node >= 0)
     base = problem.demands[problem.pod_class[fixed]].sum(axis=0)
     # What stays on a node that is too full already is no measure for the others.
-    room = _room(problem, fixed)
+    used, _ = loads_of(problem, problem.pod_node)
+    room = np.maximum(problem.capacities, used).sum(axis=0)
     bounds = []
     for priority in np.unique(problem.priorities)[::-1].tolist():
         mine = problem.priorities[problem.pod_class] == priority
@@ -113,15 +131,6 @@ def _fixed(problem: Problem) -> BoolArray:
     """The pods that every plan places."""
     stuck = ~problem.movable | ~problem.preemptible
     return (problem.pod_node >= 0) & stuck[problem.pod_class]
-
-
-def _room(problem: Problem, fixed: BoolArray) -> IntArray:
-    """All capacity, where no node counts less than what runs there now."""
-    running = problem.pod_node >= 0
-    used = np.zeros_like(problem.capacities)
-    np.add.at(used, problem.pod_node[running], problem.demands[problem.pod_class[running]])
-    room: IntArray = np.maximum(problem.capacities, used).sum(axis=0)
-    return room
 
 
 def _fits_somewhere(problem: Problem) -> BoolArray:

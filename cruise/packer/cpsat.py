@@ -1,10 +1,15 @@
-"""One call of CP-SAT: its parameters, what of a meter it may spend, and what its answer says."""
+"""One call of CP-SAT: its parameters, what of a meter it may spend, and what its answer says.
+
+Only what has to decide something by CP-SAT imports this, and only then: loading it takes a quarter of a second.
+"""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ortools.sat.python import cp_model
 
+from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 
 # What a second of CP-SAT's deterministic time costs in work units.
@@ -49,3 +54,19 @@ def solve(
     meter.spend(EFFORT_UNIT * float(solver.response_proto.deterministic_time))
     found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
     return Outcome(solver, found, status == cp_model.INFEASIBLE)
+
+
+def cheapest_cover(
+    prices: IntArray, least: IntArray, most: IntArray, offers: Sequence[IntArray], needs: Sequence[int], meter: Meter
+) -> tuple[list[int] | None, float | None]:
+    """How many of each kind to take, at the least price, so that together they offer every need; and a bound of that.
+
+    `offers` has for each need what one of each kind offers. None for what was not found.
+    """
+    model = cp_model.CpModel()
+    taken = [model.new_int_var(*between, "") for between in zip(least.tolist(), most.tolist(), strict=True)]
+    for offered, need in zip(offers, needs, strict=True):
+        model.add(cp_model.LinearExpr.weighted_sum(taken, offered.tolist()) >= need)
+    model.minimize(cp_model.LinearExpr.weighted_sum(taken, prices.tolist()))
+    outcome = solve(model, meter)
+    return [outcome.solver.value(one) for one in taken] if outcome.found else None, outcome.bound

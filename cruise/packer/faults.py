@@ -3,15 +3,16 @@
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, IntArray
-from cruise.packer.problem import Problem
-from cruise.packer.rules.by_class import RulesByClass, rules_by_class, sums_over
+from cruise.packer.problem import Problem, loads_of
+from cruise.packer.rules.by_class import rules_by_class, sums_over
 from cruise.packer.rules.counts import Apart, Company, Counts, Even
+from cruise.packer.rules.profiting import profits_unduly
 
 # Of pods that might come first, where one of them has to.
 _MOST_FIRST_PODS = 50
 
 
-def find_faults(problem: Problem, pod_node: IntArray, rules: RulesByClass | None = None) -> tuple[str, ...]:
+def find_faults(problem: Problem, pod_node: IntArray) -> tuple[str, ...]:
     """Every kind of rule that an assignment breaks; empty for one that may be used."""
     if pod_node.shape != (problem.pod_count,):
         return (f"the assignment has shape {pod_node.shape}",)
@@ -21,7 +22,7 @@ def find_faults(problem: Problem, pod_node: IntArray, rules: RulesByClass | None
     faults = _keeping_faults(problem, pod_node) + _arrival_faults(problem, pod_node, arriving)
     faults += _capacity_faults(problem, pod_node, arriving)
     if problem.rules.bind:
-        counts = Counts(problem, rules or rules_by_class(problem), pod_node)
+        counts = Counts(problem, rules_by_class(problem), pod_node)
         faults += _broken_rules(counts, arriving) or _lacking_orders(counts, arriving)
     return tuple(faults)
 
@@ -53,10 +54,8 @@ def _arrival_faults(problem: Problem, pod_node: IntArray, arriving: BoolArray) -
     faults = []
     if not problem.admits[problem.sites[classes], nodes].all():
         faults.append("a pod arrived where its class is not admitted")
-    preempted = np.zeros(problem.node_count, dtype=np.bool_)
-    preempted[problem.pod_node[(problem.pod_node >= 0) & (pod_node < 0)]] = True
-    if (preempted[nodes] & ~problem.preempt[classes]).any():
-        faults.append("a pod that does not preempt arrived where something was preempted")
+    if profits_unduly(problem, pod_node):
+        faults.append("a pod that does not preempt arrived where preemption made room")
     strict = np.zeros(problem.class_count, dtype=np.bool_)
     strict[classes] = True
     there = np.flatnonzero((pod_node >= 0) & strict[problem.pod_class])
@@ -65,18 +64,6 @@ def _arrival_faults(problem: Problem, pod_node: IntArray, arriving: BoolArray) -
     if (reached & (copies > problem.most_on_node[cells // problem.node_count])).any():
         faults.append("a node got more of a class than it may hold")
     return faults
-
-
-def loads_of(problem: Problem, pod_node: IntArray) -> tuple[IntArray, IntArray]:
-    """For each node and resource the sum of demands there, and the largest headroom."""
-    placed = pod_node >= 0
-    nodes, classes = pod_node[placed], problem.pod_class[placed]
-    sums, largest = np.zeros_like(problem.capacities), np.zeros_like(problem.capacities)
-    for r in range(problem.capacities.shape[1]):
-        np.add.at(sums[:, r], nodes, problem.demands[classes, r])
-        if problem.headroom[:, r].any():
-            np.maximum.at(largest[:, r], nodes, problem.headroom[classes, r])
-    return sums, largest
 
 
 def _capacity_faults(problem: Problem, pod_node: IntArray, arriving: BoolArray) -> list[str]:

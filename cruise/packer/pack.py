@@ -6,20 +6,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cruise.packer.answer import Packing, Report, figures_of, packing_of
+from cruise.packer.answer import Note, NoteCode, Packing, Report, figures_of, packing_of
 from cruise.packer.arrays import IntArray
 from cruise.packer.bounds import counted_bound
 from cruise.packer.faults import find_faults
 from cruise.packer.parts import parts_of
 from cruise.packer.problem import Objective, Problem, Rules, copies_of
-from cruise.packer.quick import quick_assignment
+from cruise.packer.quick import quick_assignment, with_timid
 from cruise.packer.rules.folding import folded
+from cruise.packer.rules.profiting import chains_may_profit
 from cruise.packer.rules.reaching import reachable
 from cruise.packer.whole import Whole
 
 # The compiled solvers are imported where they are needed: the quick way answers without them.
 if TYPE_CHECKING:
     from cruise.packer.budget import Budget, Meter
+    from cruise.packer.kernels.changes import Changes
 
 # Up to so many classes times nodes, a part is solved as a whole; beyond, by ejections and some nodes at a time.
 _DENSE_CELLS = 40_000
@@ -34,8 +36,15 @@ _SEARCH_SHARE = 0.95
 _RESCUE_SHARE, _RELAXED_SHARE, _EJECTIONS_SHARE = 0.3, 0.4, 0.5
 # Of a large part's, for the search alone: what it leaves is for bounds by prices.
 _LARGE_SHARE = 0.85
+# Of that, where pods wait that never preempt: for plans in which they come last, half of it for plans that preempt
+# nothing.
+_WITHOUT_SHARE, _CALM_SHARE = 0.5, 0.5
 # Of what a large part has left that is searched without its rules as well: for bounds by prices.
-_PRICES_SHARE = 0.4
+_PRICES_SHARE = 0.8
+# Of what prices have, for bounds: the rest is for plans that begin with what they say of nodes.
+_BOUNDS_SHARE = 0.6
+# Of what the search has left once all have a place, for undoing moves: plans by prices have fewer of them.
+_HOMING_SHARE = 0.2
 # Of these, for the entries that decide; the rest is for evictions of all priorities.
 _ENTRIES_SHARE = 0.5
 # Where nodes have prices, of what is left each: for placing what waits, for a bound, for emptying nodes.
@@ -49,7 +58,7 @@ def quick_packing(problem: Problem) -> Packing:
     now, after = figures_of(problem, problem.pod_node), figures_of(problem, pod_node)
     faults = find_faults(problem, pod_node)
     if faults:
-        return packing_of(problem, problem.pod_node.copy(), bound, (f"a packing was dropped: {faults[0]}",))
+        return packing_of(problem, problem.pod_node.copy(), bound, (Note(NoteCode.PACKING_DROPPED, faults[0]),))
     worse = after.key(problem.objective) < now.key(problem.objective)
     return packing_of(problem, problem.pod_node.copy() if worse else pod_node, bound)
 
@@ -78,7 +87,7 @@ def _judged(whole: Whole, quick: Packing) -> Packing:
     """The whole's packing if it obeys every rule, else the quick one with a note."""
     faults = find_faults(whole.problem, whole.packing.pod_node)
     if faults:
-        return replace(quick, notes=(*quick.notes, f"a packing was dropped: {faults[0]}"))
+        return replace(quick, notes=(*quick.notes, Note(NoteCode.PACKING_DROPPED, faults[0])))
     return replace(whole.packing, notes=whole.notes)
 
 
@@ -110,7 +119,7 @@ def _solve_part(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
 
 def _solve_small(unfolded: Problem, start: IntArray, meter: "Meter", seed: int, report: Report) -> Packing:
     """The best within what is left of the meter, exactly where that suffices; reported as well."""
-    from cruise.packer.constrained.solving import solve_constrained
+    from cruise.packer.constrained.solving import Ways, solve_constrained
     from cruise.packer.dense.bounding import EntryBound
     from cruise.packer.dense.by_class import solve_dense
     from cruise.packer.dense.classing import barred
@@ -132,14 +141,7 @@ def _solve_small(unfolded: Problem, start: IntArray, meter: "Meter", seed: int, 
         report(packing)
         return packing
     annealing = RuledSearch(problem, copies_of(problem, start), seed).anneal
-    packing = solve_constrained(
-        problem,
-        start,
-        _all_of(meter, seed),
-        report,
-        bounding=bounding,
-        annealing=annealing,
-    )
+    packing = solve_constrained(problem, start, _all_of(meter, seed), report, ways=Ways(bounding, annealing))
     report(packing)
     return packing
 
@@ -148,14 +150,18 @@ def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     from cruise.packer.dense.by_class import solve_dense
     from cruise.packer.large.solving import solve_large
 
-    problem, start = whole.parts[index].problem, whole.assignment(index)
+    problem = whole.parts[index].problem
     cells = problem.class_count * problem.node_count
     relaxes = cells <= _RELAXED_CELLS
     with meter.part(_EJECTIONS_SHARE if relaxes else _LARGE_SHARE) as part:
-        _offer(whole, index, solve_large(problem, start, part, lambda k: _offer(whole, index, k), seed))
+        if chains_may_profit(problem):
+            with part.part(_WITHOUT_SHARE) as first:
+                _solve_without_chains(whole, index, first, seed)
+        start = whole.assignment(index)
+        found = solve_large(problem, start, part, lambda k: _offer(whole, index, k), seed, _HOMING_SHARE)
+        _offer(whole, index, found)
     whole.count_evictions(index)
-    with meter.part(_PRICES_SHARE if relaxes else 1.0) as part:
-        _bound_by_prices(whole, index, part)
+    _go_by_prices(whole, index, meter, seed, 1.0 if not relaxes else _PRICES_SHARE)
     # What is laid out for that takes a moment that no clock interrupts.
     hasty = cells > _DENSE_CELLS and meter.remaining_seconds() < _LEAST_SECONDS
     if whole.proved(index) or meter.over() or hasty or not relaxes:
@@ -166,20 +172,61 @@ def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     _try(whole, index, relaxed)
 
 
-def _bound_by_prices(whole: Whole, index: int, meter: "Meter") -> None:
-    """Find out what is open about a part's answer: how many more could be placed, how few evictions could do."""
+def _solve_without_chains(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+    """Find an answer in which no pod gets room by a chain for which nothing may be preempted.
+
+    Either nothing is preempted at all, or those pods come last, to what is free then.
+    """
+    from cruise.packer.large.solving import solve_large
+
+    problem = whole.parts[index].problem
+    nowhere = np.zeros((1, problem.node_count), dtype=np.bool_)
+    calm = replace(problem, preemptible=np.zeros_like(problem.preemptible))
+    without = replace(
+        problem,
+        sites=np.where(problem.preempt, problem.sites, len(problem.admits)),
+        admits=np.concatenate([problem.admits, nowhere]),
+    )
+    with meter.part(_CALM_SHARE) as part:
+        whole.offer(index, solve_large(calm, problem.pod_node, part, _ignore, seed).pod_node)
+    rest = solve_large(without, problem.pod_node, meter, _ignore, seed)
+    whole.offer(index, with_timid(problem, rest.pod_node))
+
+
+def _go_by_prices(whole: Whole, index: int, meter: "Meter", seed: int, share: float) -> None:
+    """Bound a part's answer by prices, in a share of the time, and look for a better one by what they say of nodes."""
+    from cruise.packer.large.priced import solve_priced
+
+    problem = whole.parts[index].problem
+    with meter.part(share) as both:
+        placed = bool((whole.assignment(index) >= 0).all())
+        with both.part(_BOUNDS_SHARE if placed else 1.0) as part:
+            changes = _bound_by_prices(whole, index, part)
+        if changes is None or whole.proved(index) or both.over():
+            return
+        found = solve_priced(problem, changes, whole.known[index].bound, both, seed).pod_node
+        if not find_faults(problem, found):
+            whole.offer(index, found)
+
+
+def _bound_by_prices(whole: Whole, index: int, meter: "Meter") -> "Changes | None":
+    """Find out what is open about a part's answer: how many more could be placed, how few evictions could do.
+
+    The changes of nodes that the last bound came of, None where nothing was open.
+    """
     from cruise.packer.relaxed.bounding import Bounds
 
     if whole.proved(index) or meter.over():
-        return
+        return None
     bounds, problem, pod_node = Bounds(whole.parts[index].problem), whole.parts[index].problem, whole.assignment(index)
     key = figures_of(problem, pod_node).key(problem.objective)
     several = problem.objective is Objective.PAPER and len(np.unique(problem.priorities)) > 1
     with meter.part(_ENTRIES_SHARE if several else 1.0) as part:
-        whole.bound(index, key, bounds.of(key, whole.bounds[index], part))
+        whole.learn(index, key, bounds.of(key, whole.known[index].bound, part))
     if several:
         evicted = int(((problem.pod_node >= 0) & (pod_node != problem.pod_node)).sum())
         whole.evict(index, bounds.least_evicted(figures_of(problem, pod_node).placed, evicted, meter))
+    return bounds.changes
 
 
 def _solve_fleet(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
@@ -196,17 +243,15 @@ def _solve_fleet(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
     with meter.part(_BOUNDING_SHARE) as part:
         least = Choice(problem, all_placed=placed).least_price(part)
     key = figures_of(problem, whole.assignment(index)).key(problem.objective)
-    whole.bound(index, key, (*whole.bounds[index][:-2], min(-least, whole.bounds[index][-2]), 0))
+    whole.learn(index, key, (*whole.known[index].bound[:-2], min(-least, whole.known[index].bound[-2]), 0))
     exact = problem.class_count * problem.node_count <= _RULED_CELLS
     with meter.part(_EMPTYING_SHARE if exact else 1.0) as part:
         empty_nodes(problem, whole.assignment(index), least, part, seed, lambda k: _offer(whole, index, k))
     if whole.proved(index) or meter.over() or not exact:
         return
-    relaxed = whole.bounds[index]
+    relaxed = whole.known[index].bound
     start = whole.assignment(index)
-    _learn(
-        whole, index, solve_constrained(problem, start, _all_of(meter, seed), _learns(whole, index), relaxed=relaxed)
-    )
+    solve_constrained(problem, start, _all_of(meter, seed), lambda k: _learn(whole, index, k), relaxed=relaxed)
 
 
 def _place(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
@@ -222,11 +267,7 @@ def _place(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
         packing = _solve_small(free, whole.assignment(index), meter, seed, _ignore)
     if whole.offer(index, packing.pod_node):
         key = figures_of(problem, packing.pod_node).key(problem.objective)
-        whole.bound(index, key, (*packing.bound[:-1], *whole.bounds[index][-2:]))
-
-
-def _learns(whole: Whole, index: int) -> Report:
-    return lambda packing: _learn(whole, index, packing)
+        whole.learn(index, key, (*packing.bound[:-1], *whole.known[index].bound[-2:]))
 
 
 def _all_of(meter: "Meter", seed: int) -> "Budget":
@@ -243,7 +284,7 @@ def _try(whole: Whole, index: int, packing: Packing) -> None:
     """Learn from an answer to the part without its rules, which may break them."""
     if not find_faults(whole.parts[index].problem, packing.pod_node):
         whole.offer(index, packing.pod_node)
-    whole.bound(index, packing.after.key(whole.problem.objective), packing.bound)
+    whole.learn(index, packing.after.key(whole.problem.objective), packing.bound)
 
 
 def _offer(whole: Whole, index: int, packing: Packing) -> None:
@@ -252,7 +293,7 @@ def _offer(whole: Whole, index: int, packing: Packing) -> None:
 
 def _learn(whole: Whole, index: int, packing: Packing) -> None:
     if whole.offer(index, packing.pod_node):
-        whole.bound(index, packing.after.key(whole.problem.objective), packing.bound)
+        whole.learn(index, packing.after.key(whole.problem.objective), packing.bound)
 
 
 def _ignore(packing: Packing) -> None:

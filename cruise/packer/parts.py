@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, IntArray
-from cruise.packer.problem import Fleet, Problem, Rules
+from cruise.packer.problem import Attraction, Exclusion, Fleet, Problem, Rules, Spread
 from cruise.packer.rules.by_class import sums_over
+
+R = TypeVar("R", Exclusion, Attraction, Spread)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -186,25 +189,19 @@ def _cut(rules: Rules, number: IntArray, nodes: IntArray) -> Rules:
         inside = number[classes]
         return inside[inside >= 0]
 
+    def mine(of_all: tuple[R, ...]) -> list[R]:
+        return [
+            replace(rule, holder=int(number[rule.holder]), targets=some(rule.targets))
+            for rule in of_all
+            if number[rule.holder] >= 0
+        ]
+
     limits = [replace(limit, members=some(limit.members)) for limit in rules.eviction_limits]
-    exclusions = [
-        replace(rule, holder=int(number[rule.holder]), targets=some(rule.targets))
-        for rule in rules.exclusions
-        if number[rule.holder] >= 0
-    ]
     return Rules(
         np.ascontiguousarray(rules.topologies[:, nodes]),
-        tuple(rule for rule in exclusions if len(rule.targets)),
-        tuple(
-            replace(rule, holder=int(number[rule.holder]), targets=some(rule.targets))
-            for rule in rules.attractions
-            if number[rule.holder] >= 0
-        ),
-        tuple(
-            replace(rule, holder=int(number[rule.holder]), targets=some(rule.targets), eligible=rule.eligible[nodes])
-            for rule in rules.spreads
-            if number[rule.holder] >= 0
-        ),
+        tuple(rule for rule in mine(rules.exclusions) if len(rule.targets)),
+        tuple(mine(rules.attractions)),
+        tuple(replace(rule, eligible=rule.eligible[nodes]) for rule in mine(rules.spreads)),
         tuple(limit for limit in limits if len(limit.members)),
         None if rules.most_evicted is None else rules.most_evicted[nodes],
     )

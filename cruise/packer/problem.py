@@ -178,3 +178,15 @@ def copies_of(problem: Problem, pod_node: IntArray) -> IntArray:
     placed = pod_node >= 0
     np.add.at(assignment, (problem.pod_class[placed], pod_node[placed]), 1)
     return assignment
+
+
+def loads_of(problem: Problem, pod_node: IntArray) -> tuple[IntArray, IntArray]:
+    """For each node and resource the sum of demands there, and the largest headroom."""
+    placed = pod_node >= 0
+    nodes, classes = pod_node[placed], problem.pod_class[placed]
+    sums, largest = np.zeros_like(problem.capacities), np.zeros_like(problem.capacities)
+    for r in range(problem.capacities.shape[1]):
+        np.add.at(sums[:, r], nodes, problem.demands[classes, r])
+        if problem.headroom[:, r].any():
+            np.maximum.at(largest[:, r], nodes, problem.headroom[classes, r])
+    return sums, largest

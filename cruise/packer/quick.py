@@ -6,10 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
-from cruise.packer.faults import loads_of
-from cruise.packer.problem import Problem
+from cruise.packer.problem import Problem, loads_of
 from cruise.packer.rules.by_class import RulesByClass, rules_by_class
 from cruise.packer.rules.counts import Counts
+from cruise.packer.rules.profiting import made_by_preemption, taken_by_timid
 
 # For a pod that fits nowhere this many nodes are looked at, those that lack least.
 _CANDIDATES = 8
@@ -25,8 +25,8 @@ class _Room:
     counts: Counts
     sums: IntArray
     largest: IntArray
-    # A node where something was preempted takes only pods that preempt.
-    preempted: BoolArray
+    # Where preemption made room only pods come that preempt.
+    preempted: bool
     shares: FloatArray
 
     @property
@@ -51,8 +51,8 @@ class _Room:
         """The nodes where every rule but room lets one more pod arrive."""
         problem = self.problem
         open_nodes: BoolArray = problem.admits[problem.sites[c]].copy()
-        if not problem.preempt[c]:
-            open_nodes &= ~self.preempted
+        if not problem.preempt[c] and self.preempted:
+            open_nodes &= ~made_by_preemption(problem, self.pod_node)
         siblings = self.rules.pods_of(np.array([c], dtype=np.int64))
         if problem.most_on_node[c] <= len(siblings):
             there = self.pod_node[siblings]
@@ -86,8 +86,7 @@ class _Room:
 
 def _room_of(problem: Problem, pod_node: IntArray) -> _Room:
     sums, largest = loads_of(problem, pod_node)
-    preempted = np.zeros(problem.node_count, dtype=np.bool_)
-    preempted[problem.pod_node[(problem.pod_node >= 0) & (pod_node < 0)]] = True
+    preempted = bool(((problem.pod_node >= 0) & (pod_node < 0)).any())
     shares = 1.0 / np.maximum(problem.capacities.sum(axis=0), 1).astype(np.float64)
     rules = rules_by_class(problem)
     return _Room(problem, rules, Counts(problem, rules, pod_node), sums, largest, preempted, shares)
@@ -110,6 +109,14 @@ def quick_assignment(problem: Problem) -> IntArray:
             done += 1
         else:
             hopeless.add(c)
+    return room.pod_node
+
+
+def with_timid(problem: Problem, pod_node: IntArray) -> IntArray:
+    """An assignment with what never preempts placed as well, as far as there is room without any preemption."""
+    room = _room_of(problem, pod_node)
+    timid = ~problem.preempt[problem.pod_class]
+    _place_all(room, [pod for pod in pending_order(problem, pod_node) if timid[pod]])
     return room.pod_node
 
 
@@ -184,22 +191,13 @@ def _preempt_for(room: _Room, pod: int, left: _Left) -> bool:
     np.add.at(reclaimed, room.pod_node[victims], problem.demands[problem.pod_class[victims]])
     need = room.sums + problem.demands[c] + np.maximum(room.largest, problem.headroom[c]) - problem.capacities
     need[:, (problem.demands[c] == 0) & (problem.headroom[c] == 0)] = 0
-    open_nodes = room.allowed(c) & (need <= reclaimed).all(axis=1) & ~_timid_arrivals(room)
+    open_nodes = room.allowed(c) & (need <= reclaimed).all(axis=1) & ~taken_by_timid(problem, room.pod_node)
     nodes = np.flatnonzero(open_nodes)
     lack = (np.maximum(need[nodes], 0) * room.shares).sum(axis=1)
     for node in nodes[np.argsort(lack, kind="stable")[:_CANDIDATES]].tolist():
         if _clear(room, pod, node, victims[room.pod_node[victims] == node], left):
             return True
     return False
-
-
-def _timid_arrivals(room: _Room) -> BoolArray:
-    """Tell of each node whether a pod arrived there that does not preempt."""
-    problem = room.problem
-    arrived = (room.pod_node >= 0) & (room.pod_node != problem.pod_node) & ~problem.preempt[problem.pod_class]
-    timid = np.zeros(problem.node_count, dtype=np.bool_)
-    timid[room.pod_node[arrived]] = True
-    return timid
 
 
 def _clear(room: _Room, pod: int, node: int, victims: IntArray, left: _Left) -> bool:
@@ -232,7 +230,7 @@ def _clear(room: _Room, pod: int, node: int, victims: IntArray, left: _Left) -> 
         if target >= 0:
             room.put(victim, target)
         else:
-            room.preempted[node] = True
+            room.preempted = True
     return True
 
 

@@ -28,7 +28,7 @@ _WORK_UNITS, _MOST_SECONDS = 1e9, 600.0
 
 
 def warm_up() -> None:
-    """Compile every kernel, or load it from the cache, and load CP-SAT: a minute the first time, then a second."""
+    """Compile every kernel, or load it from the cache: a minute the first time, then a second."""
     warm_up_large()
     warm_up_dense()
 
@@ -39,10 +39,10 @@ def warm_up_large() -> None:
     for objective in (Objective.PAPER, Objective.OPERATOR):
         meter = Meter(seconds() + _MOST_SECONDS, math.inf)
         solve_large(replace(problem, objective=objective), problem.pod_node, meter, _ignore)
-    Bounds(problem).least_evicted((1, 3, 1), 1, Meter(seconds() + _MOST_SECONDS, math.inf))
+    Bounds(problem).least_evicted((1, 3, 1), 9, Meter(seconds() + _MOST_SECONDS, math.inf))
     fleet = Fleet(np.ones(2, dtype=np.int64), np.ones(4, dtype=np.bool_))
     priced = replace(problem, objective=Objective.FLEET, fleet=fleet)
-    empty_nodes(priced, problem.pod_node, 1, Meter(seconds() + _MOST_SECONDS, math.inf), _SEED, _ignore)
+    empty_nodes(priced, problem.pod_node, 2, Meter(seconds() + _MOST_SECONDS, math.inf), _SEED, _ignore)
 
 
 def warm_up_dense() -> None:
@@ -63,6 +63,7 @@ def warm_up_dense() -> None:
     listed = closer.enumerate(generation.ceiling, meter)
     if listed is not None:
         closer.decide(listed[0], listed[1], generation.ceiling, 1.0, meter)
+    generation.master.repair(phase.answer, meter)
     answer_phase(search, 0, generator, meter, lambda: None)
 
 

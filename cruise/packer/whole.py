@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from cruise.packer.answer import Packing, Report, figures_of, packing_of
+from cruise.packer.answer import Note, NoteCode, Packing, Report, figures_of, packing_of
 from cruise.packer.arrays import IntArray
-from cruise.packer.bounds import bound_beside, counted_bound, least_evictions
+from cruise.packer.bounds import Known, counted_bound, least_evictions
 from cruise.packer.faults import find_faults
 from cruise.packer.parts import Part
 from cruise.packer.problem import Objective, Problem
@@ -17,11 +17,9 @@ class Whole:
 
     def __init__(self, problem: Problem, parts: tuple[Part, ...], start: IntArray, report: Report) -> None:
         self.problem, self.parts, self.report = problem, parts, report
-        self.notes: tuple[str, ...] = ()
-        self.most = [counted_bound(part.problem) for part in parts]
-        self.bounds = list(self.most)
+        self.notes: tuple[Note, ...] = ()
+        self.known = [Known(_key(part.problem, part.assignment(start)), counted_bound(part.problem)) for part in parts]
         self.evictions = [0] * len(parts)
-        self.keys = [_key(part.problem, part.assignment(start)) for part in parts]
         self.counted = counted_bound(problem)
         self._weighs_evictions = problem.objective is not Objective.PAPER
         self.pod_node = start
@@ -29,7 +27,7 @@ class Whole:
 
     def proved(self, index: int) -> bool:
         """Whether nothing is better in a part."""
-        return self.keys[index] == self.bounds[index]
+        return self.known[index].proved
 
     def assignment(self, index: int) -> IntArray:
         """The best of a part so far."""
@@ -40,30 +38,20 @@ class Whole:
         part = self.parts[index]
         faults = find_faults(part.problem, pod_node)
         if faults:
-            self.notes = (f"a packing was dropped: {faults[0]}",)
+            self.notes = (Note(NoteCode.PACKING_DROPPED, faults[0]),)
             return False
-        key = _key(part.problem, pod_node)
-        if key > self.keys[index]:
-            self.bounds[index] = bound_beside(key, self.keys[index], self.bounds[index], self.most[index])
-            if any(value < before for value, before in zip(key, self.keys[index], strict=True)):
+        key, known = _key(part.problem, pod_node), self.known[index]
+        if key > known.key:
+            if any(value < before for value, before in zip(key, known.key, strict=True)):
                 self.evictions[index] = 0
-            self.keys[index] = key
+            known.better(key)
             self.pod_node = part.spread_into(self.pod_node, pod_node)
             self._tell()
         return True
 
-    def bound(self, index: int, key: tuple[int, ...], bound: tuple[int, ...]) -> None:
+    def learn(self, index: int, key: tuple[int, ...], bound: tuple[int, ...]) -> None:
         """Take a bound over that was proved for a part beside an assignment of this key."""
-        known, mine = self.bounds[index], self.keys[index]
-        fresh: list[int] = []
-        for entry, (value, theirs) in enumerate(zip(mine, key, strict=True)):
-            fresh.append(min(bound[entry], known[entry]))
-            if value != theirs:
-                # From here on it speaks of assignments that are as good as another one.
-                fresh += known[entry + 1 :]
-                break
-        if tuple(fresh) != known:
-            self.bounds[index] = tuple(fresh)
+        if self.known[index].learn(key, bound):
             self._tell()
 
     def evict(self, index: int, pods: int) -> None:
@@ -74,22 +62,26 @@ class Whole:
 
     def refute_rescue(self, index: int, rooted: Packing) -> None:
         """Take over what a solve with nothing movable proved: that as much is not placed without an eviction."""
-        problem, mine = self.parts[index].problem, self.keys[index]
+        problem, mine = self.parts[index].problem, self.known[index].key
         for value, theirs, bound in zip(mine[:-1], rooted.after.key(problem.objective), rooted.bound, strict=False):
             if bound < value:
                 running = problem.pod_class[problem.pod_node >= 0]
                 least = int(problem.weights[running[problem.movable[running]]].min(initial=np.iinfo(np.int64).max))
-                self.bound(index, mine, (*self.bounds[index][:-1], max(-least, mine[-1])))
+                self._learn_last(index, max(-least, mine[-1]))
                 return
             if not value == theirs == bound:
                 return
 
     def count_evictions(self, index: int) -> None:
         """Where a part places all its pods, take over how little weight that can cost at least."""
-        part, mine = self.parts[index], self.keys[index]
+        part, mine = self.parts[index], self.known[index].key
         if part.problem.objective is Objective.OPERATOR and sum(mine[:-1]) == part.problem.pod_count:
             least = least_evictions(part.problem)
-            self.bound(index, mine, (*self.bounds[index][:-1], max(-least, mine[-1])))
+            self._learn_last(index, max(-least, mine[-1]))
+
+    def _learn_last(self, index: int, bound: int) -> None:
+        known = self.known[index]
+        self.learn(index, known.key, (*known.bound[:-1], bound))
 
     def _tell(self) -> None:
         packing = packing_of(self.problem, self.pod_node, self._bound(), self.notes)
@@ -101,15 +93,13 @@ class Whole:
         """The sum over parts: a plan that places as many in all does so in each where none can place more."""
         each = 2 if self.problem.objective is Objective.PAPER else 1
         tiers = [each * len(np.unique(part.problem.priorities)) for part in self.parts]
-        full = all(
-            key[:count:each] == most[:count:each] for key, most, count in zip(self.keys, self.most, tiers, strict=True)
-        )
+        full = all(one.key[:count:each] == one.most[:count:each] for one, count in zip(self.known, tiers, strict=True))
         return sum(self.evictions) if full or len(self.parts) == 1 else 0
 
     def _needs_evictions(self) -> bool:
         """Whether each part that evicts has proved that it has to: the whole's bound may not show it."""
-        evicting = [index for index, key in enumerate(self.keys) if self._weighs_evictions and key[-1] < 0]
-        return bool(evicting) and all(self.bounds[index][-1] < 0 for index in evicting)
+        evicting = [one for one in self.known if self._weighs_evictions and one.key[-1] < 0]
+        return bool(evicting) and all(one.bound[-1] < 0 for one in evicting)
 
     def _bound(self) -> tuple[int, ...]:
         """The sum of the parts' bounds, up to the first entry that one leaves open; then what is there at most."""
@@ -119,13 +109,13 @@ class Whole:
         others = range(each * len(rows), len(self.counted))
         sure, most = np.zeros(len(self.counted), np.int64), np.zeros(len(self.counted), np.int64)
         reached = np.zeros(len(self.counted), np.int64)
-        for index, part in enumerate(self.parts):
+        for known, part in zip(self.known, self.parts, strict=True):
             tiers = np.unique(part.problem.priorities)[::-1].tolist()
             entries = [each * rows[tier] + k for tier in tiers for k in range(each)]
             entries += others
-            np.add.at(sure, entries, self.bounds[index])
-            np.add.at(most, entries, self.most[index])
-            np.add.at(reached, entries, self.keys[index])
+            np.add.at(sure, entries, known.bound)
+            np.add.at(most, entries, known.most)
+            np.add.at(reached, entries, known.key)
         bound, tight = [], True
         for entry in range(len(self.counted)):
             limit = int(sure[entry] if tight else most[entry])

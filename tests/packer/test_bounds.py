@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.packer.bounds import bound_beside, counted_bound, least_evictions
+from cruise.packer.bounds import Known, counted_bound, least_evictions
 from cruise.packer.budget import Budget
 from cruise.packer.pack import pack
 from cruise.packer.problem import Objective
@@ -42,7 +42,24 @@ def test_a_pod_that_fits_nowhere_costs_an_eviction_and_one_that_fits_costs_none(
     assert least_evictions(replace(problem, pod_node=np.array([0, 1, 1, 0]))) == 0
 
 
+def known(key, bound, most=(9, 9, 9, 9)):
+    found = Known(key, most)
+    assert found.learn(key, bound)
+    return found
+
+
 def test_a_bound_holds_beside_what_is_better_as_far_as_that_is_nowhere_worse():
-    most = (9, 9, 9, 9)
-    assert bound_beside((5, 4, 1, 2), (4, 4, 1, 1), (6, 4, 1, 3), most) == (6, 4, 1, 3)
-    assert bound_beside((5, 3, 2, 1), (4, 4, 1, 1), (6, 4, 1, 3), most) == (6, 4, 9, 9)
+    for key, bound in (((5, 4, 1, 2), (6, 4, 1, 3)), ((5, 3, 2, 1), (6, 4, 9, 9))):
+        one = known((4, 4, 1, 1), (6, 4, 1, 3))
+        one.better(key)
+        assert (one.key, one.bound) == (key, bound)
+
+
+def test_a_bound_proved_beside_another_key_holds_up_to_the_first_entry_that_differs():
+    one = known((4, 4, 1, 1), (6, 5, 5, 5))
+    assert one.learn((4, 3, 9, 9), (5, 4, 1, 1))
+    assert one.bound == (5, 4, 5, 5)
+    assert not one.learn((4, 3, 9, 9), (6, 6, 0, 0))
+    assert not one.proved
+    assert one.learn((4, 4, 1, 1), (4, 4, 1, 1))
+    assert one.proved

@@ -1,42 +1,32 @@
 """The best assignment so far with what bounds it, reported as it changes."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cruise.packer.answer import Packing, Report, packing_of
 from cruise.packer.arrays import IntArray
-from cruise.packer.bounds import bound_beside
+from cruise.packer.bounds import Known
 from cruise.packer.constrained.layout import Layout, pods_of
 from cruise.packer.problem import Objective, Problem
 
 
-@dataclass(slots=True)
-class Incumbent:
-    """An assignment of copies, its key, and the bound of each of the key's entries.
+class Incumbent(Known):
+    """An assignment of copies with what is known of it; `relaxed` bounds what has fewer rules."""
 
-    A bound is for what is as good as the assignment in the entries before; `most` is for any.
-    """
+    __slots__ = ("assignment", "layout", "relaxed", "report")
 
-    layout: Layout
-    assignment: IntArray
-    key: tuple[int, ...]
-    most: tuple[int, ...]
-    bound: list[int]
-    report: Report
-    relaxed: tuple[int, ...] = ()
-
-    @property
-    def proved(self) -> bool:
-        """Whether nothing is better."""
-        return self.key == tuple(self.bound)
+    def __init__(
+        self, layout: Layout, assignment: IntArray, most: tuple[int, ...], report: Report, relaxed: tuple[int, ...]
+    ) -> None:
+        super().__init__(key_of(layout, assignment), most)
+        self.layout, self.assignment, self.report, self.relaxed = layout, assignment, report, relaxed
+        self.relax()
 
     def offer(self, assignment: IntArray, *, equal_too: bool = False) -> None:
         """Take an assignment that is better, and report it; take an equally good one where another is of use."""
         key = key_of(self.layout, assignment)
         if key > self.key:
-            self.bound[:] = bound_beside(key, self.key, self.bound, self.most)
-            self.assignment, self.key = assignment, key
+            self.better(key)
+            self.assignment = assignment
             self.relax()
             self.report(self.packing())
         elif equal_too and key == self.key:
@@ -44,21 +34,18 @@ class Incumbent:
 
     def lower(self, entry: int, bound: int) -> None:
         """Take a bound of an entry if it says more than the one before."""
-        bound = max(bound, self.key[entry])
-        if bound < self.bound[entry]:
-            self.bound[entry] = bound
+        lower = (*self.bound[:entry], max(bound, self.key[entry]), *self.bound[entry + 1 :])
+        if self.learn(self.key, lower):
             self.report(self.packing())
 
     def relax(self) -> None:
         """Take the bounds of the problem with fewer rules: an entry's holds where all before are as good as there."""
-        for entry, bound in enumerate(self.relaxed):
-            self.bound[entry] = max(min(self.bound[entry], bound), self.key[entry])
-            if self.key[entry] < bound:
-                return
+        if self.relaxed:
+            self.learn(self.relaxed, self.relaxed)
 
     def packing(self) -> Packing:
         """It in terms of pods."""
-        return packing_of(self.layout.problem, pods_of(self.layout, self.assignment), tuple(self.bound))
+        return packing_of(self.layout.problem, pods_of(self.layout, self.assignment), self.bound)
 
 
 def incumbent_of(layout: Layout, assignment: IntArray, report: Report, relaxed: tuple[int, ...] = ()) -> Incumbent:
@@ -74,9 +61,7 @@ def incumbent_of(layout: Layout, assignment: IntArray, report: Report, relaxed: 
         bound.append(-price_of_copies(problem, layout.stuck))
     if problem.objective is not Objective.PAPER:
         bound.append(0)
-    incumbent = Incumbent(layout, assignment, key_of(layout, assignment), tuple(bound), bound, report, relaxed)
-    incumbent.relax()
-    return incumbent
+    return Incumbent(layout, assignment, tuple(bound), report, relaxed)
 
 
 def key_of(layout: Layout, assignment: IntArray) -> tuple[int, ...]:

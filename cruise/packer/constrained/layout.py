@@ -7,6 +7,7 @@ import numpy as np
 from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.constrained.ruling import Ruling, ruling_of
 from cruise.packer.problem import Problem, copies_of
+from cruise.packer.rules.profiting import fairly_matched
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -90,4 +91,4 @@ def pods_of(layout: Layout, assignment: IntArray) -> IntArray:
         movers = leavers + waiting
         pod_node[movers] = -1
         pod_node[movers[: len(targets)]] = targets
-    return pod_node
+    return fairly_matched(problem, pod_node)

@@ -1,8 +1,9 @@
 """What a model requires of nodes and classes alone: how many copies exist, capacity with headroom, preemption."""
 
 import numpy as np
+from ortools.sat.python import cp_model
 
-from cruise.packer.constrained.cells import Cells, Count, Literal, is_never
+from cruise.packer.constrained.cells import Cells, Count, Literal
 from cruise.packer.constrained.layout import headroom_of
 
 
@@ -48,26 +49,42 @@ def keep_to_capacity(cells: Cells) -> None:
 
 
 def keep_preemption_to_those_who_may(cells: Cells) -> None:
-    """A copy that leaves a node where a class arrives that may not preempt, arrives elsewhere."""
+    """A copy that leaves a node where a class arrives that may not preempt, arrives elsewhere; so on from there."""
     layout, problem = cells.layout, cells.layout.problem
     polite = tuple(np.flatnonzero(~problem.preempt).tolist())
     if not polite:
         return
-    guarded = {node: cells.arrives(polite, (node,)) for node in range(problem.node_count)}
-    for pod_class in np.flatnonzero(problem.preemptible & problem.movable & layout.running.any(axis=1)).tolist():
-        must = Count()
-        for node in np.flatnonzero(layout.running[pod_class]).tolist():
-            runs, guard = int(layout.running[pod_class, node]), guarded[node]
-            stays = cells.stays((pod_class,), (node,))
-            if is_never(guard) or (not stays.terms and stays.known == runs):
-                continue
-            leaving = cells.model.new_int_var(0, runs, "")
-            cells.require(leaving >= runs - stays.expression(), guard)
-            must.take(leaving, runs)
-        if must.terms:
-            for node in cells.nodes_of.get(pod_class, ()):
-                cells.stay_before_arriving((pod_class, node))
-            cells.require(must.expression() <= cells.arrivals((pod_class,)).expression())
+    if not (problem.preemptible & problem.movable & layout.running.any(axis=1)).any():
+        return
+    guarded = [cells.model.new_bool_var("") for _ in range(problem.node_count)]
+    for node, guard in enumerate(guarded):
+        cells.require(guard >= 1, cells.arrives(polite, (node,)))
+    for pod_class in np.flatnonzero(problem.movable & layout.running.any(axis=1)).tolist():
+        _guard_moves(cells, pod_class, guarded)
+
+
+def _guard_moves(cells: Cells, pod_class: int, guarded: list[cp_model.IntVar]) -> None:
+    """What leaves a guarded node goes to another one, from which then nothing is preempted either."""
+    runs = cells.layout.running[pod_class]
+    came = {node: cells.arrivals((pod_class,), (node,)) for node in range(len(guarded))}
+    came = {node: count for node, count in came.items() if count.most}
+    into = {node: Count() for node in came}
+    for node in np.flatnonzero(runs).tolist():
+        stays = cells.stays((pod_class,), (node,))
+        if not stays.terms and stays.known == runs[node]:
+            continue
+        out = Count()
+        for target, count in came.items():
+            if target != node:
+                most = min(int(runs[node]), count.most)
+                moves = cells.model.new_int_var(0, most, "")
+                cells.model.add(moves <= most * guarded[target])
+                out.take(moves, most)
+                into[target].take(moves, most)
+        cells.require(out.expression() >= int(runs[node]) - stays.expression(), guarded[node])
+    for target, count in came.items():
+        cells.stay_before_arriving((pod_class, target))
+        cells.require(into[target].expression() <= count.expression())
 
 
 def _load(cells: Cells, node: int, demands: dict[int, int]) -> Count:

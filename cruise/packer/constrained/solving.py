@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -23,9 +24,12 @@ _FEW_VARIABLES = 300
 _SHARE_OF_NEIGHBOURHOODS, _SHARE_OF_THE_WHOLE, _SHARE_OF_AN_ENTRY, _SHARE_OF_BUILDING = 0.4, 0.7, 0.4, 0.3
 _PATIENCE = 60
 # Of what is left, for a bound of one entry, and for a packing at that bound out of listed fillings.
-_SHARE_OF_A_BOUND, _SHARE_OF_SEEKING, _SHARE_OF_CLOSING = 0.15, 0.6, 0.5
+_SHARE_OF_A_BOUND, _SHARE_OF_SEEKING, _SHARE_OF_CLOSING = 0.15, 0.6, 0.8
+# Nothing comes after the last entry but what rarely finds more.
+_SHARE_OF_THE_LAST = 0.9
 _MOST_FILLINGS = 20_000
 _ROUNDS_IN_VAIN = 6
+_REPAIRS = 4
 _TURNS_A_CLOSING, _MOST_TURNS = 4, 60
 
 
@@ -34,6 +38,9 @@ class EntryBound(Protocol):
 
     def bound(self, meter: Meter) -> int:
         """The bound, as far as the meter lets find out."""
+
+    def branch(self, meter: Meter) -> tuple[IntArray | None, bool]:
+        """An assignment at the bound, which may break rules, or whether it is refuted that there is any."""
 
     def fillings(self, meter: Meter) -> Sequence[Fillings] | None:
         """What nodes hold in assignments that reach the bound; None where that is too much to say."""
@@ -45,10 +52,15 @@ class EntryBound(Protocol):
         """Take note that none reaches it; what the bound is then."""
 
 
-# For an assignment and an entry.
-Bounding = Callable[[IntArray, int], EntryBound]
-# From an assignment, for an entry: a better one, which may break a rule all the same, or itself; found near another.
-Annealing = Callable[[IntArray, int, Meter, IntArray | None], IntArray]
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """Ways that know rules in part: `bounding` an entry beside an assignment, and `annealing` from one for an entry.
+
+    Annealing finds a better assignment, which may break a rule all the same, or that one again; near to another.
+    """
+
+    bounding: Callable[[IntArray, int], EntryBound]
+    annealing: Callable[[IntArray, int, Meter, IntArray | None], IntArray]
 
 
 def solve_constrained(
@@ -58,8 +70,7 @@ def solve_constrained(
     report: Report,
     *,
     relaxed: tuple[int, ...] = (),
-    bounding: Bounding | None = None,
-    annealing: Annealing | None = None,
+    ways: Ways | None = None,
 ) -> Packing:
     """Pack as well as the budget lets, never worse than `start` or than what runs now.
 
@@ -72,18 +83,11 @@ def solve_constrained(
     incumbent = incumbent_of(layout, layout.running, report, relaxed)
     incumbent.offer(copies_of(problem, start))
     variables = int((layout.running > layout.stuck).sum() + (layout.most > 0).sum())
-    if annealing is not None:
-        for entry in range(len(incumbent.key)):
-            _anneal(incumbent, entry, meter, annealing, _ROUNDS_IN_VAIN)
+    if ways is not None:
+        _go(ways, incumbent, meter)
     elif variables > _FEW_VARIABLES:
         with meter.part(_SHARE_OF_NEIGHBOURHOODS) as part:
             improve(incumbent, generator, part, _PATIENCE)
-    fixed = key_of(layout, whole(layout).fixed)
-    for entry in range(len(incumbent.key)):
-        found = _bound(incumbent, entry, meter, bounding)
-        if found is not None:
-            with meter.part(_SHARE_OF_SEEKING) as part:
-                _seek(incumbent, entry, fixed[entry], found, part, annealing)
     if not incumbent.proved and _pays(variables, meter):
         with meter.part(_SHARE_OF_THE_WHOLE) as part:
             _prove(incumbent, part)
@@ -97,23 +101,25 @@ def _pays(variables: int, meter: Meter) -> bool:
     return not meter.over() and building < min(meter.remaining_seconds(), meter.work_left / EFFORT_UNIT)
 
 
-def _bound(incumbent: Incumbent, entry: int, meter: Meter, bounding: Bounding | None) -> EntryBound | None:
-    """Bound an entry that is open; None where it is not."""
-    if bounding is None or incumbent.key[entry] == incumbent.bound[entry] or meter.over():
-        return None
-    found = bounding(incumbent.assignment, entry)
-    with meter.part(_SHARE_OF_A_BOUND) as part:
-        incumbent.lower(entry, found.bound(part))
-    return found
+def _go(ways: Ways, incumbent: Incumbent, meter: Meter) -> None:
+    """Anneal for every entry; then bound those that are open, and look for packings at the bound, one by one."""
+    entries = range(len(incumbent.key))
+    for entry in entries:
+        _anneal(incumbent, entry, meter, ways, _ROUNDS_IN_VAIN)
+    for entry in entries:
+        if incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
+            found = ways.bounding(incumbent.assignment, entry)
+            with meter.part(_SHARE_OF_A_BOUND) as part:
+                incumbent.lower(entry, found.bound(part))
+            with meter.part(_SHARE_OF_THE_LAST if entry == entries[-1] else _SHARE_OF_SEEKING) as part:
+                _seek(incumbent, entry, found, part, ways)
 
 
-def _anneal(incumbent: Incumbent, entry: int, meter: Meter, annealing: Annealing | None, patience: int) -> None:
+def _anneal(incumbent: Incumbent, entry: int, meter: Meter, ways: Ways, patience: int) -> None:
     """Anneal for an entry that is open, until that finds nothing better for a while."""
     vain = 0
-    while annealing is not None and vain < patience and not meter.over():
-        if incumbent.key[entry] >= incumbent.bound[entry]:
-            return
-        vain = 0 if _judge(incumbent, annealing(incumbent.assignment, entry, meter, None)) else vain + 1
+    while vain < patience and incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
+        vain = 0 if _judge(incumbent, ways.annealing(incumbent.assignment, entry, meter, None)) else vain + 1
 
 
 def _judge(incumbent: Incumbent, found: IntArray) -> bool:
@@ -125,48 +131,63 @@ def _judge(incumbent: Incumbent, found: IntArray) -> bool:
     return True
 
 
-def _seek(
-    incumbent: Incumbent, entry: int, fixed: int, found: EntryBound, meter: Meter, annealing: Annealing | None
-) -> None:
+def _seek(incumbent: Incumbent, entry: int, found: EntryBound, meter: Meter, ways: Ways) -> None:
     """Look for packings at the bound, by dives and annealing, and now and then for a proof that there is none."""
-    turn = 0
-    while incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
-        if annealing is not None:
-            start = found.dive(incumbent.assignment, meter)
-            incumbent.lower(entry, found.bound(meter))
-            if start is not None:
-                _judge(incumbent, annealing(incumbent.assignment, entry, meter, start))
-            _anneal(incumbent, entry, meter, annealing, 1)
-        if annealing is None or turn % _TURNS_A_CLOSING == 1:
-            with meter.part(_SHARE_OF_CLOSING) as part:
-                _close(incumbent, entry, fixed, found, part)
-        turn += 1
-        if annealing is None or turn >= _MOST_TURNS:
+    for turn in range(_MOST_TURNS):
+        if incumbent.key[entry] >= incumbent.bound[entry] or meter.over():
             return
+        start = found.dive(incumbent.assignment, meter)
+        incumbent.lower(entry, found.bound(meter))
+        if start is not None:
+            _judge(incumbent, ways.annealing(incumbent.assignment, entry, meter, start))
+        _anneal(incumbent, entry, meter, ways, 1)
+        if turn % _TURNS_A_CLOSING == 0:
+            with meter.part(_SHARE_OF_CLOSING) as part:
+                _close(incumbent, entry, found, part, ways)
 
 
-def _close(incumbent: Incumbent, entry: int, fixed: int, found: EntryBound, meter: Meter) -> None:
+def _close(incumbent: Incumbent, entry: int, found: EntryBound, meter: Meter, ways: Ways) -> None:
     """Look for a packing at the bound among those made of listed fillings, until one is found or it is too dear."""
-    part = whole(incumbent.layout)
     bound = found.bound(meter)
     while incumbent.key[entry] < bound <= incumbent.bound[entry] and not meter.over():
-        fillings = found.fillings(meter)
-        if fillings is None or sum(len(nodes) * len(copies) for nodes, _, copies in fillings) > _MOST_FILLINGS:
+        start, refuted = found.branch(meter)
+        if start is not None and _repair(incumbent, entry, start, bound, meter, ways):
             return
-        model = Model(incumbent.layout, part)
-        meter.spend(model.effort)
-        for before, least in enumerate(incumbent.key[:entry]):
-            model.demand(before, least - key_of(incumbent.layout, part.fixed)[before])
-        model.demand(entry, bound - fixed)
-        model.restrict(fillings)
-        assignment, refuted = model.find(meter)
-        if assignment is not None:
-            incumbent.offer(assignment)
-            return
+        if not refuted:
+            assignment, refuted = _among_fillings(incumbent, entry, found, bound, meter)
+            if assignment is not None:
+                incumbent.offer(assignment)
         if not refuted:
             return
         bound = found.refute()
         incumbent.lower(entry, bound)
+
+
+def _repair(incumbent: Incumbent, entry: int, start: IntArray, bound: int, meter: Meter, ways: Ways) -> bool:
+    """Anneal near an assignment that may break rules; whether the bound is reached then."""
+    _judge(incumbent, start)
+    for _ in range(_REPAIRS):
+        if incumbent.key[entry] < bound:
+            _judge(incumbent, ways.annealing(incumbent.assignment, entry, meter, start))
+    return incumbent.key[entry] >= bound
+
+
+def _among_fillings(
+    incumbent: Incumbent, entry: int, found: EntryBound, bound: int, meter: Meter
+) -> tuple[IntArray | None, bool]:
+    """A packing at the bound made of listed fillings, under all rules; whether it is refuted that there is one."""
+    fillings = found.fillings(meter)
+    if fillings is None or sum(len(nodes) * len(copies) for nodes, _, copies in fillings) > _MOST_FILLINGS:
+        return None, False
+    part = whole(incumbent.layout)
+    fixed = key_of(incumbent.layout, part.fixed)
+    model = Model(incumbent.layout, part)
+    meter.spend(model.effort)
+    for before, least in enumerate(incumbent.key[:entry]):
+        model.demand(before, least - fixed[before])
+    model.demand(entry, bound - fixed[entry])
+    model.restrict(fillings)
+    return model.find(meter)
 
 
 def _prove(incumbent: Incumbent, meter: Meter) -> None:

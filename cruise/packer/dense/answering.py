@@ -23,6 +23,9 @@ _NOISE = 0.1
 _MOST_NOISE = 0.5
 # Closing gets this share of what is left, at the first attempt and at each later one.
 _CLOSING_SHARE = 0.85
+_COMBINING_SHARE = 0.1
+_LOSSES = (0.4, 0.2, 0.1, 0.05, 0.02, 0.01)
+_MOST_COMBINED = 2_000
 _DIVES_BETWEEN = 3
 # A master with more rows proves nothing in any reasonable time, and its inverse takes 8 bytes a pair of rows.
 _MOST_ROWS = 1_200
@@ -63,7 +66,7 @@ class _Attempt:
 
     def __init__(self, search: Search, phase: Phase, generation: Generation, generator: np.random.Generator) -> None:
         self.search, self.phase, self.generation, self.generator = search, phase, generation, generator
-        self.dives = 0
+        self.dives = self.combined = 0
         self.closer = closer_of(generation, generator)
 
     def answer(self) -> int:
@@ -92,6 +95,7 @@ class _Attempt:
             target = self.generation.ceiling
             listed = self.closer.enumerate(target, meter)
             if listed is None:
+                self._combine(meter)
                 return
             verdict = self.closer.decide(listed[0], listed[1], target, _CLOSING_SHARE, meter)
             if verdict.reachable is None:
@@ -100,6 +104,27 @@ class _Attempt:
                 self._decode(*chosen(listed[0], listed[1], verdict), meter)
                 return
             self.generation.ceiling = target - 1
+
+    def _combine(self, meter: Meter) -> None:
+        """Look for a better answer among the fillings that lose least, where too many could be used to list them all.
+
+        For one at the ceiling first, and where none is found for one half as far, among more fillings.
+        """
+        target = self.answer() + max((self.generation.ceiling - self.answer()) >> self.combined, 1)
+        self.combined += 1
+        master = self.generation.master
+        groups, fillings = np.array(master.groups), np.array(master.fillings)
+        for share in _LOSSES:
+            listed = self.closer.enumerate(target, meter, share)
+            if listed is not None and len(listed[0]) <= _MOST_COMBINED * self.combined:
+                groups, fillings = np.concatenate([groups, listed[0]]), np.concatenate([fillings, listed[1]])
+                break
+        together = np.unique(np.concatenate([groups[:, None], fillings], axis=1), axis=0)
+        groups, fillings = together[:, 0].copy(), np.ascontiguousarray(together[:, 1:])
+        verdict = self.closer.decide(groups, fillings, target, _COMBINING_SHARE, meter)
+        if verdict.reachable:
+            self.combined = 0
+            self._decode(*chosen(groups, fillings, verdict), meter)
 
     def _decode(self, groups: IntArray, fillings: IntArray, meter: Meter) -> None:
         """Make a plan of the fillings, complete it with what they leave out, and polish it."""

@@ -33,40 +33,89 @@ class Between:
 
 def between_pods(problem: Problem) -> Between:
     """The rows of a problem's eviction limits, and of spreads that count their holder alone."""
-    rules, running = problem.rules, copies_of(problem, problem.pod_node)
+    running = copies_of(problem, problem.pod_node)
     limits = tuple(
-        (np.isin(np.arange(problem.class_count), limit.members), limit.allowed) for limit in rules.eviction_limits
+        (np.isin(np.arange(problem.class_count), limit.members), limit.allowed)
+        for limit in problem.rules.eviction_limits
     )
     pods = np.bincount(problem.pod_class, minlength=problem.class_count)
     rows = [
-        (c, *row)
-        for rule in rules.spreads
-        for c in [rule.holder]
-        if rule.targets.tolist() == [c]
-        for row in _rows(rule, rules.topologies[rule.topology], running[c], int(pods[c]))
+        (rule.holder, *row)
+        for rule, domains in _alone(problem)
+        for row in _rows(rule, domains, running[rule.holder], int(pods[rule.holder]))
     ]
+    return _between(limits, rows, problem.node_count)
+
+
+def uneven(problem: Problem, assignment: IntArray) -> Between:
+    """Rows between pairs of domains that an assignment breaks, of the same spreads."""
+    running = copies_of(problem, problem.pod_node)
+    rows = [
+        (rule.holder, *row)
+        for rule, domains in _alone(problem)
+        for row in _uneven(rule, domains, running[rule.holder], assignment[rule.holder])
+    ]
+    return _between((), rows, problem.node_count)
+
+
+def at_least_one(pod_class: int, inside: BoolArray) -> Between:
+    """The row that some nodes hold a copy of a class."""
+    return _between((), [(pod_class, inside.astype(np.float64), 1.0)], len(inside))
+
+
+_Row = tuple[FloatArray, float]
+
+
+def _between(
+    limits: tuple[tuple[BoolArray, int], ...], rows: list[tuple[int, FloatArray, float]], nodes: int
+) -> Between:
     return Between(
         limits,
         np.array([holder for holder, _, _ in rows], dtype=np.int64),
-        np.array([share for _, share, _ in rows], dtype=np.float64).reshape(len(rows), problem.node_count),
+        np.array([share for _, share, _ in rows], dtype=np.float64).reshape(len(rows), nodes),
         np.array([least for _, _, least in rows], dtype=np.float64),
     )
 
 
-def _rows(rule: Spread, domains: IntArray, running: IntArray, pods: int) -> list[tuple[FloatArray, float]]:
+def _alone(problem: Problem) -> list[tuple[Spread, IntArray]]:
+    """The spreads that count their holder alone, and each node's domain where it counts."""
+    rules = problem.rules
+    return [
+        (rule, np.where(rule.eligible, rules.topologies[rule.topology], -1))
+        for rule in rules.spreads
+        if rule.targets.tolist() == [rule.holder]
+    ]
+
+
+def _rows(rule: Spread, inside: IntArray, running: IntArray, pods: int) -> list[_Row]:
     """What a domain has at most: beyond what ran there, as much as if all were even but for `max_skew`."""
-    inside = np.where(rule.eligible, domains, -1)
     found = np.unique(inside[inside >= 0]).tolist()
-    if len(found) > _MOST_DOMAINS or len(found) < rule.min_domains:
+    if len(found) > _MOST_DOMAINS:
         return []
     rows = []
     for domain in found:
         here = (inside == domain).astype(np.float64)
         # With an arrival, each other domain has as many as this one but for the skew.
-        most = max(int(here @ running), (pods + rule.max_skew * (len(found) - 1)) // len(found))
+        even = (pods + rule.max_skew * (len(found) - 1)) // len(found)
+        most = max(int(here @ running), even if len(found) >= rule.min_domains else rule.max_skew)
         if most < pods:
             rows.append((-here, -float(most)))
     return rows
+
+
+def _uneven(rule: Spread, inside: IntArray, running: IntArray, copies: IntArray) -> list[_Row]:
+    """A domain has what ran there, or no more than each other one but for `max_skew`."""
+    found = np.unique(inside[inside >= 0]).tolist()
+    if len(found) < max(rule.min_domains, 1):
+        return []
+    here = (inside == np.array(found)[:, None]).astype(np.float64)
+    there, ran = here @ copies, here @ running
+    least = int(np.argmin(there))
+    return [
+        (here[least] - here[d], -float(max(ran[d], rule.max_skew)))
+        for d in range(len(found))
+        if there[d] - there[least] > max(ran[d], rule.max_skew)
+    ]
 
 
 FREE = Between((), np.zeros(0, dtype=np.int64), np.zeros((0, 0)), np.zeros(0))

@@ -1,4 +1,4 @@
-"""Deciding a target over listed fillings by branch and bound on their linear master, costs being all that changes."""
+"""Deciding a target over listed fillings by branch and bound on their linear master."""
 
 from dataclasses import dataclass, replace
 
@@ -6,16 +6,21 @@ import numpy as np
 
 from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.budget import Meter
-from cruise.packer.dense.master import Master, master_of
+from cruise.packer.dense.master import Master, Stand, master_of
 from cruise.packer.dense.phase import Phase
-from cruise.packer.kernels.simplex import refresh
 
-# Using an excluded filling costs so much that the master's value stays a bound whatever it is.
+# An unmet demand costs so much more than it can gain.
 _PENALTY = 1000.0
 # The relaxed right-hand sides let fractions of this size in where everything is whole.
 _WHOLE = 1e-2
-_DEEPEST = 400
+_TRACE = 1e-7
+# What nothing asks for is split as well, after all that something does.
+_LEAST_PRICE = 1e-3
 _MARGIN = 1e-4
+# Fillings are turned into columns so many at a time.
+_AT_ONCE = 5_000
+# Of the bases that are kept to come back to, 8 bytes each.
+_MOST_CELLS = 30_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,13 +31,24 @@ class Verdict:
     uses: IntArray
 
 
+_UNDECIDED = Verdict(None, np.zeros(0, dtype=np.int64))
+
+
 def branch(
-    phase: Phase, groups: IntArray, fillings: IntArray, target: int, generator: np.random.Generator, meter: Meter
+    phase: Phase,
+    groups: IntArray,
+    fillings: IntArray,
+    target: int,
+    generator: np.random.Generator,
+    meter: Meter,
+    known: int = 0,
 ) -> Verdict:
     """Decide whether a choice of the fillings reaches `target`, for phases with few nodes in a group.
 
-    A part of the tree is dropped once its master's value, with relaxed right-hand sides and with penalties in place
-    of exclusions, is below the target: such a value is never too low.
+    Where rows say what classes have at most, fillings may be used without some of their copies. The first `known`
+    fillings make a good master alone.
+
+    A part of the tree is dropped once its master, with relaxed right-hand sides, has no value as high as the target.
     """
     # Each node gets fillings of its own, so that there is something to branch on.
     copies = phase.group_size[groups]
@@ -41,32 +57,34 @@ def branch(
     single = _of_single_nodes(phase)
     first_node = np.cumsum(phase.group_size) - phase.group_size
     tree = _Tree(single, first_node[groups[origin]] + turn, fillings[origin], generator)
-    pending: list[tuple[IntArray, int]] = []
-    path: list[tuple[IntArray, int]] = []
-    while True:
-        if len(path) > _DEEPEST or not tree.master.solve(meter):
-            return Verdict(None, np.zeros(0, dtype=np.int64))
-        levels = tree.master.levels()
+    if not tree.begin(int(copies[:known].sum()), meter):
+        return _UNDECIDED
+    reached: bool | None = tree.master.objective() >= target - _MARGIN
+    pending: list[tuple[Stand, IntArray]] = []
+    while reached is not None and len(pending) * len(tree.master.right) ** 2 < _MOST_CELLS:
         split = None
-        if tree.master.objective() >= target - _MARGIN:
+        if reached:
+            levels = tree.master.levels()
             split = tree.split(levels)
             if split is None:
                 uses = np.rint(levels[tree.master.first :]).astype(np.int64)
                 whole = np.bincount(origin, weights=uses, minlength=len(groups)).astype(np.int64)
-                return Verdict(True if tree.reaches(uses, target) else None, whole)
+                if tree.reaches(uses, target):
+                    return Verdict(True, whole)
+                split = tree.settle(levels)
+                if split is None:
+                    return Verdict(None, whole)
         if split is not None:
-            first, second = split
-            tree.exclude(first, 1)
-            path.append((first, len(pending)))
-            pending.append((second, len(path) - 1))
-            continue
-        if not pending:
+            excluded, otherwise = split
+            pending.append((tree.master.stand(), otherwise))
+        elif pending:
+            stand, excluded = pending.pop()
+            tree.master.return_to(stand)
+        else:
             return Verdict(False, np.zeros(0, dtype=np.int64))
-        other, depth = pending.pop()
-        while len(path) > depth:
-            tree.exclude(path.pop()[0], -1)
-        tree.exclude(other, 1)
-        path.append((other, len(pending)))
+        tree.master.tableau.upper[excluded] = 0.0
+        reached = tree.master.repair(target - _MARGIN, meter)
+    return _UNDECIDED
 
 
 def _of_single_nodes(phase: Phase) -> Phase:
@@ -85,43 +103,65 @@ def _of_single_nodes(phase: Phase) -> Phase:
 
 
 class _Tree:
-    """The master of all listed fillings, and how often each column is excluded now."""
+    """The master of all listed fillings, and ways to split what it leaves uncertain."""
 
     def __init__(self, phase: Phase, groups: IntArray, fillings: IntArray, generator: np.random.Generator) -> None:
         self.phase, self.groups, self.fillings = phase, groups, fillings
         self.master: Master = master_of(phase, generator)
-        self.penalty = _PENALTY * phase.unit
         self.master.raise_artificials(_PENALTY)
-        self.master.add_all(groups, fillings)
+        self.master.let_drop()
         self.members = [np.flatnonzero(groups == group) for group in range(len(phase.group_size))]
-        size = int(self.master.tableau.size[0])
-        self.cost = self.master.tableau.cost[:size].copy()
-        self.excluded = np.zeros(size, dtype=np.int64)
-        refresh(self.master.tableau)
 
-    def exclude(self, columns: IntArray, by: int) -> None:
-        """Exclude columns once more, or once less."""
-        self.excluded[columns] += by
-        self.master.tableau.cost[columns] = self.cost[columns] - self.penalty * (self.excluded[columns] > 0)
+    def begin(self, known: int, meter: Meter) -> bool:
+        """Solve the master of the first fillings, then that of all; False when the budget ended."""
+        self.master.add_all(self.groups[:known], self.fillings[:known])
+        begun = self.master.solve(meter)
+        for first in range(known, len(self.groups), _AT_ONCE):
+            self.master.add_all(self.groups[first : first + _AT_ONCE], self.fillings[first : first + _AT_ONCE])
+        return begun and self.master.solve(meter)
 
     def split(self, levels: FloatArray) -> tuple[IntArray, IntArray] | None:
-        """Two sets of columns, one of which any answer leaves out; None where every filling is used whole."""
+        """Two sets of columns, one of which any answer leaves out; None where every node's filling is certain.
+
+        By how many copies of a class a node has: with a share of one on the average, or with the same in all.
+        """
         used = levels[self.master.first :]
-        open_columns = np.flatnonzero((used > _WHOLE) & (used < 1 - _WHOLE))
-        if len(open_columns) == 0:
-            return None
-        means = np.zeros((len(self.phase.group_size), self.fillings.shape[1]))
-        np.add.at(means, self.groups[open_columns], used[open_columns, None] * self.fillings[open_columns])
-        part = means - np.floor(means + _WHOLE)
-        part[part > 1 - _WHOLE] = 0.0
-        group, c = divmod(int(np.argmax(np.minimum(part, 1.0 - part) * (part > _WHOLE))), part.shape[1])
+        columns = np.flatnonzero(used > _TRACE)
+        mine, amounts, fillings = self.groups[columns], used[columns], self.fillings[columns]
+        means = np.zeros((len(self.phase.group_size), fillings.shape[1]))
+        np.add.at(means, mine, amounts[:, None] * fillings)
+        least = np.floor(means + _WHOLE).astype(np.int64) + 1
+        part = np.minimum(means - least + 1.0, least - means)
+        if part.max(initial=0.0) <= _WHOLE:
+            more = fillings >= least[mine]
+            above, below = np.zeros_like(means), np.zeros_like(means)
+            np.add.at(above, mine, amounts[:, None] * more)
+            np.add.at(below, mine, amounts[:, None] * ~more)
+            part = np.minimum(above, below)
+        # What is worth most first: of two that are as uncertain it decides about more.
+        weight = np.where(part > _WHOLE, part * (_LEAST_PRICE + self._prices()), 0.0)
+        group, c = divmod(int(np.argmax(weight)), part.shape[1])
         if part[group, c] <= _WHOLE:
-            top = int(open_columns[np.argmax(used[open_columns])])
-            siblings = self.members[int(self.groups[top])]
-            return self._columns(siblings[siblings != top], int(self.groups[top])), self._columns(np.array([top]))
-        mine = self.members[group]
-        enough = self.fillings[mine, c] >= int(np.floor(means[group, c])) + 1
-        return self._columns(mine[~enough], group), self._columns(mine[enough])
+            return None
+        members = self.members[group]
+        enough = self.fillings[members, c] >= least[group, c]
+        return self._columns(members[~enough], group), self._columns(members[enough])
+
+    def _prices(self) -> FloatArray:
+        """What a copy that stays is worth in each group, of each class."""
+        value, stay_bonus = self.master.prices(self.master.worths())
+        return value + stay_bonus
+
+    def settle(self, levels: FloatArray) -> tuple[IntArray, IntArray] | None:
+        """Two sets of columns by whether a node has the filling that it uses most; None where all use one alone."""
+        used = levels[self.master.first :]
+        shares = np.where(used > 0.5, 1.0 - used, used)
+        top = int(np.argmax(shares))
+        if shares[top] <= _TRACE:
+            return None
+        mine = self.members[int(self.groups[top])]
+        top = int(mine[np.argmax(used[mine])])
+        return self._columns(mine[mine != top], int(self.groups[top])), self._columns(np.array([top]))
 
     def _columns(self, indices: IntArray, emptied: int | None = None) -> IntArray:
         """The columns of some fillings; with a group, leaving its node empty is excluded too."""

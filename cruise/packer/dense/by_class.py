@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from cruise.packer.answer import Packing, Report, figures_of, packing_of
+from cruise.packer.answer import Note, NoteCode, Packing, Report, figures_of, packing_of
 from cruise.packer.arrays import IntArray
+from cruise.packer.bounds import Known
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.dense.certificate import Solution
 from cruise.packer.dense.classing import barred, instance_of, is_allowed, pod_node_of, weighed
@@ -13,7 +14,6 @@ from cruise.packer.dense.instance import Instance
 from cruise.packer.dense.solving import solve
 from cruise.packer.problem import Objective, Problem, copies_of
 
-NO_RESCUE = "no plan without evictions places as many: proved"
 # Of what is left, for plans without evictions, and for plans without the two rules that no filling of a node expresses.
 _STILL_SHARE, _RELAXED_SHARE = 0.3, 0.5
 
@@ -57,16 +57,17 @@ class _Best:
 
     def __init__(self, problem: Problem, start: IntArray, report: Report) -> None:
         self.problem, self.report = problem, report
-        self.pod_node, self.key = start, figures_of(problem, start).key(problem.objective)
+        self.pod_node = start
         everything = figures_of(problem, np.where(problem.pod_node < 0, 0, problem.pod_node))
-        self.most = self.bounds = everything.key(problem.objective)
+        objective = problem.objective
+        self.known = Known(figures_of(problem, start).key(objective), everything.key(objective))
         self.still: Solution | None = None
-        self.packing = packing_of(problem, self.pod_node, self.bounds)
+        self.packing = packing_of(problem, self.pod_node, self.known.bound)
 
     @property
     def proved(self) -> bool:
         """Whether nothing is better."""
-        return self.key == self.bounds
+        return self.known.proved
 
     def solve(self, instance: Instance, budget: Budget, *, bounds_hold: bool) -> Solution:
         """Solve one reading of the problem; `bounds_hold` tells whether its bounds are the problem's."""
@@ -92,30 +93,22 @@ class _Best:
     def _learn(self, assignment: IntArray, bounds: IntArray | None) -> None:
         pod_node = pod_node_of(self.problem, assignment)
         key = figures_of(self.problem, pod_node).key(self.problem.objective)
-        better = key > self.key and is_allowed(self.problem, pod_node)
-        if better:
-            self.pod_node, self.key = pod_node, key
-        known = self.bounds
+        news = key > self.known.key and is_allowed(self.problem, pod_node)
+        if news:
+            self.pod_node = pod_node
+            self.known.better(key)
         if bounds is not None:
-            named = tuple(weighed(self.problem, entry, bound) for entry, bound in enumerate(bounds.tolist()))
-            known = self._bounds_beside(key, named)
-        if better or known != self.bounds:
-            self.bounds = known
-            self.packing = packing_of(self.problem, self.pod_node, self.bounds, self._notes())
+            named = [weighed(self.problem, entry, bound) for entry, bound in enumerate(bounds.tolist())]
+            news |= self.known.learn(key, named)
+        if news:
+            self.packing = packing_of(self.problem, self.pod_node, self.known.bound, self._notes())
             self.report(self.packing)
 
-    def _bounds_beside(self, key: tuple[int, ...], bounds: tuple[int, ...]) -> tuple[int, ...]:
-        """What bounds beside a key that is not allowed say: nothing any more after the first entry that differs."""
-        for entry, (mine, theirs) in enumerate(zip(self.key, key, strict=True)):
-            if mine != theirs:
-                return bounds[: entry + 1] + self.most[entry + 1 :]
-        return bounds
-
-    def _notes(self) -> tuple[str, ...]:
+    def _notes(self) -> tuple[Note, ...]:
         """Tell that evictions were proved to be needed, if they were."""
         if self.still is None:
             return ()
-        for mine, key, bound in zip(self.key[:-1], self.still.key, self.still.bounds, strict=False):
+        for mine, key, bound in zip(self.known.key[:-1], self.still.key, self.still.bounds, strict=False):
             if not mine == key == bound:
-                return (NO_RESCUE,) if bound < mine else ()
+                return (Note(NoteCode.EVICTIONS_NEEDED),) if bound < mine else ()
         return ()

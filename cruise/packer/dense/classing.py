@@ -5,6 +5,7 @@ import numpy as np
 from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.dense.instance import Instance
 from cruise.packer.problem import Objective, Problem, copies_of
+from cruise.packer.rules.profiting import fairly_matched, profits_unduly
 
 
 def instance_of(problem: Problem) -> Instance:
@@ -72,8 +73,7 @@ def is_allowed(problem: Problem, pod_node: IntArray) -> bool:
     for node in np.flatnonzero(over.any(axis=1)).tolist():
         if needs[arrives[:, node]][:, over[node]].any():
             return False
-    gone = problem.pod_node[(problem.pod_node >= 0) & (pod_node < 0)]
-    return not arrives[~problem.preempt][:, gone].any()
+    return not profits_unduly(problem, pod_node)
 
 
 def pod_node_of(problem: Problem, assignment: IntArray) -> IntArray:
@@ -98,4 +98,4 @@ def pod_node_of(problem: Problem, assignment: IntArray) -> IntArray:
         targets = np.repeat(np.arange(problem.node_count), assignment[c] - kept[c])
         pod_node[free] = -1
         pod_node[free[: len(targets)]] = targets
-    return pod_node
+    return fairly_matched(problem, pod_node)

@@ -4,11 +4,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.packer.arrays import IntArray
+from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.budget import PRICING_STEP, Meter
 from cruise.packer.dense.branching import Verdict, branch
+from cruise.packer.dense.company import Company
 from cruise.packer.dense.generation import BOUND_TOLERANCE, Generation
-from cruise.packer.dense.phase import shelf_for
+from cruise.packer.dense.phase import Phase, shelf_for
 from cruise.packer.kernels.listing import enumerate_fillings
 from cruise.packer.kernels.pricing import EXACT
 from cruise.packer.kernels.shelf import Shelf
@@ -28,22 +29,27 @@ class Closer:
     most_fillings: int
     shelf: Shelf
     generator: np.random.Generator
+    most_nodes: int = _MOST_NODES
+    known: int = 0
+    company: Company | None = None
 
-    def enumerate(self, target: int, meter: Meter) -> tuple[IntArray, IntArray] | None:
+    def enumerate(self, target: int, meter: Meter, share: float = 1.0) -> tuple[IntArray, IntArray] | None:
         """Every maximal filling (groups and copies) that an answer of at least `target` could use.
+
+        With a share below 1 only those that lose no more than that share of what an answer may lose. What the master
+        uses comes first.
 
         The slack of a filling is measured against the pricing values stored with the best bound, since pricing the
         same duals again may stop elsewhere and so cut off fillings that belong to a better answer. None when there
         are too many, or the budget ended.
         """
         generation, phase = self.generation, self.generation.phase
-        gap = generation.bound - target + BOUND_TOLERANCE
+        gap = share * (generation.bound - target) + BOUND_TOLERANCE
         value, stay_bonus = generation.master.prices(generation.duals)
-        # A copy that costs a node something is left out; one that stays there may be worth something all the same.
-        staying = np.maximum(value + stay_bonus, 0.0)
-        stay_bonus = np.where(value < 0, np.where(staying > 0, staying - _LEFT_OUT, 0.0), stay_bonus)
-        value = np.where(value < 0, _LEFT_OUT, value)
-        written = 0
+        # A copy that costs a node more than there is to lose is left out; others count as if they cost nothing.
+        stays, value = (np.where(one < -gap, _LEFT_OUT, np.maximum(one, 0.0)) for one in (value + stay_bonus, value))
+        stay_bonus = stays - value
+        written, begun = 0, int(self.shelf.nodes[0])
         for group in range(len(phase.group_size)):
             before = int(self.shelf.nodes[0])
             found, outcome = enumerate_fillings(
@@ -54,31 +60,68 @@ class Closer:
                 phase.counts,
                 float(generation.group_bounds[group]) - gap,
                 written,
-                _MOST_NODES,
+                max(_MOST_NODES, self.most_nodes - (before - begun)),
                 meter.deadline_seconds,
             )
             meter.spend(PRICING_STEP * (int(self.shelf.nodes[0]) - before))
             if outcome != EXACT or meter.over():
                 return None
             written += found
-        return self.shelf.found_group[:written].copy(), self.shelf.found[:written].copy()
+        used = np.flatnonzero(generation.master.levels()[generation.master.first :] > 0)
+        self.known = len(used)
+        groups, fillings = np.array(generation.master.groups)[used], np.array(generation.master.fillings)[used]
+        if self.company is not None:
+            fillings = self.company.keep(groups, fillings)
+        more, copies = self._with_company(value, stay_bonus, gap, written)
+        return np.concatenate([groups, more]), np.concatenate([fillings, copies])
 
-    def decide(self, groups: IntArray, fillings: IntArray, target: int, share: float, meter: Meter) -> Verdict:
-        """Decide about the target, within a share of what is left: of few fillings, of nodes that mostly differ."""
+    def _with_company(
+        self, value: FloatArray, stay_bonus: FloatArray, gap: float, written: int
+    ) -> tuple[IntArray, IntArray]:
+        """What was listed, without copies that may not be on a node alone, where it is still worth enough."""
+        groups, fillings = self.shelf.found_group[:written].copy(), self.shelf.found[:written].copy()
+        if self.company is None or not len(self.company.holder):
+            return groups, fillings
+        fillings = self.company.keep(groups, fillings)
+        stays = np.minimum(fillings, self.generation.phase.running[groups])
+        worth = (fillings * value[groups]).sum(axis=1) + (stays * stay_bonus[groups]).sum(axis=1)
+        enough = worth >= self.generation.group_bounds[groups] - gap - BOUND_TOLERANCE
+        found = np.unique(np.concatenate([groups[enough, None], fillings[enough]], axis=1), axis=0)
+        return found[:, 0].copy(), np.ascontiguousarray(found[:, 1:])
+
+    def decide(
+        self,
+        groups: IntArray,
+        fillings: IntArray,
+        target: int,
+        share: float,
+        meter: Meter,
+        phase: Phase | None = None,
+    ) -> Verdict:
+        """Decide about the target, within a share of what is left: of few fillings, of nodes that mostly differ.
+
+        Another `phase` is the same one with more rows between nodes.
+        """
         sizes = self.generation.phase.group_size
-        if int(sizes[groups].sum()) > _MOST_BRANCHED or int(sizes.max()) > _FEW_ALIKE:
+        if int(sizes[groups].sum()) > max(_MOST_BRANCHED, self.most_fillings) or int(sizes.max()) > _FEW_ALIKE:
             return Verdict(None, np.zeros(0, dtype=np.int64))
         with meter.part(share) as part:
-            return branch(self.generation.phase, groups, fillings, target, self.generator, part)
+            asked = phase or self.generation.phase
+            return branch(asked, groups, fillings, target, self.generator, part, self.known)
 
 
-def closer_of(generation: Generation, generator: np.random.Generator, most_fillings: int = _MOST_FILLINGS) -> Closer:
+def closer_of(
+    generation: Generation,
+    generator: np.random.Generator,
+    most_fillings: int = _MOST_FILLINGS,
+    most_nodes: int = _MOST_NODES,
+) -> Closer:
     """A closer for a phase's generation, that lists fewer fillings where each takes more memory."""
     phase = generation.phase
     most_fillings = min(most_fillings, _MOST_CELLS // max(len(phase.classes), 1))
     shelf = shelf_for(phase, most_fillings)
     shelf.mix[:, :] = generation.shelf.mix
-    return Closer(generation, most_fillings, shelf, generator)
+    return Closer(generation, most_fillings, shelf, generator, most_nodes)
 
 
 def chosen(groups: IntArray, fillings: IntArray, verdict: Verdict) -> tuple[IntArray, IntArray]:

@@ -1,14 +1,10 @@
 """Diving: turn a fractional master into whole fillings, a few at a time, generating columns on the way."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.dense.generation import Generation
-from cruise.packer.dense.master import Master
-from cruise.packer.kernels.simplex import AT_LOWER, refresh
 
 # An objective bonus keeps the basis primal feasible where a bound would not.
 _BONUS = 60.0
@@ -24,42 +20,6 @@ _TRACE = 1e-3
 _PROMISE = 0.0
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Stand:
-    """A master's basis, costs and bounds, to come back to."""
-
-    size: int
-    state: IntArray
-    cost: FloatArray
-    upper: FloatArray
-    basis: IntArray
-    inverse: FloatArray
-    since_refactor: int
-
-
-def _stand_of(master: Master) -> _Stand:
-    t, size = master.tableau, int(master.tableau.size[0])
-    return _Stand(
-        size,
-        t.state[:size].copy(),
-        t.cost[:size].copy(),
-        t.upper[:size].copy(),
-        t.basis.copy(),
-        t.inverse.copy(),
-        master.since_refactor,
-    )
-
-
-def _return_to(master: Master, stand: _Stand) -> None:
-    t = master.tableau
-    t.state[stand.size : t.size[0]] = AT_LOWER
-    t.state[: stand.size], t.cost[: stand.size] = stand.state, stand.cost
-    t.upper[: stand.size] = stand.upper
-    t.basis[:], t.inverse[:, :] = stand.basis, stand.inverse
-    master.since_refactor = stand.since_refactor
-    refresh(t)
-
-
 def dive(
     generation: Generation, answer: int, noise: float, generator: np.random.Generator, meter: Meter
 ) -> tuple[IntArray, IntArray] | None:
@@ -68,7 +28,7 @@ def dive(
     Stops where the master no longer promises as much as `answer`. `noise` blurs which column is rounded up next.
     """
     master = generation.master
-    stand = _stand_of(master)
+    stand = master.stand()
     fixed = np.zeros(0, dtype=np.int64)
     master.raise_artificials(_DEARER)
     try:
@@ -93,7 +53,7 @@ def dive(
         chosen = np.repeat(np.arange(len(fixed)), fixed)
         return np.array(master.groups)[chosen], np.array(master.fillings)[chosen]
     finally:
-        _return_to(master, stand)
+        master.return_to(stand)
 
 
 def _promise(generation: Generation, values: FloatArray) -> float:

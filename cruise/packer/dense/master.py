@@ -9,13 +9,36 @@ from numpy.typing import NDArray
 from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.budget import PIVOT_CELL, Meter
 from cruise.packer.dense.phase import Phase, prices_of
-from cruise.packer.kernels.simplex import AT_LOWER, BASIC, INTERRUPTED, OPTIMAL, Tableau, empty_tableau, optimise
+from cruise.packer.kernels.simplex import (
+    AT_LOWER,
+    BASIC,
+    INTERRUPTED,
+    LOST,
+    OPTIMAL,
+    Tableau,
+    empty_tableau,
+    optimise,
+    refresh,
+    repair,
+)
 
 T = TypeVar("T", np.int64, np.float64)
 
 FREE = 1e30
 _REFACTOR_PIVOTS = 400
-_ZERO = 1e-7
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stand:
+    """A master's basis, costs and bounds, to come back to."""
+
+    size: int
+    state: IntArray
+    cost: FloatArray
+    upper: FloatArray
+    basis: IntArray
+    inverse: FloatArray
+    since_refactor: int
 
 
 @dataclass(slots=True)
@@ -102,6 +125,16 @@ class Master:
         t.cost[added], t.upper[added], t.state[added] = stays @ phase.kept, FREE, AT_LOWER
         t.size[0] = first + count
 
+    def let_drop(self) -> None:
+        """Let fillings, of which there are none yet, be used without copies that a row may have too many of."""
+        share = self.phase.row_share
+        for c in np.flatnonzero((share < 0).any(axis=(0, 1))).tolist():
+            for one in np.unique(share[:, :, c], axis=1).T:
+                if (one < 0).any():
+                    rows = [(self.between + k, -float(one[k])) for k in np.flatnonzero(one).tolist()]
+                    self._append([(c, -1.0), *rows], 0.0, FREE)
+        self.first = int(self.tableau.size[0])
+
     def _append(self, entries: list[tuple[int, float]], cost: float, upper: float) -> int:
         t = self.tableau
         j, start = int(t.size[0]), int(t.starts[t.size[0]])
@@ -130,6 +163,48 @@ class Master:
                 return False
             if state != INTERRUPTED or not self._refactor():
                 return False
+
+    def repair(self, floor: float, meter: Meter) -> bool | None:
+        """Bring a master whose bounds were lowered to its optimum again: whether that is at least `floor`.
+
+        None when the budget ended first.
+        """
+        m = len(self.right)
+        while True:
+            before = int(self.tableau.pivots[0])
+            state = repair(self.tableau, floor, _REFACTOR_PIVOTS - self.since_refactor, meter.deadline_seconds)
+            pivots = int(self.tableau.pivots[0]) - before
+            # Each pivot looks at all columns.
+            meter.spend(PIVOT_CELL * (m * m + int(self.tableau.starts[self.tableau.size[0]])) * (pivots + 2))
+            self.since_refactor += pivots
+            if state in (OPTIMAL, LOST):
+                return state == OPTIMAL
+            meter.spend(PIVOT_CELL * m**3 // 2)
+            if meter.over() or not self._refactor():
+                return None
+
+    def stand(self) -> Stand:
+        """What `return_to` comes back to."""
+        t, size = self.tableau, int(self.tableau.size[0])
+        return Stand(
+            size,
+            t.state[:size].copy(),
+            t.cost[:size].copy(),
+            t.upper[:size].copy(),
+            t.basis.copy(),
+            t.inverse.copy(),
+            self.since_refactor,
+        )
+
+    def return_to(self, stand: Stand) -> None:
+        """Be as at a stand, but for columns that came since, which are not used."""
+        t = self.tableau
+        t.state[stand.size : t.size[0]] = AT_LOWER
+        t.state[: stand.size], t.cost[: stand.size] = stand.state, stand.cost
+        t.upper[: stand.size] = stand.upper
+        t.basis[:], t.inverse[:, :] = stand.basis, stand.inverse
+        self.since_refactor = stand.since_refactor
+        refresh(t)
 
     def _refactor(self) -> bool:
         t = self.tableau

@@ -1,6 +1,6 @@
 """One question about one priority, in rows: how many copies can be placed, or left in place, given the tiers above."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -76,9 +76,7 @@ def phase_of(residual: Residual, assignment: IntArray, entry: int, between: Betw
     loyal = (demand.loyal | (kept > 0)) & residual.running[classes].any(axis=1)
     counts, running = residual.counts[classes], np.where(loyal[:, None], residual.running[classes], 0)
     limits = residual.limits[classes]
-    share, least = between.rows(residual.origin[classes], len(residual.room))
-    # What is nailed counts in a row as well, but is no variable.
-    least = least - np.einsum("rnc,cn->r", share, residual.nailed[residual.origin[classes]])
+    share, least = _shares(residual, classes, between)
     node_group, first = _grouped(residual, limits, running, share)
     possible = np.minimum(residual.running, residual.limits)[classes].sum(axis=1)
     return Phase(
@@ -106,6 +104,28 @@ def phase_of(residual: Residual, assignment: IntArray, entry: int, between: Betw
         row_share=np.ascontiguousarray(share[:, first]),
         row_least=least,
     )
+
+
+def beside(phase: Phase, residual: Residual, between: Between) -> Phase:
+    """The same question with more rows, of those that count the nodes of each group alike; itself without a new one."""
+    share, least = _shares(residual, phase.classes, between)
+    _, first = np.unique(phase.node_group, return_index=True)
+    alike = (share == share[:, first][:, phase.node_group]).all(axis=(1, 2))
+    share, least = share[alike][:, first], least[alike]
+    fresh = [not (phase.row_share == one).all(axis=(1, 2)).any() for one in share]
+    if not any(fresh):
+        return phase
+    return replace(
+        phase,
+        row_share=np.concatenate([phase.row_share, share[fresh]]),
+        row_least=np.concatenate([phase.row_least, least[fresh]]),
+    )
+
+
+def _shares(residual: Residual, classes: IntArray, between: Between) -> tuple[FloatArray, FloatArray]:
+    share, least = between.rows(residual.origin[classes], len(residual.room))
+    # What is nailed counts in a row as well, but is no variable.
+    return share, least - np.einsum("rnc,cn->r", share, residual.nailed[residual.origin[classes]])
 
 
 class _Demand:
@@ -180,6 +200,21 @@ def spread(phase: Phase, groups: IntArray, fillings: IntArray, residual: Residua
                 assignment[c, node] -= drop
                 surplus -= drop
     return assignment
+
+
+def thinned(phase: Phase, groups: IntArray, fillings: IntArray) -> tuple[IntArray, IntArray]:
+    """Fillings without the copies that rows have too many of, those that would have to arrive first."""
+    fillings = fillings.copy()
+    for row, least in zip(phase.row_share, phase.row_least.tolist(), strict=True):
+        missing = round(least - float((row[groups] * fillings).sum()))
+        c = int(np.argmax(np.abs(row).sum(axis=0)))
+        for stays in (False, True):
+            for k in np.flatnonzero((row[groups, c] < 0) & (fillings[:, c] > 0)).tolist():
+                spare = fillings[k, c] if stays else fillings[k, c] - phase.running[groups[k], c]
+                drop = int(np.clip(spare, 0, max(missing, 0)))
+                fillings[k, c] -= drop
+                missing -= drop
+    return groups, fillings
 
 
 def _matched(fillings: IntArray, runs: IntArray, worth: FloatArray) -> IntArray:

@@ -4,13 +4,10 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from ortools.sat.python import cp_model
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.budget import Meter
-from cruise.packer.cpsat import solve
-from cruise.packer.faults import loads_of
-from cruise.packer.problem import Problem
+from cruise.packer.problem import Problem, loads_of
 
 # Up to so many sites have rows of their own, those of the largest demand.
 _MOST_SITES = 16
@@ -55,7 +52,7 @@ class Choice:
 
     def least_price(self, meter: Meter) -> int:
         """What they cost at least."""
-        bound, sure = solve(self._model()[0], meter).bound, int(self.prices[self.kept].sum())
+        bound, sure = self._cheapest(meter)[1], int(self.prices[self.kept].sum())
         return sure if bound is None else max(sure, math.ceil(bound - 1e-6))
 
     def nodes(self, load: FloatArray, meter: Meter, more: float = 0.0) -> BoolArray | None:
@@ -63,29 +60,24 @@ class Choice:
 
         They hold that share `more`, which bounds nothing but leaves room for what does not fit together.
         """
-        model, kinds_used = self._model(more)
-        outcome = solve(model, meter)
-        if not outcome.found:
+        kinds_used, _ = self._cheapest(meter, more)
+        if kinds_used is None:
             return None
         chosen = np.zeros(len(self.prices), dtype=np.bool_)
         for kind, used in enumerate(kinds_used):
             alike = np.flatnonzero(self._kind_of == kind)
-            chosen[alike[np.argsort(-load[alike], kind="stable")][: outcome.solver.value(used)]] = True
+            chosen[alike[np.argsort(-load[alike], kind="stable")][:used]] = True
         return chosen
 
-    def _model(self, more: float = 0.0) -> tuple[cp_model.CpModel, list[cp_model.IntVar]]:
-        """How many nodes of each kind are used, at the least price."""
-        model, (prices, kept, *rest) = cp_model.CpModel(), self._kinds.tolist()
-        used = [
-            model.new_int_var(count if stays else 0, count, "")
-            for stays, count in zip(kept, self._counts.tolist(), strict=True)
-        ]
+    def _cheapest(self, meter: Meter, more: float = 0.0) -> tuple[list[int] | None, float | None]:
+        """How many nodes of each kind are used at the least price, and what bounds that."""
+        # It takes longer to load than most problems take that do without it.
+        from cruise.packer.cpsat import cheapest_cover
+
+        prices, kept, *rest = self._kinds
         needs = [min(int(row.need * (1.0 + more)), int(row.offers.sum())) if more else row.need for row in self._rows]
         needs += [int(here.sum()) - allowed for here, allowed in self._limits]
-        for offers, need in zip(rest, needs, strict=True):
-            model.add(cp_model.LinearExpr.weighted_sum(used, offers) >= need)
-        model.minimize(cp_model.LinearExpr.weighted_sum(used, prices))
-        return model, used
+        return cheapest_cover(prices, np.where(kept, self._counts, 0), self._counts, rest, needs, meter)
 
 
 class _Cover:

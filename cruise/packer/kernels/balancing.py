@@ -2,14 +2,17 @@
 
 import math
 
+from cruise.packer.arrays import FloatArray
 from cruise.packer.kernels.compiling import inlined
-from cruise.packer.kernels.shelf import Shelf, arrange, relaxed, sum_up, swap_items
+from cruise.packer.kernels.shelf import Shelf, swap_items
 
 _TURNS = 8
 # How far a mix turns at first, and how much of a resource is overused where it turns as far.
 _FIRST, _SHARP = 0.4, 20.0
 # Overused by less than this is even.
 _EVEN = 0.0002
+# Items worth so much less for their load than the last one are no candidates at first, and so much less at last.
+_NEARLY, _LEAST = 0.9, 0.5
 
 
 @inlined
@@ -35,14 +38,74 @@ def _turn(s: Shelf, step: float) -> None:
 
 
 @inlined
-def balance(s: Shelf, g: int, count: int) -> float:
-    """Turn a node's mix until the fractional filling uses the scarce resources alike; the least bound.
+def _candidates(s: Shelf, count: int, least: float) -> int:
+    """List the items that are worth more than `least` for their load, the most first; how many there are."""
+    listed = 0
+    for i in range(count):
+        if s.full_value[i] > least:
+            s.stack[listed] = i
+            listed += 1
+    gap = 1
+    while gap < listed // 3:
+        gap = 3 * gap + 1
+    while gap > 0:
+        for a in range(gap, listed):
+            i, k = s.stack[a], a
+            while k >= gap and s.full_value[i] > s.full_value[s.stack[k - gap]]:
+                s.stack[k] = s.stack[k - gap]
+                k -= gap
+            s.stack[k] = i
+        gap //= 3
+    return listed
+
+
+@inlined
+def _fraction(s: Shelf, g: int, count: int, mix: FloatArray, rate: float) -> tuple[float, float]:
+    """The value of the fractional filling of an empty node for a mix, and that for its load of its last item.
+
+    `use` becomes the share of each resource that it takes. Only the few items that are worth nearly as much for
+    their load as at the `rate` are sorted, or all of them where those do not fill the node.
+    """
+    for r in range(len(mix)):
+        s.use[r] = mix[r] / max(s.room[g, r], 1)
+    for i in range(count):
+        load = 0.0
+        for r in range(len(mix)):
+            load += s.use[r] * s.item_weight[i, r]
+        s.item_load[i] = max(load, 1e-12)
+        s.full_value[i] = s.item_value[i] / s.item_load[i]
+    least = _NEARLY * rate
+    while True:
+        space, value, last = 1.0, 0.0, 0.0
+        for r in range(len(mix)):
+            s.use[r] = 0.0
+        for k in range(_candidates(s, count, least)):
+            i = s.stack[k]
+            part = min(float(s.item_bound[i]), space / s.item_load[i])
+            space -= part * s.item_load[i]
+            value += part * s.item_value[i]
+            for r in range(len(mix)):
+                s.use[r] += part * s.item_weight[i, r] / max(s.room[g, r], 1)
+            if space <= 0.0:
+                last = s.full_value[i]
+                break
+        if space <= 0.0 or least <= 0.0:
+            return value, last
+        least = least * _NEARLY if least > _LEAST * rate else 0.0
+
+
+@inlined
+def balance(s: Shelf, g: int, count: int, rate: float) -> tuple[float, float]:
+    """Turn a node's mix until the fractional filling uses the scarce resources alike.
+
+    Returns the least bound, and what its last item is worth for its load, for which `rate` is a guess; `item_load` is
+    by another mix then.
 
     Where many items are worth about the same for their room, a mix that is off by little bounds badly, and a search
     looks at a multiple: the few small turns of `tune`, which serve where prices change little, do not get there.
     """
-    arrange(s, g, count, s.mix[g])
-    bound, step, last, arranged = relaxed(s, g, count), _FIRST, -1, True
+    bound, critical = _fraction(s, g, count, s.mix[g], rate)
+    rate, step, last = critical, _FIRST, -1
     for r in range(len(s.trial)):
         s.trial[r] = s.mix[g, r]
     for _ in range(_TURNS):
@@ -54,28 +117,12 @@ def balance(s: Shelf, g: int, count: int) -> float:
             step *= 0.5
         last = scarcest
         _turn(s, step)
-        arrange(s, g, count, s.trial)
-        tried = relaxed(s, g, count)
-        arranged = tried < bound - 1e-12
-        if arranged:
-            bound = tried
+        tried, rate = _fraction(s, g, count, s.trial, rate)
+        if tried < bound - 1e-12:
+            bound, critical = tried, rate
             for r in range(len(s.trial)):
                 s.mix[g, r] = s.trial[r]
-    if not arranged:
-        arrange(s, g, count, s.mix[g])
-    sum_up(s, count)
-    return float(bound)
-
-
-@inlined
-def critical(s: Shelf, count: int) -> float:
-    """The value for its load of the item at which the fractional filling of an empty node ends."""
-    space = 1.0
-    for i in range(count):
-        space -= s.full_load[i]
-        if space <= 0.0:
-            return float(s.item_value[i] / s.item_load[i])
-    return 0.0
+    return bound, critical
 
 
 @inlined
@@ -87,5 +134,4 @@ def trim(s: Shelf, count: int, rate: float, surplus: float) -> int:
             if kept < i:
                 swap_items(s, kept, i)
             kept += 1
-    sum_up(s, kept)
     return kept

@@ -22,7 +22,8 @@ class ClusterState(NamedTuple):
     class. `lost[node]` counts what was preempted there (`dropped[pod]`), `guests[node]` the arrivals there,
     `timid[node]` those that do not preempt. `shares[resource]` weighs what is short. `sky[line[site], bucket]` is the
     most of the second scarce resource on a node with so many `unit` of the first; `scarce` are the two. `pinned` pods
-    are not to be ejected; while `rooted[0]`, none is that is at home. `log[k]` is (pod, node before, dropped before)
+    are not to be ejected; while `rooted[0]`, none is that is at home. Places are looked for at home and on each
+    `span[1]`-th node from `span[0]` on. `log[k]` is (pod, node before, dropped before)
     of the first `logged[0]` changes since the last decision. `spent[0]` counts what was looked at, `tables` hold the
     rules between pods.
     """
@@ -54,6 +55,7 @@ class ClusterState(NamedTuple):
     dropped: BoolArray
     pinned: BoolArray
     rooted: BoolArray
+    span: IntArray
     shares: FloatArray
     scarce: IntArray
     unit: IntArray
@@ -273,15 +275,16 @@ def lack(s: ClusterState, c: int, n: int, gone: int) -> float:
 
 @lean
 def best_node(s: ClusterState, p: int, ban: int) -> int:
-    """The node that a pod fills best, except one; -1 where it fits nowhere."""
-    c = s.pod_class[p]
+    """Home if it fits there, else the node of the span that a pod fills best; never `ban`, -1 where there is none."""
+    c, home = s.pod_class[p], s.home[p]
+    s.spent[0] += 1
+    if home >= 0 and home != ban and fits(s, c, home) and allowed(s, p, home):
+        return int(home)
     best, least = -1, np.inf
-    s.spent[0] += s.free.shape[0]
-    for n in range(s.free.shape[0]):
+    s.spent[0] += s.free.shape[0] // s.span[1]
+    for n in range(s.span[0], s.free.shape[0], s.span[1]):
         if n != ban and fits(s, c, n) and allowed(s, p, n):
             left = waste(s, c, n)
-            if n == s.home[p]:
-                left -= 1e6
             if left < least:
                 best, least = n, left
     return best
@@ -289,14 +292,14 @@ def best_node(s: ClusterState, p: int, ban: int) -> int:
 
 @lean
 def draw_sky(s: ClusterState) -> None:
-    """Set the skyline anew."""
+    """Set the skyline of the span anew."""
     top = s.sky.shape[1] - 1
     first, second = s.scarce[0], s.scarce[1]
     for row in range(s.sky.shape[0]):
         for b in range(top + 1):
             s.sky[row, b] = -1
-    s.spent[0] += s.free.shape[0] * s.line.shape[0]
-    for n in range(s.free.shape[0]):
+    s.spent[0] += s.free.shape[0] // s.span[1] * s.line.shape[0]
+    for n in range(s.span[0], s.free.shape[0], s.span[1]):
         b = (s.free[n, first] - s.largest[n, first]) // s.unit[0]
         if b < 0:
             continue
@@ -312,6 +315,6 @@ def draw_sky(s: ClusterState) -> None:
 
 @lean
 def may_fit(s: ClusterState, c: int) -> bool:
-    """Whether the skyline leaves it open that some node has room for a pod of the class; False is certain."""
+    """Whether the skyline leaves it open that a node of the span has room for a pod of the class; False is certain."""
     b = min(s.demands[c, s.scarce[0]] // s.unit[0], s.sky.shape[1] - 1)
     return bool(s.sky[s.line[s.sites[c]], b] >= s.demands[c, s.scarce[1]])

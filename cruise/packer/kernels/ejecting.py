@@ -24,13 +24,14 @@ from cruise.packer.kernels.compiling import kernel, lean
 # Nodes looked at for one pod, those that lack least; of what could be ejected there, how much is tried.
 _NEAR = 400
 _TRIED = 32
-_CROWD = 128
+_CROWD = 256
 _DRAW_SKY_EVERY = 8
 # Deeper chains try fewer first ejections.
 _SECOND, _THIRD = 24, 10
 # At first, and once that does not help.
 _MANY, _VERY_MANY = 6, 12
-# Of these so many may fit nowhere else; what would still be lacking weighs that much more than what has to go.
+# So many may fit nowhere else, and one more for each four that do; what would still be lacking weighs that much more
+# than what has to go.
 _STUCK, _LACKING = 4, 100.0
 # A pod that is away from home already, or was pending, costs nothing to move again.
 _COSTLESS = 0.5
@@ -73,7 +74,7 @@ def _insert(s: ClusterState, p: int, depth: int, rank: int) -> bool:
         return True
     if depth >= 2 and _by_many(s, p, rank, _NEAR, _VERY_MANY):
         return True
-    if depth >= 2 and _by_chain(s, p, rank):
+    if depth >= 2 and (_by_chain(s, p, rank) or _by_many(s, p, rank, _NEAR, _CROWD)):
         return True
     return depth >= 3 and _by_long_chain(s, p, rank)
 
@@ -99,29 +100,26 @@ def _swap(s: ClusterState, gone: int, p: int, n: int) -> bool:
 
 @kernel
 def _near_nodes(s: ClusterState, p: int) -> IntArray:
-    """The nodes that lack least for a pod, of those where it may arrive."""
+    """The nodes of the span that lack least for a pod, of those where it may arrive."""
     c = s.pod_class[p]
-    nodes = s.free.shape[0]
-    lacks = np.empty(nodes, np.float64)
+    most = s.free.shape[0] // s.span[1] + 1
+    lacks, near = np.empty(most, np.float64), np.empty(most, np.int64)
     found = 0
-    s.spent[0] += nodes
-    for n in range(nodes):
-        lacks[n] = np.inf
+    s.spent[0] += most
+    for n in range(s.span[0], s.free.shape[0], s.span[1]):
         # Where only guests may leave, a node without any makes no room.
         if s.rooted[0] and s.guests[n] == 0:
             continue
         if allowed(s, p, n):
-            lacks[n] = lack(s, c, n, -1)
+            lacks[found], near[found] = lack(s, c, n, -1), n
             found += 1
-    if found > _NEAR:
-        limit = np.partition(lacks, _NEAR)[_NEAR]
-    else:
-        limit = np.inf
-    near = np.empty(min(found, 2 * _NEAR), np.int64)
+    if found <= _NEAR:
+        return near[:found]
+    limit = np.partition(lacks[:found], _NEAR)[_NEAR]
     k = 0
-    for n in range(nodes):
-        if k < near.shape[0] and lacks[n] < np.inf and lacks[n] <= limit:
-            near[k] = n
+    for i in range(found):
+        if k < 2 * _NEAR and lacks[i] <= limit:
+            near[k] = near[i]
             k += 1
     return near[:k]
 
@@ -213,6 +211,8 @@ def _by_two(s: ClusterState, p: int, rank: int) -> bool:
     for i in range(near.shape[0]):
         n = near[i]
         count = _leaving(s, n, c, rank, crowd)
+        if not _would_do(s, c, n, crowd[:count], 2):
+            continue
         for a in range(count):
             for b in range(a + 1, count):
                 s.spent[0] += 1
@@ -265,7 +265,9 @@ def _by_many(s: ClusterState, p: int, rank: int, nodes: int, most: int) -> bool:
         n = near[order[i]]
         start, out, stuck = s.logged[0], 0, 0
         count = _leaving(s, n, c, rank, crowd)
-        while count > 0 and out < most and stuck < _STUCK and not fits(s, c, n):
+        if not _would_do(s, c, n, crowd[:count], most):
+            continue
+        while count > 0 and out < most and stuck < _STUCK + out // _STUCK and not fits(s, c, n):
             k = _most_useful(s, c, n, crowd[:count])
             gone = crowd[k]
             count -= 1
@@ -284,6 +286,22 @@ def _by_many(s: ClusterState, p: int, rank: int, nodes: int, most: int) -> bool:
             return True
         undo(s, start)
     return False
+
+
+@lean
+def _would_do(s: ClusterState, c: int, n: int, crowd: IntArray, most: int) -> bool:
+    """Whether so many of some pods may make room for a class: as many as the largest in each resource, or all."""
+    s.spent[0] += crowd.shape[0]
+    for r in range(s.free.shape[1]):
+        if s.demands[c, r] > s.free[n, r]:
+            total, largest = 0, 0
+            for k in range(crowd.shape[0]):
+                demand = s.demands[s.pod_class[crowd[k]], r]
+                total += demand
+                largest = max(largest, demand)
+            if s.free[n, r] + min(total, most * largest) < s.demands[c, r]:
+                return False
+    return True
 
 
 @lean

@@ -6,6 +6,7 @@ from cruise.packer.kernels.pricing import (
     CHECK_EVERY,
     EXACT,
     LIMITED,
+    SPACE,
     begin,
     bound,
     copies_of,
@@ -56,7 +57,7 @@ def enumerate_fillings(
     count = collect(s, g, value, stay_bonus, counts, -1.0)
     tune(s, g, count)
     begin(s, g, count)
-    total, space = 0.0, 1.0
+    total, space = 0.0, SPACE
     check = CHECK_EVERY
     depth, i, written, spent = 0, 0, 0, 0
     while True:

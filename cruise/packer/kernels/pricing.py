@@ -9,6 +9,8 @@ from cruise.packer.kernels.shelf import Shelf, collect, tune
 
 EXACT, LIMITED = 0, 1
 _TINY = 1e-9
+# A little more than there is, so that what takes no room fits where none is left.
+SPACE = 1.0 + 1e-9
 CHECK_EVERY = 4096
 
 
@@ -154,7 +156,7 @@ def fill(
     written into `found` from `where` on, the last ones being the best; the oldest give way beyond `most_found`.
     """
     begin(s, g, count)
-    best, value, space = known, 0.0, 1.0
+    best, value, space = known, 0.0, SPACE
     depth, i, written, spent = 0, 0, 0, 0
     while True:
         pruned = False

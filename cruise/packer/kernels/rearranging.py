@@ -5,16 +5,29 @@ from numpy.typing import NDArray
 
 from cruise.packer.arrays import IntArray
 from cruise.packer.kernels.clock import seconds
-from cruise.packer.kernels.cluster_state import ClusterState, allowed, best_node, draw_sky, lack, may_leave, move, undo
+from cruise.packer.kernels.cluster_state import (
+    ClusterState,
+    allowed,
+    best_node,
+    draw_sky,
+    fits,
+    lack,
+    may_leave,
+    move,
+    undo,
+)
 from cruise.packer.kernels.compiling import kernel, lean
 from cruise.packer.kernels.drawing import draw
 from cruise.packer.kernels.ejecting import by_one
 
-# Nodes looked at for a pod that waits; pods away from home are looked for that often.
-_LOOKS, _DRAWS = 8, 64
+# Nodes looked at for a pod that waits; pods away from home are looked for that often, then taken from a list, which is
+# made anew after so many rounds.
+_LOOKS, _DRAWS, _LIST_EVERY = 8, 64, 1_000
 # Of how many nodes, and how many of those that run there.
 _NODES, _LEAVERS = 3, 4
-_MOST = 128
+_MOST = 256
+# Of more nodes, places are looked for on so many in a round, and on fewer where another pod has to leave.
+_SPAN, _NARROW = 1_000, 200
 _NONE, _UNTOUCHED = -1, -2
 
 
@@ -43,14 +56,20 @@ def rearrange(
     before = np.full(s.at.shape[0], _UNTOUCHED, np.int64)
     out = np.empty(_MOST, np.int64)
     waiting = np.flatnonzero(s.at < 0)
+    away = np.flatnonzero((s.home >= 0) & (s.at != s.home))
+    rounds = 0
     while vain < patience and s.spent[0] <= work and (deadline == np.inf or seconds() <= deadline):
         vain += 1
         s.logged[0] = 0
         s.spent[0] += 1
+        rounds += 1
+        if rounds % _LIST_EVERY == 0:
+            away = np.flatnonzero((s.home >= 0) & (s.at != s.home))
+        _look_at(s, _SPAN, random)
         first = _NONE
         if waiting.shape[0] > 0 and draw(random, 2) == 0:
             first = waiting[draw(random, waiting.shape[0])]
-        count = _take_out(s, first, out, random)
+        count = _take_out(s, first, away, out, random)
         if count == 0:
             continue
         kept = _put_back(s, out[:count], first, paper, random)
@@ -63,11 +82,19 @@ def rearrange(
         else:
             undo(s, 0)
     s.logged[0] = 0
+    s.span[0], s.span[1] = 0, 1
     return vain
 
 
 @lean
-def _take_out(s: ClusterState, first: int, out: IntArray, random: NDArray[np.uint64]) -> int:
+def _look_at(s: ClusterState, most: int, random: NDArray[np.uint64]) -> None:
+    """Look for places on so many nodes, spread evenly, or on all."""
+    s.span[1] = max(s.free.shape[0] // most, 1)
+    s.span[0] = draw(random, s.span[1]) if s.span[1] > 1 else 0
+
+
+@lean
+def _take_out(s: ClusterState, first: int, away: IntArray, out: IntArray, random: NDArray[np.uint64]) -> int:
     """Take pods off a node that one which waits could have, or that one away from home ran on; how many.
 
     Beside them some of nodes that these came from, or of any.
@@ -75,7 +102,7 @@ def _take_out(s: ClusterState, first: int, out: IntArray, random: NDArray[np.uin
     if first >= 0:
         out[0], centre = first, _lacks_least(s, first, random)
     else:
-        p = _away(s, random)
+        p = _drawn(s, away, random)
         centre = s.home[p] if p >= 0 else _NONE
         if p >= 0:
             out[0] = p
@@ -83,6 +110,8 @@ def _take_out(s: ClusterState, first: int, out: IntArray, random: NDArray[np.uin
     if centre < 0:
         return 0
     count = _strip(s, centre, first >= 0, out, 1, random)
+    if first >= 0:
+        count = _clear(s, s.pod_class[first], centre, out, count, random)
     for _ in range(draw(random, _NODES)):
         came_from = s.home[out[draw(random, count)]]
         count = _strip(s, came_from if came_from >= 0 else draw(random, s.free.shape[0]), True, out, count, random)
@@ -103,13 +132,21 @@ def _lacks_least(s: ClusterState, p: int, random: NDArray[np.uint64]) -> int:
 
 
 @lean
-def _away(s: ClusterState, random: NDArray[np.uint64]) -> int:
+def _drawn(s: ClusterState, away: IntArray, random: NDArray[np.uint64]) -> int:
     """Some pod that is not where it ran, and may leave where it is; -1 where a few draws find none."""
     for _ in range(_DRAWS):
         p = draw(random, s.at.shape[0])
-        if s.home[p] >= 0 and s.at[p] >= 0 and s.at[p] != s.home[p]:
+        if _is_away(s, p):
             return p if may_leave(s, p) else _NONE
-    return _NONE
+    if away.shape[0] == 0:
+        return _NONE
+    p = away[draw(random, away.shape[0])]
+    return p if _is_away(s, p) and may_leave(s, p) else _NONE
+
+
+@lean
+def _is_away(s: ClusterState, p: int) -> bool:
+    return bool(s.home[p] >= 0 and s.at[p] >= 0 and s.at[p] != s.home[p])
 
 
 @lean
@@ -136,6 +173,21 @@ def _strip(s: ClusterState, n: int, deep: bool, out: IntArray, count: int, rando
     return count
 
 
+@lean
+def _clear(s: ClusterState, c: int, n: int, out: IntArray, count: int, random: NDArray[np.uint64]) -> int:
+    """Take any pods off a node until one of a class has room; how many are out."""
+    other = s.head[n]
+    while other >= 0 and count < out.shape[0] and not fits(s, c, n):
+        beyond = s.after[other]
+        s.spent[0] += 1
+        if draw(random, 2) == 0 and may_leave(s, other):
+            move(s, other, -1)
+            out[count] = other
+            count += 1
+        other = beyond
+    return count
+
+
 @kernel
 def _put_back(s: ClusterState, out: IntArray, first: int, paper: bool, random: NDArray[np.uint64]) -> bool:
     """Place what was taken out, the largest first or in any order; False where one that had a place finds none."""
@@ -150,16 +202,19 @@ def _put_back(s: ClusterState, out: IntArray, first: int, paper: bool, random: N
         if out[k] == first:
             sizes[k] = -np.inf
     order = np.argsort(sizes)
-    drawn = False
+    drawn, narrow = False, 0
     for k in range(out.shape[0]):
         p = out[order[k]]
         n = best_node(s, p, -1)
         if n >= 0:
             move(s, p, n)
             continue
+        begin, step = s.span[0], s.span[1]
         if not drawn:
+            _look_at(s, _NARROW, random)
             draw_sky(s)
-            drawn = True
+            narrow, drawn = s.span[0], True
+        s.span[0], s.span[1] = narrow, max(s.free.shape[0] // _NARROW, 1)
         s.pinned[p] = True
         if first >= 0:
             s.pinned[first] = True
@@ -167,6 +222,7 @@ def _put_back(s: ClusterState, out: IntArray, first: int, paper: bool, random: N
         s.pinned[p] = False
         if first >= 0:
             s.pinned[first] = False
+        s.span[0], s.span[1] = begin, step
         if not done and (p == first or s.home[p] >= 0 or first < 0):
             return False
     return True

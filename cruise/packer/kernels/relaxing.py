@@ -4,17 +4,20 @@ import math
 from typing import NamedTuple
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
-from cruise.packer.kernels.balancing import balance, critical, trim
+from cruise.packer.kernels.balancing import balance, trim
+from cruise.packer.kernels.changes import Changes, best_of, slot_for
 from cruise.packer.kernels.clock import seconds
 from cruise.packer.kernels.compiling import inlined, lean
 from cruise.packer.kernels.pricing import fill
-from cruise.packer.kernels.shelf import Shelf, alone
+from cruise.packer.kernels.shelf import Shelf, alone, arrange, sum_up, weigh
 
 _FAR = 1e300
 # Prices and costs are whole numbers: what is less than this more is nothing more, and rounding errs by far less.
 _HALF = 0.5
 # So many looks at a class, or a tenth as many items to arrange, take as long as one step of a search.
 _LOOKS = 4
+# A search of a node has so many steps at first, then so many times as many.
+_FIRST_STEPS, _LONGER = 64, 8
 
 
 class Present(NamedTuple):
@@ -125,9 +128,10 @@ def _gather(
     cost: FloatArray,
     rate: FloatArray,
     most_gain: float,
+    sure: float,
     kept: BoolArray,
 ) -> tuple[int, float]:
-    """Gather what may change on a node in a way that gains, and set aside room for what is kept there.
+    """Gather what may change on a node in a way that gains more than is `sure`, and set aside room for what stays.
 
     Returns how many items there are, and what those that run there are worth.
     """
@@ -142,7 +146,7 @@ def _gather(
             _put(s, count, c, p.copies[k], value)
             count += 1
     for c in priced:
-        if most_gain + min(price[c] - _worth(s, rate, c), 0.0) > _HALF:
+        if most_gain + min(price[c] - _worth(s, rate, c), 0.0) > sure + _HALF:
             most = _arriving(s, p, g, c)
             if most > 0:
                 _put(s, count, c, most, price[c])
@@ -170,18 +174,36 @@ def _give_back(s: Shelf, p: Present, g: int, kept: BoolArray) -> None:
 
 
 @inlined
-def _add_up(s: Shelf, p: Present, g: int, count: int, kept: BoolArray, net: IntArray, left: IntArray) -> None:
-    """Count what left and what arrived in the best filling of a node."""
+def _keep(
+    s: Shelf, p: Present, changes: Changes, g: int, count: int, kept: BoolArray, price: FloatArray, cost: FloatArray
+) -> int:
+    """Keep the change by which the best filling of a node came about; which one it is, 0 where it is too long."""
+    slot = slot_for(changes, g, price)
+    length, costs, width = 0, 0.0, changes.of.shape[2]
     for k in range(p.first[g], p.first[g + 1]):
         c = p.of[k]
-        if not kept[k - p.first[g]]:
-            net[c] -= p.copies[k]
-            left[c] += max(p.copies[k] - s.found[0, c], 0)
+        if kept[k - p.first[g]]:
+            continue
+        more = s.found[0, c] - p.copies[k]
+        if more < 0:
+            costs -= more * cost[c]
+        if more != 0 and length < width:
+            changes.of[g, slot, length], changes.more[g, slot, length] = c, more
+        length += more != 0
+        # What arrives of it beside is counted already.
+        s.found[0, c] = 0
     for i in range(count):
         c = s.item_class[i]
-        net[c] += s.found[0, c]
-        # A class that stays and arrives is two items.
-        s.found[0, c] = 0
+        if s.found[0, c] > 0:
+            if length < width:
+                changes.of[g, slot, length], changes.more[g, slot, length] = c, s.found[0, c]
+            length += 1
+            s.found[0, c] = 0
+    changes.cost[g, slot], changes.length[g, slot] = costs, length
+    if length > width:
+        changes.cost[g, slot], changes.length[g, slot] = 0.0, 0
+        return 0
+    return slot
 
 
 @inlined
@@ -230,18 +252,78 @@ def _mark_kept(
     cost: FloatArray,
     rate: FloatArray,
     most_gain: float,
+    sure: float,
     kept: BoolArray,
 ) -> None:
-    """Mark what leaves a node in no way that gains."""
+    """Mark what leaves a node in no way that gains more than is `sure`."""
     for k in range(p.first[g], p.first[g + 1]):
         c = p.of[k]
-        kept[k - p.first[g]] = most_gain + min(_worth(s, rate, c) - price[c] - cost[c], 0.0) <= _HALF
+        kept[k - p.first[g]] = most_gain + min(_worth(s, rate, c) - price[c] - cost[c], 0.0) <= sure + _HALF
+
+
+@inlined
+def _fill_by_stages(
+    s: Shelf, g: int, count: int, known: float, rates: tuple[float, float, float], most_nodes: int
+) -> tuple[float, bool]:
+    """An upper bound of what fillings of a node are worth beyond `known`, and whether one is more than is sure.
+
+    The more a filling is worth that was found early, the fewer items are left to search.
+    """
+    worth, top, sure = rates
+    least, steps, better = known + sure, _FIRST_STEPS, False
+    while True:
+        count = trim(s, count, worth, top - least - _HALF)
+        sum_up(s, count)
+        best, bound, found = fill(s, g, count, least, 0, 1, min(steps, most_nodes))
+        better = better or found > 0
+        if bound <= best + _HALF or steps >= most_nodes:
+            return bound, better
+        least, steps = best, _LONGER * steps
+
+
+@inlined
+def _search(
+    s: Shelf,
+    p: Present,
+    changes: Changes,
+    g: int,
+    priced: IntArray,
+    price: FloatArray,
+    cost: FloatArray,
+    rate: FloatArray,
+    gains: tuple[float, float, float],
+    kept: BoolArray,
+    most_nodes: int,
+) -> tuple[float, int]:
+    """What a node gains at most, and by which change if it is none that `gains` knows the best of."""
+    most_gain, most, sure = gains
+    _mark_kept(s, p, g, price, cost, rate, most_gain, sure, kept)
+    count, known = _gather(s, p, g, priced, price, cost, rate, most_gain, sure, kept)
+    s.nodes[0] += 10 * count // _LOOKS
+    guess, change = 0.0, -1
+    for r in range(s.demands.shape[1]):
+        guess += p.rate[g, r] * s.room[g, r]
+    top, worth = balance(s, g, count, guess)
+    for r in range(s.demands.shape[1]):
+        p.rate[g, r] = worth * s.mix[g, r] / max(s.room[g, r], 1)
+    gain = max(math.floor(min(top - known, most) + _HALF), sure)
+    if gain > sure:
+        weigh(s, g, count, s.mix[g])
+        some = trim(s, count, worth, top - known - sure - _HALF)
+        arrange(s, g, some, s.mix[g])
+        bound, better = _fill_by_stages(s, g, some, known, (worth, top, sure), most_nodes)
+        gain = math.floor(min(bound - known, gain) + _HALF)
+        if better:
+            change = _keep(s, p, changes, g, count, kept, price, cost)
+    _give_back(s, p, g, kept)
+    return gain, change
 
 
 @lean
 def price_nodes(
     s: Shelf,
     p: Present,
+    changes: Changes,
     priced: IntArray,
     price: FloatArray,
     cost: FloatArray,
@@ -249,7 +331,6 @@ def price_nodes(
     above: IntArray,
     kept: BoolArray,
     net: IntArray,
-    left: IntArray,
     gains: FloatArray,
     most_nodes: int,
     deadline: float,
@@ -257,39 +338,31 @@ def price_nodes(
     """The most that each node gains: the prices of what arrives, less the prices and costs of what leaves.
 
     Prices and costs are whole numbers, and so are `gains[node]`, which are upper bounds where a search met its limit.
-    `net[class]` becomes what arrived less what left on all nodes, `left[class]` what left; `priced` are the classes
-    that may arrive. `rates[rate, resource]` are tried to see that a node gains nothing, with the classes `above[rate]`
-    them, a list that ends at -1, on nodes that no search has given a rate of their own. `kept` is scratch. Returns
-    how many nodes were searched, or -1 when the deadline came first.
+    `net[class]` becomes what arrived less what left on all nodes; `priced` are the classes that may arrive. `changes`
+    are those known before, at the same costs; what is found joins them. `rates[rate, resource]` are tried to see that
+    a node gains nothing, with the classes `above[rate]` them, a list that ends at -1, on nodes that no search has
+    given a rate of their own. `kept` is scratch. Returns how many nodes were searched, or -1 when the deadline came
+    first.
     """
     for c in range(len(net)):
-        net[c] = left[c] = 0
+        net[c] = 0
     searched = 0
     for g in range(len(gains)):
         if g % 16 == 0 and seconds() > deadline:
             return -1
         for k in range(p.first[g], p.first[g + 1]):
             p.here[p.of[k]] = p.copies[k]
+        change, sure = best_of(changes, g, price)
         best, most_gain, most = _look(s, p, g, priced, price, cost, rates, above)
-        gains[g] = math.floor(most + _HALF)
-        if gains[g] > 0.0:
+        gains[g] = max(math.floor(most + _HALF), sure)
+        if gains[g] > sure:
             searched += 1
             rate = p.rate[g] if best < 0 else rates[best]
-            _mark_kept(s, p, g, price, cost, rate, most_gain, kept)
-            count, known = _gather(s, p, g, priced, price, cost, rate, most_gain, kept)
-            s.nodes[0] += 10 * count // _LOOKS
-            top = balance(s, g, count)
-            worth = critical(s, count)
-            for r in range(s.demands.shape[1]):
-                p.rate[g, r] = worth * s.mix[g, r] / max(s.room[g, r], 1)
-            gains[g] = max(math.floor(min(top - known, most) + _HALF), 0.0)
-            if gains[g] > 0.0:
-                count = trim(s, count, worth, top - known - _HALF)
-                _, bound, found = fill(s, g, count, known, 0, 1, most_nodes)
-                gains[g] = math.floor(min(bound - known, gains[g]) + _HALF)
-                if found > 0:
-                    _add_up(s, p, g, count, kept, net, left)
-            _give_back(s, p, g, kept)
+            known = (most_gain, most, sure)
+            gains[g], found = _search(s, p, changes, g, priced, price, cost, rate, known, kept, most_nodes)
+            change = found if found >= 0 else change
+        for i in range(changes.length[g, change]):
+            net[changes.of[g, change, i]] += changes.more[g, change, i]
         for k in range(p.first[g], p.first[g + 1]):
             p.here[p.of[k]] = 0
     return searched

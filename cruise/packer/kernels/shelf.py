@@ -157,13 +157,19 @@ def swap_items(s: Shelf, a: int, b: int) -> None:
 
 
 @inlined
-def arrange(s: Shelf, g: int, count: int, mix: FloatArray) -> None:
-    """Weigh the items by a mix of resources, and sort them by value for load (shell sort: nearly sorted often)."""
+def weigh(s: Shelf, g: int, count: int, mix: FloatArray) -> None:
+    """Weigh the items by a mix of resources."""
     for i in range(count):
         load = 0.0
         for r in range(len(mix)):
             load += mix[r] * s.item_weight[i, r] / max(s.room[g, r], 1)
         s.item_load[i] = max(load, 1e-12)
+
+
+@inlined
+def arrange(s: Shelf, g: int, count: int, mix: FloatArray) -> None:
+    """Weigh the items by a mix of resources, and sort them by value for load (shell sort: nearly sorted often)."""
+    weigh(s, g, count, mix)
     gap = 1
     while gap < count // 3:
         gap = 3 * gap + 1

@@ -1,4 +1,4 @@
-"""A bounded primal simplex with an explicit inverse, for masters of a few hundred rows that gain columns."""
+"""A bounded simplex with an explicit inverse, for masters of a few hundred rows that gain columns and lose some."""
 
 from typing import NamedTuple
 
@@ -9,9 +9,10 @@ from cruise.packer.kernels.clock import seconds
 from cruise.packer.kernels.compiling import inlined, lean
 
 AT_LOWER, AT_UPPER, BASIC = 0, 1, 2
-OPTIMAL, INTERRUPTED, UNBOUNDED = 0, 1, 2
+OPTIMAL, INTERRUPTED, UNBOUNDED, LOST = 0, 1, 2, 3
 REDUCED_COST_TOLERANCE = 1e-7
 _PIVOT_TOLERANCE = 1e-9
+_LEVEL_TOLERANCE = 1e-6
 _CANDIDATES = 32
 _CHECK_EVERY = 32
 
@@ -126,6 +127,16 @@ def _leaving(t: Tableau, sign: float, most: float) -> tuple[int, float]:
 
 
 @inlined
+def _point(t: Tableau, j: int) -> None:
+    """Compute how the basic columns give way to column j."""
+    for i in range(len(t.basis)):
+        total = 0.0
+        for k in range(t.starts[j], t.starts[j + 1]):
+            total += t.inverse[i, t.rows[k]] * t.values[k]
+        t.direction[i] = total
+
+
+@inlined
 def _pivot(t: Tableau, j: int, row: int, gain: float) -> None:
     """Let column j into the basis for the one of a row."""
     m = len(t.basis)
@@ -157,11 +168,7 @@ def optimise(t: Tableau, most_pivots: int, deadline: float) -> int:
         gain = reduced_cost(t, j)
         rising = t.state[j] == AT_LOWER
         sign = 1.0 if rising else -1.0
-        for i in range(m):
-            total = 0.0
-            for k in range(t.starts[j], t.starts[j + 1]):
-                total += t.inverse[i, t.rows[k]] * t.values[k]
-            t.direction[i] = total
+        _point(t, j)
         row, step = _leaving(t, sign, t.upper[j])
         if row < 0 and step > 1e29:
             return UNBOUNDED
@@ -175,6 +182,82 @@ def optimise(t: Tableau, most_pivots: int, deadline: float) -> int:
         t.state[old] = AT_LOWER if sign * t.direction[row] > 0.0 else AT_UPPER
         _pivot(t, j, row, gain)
         t.level[row] = step if rising else t.upper[j] - step
+    return INTERRUPTED
+
+
+@inlined
+def _objective(t: Tableau) -> float:
+    value = 0.0
+    for i in range(len(t.basis)):
+        value += t.cost[t.basis[i]] * t.level[i]
+    for j in range(t.size[0]):
+        if t.state[j] == AT_UPPER:
+            value += t.cost[j] * t.upper[j]
+    return value
+
+
+@inlined
+def _worst(t: Tableau) -> tuple[int, float]:
+    """The row whose column is furthest beyond a bound, and how far, less than 0 below the lower one; -1 for none."""
+    row, beyond = -1, 0.0
+    for i in range(len(t.basis)):
+        over = t.level[i] - t.upper[t.basis[i]]
+        by = over if over > 0.0 else min(t.level[i], 0.0)
+        if abs(by) > max(abs(beyond), _LEVEL_TOLERANCE):
+            row, beyond = i, by
+    return row, beyond
+
+
+@inlined
+def _replacing(t: Tableau, row: int, sign: float) -> tuple[int, float]:
+    """The column that brings back the one of a row at the least loss, and that loss a unit; -1 where none does."""
+    best, loss, pivot = -1, 1e300, 0.0
+    for j in range(t.size[0]):
+        if t.state[j] == BASIC or t.upper[j] <= 0.0:
+            continue
+        alpha = 0.0
+        for k in range(t.starts[j], t.starts[j + 1]):
+            alpha += t.inverse[row, t.rows[k]] * t.values[k]
+        helps = sign * alpha if t.state[j] == AT_LOWER else -sign * alpha
+        if helps <= _PIVOT_TOLERANCE:
+            continue
+        d = reduced_cost(t, j)
+        ratio = max(-d if t.state[j] == AT_LOWER else d, 0.0) / helps
+        if ratio < loss - 1e-12 or (ratio <= loss + 1e-12 and helps > pivot):
+            best, loss, pivot = j, min(ratio, loss), helps
+    return best, loss
+
+
+@lean
+def repair(t: Tableau, floor: float, most_pivots: int, deadline: float) -> int:
+    """Pivot until every column keeps its bounds again, after bounds of a basis at which no column gains were lowered.
+
+    `OPTIMAL`, `LOST` where nothing within the bounds is worth as much as `floor`, or `INTERRUPTED`.
+    """
+    refresh(t)
+    objective = _objective(t)
+    for turn in range(most_pivots):
+        if objective < floor:
+            return LOST
+        if turn % _CHECK_EVERY == 0 and seconds() > deadline:
+            return INTERRUPTED
+        row, beyond = _worst(t)
+        if row < 0:
+            return OPTIMAL
+        j, loss = _replacing(t, row, 1.0 if beyond > 0.0 else -1.0)
+        if j < 0:
+            return LOST
+        gain = reduced_cost(t, j)
+        _point(t, j)
+        step = beyond / t.direction[row]
+        for i in range(len(t.basis)):
+            t.level[i] -= step * t.direction[i]
+        t.pivots[0] += 1
+        objective -= loss * abs(beyond)
+        old, start = t.basis[row], t.upper[j] if t.state[j] == AT_UPPER else 0.0
+        t.state[old] = AT_UPPER if beyond > 0.0 and t.upper[old] > 0.0 else AT_LOWER
+        _pivot(t, j, row, gain)
+        t.level[row] = start + step
     return INTERRUPTED
 
 

@@ -9,6 +9,7 @@ from cruise.packer.kernels.cluster_state import ClusterState
 from cruise.packer.large.state import state_of
 from cruise.packer.problem import Problem
 from cruise.packer.rules.by_class import rules_by_class
+from cruise.packer.rules.profiting import profits_unduly
 
 # So far below a pod's rank that this excludes none.
 ANY_RANK = -(1 << 30)
@@ -34,9 +35,13 @@ class Board:
         return done
 
     def offer(self) -> None:
-        """Take the assignment as it is now for the best where it is, and report it."""
+        """Take the assignment as it is now for the best where it is, and report it.
+
+        The kernels keep pods that never preempt off nodes that something is preempted from, and know of no chains.
+        """
         packing = packing_of(self.problem, self.state.at.copy(), self.packing.bound)
         objective = self.problem.objective
-        if packing.after.key(objective) > self.packing.after.key(objective):
+        better = packing.after.key(objective) > self.packing.after.key(objective)
+        if better and not profits_unduly(self.problem, packing.pod_node):
             self.packing = packing
             self.report(packing)

@@ -20,19 +20,25 @@ _DEPTHS = (1, 2, 3)
 _SHARE = 0.5
 # Largest first comes first; of what is left smallest first and largest first take turns until both gain nothing.
 _FIRST_SHARE, _AGAIN_SHARE, _PATIENCE = 0.5, 0.5, 2
+# Of more nodes than this a pod sees some at first, spread evenly, and the others once it fits on none of these.
+_SPAN = 1_000
 # Rearranging ends after so many rounds in vain for each pod; the best is reported so many times.
 _IDLE, _TURNS = 100, 10
 
 
-def solve_large(problem: Problem, start: IntArray, meter: Meter, report: Report, seed: int = 1) -> Packing:
+def solve_large(
+    problem: Problem, start: IntArray, meter: Meter, report: Report, seed: int = 1, homing: float = 1.0
+) -> Packing:
     """Pack by chains of ejections, no worse than what runs now or `start`; memory grows with pods alone.
 
-    What is left of the budget goes into small changes, which place more or bring home what was moved without need.
+    What is left of the budget goes into small changes, which place more or bring home what was moved without need:
+    the share `homing` of it where all have a place.
     """
     packing = place_large(problem, start, meter, report)
     if meter.over() or _is_best(problem, packing):
         return packing
-    return _Rearranging(problem, packing.pod_node, packing, meter, report).run(seed)
+    with meter.part(homing if (packing.pod_node >= 0).all() else 1.0) as part:
+        return Rearranging(problem, packing.pod_node, packing, part, report).run(seed)
 
 
 def place_large(problem: Problem, start: IntArray, meter: Meter, report: Report) -> Packing:
@@ -43,19 +49,19 @@ def place_large(problem: Problem, start: IntArray, meter: Meter, report: Report)
     """
     packing = packing_of(problem, start, counted_bound(problem))
     with meter.part(_FIRST_SHARE) as part:
-        search = _Ejections(problem, problem.pod_node, packing, part, report, smallest_first=False)
+        search = Ejections(problem, problem.pod_node, packing, part, report, smallest_first=False)
         packing = search.run()
     vain, smallest_first = 0, True
     with meter.part(_AGAIN_SHARE) as part:
-        while vain < _PATIENCE and not part.over() and not _holds_all(problem, packing):
+        while vain < _PATIENCE and not part.over() and (packing.pod_node < 0).any():
             # Where not all have room, the small ones leave more of it to others.
-            again = _Ejections(problem, packing.pod_node, packing, part, report, smallest_first=smallest_first).run()
+            again = Ejections(problem, packing.pod_node, packing, part, report, smallest_first=smallest_first).run()
             vain = 0 if again is not packing else vain + 1
             packing, smallest_first = again, not smallest_first
     return packing
 
 
-class _Rearranging(Board):
+class Rearranging(Board):
     """Small changes to a packing, one after the other."""
 
     def run(self, seed: int) -> Packing:
@@ -76,12 +82,7 @@ def _is_best(problem: Problem, packing: Packing) -> bool:
     return packing.after.key(problem.objective) == packing.bound
 
 
-def _holds_all(problem: Problem, packing: Packing) -> bool:
-    """Tell whether every pod has a place, and of those that run none has another one."""
-    return bool((packing.pod_node >= 0).all()) and _is_best(problem, packing)
-
-
-class _Ejections(Board):
+class Ejections(Board):
     """Ejections from a beginning on, the largest or the smallest of what waits first."""
 
     def __init__(
@@ -96,6 +97,7 @@ class _Ejections(Board):
     ) -> None:
         super().__init__(problem, begin, packing, meter, report)
         self.smallest_first = smallest_first
+        self._parts = max(problem.node_count // _SPAN, 1)
 
     def run(self) -> Packing:
         """Place what can be placed, one priority after the other, then bring home what was moved without need."""
@@ -119,13 +121,26 @@ class _Ejections(Board):
 
     def place(self, priorities: IntArray, below: int) -> None:
         """Place what can be placed of these priorities, by deeper and deeper ejections of what is so far below."""
-        for depth in _DEPTHS:
+        # Where only guests may leave and there are none, ejections are in vain.
+        hopeless = self.state.rooted[0] and not self.state.guests.any()
+        for depth in (0,) if hopeless else _DEPTHS:
             pods = self._waiting(priorities)
             if len(pods) == 0 or self.meter.over():
                 return
-            with self.meter.part(1.0 if depth == 1 else _SHARE) as part:
-                self.act(part, partial(place_pods, self.state, pods, depth, below))
+            with self.meter.part(1.0 if depth <= 1 else _SHARE) as part:
+                self._place_in_turns(part, pods, depth, below)
             self.offer()
+
+    def _place_in_turns(self, meter: Meter, pods: IntArray, depth: int, below: int) -> None:
+        """Deal the classes to parts of many nodes; what is left sees all nodes."""
+        state = self.state
+        if self._parts > 1:
+            for begin in range(self._parts):
+                state.span[:] = begin, self._parts
+                mine = pods[self.problem.pod_class[pods] % self._parts == begin]
+                self.act(meter, partial(place_pods, state, mine, depth, below))
+            state.span[:] = 0, 1
+        self.act(meter, partial(place_pods, state, pods, depth, below))
 
     def preempt(self, priority: int) -> None:
         """Place what is left of a priority where lower ones give way."""
@@ -142,7 +157,10 @@ class _Ejections(Board):
             away = np.flatnonzero((home >= 0) & (self.state.at != home))
             cost = self.problem.weights[classes[away]]
             order = away[np.lexsort((away, -cost, -self.problem.priorities[classes[away]]))]
+            # What came instead finds another place among some nodes, where there are many.
+            self.state.span[1] = self._parts
             came = self.act(self.meter, partial(bring_home, self.state, order))
+            self.state.span[1] = 1
         self.offer()
 
     def _waiting(self, priorities: IntArray) -> IntArray:

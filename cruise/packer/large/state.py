@@ -62,6 +62,7 @@ def state_of(problem: Problem, rules: RulesByClass, pod_node: IntArray) -> Clust
         dropped=np.zeros(pods, dtype=np.bool_),
         pinned=np.zeros(pods, dtype=np.bool_),
         rooted=np.zeros(1, dtype=np.bool_),
+        span=np.array([0, 1], dtype=np.int64),
         shares=shares,
         scarce=scarce,
         unit=unit.astype(np.int64),

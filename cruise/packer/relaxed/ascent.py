@@ -1,4 +1,4 @@
-"""Prices that bound well: a class's price follows what it and those of like sizes lack, ever more slowly."""
+"""Prices that bound well: up by what is lacking at first, then to where the nodes' known changes agree."""
 
 import math
 
@@ -6,36 +6,116 @@ import numpy as np
 
 from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.budget import Meter
+from cruise.packer.kernels.agreeing import agree
 from cruise.packer.relaxed.dual import SCALE, Dual
 from cruise.packer.relaxed.question import Question
 from cruise.packer.relaxed.sizes import by_size
 
 # How far a price, or its part by size, goes at first, in costs of an eviction; how much of its last direction it keeps.
 _STEP, _KEPT = 0.1, 0.7
-# After so many prices that bound no better it goes on from the best ones, in shorter steps, so many times at most.
-_PATIENCE, _SHORTER, _RETURNS = 4, 0.5, 30
-# Nodes are searched for no longer than this until something is bounded, then for more, twice as long after each return.
-_QUICK_SEARCH, _SEARCH, _LONGEST_SEARCH = 500, 4_000, 20_000
+# So many steps may bound nothing.
+_PATIENCE = 20
+# Nodes are searched for no longer than this until something is bounded, then for more, up to a limit.
+_QUICK_SEARCH, _SEARCH, _LONGER, _LONGEST_SEARCH = 500, 4_000, 3, 400_000
+# How far from the best prices known changes may move one for each copy that lacks, in costs of an eviction: at first,
+# more where that gained this share of what they promised, else less, down to where searches are too short.
+_REACH, _GOOD, _FARTHER, _NEARER, _LEAST_REACH = 0.03, 0.3, 1.5, 0.6, 0.002
+# How often known changes are weighed anew for one search of the nodes, and what goes without a place between these.
+_ROUNDS, _PASSES = 4, 15
+_MOST_STEPS = 1000
+# A promise of less than this of an eviction is none.
+_PROMISE = 0.003
+# What one known change of a node takes to weigh, in units of work.
+_WEIGHING = 25
 
 
 def least(dual: Dual, question: Question, known: int, meter: Meter) -> int:
     """The greatest bound found until it meets what a plan is known to reach, nothing gains, or the budget ends."""
-    climb, bound, vain, returns, search = _Climb(dual, question), 0, 0, 0, _SEARCH
-    best = climb.parts
-    while returns <= _RETURNS and math.ceil(bound / SCALE) < known and not meter.over():
-        value = dual.value(question, climb.prices(), search if bound > 0 else _QUICK_SEARCH, meter)
+    dual.forget()
+    climb, bound, vain, best = _Climb(dual, question), 0, 0, np.zeros(dual.problem.class_count)
+    while math.ceil(bound / SCALE) < known and not meter.over():
+        prices = climb.prices()
+        value = dual.value(question, prices, _SEARCH if bound > 0 else _QUICK_SEARCH, meter)
         if value is None:
             break
         if value.bound > bound:
-            bound, best, vain = value.bound, climb.parts, 0
-        else:
-            vain += 1
-        if vain > _PATIENCE:
-            climb.restart(best)
-            vain, returns, search = 0, returns + 1, min(2 * search, _LONGEST_SEARCH)
-        else:
-            climb.follow(value.slope)
+            bound, best = value.bound, prices
+        elif bound > 0 or vain > _PATIENCE:
+            # From here on it goes up and down.
+            bound = _Agreement(dual, question, best).improve(bound, known, meter)
+            break
+        vain += bound == 0
+        climb.follow(value.slope)
     return -(-bound // SCALE)
+
+
+class _Agreement:
+    """Prices near the best ones at which known changes of nodes bring what is wanted: a proximal bundle method.
+
+    The changes that are known of a node bound what it gains from below, so they promise too much; the search at the
+    prices that they agree on adds the changes that they lack.
+    """
+
+    def __init__(self, dual: Dual, question: Question, best: FloatArray) -> None:
+        self._dual, self._question = dual, question
+        self._best = np.where(dual.supply, np.maximum(best, 0.0) * SCALE, 0.0)
+        # Nobody pays more for a place than what it costs to have none.
+        self._most = np.where(dual.supply, np.where(question.missed, float(SCALE), np.inf), 0.0)
+        self._unit = SCALE * float(max(question.cost.max(initial=0), 1))
+        self._missing = dual.missing(question, np.rint(self._best).astype(np.int64)).astype(np.float64)
+        self._lacks, self._prices = np.zeros(len(best)), np.zeros(len(best))
+        self._scratch, self._spent = np.zeros(len(best)), np.zeros(1, dtype=np.int64)
+
+    def improve(self, bound: int, known: int, meter: Meter) -> int:
+        """The greatest bound found, no less than one that is known at the best prices so far."""
+        reach, search, left = _REACH, _SEARCH, _MOST_STEPS
+        while left > 0 and math.ceil(bound / SCALE) < known and search <= _LONGEST_SEARCH and not meter.over():
+            left -= 1
+            promise = self._agree(reach * self._unit, meter) - bound
+            if promise < _PROMISE * SCALE:
+                break
+            value = self._dual.value(self._question, self._prices / SCALE, search, meter)
+            if value is None:
+                break
+            reach *= _FARTHER if value.bound - bound > _GOOD * promise else _NEARER if value.bound <= bound else 1.0
+            if value.bound > bound:
+                bound, self._best = value.bound, np.rint(self._prices)
+            if reach < _LEAST_REACH:
+                reach, search = _REACH / 2, _LONGER * search
+        return bound
+
+    def _agree(self, step: float, meter: Meter) -> float:
+        """The bound that known changes promise at the prices that they agree on."""
+        dual, gains = self._dual, 0.0
+        for _ in range(_ROUNDS):
+            wanted = dual.pending - self._missing
+            self._spent[0] = 0
+            gains = agree(
+                dual.changes,
+                wanted,
+                self._best,
+                step,
+                self._most,
+                self._lacks,
+                self._prices,
+                self._scratch,
+                _PASSES,
+                self._spent,
+            )
+            meter.spend(_WEIGHING * float(self._spent[0]))
+            if not self._leave_out(step):
+                break
+        return float(wanted @ self._prices) - gains
+
+    def _leave_out(self, step: float) -> bool:
+        """Move what goes without a place towards what would be cheapest; tell whether it moved."""
+        cheapest = self._dual.missing(self._question, np.rint(self._prices).astype(np.int64))
+        more = np.where(self._question.missed, 0.0, cheapest - self._missing)
+        gain = float(more @ self._prices)
+        if gain < 1.0:
+            return False
+        self._missing = self._missing + min(gain / (step * float(more @ more)), 1.0) * more
+        return True
 
 
 class _Climb:
@@ -59,7 +139,3 @@ class _Climb:
         self._direction = _KEPT * self._direction + (1.0 - _KEPT) * every
         self._swings += np.square(every)
         self.parts = self.parts + self._step * self._direction / np.sqrt(self._swings)
-
-    def restart(self, parts: FloatArray) -> None:
-        """Go on from elsewhere in shorter steps."""
-        self.parts, self._direction, self._step = parts, np.zeros(len(parts)), self._step * _SHORTER

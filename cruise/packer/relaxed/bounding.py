@@ -4,6 +4,7 @@ import numpy as np
 
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
+from cruise.packer.kernels.changes import Changes
 from cruise.packer.problem import Objective, Problem
 from cruise.packer.relaxed.ascent import least
 from cruise.packer.relaxed.dual import Dual
@@ -21,6 +22,11 @@ class Bounds:
         self._pods = np.bincount(self._tier[problem.pod_class], minlength=len(tiers))
         # Of equal weights the greatest common part counts: bounds are whole numbers of it.
         self._unit = max(int(np.gcd.reduce(problem.weights)), 1) if len(problem.weights) else 1
+
+    @property
+    def changes(self) -> Changes:
+        """The changes of nodes that the last bound came of."""
+        return self._dual.changes
 
     def of(self, key: tuple[int, ...], known: tuple[int, ...], meter: Meter) -> tuple[int, ...]:
         """Bounds of each entry beside a plan of this key, no worse than those that are known."""

@@ -6,19 +6,23 @@ import numpy as np
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.budget import Meter
-from cruise.packer.faults import loads_of
+from cruise.packer.kernels.changes import changes_of
 from cruise.packer.kernels.relaxing import Present, price_nodes
 from cruise.packer.kernels.shelf import Shelf, shelf_of
-from cruise.packer.problem import Problem
+from cruise.packer.problem import Problem, loads_of
 from cruise.packer.relaxed.question import Question
 
 # Prices are multiples of one part in so many of a whole: a power of two, so that sums of them are exact.
 SCALE = 1 << 16
 # What one step of a node's search stands for in units of work, with all that is arranged for it.
 _STEP = 100
+# What asking for a bound takes beside.
+_CALL = 200_000
 # Rates of room: mixes of the scarcest resources, at levels that so large a share of the classes are not worth.
 _MIXES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _LEVELS = (1.0, 0.97, 0.9, 0.75, 0.5)
+# Changes that are known of a node, and how many classes one of them is about.
+_CHANGES, _WIDTH = 24, 48
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -75,8 +79,14 @@ class Dual:
         self._kept = np.zeros(int(np.diff(self._present.first).max(initial=0)), dtype=np.bool_)
         self._mixes = _mixes(problem)
         self._net = np.zeros(problem.class_count, dtype=np.int64)
-        self._left = np.zeros(problem.class_count, dtype=np.int64)
         self._gains = np.zeros(problem.node_count)
+        self.changes = changes_of(problem.node_count, _CHANGES, _WIDTH)
+
+    def forget(self) -> None:
+        """Forget what changes of nodes are known, where leaving costs something else from now on."""
+        self.changes.known[:] = 1
+        self.changes.share[:] = 0.0
+        self.changes.share[:, 0] = 1.0
 
     def value(self, question: Question, prices: FloatArray, most_steps: int, meter: Meter) -> Value | None:
         """The bound at prices that are rounded to parts of SCALE first; None when the budget ended before.
@@ -89,6 +99,7 @@ class Dual:
         done = price_nodes(
             self._shelf,
             self._present,
+            self.changes,
             np.flatnonzero(whole),
             whole.astype(np.float64),
             (question.cost * SCALE).astype(np.float64),
@@ -96,15 +107,14 @@ class Dual:
             above,
             self._kept,
             self._net,
-            self._left,
             self._gains,
             most_steps,
             meter.deadline_seconds,
         )
-        meter.spend(_STEP * (int(self._shelf.nodes[0]) - before) + 1000 * self.problem.node_count)
+        meter.spend(_STEP * (int(self._shelf.nodes[0]) - before) + 1000 * self.problem.node_count + _CALL)
         if done < 0:
             return None
-        missing = self._missing(question, whole)
+        missing = self.missing(question, whole)
         short = int(whole @ (self.pending - missing)) + SCALE * int(missing[question.missed].sum())
         return Value(short - int(self._gains.sum()), self.pending - missing - self._net)
 
@@ -124,7 +134,7 @@ class Dual:
             above[k, : len(mine)] = mine
         return found, above
 
-    def _missing(self, question: Question, whole: IntArray) -> IntArray:
+    def missing(self, question: Question, whole: IntArray) -> IntArray:
         """How many copies of each class go without a place where that is cheapest: those of the highest prices."""
         missing = np.where(question.missed, np.where(whole > SCALE, self.droppable, 0), self.droppable)
         for members, spare in zip(question.members, question.spare.tolist(), strict=True):

@@ -18,8 +18,9 @@ def folded(problem: Problem) -> Problem:
     Where every node is a domain of its own, a class that excludes itself is one of which a node holds one, and classes
     that all exclude each other, as by a host port, share a resource of which each takes the only one.
     """
+    problem = _without_spreads(problem)
     rules = problem.rules
-    by_node = [_each_its_own(row) for row in rules.topologies]
+    by_node = [each_its_own(row) for row in rules.topologies]
     mine = [rule for rule in rules.exclusions if by_node[rule.topology]]
     if not mine:
         return problem
@@ -45,7 +46,26 @@ def folded(problem: Problem) -> Problem:
     )
 
 
-def _each_its_own(domains: IntArray) -> bool:
+def _without_spreads(problem: Problem) -> Problem:
+    """The same problem, in which a node holds `max_skew` of a class that is spread over more nodes than it has pods.
+
+    Some node then has none of it in any packing.
+    """
+    pods = np.bincount(problem.pod_class, minlength=problem.class_count)
+    most, left = problem.most_on_node.copy(), []
+    for rule in problem.rules.spreads:
+        c = rule.holder
+        sparse = rule.targets.tolist() == [c] and pods[c] < int(rule.eligible.sum())
+        counted = bool(rule.eligible[problem.admits[problem.sites[c]]].all())
+        if sparse and counted and each_its_own(problem.rules.topologies[rule.topology]):
+            most[c] = min(int(most[c]), rule.max_skew)
+        else:
+            left.append(rule)
+    return replace(problem, most_on_node=most, rules=replace(problem.rules, spreads=tuple(left)))
+
+
+def each_its_own(domains: IntArray) -> bool:
+    """Whether every node is a domain of its own."""
     return bool((domains >= 0).all()) and len(np.unique(domains)) == len(domains)
 
 

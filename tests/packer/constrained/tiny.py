@@ -122,8 +122,7 @@ def _may_be(problem: Problem, pod_node: IntArray, placed: list[int], pod: int) -
     here = [problem.pod_class[other] for other in placed if pod_node[other] == node]
     if not problem.admits[problem.sites[c], node] or here.count(c) > problem.most_on_node[c]:
         return False
-    preempted = (problem.pod_node == node) & (pod_node < 0)
-    if preempted.any() and not problem.preempt[c]:
+    if not problem.preempt[c] and int(node) in _made_by_preemption(problem, pod_node):
         return False
     for r in range(len(problem.resources)):
         if problem.demands[c, r] or problem.headroom[c, r]:
@@ -131,6 +130,15 @@ def _may_be(problem: Problem, pod_node: IntArray, placed: list[int], pod: int) -
             if taken > problem.capacities[node, r]:
                 return False
     return True
+
+
+def _made_by_preemption(problem: Problem, pod_node: IntArray) -> set[int]:
+    """Where something is preempted, and where pods come from that go to such a place."""
+    homes, places = problem.pod_node.tolist(), pod_node.tolist()
+    found = {home for home, place in zip(homes, places, strict=True) if home >= 0 and place < 0}
+    for _ in homes:
+        found |= {home for home, place in zip(homes, places, strict=True) if 0 <= home != place and place in found}
+    return found
 
 
 def _keeps_apart(problem: Problem, pod_node: IntArray, placed: list[int], arriving: list[int], rule: Exclusion) -> bool:

@@ -1,16 +1,19 @@
 """Bounds of single entries under rules between pods, against every assignment."""
 
+from dataclasses import replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 
 from cruise.packer.answer import figures_of
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
-from cruise.packer.constrained.solving import solve_constrained
+from cruise.packer.constrained.solving import Ways, solve_constrained
 from cruise.packer.dense.bounding import EntryBound
+from cruise.packer.dense.phase import Phase
 from cruise.packer.dense.ruled import RuledSearch
-from cruise.packer.problem import Problem, Rules, Spread, copies_of
+from cruise.packer.problem import Attraction, Problem, Rules, Spread, copies_of
 from cruise.packer.rules.folding import folded
 from tests.decisions.packing.reports import ignore
 from tests.packer.constrained.tiny import best_key, obeys, random_problem
@@ -28,6 +31,13 @@ def obeying_keys(problem: Problem) -> list[tuple[int, ...]]:
     return [figures_of(problem, x).key(problem.objective) for x in found if obeys(problem, x)]
 
 
+def attracted(problem: Problem) -> Problem:
+    """The problem in which the first class keeps together by zone; the next follows it to nodes, another by zone."""
+    rules, first = problem.rules, np.zeros(1, dtype=np.int64)
+    wanted = [Attraction((1,), 0, first), Attraction((0,), 1, first), Attraction((1,), 2, first)]
+    return replace(problem, rules=replace(rules, attractions=tuple(wanted[: problem.class_count])))
+
+
 def test_no_assignment_as_good_before_surpasses_the_bound(seeds):
     tight = 0
     for seed in seeds(60, fewest=50):
@@ -40,6 +50,53 @@ def test_no_assignment_as_good_before_surpasses_the_bound(seeds):
             assert max(rivals, default=now[entry]) <= bound, (seed, entry)
             tight += bound == max([now[entry], *rivals])
     assert tight > 60
+
+
+def test_what_takes_no_room_fits_where_headroom_leaves_none():
+    one = np.ones(2, dtype=np.int64)
+    problem = Problem(
+        resources=("cpu",),
+        capacities=np.array([[8]]),
+        demands=np.array([[5], [0]]),
+        headroom=np.array([[3], [1]]),
+        priorities=one,
+        movable=np.array([False, True]),
+        preemptible=np.ones(2, dtype=np.bool_),
+        preempt=np.ones(2, dtype=np.bool_),
+        weights=one,
+        most_on_node=one,
+        sites=np.zeros(2, dtype=np.int64),
+        admits=np.ones((1, 1), dtype=np.bool_),
+        pod_class=np.array([0, 1]),
+        pod_node=np.array([0, -1]),
+        rules=Rules(np.array([[0]])),
+    )
+    assert obeys(problem, np.array([0, 0]))
+    assert EntryBound(problem, copies_of(problem, problem.pod_node), 0, 1).bound(UNBOUNDED) == 2
+
+
+def test_no_assignment_reaches_a_bound_that_branching_refutes(seeds):
+    refuted = parted = 0
+
+    class Parting(EntryBound):
+        def _part(self, parts: list[Phase], *given: Any) -> tuple[IntArray | None, bool]:
+            nonlocal parted
+            parted += 1
+            return super()._part(parts, *given)
+
+    for seed in seeds(80, fewest=60):
+        problem = folded(attracted(random_problem(seed, most_pods=5)))
+        now = figures_of(problem, problem.pod_node).key(problem.objective)
+        keys = obeying_keys(problem)
+        for entry in range(len(now)):
+            question = Parting(problem, copies_of(problem, problem.pod_node), entry, 1)
+            rivals = [key[entry] for key in keys if all(a >= b for a, b in zip(key[:entry], now, strict=False))]
+            bound = question.bound(UNBOUNDED)
+            while bound > now[entry] and question.branch(UNBOUNDED)[1]:
+                bound = question.refute()
+                refuted += 1
+            assert max(rivals, default=now[entry]) <= bound, (seed, entry)
+    assert refuted and parted
 
 
 def test_copies_that_cannot_move_count_where_pods_are_spread():
@@ -80,8 +137,12 @@ def test_what_is_proved_with_bounds_and_fillings_is_the_best_of_all(seeds):
         def bounding(assignment: IntArray, entry: int, problem: Problem = problem) -> Closing:
             return Closing(problem, assignment, entry, 1)
 
-        # Without annealing there are no dives either, and what is there to close is closed.
-        annealing = RuledSearch(problem, copies_of(problem, problem.pod_node), 1).anneal if seed % 2 else None
-        packing = solve_constrained(problem, problem.pod_node, Budget(), ignore, bounding=bounding, annealing=annealing)
+        def stay(assignment: IntArray, entry: int, meter: Meter, start: IntArray | None) -> IntArray:
+            return assignment
+
+        # Where annealing finds nothing, what is there to close is closed.
+        annealing = RuledSearch(problem, copies_of(problem, problem.pod_node), 1).anneal if seed % 2 else stay
+        ways = Ways(bounding, annealing)
+        packing = solve_constrained(problem, problem.pod_node, Budget(), ignore, ways=ways)
         assert packing.after.key(problem.objective) == packing.bound == best_key(problem), seed
     assert closed

@@ -5,9 +5,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.packer.answer import Packing, Status, figures_of
+from cruise.packer.answer import Note, NoteCode, Packing, Status, figures_of
 from cruise.packer.budget import Budget
-from cruise.packer.dense.by_class import NO_RESCUE, solve_dense
+from cruise.packer.dense.by_class import solve_dense
 from cruise.packer.dense.classing import barred, is_allowed
 from cruise.packer.problem import Objective, Problem, copies_of
 from tests.packer.every_assignment import best_key, is_sound, key_of
@@ -50,8 +50,8 @@ def test_evictions_are_used_only_where_nothing_else_places_as_many(seeds):
         still = best_key(replace(problem, movable=np.zeros_like(problem.movable)))
         rescued = still[:-1] == key(problem, packing)[:-1]
         assert (packing.after.eviction_weight == 0) == rescued, seed
-        assert (NO_RESCUE in packing.notes) != rescued, seed
-        said[seed // 50] += NO_RESCUE in packing.notes
+        assert (Note(NoteCode.EVICTIONS_NEEDED) in packing.notes) != rescued, seed
+        said[seed // 50] += Note(NoteCode.EVICTIONS_NEEDED) in packing.notes
     assert all(said[fifty] for fifty in range(len(tried) // 50))
 
 

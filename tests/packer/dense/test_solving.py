@@ -77,6 +77,16 @@ def test_what_the_paper_draws_is_proved_with_the_work_of_a_second(shape):
         assert solution.proved
 
 
+@pytest.mark.parametrize(
+    ("shape", "instance_seed", "seed"),
+    [(Shape(32, 8, 4, 100), 118, 4), (Shape(32, 8, 4, 105), 109, 4), (Shape(32, 8, 1, 95), 117, 3)],
+)
+def test_a_phase_with_many_answers_does_not_stall(shape, instance_seed, seed):
+    """Branching once circled around what the relaxed right-hand sides let in, and dives met the same dead end again."""
+    solution = solve(draw_pending(shape, instance_seed), Budget(work_units=1e9, seed=seed))
+    assert solution.proved
+
+
 def test_shared_headroom_lets_everybody_in_where_peaks_do_not():
     for seed in (1, 2):
         instance = replace(draw_rightsized(Shape(16, 8, 1, 95), seed), stays_last=True)

@@ -6,23 +6,32 @@ import numba
 
 # Every kernel that the interpreter calls; the others are compiled into these.
 PROGRAM = """
-from cruise.packer.kernels import annealing
+import math
+import sys
+from cruise.packer.kernels import annealing, clearing, ejecting, preempting
 from cruise.packer.kernels import placement
 from cruise.packer.kernels import listing
 from cruise.packer.kernels import pricing
 from cruise.packer.kernels import simplex
 from dataclasses import replace
-from cruise.packer.budget import Budget
+from cruise.packer.budget import Budget, Meter
 from cruise.packer.dense.by_class import solve_dense
+from cruise.packer.fleet.emptying import empty_nodes
 from cruise.packer.problem import Objective
 from cruise.packer.warming import warm_up
 from tests.packer.problems import draw_problem
 called = [annealing.anneal, placement.lay_out, pricing.fill_all, listing.enumerate_fillings,
-          simplex.optimise, simplex.refresh, simplex.best_known]
+          simplex.optimise, simplex.repair, simplex.refresh, simplex.best_known,
+          clearing.send_off, ejecting.place_pods, preempting.bring_home]
 assert not any(kernel.signatures for kernel in called)
 warm_up()
+assert "ortools" not in sys.modules
 problem = draw_problem(next(seed for seed in range(99) if draw_problem(seed).headroom.any()))
 solve_dense(replace(problem, objective=Objective.OPERATOR), problem.pod_node, Budget(work_units=3e8), lambda _: None)
+from tests.packer.fleet.test_fleet import plain
+fleet = plain(6, [5], [0] * 6, list(range(6)))
+empty_nodes(fleet, fleet.pod_node, 1, Meter(math.inf, 1e8), 1, lambda _: None)
+assert "ortools" in sys.modules
 print([kernel.__name__ for kernel in called if len(kernel.signatures) != 1])
 """
 

@@ -35,6 +35,8 @@ def solved(problem):
 @example(draw_problem(1242556253, 2, 9, True, False))
 # In this one a pod that had a place by then was placed once more, as one that waits, beside itself.
 @example(draw_problem(636816, 5, 5, True, True))
+# In this one a pod that never preempts got room from which another moved to where something was preempted.
+@example(draw_problem(26306, 3, 7, True, True))
 def test_every_rule_is_obeyed_and_nothing_gets_worse(problem):
     packing = solved(problem)
     now = figures_of(problem, problem.pod_node)
@@ -89,3 +91,23 @@ def test_nothing_is_evicted_where_what_waits_fits_once_it_is_sorted():
     last = problem.pod_class == problem.class_count - 1
     packing = solved(replace(problem, pod_node=np.where(last, -1, problem.pod_node)))
     assert packing.after.key(Objective.OPERATOR) == packing.bound
+
+
+def test_many_small_pods_leave_a_node_for_one_as_large_as_they_are():
+    # Four nodes, half full of pods of size 1; one that waits takes all but a sixth of a node.
+    one = draw_crowd(Crowd(4), 1)
+    problem = replace(
+        one,
+        capacities=np.full((4, 3), 60),
+        demands=np.array([[1, 1, 1], [50, 50, 1]]),
+        **{name: getattr(one, name)[:2] for name in ("headroom", "priorities", "weights", "most_on_node", "sites")},
+        movable=np.array([True, True]),
+        preemptible=np.array([False, False]),
+        preempt=np.array([True, True]),
+        pod_class=np.array([0] * 120 + [1]),
+        pod_node=np.array([*np.arange(120) % 4, -1]),
+        rules=replace(one.rules, eviction_limits=()),
+    )
+    packing = solved(problem)
+    assert (packing.pod_node >= 0).all()
+    assert (packing.pod_node[:120] != problem.pod_node[:120]).sum() == 20

@@ -5,25 +5,33 @@ from dataclasses import replace
 import numpy as np
 
 from cruise.packer.faults import find_faults
-from cruise.packer.problem import Exclusion, Problem
+from cruise.packer.problem import Exclusion, Problem, Spread
 from cruise.packer.rules.folding import folded
 from tests.packer.drawn_problems import draw_problem
 
 
 def with_ports(problem: Problem, seed: int) -> Problem:
-    """The problem with two host ports, one of which nobody has alone."""
+    """The problem with two host ports, one of which nobody has alone, and some classes spread over nodes."""
     source = np.random.default_rng(seed)
     ports = [np.flatnonzero(source.random(problem.class_count) < 0.4) for _ in range(2)]
     held = [Exclusion(0, c, users) for users in ports for c in users.tolist()]
-    return replace(problem, rules=replace(problem.rules, exclusions=(*problem.rules.exclusions, *held)))
+    rules = problem.rules
+    eligible = source.random(problem.node_count) < 0.9
+    spreads = [
+        Spread(0, c, np.array([c]), int(source.integers(1, 3)), 0, eligible)
+        for c in np.flatnonzero(source.random(problem.class_count) < 0.5).tolist()
+    ]
+    rules = replace(rules, exclusions=(*rules.exclusions, *held), spreads=(*rules.spreads, *spreads))
+    return replace(problem, rules=rules)
 
 
 def test_the_same_assignments_obey(seeds):
-    obeyed = dropped = 0
+    obeyed = dropped = counted = 0
     for seed in seeds(60):
         problem = with_ports(draw_problem(seed, nodes=3, classes=5), seed)
         simpler = folded(problem)
         dropped += len(problem.rules.exclusions) - len(simpler.rules.exclusions)
+        counted += len(problem.rules.spreads) - len(simpler.rules.spreads)
         source = np.random.default_rng(seed)
         for _ in range(20):
             moved = source.random(problem.pod_count) < 0.15
@@ -31,7 +39,7 @@ def test_the_same_assignments_obey(seeds):
             sound = find_faults(problem, pod_node) == ()
             assert sound == (find_faults(simpler, pod_node) == ())
             obeyed += sound
-    assert obeyed and dropped
+    assert obeyed and dropped and counted
 
 
 def test_what_only_one_of_two_holds_stays_a_rule():

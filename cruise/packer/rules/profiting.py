@@ -1,0 +1,76 @@
+"""Which pods have room that preemption made: none that never preempts, not by a chain of moves either."""
+
+import numpy as np
+
+from cruise.packer.arrays import BoolArray, IntArray
+from cruise.packer.problem import Problem
+
+# So often the pods of a class change places with each other before an assignment is left as it is.
+_ROUNDS = 4
+
+
+def made_by_preemption(problem: Problem, pod_node: IntArray) -> BoolArray:
+    """The nodes that something is preempted from, and those from which pods move to such a one."""
+    ran = problem.pod_node >= 0
+    found = np.zeros(problem.node_count, dtype=np.bool_)
+    found[problem.pod_node[ran & (pod_node < 0)]] = True
+    if found.any():
+        moved = ran & (pod_node >= 0) & (pod_node != problem.pod_node)
+        _spread(found, pod_node[moved], problem.pod_node[moved])
+    return found
+
+
+def taken_by_timid(problem: Problem, pod_node: IntArray) -> BoolArray:
+    """The nodes at which pods arrive that never preempt, and those to which others move from such a one."""
+    arrived = (pod_node >= 0) & (pod_node != problem.pod_node)
+    found = np.zeros(problem.node_count, dtype=np.bool_)
+    found[pod_node[arrived & ~problem.preempt[problem.pod_class]]] = True
+    if found.any():
+        moved = arrived & (problem.pod_node >= 0)
+        _spread(found, problem.pod_node[moved], pod_node[moved])
+    return found
+
+
+def profits_unduly(problem: Problem, pod_node: IntArray) -> bool:
+    """Whether a pod that never preempts arrives where preemption made room, there or at the end of a chain."""
+    timid = (pod_node >= 0) & (pod_node != problem.pod_node) & ~problem.preempt[problem.pod_class]
+    return bool(timid.any() and made_by_preemption(problem, pod_node)[pod_node[timid]].any())
+
+
+def chains_may_profit(problem: Problem) -> bool:
+    """Whether pods wait that never preempt, while something may be preempted for others."""
+    waiting, running = problem.pod_class[problem.pod_node < 0], problem.pod_class[problem.pod_node >= 0]
+    return bool((~problem.preempt[waiting]).any() and (problem.preemptible & problem.movable)[running].any())
+
+
+def fairly_matched(problem: Problem, pod_node: IntArray) -> IntArray:
+    """The same numbers of each class on each node, such that no pod profits unduly where that is found."""
+    for _ in range(_ROUNDS):
+        if not profits_unduly(problem, pod_node):
+            break
+        pod_node = _matched_again(problem, pod_node)
+    return pod_node
+
+
+def _matched_again(problem: Problem, pod_node: IntArray) -> IntArray:
+    """Those that leave nodes which the timid take find a place first, and best one that no pod leaves."""
+    taken, found = taken_by_timid(problem, pod_node), pod_node.copy()
+    left = (problem.pod_node >= 0) & (pod_node != problem.pod_node)
+    leaving = np.bincount(problem.pod_node[left], minlength=problem.node_count)
+    changes = left | ((pod_node >= 0) & (problem.pod_node < 0))
+    for c in np.unique(problem.pod_class[left]).tolist():
+        mine = np.flatnonzero(changes & (problem.pod_class == c))
+        homes, targets = problem.pod_node[mine], pod_node[mine][pod_node[mine] >= 0]
+        first = mine[np.lexsort((mine, ~taken[homes], homes < 0))]
+        found[mine] = -1
+        found[first[: len(targets)]] = targets[np.lexsort((targets, leaving[targets] > 0, ~taken[targets]))]
+    return found
+
+
+def _spread(found: BoolArray, reached: IntArray, reaching: IntArray) -> None:
+    """Take in the other ends of all moves that reach what is found, until that adds nothing."""
+    while True:
+        more = reaching[found[reached]]
+        if found[more].all():
+            return
+        found[more] = True

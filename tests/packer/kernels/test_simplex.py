@@ -1,0 +1,60 @@
+import math
+
+import numpy as np
+import pytest
+
+from cruise.packer.kernels.simplex import (
+    AT_UPPER,
+    BASIC,
+    LOST,
+    OPTIMAL,
+    Tableau,
+    empty_tableau,
+    optimise,
+    refresh,
+    repair,
+)
+
+ROWS, COLUMNS, MOST_PIVOTS = 6, 14, 1_000
+
+
+def tableau_of(seed: int) -> Tableau:
+    """A random maximisation under rows that are at most something, all slacks in the basis."""
+    draws = np.random.default_rng(seed)
+    right = draws.uniform(2.0, 9.0, ROWS)
+    t = empty_tableau(right, COLUMNS + ROWS + 1, (COLUMNS + 1) * ROWS + 1)
+    for j in range(COLUMNS + ROWS):
+        rows = np.flatnonzero(draws.random(ROWS) < 0.5) if j < COLUMNS else np.array([j - COLUMNS])
+        start = int(t.starts[j])
+        t.rows[start : start + len(rows)] = rows
+        t.values[start : start + len(rows)] = draws.uniform(0.5, 3.0, len(rows)) if j < COLUMNS else 1.0
+        t.starts[j + 1] = start + len(rows)
+        t.cost[j] = draws.uniform(0.5, 4.0) if j < COLUMNS else 0.0
+        t.upper[j] = draws.uniform(0.5, 3.0) if j < COLUMNS else 1e30
+    t.size[0] = COLUMNS + ROWS
+    t.basis[:] = np.arange(COLUMNS, COLUMNS + ROWS)
+    t.state[t.basis] = BASIC
+    t.inverse[:, :] = np.eye(ROWS)
+    return t
+
+
+def value_of(t: Tableau) -> float:
+    refresh(t)
+    levels = np.where(t.state == BASIC, 0.0, np.where(t.state == AT_UPPER, t.upper, 0.0))
+    levels[t.basis] = t.level
+    return float(levels[: t.size[0]] @ t.cost[: t.size[0]])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_repairing_lowered_bounds_comes_to_what_solving_anew_does(seed):
+    t, anew = tableau_of(seed), tableau_of(seed)
+    assert optimise(t, MOST_PIVOTS, math.inf) == OPTIMAL
+    lowered = np.random.default_rng(seed).choice(COLUMNS, 5, replace=False)
+    t.upper[lowered[t.state[lowered] == BASIC]] = 0.0
+    anew.upper[:] = t.upper
+    assert optimise(anew, MOST_PIVOTS, math.inf) == OPTIMAL
+    best = value_of(anew)
+    kept = t._replace(**{name: getattr(t, name).copy() for name in t._fields})
+    assert repair(kept, best - 1e-6, MOST_PIVOTS, math.inf) == OPTIMAL
+    assert value_of(kept) == pytest.approx(best)
+    assert repair(t, best + 1e-3, MOST_PIVOTS, math.inf) == LOST
