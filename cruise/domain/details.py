@@ -38,6 +38,12 @@ class Detail(StrEnum):
     NOTHING_GROWS = "nothing-grows"
     LIMIT_AT_CEILING = "limit-at-ceiling"
     NODE_RAN_OUT = "node-ran-out"
+    # why a NodePool offers no node
+    POOL_FIXED = "pool-fixed"
+    POOL_NOT_READY = "pool-not-ready"
+    POOL_UNREADABLE = "pool-unreadable"
+    POOL_LIMITS_USED = "pool-limits-used"
+    MACHINE_UNSEEN = "machine-unseen"
     # other reasons
     UTILISATION_TARGETED = "utilisation-targeted"
     UTILISATION_MAY_BE_TARGETED = "utilisation-may-be-targeted"

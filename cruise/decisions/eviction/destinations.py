@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from cruise.decisions.eviction.ranking import Exits
-from cruise.decisions.scheduling.board import Board, PodKey, key_of
+from cruise.decisions.scheduling.board import Board, PodKey, key_of, waits_for_a_node
 from cruise.decisions.scheduling.claims import claims_of, why_volumes_not_judged
 from cruise.decisions.scheduling.filters import refuse_by_node
-from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
+from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.annotations import HOSTNAME
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef

@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
 from cruise.decisions.scheduling.lookup import LabelIndex, Labels, SelectorIndex
-from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.cluster import DEFAULT_SCHEDULER, Node, Pod, Snapshot
 from cruise.domain.colocation import PodTerm, Surroundings
 from cruise.domain.scheduling import LabelSelector
 
@@ -14,6 +14,12 @@ PodKey = tuple[str, str]
 def key_of(pod: Pod) -> PodKey:
     """Namespace and name, by which plans speak of a pod."""
     return (pod.namespace, pod.name)
+
+
+def waits_for_a_node(pod: Pod) -> bool:
+    """Tell whether a pod is pending and kube-scheduler may place it."""
+    over = pod.terminal or pod.terminating or pod.scheduling_gated
+    return pod.node is None and not over and pod.scheduler == DEFAULT_SCHEDULER
 
 
 class Board:
@@ -31,7 +37,7 @@ class Board:
         self._claims: defaultdict[PodKey, Counter[str]] = defaultdict(Counter)
         self._nominated: defaultdict[str, list[Pod]] = defaultdict(list)
         for pod in snapshot.pods:
-            if pod.node is None and pod.nominated_node and not (pod.terminal or pod.terminating):
+            if pod.nominated_node and waits_for_a_node(pod):
                 self._nominated[pod.nominated_node].append(pod)
             if pod.node is not None and not pod.terminal:
                 self.add(pod, pod.node)

@@ -12,7 +12,7 @@ from cruise.decisions.scheduling.filters import (
     refuse_by_volumes,
 )
 from cruise.decisions.scheduling.neighbours import Spreads, refuse_by_affinity, refuse_by_anti_affinity
-from cruise.domain.cluster import DEFAULT_SCHEDULER, Node, Pod
+from cruise.domain.cluster import Node, Pod
 
 
 class Scheduler:
@@ -34,9 +34,3 @@ class Scheduler:
             refuse_by_anti_affinity,
         )
         return chain(*(filter_of(self._board, pod, node) for filter_of in filters), self._spreads.refuse(pod, node))
-
-
-def waits_for_a_node(pod: Pod) -> bool:
-    """Tell whether a pod is pending and kube-scheduler may place it."""
-    over = pod.terminal or pod.terminating or pod.scheduling_gated
-    return pod.node is None and not over and pod.scheduler == DEFAULT_SCHEDULER

@@ -6,6 +6,7 @@ import msgspec
 
 from cruise.domain.annotations import NODE_POOL
 from cruise.domain.cluster import NodePool
+from cruise.domain.details import Detail
 from cruise.errors import BadInput
 from cruise.kube_json.objects.placement import read_taints
 from cruise.kube_json.objects.quantity import read_cpu, read_memory
@@ -74,9 +75,9 @@ def _amounts(amounts: QuantityMap | None, place: str) -> dict[str, int]:
 
 def _closed(deleted: bool, spec: NodePoolSpec, status: NodePoolStatus) -> str:
     if deleted:
-        return "it is being deleted"
+        return Detail.BEING_DELETED.value
     if spec.replicas is not None:
-        return f"it has {spec.replicas} nodes, whatever waits"
+        return Detail.POOL_FIXED.of(spec.replicas)
     if any(one.type == "Ready" and one.status == "False" for one in status.conditions or ()):
-        return "Karpenter says that it is not ready"
+        return Detail.POOL_NOT_READY.value
     return ""

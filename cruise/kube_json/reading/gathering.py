@@ -30,6 +30,7 @@ from cruise.kube_json.objects.around_pods import (
     decode_vertical_autoscaler,
     decode_workload,
 )
+from cruise.kube_json.objects.devices import Devices, with_devices
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.node_autoscaling import autoscaler_of, autoscaler_told_by
 from cruise.kube_json.objects.node_pools import decode_node_pool
@@ -53,7 +54,7 @@ from cruise.kube_json.objects.storage import (
     surroundings_of,
 )
 from cruise.kube_json.refusals import label_of
-from cruise.kube_json.wire import object_json, pod_json, storage_json
+from cruise.kube_json.wire import device_json, object_json, pod_json, storage_json
 
 
 @dataclass(slots=True)
@@ -78,6 +79,7 @@ class Gathering:
     attach_limits: dict[str, AttachLimits] = field(default_factory=dict)
     publishing_drivers: set[str] = field(default_factory=set)
     storage_rooms: list[StorageRoom] = field(default_factory=list)
+    devices: Devices = field(default_factory=Devices)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     node_autoscalers: set[NodeAutoscaler] = field(default_factory=set)
     node_pools: list[NodePool] = field(default_factory=list)
@@ -103,6 +105,7 @@ class Gathering:
                 self.pods.append(pod)
                 stated = document.spec.priority is not None
                 self._class_names.append(None if stated else document.spec.priority_class_name or "")
+                self.devices.use(document)
                 self.oom_kills.extend(oom_kills_of(pod, document.status))
             case object_json.NodeObject():
                 self.nodes.append(decode_node(document, self._maps))
@@ -120,7 +123,7 @@ class Gathering:
             case storage_json.PriorityClassObject():
                 self.priority_classes[document.metadata.name] = decode_priority_class(document)
             case _:
-                self._add_storage(document)
+                self._add_storage_or_devices(document)
 
     def _add_node_autoscaling(
         self, document: object_json.NodePoolObject | object_json.NodeClaimObject | object_json.ConfigMapObject
@@ -139,7 +142,7 @@ class Gathering:
         else:
             self.vertical_autoscalers.append(decode_vertical_autoscaler(document))
 
-    def _add_storage(self, document: storage_json.AnyStorage) -> None:
+    def _add_storage_or_devices(self, document: storage_json.AnyStorage | device_json.AnyDevices) -> None:
         name = document.metadata.name
         match document:
             case storage_json.ClaimObject():
@@ -156,6 +159,8 @@ class Gathering:
             case storage_json.CapacityObject():
                 room = decode_storage_room(document)
                 self.storage_rooms += [room] if room else []
+            case _:
+                self.devices.add(document)
 
     def _add_workload(self, document: object_json.WorkloadObject) -> None:
         control = control_of(document)
@@ -193,6 +198,7 @@ class Gathering:
         _refuse_duplicates("Node", [("", node.name) for node in nodes])
         pods = sorted(self._finished_pods(nodes), key=lambda pod: (pod.namespace, pod.name))
         _refuse_duplicates("Pod", [(pod.namespace, pod.name) for pod in pods])
+        nodes, pods = with_devices(nodes, pods, self.devices)
         return Snapshot(
             nodes=tuple(nodes),
             pods=tuple(pods),

@@ -4,6 +4,7 @@ from typing import Any
 
 from msgspec import field
 
+from cruise.kube_json.wire.device_json import AnyDevices
 from cruise.kube_json.wire.pod_json import (
     Condition,
     Metadata,
@@ -303,6 +304,7 @@ AnyObject = (
     | NodeClaimObject
     | ConfigMapObject
     | AnyStorage
+    | AnyDevices
     | PriorityClassObject
 )
 """Every object that a snapshot is made of."""

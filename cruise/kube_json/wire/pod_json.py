@@ -178,9 +178,18 @@ class PodVolume(Wire, frozen=True):
 
 
 class PodResourceClaim(Wire, frozen=True):
-    """A device that is allocated dynamically."""
+    """A claim on devices that are allocated dynamically."""
 
     name: str
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
+class PodResourceClaimStatus(Wire, frozen=True):
+    """The claim that was made for a pod from a template."""
+
+    name: str
+    resource_claim_name: str | None = None
 
 
 class Toleration(Wire, frozen=True):
@@ -231,6 +240,7 @@ class PodStatus(Wire, frozen=True):
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     resize: str | None = None
+    resource_claim_statuses: tuple[PodResourceClaimStatus, ...] | None = None
 
 
 class PodObject(Wire, frozen=True, tag_field="kind", tag="Pod"):

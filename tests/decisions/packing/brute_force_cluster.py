@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.objections import FULL_POLICY
 from cruise.decisions.packing.judging.sizing import Demand
-from cruise.decisions.scheduling.board import Board, PodKey, key_of
+from cruise.decisions.scheduling.board import Board, PodKey, key_of, waits_for_a_node
 from cruise.decisions.scheduling.filters import refuse_by_ports, refuse_by_volumes
 from cruise.decisions.scheduling.neighbours import refuse_by_affinity, refuse_by_anti_affinity, starts_its_group
-from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
+from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.packing import UNLIMITED, Allowance
@@ -271,6 +271,9 @@ class _Search:
             return False
         preempted_from = {pod.node for pod in self.pods if pod.node is not None and places[key_of(pod)] is None}
         arriving = [(pod, places[key_of(pod)]) for pod in self.pods if places[key_of(pod)] not in (None, pod.node)]
+        moves = [(pod.node, place) for pod, place in arriving if pod.node is not None]
+        while more := {source for source, place in moves if place in preempted_from} - preempted_from:
+            preempted_from |= more
         if any(place in preempted_from and not pod.preempts for pod, place in arriving):
             return False
         if any(self._takes_the_place_of_its_like(pod, place, places) for pod, place in arriving):

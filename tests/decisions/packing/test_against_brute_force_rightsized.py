@@ -32,7 +32,7 @@ def rightsized(snapshot: Snapshot, measured: Measured) -> tuple[Built, Packing, 
     unsizable: frozenset[str] = frozenset()
     while True:
         usage = Usage(table_of(measured), NOW, unsizable=unsizable)
-        built = build_problem(snapshot, None, AS_FULL, Sizes.RIGHTSIZED, usage)
+        built = build_problem(snapshot, AS_FULL, Sizes.RIGHTSIZED, usage)
         packing = pack(built.problem, Budget(work_units=WORK_UNITS), lambda _: None)
         proposal = propose(built, packing)
         if isinstance(proposal, Proposal):

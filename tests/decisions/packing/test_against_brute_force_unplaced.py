@@ -6,8 +6,7 @@ from cruise.decisions.packing.blocking import why_unplaced
 from cruise.decisions.packing.building import build_problem
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.objections import FULL_POLICY
-from cruise.decisions.scheduling.board import key_of
-from cruise.decisions.scheduling.scheduler import waits_for_a_node
+from cruise.decisions.scheduling.board import key_of, waits_for_a_node
 from cruise.domain.cluster import Snapshot
 from cruise.interfaces.packing.unplaced_words import unplaced_words
 from cruise.packer.pack import quick_packing

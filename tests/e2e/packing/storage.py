@@ -7,7 +7,7 @@ from tests.controlplane.api import Json
 
 DRIVER = "disk.csi.example.com"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
-KINDS = ("bound", "bound", "bound", "waiting", "waiting", "alone", "unserved", "missing", "shared")
+KINDS = ("bound", "bound", "bound", "waiting", "waiting", "alone", "unserved", "missing", "shared", "on-many")
 
 
 class StorageDrawing:
@@ -17,7 +17,7 @@ class StorageDrawing:
         self.source, self.cluster, self.zones, self.mark = source, cluster, zones, mark
         self.zone_key = f"{cluster}.example/zone"
         self._objects: list[Json] = [self._class("waits"), self._class("at-once")]
-        self._shared: dict[str, str] = {}
+        self._shared: dict[tuple[str, str], str] = {}
 
     def draw_volumes(self, namespace: str, pod: str) -> list[Json]:
         """Return one or two volumes of a pod."""
@@ -41,24 +41,25 @@ class StorageDrawing:
 
     def _volume(self, namespace: str, pod: str, number: int) -> Json:
         name, kind = f"{pod}-v{number}", self.source.choice(KINDS)
-        if kind == "shared":
-            claim = self._shared.get(namespace)
+        if kind in ("shared", "on-many"):
+            claim = self._shared.get((namespace, kind))
             if claim is None:
-                claim = self._shared[namespace] = f"{name}-shared"
-                self._claim(namespace, claim, bound=True)
+                claim = self._shared[namespace, kind] = f"{name}-{kind}"
+                self._claim(namespace, claim, bound=True, mode="ReadWriteOnce" if kind == "shared" else "ReadWriteMany")
         else:
             claim = name
             if kind in ("bound", "alone"):
-                self._claim(namespace, claim, bound=True, alone=kind == "alone")
+                mode = "ReadWriteOncePod" if kind == "alone" else "ReadWriteOnce"
+                self._claim(namespace, claim, bound=True, mode=mode)
             elif kind != "missing":
                 self._claim(namespace, claim, storage_class="waits" if kind == "waiting" else "at-once")
         return {"name": f"v{number}", "persistentVolumeClaim": {"claimName": claim}}
 
     def _claim(
-        self, namespace: str, name: str, storage_class: str = "", bound: bool = False, alone: bool = False
+        self, namespace: str, name: str, storage_class: str = "", bound: bool = False, mode: str = "ReadWriteOnce"
     ) -> None:
         spec: Json = {
-            "accessModes": ["ReadWriteOncePod" if alone else "ReadWriteOnce"],
+            "accessModes": [mode],
             "storageClassName": f"{self.cluster}-{storage_class}" if storage_class else "",
             "resources": {"requests": {"storage": "1Gi"}},
         }

@@ -10,6 +10,8 @@ from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import Pod
 from cruise.domain.scheduling import Placement
 
+Masks = dict[str, BoolArray]
+
 
 class FixedObstacles:
     """For a pod, the nodes that each obstacle keeps it from."""
@@ -24,7 +26,7 @@ class FixedObstacles:
         self._cordoned = np.array([node.unschedulable for node in nodes], dtype=np.bool_)
         self._not_ready = np.array([not node.ready for node in nodes], dtype=np.bool_)
 
-    def of(self, pod: Pod) -> dict[Obstacle, BoolArray]:
+    def of(self, pod: Pod) -> Masks:
         """Masks over the nodes."""
         columns, placement = self._columns, pod.placement
         reachable = np.ones(columns.count, dtype=np.bool_)

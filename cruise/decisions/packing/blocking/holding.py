@@ -8,10 +8,9 @@ from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.building.obstacle import PROTECTIONS, Obstacle
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.details import Detail, code_of
+from cruise.packer.problem import loads_of
 
 _FREE = -1
-
-
 _LOWEST = -(2**62)
 
 
@@ -45,15 +44,15 @@ class Holding:
         self.preempted_from[problem.pod_node[ran & (pod_node < 0)]] = True
         self.protection = _protections(built, pod_node, self.stuck)
         self._placed = pod_node >= 0
-        self._loads: dict[Without, Int64Array] = {}
+        self._loads: dict[Without, tuple[Int64Array, Int64Array]] = {}
         self._protections_of: dict[int | None, tuple[int, ...]] = {}
 
     def taken(self, without: Without, headroom: Int64Array) -> Int64Array:
         """What the pods that would be left take of each node, with the larger of their headroom and `headroom`."""
         if without not in self._loads:
-            self._loads[without] = self._load(self._left(without))
-        load, largest = self._loads[without]
-        return np.asarray(load + np.maximum(largest, headroom), dtype=np.int64)
+            self._loads[without] = loads_of(self.problem, np.where(self._left(without), self.pod_node, -1))
+        sums, largest = self._loads[without]
+        return np.asarray(sums + np.maximum(largest, headroom), dtype=np.int64)
 
     def protections_of(self, below: int | None) -> tuple[int, ...]:
         """What protects placed pods below a priority, or (None) those that stay in every plan."""
@@ -72,17 +71,6 @@ class Holding:
         free = self.problem.movable[self.problem.pod_class] & (self.protection < 0)
         goes = (self.priority < without.below) & (free | dropped | without.protected)
         return self._placed & ~goes
-
-    def _load(self, staying: BoolArray) -> Int64Array:
-        problem = self.problem
-        nodes, classes = self.pod_node[staying], problem.pod_class[staying]
-        found = np.zeros((2, *problem.capacities.shape), dtype=np.int64)
-        for resource in range(problem.capacities.shape[1]):
-            demand, headroom = problem.demands[classes, resource], problem.headroom[classes, resource]
-            np.add.at(found[0, :, resource], nodes, demand)
-            if headroom.any():
-                np.maximum.at(found[1, :, resource], nodes, headroom)
-        return found
 
 
 def _protections(built: Built, pod_node: Int64Array, stuck: BoolArray) -> Int64Array:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from cruise.decisions.packing.blocking.fixed import Masks
 from cruise.decisions.packing.blocking.holding import Holding
 from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.building.obstacle import Obstacle
@@ -10,8 +11,6 @@ from cruise.domain.cluster import Pod
 from cruise.packer.problem import Attraction
 from cruise.packer.rules.by_class import rules_by_class
 from cruise.packer.rules.counts import Apart, Company, Counts, Even, StaysEven
-
-Masks = dict[Obstacle, BoolArray]
 
 
 class NeighbourObstacles:
@@ -23,9 +22,9 @@ class NeighbourObstacles:
         self._packed = Counts(built.problem, self._rules, holding.pod_node)
         self._stuck = Counts(built.problem, self._rules, np.where(holding.stuck, holding.pod_node, -1))
 
-    def as_packed(self, pod_class: int, pod: Pod) -> Masks:
-        """What keeps one more pod of the class off once the packing is in place."""
-        found = self._too_many(pod_class, pod, self._packed)
+    def as_packed(self, pod_class: int, pod: Pod, fixed: Masks) -> Masks:
+        """What keeps one more pod of the class off once the packing is in place, beside what does whatever runs."""
+        found = fixed | self._too_many(pod_class, pod, self._packed)
         if not self._problem.preempt[pod_class]:
             _add(found, Obstacle.PREEMPTION_POLICY, self._holding.preempted_from)
         for rule in self._packed.filters(pod_class):
@@ -35,9 +34,9 @@ class NeighbourObstacles:
                 _add(found, Obstacle.TOPOLOGY_SPREAD, ~guard.open_nodes())
         return found
 
-    def in_any_plan(self, pod_class: int, pod: Pod) -> Masks:
-        """What keeps every pod of the class off whatever is moved or preempted for it."""
-        found = self._too_many(pod_class, pod, self._stuck)
+    def in_any_plan(self, pod_class: int, pod: Pod, fixed: Masks) -> Masks:
+        """What keeps every pod of the class off whatever is moved or preempted for it, beside what always does."""
+        found = fixed | self._too_many(pod_class, pod, self._stuck)
         for rule in self._stuck.filters(pod_class):
             if isinstance(rule, Apart):
                 _add(found, self._obstacle_of(rule), ~rule.open_nodes())

@@ -12,7 +12,6 @@ from cruise.decisions.packing.blocking.room import Room
 from cruise.decisions.packing.blocking.smallest import smallest
 from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.building.obstacle import Obstacle
-from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import Pod
 from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.packer.answer import Packing
@@ -65,12 +64,12 @@ class _Asking:
             return (Obstacle.NO_NODES,), Finding(Pattern.NO_NODES), True
         fixed = self._fixed.of(pod)
         room = Room(self._holding, pod_class)
-        ever = _together(fixed, self._neighbours.in_any_plan(pod_class, pod))
+        ever = self._neighbours.in_any_plan(pod_class, pod, fixed)
         blocked = smallest(nodes, ever, room.ways_in_any_plan())
         never = bool(blocked.obstacles)
         masks = ever
         if not never:
-            masks = _together(fixed, self._neighbours.as_packed(pod_class, pod))
+            masks = self._neighbours.as_packed(pod_class, pod, fixed)
             blocked = smallest(nodes, masks, room.ways_as_packed())
         # That as many are placed as can be says nothing of this one: another might be left out for it.
         proved = never or int(built.problem.priorities[pod_class]) == self._closed
@@ -78,13 +77,6 @@ class _Asking:
         # Budgets fill up again: what they stand in the way of is possible in a plan made later.
         impossible = bool(blocked.obstacles) and proved and not any(one in _PASSING for one in blocked.obstacles)
         return tuple(str(obstacle) for obstacle in blocked.obstacles), finding_of(evidence), impossible
-
-
-def _together(fixed: dict[Obstacle, BoolArray], others: dict[Obstacle, BoolArray]) -> dict[str, BoolArray]:
-    masks: dict[str, BoolArray] = {}
-    for obstacle, mask in (*fixed.items(), *others.items()):
-        masks[obstacle] = masks[obstacle] | mask if obstacle in masks else mask
-    return masks
 
 
 def _closed_priority(built: Built, packing: Packing) -> int | None:

@@ -9,10 +9,10 @@ from operator import attrgetter
 import numpy as np
 
 from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.decisions.packing.building.amounts import amounts_table, capacities, only, resource_names
+from cruise.decisions.packing.building.amounts import ATTACH, amounts_table, capacities, only, resource_names
 from cruise.decisions.packing.building.budgets import apply_limits, most_evicted
 from cruise.decisions.packing.building.built import Built, Usage
-from cruise.decisions.packing.building.census import Census, extras_of, take_census
+from cruise.decisions.packing.building.census import Census, extras_of, shared_volumes, take_census
 from cruise.decisions.packing.building.classes import classify
 from cruise.decisions.packing.building.domains import Domains, no_domains
 from cruise.decisions.packing.building.kept_room import without_kept_room
@@ -27,6 +27,7 @@ from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import UNLIMITED, Allowance, Sizes
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
+from cruise.packer.answer import Note, NoteCode
 from cruise.packer.problem import Fleet, Objective, Problem
 
 # Offline a plan is decided as mode `full` would.
@@ -36,7 +37,6 @@ _NOTHING_KNOWN = Usage(StatisticsTable.of_rows(()), datetime(1970, 1, 2, tzinfo=
 
 def build_problem(
     snapshot: Snapshot,
-    eligibility: Eligibility | None = None,
     policy: Policy = AS_FULL,
     sizes: Sizes = Sizes.FIXED,
     usage: Usage | None = None,
@@ -49,13 +49,13 @@ def build_problem(
     """Put a cluster into classes of equal pods, nodes and rules.
 
     `build_problem(snapshot)` is the whole offline call for sizes as they are; for `Sizes.RIGHTSIZED` add
-    `usage=Usage(statistics, now)`: without it nothing is known of any pod, so none is sized. `eligibility` is what a
-    caller has at hand already for the same snapshot, usage and policy. The objective is PAPER for fixed sizes, else
-    OPERATOR; with `prices`, by node, it is FLEET. With `keep_domains` pods that are spread over zones, or the like,
-    stay in theirs: where one leaves a zone for another, kube-scheduler lets its replacement into its own alone.
+    `usage=Usage(statistics, now)`: without it nothing is known of any pod, so none is sized. The objective is PAPER for
+    fixed sizes, else OPERATOR; with `prices`, by node, it is FLEET. With `keep_domains` pods that are spread over
+    zones, or the like, stay in theirs: where one leaves a zone for another, kube-scheduler lets its replacement into
+    its own alone.
     """
     usage = usage or _NOTHING_KNOWN
-    eligibility = eligibility or Eligibility(snapshot, usage.statistics, usage.stored, policy, usage.now)
+    eligibility = Eligibility(snapshot, usage.statistics, usage.stored, policy, usage.now)
     if prices is not None:
         objective = Objective.FLEET
     elif objective is None:
@@ -82,9 +82,16 @@ def build_problem(
     pod_node = np.array([taken.node for taken in census.taken], dtype=np.int64)
     here = np.bincount(pod_node[pod_node >= 0], minlength=len(nodes))
     most_pods = np.maximum(here, np.array([node.allocatable_pods for node in nodes], dtype=np.int64))
-    extras = [extras_of(kind.pod, kind.needs) for kind in census.kinds]
-    names = resource_names(extras, nodes, snapshot.surroundings, most_pods)
-    classes = classify(census, needs, of_kind, [only(items, names) for items in extras])
+    names = resource_names(
+        (extras_of(kind.pod, kind.needs) for kind in census.kinds), nodes, snapshot.surroundings, most_pods
+    )
+    shared = shared_volumes(census)
+    extras = [only(extras_of(kind.pod, kind.needs, shared), names) for kind in census.kinds]
+    once = [
+        only(tuple((ATTACH + volume[0], 1) for volume in kind.needs.attached if volume in shared), names)
+        for kind in census.kinds
+    ]
+    classes = classify(census, needs, of_kind, extras, once)
     signed = [signatures[key.signature] for key in classes.keys]
     admits = sites.table()
     of_class = np.array([signature.site for signature in signed], dtype=np.int64)
@@ -93,9 +100,15 @@ def build_problem(
     rules, exclusion_obstacles = maker.rules(marks, limits)
     problem = Problem(
         resources=names,
-        capacities=without_kept_room(capacities(nodes, snapshot.surroundings, names), snapshot.pods, nodes, names),
+        capacities=without_kept_room(
+            capacities(nodes, snapshot.surroundings, names),
+            snapshot.pods,
+            {(pod.namespace, pod.name) for pod in pods if pod.nominated_node},
+            nodes,
+            names,
+        ),
         demands=amounts_table([(key.cpu, key.memory, 1, key.extras) for key in classes.keys], names),
-        headroom=amounts_table([(key.cpu_headroom, key.memory_headroom, 0, ()) for key in classes.keys], names),
+        headroom=amounts_table([(key.cpu_headroom, key.memory_headroom, 0, key.once) for key in classes.keys], names),
         priorities=np.array([signature.priority for signature in signed], dtype=np.int64),
         movable=np.array([signature.movable for signature in signed], dtype=np.bool_),
         preemptible=np.array([signature.preemptible for signature in signed], dtype=np.bool_),
@@ -132,9 +145,9 @@ def build_problem(
     )
 
 
-def _notes(census: Census) -> tuple[str, ...]:
+def _notes(census: Census) -> tuple[Note, ...]:
     counts = Counter(one.obstacle for one in census.left_out)
-    notes = [f"{count} pending pods are left out: {obstacle}" for obstacle, count in sorted(counts.items())]
+    notes = [Note(NoteCode.LEFT_OUT, obstacle, count) for obstacle, count in sorted(counts.items())]
     if census.nowhere:
-        notes.append(f"{census.nowhere} pods are bound to nodes that are not there")
+        notes.append(Note(NoteCode.NODES_MISSING, count=census.nowhere))
     return tuple(notes)

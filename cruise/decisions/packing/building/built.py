@@ -12,6 +12,7 @@ from cruise.domain.packing import Sizes
 from cruise.domain.policy import Policy
 from cruise.domain.unplaced import Finding
 from cruise.domain.usage import StatisticsTable
+from cruise.packer.answer import Note
 from cruise.packer.problem import Problem
 
 
@@ -55,7 +56,7 @@ class Built:
     pods: tuple[Pod, ...]
     nodes: tuple[Node, ...]
     left_out: tuple[LeftOut, ...] = ()
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     topology_keys: tuple[str, ...] = ()
     exclusion_obstacles: tuple[Obstacle, ...] = ()
     limit_obstacles: tuple[Obstacle, ...] = ()

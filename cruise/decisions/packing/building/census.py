@@ -1,7 +1,8 @@
 """Every pod that counts, sorted into kinds: pods of a kind differ in nothing but what they take and where they run."""
 
-from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Container, Hashable, Mapping
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -107,22 +108,35 @@ def take_census(
             else:
                 kinds.take(pod, node)
         elif not pod.terminating:
-            pending.append(pod)
+            gone = pod.nominated_node and pod.nominated_node not in node_index
+            pending.append(replace(pod, nominated_node="") if gone else pod)
     for pod in pending:
         kinds.take_pending(pod)
     census.taken.sort(key=_taken_name)
     return census
 
 
-def extras_of(pod: Pod, needs: VolumeNeeds) -> Extras:
-    """Return what a pod takes beside CPU and memory, sorted by resource."""
+def shared_volumes(census: Census) -> frozenset[tuple[str, str]]:
+    """Return for each driver the volume that the most pods share, if any do: (driver, volume).
+
+    A node attaches it once for all of them. Of one a driver that can be counted; others count for each pod.
+    """
+    users = Counter[tuple[str, str]]()
+    for kind in census.kinds:
+        for volume in kind.needs.attached:
+            users[volume] += kind.count
+    most = {driver: volume for (driver, volume), many in sorted(users.items(), key=lambda item: item[1]) if many > 1}
+    return frozenset(most.items())
+
+
+def extras_of(pod: Pod, needs: VolumeNeeds, shared: Container[tuple[str, str]] = ()) -> Extras:
+    """Return what a pod takes beside CPU and memory, sorted by resource; what is `shared` is not counted."""
     if not pod.extended_requests and not needs.attached:
         return ()
-    if pod.node is None and pod.nominated_node:
-        # Room is kept for it.
-        return ()
-    attached = [(ATTACH + driver, count) for driver, count in needs.attached]
-    return tuple(sorted([*pod.extended_requests, *attached]))
+    attached = Counter(ATTACH + driver for driver, volume in needs.attached if (driver, volume) not in shared).items()
+    # For a nominated pod room is kept.
+    extended = () if pod.node is None and pod.nominated_node else pod.extended_requests
+    return tuple(sorted([*extended, *attached]))
 
 
 class _Kinds:
@@ -157,7 +171,7 @@ class _Kinds:
         elif missing is not None:
             self._census.left_out.append(LeftOut(pod, "volume", missing))
         else:
-            self.take(self._keeping_room.held_to_its_node(pod), -1)
+            self.take(pod, -1)
 
     def take(self, pod: Pod, node: int) -> None:
         """Take a pod that counts."""

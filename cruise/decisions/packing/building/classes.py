@@ -13,7 +13,7 @@ from cruise.domain.arrays import Int64Array
 
 
 class ClassKey(NamedTuple):
-    """What makes a class: the number of its signature, and what one of its pods takes."""
+    """What makes a class: the number of its signature, and what one of its pods takes, or all on a node take `once`."""
 
     signature: int
     cpu: int
@@ -21,6 +21,7 @@ class ClassKey(NamedTuple):
     cpu_headroom: int
     memory_headroom: int
     extras: Extras
+    once: Extras
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,15 +33,21 @@ class Classes:
     of_kind: list[frozenset[int]]
 
 
-def classify(census: Census, needs: Needs, signature_of_kind: Sequence[int], extras: Sequence[Extras]) -> Classes:
-    """Sort all pods into classes; `extras` has what each kind takes beside CPU and memory."""
+def classify(
+    census: Census,
+    needs: Needs,
+    signature_of_kind: Sequence[int],
+    extras: Sequence[Extras],
+    once: Sequence[Extras],
+) -> Classes:
+    """Sort all pods into classes; `extras` and `once` have what each kind takes beside CPU and memory."""
     numbers: dict[ClassKey, int] = {}
     pod_class: list[int] = []
     of_kind: list[set[int]] = [set() for _ in census.kinds]
     columns = zip(census.taken, needs.cpu, needs.memory, needs.cpu_headroom, needs.memory_headroom, strict=True)
     for taken, *amounts in columns:
         kind = taken.kind
-        key = (signature_of_kind[kind], *amounts, extras[kind])
+        key = (signature_of_kind[kind], *amounts, extras[kind], once[kind])
         # A plain tuple finds what a named one put there, in half the time.
         number = numbers.get(key)  # type: ignore[call-overload]
         if number is None:

@@ -1,16 +1,14 @@
 """The room that kube-scheduler keeps on a node for a pod for which it has preempted others there."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Container, Iterable, Sequence
 
 import numpy as np
 
-from cruise.decisions.scheduling.board import Board, key_of
-from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
+from cruise.decisions.scheduling.board import Board, key_of, waits_for_a_node
+from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.requests import counted_requests
-from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
 
 
 class KeptRoom:
@@ -35,25 +33,24 @@ class KeptRoom:
         waits = self._may_come.get(key_of(pod)) is False
         return f"nominated for {pod.nominated_node}, where its room is not free yet" if waits else None
 
-    def held_to_its_node(self, pod: Pod) -> Pod:
-        """Return the pod as one that may go to its nominated node alone, if it has one."""
-        if key_of(pod) not in self._may_come:
-            return pod
-        there = Requirement("metadata.name", Operator.IN, (pod.nominated_node,))
-        terms = (NodeSelectorTerm(),) if pod.placement.terms is None else pod.placement.terms
-        narrowed = tuple(NodeSelectorTerm(term.expressions, (*term.fields, there)) for term in terms)
-        return replace(pod, placement=replace(pod.placement, terms=narrowed))
-
 
 def without_kept_room(
-    capacities: Int64Array, pods: Iterable[Pod], nodes: Sequence[Node], names: Sequence[str]
+    capacities: Int64Array,
+    pods: Iterable[Pod],
+    taken: Container[tuple[str, str]],
+    nodes: Sequence[Node],
+    names: Sequence[str],
 ) -> Int64Array:
-    """Return what nodes have for all other pods: those that room is kept for take nothing of it."""
+    """Return what nodes have for all other pods: those that room is kept for take nothing of it.
+
+    Those that are `taken` into the problem hold their place among a node's pods, and their volumes, themselves.
+    """
     place = {node.name: number for number, node in enumerate(nodes)}
     left = capacities.copy()
     for pod in pods:
         if pod.nominated_node in place and waits_for_a_node(pod):
             counted = counted_requests(pod)
             amounts = {"cpu": counted.cpu_millicores, "memory": counted.memory_bytes, **dict(pod.extended_requests)}
+            amounts["pods"] = int(key_of(pod) not in taken)
             left[place[pod.nominated_node]] -= [amounts.get(name, 0) for name in names]
     return np.maximum(left, 0)

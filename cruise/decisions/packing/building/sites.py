@@ -7,7 +7,7 @@ import numpy as np
 from cruise.decisions.packing.building.census import Kind
 from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.domain.arrays import BoolArray
-from cruise.domain.scheduling import Placement
+from cruise.domain.scheduling import NodeSelectorTerm, Operator, Placement, Requirement
 
 
 class Sites:
@@ -25,7 +25,9 @@ class Sites:
             return 0
         placement = kind.pod.placement
         keys = _label_keys(kind)
-        known_by = (placement, kind.needs.terms, keys, kind.within)
+        # A pod for which room is kept on a node goes there alone.
+        home = kind.pod.nominated_node if kind.pending else ""
+        known_by = (placement, kind.needs.terms, keys, kind.within, home)
         number = self._known.get(known_by)
         if number is None:
             mask = self._columns.open & self._columns.affinity(placement)
@@ -34,6 +36,8 @@ class Sites:
                 mask &= self._columns.any_term(terms)
             for key in keys:
                 mask &= self._columns.domains(key) >= 0
+            if home:
+                mask &= self._columns.any_term((_at(home),))
             if kind.within:
                 mask &= self._columns.affinity(Placement(node_selector=kind.within))
             number = self._numbers.setdefault(mask.tobytes(), len(self._masks))
@@ -49,6 +53,10 @@ class Sites:
     def table(self) -> BoolArray:
         """Return sites x nodes."""
         return np.array(self._masks, dtype=np.bool_)
+
+
+def _at(node: str) -> NodeSelectorTerm:
+    return NodeSelectorTerm(fields=(Requirement("metadata.name", Operator.IN, (node,)),))
 
 
 def _label_keys(kind: Kind) -> tuple[str, ...]:

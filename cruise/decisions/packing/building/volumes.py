@@ -1,6 +1,5 @@
 """What a pod's volumes ask: where they may be used, what they attach, and which no second pod may use."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 
 from cruise.decisions.scheduling.claims import claims_of
@@ -14,13 +13,13 @@ from cruise.domain.unplaced import Finding, Pattern
 class VolumeNeeds:
     """What the claims of a pod ask together.
 
-    `terms` has for each volume that is not usable everywhere the terms of which a node meets one; `attached` counts
-    volumes by CSI driver; `alone` are the claims that no second pod may use, `together` those that pods use on one
-    node. `missing` is what is wrong with a claim that keeps the pod pending wherever there is room.
+    `terms` has for each volume that is not usable everywhere the terms of which a node meets one; `attached` are the
+    volumes of CSI drivers, as (driver, volume); `alone` are the claims that no second pod may use, `together` those
+    that pods use on one node. `missing` is what is wrong with a claim that keeps the pod pending wherever it goes.
     """
 
     terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
-    attached: tuple[tuple[str, int], ...] = ()
+    attached: tuple[tuple[str, str], ...] = ()
     alone: tuple[tuple[str, str], ...] = ()
     together: tuple[tuple[str, str], ...] = ()
     missing: Finding | None = None
@@ -95,10 +94,9 @@ class Volumes:
                     missing = missing or Finding(Pattern.CLAIM_UNBOUND, claim=name)
         # One volume through two claims is attached once.
         volumes = {(claim.driver, claim.volume or claim.name) for claim in found if claim.driver}
-        attached = Counter(driver for driver, _ in volumes)
         return VolumeNeeds(
             terms=tuple(dict.fromkeys(claim.terms for claim in found if claim.terms is not None)),
-            attached=tuple(sorted(attached.items())),
+            attached=tuple(sorted(volumes)),
             alone=tuple((pod.namespace, claim.name) for claim in found if claim.single_pod),
             together=tuple(
                 (pod.namespace, claim.name) for claim in found if claim.single_node and not claim.single_pod

@@ -1,6 +1,5 @@
 """What of a plan for fewer nodes may be begun now: a few moves off nodes that it empties, each allowed by itself."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -49,55 +48,30 @@ def next_moves(plan: Proposal, ground: Ground) -> Proposal | str:
     if not plan.fleet.emptied:
         return "no node can be spared"
     resizes = {one.uid: one for stage in plan.stages for one in stage.resizes}
+    rested = {pod.uid: pod for pod in ground.snapshot.pods if _has_rested(pod, ground)}
+    targets = {node.name for node in ground.snapshot.nodes}
+    sources = {node.name for node in ground.snapshot.nodes if not _is_left_to_others(node)} & set(plan.fleet.emptied)
     chosen: list[Stage] = []
-    spent = _Spent(ground)
+    gone: list[Pod] = []
     for stage in plan.stages:
         move = _only_move(stage)
-        if move is None or move.source not in plan.fleet.emptied or spent.keeps(move):
+        if move is None or move.uid not in rested or move.source not in sources or move.target not in targets:
+            continue
+        leaving = [*gone, rested[move.uid]]
+        if find_overdrawn(ground.allowance, leaving):
             continue
         there = tuple(sorted((one for one in resizes.values() if one.node == move.target), key=_NAME))
         tried = [*chosen, Stage(there, (move,), (move,))]
         part = _part(plan, tried)
         if not _objections(part, ground):
-            chosen = tried
-            spent.add(move)
+            chosen, gone = tried, leaving
             for one in there:
                 del resizes[one.uid]
     return _part(plan, chosen) if chosen else "no pod may be moved now"
 
 
-class _Spent:
-    """What is left of the eviction budgets, and which pods rest or are left to others."""
-
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self._pods = {pod.uid: pod for pod in ground.snapshot.pods}
-        self._nodes = {node.name: node for node in ground.snapshot.nodes}
-        self._on_node: Counter[str] = Counter()
-        self._in_all = 0
-        self._of_workload: Counter[object] = Counter()
-
-    def keeps(self, move: Arrival) -> bool:
-        """Tell whether a pod is not moved now: it rests, a budget is spent, or a node is not there to leave or come."""
-        pod, allowance = self._pods.get(move.uid), self._ground.allowance
-        source, target = self._nodes.get(move.source or ""), self._nodes.get(move.target)
-        if pod is None or source is None or target is None or self._rests(pod) or _is_left_to_others(source):
-            return True
-        limits = [(self._in_all, allowance.in_all), (self._on_node[source.name], allowance.on_node(source.name))]
-        if pod.workload is not None:
-            of_workload = self._of_workload[pod.namespace, pod.workload]
-            limits.append((of_workload, allowance.of_workload(pod.namespace, pod.workload)))
-        return any(allowed is not None and many >= allowed for many, allowed in limits)
-
-    def add(self, move: Arrival) -> None:
-        """Count a move."""
-        pod = self._pods[move.uid]
-        self._in_all += 1
-        self._on_node[move.source or ""] += 1
-        self._of_workload[pod.namespace, pod.workload] += 1
-
-    def _rests(self, pod: Pod) -> bool:
-        return pod.created_at is None or self._ground.now - pod.created_at < self._ground.rest
+def _has_rested(pod: Pod, ground: Ground) -> bool:
+    return pod.created_at is not None and ground.now - pod.created_at >= ground.rest
 
 
 def _is_left_to_others(node: Node) -> bool:
@@ -128,7 +102,6 @@ def _objections(part: Proposal, ground: Ground) -> list[str]:
     replay = Replay(ground.snapshot, part, leaving)
     replay.run()
     found = [*replay.objections, *find_broken_budgets(leaving, replay.gone)]
-    found += find_overdrawn(ground.allowance, replay.gone)
     for node, arrived in replay.arrivals_by_node().items():
         found += find_lack_of_headroom(replay.board, node, arrived, ground.demands)
     return found

@@ -7,6 +7,7 @@ from itertools import product
 from cruise.domain.annotations import HOSTNAME, INSTANCE_TYPE, NODE_POOL, ZONE
 from cruise.domain.cluster import Node, NodePool, Pod, Snapshot
 from cruise.domain.colocation import UNCONSTRAINED
+from cruise.domain.details import Detail
 from cruise.domain.packing import NodeType
 from cruise.domain.scheduling import ANYWHERE, Operator, Requirement
 
@@ -17,7 +18,7 @@ _BOUGHT_BY = ZONE, _CAPACITY_TYPE
 
 @dataclass(frozen=True, slots=True)
 class PoolTypes:
-    """The types that NodePools may order, and why each of the `silent` ones has none."""
+    """The types that NodePools may order, and the detail for which each of the `silent` ones has none."""
 
     types: tuple[NodeType, ...]
     silent: tuple[tuple[str, str], ...]
@@ -41,9 +42,9 @@ def pool_types(snapshot: Snapshot, waiting: Sequence[Pod]) -> PoolTypes:
         alike = [node for node in seen if classes.get(node.labels[NODE_POOL]) == classes[pool.name]]
         found = list(_types_of(pool, alike, snapshot.nodes, placed))
         if not found:
-            silent.append((pool.name, "no machine that it may order was seen yet, so no size is known"))
+            silent.append((pool.name, Detail.MACHINE_UNSEEN.value))
         elif all(one.limit == 0 for one in found):
-            silent.append((pool.name, "its limits leave no room for a node more"))
+            silent.append((pool.name, Detail.POOL_LIMITS_USED.value))
         types += [one for one in found if one.limit != 0]
     return PoolTypes(tuple(types), tuple(silent))
 

@@ -3,8 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from cruise.decisions.scheduling.board import PodKey, key_of
-from cruise.decisions.scheduling.scheduler import waits_for_a_node
+from cruise.decisions.scheduling.board import PodKey, key_of, waits_for_a_node
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Arrival, FleetChange, Preemption, Proposal, Sizes

@@ -4,8 +4,8 @@ from itertools import chain
 
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.sizing import find_growth, find_removals, find_wrong_sizes, sized
-from cruise.decisions.scheduling.board import Board, PodKey, key_of
-from cruise.decisions.scheduling.scheduler import Scheduler, waits_for_a_node
+from cruise.decisions.scheduling.board import Board, PodKey, key_of, waits_for_a_node
+from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage
@@ -25,9 +25,7 @@ class Replay:
         self._leaving = leaving
         self._scheduler = Scheduler(self.board)
         self._pods = {key_of(pod): pod for pod in snapshot.pods}
-        self._preempted_nodes = {gone.source for gone in proposal.preempted} | {
-            leave.source for stage in proposal.stages for leave in stage.leaves if isinstance(leave, Preemption)
-        }
+        self._preempted_nodes = _made_by_preemption(proposal)
         waiting = [
             pod.priority
             for pod in snapshot.pods
@@ -37,19 +35,40 @@ class Replay:
         self._out: dict[PodKey, Arrival] = {}
         self._left: set[PodKey] = set()
         self._resized: set[PodKey] = set()
+        self._welcome: list[PodKey] = []
+        self._crowded: set[PodKey] = set()
 
     def run(self) -> None:
-        """Carry out all stages, then look at what arrived once more, with everything else in place."""
+        """Carry out all stages, then look at what arrived once more, with everything else in place.
+
+        Of pods that come before any leaves it is enough that they were let in: nothing made room for them. What held
+        for them then, no eviction may undo.
+        """
         for number, stage in enumerate(self._proposal.stages, 1):
             before = len(self.gone)
+            if stage.leaves and not self.gone:
+                self._crowd()
             self._run(stage, f"stage {number}: ")
             self.gone_by_stage.append(self.gone[before:])
+        if not self.gone:
+            self._crowd()
         for key, pod in self.arrived.items():
             node_name = self.board.place_of(key)
-            if node_name is not None:
+            if node_name is not None and key not in self._crowded:
                 self.board.remove(key)
                 self._ask_scheduler("in the end: ", pod, node_name)
                 self.board.add(pod, node_name)
+
+    def _crowd(self) -> None:
+        """Note the pods that were let in, and would not be again for others that came after them."""
+        if self._proposal.sizes is not Sizes.FIXED:
+            return
+        for key in self._welcome:
+            pod, node = self.arrived[key], self.board.nodes[self.board.place_of(key) or ""]
+            self.board.remove(key)
+            if next(self._scheduler.refuse(pod, node), None) is not None:
+                self._crowded.add(key)
+            self.board.add(pod, node.name)
 
     def arrivals_by_node(self) -> dict[str, list[Pod]]:
         """The pods that arrived and are still there, by the name of their node."""
@@ -146,9 +165,10 @@ class Replay:
         if arrival.containers:
             pod = self._size_on_arrival(pod, arrival, where)
         if arrival.target in self._preempted_nodes and not pod.preempts:
-            self._object(where, key, f"never preempts, but arrives on {arrival.target}, from which pods are preempted")
+            self._object(where, key, f"never preempts, but gets room on {arrival.target} by preemption")
         if arrival.target in self.board.nodes:
-            self._ask_scheduler(where, pod, arrival.target)
+            if self._ask_scheduler(where, pod, arrival.target) and not self.gone:
+                self._welcome.append(key)
             self.arrived[key] = pod
             self.board.add(pod, arrival.target)
         else:
@@ -164,9 +184,12 @@ class Replay:
             self._object(where, key, wrong)
         return sized(pod, arrival.containers)
 
-    def _ask_scheduler(self, where: str, pod: Pod, node_name: str) -> None:
-        for refusal in self._scheduler.refuse(pod, self.board.nodes[node_name]):
+    def _ask_scheduler(self, where: str, pod: Pod, node_name: str) -> bool:
+        """Object to what refuses the pod there; tell whether nothing does."""
+        refusals = list(self._scheduler.refuse(pod, self.board.nodes[node_name]))
+        for refusal in refusals:
             self._object(where, key_of(pod), f"is not let onto {node_name}, which {refusal}")
+        return not refusals
 
     def _find(self, key: PodKey, uid: str, where: str) -> Pod | None:
         pod = self._pods.get(key)
@@ -180,3 +203,15 @@ class Replay:
 
     def _object(self, where: str, key: PodKey, what: str) -> None:
         self.objections.append(f"{where}pod {key[0]}/{key[1]} {what}")
+
+
+def _made_by_preemption(proposal: Proposal) -> set[str]:
+    """The nodes from which pods are preempted, and those from which pods move to such a one."""
+    leaves = [leave for stage in proposal.stages for leave in stage.leaves]
+    found = {gone.source for gone in (*proposal.preempted, *leaves) if isinstance(gone, Preemption)}
+    moves = [
+        (leave.source, leave.target) for leave in leaves if isinstance(leave, Arrival) and leave.source is not None
+    ]
+    while more := {source for source, target in moves if target in found} - found:
+        found |= more
+    return found

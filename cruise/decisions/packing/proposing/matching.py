@@ -7,6 +7,7 @@ import numpy as np
 
 from cruise.domain.arrays import Int64Array
 from cruise.packer.problem import Problem
+from cruise.packer.rules.profiting import profits_unduly
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +33,7 @@ def match(problem: Problem, pod_node: Int64Array) -> Changes:
         by_class[pod_class].append(pod)
     for pods in by_class.values():
         _match_class(pods, problem.pod_node, pod_node, target)
-    if _profits_unduly(problem, target):
+    if profits_unduly(problem, target):
         # Preempted and moved pods are then told apart by the node that they leave.
         target = pod_node
     return changes_of(problem, target)
@@ -47,14 +48,6 @@ def changes_of(problem: Problem, pod_node: Int64Array) -> Changes:
         moved=tuple(np.flatnonzero((was >= 0) & (now >= 0) & (was != now)).tolist()),
         preempted=tuple(np.flatnonzero((was >= 0) & (now < 0)).tolist()),
     )
-
-
-def _profits_unduly(problem: Problem, target: Int64Array) -> bool:
-    """Tell whether a pod that never preempts arrives on a node from which something is preempted."""
-    preempted = np.zeros(problem.node_count, dtype=np.bool_)
-    preempted[problem.pod_node[(problem.pod_node >= 0) & (target < 0)]] = True
-    modest = (target >= 0) & (target != problem.pod_node) & ~problem.preempt[problem.pod_class]
-    return bool(preempted[target[modest]].any())
 
 
 def _match_class(pods: list[int], was: Int64Array, wanted: Int64Array, target: Int64Array) -> None:

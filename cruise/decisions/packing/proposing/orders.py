@@ -2,42 +2,76 @@
 
 The packer knows plans at whose end every rule holds for all pods that came. kube-scheduler asks a pod's rules when it
 binds that pod and never again: what comes later may break them. And it attaches a volume to a node once for all pods
-there, where the packer counts it for each.
+there, where the packer does so for one of a driver's volumes alone.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from cruise.decisions.packing.building import Built
+from cruise.decisions.packing.building.amounts import ATTACH
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.decisions.scheduling.board import PodKey, key_of
 from cruise.decisions.scheduling.claims import claims_of
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Pod
 from cruise.domain.unplaced import Unplaced
+from cruise.packer.problem import Problem
 
 
 def open_by_other_plans(built: Built, unplaced: Iterable[Unplaced]) -> frozenset[PodKey]:
-    """Return the pods that stay pending for rules which another order, or a shared volume, might leave unbroken."""
+    """Return the pods that stay pending for rules which another order, or a shared volume, might leave unbroken.
+
+    Where order matters at all, that is every pod that might come by any plan: others may come elsewhere.
+    """
     pods = {key_of(pod): pod for pod in built.pods}
     found: set[PodKey] = set()
     known: dict[tuple[object, ...], bool] = {}
+    matters = _order_matters(built.problem)
+    limited = any(name.startswith(ATTACH) for name in built.problem.resources)
     for one in unplaced:
         pod = pods.get((one.namespace, one.pod))
         if pod is None:
             continue
-        alike = (pod.namespace, id(pod.labels), id(pod.constraints), one.blocked_by)
+        alike = (pod.namespace, id(pod.labels), id(pod.constraints), one.blocked_by, one.impossible)
         if alike not in known:
-            known[alike] = _is_open(built, pod, one.blocked_by)
+            known[alike] = (
+                (matters and not one.impossible)
+                or (limited and bool(pod.constraints.claims) and _shares_volumes(built, pod))
+                or _is_open(built, pod, one.blocked_by)
+            )
         if known[alike]:
             found.add(key_of(pod))
     return frozenset(found)
 
 
+def _order_matters(problem: Problem) -> bool:
+    """Tell whether pods wait of which one changes by coming first what the rules of another one say.
+
+    That is so for a spread that counts pods which do not hold it, and for the first of a group with others in it.
+    """
+    waiting = np.bincount(problem.pod_class[problem.pod_node < 0], minlength=problem.class_count) > 0
+    runs = np.bincount(problem.pod_class[problem.pod_node >= 0], minlength=problem.class_count) > 0
+    alike: dict[tuple[object, ...], tuple[set[int], Int64Array]] = {}
+    for spread in problem.rules.spreads:
+        measure = (spread.max_skew, spread.min_domains, spread.eligible.tobytes())
+        alike.setdefault((spread.topology, spread.targets.tobytes(), *measure), (set(), spread.targets))[0].add(
+            spread.holder
+        )
+    for draw in problem.rules.attractions:
+        if draw.may_be_first and not runs[draw.targets].any():
+            alike.setdefault((draw.topologies, draw.targets.tobytes()), (set(), draw.targets))[0].add(draw.holder)
+    return any(
+        waiting[list(holders)].any() and any(waiting[c] and c not in holders for c in targets.tolist())
+        for holders, targets in alike.values()
+    )
+
+
 def _is_open(built: Built, pod: Pod, obstacles: Sequence[str]) -> bool:
-    return (
-        (Obstacle.TOPOLOGY_SPREAD in obstacles and _is_spread_beside_others(built, pod))
-        or (Obstacle.AFFINITY in obstacles and _may_found(built, pod))
-        or (Obstacle.ATTACH_LIMIT in obstacles and _shares_volumes(built, pod))
+    return (Obstacle.TOPOLOGY_SPREAD in obstacles and _is_spread_beside_others(built, pod)) or (
+        Obstacle.AFFINITY in obstacles and _may_found(built, pod)
     )
 
 
@@ -67,7 +101,7 @@ def _may_found(built: Built, pod: Pod) -> bool:
 
 
 def _shares_volumes(built: Built, pod: Pod) -> bool:
-    """Tell whether several pods use one volume of a driver that the pod needs as well."""
+    """Tell whether several volumes of a driver that the pod needs are shared, of which one alone counts once."""
     surroundings = built.snapshot.surroundings
     drivers = {claim.driver for _, claim in claims_of(surroundings, pod) if claim is not None}
     users = Counter(
@@ -80,4 +114,5 @@ def _shares_volumes(built: Built, pod: Pod) -> bool:
             if claim is not None and claim.driver in drivers
         }
     )
-    return any(many > 1 for many in users.values())
+    shared = Counter(driver for (driver, *_), many in users.items() if many > 1)
+    return any(many > 1 for many in shared.values())

@@ -1,7 +1,7 @@
 """Puts a packing into a cluster's names, with the order in which it can be carried out."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.decisions.packing.blocking import why_unplaced
 from cruise.decisions.packing.building.built import Built
 from cruise.decisions.packing.proposing.agenda import Agenda
+from cruise.decisions.packing.proposing.by_turns import let_in_by_turns
 from cruise.decisions.packing.proposing.knots import Step
 from cruise.decisions.packing.proposing.matching import Changes, changes_of, match
 from cruise.decisions.packing.proposing.orders import open_by_other_plans
@@ -19,20 +20,13 @@ from cruise.decisions.packing.proposing.standing import Standing
 from cruise.decisions.scheduling.board import PodKey, key_of
 from cruise.domain.actions import ResizePod
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine
-from cruise.domain.unplaced import Unplaced
-from cruise.packer.answer import Packing, Status, packing_of
+from cruise.packer.answer import Note, NoteCode, Packing, Status, packing_of
 from cruise.packer.problem import Objective, Problem, in_use
 
 # What keeps a pod pending for which there is a place that no plan found so far has used.
 OUT_OF_TIME = "time-limit"
-_CUT_SHORT = "some nodes stay in use: no order was found in which kube-scheduler would let every pod in"
-_OTHER_ORDERS = (
-    "what is proved is of plans in which each rule holds in the end, and each pod counts its volumes: "
-    "kube-scheduler may let more pods in, one after the other"
-)
+_OTHER_ORDERS = Note(NoteCode.OTHER_ORDERS)
 _UNPROVED = {Status.OPTIMAL: Status.FEASIBLE, Status.ALREADY_OPTIMAL: Status.NO_IMPROVEMENT}
-
-Explain = Callable[[Built, Packing], Sequence[Unplaced]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +40,8 @@ class NoOrder:
     unsizable: frozenset[str] = frozenset()
 
 
-def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> Proposal | NoOrder:
-    """Say what a packing of `built.problem` changes, pod by pod, and in which stages.
-
-    `explain` says of all pods that stay pending why, sorted by namespace and pod, for the packing that it is given:
-    among equal pods it need not be the same ones as in `packing`.
-    """
+def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
+    """Say what a packing of `built.problem` changes, pod by pod, in which stages, and why pods stay pending."""
     ordered = _in_order(built, match(built.problem, packing.pod_node))
     if ordered is None:
         # Pods of a class are equal in the end, but not on the way if one stands where the others cannot follow.
@@ -59,7 +49,7 @@ def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> 
     if ordered is None and built.problem.fleet is not None:
         ordered = _in_order(built, match(built.problem, packing.pod_node), as_far_as_can_be=True)
         if isinstance(ordered, _Ordered):
-            notes = (*packing.notes, _CUT_SHORT)
+            notes = (*packing.notes, Note(NoteCode.NODES_KEPT))
             packing = packing_of(built.problem, ordered.changes.pod_node, packing.bound, notes)
     if ordered is None:
         return NoOrder("no order was found in which kube-scheduler would let every pod in")
@@ -69,10 +59,10 @@ def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> 
     names = _Names(built, ordered.target, sizing)
     unplaced = [
         one if one.blocked_by else replace(one, blocked_by=(OUT_OF_TIME,))
-        for one in explain(built, replace(packing, pod_node=changes.pod_node))
+        for one in why_unplaced(built, replace(packing, pod_node=changes.pod_node))
     ]
     still_open = open_by_other_plans(built, unplaced)
-    return Proposal(
+    plan = Proposal(
         status=_UNPROVED.get(packing.status, packing.status) if still_open else packing.status,
         sizes=built.sizes,
         placed=names.arrivals(changes.placed),
@@ -82,10 +72,36 @@ def propose(built: Built, packing: Packing, explain: Explain = why_unplaced) -> 
         unplaced=tuple(
             replace(one, impossible=False) if (one.namespace, one.pod) in still_open else one for one in unplaced
         ),
-        by_priority=_tier_lines(built, packing, still_open),
+        by_priority=_tier_lines(built, packing, still_open, changes.preempted),
         stages=tuple(names.stage(step) for step in ordered.steps),
         notes=(*built.notes, *packing.notes, *((_OTHER_ORDERS,) if still_open else ())),
         least_evicted=0 if still_open else packing.least_evicted,
+    )
+    by_turns = let_in_by_turns(built, plan.stages, still_open)
+    return plan if by_turns is None else _with_more(built, plan, by_turns)
+
+
+def _with_more(built: Built, plan: Proposal, stages: tuple[Stage, ...]) -> Proposal:
+    """Return a plan whose first stage lets more pods in.
+
+    It is proved by itself where no pod is left to wait and none is evicted; else another order might do better.
+    """
+    arrivals = [one for stage in stages for one in stage.arrivals if one.source is None]
+    placed = sorted(arrivals, key=lambda one: (one.namespace, one.pod))
+    came = {(one.namespace, one.pod) for one in placed}
+    more = came - {(one.namespace, one.pod) for one in plan.placed}
+    by_priority = Counter(pod.priority for pod in built.pods if key_of(pod) in more)
+    unplaced = tuple(one for one in plan.unplaced if (one.namespace, one.pod) not in came)
+    waiting = {(one.namespace, one.pod) for one in unplaced} & {key_of(pod) for pod in built.pods}
+    is_open = bool(waiting or plan.evicted)
+    return replace(
+        plan,
+        status=Status.FEASIBLE if is_open else Status.OPTIMAL,
+        placed=tuple(placed),
+        unplaced=unplaced,
+        by_priority=tuple(replace(line, placed=line.placed + by_priority[line.priority]) for line in plan.by_priority),
+        stages=stages,
+        notes=plan.notes if is_open else tuple(note for note in plan.notes if note != _OTHER_ORDERS),
     )
 
 
@@ -210,12 +226,21 @@ class _Names:
         return Preemption(pod.namespace, pod.name, pod.uid, pod.node)
 
 
-def _tier_lines(built: Built, packing: Packing, still_open: frozenset[PodKey]) -> tuple[TierLine, ...]:
-    """Say for each priority what the plan places, what runs now, and what no plan surpasses."""
+def _tier_lines(
+    built: Built, packing: Packing, still_open: frozenset[PodKey], preempted: Sequence[int]
+) -> tuple[TierLine, ...]:
+    """Say for each priority what the plan places, what runs now, and what no plan surpasses.
+
+    Where pods are open that might come by other plans, these might let those stay as well that are preempted.
+    """
     paper = built.problem.objective is Objective.PAPER
     most = packing.bound[::2] if paper else packing.bound[: len(packing.now.tiers)]
-    more = Counter(pod.priority for pod in built.pods if key_of(pod) in still_open) if still_open else Counter()
+    more: Counter[int] = Counter()
+    if still_open:
+        more = Counter(pod.priority for pod in built.pods if key_of(pod) in still_open)
+        more += Counter(built.pods[pod].priority for pod in preempted)
+    there = Counter(built.problem.priorities[built.problem.pod_class].tolist())
     return tuple(
-        TierLine(after.priority, after.placed, now.placed, bound + more[after.priority])
+        TierLine(after.priority, after.placed, now.placed, min(bound + more[after.priority], there[after.priority]))
         for after, now, bound in zip(packing.after.tiers, packing.now.tiers, most, strict=True)
     )

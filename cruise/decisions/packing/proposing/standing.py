@@ -10,6 +10,9 @@ from cruise.packer.problem import Problem
 from cruise.packer.rules.by_class import RulesByClass, rules_by_class
 from cruise.packer.rules.counts import Counts
 
+# CPU, memory and places: what each pod takes for itself, or by sizes that are decided.
+_SIZED = 3
+
 
 class Standing:
     """The moment: where each pod is, what is taken on each node, and the counts of rules between pods.
@@ -31,9 +34,14 @@ class Standing:
         for pod_class, others in self._depends_on.items():
             for other in others:
                 self._dependents.setdefault(other, set()).add(pod_class)
+        # Beside CPU and memory, headroom is what pods on a node take once together.
+        self._shares = problem.headroom[:, _SIZED:]
+        self._sharing = np.zeros_like(problem.capacities[:, _SIZED:]) if self._shares.any() else None
         self._used = np.zeros_like(problem.capacities)
         here = problem.pod_node >= 0
         np.add.at(self._used, problem.pod_node[here], now[here])
+        if self._sharing is not None:
+            np.add.at(self._sharing, problem.pod_node[here], self._shares[problem.pod_class[here]])
         self._copies = Counter(
             (pod_class, node)
             for pod_class, node in zip(self._class_of, self.node_of, strict=True)
@@ -72,14 +80,26 @@ class Standing:
             return False
         if ((self._used[node] + wanted > problem.capacities[node]) & (wanted > 0)).any():
             return False
+        if self._sharing is not None and self._lacks_for_all(pod_class, node, wanted[_SIZED:]):
+            return False
         if self._copies[pod_class, node] >= problem.most_on_node[pod_class]:
             return False
         return self._counts.opens(pod_class, node)
+
+    def _lacks_for_all(self, pod_class: int, node: int, wanted: Int64Array) -> bool:
+        """Tell whether what pods share is too much beside the rest, once one of the class is among them."""
+        assert self._sharing is not None
+        shares = self._shares[pod_class]
+        once = (self._sharing[node] + shares) > 0
+        over = self._used[node, _SIZED:] + wanted + once > self._problem.capacities[node, _SIZED:]
+        return bool((over & ((wanted > 0) | (shares > 0))).any())
 
     def _change(self, pod: int, node: int, by: int) -> None:
         pod_class = self._class_of[pod]
         amounts = self._now if node == self._source[pod] else self._there
         self._used[node] += by * amounts[pod]
+        if self._sharing is not None:
+            self._sharing[node] += by * self._shares[pod_class]
         self._copies[pod_class, node] += by
 
 

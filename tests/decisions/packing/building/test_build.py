@@ -6,6 +6,7 @@ from cruise.decisions.packing.building import build_problem
 from cruise.domain.cluster import Snapshot, VerticalAutoscaler, WorkloadRef
 from cruise.domain.details import Detail
 from cruise.domain.scheduling import Placement, Taint, TaintEffect, Toleration
+from cruise.packer.answer import Note, NoteCode
 from tests.builders import GIBIBYTE
 from tests.decisions.packing.shop import a_node, a_pod
 
@@ -65,7 +66,7 @@ def test_a_gated_pod_is_left_out_with_a_note() -> None:
     built = build_problem(Snapshot(nodes=(a_node("n1"),), pods=(a_pod("gated", scheduling_gated=True),)))
     assert built.pods == ()
     assert [one.obstacle for one in built.left_out] == ["not-judged: scheduling gates"]
-    assert built.notes == ("1 pending pods are left out: not-judged: scheduling gates",)
+    assert built.notes == (Note(NoteCode.LEFT_OUT, "not-judged: scheduling gates", 1),)
 
 
 def test_a_resource_that_no_node_can_run_short_of_is_no_column() -> None:

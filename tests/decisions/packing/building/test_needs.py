@@ -28,7 +28,7 @@ def statistic(pod: str = "", container: str = "app", base: int = 100, peak: int 
 def sized(*pods: Pod, unsizable: frozenset[str] = frozenset(), rows: tuple[Statistic, ...] = (statistic(),)) -> Built:
     usage = Usage(StatisticsTable.of_rows(rows), NOW, unsizable=unsizable)
     snapshot = Snapshot(nodes=(a_node("n1"),), pods=pods)
-    return build_problem(snapshot, None, AS_FULL, Sizes.RIGHTSIZED, usage)
+    return build_problem(snapshot, AS_FULL, Sizes.RIGHTSIZED, usage)
 
 
 def needs(built: Built) -> list[tuple[list[int], list[int]]]:

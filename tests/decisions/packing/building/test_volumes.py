@@ -7,6 +7,7 @@ from cruise.domain.colocation import Claim, PodConstraints, Surroundings
 from cruise.domain.details import Detail
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
 from cruise.domain.unplaced import Finding, Pattern
+from cruise.packer.answer import Note, NoteCode
 from tests.decisions.packing.shop import a_node, a_pod
 
 IN_ZONE_A = (NodeSelectorTerm((Requirement("zone", Operator.IN, ("a",)),)),)
@@ -59,4 +60,4 @@ def test_a_claim_for_one_pod_that_is_used_on_a_vanished_node_keeps_the_next_one_
     assert [(one.pod.name, one.finding) for one in built.left_out] == [
         ("a-new", Finding(Pattern.CLAIM_OUT_OF_REACH, claim="data"))
     ]
-    assert built.notes == ("1 pending pods are left out: volume", "1 pods are bound to nodes that are not there")
+    assert built.notes == (Note(NoteCode.LEFT_OUT, "volume", 1), Note(NoteCode.NODES_MISSING, count=1))

@@ -6,13 +6,14 @@ import pytest
 
 from cruise.decisions.packing.consolidating import with_new_nodes, within_limits
 from cruise.decisions.packing.consolidating.node_pools import pool_types
+from cruise.domain.details import Detail
 from cruise.domain.packing import Measure
 from cruise.errors import BadInput
 from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.builders import make_node_json
 from tests.karpenter import GPU_ONLY, TYPE, ZONE, claim, machine, only, pool, waiting
 
-UNSEEN = "no machine that it may order was seen yet, so no size is known"
+UNSEEN = Detail.MACHINE_UNSEEN
 
 
 def snapshot_of(*documents):
@@ -68,7 +69,7 @@ def test_no_more_is_offered_than_limits_leave(limits, status, limit):
 def test_a_node_pool_whose_limits_are_used_up_is_named():
     found = offered(pool(limits={"cpu": "2"}), machine("n1"), *waiting(1))
     assert found.types == ()
-    assert found.silent == (("default", "its limits leave no room for a node more"),)
+    assert found.silent == (("default", Detail.POOL_LIMITS_USED),)
 
 
 CPU = "karpenter.k8s.aws/instance-cpu"
@@ -128,8 +129,8 @@ def test_a_zone_that_a_node_pool_has_left_is_not_offered():
 @pytest.mark.parametrize(
     ("changed", "why"),
     [
-        ({"replicas": 3}, "it has 3 nodes, whatever waits"),
-        ({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, "Karpenter says that it is not ready"),
+        ({"replicas": 3}, "pool-fixed: 3"),
+        ({"status": {"conditions": [{"type": "Ready", "status": "False"}]}}, "pool-not-ready"),
     ],
 )
 def test_a_node_pool_that_orders_nothing_is_named(changed, why):

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
-from cruise.decisions.scheduling.board import key_of
-from cruise.decisions.scheduling.scheduler import waits_for_a_node
+from cruise.decisions.scheduling.board import key_of, waits_for_a_node
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine
 from cruise.domain.unplaced import Finding, Pattern, Unplaced

@@ -142,7 +142,7 @@ def a_move_of_what_is_left_in_peace(snapshot, pods, plan):
     return with_pod(snapshot, pods["moves"], annotations={"karpenter.sh/do-not-disrupt": "true"}), plan
 
 
-@breaks("never preempts, but arrives on n1")
+@breaks("never preempts, but gets room on n1")
 def a_preemption_for_a_pod_that_never_preempts(snapshot, pods, plan):
     return with_pod(snapshot, pods["wants"], preempts=False), plan
 

@@ -7,7 +7,7 @@ import pytest
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.objections import FULL_POLICY
 from cruise.decisions.packing.judging.replay import Replay
-from cruise.decisions.scheduling.scheduler import waits_for_a_node
+from cruise.decisions.scheduling.board import waits_for_a_node
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import ContainerRole, Pod, Snapshot, VerticalAutoscaler
 from cruise.domain.colocation import PodConstraints, PodTerm, SpreadConstraint

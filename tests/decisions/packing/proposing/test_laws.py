@@ -50,7 +50,7 @@ def rightsized(cluster: Cluster, pack: Callable[[Problem], Packing] = quick_pack
     unsizable: frozenset[str] = frozenset()
     while True:
         usage = Usage(cluster.statistics, NOW, unsizable=unsizable)
-        built = build_problem(cluster.snapshot, None, AS_FULL, Sizes.RIGHTSIZED, usage)
+        built = build_problem(cluster.snapshot, AS_FULL, Sizes.RIGHTSIZED, usage)
         found = propose(built, pack(built.problem))
         if isinstance(found, Proposal):
             return built, found

@@ -24,7 +24,7 @@ def proposed(
 ) -> Proposal | NoOrder:
     """Propose what the quick method finds, or what `places` says of some pods."""
     usage = Usage(StatisticsTable.of_rows(rows), NOW, unsizable=unsizable)
-    built = build_problem(snapshot, None, AS_FULL, Sizes.RIGHTSIZED, usage)
+    built = build_problem(snapshot, AS_FULL, Sizes.RIGHTSIZED, usage)
     if places is None:
         return propose(built, quick_packing(built.problem))
     pod_node = built.problem.pod_node.copy()
