@@ -178,8 +178,8 @@ class NodePool:
     """What Karpenter may order: how the nodes of a NodePool are labelled and tainted, and how many more there may be.
 
     `node_class` names the provider's settings of the machines. `limits` and `used` are by resource: millicores of cpu,
-    bytes of memory, numbers of all else, `nodes` among them. Taints that go by themselves are left out. `closed` says
-    why nothing is ordered from it, empty where something may be.
+    bytes of memory, numbers of all else, `nodes` among them. Taints that go by themselves are left out. `closed` is
+    the detail for which nothing is ordered from it, empty where something may be.
     """
 
     name: str

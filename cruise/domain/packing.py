@@ -8,7 +8,7 @@ from enum import StrEnum
 from cruise.domain.actions import ContainerTarget, ResizePod
 from cruise.domain.cluster import Node, WorkloadRef
 from cruise.domain.unplaced import Unplaced
-from cruise.packer.answer import Status
+from cruise.packer.answer import Note, Status
 
 
 class Sizes(StrEnum):
@@ -131,7 +131,8 @@ class FleetChange:
     A node is in use while a pod is there that does not belong to the node itself, as those of DaemonSets do. `emptied`
     are in the order in which the plan empties them. Prices are in the unit of `measure`, None where that is the number.
     `kept` has for each detail that keeps pods from moving how many nodes stay in use for it alone, `without` for some
-    of those constraints how many nodes a plan without it needs. `silent` has NodePools that offer no type, and why.
+    of those constraints how many nodes a plan without it needs. `silent` has NodePools that offer no type, and the
+    detail behind it.
     """
 
     nodes_before: int
@@ -214,7 +215,7 @@ class Proposal:
     unplaced: tuple[Unplaced, ...]
     by_priority: tuple[TierLine, ...]
     stages: tuple[Stage, ...]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
     fleet: FleetChange | None = None
     later: Later | None = None
     least_evicted: int = 0

@@ -5,7 +5,6 @@ from datetime import datetime
 
 import msgspec
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from cruise.domain.actions import Outcome, ResizePod, Verdict
@@ -14,7 +13,7 @@ from cruise.domain.original_resources import amounts_json
 from cruise.domain.resources import Amounts
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.once.changes import ContainerChange, Pods, changes_json, changes_of
-from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
+from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow, plain_table
 from cruise.interfaces.reasons import detail_words, in_words
 from cruise.interfaces.revert_states import DONE, LATER, NEVER, state_of
 from cruise.interfaces.shapes import Shape, shape
@@ -76,7 +75,7 @@ def revert_table(
 
 
 def _table(outcomes: Sequence[Outcome], pods: Pods, wide: bool) -> RenderableType:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     table.add_column("STATE", no_wrap=True)
     table.add_column("POD", overflow="fold")
     table.add_column("CONTAINER" if wide else "CONT", overflow="ellipsis", no_wrap=True)

@@ -68,7 +68,7 @@ from cruise.domain.usage import (
     StatisticsTable,
     UsageAdvance,
 )
-from cruise.packer.answer import Status
+from cruise.packer.answer import Note, NoteCode, Status
 from cruise.runtime.ports import Store
 from cruise.simulation.store.store import MemoryStore
 from tests.postgres_servers import LeastRoles, change, dsn_below, emptied, least_roles
@@ -725,7 +725,7 @@ proposals = st.builds(
     some(st.builds(Unplaced, names, names, some(names), findings, st.booleans())),
     some(st.builds(TierLine, figures, figures, figures, figures)),
     some(st.builds(Stage, some(resizes), some(arrivals, preemptions), some(arrivals))),
-    some(names),
+    some(st.builds(Note, st.sampled_from(NoteCode), names, figures)),
 )
 steerings = st.builds(
     Steering,

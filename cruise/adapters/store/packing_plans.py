@@ -13,6 +13,7 @@ from cruise.adapters.store.documents import Document
 from cruise.adapters.store.tables import packing_plan, steering
 from cruise.domain.packing import Arrival, PackingPlan, Preemption, Proposal, Stage, Steering
 from cruise.domain.unplaced import Pattern, Unplaced
+from cruise.packer.answer import Note, NoteCode
 
 T = TypeVar("T")
 
@@ -25,9 +26,10 @@ async def save(connection: AsyncConnection, plan: PackingPlan) -> None:
     """Store a plan, or the progress of one that is stored; only the pods that it steers are steered from then on."""
     document: Document = msgspec.to_builtins(plan)
     proposal = document.pop("proposal")
+    # A release that reads words finds none, and shows the obstacles.
     for unplaced in proposal["unplaced"]:
-        # A release that reads words finds none, and shows the obstacles.
         unplaced["words"] = ""
+    proposal["coded_notes"], proposal["notes"] = proposal["notes"], []
     progress = {name: value for name, value in document.items() if name not in _COLUMNS}
     changes = {"phase": plan.phase.value, "changed_at": plan.changed_at, "progress": progress}
     statement = upsert(packing_plan).values(id=plan.id, at=plan.at, proposal=proposal, **changes)
@@ -69,7 +71,7 @@ def _steering_row(one: Steering) -> Document:
 def _plan(row: Row[tuple[Any, ...]]) -> PackingPlan:
     stages = tuple(_stage(document) for document in row.proposal["stages"])
     unplaced = tuple(read_unplaced(document) for document in row.proposal["unplaced"])
-    proposal = _filled(Proposal, row.proposal, stages=stages, unplaced=unplaced)
+    proposal = _filled(Proposal, row.proposal, stages=stages, unplaced=unplaced, notes=read_notes(row.proposal))
     return _filled(PackingPlan, {**row.progress, **_columns(row, _COLUMNS)}, proposal=proposal)
 
 
@@ -83,6 +85,13 @@ def read_unplaced(document: Document) -> Unplaced:
     """Read a pod that stays pending; releases before this one stored why in words."""
     stated = {"finding": {"pattern": Pattern.STATED.value, "stated": document["words"]}}
     return msgspec.convert({**stated, **document}, Unplaced)
+
+
+def read_notes(document: Document) -> tuple[Note, ...]:
+    """Read a proposal's notes; releases before this one stored them in words."""
+    if "coded_notes" in document:
+        return msgspec.convert(document["coded_notes"], tuple[Note, ...])
+    return tuple(Note(NoteCode.STATED, words) for words in document["notes"])
 
 
 def _filled(kind: type[T], document: Document, **given: object) -> T:

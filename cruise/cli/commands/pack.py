@@ -165,6 +165,7 @@ def _seconds(time_limit: float | None, config: Path | None) -> float:
 
 def _print(planned: "Planned", snapshot: "Snapshot", format: Format, in_full: bool, within_budgets: bool) -> None:
     from cruise.interfaces.packing.document import pack_json
+    from cruise.interfaces.packing.note_words import note_words
     from cruise.interfaces.packing.table import pack_table
 
     proposal, seconds = planned.proposal, planned.seconds
@@ -172,7 +173,7 @@ def _print(planned: "Planned", snapshot: "Snapshot", format: Format, in_full: bo
     if format is Format.JSON:
         write_json(pack_json(proposal, pods, seconds, within_budgets=within_budgets))
         for note in proposal.notes:
-            complain(f"note: {note}")
+            complain(f"note: {note_words(note)}")
         return
     console = table_console()
     console.print("Decided as mode full; nothing was contacted.\n")

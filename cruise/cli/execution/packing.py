@@ -17,13 +17,13 @@ from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.packing import UNLIMITED, Allowance, FleetChange, Later, Proposal, Sizes
 from cruise.errors import Unavailable
 from cruise.interfaces.packing.progress import progress_text
-from cruise.packer.answer import Packing, packing_of
+from cruise.packer.answer import Note, NoteCode, Packing, packing_of
 from cruise.packer.pack import quick_packing
 from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes, found_of
 from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled
 from cruise.runtime.packing.later_goes import LATER_SHARE, later_of, whole_allowance
 from cruise.runtime.packing.packing_pass import demands_of
-from cruise.runtime.packing.worker import STILL_COMPILING, PackWorker
+from cruise.runtime.packing.worker import PackWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,7 +35,6 @@ _COLUMNS = SpinnerColumn(), TextColumn("{task.description}", markup=False), Time
 _LARGE_CLUSTER_PODS = 5_000
 # How often a problem is put anew where some pods turn out to keep the sizes they have.
 _MOST_PROBLEMS = 4
-_COMPILE_ONCE = "the solver is compiled once after an installation: --time-limit 120 waits for that"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +121,8 @@ async def plan_with(worker: PackWorker, wish: Wish) -> Planned:
             fleet = await change_of(search, found, there, wish.search.seconds)
     with busy("checking the plan", wish.large):
         plan = found.plan
-        if STILL_COMPILING in plan.notes:
-            plan = replace(plan, notes=(*plan.notes, _COMPILE_ONCE))
+        if Note(NoteCode.STILL_COMPILING) in plan.notes:
+            plan = replace(plan, notes=(*plan.notes, Note(NoteCode.COMPILES_ONCE)))
         plan = replace(plan, fleet=fleet, later=later)
         return Planned(_judged(found.built, plan, wish.allowance), found.seconds)
 
@@ -149,7 +148,6 @@ async def _found(wish: Wish, worker: PackWorker, turn: Turn) -> Found:
         with busy("putting the cluster into numbers", wish.large):
             built = build_problem(
                 wish.snapshot,
-                None,
                 wish.policy,
                 wish.sizes,
                 usage,
@@ -211,7 +209,7 @@ def _preparation(worker: PackWorker) -> str:
 
 def _in_order(built: Built, packing: Packing, refused: NoOrder) -> Proposal:
     """Return the plan of the quick method, or one that changes nothing, where a packing has no order."""
-    note = f"a better packing was found, but dropped: {refused.reason}"
+    note = Note(NoteCode.PLAN_DROPPED, refused.reason)
     problem = built.problem
     for pod_node in (quick_packing(problem).pod_node, problem.pod_node):
         plan = propose(built, packing_of(problem, pod_node, packing.bound, (*packing.notes, note)))

@@ -4,13 +4,12 @@ from collections import Counter
 from collections.abc import Iterator
 
 from rich.console import Console, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from cruise.interfaces.amounts import count_text
 from cruise.interfaces.export.report import ExportReport, why_left
 from cruise.interfaces.export.rows import freed_words, rows_of
-from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
+from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow, plain_table
 
 _MOST_WORKLOADS = 30
 
@@ -24,7 +23,7 @@ def export_table(report: ExportReport, console: Console) -> Iterator[RenderableT
     else:
         # The largest savings first, since that is what people begin with.
         ranked = sorted(changes.changed, key=lambda one: -report.prices.month(one.freed))
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+        table = plain_table()
         table.add_column("WORKLOAD", overflow="fold")
         table.add_column("CONTAINER", overflow="fold")
         table.add_column("" if wide else "WHAT")

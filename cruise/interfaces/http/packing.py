@@ -7,6 +7,7 @@ from cruise.interfaces.http.requests import failures
 from cruise.interfaces.http.sight import SightOf
 from cruise.interfaces.http.view import ApiView, in_time
 from cruise.interfaces.packing.progress_document import PackingPage, packing_document
+from cruise.interfaces.shapes import shape
 
 
 def packing_routes(view: ApiView) -> APIRouter:
@@ -21,7 +22,7 @@ def packing_routes(view: ApiView) -> APIRouter:
         """
         await sight.require("")
         plan = await in_time(view.store.packing())
-        page = {"plan": None if plan is None else packing_document(plan)}
-        return Response(msgspec.json.encode(page), media_type="application/json")
+        page = PackingPage(None if plan is None else packing_document(plan))
+        return Response(msgspec.json.encode(shape(page)), media_type="application/json")
 
     return routes

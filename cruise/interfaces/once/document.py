@@ -52,7 +52,7 @@ def _packing(done: PackingPass, packed: Sequence[Outcome], pods: Pods) -> Json:
     return {
         "waiting": done.waiting,
         "why": done.why,
-        "plan": None if done.plan is None else packing_document(done.plan),
+        "plan": None if done.plan is None else shape(packing_document(done.plan)),
         "outcomes": [_outcome(outcome, pods) for outcome in packed],
     }
 

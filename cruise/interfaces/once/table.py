@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
@@ -14,10 +13,10 @@ from cruise.domain.policy import Mode
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.once.changes import ContainerChange, Pods, changes_of, pods_of
 from cruise.interfaces.packing.later_words import later_words
+from cruise.interfaces.packing.table import proof_words, time_text
 from cruise.interfaces.packing.unplaced_words import unplaced_words
-from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
+from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow, plain_table
 from cruise.interfaces.reasons import WORDS, in_words
-from cruise.packer.answer import Status
 from cruise.runtime.packing.packing_pass import PackingPass
 from cruise.runtime.sizing.node_pass import NodePass
 
@@ -30,12 +29,6 @@ _STYLES = {
     Verdict.FAILED: "bold red",
 }
 _MOST_PLACES = 50
-_PROOFS = {
-    Status.OPTIMAL: "proved best",
-    Status.FEASIBLE: "better than now, not proved best",
-    Status.ALREADY_OPTIMAL: "proved: nothing to gain",
-    Status.NO_IMPROVEMENT: "nothing better found in time",
-}
 _PHASE_STYLES = {Phase.FINISHED: "green", Phase.DROPPED: "yellow", Phase.UNDER_WAY: "yellow", Phase.SHOWN: "dim"}
 
 
@@ -88,7 +81,7 @@ def _headline(done: NodePass, mode: Mode, paused: bool) -> str:
 
 
 def _outcomes(outcomes: Sequence[Outcome], done: NodePass, wide: bool) -> RenderableType:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     if wide:
         table.add_column("NODE", overflow="ellipsis", no_wrap=True)
     table.add_column("POD", overflow="fold")
@@ -139,14 +132,7 @@ def _why(outcome: Outcome) -> str:
 
 
 def _holds(holds: Sequence[Hold]) -> RenderableType:
-    table = Table(
-        title="Left as they are",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-    )
+    table = plain_table("Left as they are")
     table.add_column("REASON", no_wrap=True)
     table.add_column("PODS", justify="right")
     table.add_column("MEANING", style="dim")
@@ -165,7 +151,8 @@ def _packing(done: PackingPass) -> Iterator[RenderableType]:
     plan, proposal = done.plan, done.plan.proposal
     yield Text(
         f"{waiting}; {len(proposal.placed):,} placed, {len(proposal.moves):,} moved, {len(proposal.preempted):,} "
-        f"preempted, {len(proposal.resizes):,} resized; {_PROOFS[proposal.status]}; {plan.seconds:.2f} s."
+        f"preempted, {len(proposal.resizes):,} resized; {proposal.status.value} in {time_text(plan.seconds)}: "
+        f"{proof_words(proposal)}."
     )
     yield _ending(plan)
     yield from (Text(said) for said in later_words(proposal.later))
@@ -180,7 +167,7 @@ def _ending(plan: PackingPlan) -> Text:
 
 
 def _places(proposal: Proposal) -> RenderableType:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table = plain_table()
     table.add_column("POD", overflow="fold")
     table.add_column("FROM", overflow="fold")
     table.add_column("TO", overflow="fold")

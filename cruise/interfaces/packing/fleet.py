@@ -46,7 +46,7 @@ def ordered_words(one: Ordered) -> str:
 
 def silent_words(fleet: FleetChange) -> list[str]:
     """Say for each NodePool that offers no type why that is."""
-    return [f"NodePool {name} is left out: {why}." for name, why in fleet.silent]
+    return [f"NodePool {name} is left out: {detail_words(detail)}." for name, detail in fleet.silent]
 
 
 def fleet_part(fleet: FleetChange, snapshot: Snapshot) -> Group:

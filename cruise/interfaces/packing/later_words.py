@@ -1,8 +1,8 @@
 """What eviction budgets leave to later plans, in words."""
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 
-from cruise.domain.packing import Budget, Larger, Later, Spent
+from cruise.domain.packing import Budget, Go, Larger, Later, Spent
 from cruise.interfaces.amounts import count_text
 from cruise.interfaces.packing.requirement_words import joined
 
@@ -13,6 +13,25 @@ _SETTINGS = {
     Budget.WORKLOAD: "max_evictions_per_workload",
 }
 _MOST_NAMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LargerPlan:
+    """What takes more evictions in one go than budgets allow, and the settings that would allow them."""
+
+    placed: int
+    evictions: int
+    needs: dict[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class LaterPlans:
+    """What eviction budgets leave to later plans: those spent, what each go would add, and what none does."""
+
+    spent: tuple[Spent, ...]
+    goes: tuple[Go, ...]
+    larger: LargerPlan | None
+    words: str
 
 
 def later_words(later: Later | None) -> list[str]:
@@ -39,20 +58,18 @@ def later_words(later: Later | None) -> list[str]:
     return said
 
 
-def later_json(later: Later) -> Mapping[str, object]:
-    """Return the same as JSON values."""
-    return {
-        "spent": [{"budget": one.budget.value, "of": list(one.of), "allowed": one.allowed} for one in later.spent],
-        "goes": [{"placed": one.placed, "evictions": one.evictions} for one in later.goes],
-        "larger": None
-        if later.larger is None
-        else {
-            "placed": later.larger.placed,
-            "evictions": later.larger.evictions,
-            "needs": {_SETTINGS[budget]: many for budget, many in later.larger.needs},
-        },
-        "words": " ".join(later_words(later)),
-    }
+def later_plans(later: Later) -> LaterPlans:
+    """Return the same for documents."""
+    return LaterPlans(
+        spent=later.spent,
+        goes=later.goes,
+        larger=None if later.larger is None else _larger_plan(later.larger),
+        words=" ".join(later_words(later)),
+    )
+
+
+def _larger_plan(larger: Larger) -> LargerPlan:
+    return LargerPlan(larger.placed, larger.evictions, {_SETTINGS[budget]: many for budget, many in larger.needs})
 
 
 def _spent_words(one: Spent) -> str:

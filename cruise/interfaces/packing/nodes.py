@@ -14,7 +14,7 @@ from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.interfaces.amounts import cores_text, count_text, gibibytes_text, share_text
 from cruise.interfaces.packing.sizes import Pods, size_on_arrival, sizes_after
-from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
+from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow, plain_table
 
 _MOST_NODES = 20
 
@@ -69,9 +69,11 @@ def node_parts(
     extended = _extended(nodes, touched)
     table = _table(wide, extended)
     for name in shown:
-        table.add_row(*_cells(nodes[name], now[name], after[name], wide, extended))
+        table.add_row(*_row(name, now[name], after[name], nodes[name].allocatable, wide, extended))
     table.add_section()
-    table.add_row(*_totals(nodes, now, after, wide, extended), style="bold")
+    room = sum((node.allocatable for node in nodes.values()), NO_RESOURCES)
+    every = f"all {count_text(len(nodes), 'node')}"
+    table.add_row(*_row(every, _sum(now), _sum(after), room, wide, extended), style="bold")
     notes = []
     if len(shown) < len(touched):
         left = len(touched) - len(shown)
@@ -105,14 +107,7 @@ def _extended(nodes: Mapping[str, Node], touched: Mapping[str, int]) -> list[str
 
 
 def _table(wide: bool, extended: list[str]) -> Table:
-    table = Table(
-        title="Nodes, now → after the plan",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-    )
+    table = plain_table("Nodes, now → after the plan")
     table.add_column("NODE", overflow="ellipsis", no_wrap=True)
     table.add_column("PODS", justify="right", no_wrap=True)
     for heading in ("CPU CORES" if wide else "CPU", "MEMORY GIB" if wide else "MEMORY"):
@@ -122,19 +117,6 @@ def _table(wide: bool, extended: list[str]) -> Table:
     for resource in extended:
         table.add_column(resource.rpartition("/")[2].upper(), justify="right", no_wrap=True)
     return table
-
-
-def _cells(node: Node, now: Load, after: Load, wide: bool, extended: list[str]) -> list[Text]:
-    return _row(node.name, now, after, node.allocatable, wide, extended)
-
-
-def _totals(
-    nodes: Mapping[str, Node], now: Mapping[str, Load], after: Mapping[str, Load], wide: bool, extended: list[str]
-) -> list[Text]:
-    whole = NO_RESOURCES
-    for node in nodes.values():
-        whole += node.allocatable
-    return _row(f"all {count_text(len(nodes), 'node')}", _sum(now), _sum(after), whole, wide, extended)
 
 
 def _row(name: str, now: Load, after: Load, room: Resources, wide: bool, extended: list[str]) -> list[Text]:

@@ -1,20 +1,18 @@
 """A packing plan with how far it is carried out, as the API and `cruise serve --once` show it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from cruise.domain.actions import ContainerTarget, ResizePod
+from cruise.domain.actions import ResizePod
 from cruise.domain.packing import Arrival, PackingPlan, Preemption, Stage
-from cruise.interfaces.packing.later_words import later_json
+from cruise.interfaces.packing.later_words import LaterPlans, later_plans
+from cruise.interfaces.packing.note_words import note_words
 from cruise.interfaces.packing.unplaced_words import unplaced_words
-from cruise.interfaces.shapes import camel, shape
+from cruise.interfaces.shapes import camel
 
-Json = dict[str, object]
-
-_NAMES = {"source": "from", "target": "to"}
-_CAMEL: dict[str, Any] = {"alias_generator": lambda name: _NAMES.get(name, camel(name)), "populate_by_name": True}
+_CAMEL: dict[str, Any] = {"alias_generator": camel, "populate_by_name": True}
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +31,8 @@ class MovedPod:
     __pydantic_config__ = _CAMEL
     namespace: str
     pod: str
-    source: str
-    target: str
+    from_: str
+    to: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +42,7 @@ class PreemptedPod:
     __pydantic_config__ = _CAMEL
     namespace: str
     pod: str
-    source: str
+    from_: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,42 +97,6 @@ class StageSteps:
 
 
 @dataclass(frozen=True, slots=True)
-class SpentBudget:
-    """Budgets of one kind of which the plan leaves nothing: hour, node, workload or disruption-budget."""
-
-    budget: str
-    of: list[str]
-    allowed: int
-
-
-@dataclass(frozen=True, slots=True)
-class LaterGo:
-    """What one more plan would place of the pods that wait, once budgets have filled up again."""
-
-    placed: int
-    evictions: int
-
-
-@dataclass(frozen=True, slots=True)
-class LargerPlan:
-    """What takes more evictions in one go than budgets allow, and the settings that would allow them."""
-
-    placed: int
-    evictions: int
-    needs: dict[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class LaterPlans:
-    """What eviction budgets leave to later plans; null where they leave nothing."""
-
-    spent: list[SpentBudget]
-    goes: list[LaterGo]
-    larger: LargerPlan | None
-    words: str
-
-
-@dataclass(frozen=True, slots=True)
 class PackingDocument:
     """The last packing plan; `phase` is shown, under-way, finished or dropped, `stage` counts the stages done."""
 
@@ -167,71 +129,63 @@ class PackingPage:
     plan: PackingDocument | None
 
 
-def packing_document(plan: PackingPlan) -> Mapping[str, object]:
-    """Return a plan as JSON values, with the keys of `PackingDocument`."""
+def packing_document(plan: PackingPlan) -> PackingDocument:
+    """Return a plan as it is shown."""
     proposal = plan.proposal
-    return {
-        "id": plan.id,
-        "at": shape(plan.at),
-        "status": proposal.status.value,
-        "sizes": proposal.sizes.value,
-        "seconds": round(plan.seconds, 3),
-        "phase": plan.phase.value,
-        "detail": plan.detail,
-        "changedAt": shape(plan.changed_at),
-        "stage": plan.stage,
-        "evictedInStage": len(plan.departed),
-        "placed": [{"namespace": one.namespace, "pod": one.pod, "node": one.target} for one in proposal.placed],
-        "moves": [
-            {"namespace": one.namespace, "pod": one.pod, "from": one.source, "to": one.target} for one in proposal.moves
-        ],
-        "preempted": [{"namespace": one.namespace, "pod": one.pod, "from": one.source} for one in proposal.preempted],
-        "resizes": [_resize(one) for one in proposal.resizes],
-        "unplaced": [
-            {
-                "namespace": one.namespace,
-                "pod": one.pod,
-                "blockedBy": list(one.blocked_by),
-                "words": unplaced_words(one),
-                "impossible": one.impossible,
-            }
+    return PackingDocument(
+        id=plan.id,
+        at=plan.at,
+        status=proposal.status.value,
+        sizes=proposal.sizes.value,
+        seconds=round(plan.seconds, 3),
+        phase=plan.phase.value,
+        detail=plan.detail,
+        changed_at=plan.changed_at,
+        stage=plan.stage,
+        evicted_in_stage=len(plan.departed),
+        placed=placed_pods(proposal.placed),
+        moves=moved_pods(proposal.moves),
+        preempted=preempted_pods(proposal.preempted),
+        resizes=[ResizedPod(one.namespace, one.pod, one.node, _sizes(one)) for one in proposal.resizes],
+        unplaced=[
+            UnplacedPod(one.namespace, one.pod, list(one.blocked_by), unplaced_words(one), one.impossible)
             for one in proposal.unplaced
         ],
-        "byPriority": [
-            {"priority": line.priority, "placed": line.placed, "running": line.bound, "bound": line.most}
+        by_priority=[
+            PriorityLine(line.priority, line.placed, running=line.bound, bound=line.most)
             for line in proposal.by_priority
         ],
-        "stages": [_stage(stage) for stage in proposal.stages],
-        "notes": list(proposal.notes),
-        "later": None if proposal.later is None else later_json(proposal.later),
-    }
+        stages=[_steps(stage) for stage in proposal.stages],
+        notes=[note_words(note) for note in proposal.notes],
+        later=None if proposal.later is None else later_plans(proposal.later),
+    )
 
 
-def _resize(one: ResizePod) -> Json:
-    return {
-        "namespace": one.namespace,
-        "pod": one.pod,
-        "node": one.node,
-        "containers": [_size(target) for target in one.containers],
-    }
+def placed_pods(arrivals: Iterable[Arrival]) -> list[PlacedPod]:
+    """Return pending pods with the nodes they get."""
+    return [PlacedPod(one.namespace, one.pod, one.target) for one in arrivals]
 
 
-def _size(target: ContainerTarget) -> Json:
-    requests = target.requests
-    return {
-        "container": target.container,
-        "cpuMillicores": requests.cpu_millicores,
-        "memoryBytes": requests.memory_bytes,
-    }
+def moved_pods(arrivals: Iterable[Arrival]) -> list[MovedPod]:
+    """Return running pods with the nodes that they leave and get."""
+    return [MovedPod(one.namespace, one.pod, one.source or "", one.target) for one in arrivals]
 
 
-def _stage(stage: Stage) -> Json:
-    return {
-        "resizes": [f"{one.namespace}/{one.pod} on {one.node or 'no node yet'}" for one in stage.resizes],
-        "evictions": [_leave(one) for one in stage.leaves],
-        "arrivals": [f"{one.namespace}/{one.pod} on {one.target}" for one in stage.arrivals],
-    }
+def preempted_pods(preemptions: Iterable[Preemption]) -> list[PreemptedPod]:
+    """Return running pods with the nodes that they lose."""
+    return [PreemptedPod(one.namespace, one.pod, one.source) for one in preemptions]
 
 
-def _leave(one: Arrival | Preemption) -> str:
-    return f"{one.namespace}/{one.pod} from {one.source}"
+def _sizes(resize: ResizePod) -> list[ContainerSize]:
+    return [
+        ContainerSize(one.container, one.requests.cpu_millicores, one.requests.memory_bytes)
+        for one in resize.containers
+    ]
+
+
+def _steps(stage: Stage) -> StageSteps:
+    return StageSteps(
+        resizes=[f"{one.namespace}/{one.pod} on {one.node or 'no node yet'}" for one in stage.resizes],
+        evictions=[f"{one.namespace}/{one.pod} from {one.source}" for one in stage.leaves],
+        arrivals=[f"{one.namespace}/{one.pod} on {one.target}" for one in stage.arrivals],
+    )

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from cruise.domain.packing import Arrival, Preemption, Proposal, Stage
@@ -11,7 +10,7 @@ from cruise.domain.requests import counted_requests
 from cruise.domain.resources import Resources
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.packing.sizes import Pods, counted_as, size_on_arrival
-from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow
+from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow, plain_table
 
 _MOST_STEPS = 40
 
@@ -25,9 +24,7 @@ def step_parts(proposal: Proposal, pods: Pods, console: Console, in_full: bool =
     ]
     if not steps:
         return
-    table = Table(
-        title="Steps", title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
+    table = plain_table("Steps")
     table.add_column("STAGE", justify="right", no_wrap=True)
     table.add_column("STEP", no_wrap=True)
     table.add_column("POD", overflow="fold")

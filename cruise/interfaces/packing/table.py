@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
 from cruise.domain.cluster import Pod, Snapshot
@@ -16,10 +15,11 @@ from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.packing.fleet import fleet_part, fleet_proof
 from cruise.interfaces.packing.later_words import later_words
 from cruise.interfaces.packing.nodes import node_parts
+from cruise.interfaces.packing.note_words import note_words
 from cruise.interfaces.packing.sizes import Pods
 from cruise.interfaces.packing.steps import step_parts
 from cruise.interfaces.packing.unplaced_words import unplaced_words
-from cruise.interfaces.plan.table import WIDE_COLUMNS
+from cruise.interfaces.plan.table import WIDE_COLUMNS, plain_table
 from cruise.packer.answer import Status
 
 _MOST_PENDING, _MOST_PLACES, _MOST_TIERS = 30, 3, 12
@@ -46,7 +46,7 @@ def pack_table(
     if tiers is not None:
         yield tiers
     if proposal.notes:
-        yield Group("", *(Text(f"Note: {note}.", style="yellow") for note in proposal.notes))
+        yield Group("", *(Text(f"Note: {note_words(note)}.", style="yellow") for note in proposal.notes))
 
 
 def _headline(proposal: Proposal, seconds: float) -> Group:
@@ -127,9 +127,7 @@ def _pending(proposal: Proposal, pods: Pods, wide: bool, in_full: bool) -> Rende
     rows = sorted(_waiting(proposal, pods), key=lambda row: (not row.stays, -row.pods[0].priority))
     most = len(rows) if in_full else _MOST_PENDING
     shown, left = rows[:most], rows[most:]
-    table = Table(
-        title="Pending", title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
-    )
+    table = plain_table("Pending")
     table.add_column("POD", overflow="fold", max_width=None if wide else 26)
     table.add_column("PRIORITY" if wide else "PRIO", justify="right", no_wrap=True)
     table.add_column("CPU", justify="right", no_wrap=True)
@@ -186,14 +184,7 @@ def _tiers(tiers: Sequence[TierLine]) -> RenderableType | None:
     telling = [tier for tier in tiers if tier.placed != tier.bound or tier.most != tier.placed]
     if len(tiers) < 2 or not telling:
         return None
-    table = Table(
-        title="Pods with a place",
-        title_justify="left",
-        title_style="bold",
-        box=None,
-        pad_edge=False,
-        padding=(0, 2, 0, 0),
-    )
+    table = plain_table("Pods with a place")
     for heading in ("PRIORITY", "NOW", "AFTER", "AT MOST"):
         table.add_column(heading, justify="right", no_wrap=True)
     for tier in telling[:_MOST_TIERS]:

@@ -64,14 +64,15 @@ def plan_table(
         yield _holds(holds)
 
 
-def _table(title: str = "") -> Table:
+def plain_table(title: str = "") -> Table:
+    """Begin a table without lines, with a title where there is one."""
     return Table(
         title=title or None, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0)
     )
 
 
 def _nodes(lines: Sequence[_Line], wide: bool, in_full: bool) -> RenderableType:
-    table = _table()
+    table = plain_table()
     table.add_column("NODE", overflow="ellipsis", no_wrap=True, ratio=1 if not wide else None)
     table.add_column("FITS", no_wrap=True)
     for heading in ("CPU CORES", "MEMORY GIB"):
@@ -168,7 +169,7 @@ def _reasons(holds: Counter[str]) -> str:
 
 def _evictions(plans: Sequence[NodePlan], wide: bool, in_full: bool) -> RenderableType:
     evictions = [(plan.node, eviction) for plan in plans for eviction in plan.evict]
-    table = _table("Evictions")
+    table = plain_table("Evictions")
     table.add_column("POD", overflow="fold")
     table.add_column("NODE", overflow="ellipsis", no_wrap=True)
     table.add_column("RANKING", no_wrap=True)
@@ -203,7 +204,7 @@ def _biggest(changes: Sequence[_Change], plans: Sequence[NodePlan], wide: bool) 
     for plan in plans:
         whole += plan.allocatable
     ranked = sorted(changes, key=lambda one: (-_share(one.freed, whole), one.namespace, one.workload, one.container))
-    table = _table("Biggest changes")
+    table = plain_table("Biggest changes")
     table.add_column("WORKLOAD", overflow="fold", ratio=None if wide else 1)
     table.add_column("CONTAINER", overflow="ellipsis", no_wrap=True)
     table.add_column("PODS", justify="right", no_wrap=True)
@@ -232,7 +233,7 @@ def _coloured(change: _Change, resource: ResourceName) -> Text:
 
 
 def _holds(holds: Counter[str]) -> RenderableType:
-    table = _table("Left as they are")
+    table = plain_table("Left as they are")
     table.add_column("REASON")
     table.add_column("PODS", justify="right")
     for reason, number in holds.most_common():

@@ -15,13 +15,13 @@ from cruise.decisions.packing.execution import begun
 from cruise.decisions.packing.judging import Demand, find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.decisions.packing.proposing.propose import arrives_at
-from cruise.decisions.scheduling.scheduler import waits_for_a_node
+from cruise.decisions.scheduling.board import waits_for_a_node
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.packing import Allowance, PackingPlan, Phase, Proposal, Sizes
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Resources
 from cruise.errors import CruiseError
-from cruise.packer.answer import Packing
+from cruise.packer.answer import Note, NoteCode, Packing
 from cruise.packer.problem import Objective, Problem
 from cruise.runtime.packing.later_goes import LATER_SHARE, later_of
 from cruise.runtime.ports import Cluster, Store
@@ -154,9 +154,7 @@ async def _without_evictions(
     rescue = await make(without, solver, max(_LEAST_SECONDS, seconds - made.seconds), monotonic)
     if isinstance(rescue, str) or not rescue.proposal.placed:
         return made
-    proposal = replace(
-        rescue.proposal, notes=(*rescue.proposal.notes, f"more would be placed by evictions, but {UNPROVED}")
-    )
+    proposal = replace(rescue.proposal, notes=(*rescue.proposal.notes, Note(NoteCode.EVICTIONS_UNPROVED)))
     return replace(rescue, proposal=proposal, seconds=made.seconds + rescue.seconds)
 
 

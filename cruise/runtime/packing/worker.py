@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from cruise.errors import Unavailable
-from cruise.packer.answer import Packing
+from cruise.packer.answer import Note, NoteCode, Packing
 from cruise.packer.pack import quick_packing
 from cruise.packer.problem import Problem
 from cruise.runtime.packing.messages import (
@@ -32,9 +32,6 @@ from cruise.runtime.packing.messages import (
 )
 from cruise.runtime.packing.process import command
 
-STILL_COMPILING = "solver still compiling: answered by the quick method"
-NO_TIME = "no time to search: answered by the quick method"
-OVERRAN = "stopped at the time limit: the best plan until then"
 # Loading compiled kernels takes seconds, and is no part of the time to solve in; compiling them takes a minute.
 _LOADING_SECONDS = 30.0
 # How long after its deadline a solver may still answer before it is stopped.
@@ -117,7 +114,7 @@ class PackWorker:
             return answer
 
     async def _answer(self, run: "_Run", work_units: float, seed: int) -> Packing:
-        complaint = NO_TIME
+        complaint = Note(NoteCode.NO_TIME)
         for _ in range(_ATTEMPTS):
             if run.left() <= 0:
                 break
@@ -125,28 +122,29 @@ class PackWorker:
             if not child.warm and run.seconds < math.inf and (await run.quick()).status.proved:
                 # Nothing is left to find out, so the solver is not waited for.
                 return await run.quick()
-            complaint = await self._wait_for_kernels(child, run)
-            if complaint:
+            missing = await self._wait_for_kernels(child, run)
+            if missing is not None:
+                complaint = missing
                 break
             order = Order(next(self._numbers), run.problem, run.begun + run.seconds, work_units, seed)
             answer = await self._ask(child, order, run)
             if answer is not None:
                 return answer
-            complaint = f"the solver ended unexpectedly ({child.cause()}): answered by the quick method"
+            complaint = Note(NoteCode.SOLVER_ENDED, child.cause())
         return _noted(await run.quick(), complaint)
 
-    async def _wait_for_kernels(self, child: "_Child", run: "_Run") -> str:
-        """Return nothing once the solver can start, otherwise why it cannot within its time."""
+    async def _wait_for_kernels(self, child: "_Child", run: "_Run") -> Note | None:
+        """Return None once the solver can start, otherwise why it cannot within its time."""
         if child.warm:
-            return ""
+            return None
         run.tell(await run.quick())
         loading = await child.loads_compiled()
         warm = await child.settle(max(run.left(), _LOADING_SECONDS) if loading else run.left())
         if warm and loading:
             run.begun = time.monotonic()
         if child.ended:
-            return f"the solver could not be started ({child.cause()}): answered by the quick method"
-        return "" if warm and run.left() > 0 else STILL_COMPILING
+            return Note(NoteCode.SOLVER_NOT_STARTED, child.cause())
+        return None if warm and run.left() > 0 else Note(NoteCode.STILL_COMPILING)
 
     async def _ask(self, child: "_Child", order: Order, run: "_Run") -> Packing | None:
         """Give an order and return its answer, None where the process died; whatever stops this stops the solver."""
@@ -170,7 +168,7 @@ class PackWorker:
                 done = True
                 return None
         except TimeoutError:
-            return _noted(best if best is not None else await run.quick(), OVERRAN)
+            return _noted(best if best is not None else await run.quick(), Note(NoteCode.OVERRAN))
         finally:
             if not done:
                 self._replace(child)
@@ -212,7 +210,7 @@ class PackWorker:
         return child
 
 
-def _noted(packing: Packing, note: str) -> Packing:
+def _noted(packing: Packing, note: Note) -> Packing:
     return replace(packing, notes=(*packing.notes, note))
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from cruise.domain.cluster import NodeAutoscaler
+from cruise.domain.details import Detail
 from cruise.domain.packing import FleetChange, Ordered, Proposal, Sizes
 from cruise.domain.policy import Mode
 from cruise.interfaces.http.figures import ControllerFigures
@@ -98,13 +99,12 @@ def test_metrics_have_the_nodes_only_where_there_is_advice():
 
 
 async def test_the_page_of_pending_pods_says_which_nodes_would_hold_them(scene):
-    silent = ("arm", "no machine that it may order was seen yet, so no size is known")
     added = (Ordered("m5.large", 2, "default"), Ordered("c5.large", 1))
-    scene.consolidation = advice(FleetChange(1, 4, 4, added=added, silent=(silent,)))
+    scene.consolidation = advice(FleetChange(1, 4, 4, added=added, silent=(("arm", Detail.MACHINE_UNSEEN),)))
     async with browser(scene) as page:
         text = (await page.get("/pending")).text
     assert "need 2 nodes of type m5.large from NodePool default and 1 node of type c5.large more, proved." in text
-    assert f"NodePool arm is left out: {silent[1]}." in text
+    assert "NodePool arm is left out: no machine that it may order was seen yet, so no size is known." in text
     scene.consolidation = advice()
     async with browser(scene) as page:
         assert "Nodes to add" not in (await page.get("/pending")).text

@@ -91,11 +91,13 @@ async def test_a_long_list_is_cut_and_says_so():
 async def test_the_packing_pass_tells_who_goes_where_and_what_is_proved():
     done = await passed(["web-1"])
     text = shown(lambda console: once_table(done, Mode.FULL, False, console, PackingPass(NOW, 2, PLAN)), 140)
-    assert "2 pods found no node; 1 placed, 1 moved, 1 preempted, 1 resized; better than now, not proved best" in text
+    assert "1 placed, 1 moved, 1 preempted, 1 resized; feasible in 0.25 s: better than now" in text
+    assert "at most 1 more pod of priority 5 could be placed" in " ".join(text.split())
     assert "The plan is under-way (1 of 2 stages done): waits" in text
     [row] = [line for line in text.splitlines() if line.startswith("shop/web-1 ")][-1:]
     assert row.split() == ["shop/web-1", "n1", "n2"]
     assert "stays: no node is large enough" in text
+    assert "Packing: 2 pods found no node; 1 placed" in text
     none = shown(lambda console: once_table(done, Mode.FULL, False, console, PackingPass(NOW, 1, why="no order")), 140)
     assert "Packing: 1 pod found no node; no order." in none
 

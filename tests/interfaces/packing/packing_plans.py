@@ -20,7 +20,7 @@ from cruise.domain.packing import (
 )
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES
 from cruise.domain.unplaced import Finding, Pattern, Unplaced
-from cruise.packer.answer import Status
+from cruise.packer.answer import Note, NoteCode, Status
 from tests.builders import NOW, make_amounts
 
 _TARGET = ContainerTarget("app", ContainerRole.MAIN, make_amounts(200, 256), NO_AMOUNTS)
@@ -42,7 +42,7 @@ PLAN = PackingPlan(
         (Unplaced("shop", "huge", ("cpu",), Finding(Pattern.STATED, stated="no node is large enough"), True),),
         (TierLine(5, 3, 2, 4),),
         (Stage((RESIZE,), (), ()), Stage((), (MOVE, LOW), (MOVE, LATE))),
-        ("one node is cordoned",),
+        (Note(NoteCode.STATED, "one node is cordoned"),),
         later=LATER,
     ),
     seconds=0.25,

@@ -4,6 +4,7 @@ from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.packing import Arrival, Sizes, TierLine
 from cruise.domain.resources import MEBIBYTE, Amounts, Resources
+from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.interfaces.packing.document import pack_json
 from cruise.packer.answer import Status
 from tests.builders import make_container, make_pod
@@ -23,7 +24,7 @@ def test_the_document_has_exactly_the_keys_of_the_contract():
         "moves": [{"namespace": "a", "pod": "q", "from": "n1", "to": "n2"}],
         "preempted": [{"namespace": "a", "pod": "low", "from": "n2"}],
         "resizes": [{"namespace": "a", "pod": "r", "node": "n1", "cpuMillicores": 200, "memoryBytes": 512 * MEBIBYTE}],
-        "unplaced": [{"namespace": "a", "pod": "z", "blockedBy": ["cpu", "node-selector"]}],
+        "unplaced": [{"namespace": "a", "pod": "z", "blockedBy": ["cpu", "node-selector"], "impossible": True}],
         "byPriority": [
             {"priority": 1000, "placed": 1, "bound": 1},
             {"priority": 0, "placed": 3, "bound": 3},
@@ -32,6 +33,11 @@ def test_the_document_has_exactly_the_keys_of_the_contract():
         "evictions": 2,
         "evictionsBound": 0,
     }
+
+
+def test_a_pod_that_some_plan_could_place_is_not_called_impossible():
+    one = Unplaced("a", "z", ("cpu",), Finding(Pattern.OPEN), impossible=False)
+    assert document(unplaced=(one,))["unplaced"] == [{"namespace": "a", "pod": "z", "blockedBy": ["cpu"]}]
 
 
 def test_keys_come_in_the_order_of_the_contract():

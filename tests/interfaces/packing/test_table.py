@@ -6,7 +6,7 @@ from cruise.domain.packing import Arrival, Preemption, Stage, TierLine
 from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.interfaces.packing.nodes import loads
 from cruise.interfaces.packing.table import pack_table, time_text
-from cruise.packer.answer import Status
+from cruise.packer.answer import Note, NoteCode, Status
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 from tests.interfaces.packing.proposals import WORDS, by_name, make_proposal, make_scene
 from tests.shown import shown
@@ -192,7 +192,7 @@ def test_priorities_that_change_show_now_after_and_the_most():
 
 
 def test_notes_come_last():
-    text = table(replace(make_proposal(), notes=("solver still compiling: answered by the quick method",)))
+    text = table(replace(make_proposal(), notes=(Note(NoteCode.STILL_COMPILING),)))
     assert text.rstrip().endswith("Note: solver still compiling: answered by the quick method.")
 
 

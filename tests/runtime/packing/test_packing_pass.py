@@ -14,7 +14,7 @@ from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import ResourceName
 from cruise.errors import Unavailable
-from cruise.packer.answer import Packing, Status, figures_of, packing_of
+from cruise.packer.answer import Note, NoteCode, Packing, Status, figures_of, packing_of
 from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem
 from cruise.runtime.packing.packing_pass import PackingPass, packing_pass
@@ -167,7 +167,7 @@ async def test_without_that_proof_what_needs_no_eviction_is_done():
     assert plan is not None
     assert (plan.phase, [one.pod for one in plan.proposal.placed]) == (Phase.UNDER_WAY, ["small"])
     assert (plan.proposal.moves, plan.proposal.preempted) == ((), ())
-    assert any("not proved" in note for note in plan.proposal.notes)
+    assert Note(NoteCode.EVICTIONS_UNPROVED) in plan.proposal.notes
 
 
 async def test_switched_off_it_is_shown_only():

@@ -11,6 +11,7 @@ import msgspec
 from cruise.adapters.kube.http.answers import decoded
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.domain.cluster import Node, NodeAutoscaler, NodePool, Snapshot
+from cruise.domain.details import Detail
 from cruise.errors import BadInput, CruiseError, NotFound, Refused, Unavailable
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.node_autoscaling import KARPENTER_GROUP, STATUS_NAME, STATUS_NAMESPACE
@@ -69,9 +70,9 @@ def _pools(listed: bytes) -> Iterator[NodePool]:
         try:
             yield decode_node_pool(document)
         except BadInput as error:
-            yield NodePool(document.metadata.name, closed=f"it cannot be read: {error}")
+            yield NodePool(document.metadata.name, closed=Detail.POOL_UNREADABLE.of(error))
     for odd in page.unreadable:
-        yield NodePool(odd.name, closed=f"it cannot be read: {odd.problem}")
+        yield NodePool(odd.name, closed=Detail.POOL_UNREADABLE.of(odd.problem))
 
 
 def _claims(listed: bytes) -> Iterator[Node]:

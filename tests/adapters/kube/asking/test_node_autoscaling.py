@@ -60,8 +60,8 @@ async def test_a_node_pool_that_cannot_be_read_orders_nothing_and_harms_no_other
         found = await ask_for_node_autoscaler(client)
     closed = {one.name: one.closed for one in found.pools}
     assert closed["c"] == ""
-    assert closed["a"].startswith("it cannot be read: NodePool a: spec.weight: is a text")
-    assert closed["b"].startswith("it cannot be read: NodePool b: metadata.labels: is a whole number")
+    assert closed["a"].startswith("pool-unreadable: NodePool a: spec.weight: is a text")
+    assert closed["b"].startswith("pool-unreadable: NodePool b: metadata.labels: is a whole number")
     assert [one.name for one in found.claims] == ["y"]
 
 
