@@ -124,6 +124,12 @@ class ControlPlane:
         """The running servers' process ids, by name."""
         return {name: server.pid for name, server in self._servers.items() if server.running}
 
+    def alive(self) -> bool:
+        """Tell that every server runs. Fails with the log of one that has ended."""
+        for name, server in self._servers.items():
+            assert server.running, f"{name} has ended:\n{self.log(name)[-3000:]}"
+        return True
+
     def pause(self) -> None:
         """Let the API server answer nothing, with every connection open."""
         self._servers[API_SERVER].pause()
@@ -141,7 +147,7 @@ class ControlPlane:
         self._start(api_server_command(self.directory, self._ports, self._flags))
         # It writes its certificate itself at its first start, and the key after it.
         key = self.ca_file.with_suffix(".key")
-        until(lambda: self._alive() and key.exists(), "the API server has a certificate")
+        until(lambda: self.alive() and key.exists(), "the API server has a certificate")
         self._await_api_server()
 
     def revive(self) -> None:
@@ -172,7 +178,7 @@ class ControlPlane:
             self._start(controller_manager_command(self.kubeconfig(CONTROLLERS.name), self._flags))
             # An API server that goes before it has made all of its controllers ends the controller manager.
             admin = self.api()
-            until(lambda: self._alive() and admin.items("serviceaccounts", "default"), "the controllers are at work")
+            until(lambda: self.alive() and admin.items("serviceaccounts", "default"), "the controllers are at work")
             admin.close()
         except BaseException:
             self._stop()
@@ -192,13 +198,8 @@ class ControlPlane:
 
     def _await_api_server(self) -> None:
         api = self.api()
-        until(lambda: self._alive() and _is_ready(api), "the API server is ready")
+        until(lambda: self.alive() and _is_ready(api), "the API server is ready")
         api.close()
-
-    def _alive(self) -> bool:
-        for name, server in self._servers.items():
-            assert server.running, f"{name} has ended:\n{self.log(name)[-3000:]}"
-        return True
 
     def _stop(self) -> None:
         # Those that would complain about the others go first.
