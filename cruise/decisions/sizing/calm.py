@@ -152,7 +152,9 @@ class _Resource:
             missing <= np.maximum(self.need * SHORT, self._columns.candidates.dead_band.least.of(self._resource))
         ] = 0.0
         open_to = np.where(self._counts & (self._targets > self.sizes), self._spared - self.sizes, 0)
-        chosen = (self._fewest(open_to, missing, missing) > 0)[self._columns.candidates.pod_of] & (open_to > 0)
+        chosen = (self._fewest(self._by_pod(open_to), missing, missing) > 0)[self._columns.candidates.pod_of] & (
+            open_to > 0
+        )
         self._grow(chosen, Why.NODE_SHORT)
         return bool(chosen.any())
 
@@ -178,7 +180,8 @@ class _Resource:
         still = self._counts & (self.why == Why.UNCHANGED) & self._calm.rested[self._columns.candidates.pod_of]
         for floor in (peaks, kept):
             over = np.where(lasting, self.have() - self.need * (1 + band * KEPT), 0.0)
-            self._cut(np.where(still, self.sizes - floor, 0), over, Why.ABOVE_BAND)
+            amounts = np.where(still, np.maximum(self.sizes - floor, 0), 0)
+            self._cut(amounts, self._by_pod(amounts), over, Why.ABOVE_BAND)
 
     def make_room(self) -> None:
         """Cut what is above its target, the most idle first, where grows or replacements want the room."""
@@ -190,17 +193,10 @@ class _Resource:
         for node, room in self._fit.promised.items():
             over[node] += room.of(resource)
         if (over > 0).any():
-            self._cut(self._room_given(sums), over.astype(np.float64), Why.ROOM_WANTED)
-
-    def _room_given(self, sums: Int64Array) -> Int64Array:
-        """Return what each container gives on its way to its target; what init containers need anyway gives no room."""
-        candidates = self._columns.candidates
-        amounts = np.where(self._counts, np.maximum(self.sizes - self._targets, 0), 0)
-        of_pods = np.add.reduceat(amounts, candidates.first_container)
-        given = sums - candidates.pod_sum(self._resource, self.sizes - amounts)
-        shares = given / np.maximum(of_pods, 1)
-        whole: Int64Array = np.floor(amounts * shares[candidates.pod_of]).astype(np.int64)
-        return whole
+            amounts = np.where(self._counts, np.maximum(self.sizes - self._targets, 0), 0)
+            # What init containers need anyway gives no room.
+            given = sums - columns.candidates.pod_sum(resource, self.sizes - amounts)
+            self._cut(amounts, given, over.astype(np.float64), Why.ROOM_WANTED)
 
     def _with_spare(self, targets: Int64Array) -> Int64Array:
         """Return targets with something to spare, no more than the peak and the bounds, and never less than targets."""
@@ -222,28 +218,32 @@ class _Resource:
     def _grow(self, chosen: BoolArray, why: Why) -> None:
         self._set(chosen, self._spared, why)
 
-    def _cut(self, amounts: Int64Array, over: Float64Array, why: Why) -> None:
+    def _cut(self, amounts: Int64Array, given: Int64Array, over: Float64Array, why: Why) -> None:
         """Cut `amounts` from the containers of the fewest pods that give what is `over`, by node.
 
-        They give all of it, unless the node were to have less than it needs: even if what grows is held back.
+        `given` is by how much each pod's sum falls if all of its containers are cut; of a share of the cuts it falls by
+        that share at least, rounded down as they are. They give all of it, unless the node were to have less than it
+        needs: even if what grows is held back.
         """
-        amounts = np.maximum(amounts, 0)
         sure = np.where(self._counts, np.minimum(self.sizes, self._demand.current), 0)
         most = np.maximum(self._columns.node_total(sure) - self.need, over)
-        share = self._fewest(amounts, over, most)[self._columns.candidates.pod_of]
-        left = np.minimum(self._rounded(self.sizes - amounts * share), self.sizes)
-        self._set(left < self.sizes, left, why)
+        share = self._fewest(given, over, most)[self._columns.candidates.pod_of]
+        left = np.maximum(-self._rounded(amounts * share - self.sizes), self.sizes - amounts)
+        self._set((share > 0) & (left < self.sizes), left, why)
 
-    def _fewest(self, amounts: Int64Array, wanted: Float64Array, most: Float64Array) -> Float64Array:
+    def _by_pod(self, amounts: Int64Array) -> Int64Array:
+        sums: Int64Array = np.add.reduceat(np.maximum(amounts, 0), self._columns.candidates.first_container)
+        return sums
+
+    def _fewest(self, of_pods: Int64Array, wanted: Float64Array, most: Float64Array) -> Float64Array:
         """Return what share of its amount each pod gives so that nodes get what is wanted, and `most` at most.
 
-        The largest amounts first, and of equal ones the first by name. The amounts are those of containers.
+        The largest amounts first, and of equal ones the first by name.
         """
         columns = self._columns
         shares = np.zeros(len(columns.node_of_pod))
         if not (wanted > 0).any() or not shares.size:
             return shares
-        of_pods = np.add.reduceat(np.maximum(amounts, 0), columns.candidates.first_container)
         order = np.flatnonzero((of_pods > 0) & (wanted > 0)[columns.node_of_pod])
         order = order[np.lexsort((order, -of_pods[order], columns.node_of_pod[order]))]
         nodes, sorted_amounts = columns.node_of_pod[order], of_pods[order]

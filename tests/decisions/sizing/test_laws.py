@@ -21,7 +21,16 @@ from cruise.domain.rules import DEFAULT_RULES, SEEDS
 from cruise.domain.sizes import spec_targets, with_sizes
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.simulation.cluster.api_server import check_resize
-from tests.builders import NOW, NOW_SECONDS, make_table
+from tests.builders import (
+    NOW,
+    NOW_SECONDS,
+    make_container,
+    make_node,
+    make_pod,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+)
 from tests.strategies import Cluster, clusters
 
 FULL = Policy(mode=Mode.FULL)
@@ -318,7 +327,11 @@ def actions_of(plans: Sequence[NodePlan]) -> list[object]:
 
 @given(situations())
 def test_deciding_again_yields_nothing(cluster):
-    snapshot, table = cluster
+    event(f"settled after {settle(*cluster)} rounds")
+
+
+def settle(snapshot: Snapshot, table: StatisticsTable) -> int:
+    """Carry plans out until nothing is left to do; return how many those are."""
     # As a usage pass has them. From resized pods alone it is not seen what their templates state.
     table = replace(table, revisions=learn_revisions(NO_REVISIONS, snapshot.pods, {}, NOW_SECONDS).revisions)
     refused: dict[str, RefusedTarget] = {}
@@ -328,16 +341,47 @@ def test_deciding_again_yields_nothing(cluster):
         if round_number > 0:
             assert not any(plan.evict for plan in plans)
         if not actions:
-            event(f"settled in round {round_number}")
-            return
+            return round_number
         # Only who leaves, or gives back what was refused, can make room that others then use.
         makes_room = any(plan.evict for plan in plans) or remembered(snapshot, plans)
         refused |= remembered(snapshot, plans)
         snapshot = applied(snapshot, plans)
         if not makes_room:
             assert actions_of(decide_node_plans(snapshot, table, FULL, NOW, refused=refused)) == []
-            return
+            return round_number + 1
     raise AssertionError("still not settled")
+
+
+def test_a_unit_too_many_is_taken_back_where_no_single_container_has_to_give_it():
+    """Two containers had a unit each to give for one that was wanted: half a unit of each was rounded to none."""
+    sizes = {"proxy": (None, None), "app": (None, 256), "log": (104, None)}
+    pod = make_pod("a", containers=[make_container(name, *size) for name, size in sizes.items()])
+    peaks = {"proxy": 1, "app": 50, "log": 1}
+    rows = [
+        make_statistic_for(pod, name, cpu_base=1, cpu_peak=peak, memory_base_mib=16, memory_peak_mib=16)
+        for name, peak in peaks.items()
+    ]
+    snapshot = make_snapshot([pod], nodes=[make_node(cpu=31, memory_mib=76)])
+    plans = decide_node_plans(snapshot, make_table(*rows), FULL, NOW)
+    assert counted_on(applied(snapshot, plans), "n1").cpu_millicores <= 31
+
+
+def test_sidecars_give_all_the_room_that_is_wanted_where_init_containers_outweigh_the_others():
+    """What each container gave was a share of what the pod's sum fell by, and so it fell by less."""
+    containers = [
+        make_container("proxy", None, 128, role=ContainerRole.SIDECAR),
+        make_container("warm", 1, 64, role=ContainerRole.INIT),
+        make_container("log", None, 64),
+    ]
+    pods = [make_pod(name, containers=containers) for name in ("a", "b", "unknown")]
+    rows = [
+        make_statistic_for(
+            pod, name, cpu_base=1, cpu_peak=1, memory_base_mib=16, memory_peak_mib=peak, memory_7d_max_mib=peak
+        )
+        for pod, peak in zip(pods, (16, 200), strict=False)
+        for name in ("proxy", "log")
+    ]
+    settle(make_snapshot(pods, nodes=[make_node(cpu=0, memory_mib=150)]), make_table(*rows))
 
 
 @given(situations())
