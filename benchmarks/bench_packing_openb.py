@@ -87,7 +87,7 @@ async def pack_within(worker: PackWorker, built: Built, limit_seconds: float) ->
     packing = await worker.pack(built.problem, limit_seconds)
     solved = time.monotonic()
     proposal = propose(built, packing)
-    assert not isinstance(proposal, NoOrder), proposal.reason
+    assert not isinstance(proposal, NoOrder), proposal.why
     planned = time.monotonic()
     objections = find_objections(built.snapshot, proposal, policy=built.policy)
     assert not objections, objections

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from cruise.domain.actions import ContainerTarget, ResizePod
 from cruise.domain.cluster import Node, WorkloadRef
+from cruise.domain.halts import Halt
 from cruise.domain.unplaced import Unplaced
 from cruise.packer.answer import Note, Status
 
@@ -279,7 +280,8 @@ class PackingPlan:
     follows is of the present one. `expected` are the pods that are to be created, in place of pods that are evicted: of
     those that move, and of pending ones that would else go where others are to go. `bystanders` are the uids of pods of
     the same owners that were there before: a pod that is not among them is a replacement. `ready_at` is when the
-    webhook knows of the stage, None before that. `detail` says why a plan was dropped, or goes no further.
+    webhook knows of the stage, None before that. `halt` says why a plan was dropped, is only shown
+    or waits.
     """
 
     id: str
@@ -294,7 +296,7 @@ class PackingPlan:
     expected: tuple[Steering, ...] = ()
     bystanders: tuple[str, ...] = ()
     ready_at: datetime | None = None
-    detail: str = ""
+    halt: Halt | None = None
 
     @property
     def steered(self) -> tuple[Steering, ...]:

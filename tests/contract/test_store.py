@@ -35,6 +35,7 @@ from cruise.domain.callers import Deed, Intervention
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.cluster_hours import ClusterHour, hour_of
 from cruise.domain.colocation import PodTerm
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.headroom import DayScores, Sharing
 from cruise.domain.packing import (
     Arrival,
@@ -753,7 +754,7 @@ plans = st.builds(
     st.lists(steerings, max_size=3, unique_by=lambda one: one.replaces).map(tuple),
     some(names),
     st.none() | times,
-    names,
+    st.none() | st.builds(Halt, st.sampled_from(HaltCode), names, names, st.integers(0, 9)),
 )
 
 
@@ -761,7 +762,7 @@ plans = st.builds(
 @given(plan=plans, phase=st.sampled_from(Phase))
 @FEW_EXAMPLES
 async def test_a_packing_comes_back_with_its_progress_and_who_is_steered_by_it(open_empty, plan, phase):
-    later = replace(plan, phase=phase, stage=plan.stage + 1, expected=(), detail="on its way")
+    later = replace(plan, phase=phase, stage=plan.stage + 1, expected=(), halt=Halt(HaltCode.BINDING, "shop/web-1"))
     async with open_empty() as store:
         assert await store.packing() is None
         await store.save_packing(plan)

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store.documents import Document
 from cruise.adapters.store.tables import packing_plan, steering
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import Arrival, PackingPlan, Preemption, Proposal, Stage, Steering
 from cruise.domain.unplaced import Pattern, Unplaced
 from cruise.packer.answer import Note, NoteCode
@@ -72,7 +73,8 @@ def _plan(row: Row[tuple[Any, ...]]) -> PackingPlan:
     stages = tuple(_stage(document) for document in row.proposal["stages"])
     unplaced = tuple(read_unplaced(document) for document in row.proposal["unplaced"])
     proposal = _filled(Proposal, row.proposal, stages=stages, unplaced=unplaced, notes=read_notes(row.proposal))
-    return _filled(PackingPlan, {**row.progress, **_columns(row, _COLUMNS)}, proposal=proposal)
+    progress = {**row.progress, **_columns(row, _COLUMNS)}
+    return _filled(PackingPlan, progress, proposal=proposal, halt=read_halt(progress))
 
 
 def _stage(document: Document) -> Stage:
@@ -92,6 +94,12 @@ def read_notes(document: Document) -> tuple[Note, ...]:
     if "coded_notes" in document:
         return msgspec.convert(document["coded_notes"], tuple[Note, ...])
     return tuple(Note(NoteCode.STATED, words) for words in document["notes"])
+
+
+def read_halt(document: Document) -> Halt | None:
+    """Read why a plan goes no further; releases before this one stored that in words."""
+    words = document.get("detail")
+    return Halt(HaltCode.STATED, detail=words) if words else msgspec.convert(document.get("halt"), Halt | None)
 
 
 def _filled(kind: type[T], document: Document, **given: object) -> T:

@@ -12,6 +12,7 @@ from cruise.app.serve.jobs import GRACE, Jobs
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.domain.actions import Hold, Outcome
 from cruise.domain.cluster import Pod, WorkloadRef
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.policy import Consolidation, Mode, Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError
@@ -263,7 +264,7 @@ class Controller:
             )
         except CruiseError as error:
             # What was found before need not be true any more.
-            self.activity.consolidation = ConsolidationPass(now, why=str(error))
+            self.activity.consolidation = ConsolidationPass(now, why=Halt(HaltCode.STATED, detail=str(error)))
             raise
         self.activity.consolidation = done
         if done.begun is not None:

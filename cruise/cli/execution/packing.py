@@ -16,6 +16,7 @@ from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.packing import UNLIMITED, Allowance, FleetChange, Later, Proposal, Sizes
 from cruise.errors import Unavailable
+from cruise.interfaces.packing.halt_words import halt_words
 from cruise.interfaces.packing.progress import progress_text
 from cruise.packer.answer import Note, NoteCode, Packing, packing_of
 from cruise.packer.pack import quick_packing
@@ -209,13 +210,14 @@ def _preparation(worker: PackWorker) -> str:
 
 def _in_order(built: Built, packing: Packing, refused: NoOrder) -> Proposal:
     """Return the plan of the quick method, or one that changes nothing, where a packing has no order."""
-    note = Note(NoteCode.PLAN_DROPPED, refused.reason)
+    why = halt_words(refused.why)
+    note = Note(NoteCode.PLAN_DROPPED, why)
     problem = built.problem
     for pod_node in (quick_packing(problem).pod_node, problem.pod_node):
         plan = propose(built, packing_of(problem, pod_node, packing.bound, (*packing.notes, note)))
         if not isinstance(plan, NoOrder):
             return plan
-    raise Unavailable(f"no plan can be carried out: {refused.reason}")
+    raise Unavailable(f"no plan can be carried out: {why}")
 
 
 def _judged(built: Built, proposal: Proposal, allowance: Allowance) -> Proposal:

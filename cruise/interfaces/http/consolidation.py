@@ -10,6 +10,7 @@ from cruise.interfaces.http.requests import CAMEL, failures
 from cruise.interfaces.http.sight import SightOf
 from cruise.interfaces.http.view import ApiView
 from cruise.interfaces.packing.advice import NodeCount, nodes_kept, nodes_lines, nodes_to_add, nodes_without
+from cruise.interfaces.packing.halt_words import halt_words
 from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 
 
@@ -70,7 +71,7 @@ def _advice(done: ConsolidationPass) -> NodesAdvice:
     fleet, plan = done.fleet, done.plan
     return NodesAdvice(
         at=done.at,
-        why=None if fleet is not None else done.why,
+        why=None if fleet is not None else halt_words(done.why),
         words=" ".join(nodes_lines(done)),
         seconds=round(done.seconds, 3),
         nodes_before=None if fleet is None else fleet.nodes_before,

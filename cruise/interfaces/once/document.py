@@ -10,6 +10,7 @@ from cruise.domain.policy import Mode
 from cruise.domain.resources import Amounts
 from cruise.interfaces.http.figures import action_name
 from cruise.interfaces.once.changes import Pods, changes_json, pods_of
+from cruise.interfaces.packing.halt_words import halt_words
 from cruise.interfaces.packing.progress_document import packing_document
 from cruise.interfaces.plan.document import node_document
 from cruise.interfaces.reasons import detail_words
@@ -51,7 +52,7 @@ def once_json(
 def _packing(done: PackingPass, packed: Sequence[Outcome], pods: Pods) -> Json:
     return {
         "waiting": done.waiting,
-        "why": done.why,
+        "why": halt_words(done.why),
         "plan": None if done.plan is None else shape(packing_document(done.plan)),
         "outcomes": [_outcome(outcome, pods) for outcome in packed],
     }

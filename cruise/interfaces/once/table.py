@@ -12,6 +12,7 @@ from cruise.domain.packing import PackingPlan, Phase, Proposal
 from cruise.domain.policy import Mode
 from cruise.interfaces.amounts import count_text, cpu_text, memory_text
 from cruise.interfaces.once.changes import ContainerChange, Pods, changes_of, pods_of
+from cruise.interfaces.packing.halt_words import halt_words, plan_halt_words
 from cruise.interfaces.packing.later_words import later_words
 from cruise.interfaces.packing.table import proof_words, time_text
 from cruise.interfaces.packing.unplaced_words import unplaced_words
@@ -146,7 +147,7 @@ def _packing(done: PackingPass) -> Iterator[RenderableType]:
     yield Text()
     waiting = f"Packing: {count_text(done.waiting, 'pod')} found no node"
     if done.plan is None:
-        yield Text(f"{waiting}; {done.why}.")
+        yield Text(f"{waiting}; {halt_words(done.why)}.")
         return
     plan, proposal = done.plan, done.plan.proposal
     yield Text(
@@ -161,7 +162,7 @@ def _packing(done: PackingPass) -> Iterator[RenderableType]:
 
 
 def _ending(plan: PackingPlan) -> Text:
-    detail = f": {plan.detail}" if plan.detail else ""
+    detail = f": {plan_halt_words(plan)}" if plan.halt else ""
     stages = f" ({plan.stage} of {count_text(len(plan.proposal.stages), 'stage')} done)" if plan.proposal.stages else ""
     return Text(f"The plan is {plan.phase.value}{stages}{detail}.", style=_PHASE_STYLES[plan.phase])
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from cruise.domain.packing import FleetChange
 from cruise.interfaces.amounts import count_text
 from cruise.interfaces.packing.fleet import AUTOSCALERS, is_proved, ordered_words, silent_words, type_words
+from cruise.interfaces.packing.halt_words import halt_words
 from cruise.interfaces.reasons import detail_words
 from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 
@@ -43,7 +44,7 @@ def nodes_lines(done: ConsolidationPass) -> Sequence[str]:
     """
     fleet = done.fleet
     if fleet is None or done.plan is None:
-        return [f"No advice: {done.why}."]
+        return [f"No advice: {halt_words(done.why)}."]
     now = f"{count_text(fleet.nodes_before, 'node')} in use"
     proved = is_proved(fleet)
     if fleet.added:
@@ -59,7 +60,7 @@ def nodes_lines(done: ConsolidationPass) -> Sequence[str]:
     if done.begun is not None:
         lines.append(f"{count_text(len(done.begun.proposal.moves), 'move')} of them begun.")
     elif done.waits and fleet.emptied:
-        lines.append(f"No pod moves now: {done.waits}.")
+        lines.append(f"No pod moves now: {halt_words(done.waits)}.")
     return [*lines, *silent_words(fleet), *_empty_words(done)]
 
 

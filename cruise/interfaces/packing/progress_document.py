@@ -7,6 +7,7 @@ from typing import Any
 
 from cruise.domain.actions import ResizePod
 from cruise.domain.packing import Arrival, PackingPlan, Preemption, Stage
+from cruise.interfaces.packing.halt_words import plan_halt_words
 from cruise.interfaces.packing.later_words import LaterPlans, later_plans
 from cruise.interfaces.packing.note_words import note_words
 from cruise.interfaces.packing.unplaced_words import unplaced_words
@@ -139,7 +140,7 @@ def packing_document(plan: PackingPlan) -> PackingDocument:
         sizes=proposal.sizes.value,
         seconds=round(plan.seconds, 3),
         phase=plan.phase.value,
-        detail=plan.detail,
+        detail=plan_halt_words(plan),
         changed_at=plan.changed_at,
         stage=plan.stage,
         evicted_in_stage=len(plan.departed),

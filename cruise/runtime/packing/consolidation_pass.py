@@ -12,6 +12,7 @@ from cruise.decisions.guidance.daemons import belongs_to_node
 from cruise.decisions.packing.consolidating import Ground, next_moves, with_new_nodes
 from cruise.decisions.packing.execution import begun
 from cruise.domain.cluster import NodeAutoscaler, Snapshot
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import UNLIMITED, FleetChange, PackingPlan, Proposal
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes, found_of
@@ -27,7 +28,7 @@ _LEAST_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationPass:
-    """What one look came to: a plan with its `fleet`, or in words why there is none; `seconds` is all of solving.
+    """What one look came to: a plan with its `fleet`, or why there is none; `seconds` is all of solving.
 
     `autoscaler` removes the nodes that are empty, None where nothing does; `empty` are those that are so already.
     `begun` is what is carried out of the plan, `waits` why nothing is where something could be.
@@ -35,12 +36,12 @@ class ConsolidationPass:
 
     at: datetime
     plan: Proposal | None = None
-    why: str = ""
+    why: Halt | None = None
     seconds: float = 0.0
     autoscaler: NodeAutoscaler | None = None
     empty: tuple[str, ...] = ()
     begun: PackingPlan | None = None
-    waits: str = ""
+    waits: Halt | None = None
 
     @property
     def fleet(self) -> FleetChange | None:
@@ -50,6 +51,10 @@ class ConsolidationPass:
 
 class _NoPlan(Exception):
     """No search of a turn came to a plan."""
+
+    def __init__(self, why: Halt) -> None:
+        super().__init__(why)
+        self.why = why
 
 
 async def consolidation_pass(
@@ -72,7 +77,7 @@ async def consolidation_pass(
     Unavailable where cluster, store or solver are out of reach.
     """
     why_not = _why_no_advice(policy, now, statistics_at)
-    if why_not:
+    if why_not is not None:
         return ConsolidationPass(now, why=why_not)
     snapshot = await cluster.snapshot()
     fleet = await asyncio.to_thread(with_new_nodes, snapshot, None)
@@ -84,21 +89,21 @@ async def consolidation_pass(
         left = max(_LEAST_SECONDS, (seconds - turn.taken) * turn.share)
         there = replace(scene, snapshot=turn.snapshot, keep_domains=turn.in_zones)
         made = await make(there, solver, left, monotonic)
-        if isinstance(made, str):
+        if isinstance(made, Halt):
             raise _NoPlan(made)
         bound = made.packing.bound if turn.bound is None else turn.bound
         packing = replace(made.packing, bound=bound)
         return found_of(made.built, packing, made.proposal, turn.taken + made.seconds)
 
-    async def looked() -> tuple[Found, FleetChange] | str:
+    async def looked() -> tuple[Found, FleetChange] | Halt:
         try:
             found, there = await find_fewest_nodes(search, fleet)
             return found, await change_of(search, found, there, seconds)
         except _NoPlan as none:
-            return str(none)
+            return none.why
 
     came = await mistakes_as_reasons(looked(), "consolidation pass")
-    if isinstance(came, str):
+    if isinstance(came, Halt):
         return ConsolidationPass(now, why=came)
     found, change = came
     log.info(
@@ -110,21 +115,21 @@ async def consolidation_pass(
         seconds=round(found.seconds, 3),
     )
     plan = replace(found.plan, fleet=change)
-    done = ConsolidationPass(now, plan, "", found.seconds, snapshot.node_autoscaler, _empty_nodes(snapshot))
+    done = ConsolidationPass(now, plan, None, found.seconds, snapshot.node_autoscaler, _empty_nodes(snapshot))
     if rest is None or policy.mode is not Mode.FULL:
         return done
     ground = Ground(snapshot, demands_of(found.built), policy, scene.usage.stored, allowance, now, rest)
     return await _with_a_part_begun(done, plan, ground, store)
 
 
-def _why_no_advice(policy: Policy, now: datetime, statistics_at: datetime | None) -> str:
+def _why_no_advice(policy: Policy, now: datetime, statistics_at: datetime | None) -> Halt | None:
     if policy.mode in (Mode.OFF, Mode.INITIAL):
-        return f"mode {policy.mode.label}"
+        return Halt(HaltCode.MODE, policy.mode.label)
     if statistics_at is None:
-        return "no statistics yet"
+        return Halt(HaltCode.NO_STATISTICS)
     if now - statistics_at > policy.max_age:
-        return f"no statistics since {statistics_at:%Y-%m-%d %H:%M:%S} UTC"
-    return ""
+        return Halt(HaltCode.OLD_STATISTICS, f"{statistics_at:%Y-%m-%d %H:%M:%S} UTC")
+    return None
 
 
 async def _with_a_part_begun(
@@ -132,9 +137,9 @@ async def _with_a_part_begun(
 ) -> ConsolidationPass:
     """Store what may be carried out of a plan now as a packing plan under way."""
     if await store.paused():
-        return replace(done, waits="paused")
+        return replace(done, waits=Halt(HaltCode.PAUSED))
     part = await asyncio.to_thread(next_moves, plan, ground)
-    if isinstance(part, str):
+    if isinstance(part, Halt):
         return replace(done, waits=part)
     under_way = begun(part, ground.now, ground.now, done.seconds, ground.policy.mode)
     await store.save_packing(under_way)

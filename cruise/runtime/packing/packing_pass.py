@@ -17,6 +17,7 @@ from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.decisions.scheduling.board import waits_for_a_node
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import Allowance, PackingPlan, Phase, Proposal, Sizes
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Resources
@@ -33,7 +34,6 @@ T = TypeVar("T")
 
 _MOST_PROBLEMS = 4
 _LEAST_SECONDS = 0.5
-UNPROVED = "it is not proved that this takes evictions"
 
 
 class Solver(Protocol):
@@ -46,12 +46,12 @@ class Solver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PackingPass:
-    """What one packing pass came to: a plan, or in words why there is none; `waiting` pods were the reason for it."""
+    """What one packing pass came to: a plan, or why there is none; `waiting` pods were the reason for it."""
 
     at: datetime
     waiting: int
     plan: PackingPlan | None = None
-    why: str = ""
+    why: Halt | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,29 +103,29 @@ async def packing_pass(
     snapshot = await cluster.snapshot()
     waiting = waiting_pods(snapshot, now, policy.pass_interval if patience is None else patience)
     if not waiting:
-        return PackingPass(now, 0, why="no pod waits")
+        return PackingPass(now, 0, why=Halt(HaltCode.NO_POD_WAITS))
     if policy.mode in (Mode.OFF, Mode.INITIAL):
-        return PackingPass(now, len(waiting), why=f"mode {policy.mode.label}")
+        return PackingPass(now, len(waiting), why=Halt(HaltCode.MODE, policy.mode.label))
     last = await store.packing()
     if last is not None and last.phase is Phase.UNDER_WAY:
-        return PackingPass(now, len(waiting), last, "a plan is under way")
+        return PackingPass(now, len(waiting), last, Halt(HaltCode.PLAN_UNDER_WAY))
     scene = await gathered(snapshot, store, known_usage or UsageState(), policy, now)
     made = await mistakes_as_reasons(_best_of(scene, solver, seconds, monotonic), "packing pass")
-    if isinstance(made, str):
+    if isinstance(made, Halt):
         return PackingPass(now, len(waiting), why=made)
-    why_not = UNPROVED if made.evicts_unproved else ""
+    why_not = Halt(HaltCode.UNPROVED) if made.evicts_unproved else None
     if not enabled:
-        why_not = "packing is switched off"
+        why_not = Halt(HaltCode.SWITCHED_OFF)
     if await store.paused():
-        why_not = "paused"
+        why_not = Halt(HaltCode.PAUSED)
     plan = begun(made.proposal, now, now, made.seconds, policy.mode, why_not=why_not)
     await store.save_packing(plan)
     _log(plan, len(waiting))
     return PackingPass(now, len(waiting), plan)
 
 
-async def mistakes_as_reasons(work: Awaitable[T], name: str) -> T | str:
-    """Return what the work of a pass came to, or a mistake of ours in words. Raises what the world refuses."""
+async def mistakes_as_reasons(work: Awaitable[T], name: str) -> T | Halt:
+    """Return what the work of a pass came to, or a mistake of ours. Raises what the world refuses."""
     try:
         return await work
     except CruiseError:
@@ -133,13 +133,13 @@ async def mistakes_as_reasons(work: Awaitable[T], name: str) -> T | str:
     except Exception as mistake:
         # What is odd about one cluster's pods must not keep the other passes from their work.
         log.error(f"{name} failed", error=repr(mistake), exc_info=True)
-        return f"failed: {mistake!r}"
+        return Halt(HaltCode.FAILED, detail=repr(mistake))
 
 
-async def _best_of(scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> Made | str:
+async def _best_of(scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> Made | Halt:
     """Return the plan to be carried out or shown, and what further ones would add; or why there is none."""
     made = await make(scene, solver, seconds, monotonic)
-    if isinstance(made, str):
+    if isinstance(made, Halt):
         return made
     if made.evicts_unproved:
         made = await _without_evictions(made, scene, solver, seconds, monotonic)
@@ -152,7 +152,7 @@ async def _without_evictions(
     """Return a plan without evictions if it places a pod, else the one that was made, which is then only shown."""
     without = replace(scene, policy=replace(scene.policy, mode=Mode.RESIZE))
     rescue = await make(without, solver, max(_LEAST_SECONDS, seconds - made.seconds), monotonic)
-    if isinstance(rescue, str) or not rescue.proposal.placed:
+    if isinstance(rescue, Halt) or not rescue.proposal.placed:
         return made
     proposal = replace(rescue.proposal, notes=(*rescue.proposal.notes, Note(NoteCode.EVICTIONS_UNPROVED)))
     return replace(rescue, proposal=proposal, seconds=made.seconds + rescue.seconds)
@@ -163,7 +163,7 @@ async def _with_later(made: Made, scene: Scene, solver: Solver, seconds: float, 
 
     async def again(snapshot: Snapshot, allowance: Allowance, within: float) -> Proposal | None:
         found = await make(replace(scene, snapshot=snapshot, allowance=allowance), solver, within, monotonic)
-        return None if isinstance(found, str) or found.evicts_unproved else found.proposal
+        return None if isinstance(found, Halt) or found.evicts_unproved else found.proposal
 
     proposal, policy, now = made.proposal, scene.policy, scene.usage.now
     within = seconds * LATER_SHARE
@@ -171,7 +171,7 @@ async def _with_later(made: Made, scene: Scene, solver: Solver, seconds: float, 
     return replace(made, proposal=replace(proposal, later=later))
 
 
-async def make(scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> Made | str:
+async def make(scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> Made | Halt:
     """Return a plan that the judge lets through, or why there is none."""
     took, unsizable = 0.0, scene.usage.unsizable
     for left in reversed(range(_MOST_PROBLEMS)):
@@ -188,10 +188,10 @@ async def make(scene: Scene, solver: Solver, seconds: float, monotonic: Callable
     if objections:
         # A plan that the judge does not let through is a mistake of ours: it is not shown.
         log.error("packing plan dropped", objections=list(objections[:10]), count=len(objections))
-        return f"no plan: {objections[0]}"
+        return Halt(HaltCode.UNSOUND, detail=objections[0])
     if isinstance(proposal, NoOrder):
-        log.warning("no packing plan", why=proposal.reason)
-        return proposal.reason
+        log.warning("no packing plan", why=str(proposal.why))
+        return proposal.why
     return Made(proposal, took, built, packing)
 
 
@@ -269,5 +269,5 @@ def _log(plan: PackingPlan, waiting: int) -> None:
         resizes=len(proposal.resizes),
         seconds=round(plan.seconds, 3),
         phase=plan.phase.value,
-        detail=plan.detail,
+        halt=None if plan.halt is None else str(plan.halt),
     )

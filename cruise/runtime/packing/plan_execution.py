@@ -9,6 +9,7 @@ import structlog
 
 from cruise.decisions.packing.execution import Step, Subjects, decide_next_step, learnt, subjects_of
 from cruise.domain.actions import Outcome, Verdict
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Policy
 from cruise.runtime.ports import Cluster, Store
@@ -81,7 +82,8 @@ class PlanExecution:
             step = await asyncio.to_thread(decide_next_step, plan, snapshot, self._policy, now, stored)
         except Exception as mistake:
             log.error("packing plan not understood", plan=plan.id, error=repr(mistake), exc_info=True)
-            step = Step(replace(plan, phase=Phase.DROPPED, changed_at=now, detail=f"failed: {mistake!r}"))
+            halt = Halt(HaltCode.FAILED, detail=repr(mistake))
+            step = Step(replace(plan, phase=Phase.DROPPED, changed_at=now, halt=halt))
         if step.plan != plan:
             await self._store.save_packing(step.plan)
         after, done = step.plan, False
@@ -101,8 +103,8 @@ class PlanExecution:
 def _log_progress(before: PackingPlan, after: PackingPlan) -> None:
     fields = {"plan": after.id, "stage": after.stage, "stages": len(after.proposal.stages)}
     if after.phase is Phase.DROPPED:
-        log.warning("packing plan dropped", **fields, why=after.detail)
+        log.warning("packing plan dropped", **fields, why=str(after.halt))
     elif after.phase is Phase.FINISHED:
         log.info("packing plan finished", **fields)
-    elif after.stage != before.stage or after.detail != before.detail:
-        log.info("packing plan goes on", **fields, doing=after.detail)
+    elif after.stage != before.stage or after.halt != before.halt:
+        log.info("packing plan goes on", **fields, halt=None if after.halt is None else str(after.halt))

@@ -10,6 +10,7 @@ import pytest
 
 from cruise.app.serve.activity import Activity
 from cruise.app.serve.controller import Controller, Packer
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import Consolidation, Mode
 from cruise.errors import Unavailable
@@ -172,7 +173,9 @@ async def test_advice_goes_where_the_world_refuses_to_be_looked_at():
     with pytest.raises(Unavailable):
         await controller.consolidate()
     assert controller.activity.consolidation is not None
-    assert controller.activity.consolidation.why == "the packing process cannot be started"
+    assert controller.activity.consolidation.why == Halt(
+        HaltCode.STATED, detail="the packing process cannot be started"
+    )
 
 
 async def test_nothing_is_looked_for_where_that_is_switched_off():
@@ -219,11 +222,11 @@ async def test_nodes_are_emptied_part_by_part_within_the_budgets_and_no_pod_move
     assert len(moved) == len(set(moved)) == theatre.world.tally.evictions
     assert done is not None
     assert len(done.empty) == 2
-    assert done.waits == "no node can be spared"
+    assert done.waits == Halt(HaltCode.NO_NODE_SPARED)
 
 
 async def test_nothing_moves_where_it_is_only_advised_or_pods_are_young():
-    for consolidate, why in ((Consolidation.ADVISE, ""), (Consolidation.ACT, "no pod may be moved now")):
+    for consolidate, why in ((Consolidation.ADVISE, None), (Consolidation.ACT, Halt(HaltCode.NO_POD_MOVED))):
         theatre = Theatre([sized("web", 500, replicas=2)], [node("n1"), node("n2")])
         run(theatre.world, 60)
         controller = controller_of(theatre, packs=Packer(Exhaustive(), 1, consolidate=consolidate))

@@ -57,7 +57,7 @@ def find_disagreements(snapshot: Snapshot, objective: Objective, allowance: Allo
     if bound != best.key:
         found.append(f"the bound is {bound}, the best {best.key}")
     if isinstance(answer.proposal, NoOrder):
-        found.append(answer.proposal.reason)
+        found.append(str(answer.proposal.why))
     else:
         objections = find_objections(snapshot, answer.proposal, allowance=allowance)
         found += [one for one in objections if "neither placed" not in one]

@@ -37,7 +37,7 @@ def rightsized(snapshot: Snapshot, measured: Measured) -> tuple[Built, Packing, 
         proposal = propose(built, packing)
         if isinstance(proposal, Proposal):
             return built, packing, proposal
-        assert proposal.unsizable - unsizable, proposal.reason
+        assert proposal.unsizable - unsizable, proposal.why
         unsizable |= proposal.unsizable
 
 

@@ -52,7 +52,7 @@ def test_the_real_scheduler_accepts_what_plans_want(stage: Stage):
     for name, snapshot in stage.snapshots().items():
         nodes |= {node.name: node for node in snapshot.nodes}
         plan = plan_for(snapshot)
-        assert isinstance(plan, Proposal), f"{name}: {plan.reason}"
+        assert isinstance(plan, Proposal), f"{name}: {plan.why}"
         assert find_objections(snapshot, plan) == (), name
         plans[name] = plan
     staying = stage.staying(plans.values())

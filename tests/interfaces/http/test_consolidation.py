@@ -4,6 +4,7 @@ import pytest
 
 from cruise.domain.cluster import NodeAutoscaler
 from cruise.domain.details import Detail
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import FleetChange, Ordered, Proposal, Sizes
 from cruise.domain.policy import Mode
 from cruise.interfaces.http.figures import ControllerFigures
@@ -53,7 +54,7 @@ async def test_the_api_has_the_nodes_what_keeps_them_and_what_would_do_without(s
 
 
 async def test_no_advice_is_a_reason_and_no_figures(scene):
-    scene.consolidation = ConsolidationPass(NOW, why="no statistics yet")
+    scene.consolidation = ConsolidationPass(NOW, why=Halt(HaltCode.NO_STATISTICS))
     async with asking(scene) as api:
         found = (await api.get("/consolidation")).json()
     assert (found["why"], found["nodesAfter"], found["moves"]) == ("no statistics yet", None, None)
@@ -93,7 +94,7 @@ def test_metrics_have_the_nodes_only_where_there_is_advice():
 
     shown = text(advice())
     assert 'cruise_consolidation_nodes{when="after"} 9.0' in shown
-    without = text(ConsolidationPass(NOW, why="no statistics yet"))
+    without = text(ConsolidationPass(NOW, why=Halt(HaltCode.NO_STATISTICS)))
     assert "cruise_consolidation_nodes{" not in without
     assert "cruise_consolidation_timestamp_seconds" in without
 

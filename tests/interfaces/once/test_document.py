@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, TaintNode, Verdict
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.interfaces.once.document import once_json
@@ -97,5 +98,7 @@ async def test_the_packing_pass_is_told_with_its_plan_and_what_was_done():
     [outcome] = done.outcomes
     said = json.loads(once_json(done, Mode.FULL, False, PackingPass(NOW, 2, PLAN), [outcome]))["packing"]
     assert (said["waiting"], said["plan"]["id"], len(said["outcomes"])) == (2, PLAN.id, 1)
-    none = json.loads(once_json(done, Mode.FULL, False, PackingPass(NOW, 2, why="no order")))["packing"]
+    none = json.loads(
+        once_json(done, Mode.FULL, False, PackingPass(NOW, 2, why=Halt(HaltCode.STATED, detail="no order")))
+    )["packing"]
     assert none == {"waiting": 2, "why": "no order", "plan": None, "outcomes": []}

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.notices import Told
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, Amounts
@@ -98,7 +99,12 @@ async def test_the_packing_pass_tells_who_goes_where_and_what_is_proved():
     assert row.split() == ["shop/web-1", "n1", "n2"]
     assert "stays: no node is large enough" in text
     assert "Packing: 2 pods found no node; 1 placed" in text
-    none = shown(lambda console: once_table(done, Mode.FULL, False, console, PackingPass(NOW, 1, why="no order")), 140)
+    none = shown(
+        lambda console: once_table(
+            done, Mode.FULL, False, console, PackingPass(NOW, 1, why=Halt(HaltCode.STATED, detail="no order"))
+        ),
+        140,
+    )
     assert "Packing: 1 pod found no node; no order." in none
 
 

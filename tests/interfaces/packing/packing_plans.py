@@ -2,6 +2,7 @@
 
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import ContainerRole
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import (
     Arrival,
     Budget,
@@ -50,5 +51,5 @@ PLAN = PackingPlan(
     changed_at=NOW,
     stage=1,
     departed=(Departure("uid-web", NOW),),
-    detail="waits until shop/web-1 is bound",
+    halt=Halt(HaltCode.BINDING, "shop/web-1"),
 )

@@ -118,7 +118,7 @@ class Theatre:
         """Go on until the plan ends."""
         end = self.world.now + timedelta(seconds=most_seconds)
         while plan.phase is Phase.UNDER_WAY:
-            assert self.world.now < end, plan.detail
+            assert self.world.now < end, plan.halt
             plan = await self.step(plan)
         return plan
 

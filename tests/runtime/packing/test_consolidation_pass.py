@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.policy import Mode
 from cruise.errors import Unavailable
 from cruise.interfaces.packing.advice import nodes_kept, nodes_lines
+from cruise.interfaces.packing.halt_words import halt_words
 from cruise.runtime.packing.consolidation_pass import ConsolidationPass, consolidation_pass
 from cruise.runtime.usage.state import UsageState
 from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
@@ -60,8 +62,8 @@ async def test_without_fresh_statistics_there_is_no_advice(age):
     theatre, solver = spread_out(), Exhaustive()
     done = await looked(theatre, solver, statistics_at=None if age is None else theatre.world.now - age)
     assert done.fleet is None
-    assert "no statistics" in done.why
-    assert nodes_lines(done) == [f"No advice: {done.why}."]
+    assert "no statistics" in halt_words(done.why)
+    assert nodes_lines(done) == [f"No advice: {halt_words(done.why)}."]
     assert solver.asked == []
 
 
@@ -105,4 +107,4 @@ async def test_a_mistake_about_one_cluster_ends_no_other_pass():
             raise ValueError("odd")
 
     done = await looked(spread_out(), Odd())
-    assert done.why == "failed: ValueError('odd')"
+    assert done.why == Halt(HaltCode.FAILED, detail="ValueError('odd')")

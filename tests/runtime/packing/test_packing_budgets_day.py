@@ -55,7 +55,7 @@ async def test_under_a_budget_of_two_it_is_begun_and_finished():
     plan = await planned(theatre)
     assert [one.pod.partition("-")[0] for one in plan.proposal.moves] == ["one", "two"]
     ended = await theatre.to_the_end(plan)
-    assert (ended.phase, ended.detail) == (Phase.FINISHED, "")
+    assert (ended.phase, ended.halt) == (Phase.FINISHED, None)
     assert (await theatre.where())["big"] == "n1"
 
 

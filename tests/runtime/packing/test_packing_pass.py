@@ -10,10 +10,12 @@ import pytest
 
 from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
 from cruise.domain.cluster import Snapshot, VerticalAutoscaler, WorkloadRef
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import PackingPlan, Phase
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import ResourceName
 from cruise.errors import Unavailable
+from cruise.interfaces.packing.halt_words import plan_halt_words
 from cruise.packer.answer import Note, NoteCode, Packing, Status, figures_of, packing_of
 from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem
@@ -92,7 +94,7 @@ async def test_a_plan_is_dropped_once_a_vpa_takes_over_whom_it_moves():
         theatre.world.show_vertical_autoscaler(one)
     ended = await theatre.to_the_end(plan)
     assert ended.phase is Phase.DROPPED
-    assert "another autoscaler sizes it" in ended.detail
+    assert "another autoscaler sizes it" in plan_halt_words(ended)
     assert theatre.world.tally.evictions == 0
 
 
@@ -100,7 +102,7 @@ async def test_nobody_is_packed_before_a_node_pass_had_its_chance():
     theatre = Theatre([sized("big", 5000)], [node("n1")])
     run(theatre.world, 60)
     solver = Exhaustive()
-    assert (await passed(theatre, solver)).why == "no pod waits"
+    assert (await passed(theatre, solver)).why == Halt(HaltCode.NO_POD_WAITS)
     assert (await passed(theatre, solver, patience=timedelta(0))).waiting == 1
     assert len(solver.asked) == 1
 
@@ -110,7 +112,7 @@ async def test_observe_shows_the_plan_of_mode_full_and_writes_nothing():
     plan = (await passed(theatre)).plan
     assert plan is not None
     assert (plan.phase, len(plan.proposal.moves)) == (Phase.SHOWN, 1)
-    assert "observe" in plan.detail
+    assert "observe" in plan_halt_words(plan)
     assert await theatre.carrying().to_the_end(plan) == plan
     assert (theatre.world.tally.evictions, theatre.world.tally.resizes_asked) == (0, 0)
 
@@ -144,7 +146,7 @@ async def test_nobody_is_evicted_before_it_is_proved_that_this_is_needed():
     plan = (await passed(await crowded(), solver)).plan
     assert plan is not None
     assert (plan.phase, len(plan.proposal.moves)) == (Phase.SHOWN, 1)
-    assert "not proved" in plan.detail
+    assert "not proved" in plan_halt_words(plan)
     assert [bool(problem.movable.any()) for problem, _ in solver.asked] == [True, False]
 
 
@@ -174,7 +176,7 @@ async def test_switched_off_it_is_shown_only():
     plan = (await passed(await crowded(), enabled=False)).plan
     assert plan is not None
     assert plan.phase is Phase.SHOWN
-    assert "switched off" in plan.detail
+    assert "switched off" in plan_halt_words(plan)
 
 
 async def test_while_paused_it_is_shown_only():
@@ -182,7 +184,7 @@ async def test_while_paused_it_is_shown_only():
     await theatre.store.set_paused(True)
     plan = (await passed(theatre)).plan
     assert plan is not None
-    assert (plan.phase, plan.detail) == (Phase.SHOWN, "paused: shown only")
+    assert (plan.phase, plan_halt_words(plan)) == (Phase.SHOWN, "paused: shown only")
 
 
 async def test_a_plan_under_way_is_not_replaced():
@@ -217,7 +219,7 @@ async def test_a_plan_that_the_judge_objects_to_is_dropped():
     theatre = await crowded()
     done = await passed(theatre, Wrong())
     assert done.plan is None
-    assert done.why
+    assert done.why is not None
     assert await theatre.store.packing() is None
 
 
@@ -238,7 +240,7 @@ async def test_a_mistake_in_the_solver_is_told_and_keeps_nobody_else_from_work()
             raise ZeroDivisionError
 
     done = await passed(await crowded(), Broken())
-    assert (done.plan, done.why) == (None, "failed: ZeroDivisionError()")
+    assert (done.plan, done.why) == (None, Halt(HaltCode.FAILED, detail="ZeroDivisionError()"))
 
 
 class Shown:

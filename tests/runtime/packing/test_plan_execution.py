@@ -7,10 +7,12 @@ import pytest
 
 from cruise.domain.actions import EvictPod, Reason, ResizePod, Verdict
 from cruise.domain.annotations import STEERED
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import Phase, Stage
 from cruise.domain.policy import Mode
 from cruise.domain.scheduling import LabelSelector
 from cruise.errors import Throttled
+from cruise.interfaces.packing.halt_words import plan_halt_words
 from cruise.runtime.writing.writer import Writer
 from cruise.simulation.cluster.evictions import BudgetRule
 from tests.runtime.packing.packing_scenes import FULL, Theatre, move, node, preemption, shrink, sized
@@ -36,7 +38,7 @@ async def test_a_pod_moves_where_it_is_steered_and_the_one_that_waited_takes_its
     theatre, stage = await moving()
     before = await theatre.only("web")
     plan = await theatre.to_the_end(await theatre.begin(stage))
-    assert (plan.phase, plan.detail) == (Phase.FINISHED, "")
+    assert (plan.phase, plan.halt) == (Phase.FINISHED, None)
     web, big = await theatre.only("web"), await theatre.only("big")
     assert (web.node, big.node) == (stage.arrivals[0].target, before.node)
     assert web.annotations[STEERED] == f"{before.uid} {web.node}"
@@ -66,7 +68,7 @@ async def test_a_node_pass_leaves_a_plan_the_evictions_that_it_counts_on(shared)
     [held] = await writer.apply([asked], await theatre.world.snapshot(), theatre.world.now)
     assert (held.verdict, held.reason) == (Verdict.HELD, Reason.PACKING)
     plan = await theatre.to_the_end(plan)
-    assert (plan.phase, plan.detail) == (Phase.FINISHED, "")
+    assert (plan.phase, plan.halt) == (Phase.FINISHED, None)
 
 
 async def test_nobody_is_evicted_before_the_webhook_can_know_of_it():
@@ -145,7 +147,7 @@ async def test_a_refused_eviction_drops_the_plan():
     theatre.port = FaultyCluster(theatre.world, faults)
     plan = await theatre.to_the_end(await theatre.begin(stage))
     assert plan.phase is Phase.DROPPED
-    assert "refused" in plan.detail
+    assert "refused" in plan_halt_words(plan)
     assert theatre.world.tally.evictions == 0
     assert list(await theatre.store.steered()) == []
 
@@ -157,7 +159,7 @@ async def test_a_budget_that_allows_nothing_now_is_waited_for():
     for _ in range(8):
         plan = await theatre.step(plan)
     assert plan.phase is Phase.UNDER_WAY
-    assert "PodDisruptionBudget" in plan.detail
+    assert "PodDisruptionBudget" in plan_halt_words(plan)
     assert (theatre.world.tally.evictions, theatre.world.tally.evictions_refused) == (0, 0)
 
 
@@ -179,8 +181,8 @@ async def test_what_contradicts_a_plan_drops_it_whole(change):
         case "late":
             plan = replace(plan, at=plan.at - FULL.pass_interval)
     plan = await theatre.to_the_end(plan, most_seconds=10)
-    assert (plan.phase, bool(plan.detail)) == (Phase.DROPPED, True)
-    assert not plan.detail.startswith("failed")
+    assert plan.phase is Phase.DROPPED
+    assert plan.halt is not None and plan.halt.code is not HaltCode.FAILED
     assert theatre.world.tally.evictions == 0
 
 
@@ -191,7 +193,7 @@ async def test_a_pause_holds_a_plan_up_and_it_goes_on_afterwards():
     for _ in range(6):
         plan = await theatre.step(plan)
     assert (plan.phase, theatre.world.tally.evictions) == (Phase.UNDER_WAY, 0)
-    assert "paused" in plan.detail
+    assert "paused" in plan_halt_words(plan)
     await theatre.store.set_paused(False)
     assert (await theatre.to_the_end(plan)).phase is Phase.FINISHED
 
@@ -220,7 +222,7 @@ async def test_the_budget_of_a_node_holds_for_the_whole_plan():
     for _ in range(30):
         plan = await theatre.step(plan)
     assert plan.phase is Phase.UNDER_WAY
-    assert "budget-node" in plan.detail
+    assert "budget-node" in plan_halt_words(plan)
     assert len(await theatre.store.evictions_since(START)) == 1
 
 
@@ -302,4 +304,4 @@ async def test_a_plan_is_outdated_one_pass_after_its_look():
     plan = await theatre.begin(stage)
     run(theatre.world, FULL.pass_interval / timedelta(seconds=1))
     plan = await theatre.step(plan)
-    assert (plan.phase, plan.detail) == (Phase.DROPPED, "older than the next pass")
+    assert (plan.phase, plan.halt) == (Phase.DROPPED, Halt(HaltCode.TOO_OLD))

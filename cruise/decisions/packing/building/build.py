@@ -138,7 +138,6 @@ def build_problem(
         nodes=nodes,
         left_out=tuple(census.left_out),
         notes=_notes(census),
-        topology_keys=tuple(maker.topology_keys),
         exclusion_obstacles=exclusion_obstacles,
         limit_obstacles=tuple([limit.obstacle for limit in limits]),
         unmovable=tuple([None if taken.node < 0 else census.kinds[taken.kind].stays for taken in census.taken]),

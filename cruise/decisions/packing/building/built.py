@@ -43,7 +43,6 @@ class LeftOut:
 class Built:
     """A problem, and by its indices: `pods` (sorted by namespace and name) and `nodes` (sorted by name).
 
-    `topology_keys` has the node label of each topology, `(node)` and `(cluster)` for the two that are no label.
     `exclusion_obstacles` and `limit_obstacles` have what each exclusion and each eviction limit is, `unmovable` the
     detail for which each running pod stays (None: it may be moved).
     """
@@ -57,7 +56,6 @@ class Built:
     nodes: tuple[Node, ...]
     left_out: tuple[LeftOut, ...] = ()
     notes: tuple[Note, ...] = ()
-    topology_keys: tuple[str, ...] = ()
     exclusion_obstacles: tuple[Obstacle, ...] = ()
     limit_obstacles: tuple[Obstacle, ...] = ()
     unmovable: tuple[str | None, ...] = ()

@@ -35,8 +35,7 @@ class RuleMaker:
         self._admits = admits
         self._arrives: list[bool] = np.asarray(admits.any(axis=1))[sites].tolist()
         self._most_on_node = most_on_node
-        self.topology_keys: list[str] = []
-        self._topologies: list[Int64Array] = []
+        self._topologies: dict[str, Int64Array] = {}
         self._exclusions: dict[tuple[int, int, tuple[int, ...]], Obstacle] = {}
         self._alone: dict[str, BoolArray | None] = {}
 
@@ -73,7 +72,8 @@ class RuleMaker:
             )
             for limit in limits
         ]
-        topologies = np.array(self._topologies, dtype=np.int64).reshape(len(self._topologies), self._columns.count)
+        domains = list(self._topologies.values())
+        topologies = np.array(domains, dtype=np.int64).reshape(len(domains), self._columns.count)
         found = Rules(topologies, exclusions, tuple(attractions), tuple(spreads), tuple(of_limits))
         return found, tuple(self._exclusions.values())
 
@@ -95,10 +95,9 @@ class RuleMaker:
                 self._exclusions.setdefault((self._topology(key), holder, tuple(sorted(kept_off))), repulsion.obstacle)
 
     def _topology(self, key: str) -> int:
-        if key not in self.topology_keys:
-            self.topology_keys.append(key)
-            self._topologies.append(self._domains(key))
-        return self.topology_keys.index(key)
+        if key not in self._topologies:
+            self._topologies[key] = self._domains(key)
+        return list(self._topologies).index(key)
 
     def _domains(self, key: str) -> Int64Array:
         count = self._columns.count

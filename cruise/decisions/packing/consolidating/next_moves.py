@@ -11,6 +11,7 @@ from cruise.decisions.packing.judging.sizing import Demand, find_lack_of_headroo
 from cruise.decisions.scheduling.board import PodKey
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Allowance, Arrival, Proposal, Stage
 from cruise.domain.policy import Policy
@@ -36,7 +37,7 @@ class Ground:
     rest: timedelta
 
 
-def next_moves(plan: Proposal, ground: Ground) -> Proposal | str:
+def next_moves(plan: Proposal, ground: Ground) -> Proposal | Halt:
     """Return the part of a plan that may be begun now, or why nothing may.
 
     Only pods on nodes that the plan empties move, each straight to its place, and as many as all budgets allow at once:
@@ -44,9 +45,9 @@ def next_moves(plan: Proposal, ground: Ground) -> Proposal | str:
     """
     assert plan.fleet is not None
     if plan.placed or plan.unplaced:
-        return "pods wait for nodes"
+        return Halt(HaltCode.PODS_WAIT)
     if not plan.fleet.emptied:
-        return "no node can be spared"
+        return Halt(HaltCode.NO_NODE_SPARED)
     resizes = {one.uid: one for stage in plan.stages for one in stage.resizes}
     rested = {pod.uid: pod for pod in ground.snapshot.pods if _has_rested(pod, ground)}
     targets = {node.name for node in ground.snapshot.nodes}
@@ -67,7 +68,7 @@ def next_moves(plan: Proposal, ground: Ground) -> Proposal | str:
             chosen, gone = tried, leaving
             for one in there:
                 del resizes[one.uid]
-    return _part(plan, chosen) if chosen else "no pod may be moved now"
+    return _part(plan, chosen) if chosen else Halt(HaltCode.NO_POD_MOVED)
 
 
 def _has_rested(pod: Pod, ground: Ground) -> bool:

@@ -9,6 +9,7 @@ from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.replay import Replay
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Arrival, PackingPlan, Preemption, Stage
 from cruise.domain.policy import Policy
@@ -18,7 +19,7 @@ from cruise.domain.resources import NO_RESOURCES
 
 def find_contradictions(
     plan: PackingPlan, snapshot: Snapshot, places: Places, policy: Policy, stored: StoredOverrides
-) -> tuple[str, ...]:
+) -> tuple[Halt, ...]:
     """Judge all that is left of a plan whose present stage has evicted no pod yet.
 
     What disruption budgets allow now is not judged: they allow more once replacements are ready.
@@ -31,15 +32,15 @@ def find_contradictions(
         return ()
     rest = rest_of(plan, places)
     later: list[Arrival | Preemption | ResizePod] = [*rest.placed, *rest.moves, *rest.preempted, *rest.resizes]
-    gone = {f"pod {one.namespace}/{one.pod} is gone" for one in later if one.uid not in places.pods}
+    gone = {f"{one.namespace}/{one.pod}" for one in later if one.uid not in places.pods}
     if gone:
-        return tuple(sorted(gone))
+        return tuple(Halt(HaltCode.POD_GONE, name) for name in sorted(gone))
     replay = Replay(snapshot, rest, Leaving(snapshot, policy, stored))
     replay.run()
-    return tuple(replay.objections)
+    return tuple(Halt(HaltCode.OBJECTION, detail=words) for words in replay.objections)
 
 
-def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator[str]:
+def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator[Halt]:
     """Say what keeps pods of the present stage from where they are to arrive, without judging the whole plan.
 
     Room is looked at once evictions have begun: until then it may be made yet.
@@ -47,7 +48,7 @@ def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator
     if not places.evicting:
         named: list[Arrival | Preemption | ResizePod] = [*stage.resizes, *stage.leaves, *stage.arrivals]
         gone = {one.uid: one for one in named if one.uid not in places.pods and one.uid not in places.left}
-        yield from (f"pod {one.namespace}/{one.pod} is gone" for one in gone.values())
+        yield from (Halt(HaltCode.POD_GONE, f"{one.namespace}/{one.pod}") for one in gone.values())
     nodes = {node.name: node for node in snapshot.nodes}
     waiting: defaultdict[str, list[Arrival]] = defaultdict(list)
     for one in stage.arrivals:
@@ -61,11 +62,11 @@ def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator
     for target, arriving in sorted(waiting.items()):
         node = nodes.get(target)
         if node is None:
-            yield f"node {target} is gone"
+            yield Halt(HaltCode.NODE_GONE, target)
         elif not node.ready or node.unschedulable:
-            yield f"node {target} takes no pods"
+            yield Halt(HaltCode.NODE_CLOSED, target)
         elif places.evicting and not _has_room(node, stage, arriving, staying[target], places):
-            yield f"node {target} has no room any more for the pods that are to arrive"
+            yield Halt(HaltCode.NODE_FULL, target)
 
 
 def _has_room(node: Node, stage: Stage, arriving: Sequence[Arrival], staying: Sequence[Pod], places: Places) -> bool:
@@ -79,7 +80,7 @@ def _has_room(node: Node, stage: Stage, arriving: Sequence[Arrival], staying: Se
     return taken.fits_in(node.allocatable) and len(staying) + len(arriving) <= node.allocatable_pods
 
 
-def _settled_by_itself(plan: PackingPlan, places: Places) -> str | None:
+def _settled_by_itself(plan: PackingPlan, places: Places) -> Halt | None:
     """Say which pod has found a node in the meantime, where others would be evicted for nothing.
 
     They would not where more is to come to the nodes that they leave: what fits without that has come by itself.
@@ -90,7 +91,7 @@ def _settled_by_itself(plan: PackingPlan, places: Places) -> str | None:
     coming = {one.target for stage in stages for one in stage.arrivals if not _is_bound(one, places)}
     if found is None or all(leave.source in coming for stage in stages[evicting:] for leave in stage.leaves):
         return None
-    return f"pod {found.namespace}/{found.pod} has found a node by itself"
+    return Halt(HaltCode.CAME_BY_ITSELF, f"{found.namespace}/{found.pod}")
 
 
 def _is_bound(arrival: Arrival, places: Places) -> bool:

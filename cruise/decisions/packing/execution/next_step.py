@@ -13,6 +13,7 @@ from cruise.decisions.packing.execution.rest import asks_for, need_of, present_s
 from cruise.domain.actions import EvictPod, Reason, ResizePod
 from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Pod, ResizePending, Snapshot
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Arrival, PackingPlan, Phase, Preemption, Proposal, Stage
 from cruise.domain.policy import EvictionRanking, Mode, Policy
@@ -25,7 +26,7 @@ from cruise.domain.usage import StatisticsTable
 STEERING_LEAD = timedelta(seconds=2.5)
 # kube-scheduler tries a pod that did not fit again after ten seconds at the latest.
 _BINDING_PATIENCE = timedelta(seconds=30)
-_UNTIL_STEERED = "waits until the webhook knows which pods to steer"
+_UNTIL_STEERED = Halt(HaltCode.STEERING)
 _NO_STATISTICS = StatisticsTable.of_rows(())
 
 
@@ -38,24 +39,22 @@ class Step:
 
 
 def begun(
-    proposal: Proposal, at: datetime, now: datetime, seconds: float, mode: Mode, *, why_not: str = ""
+    proposal: Proposal, at: datetime, now: datetime, seconds: float, mode: Mode, *, why_not: Halt | None = None
 ) -> PackingPlan:
     """Return a proposal as a plan: to be carried out as far as the mode goes, or shown.
 
     `at` is when the cluster was looked at; `why_not` says why nothing at all is to be carried out, if so.
     """
     evicts = any(stage.leaves for stage in proposal.stages)
-    detail = ""
+    halt = why_not
     if not proposal.stages:
-        detail = "nothing to do"
+        halt = Halt(HaltCode.NOTHING_TO_DO)
     elif mode < Mode.RESIZE:
-        detail = f"mode {mode.label}: shown only"
-    elif why_not:
-        detail = f"{why_not}: shown only"
-    elif evicts and mode < Mode.FULL:
-        detail = f"mode {mode.label} evicts no pods: shown only"
-    phase = Phase.SHOWN if detail else Phase.UNDER_WAY
-    return PackingPlan(at.strftime("%Y%m%dT%H%M%S.%fZ"), at, proposal, seconds, phase, now, detail=detail)
+        halt = Halt(HaltCode.MODE, mode.label)
+    elif why_not is None and evicts and mode < Mode.FULL:
+        halt = Halt(HaltCode.NO_EVICTIONS, mode.label)
+    phase = Phase.UNDER_WAY if halt is None else Phase.SHOWN
+    return PackingPlan(at.strftime("%Y%m%dT%H%M%S.%fZ"), at, proposal, seconds, phase, now, halt=halt)
 
 
 def decide_next_step(
@@ -79,10 +78,10 @@ def decide_next_step(
             expected=(),
             bystanders=(),
             ready_at=None,
-            detail="",
+            halt=None,
             changed_at=now,
         )
-    return Step(replace(plan, phase=Phase.FINISHED, changed_at=now, detail=""))
+    return Step(replace(plan, phase=Phase.FINISHED, changed_at=now, halt=None))
 
 
 def _landed(plan: PackingPlan, places: Places, now: datetime) -> PackingPlan:
@@ -109,12 +108,12 @@ def _step_in(
     stored: StoredOverrides,
 ) -> Step:
     if policy.mode < Mode.RESIZE or (stage.leaves and policy.mode < Mode.FULL):
-        return _dropped(plan, now, f"mode {policy.mode.label}")
+        return _dropped(plan, now, Halt(HaltCode.MODE, policy.mode.label))
     if now - plan.at >= policy.pass_interval:
-        return _dropped(plan, now, "older than the next pass")
-    wrong: Sequence[str] = list(find_obstacles(stage, snapshot, places))
+        return _dropped(plan, now, Halt(HaltCode.TOO_OLD))
+    wrong: Sequence[Halt] = list(find_obstacles(stage, snapshot, places))
     if wrong:
-        return _dropped(plan, now, _shortened(wrong))
+        return _dropped(plan, now, *wrong)
     if plan.ready_at is None:
         plan = expecting(plan, stage, snapshot, policy, plan.at + policy.pass_interval)
         plan = replace(plan, ready_at=now + STEERING_LEAD if plan.expected else now)
@@ -127,7 +126,7 @@ def _step_in(
     if step.actions and not places.evicting:
         # The whole rest is judged before anything is done for a stage: in a large cluster that takes a second.
         wrong = find_contradictions(plan, snapshot, places, policy, stored)
-    return _dropped(plan, now, _shortened(wrong)) if wrong else step
+    return _dropped(plan, now, *wrong) if wrong else step
 
 
 class _Disruption:
@@ -161,11 +160,11 @@ def _recreated(plan: PackingPlan, stage: Stage, places: Places, disruption: _Dis
     to_go = places.still_to_recreate()
     if to_go:
         if plan.ready_at is not None and disruption.now < plan.ready_at:
-            return Step(replace(plan, detail=_UNTIL_STEERED))
-        return Step(replace(plan, detail=""), (disruption.of(to_go[0], places.pods[to_go[0].uid]),))
+            return Step(replace(plan, halt=_UNTIL_STEERED))
+        return Step(replace(plan, halt=None), (disruption.of(to_go[0], places.pods[to_go[0].uid]),))
     missing = next((one for one in stage.arrivals if one.uid in places.left and places.pod_of(one) is None), None)
     if missing is not None:
-        return Step(replace(plan, detail=f"waits until {missing.namespace}/{missing.pod} is created anew"))
+        return Step(replace(plan, halt=Halt(HaltCode.RECREATION, f"{missing.namespace}/{missing.pod}")))
     return None
 
 
@@ -174,8 +173,8 @@ def _resized(plan: PackingPlan, stage: Stage, places: Places) -> Step | None:
     resizes = [one for one in stage.resizes if one.uid not in places.left]
     stuck = [one for one in resizes if _pending(places.pods.get(one.uid)) is ResizePending.INFEASIBLE]
     if stuck and not places.evicting:
-        why = f"node {stuck[0].node} cannot resize {stuck[0].namespace}/{stuck[0].pod} as planned"
-        return Step(replace(plan, phase=Phase.DROPPED, detail=why))
+        halt = Halt(HaltCode.CANNOT_RESIZE, f"{stuck[0].namespace}/{stuck[0].pod}", stuck[0].node or "")
+        return Step(replace(plan, phase=Phase.DROPPED, halt=halt))
     left = [
         replace(one, reason=Reason.PACKED)
         for one in resizes
@@ -183,10 +182,10 @@ def _resized(plan: PackingPlan, stage: Stage, places: Places) -> Step | None:
     ]
     left += _shrinks_of_waiting(plan, stage, places)
     if left:
-        return Step(replace(plan, detail=""), tuple(left))
+        return Step(replace(plan, halt=None), tuple(left))
     waits = [one for one in resizes if one.node and not (places.evicting or _is_actual(one, places))]
     if waits:
-        return Step(replace(plan, detail=f"waits until the resize of {waits[0].namespace}/{waits[0].pod} is actual"))
+        return Step(replace(plan, halt=Halt(HaltCode.RESIZE, f"{waits[0].namespace}/{waits[0].pod}")))
     return None
 
 
@@ -196,12 +195,12 @@ def _evicted(plan: PackingPlan, stage: Stage, places: Places, disruption: _Disru
     if not to_go:
         return _awaited(plan, stage, places, disruption.now)
     if plan.ready_at is not None and disruption.now < plan.ready_at:
-        return Step(replace(plan, detail=_UNTIL_STEERED))
+        return Step(replace(plan, halt=_UNTIL_STEERED))
     pod = places.pods[to_go[0].uid]
     budget = disruption.exhausted_budget(pod)
     if budget is not None:
-        return Step(replace(plan, detail=f"waits until PodDisruptionBudget {budget} allows an eviction"))
-    return Step(replace(plan, detail=""), (disruption.of(to_go[0], pod),))
+        return Step(replace(plan, halt=Halt(HaltCode.DISRUPTION_BUDGET, budget)))
+    return Step(replace(plan, halt=None), (disruption.of(to_go[0], pod),))
 
 
 def _awaited(plan: PackingPlan, stage: Stage, places: Places, now: datetime) -> Step:
@@ -211,12 +210,11 @@ def _awaited(plan: PackingPlan, stage: Stage, places: Places, now: datetime) -> 
         since = None if pod is None else pod.unschedulable_since
         last = max((departure.at for departure in plan.departed), default=since)
         if since is not None and last is not None and now - max(since, last) > _BINDING_PATIENCE and places.all_gone():
-            return _dropped(
-                plan, now, f"kube-scheduler finds no node for {one.namespace}/{pod.name if pod else one.pod}"
-            )
+            name = f"{one.namespace}/{pod.name if pod else one.pod}"
+            return _dropped(plan, now, Halt(HaltCode.FINDS_NO_NODE, name))
     if waiting:
-        return Step(replace(plan, detail=f"waits until {waiting[0].namespace}/{waiting[0].pod} is bound"))
-    return Step(replace(plan, detail="waits until the evicted pods are gone"))
+        return Step(replace(plan, halt=Halt(HaltCode.BINDING, f"{waiting[0].namespace}/{waiting[0].pod}")))
+    return Step(replace(plan, halt=Halt(HaltCode.LEAVING)))
 
 
 def _shrinks_of_waiting(plan: PackingPlan, stage: Stage, places: Places) -> list[ResizePod]:
@@ -247,10 +245,7 @@ def _pending(pod: Pod | None) -> ResizePending | None:
     return None if pod is None else pod.resize.pending
 
 
-def _dropped(plan: PackingPlan, now: datetime, why: str) -> Step:
-    return Step(replace(plan, phase=Phase.DROPPED, changed_at=now, detail=why))
-
-
-def _shortened(objections: Sequence[str]) -> str:
-    more = f" (and {len(objections) - 1} more)" if len(objections) > 1 else ""
-    return objections[0] + more
+def _dropped(plan: PackingPlan, now: datetime, *halts: Halt) -> Step:
+    """Drop a plan for the first reason; the others are counted."""
+    halt = replace(halts[0], more=len(halts) - 1)
+    return Step(replace(plan, phase=Phase.DROPPED, changed_at=now, halt=halt))

@@ -5,6 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, Verdict
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import Departure, PackingPlan, Phase
 
 # What asking again a moment later would change.
@@ -36,9 +37,9 @@ def learnt(plan: PackingPlan, outcomes: Sequence[Outcome], now: datetime) -> Pac
         elif outcome.verdict is Verdict.REFUSED or (
             outcome.verdict is Verdict.HELD and outcome.reason not in _PASSES_BY
         ):
-            kind = "eviction" if isinstance(action, EvictPod) else "resize"
-            why = f"the {kind} of {action.namespace}/{action.pod} was refused: {outcome.detail or outcome.reason.value}"
-            return replace(plan, phase=Phase.DROPPED, changed_at=now, detail=why)
+            code = HaltCode.EVICTION_REFUSED if isinstance(action, EvictPod) else HaltCode.RESIZE_REFUSED
+            halt = Halt(code, f"{action.namespace}/{action.pod}", outcome.detail or outcome.reason.value)
+            return replace(plan, phase=Phase.DROPPED, changed_at=now, halt=halt)
         else:
-            plan = replace(plan, detail=f"{outcome.reason.value}: {action.namespace}/{action.pod}")
+            plan = replace(plan, halt=Halt(HaltCode.HELD, f"{action.namespace}/{action.pod}", outcome.reason.value))
     return plan

@@ -19,6 +19,7 @@ from cruise.decisions.packing.proposing.staging import Staging
 from cruise.decisions.packing.proposing.standing import Standing
 from cruise.decisions.scheduling.board import PodKey, key_of
 from cruise.domain.actions import ResizePod
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine
 from cruise.packer.answer import Note, NoteCode, Packing, Status, packing_of
 from cruise.packer.problem import Objective, Problem, in_use
@@ -31,12 +32,12 @@ _UNPROVED = {Status.OPTIMAL: Status.FEASIBLE, Status.ALREADY_OPTIMAL: Status.NO_
 
 @dataclass(frozen=True, slots=True)
 class NoOrder:
-    """A packing that cannot be carried out step by step, so that it is no plan; `reason` is for people.
+    """A packing that cannot be carried out step by step, so that it is no plan, and why.
 
     `unsizable` are uids of pods whose sizes stood in the way: a problem built with them in `Usage.unsizable` minds it.
     """
 
-    reason: str
+    why: Halt
     unsizable: frozenset[str] = frozenset()
 
 
@@ -52,9 +53,9 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
             notes = (*packing.notes, Note(NoteCode.NODES_KEPT))
             packing = packing_of(built.problem, ordered.changes.pod_node, packing.bound, notes)
     if ordered is None:
-        return NoOrder("no order was found in which kube-scheduler would let every pod in")
+        return NoOrder(Halt(HaltCode.NO_ORDER))
     if isinstance(ordered, NoRoom):
-        return NoOrder(f"the pods on node {ordered.node} cannot be made as small as planned", ordered.unsizable)
+        return NoOrder(Halt(HaltCode.NODE_TOO_SMALL, ordered.node), ordered.unsizable)
     changes, sizing = ordered.changes, ordered.sizing
     names = _Names(built, ordered.target, sizing)
     unplaced = [

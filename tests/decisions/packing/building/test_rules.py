@@ -48,7 +48,6 @@ def test_anti_affinity_over_zones_holds_for_those_who_come_later() -> None:
     rules = built.problem.rules
     assert rules.topologies.tolist() == [[0, 0, 1]]
     assert said(rules.exclusions) == [(0, built.problem.pod_class[0], [built.problem.pod_class[1]])]
-    assert built.topology_keys == (ZONE,)
     assert built.exclusion_obstacles == (Obstacle.ANTI_AFFINITY,)
 
 
@@ -111,10 +110,11 @@ def test_affinity_counts_only_who_meets_all_terms() -> None:
         a_pod("tracked", "n2", cpu=200, labels={"app": "web", "track": "x"}),
     )
     built = build_problem(cluster(*pods))
-    (attraction,) = built.problem.rules.attractions
+    rules = built.problem.rules
+    (attraction,) = rules.attractions
     index = {pod.name: int(built.problem.pod_class[at]) for at, pod in enumerate(built.pods)}
     assert (attraction.holder, attraction.targets.tolist()) == (index["new"], [index["tracked"]])
-    assert [built.topology_keys[topology] for topology in attraction.topologies] == [ZONE, HOST]
+    assert [rules.topologies[one].tolist() for one in attraction.topologies] == [[0, 0, 1], [0, 1, 2]]
 
 
 def test_spreading_counts_who_stays_on_nodes_with_all_its_labels() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from cruise.decisions.packing.consolidating import Ground, next_moves
 from cruise.domain.cluster import DisruptionBudget, Pod, Snapshot
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import UNLIMITED, Allowance, Arrival, FleetChange, Proposal, Sizes, Stage
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement, Taint, TaintEffect
@@ -50,11 +51,11 @@ def plan(*stages: Stage, **more: Any) -> Proposal:
     )
 
 
-def begun(there: Snapshot, proposal: Proposal, allowance: Allowance = UNLIMITED) -> list[str] | str:
+def begun(there: Snapshot, proposal: Proposal, allowance: Allowance = UNLIMITED) -> list[str] | Halt:
     """The pods that move now, or why none does."""
     ground = Ground(there, {}, Policy(mode=Mode.FULL), {}, allowance, NOW, timedelta(hours=4))
     found = next_moves(proposal, ground)
-    return found if isinstance(found, str) else [stage.leaves[0].pod for stage in found.stages]
+    return found if isinstance(found, Halt) else [stage.leaves[0].pod for stage in found.stages]
 
 
 A, B, C = pod("a", "n1"), pod("b", "n1"), pod("c", "n2")
@@ -70,14 +71,14 @@ THERE = snapshot(A, B, C)
         (Allowance(each_node=1, of_nodes={"n1": 0}), ["c"]),
         (Allowance(in_all=2), ["a", "b"]),
         (Allowance(each_workload=1), ["a"]),
-        (Allowance(in_all=0), "no pod may be moved now"),
+        (Allowance(in_all=0), Halt(HaltCode.NO_POD_MOVED)),
     ],
 )
 def test_as_many_move_as_every_budget_allows_at_once(allowance, moved):
     assert begun(THERE, ALL, allowance) == moved
 
 
-@pytest.mark.parametrize(("allowed", "moved"), [(1, ["a"]), (2, ["a", "b"]), (0, "no pod may be moved now")])
+@pytest.mark.parametrize(("allowed", "moved"), [(1, ["a"]), (2, ["a", "b"]), (0, Halt(HaltCode.NO_POD_MOVED))])
 def test_a_disruption_budget_is_not_overdrawn(allowed, moved):
     budget = DisruptionBudget("shop", "web", LabelSelector((Requirement("app", Operator.IN, ("web",)),)), allowed)
     assert begun(replace(THERE, budgets=(budget,)), ALL) == moved
@@ -108,7 +109,7 @@ def test_what_only_makes_room_elsewhere_is_left_to_people():
 
 def test_nothing_moves_while_a_pod_waits():
     waiting = Arrival("shop", "late", "uid-late", None, "n3")
-    assert begun(THERE, replace(ALL, placed=(waiting,))) == "pods wait for nodes"
+    assert begun(THERE, replace(ALL, placed=(waiting,))) == Halt(HaltCode.PODS_WAIT)
 
 
 def test_no_move_goes_to_a_node_that_is_only_thought_of():
@@ -126,4 +127,4 @@ def test_what_may_not_be_evicted_stays():
 
 
 def test_where_no_node_can_be_spared_nothing_moves():
-    assert begun(THERE, plan(fleet=FleetChange(3, 3, 3))) == "no node can be spared"
+    assert begun(THERE, plan(fleet=FleetChange(3, 3, 3))) == Halt(HaltCode.NO_NODE_SPARED)

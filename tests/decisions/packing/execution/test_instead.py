@@ -8,6 +8,7 @@ import pytest
 from cruise.decisions.packing.execution import decide_next_step
 from cruise.decisions.packing.execution.places import Places
 from cruise.domain.cluster import Pod
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import Arrival, PackingPlan, Phase, Stage
 from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from tests.builders import NOW
@@ -23,7 +24,7 @@ from tests.decisions.packing.execution.test_next_step import (
     told,
 )
 
-UNTIL_STEERED = "waits until the webhook knows which pods to steer"
+UNTIL_STEERED = Halt(HaltCode.STEERING)
 
 
 def leaving_out(plan: PackingPlan, *pods: Pod) -> PackingPlan:
@@ -82,7 +83,7 @@ def test_replicas_of_two_stages_change_places():
     # In the first stage the second one came.
     now = cluster(*there, first, replace(second, node="n1", phase="Running", unschedulable_since=None))
     step = decide_next_step(evicted(plan, alone[0].uid), now, FULL, SOON)
-    assert (step.plan.phase, step.plan.stage, step.plan.detail) == (Phase.UNDER_WAY, 1, UNTIL_STEERED)
+    assert (step.plan.phase, step.plan.stage, step.plan.halt) == (Phase.UNDER_WAY, 1, UNTIL_STEERED)
     step = decide_next_step(step.plan, now, FULL, SOON + timedelta(seconds=5))
     assert [one.uid for one in step.actions] == [alone[1].uid]
     gone = [there[0], there[2], pod("db-new", 1500, "n2", owner_name="db-rs", uid="uid-db-new")]

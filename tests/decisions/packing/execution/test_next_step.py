@@ -14,6 +14,7 @@ from cruise.domain.packing import Arrival, Departure, PackingPlan, Phase, Propos
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
 from cruise.domain.sizes import spec_targets, with_sizes
+from cruise.interfaces.packing.halt_words import plan_halt_words
 from cruise.packer.answer import Status
 from tests.builders import NOW, make_budget, make_container, make_node, make_pod, make_snapshot
 
@@ -125,7 +126,7 @@ def test_a_cluster_that_contradicts_the_plan_drops_it(snapshot, why):
     first = decide_next_step(plan, snapshot, FULL, NOW)
     last = first if first.plan.phase is Phase.DROPPED else decide_next_step(first.plan, snapshot, FULL, SOON)
     assert (last.plan.phase, last.actions) == (Phase.DROPPED, ())
-    assert why in last.plan.detail
+    assert why in plan_halt_words(last.plan)
     assert last.plan.steered == ()
 
 
@@ -135,7 +136,7 @@ def test_room_that_somebody_else_took_after_the_eviction_drops_the_plan():
     new = pod("web-9", 1500, None, uid="uid-new")
     step = decide_next_step(plan, cluster(DB, BIG, intruder, new), FULL, SOON)
     assert step.plan.phase is Phase.DROPPED
-    assert "no room" in step.plan.detail
+    assert "no room" in plan_halt_words(step.plan)
 
 
 def shrink(one: Pod, cpu: int) -> ResizePod:
@@ -154,7 +155,7 @@ def test_resizes_come_first_and_are_waited_for_until_they_are_actual():
     asked = with_sizes(large, stage.resizes[0].containers)
     waits = decide_next_step(plan, make_snapshot([asked, late], nodes=NODES[:1]), FULL, NOW)
     assert (waits.actions, waits.plan.phase) == ((), Phase.UNDER_WAY)
-    assert "actual" in waits.plan.detail
+    assert "actual" in plan_halt_words(waits.plan)
     stuck = replace(asked, resize=ResizeState(ResizePending.INFEASIBLE))
     dropped = decide_next_step(plan, make_snapshot([stuck, late], nodes=NODES[:1]), FULL, NOW)
     assert dropped.plan.phase is Phase.DROPPED
@@ -164,7 +165,7 @@ def test_a_budget_that_is_used_up_for_now_is_waited_for():
     snapshot = cluster(budgets=[make_budget(disruptions_allowed=0)])
     step = decide_next_step(told(plan_of(STAGE), cluster()), snapshot, FULL, SOON)
     assert (step.actions, step.plan.phase) == ((), Phase.UNDER_WAY)
-    assert "PodDisruptionBudget web" in step.plan.detail
+    assert "PodDisruptionBudget web" in plan_halt_words(step.plan)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +199,7 @@ def test_what_is_refused_drops_a_plan_and_what_passes_by_holds_it_up(verdict, re
 )
 def test_a_plan_goes_as_far_as_the_mode_does(mode, stages, detail):
     plan = plan_of(*stages, mode=mode)
-    assert (plan.detail, plan.phase) == (detail, Phase.SHOWN if detail else Phase.UNDER_WAY)
+    assert (plan_halt_words(plan), plan.phase) == (detail, Phase.SHOWN if detail else Phase.UNDER_WAY)
 
 
 def test_what_a_plan_counts_on_is_that_of_the_stages_that_are_left():
@@ -221,4 +222,4 @@ def test_a_step_without_actions_says_what_it_waits_for():
     plan = evicted(told(plan_of(STAGE), cluster()), WEB.uid)
     step = decide_next_step(plan, cluster(DB, BIG), FULL, SOON)
     assert isinstance(step, Step)
-    assert step.plan.detail == "waits until shop/web-1 is bound"
+    assert plan_halt_words(step.plan) == "waits until shop/web-1 is bound"

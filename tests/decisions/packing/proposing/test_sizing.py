@@ -5,6 +5,7 @@ from dataclasses import replace
 from cruise.decisions.packing.building import AS_FULL, Usage, build_problem
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.cluster import LimitRangeItem, Node, Pod, Snapshot
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import Proposal, Sizes
 from cruise.domain.resources import MEBIBYTE, Amounts, Resources
 from cruise.domain.usage import Statistic, StatisticsTable
@@ -82,7 +83,7 @@ def unwritable() -> tuple[Snapshot, Statistic]:
 def test_who_cannot_be_made_smaller_is_named_and_then_left_as_it_is() -> None:
     snapshot, row = unwritable()
     found = proposed(snapshot, row)
-    assert found == NoOrder("the pods on node n1 cannot be made as small as planned", frozenset({"uid-a"}))
+    assert found == NoOrder(Halt(HaltCode.NODE_TOO_SMALL, "n1"), frozenset({"uid-a"}))
     again = proposed(snapshot, row, unsizable=frozenset({"uid-a"}))
     assert isinstance(again, Proposal)
     assert [one.pod for one in again.unplaced] == ["new"]

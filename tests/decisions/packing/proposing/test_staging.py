@@ -4,6 +4,7 @@ from cruise.decisions.packing.building import build_problem
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.domain.cluster import Snapshot
 from cruise.domain.colocation import PodConstraints, PodTerm, SpreadConstraint
+from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.packer.answer import figures_of, packing_of
 from tests.decisions.packing.proposing.test_propose import proposal_for, stages_of
@@ -61,7 +62,7 @@ def test_a_packing_that_breaks_a_rule_has_no_order() -> None:
     pod_node[0] = 0
     bound = figures_of(built.problem, pod_node).key(built.problem.objective)
     found = propose(built, packing_of(built.problem, pod_node, bound))
-    assert found == NoOrder("no order was found in which kube-scheduler would let every pod in")
+    assert found == NoOrder(Halt(HaltCode.NO_ORDER))
 
 
 def test_a_pod_outside_every_domain_does_not_keep_another_from_starting_its_group() -> None:
