@@ -105,8 +105,21 @@ class ContainerTarget:
     limits: Amounts
 
 
+class OfPod:
+    """What is about one pod, which goes by its namespace and its name."""
+
+    __slots__ = ()
+    namespace: str
+    pod: str
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name, as pods are known by and sorted."""
+        return self.namespace, self.pod
+
+
 @dataclass(frozen=True, slots=True)
-class ResizePod:
+class ResizePod(OfPod):
     """Resize a pod in place, all containers and both resources at once, fenced on its uid.
 
     `growth` is what the pod's counted requests rise by on its node, never negative: zero for a pure shrink. `cause` is
@@ -130,7 +143,7 @@ class ResizePod:
 
 
 @dataclass(frozen=True, slots=True)
-class EvictPod:
+class EvictPod(OfPod):
     """Evict a pod through the Eviction API, with its uid as precondition."""
 
     namespace: str
@@ -162,7 +175,7 @@ class UntaintNode:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class Hold(OfPod):
     """A pod left as it is, with the reason, a detail for people, and until when where that is known."""
 
     namespace: str

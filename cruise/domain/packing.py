@@ -1,15 +1,18 @@
 """A packing plan in a cluster's own names: what is proposed, how far it is carried out, where pods are steered."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
+from operator import attrgetter
 
-from cruise.domain.actions import ContainerTarget, ResizePod
+from cruise.domain.actions import ContainerTarget, OfPod, ResizePod
 from cruise.domain.cluster import Node, WorkloadRef
 from cruise.domain.halts import Halt
 from cruise.domain.unplaced import Unplaced
 from cruise.packer.answer import Note, Status
+
+_KEY = attrgetter("key")
 
 
 class Sizes(StrEnum):
@@ -46,7 +49,7 @@ UNLIMITED = Allowance()
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class Arrival(OfPod):
     """A pod that is to run on `target`: from `source`, or from pending (None).
 
     `containers` is what it asks for there, where that is not what it asks for now.
@@ -61,7 +64,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Preemption:
+class Preemption(OfPod):
     """A running pod that loses its place for pods of a higher priority."""
 
     namespace: str
@@ -220,6 +223,20 @@ class Proposal:
     fleet: FleetChange | None = None
     later: Later | None = None
     least_evicted: int = 0
+
+    def of_stages(self, stages: Sequence[Stage]) -> "Proposal":
+        """Return what some stages do as a plan of its own, which leaves no pod pending."""
+        leaves = [leave for stage in stages for leave in stage.leaves]
+        arrivals = sorted((one for stage in stages for one in stage.arrivals), key=_KEY)
+        return replace(
+            self,
+            placed=tuple(one for one in arrivals if one.source is None),
+            moves=tuple(one for one in arrivals if one.source is not None),
+            preempted=tuple(sorted((one for one in leaves if isinstance(one, Preemption)), key=_KEY)),
+            resizes=tuple(sorted((one for stage in stages for one in stage.resizes), key=_KEY)),
+            unplaced=(),
+            stages=tuple(stage for stage in stages if stage != Stage((), (), ())),
+        )
 
     @property
     def evicted(self) -> frozenset[str]:

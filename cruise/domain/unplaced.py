@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cruise.domain.actions import OfPod
 from cruise.domain.colocation import PodTerm
 from cruise.domain.scheduling import NodeSelectorTerm, Taint
 
@@ -70,7 +71,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Unplaced:
+class Unplaced(OfPod):
     """A pod that stays pending: a smallest set of obstacles that together keep it out, and what was found of them.
 
     `impossible` tells that this is proved, whatever is moved or preempted for it.

@@ -123,12 +123,12 @@ def pack(
        {"name":"m6.large","allocatable":{"cpu":"1930m","memory":"7Gi","pods":29},"price":0.096,"limit":10}]}
     """
     from cruise.adapters.files import load_node_types
-    from cruise.cli.execution.packing import Consolidation, Search, Wish, plan_packing
+    from cruise.cli.execution.packing import Search, Wish, plan_packing
     from cruise.cli.inputs.files import load_snapshot, load_usage
     from cruise.collection import uncollected
     from cruise.decisions.packing.building import Usage
     from cruise.decisions.packing.consolidating import with_new_nodes
-    from cruise.domain.packing import Sizes
+    from cruise.domain.packing import Allowance, Sizes
 
     if sizes is SizesName.RIGHTSIZED and usage is None:
         raise BadInput("--sizes rightsized needs --usage FILE: without measured use no size is known")
@@ -144,11 +144,12 @@ def pack(
     with uncollected():
         cluster = load_snapshot(snapshot, policy.node_autoscaler)
         known = Usage(*load_usage(usage, cluster, at)) if usage is not None else None
-        consolidation = None
+        fleet = None
         if consolidate:
             fleet = with_new_nodes(cluster, None if node_types is None else load_node_types(node_types))
-            cluster, consolidation = fleet.snapshot, Consolidation(fleet, max_evictions)
-        wish = Wish(cluster, known, policy, Sizes(sizes.value), search, consolidation, within_budgets)
+            cluster = fleet.snapshot
+        allowance = Allowance(in_all=max_evictions)
+        wish = Wish(cluster, known, policy, Sizes(sizes.value), search, fleet, within_budgets, allowance)
         _print(plan_packing(wish), cluster, format, full, within_budgets)
 
 

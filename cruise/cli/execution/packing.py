@@ -56,23 +56,15 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class Consolidation:
-    """That a plan is to need the fewest nodes, of all that could be ordered, with so many evictions at most."""
-
-    fleet: Fleet
-    max_evictions: int | None
-
-
-@dataclass(frozen=True, slots=True)
 class Wish:
-    """What a plan is asked for: decided from what, at which sizes, with which nodes."""
+    """What a plan is asked for: decided from what, at which sizes, of a `fleet` with the fewest nodes in use."""
 
     snapshot: "Snapshot"
     usage: Usage | None
     policy: "Policy"
     sizes: Sizes
     search: Search
-    consolidation: Consolidation | None
+    fleet: Fleet | None
     within_budgets: bool
     allowance: Allowance = UNLIMITED
 
@@ -89,13 +81,9 @@ class Wish:
 
 def plan_packing(wish: Wish) -> Planned:
     """Search in a process of its own, and show on a terminal how far it has got. Raises Unavailable."""
-    return asyncio.run(_planned(replace(wish, allowance=_allowance_of(wish))))
-
-
-def _allowance_of(wish: Wish) -> Allowance:
-    if wish.consolidation is not None:
-        return Allowance(in_all=wish.consolidation.max_evictions)
-    return whole_allowance(wish.snapshot, wish.policy, wish.now) if wish.within_budgets else UNLIMITED
+    if wish.within_budgets:
+        wish = replace(wish, allowance=whole_allowance(wish.snapshot, wish.policy, wish.now))
+    return asyncio.run(_planned(wish))
 
 
 async def _planned(wish: Wish) -> Planned:
@@ -105,26 +93,26 @@ async def _planned(wish: Wish) -> Planned:
 
 async def plan_with(worker: PackWorker, wish: Wish) -> Planned:
     """Search in a process that is there: build, solve, propose, judge. Raises Unavailable."""
-    fleet: FleetChange | None = None
+    change: FleetChange | None = None
     later: Later | None = None
 
     async def search(turn: Turn) -> Found:
         return await _found(replace(wish, snapshot=turn.snapshot), worker, turn)
 
-    if wish.consolidation is None:
+    if wish.fleet is None:
         found = await search(Turn(wish.snapshot))
         later = await _later_of(wish, found, worker) if wish.within_budgets else None
     else:
-        found, there = await find_fewest_nodes(search, wish.consolidation.fleet)
+        found, there = await find_fewest_nodes(search, wish.fleet)
         if wish.large:
-            fleet = fleet_change(found.built, found.packing, found.plan, there)
+            change = fleet_change(found.built, found.packing, found.plan, there)
         else:
-            fleet = await change_of(search, found, there, wish.search.seconds)
+            change = await change_of(search, found, there, wish.search.seconds)
     with busy("checking the plan", wish.large):
         plan = found.plan
         if Note(NoteCode.STILL_COMPILING) in plan.notes:
             plan = replace(plan, notes=(*plan.notes, Note(NoteCode.COMPILES_ONCE)))
-        plan = replace(plan, fleet=fleet, later=later)
+        plan = replace(plan, fleet=change, later=later)
         return Planned(_judged(found.built, plan, wish.allowance), found.seconds)
 
 
@@ -143,7 +131,7 @@ async def _later_of(wish: Wish, found: Found, worker: PackWorker) -> Later | Non
 async def _found(wish: Wish, worker: PackWorker, turn: Turn) -> Found:
     """Plan in a share of what is left of the time."""
     usage, search, taken, bound = wish.usage, wish.search, turn.taken, turn.bound
-    prices = None if wish.consolidation is None else wish.consolidation.fleet.prices
+    prices = None if wish.fleet is None else wish.fleet.prices
     until = search.seconds if turn.share == 1.0 else taken + (search.seconds - taken) * turn.share
     for left in reversed(range(_MOST_PROBLEMS)):
         with busy("putting the cluster into numbers", wish.large):

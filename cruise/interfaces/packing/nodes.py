@@ -38,8 +38,8 @@ class Load:
 def loads(snapshot: Snapshot, proposal: Proposal, pods: Pods) -> tuple[dict[str, Load], dict[str, Load]]:
     """Return what every node holds now and once the plan is carried out."""
     sized = sizes_after(proposal, pods)
-    gone = {(move.namespace, move.pod) for move in proposal.moves}
-    gone |= {(preemption.namespace, preemption.pod) for preemption in proposal.preempted}
+    gone = {move.key for move in proposal.moves}
+    gone |= {preemption.key for preemption in proposal.preempted}
     now: dict[str, Load] = {node.name: Load() for node in snapshot.nodes}
     after: dict[str, Load] = {node.name: Load() for node in snapshot.nodes}
     for pod in snapshot.pods:
@@ -50,7 +50,7 @@ def loads(snapshot: Snapshot, proposal: Proposal, pods: Pods) -> tuple[dict[str,
         if key not in gone:
             after[pod.node].take(pod, sized[key][1] if key in sized else counted)
     for arrival in (*proposal.placed, *proposal.moves):
-        after[arrival.target].take(pods[arrival.namespace, arrival.pod], size_on_arrival(arrival, pods))
+        after[arrival.target].take(pods[arrival.key], size_on_arrival(arrival, pods))
     return now, after
 
 

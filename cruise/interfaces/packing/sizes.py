@@ -19,17 +19,17 @@ def sizes_after(proposal: Proposal, pods: Pods) -> dict[tuple[str, str], tuple[s
     """
     found = {}
     for resize in proposal.resizes:
-        key = (resize.namespace, resize.pod)
+        key = resize.key
         found[key] = (resize.node or "", counted_as(pods[key], resize.containers))
     for arrival in (*proposal.placed, *proposal.moves):
         if arrival.containers:
-            found[arrival.namespace, arrival.pod] = (arrival.target, size_on_arrival(arrival, pods))
+            found[arrival.key] = (arrival.target, size_on_arrival(arrival, pods))
     return found
 
 
 def size_on_arrival(arrival: Arrival, pods: Pods) -> Resources:
     """Return what counts for a pod once it runs on its target."""
-    pod = pods[arrival.namespace, arrival.pod]
+    pod = pods[arrival.key]
     return counted_as(pod, arrival.containers) if arrival.containers else counted_requests(pod)
 
 

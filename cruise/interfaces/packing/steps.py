@@ -49,7 +49,7 @@ def step_parts(proposal: Proposal, pods: Pods, console: Console, in_full: bool =
 
 def _steps(stage: Stage, pods: Pods, wide: bool) -> Iterator[tuple[Text, Text, Text, Text]]:
     for resize in stage.resizes:
-        pod = pods[resize.namespace, resize.pod]
+        pod = pods[resize.key]
         size = _size(counted_requests(pod), counted_as(pod, resize.containers))
         yield Text("resize", style="cyan"), Text(f"{pod.namespace}/{pod.name}"), Text(resize.node or ""), size
     alone = stage.leaves[0] if len(stage.leaves) == 1 else None
@@ -58,7 +58,7 @@ def _steps(stage: Stage, pods: Pods, wide: bool) -> Iterator[tuple[Text, Text, T
     for leave in () if moves else stage.leaves:
         yield _leave(leave, wide)
     for arrival in stage.arrivals:
-        now = counted_requests(pods[arrival.namespace, arrival.pod])
+        now = counted_requests(pods[arrival.key])
         size = _size(now, size_on_arrival(arrival, pods)) if arrival.containers else Text("")
         name = Text(f"{arrival.namespace}/{arrival.pod}")
         if moves and arrival is stage.arrivals[0]:

@@ -149,15 +149,15 @@ def _pending(proposal: Proposal, pods: Pods, wide: bool, in_full: bool) -> Rende
 def _waiting(proposal: Proposal, pods: Pods) -> list[_Waiting]:
     found: dict[tuple[object, ...], _Waiting] = {}
     for one in proposal.unplaced:
-        pod = pods[one.namespace, one.pod]
+        pod = pods[one.key]
         words = unplaced_words(one)
         row = found.setdefault((*_alike(pod), words, one.impossible), _Waiting([], _stays(one, words), True))
         row.pods.append(pod)
     placed: dict[tuple[object, ...], list[Arrival]] = {}
     for arrival in proposal.placed:
-        placed.setdefault(_alike(pods[arrival.namespace, arrival.pod]), []).append(arrival)
+        placed.setdefault(_alike(pods[arrival.key]), []).append(arrival)
     for arrivals in placed.values():
-        waiting = [pods[one.namespace, one.pod] for one in arrivals]
+        waiting = [pods[one.key] for one in arrivals]
         found["placed", *_alike(waiting[0])] = _Waiting(waiting, _places(arrivals), False)
     return list(found.values())
 

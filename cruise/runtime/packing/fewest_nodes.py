@@ -68,11 +68,8 @@ async def find_fewest_nodes(search: Search, fleet: Fleet) -> tuple[Found, Fleet]
         Turn(limited.snapshot, found.seconds, bound=found.packing.bound, in_zones=_is_spread(limited.snapshot))
     )
     # With other machines from the same NodePool there may be a place after all.
-    impossible = {(one.namespace, one.pod) for one in found.plan.unplaced if one.impossible}
-    unplaced = tuple(
-        replace(one, impossible=one.impossible and (one.namespace, one.pod) in impossible)
-        for one in again.plan.unplaced
-    )
+    impossible = {one.key for one in found.plan.unplaced if one.impossible}
+    unplaced = tuple(replace(one, impossible=one.impossible and one.key in impossible) for one in again.plan.unplaced)
     return replace(again, plan=replace(again.plan, unplaced=unplaced)), limited
 
 

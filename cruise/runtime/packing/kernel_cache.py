@@ -9,7 +9,7 @@ import stat
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -121,22 +121,14 @@ def _copy(source: Path, target: Path) -> None:
 
 def _drop_unused(directory: Path) -> None:
     """Remove what other releases left and none has used for a month."""
-    for other in _siblings(directory):
+    for other in [path for path in directory.parent.glob("compiled-*") if path != directory]:
         try:
             used = max(path.stat().st_mtime for path in (other, other / _WARM) if path.exists())
         except (OSError, ValueError):
             continue
-        if _age_seconds(used) > _UNUSED_SECONDS:
+        # Files are dated by the clock of the wall.
+        if time.clock_gettime(time.CLOCK_REALTIME) - used > _UNUSED_SECONDS:
             shutil.rmtree(other, ignore_errors=True)
-
-
-def _siblings(directory: Path) -> Iterable[Path]:
-    return [path for path in directory.parent.glob("compiled-*") if path != directory]
-
-
-def _age_seconds(modified: float) -> float:
-    # Files are dated by the clock of the wall.
-    return time.clock_gettime(time.CLOCK_REALTIME) - modified
 
 
 def _compiler() -> str:

@@ -43,9 +43,7 @@ async def later_of(
     None where the plan leaves no pod that budgets could have kept out.
     """
     waiting = {
-        (one.namespace, one.pod)
-        for one in proposal.unplaced
-        if not one.impossible and one.finding.pattern is not Pattern.NOT_JUDGED
+        one.key for one in proposal.unplaced if not one.impossible and one.finding.pattern is not Pattern.NOT_JUDGED
     }
     spent = budgets_spent(snapshot, proposal, allowance)
     whole = whole_allowance(snapshot, policy, now)
@@ -58,7 +56,7 @@ async def later_of(
         again = after is not None and bool(_placed(after, waiting))
         if after is not None and again:
             goes.append(Go(_placed(after, waiting), len(after.evicted)))
-            waiting -= {(one.namespace, one.pod) for one in after.placed}
+            waiting -= {one.key for one in after.placed}
             snapshot = cluster_after(snapshot, after)
     if waiting and not again and (left := end - monotonic()) > _LEAST_SECONDS:
         free = await make(snapshot, UNLIMITED, left)
@@ -67,7 +65,7 @@ async def later_of(
 
 
 def _placed(proposal: Proposal, waiting: set[tuple[str, str]]) -> int:
-    return sum((one.namespace, one.pod) in waiting for one in proposal.placed)
+    return sum(one.key in waiting for one in proposal.placed)
 
 
 def _larger(snapshot: Snapshot, proposal: Proposal, waiting: set[tuple[str, str]], policy: Policy) -> Larger:

@@ -15,7 +15,7 @@ from cruise.decisions.packing.execution import begun
 from cruise.decisions.packing.judging import Demand, find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.decisions.packing.proposing.propose import arrives_at
-from cruise.decisions.scheduling.board import waits_for_a_node
+from cruise.decisions.scheduling.board import PodKey, key_of, waits_for_a_node
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import Allowance, PackingPlan, Phase, Proposal, Sizes
@@ -242,7 +242,7 @@ def _proposed(scene: Scene, built: Built, packing: Packing) -> tuple[Proposal | 
     return proposal, objections
 
 
-def demands_of(built: Built) -> dict[tuple[str, str], Demand]:
+def demands_of(built: Built) -> dict[PodKey, Demand]:
     """Return what each pod of a problem needs on its node, for the judge."""
     problem = built.problem
     cpu, memory = problem.resources.index("cpu"), problem.resources.index("memory")
@@ -250,10 +250,7 @@ def demands_of(built: Built) -> dict[tuple[str, str], Demand]:
         Demand(Resources(int(base[cpu]), int(base[memory])), Resources(int(share[cpu]), int(share[memory])))
         for base, share in zip(problem.demands, problem.headroom, strict=True)
     ]
-    return {
-        (pod.namespace, pod.name): of_class[number]
-        for pod, number in zip(built.pods, problem.pod_class.tolist(), strict=True)
-    }
+    return {key_of(pod): of_class[number] for pod, number in zip(built.pods, problem.pod_class.tolist(), strict=True)}
 
 
 def _log(plan: PackingPlan, waiting: int) -> None:

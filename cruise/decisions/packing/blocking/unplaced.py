@@ -35,7 +35,7 @@ def why_unplaced(built: Built, packing: Packing) -> tuple[Unplaced, ...]:
     ]
     waiting = np.flatnonzero((built.problem.pod_node < 0) & (packing.pod_node < 0))
     found += [asking.answer(pod) for pod in waiting.tolist()]
-    return tuple(sorted(found, key=lambda one: (one.namespace, one.pod)))
+    return tuple(sorted(found, key=lambda one: one.key))
 
 
 class _Asking:

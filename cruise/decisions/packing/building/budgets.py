@@ -32,13 +32,10 @@ def apply_limits(
 
     `one_by_one`: evictions wait for each other, so that a PDB that allows one allows any number.
     """
-    kinds_of_group: dict[int, list[int]] = {}
-    for number, kind in enumerate(census.kinds):
-        kinds_of_group.setdefault(kind.group, []).append(number)
     limits: list[Limit] = []
     for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
         groups = census.labels.selected_in(budget.namespace, budget.selector)
-        covered = [number for group in groups for number in kinds_of_group.get(group, ())]
+        covered = [number for group in groups for number in census.of_group[group]]
         for number in covered:
             census.kinds[number].covered = True
         if one_by_one and budget.disruptions_allowed > 0:

@@ -14,7 +14,7 @@ from cruise.decisions.packing.building.budgets import apply_limits, most_evicted
 from cruise.decisions.packing.building.built import Built, Usage
 from cruise.decisions.packing.building.census import Census, extras_of, shared_volumes, take_census
 from cruise.decisions.packing.building.classes import classify
-from cruise.decisions.packing.building.domains import Domains, no_domains
+from cruise.decisions.packing.building.domains import Domains
 from cruise.decisions.packing.building.kept_room import without_kept_room
 from cruise.decisions.packing.building.marks import find_marks
 from cruise.decisions.packing.building.movability import Movability
@@ -23,6 +23,7 @@ from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.decisions.packing.building.rules import RuleMaker
 from cruise.decisions.packing.building.signatures import sign
 from cruise.decisions.packing.building.sites import Sites
+from cruise.decisions.scheduling.board import key_of
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import UNLIMITED, Allowance, Sizes
 from cruise.domain.policy import Mode, Policy
@@ -67,7 +68,7 @@ def build_problem(
         snapshot,
         node_index,
         Movability(snapshot, eligibility, policy),
-        Domains(nodes, columns).of if keep_domains else no_domains,
+        Domains(nodes, columns).of if keep_domains else None,
     )
     limits = apply_limits(census, snapshot.budgets, allowance, one_by_one=prices is not None)
     marks = find_marks(census, columns, snapshot.surroundings.namespace_labels)
@@ -103,7 +104,7 @@ def build_problem(
         capacities=without_kept_room(
             capacities(nodes, snapshot.surroundings, names),
             snapshot.pods,
-            {(pod.namespace, pod.name) for pod in pods if pod.nominated_node},
+            {key_of(pod) for pod in pods if pod.nominated_node},
             nodes,
             names,
         ),

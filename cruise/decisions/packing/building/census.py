@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Callable, Container, Hashable, Mapping
 from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import NamedTuple
 
 from cruise.decisions.guidance.daemons import belongs_to_node
@@ -14,13 +13,11 @@ from cruise.decisions.packing.building.labels import LabelGroups
 from cruise.decisions.packing.building.movability import Movability
 from cruise.decisions.packing.building.obstacle import NOT_JUDGED
 from cruise.decisions.packing.building.volumes import VolumeNeeds, Volumes
+from cruise.decisions.scheduling.board import key_of
 from cruise.decisions.scheduling.claims import why_not_judged, why_volumes_not_judged
 from cruise.domain.cluster import DEFAULT_SCHEDULER, Pod, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.unplaced import Finding, Pattern
-
-_NAME = attrgetter("namespace", "name")
-
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -70,36 +67,30 @@ class Census:
 
     labels: LabelGroups = field(default_factory=LabelGroups)
     kinds: list[Kind] = field(default_factory=list)
+    of_group: dict[int, list[int]] = field(default_factory=dict)  # the kinds of each group of labels
     taken: list[Taken] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
     nowhere: int = 0  # pods bound to nodes that are not known
-
-
-def _taken_name(taken: Taken) -> tuple[str, str]:
-    return (taken.pod.namespace, taken.pod.name)
 
 
 def take_census(
     snapshot: Snapshot,
     node_index: Mapping[str, int],
     movability: Movability,
-    within: Callable[[Pod], Labels],
+    within: Callable[[Pod], Labels] | None,
 ) -> Census:
     """Sort a snapshot's pods; a finished one, and a pending one that is being deleted, count nowhere.
 
-    `within` has the labels of the nodes that a running pod may go to.
+    `within` has the labels of the nodes that a running pod may go to, None where that is any.
     """
     census = Census()
     volumes = Volumes(snapshot.surroundings)
     kinds = _Kinds(census, snapshot, volumes, movability, within)
-    pending = []
-    for pod in sorted(snapshot.pods, key=_NAME):
-        if pod.terminal:
-            continue
+    counted = [pod for pod in sorted(snapshot.pods, key=key_of) if not pod.terminal]
+    for pod in counted:
         volumes.use(pod)
-    for pod in sorted(snapshot.pods, key=_NAME):
-        if pod.terminal:
-            continue
+    pending = []
+    for pod in counted:
         if pod.node is not None:
             node = node_index.get(pod.node)
             if node is None:
@@ -112,7 +103,7 @@ def take_census(
             pending.append(replace(pod, nominated_node="") if gone else pod)
     for pod in pending:
         kinds.take_pending(pod)
-    census.taken.sort(key=_taken_name)
+    census.taken.sort(key=lambda taken: key_of(taken.pod))
     return census
 
 
@@ -148,7 +139,7 @@ class _Kinds:
         snapshot: Snapshot,
         volumes: Volumes,
         movability: Movability,
-        within: Callable[[Pod], Labels],
+        within: Callable[[Pod], Labels] | None,
     ) -> None:
         self._census = census
         self._surroundings = snapshot.surroundings
@@ -175,7 +166,7 @@ class _Kinds:
 
     def take(self, pod: Pod, node: int) -> None:
         """Take a pod that counts."""
-        within = () if node < 0 else self._within(pod)
+        within = () if node < 0 or self._within is None else self._within(pod)
         # Decoding shares equal values, so replicas are mostly known by the identities of what they are made of.
         key = (
             pod.namespace,
@@ -227,6 +218,7 @@ class _Kinds:
         kind = self._numbers.get(key)
         if kind is None:
             kind = self._numbers[key] = len(self._census.kinds)
+            self._census.of_group.setdefault(group, []).append(kind)
             self._census.kinds.append(Kind(pod, group, pending, stays, weight, needs, within, of_node))
         return kind
 

@@ -31,9 +31,3 @@ class Domains:
             known = domains[domains >= 0]
             self._wide[key] = len(np.unique(known)) < len(known)
         return self._wide[key]
-
-
-def no_domains(pod: Pod) -> Labels:
-    """Return none, whatever the pod."""
-    del pod
-    return ()

@@ -1,7 +1,8 @@
 """What pods require of each other, kind by kind: the kinds that hold a term, and those that it selects."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from cruise.decisions.packing.building.census import Census, Kind
 from cruise.decisions.packing.building.nodes import NodeColumns
@@ -9,6 +10,8 @@ from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import BoolArray
 from cruise.domain.colocation import HostPort, PodTerm, SpreadConstraint
 from cruise.domain.scheduling import LabelSelector
+
+T = TypeVar("T")
 
 # Topologies that are no label, under names that no label can have.
 NODE, CLUSTER = "(node)", "(cluster)"
@@ -68,18 +71,12 @@ class _Finder:
         self._columns = columns
         self._kinds: Sequence[Kind] = census.kinds
         self._namespace_labels = namespace_labels
-        self._of_group: dict[int, list[int]] = {}
-        for number, kind in enumerate(census.kinds):
-            self._of_group.setdefault(kind.group, []).append(number)
         self._meant: dict[PodTerm, frozenset[int]] = {}
         self._arriving = frozenset(number for number, kind in enumerate(census.kinds) if kind.arrives)
 
     def anti_affinity(self) -> list[Repulsion]:
         """Find what required anti-affinity keeps apart."""
-        holders: dict[PodTerm, list[int]] = {}
-        for number, kind in enumerate(self._kinds):
-            for term in kind.pod.constraints.anti_affinity:
-                holders.setdefault(term, []).append(number)
+        holders = self._kinds_by(lambda kind: kind.pod.constraints.anti_affinity)
         found = []
         for term, held_by in holders.items():
             apart = Obstacle.ANTI_AFFINITY
@@ -88,10 +85,7 @@ class _Finder:
 
     def host_ports(self) -> list[Repulsion]:
         """Find which kinds ask for the same port of a node."""
-        holders: dict[HostPort, list[int]] = {}
-        for number, kind in enumerate(self._kinds):
-            for port in dict.fromkeys(kind.pod.constraints.host_ports):
-                holders.setdefault(port, []).append(number)
+        holders = self._kinds_by(lambda kind: kind.pod.constraints.host_ports)
         by_number: dict[tuple[str, int], list[HostPort]] = {}
         for port in holders:
             by_number.setdefault((port.protocol, port.port), []).append(port)
@@ -104,10 +98,7 @@ class _Finder:
 
     def lone_volumes(self) -> list[Repulsion]:
         """Find the claims that no second pod may use, where there is a second one."""
-        users: dict[tuple[str, str], list[int]] = {}
-        for number, kind in enumerate(self._kinds):
-            for claim in kind.needs.alone:
-                users.setdefault(claim, []).append(number)
+        users = self._kinds_by(lambda kind: kind.needs.alone)
         found = []
         for _, kinds in sorted(users.items()):
             if sum(self._kinds[number].count for number in kinds) > 1:
@@ -116,11 +107,7 @@ class _Finder:
 
     def affinity(self) -> list[Draw]:
         """Find where required affinity sends the kinds that arrive."""
-        holders: dict[tuple[PodTerm, ...], list[int]] = {}
-        for number in sorted(self._arriving):
-            terms = self._kinds[number].pod.constraints.affinity
-            if terms:
-                holders.setdefault(terms, []).append(number)
+        holders = self._kinds_by(lambda kind: [kind.pod.constraints.affinity] if kind.arrives else [])
         return [
             Draw(
                 tuple(dict.fromkeys(term.topology_key for term in terms)),
@@ -128,14 +115,12 @@ class _Finder:
                 frozenset.intersection(*(self._meant_by(term) for term in terms)),
             )
             for terms, held_by in holders.items()
+            if terms
         ]
 
     def shared_volumes(self) -> list[Draw]:
         """Find the pending pods that have to share a node, since the volume that they share is on one at a time."""
-        users: dict[tuple[str, str], list[int]] = {}
-        for number, kind in enumerate(self._kinds):
-            for claim in kind.needs.together:
-                users.setdefault(claim, []).append(number)
+        users = self._kinds_by(lambda kind: kind.needs.together)
         return [
             Draw((NODE,), frozenset(kinds), frozenset(kinds))
             for _, kinds in sorted(users.items())
@@ -161,6 +146,14 @@ class _Finder:
                 found.append(Evenness(constraint, frozenset(held_by), targets, masks[key]))
         return found
 
+    def _kinds_by(self, of: Callable[[Kind], Iterable[T]]) -> dict[T, list[int]]:
+        """Return for each thing that kinds have the kinds that have it."""
+        found: dict[T, list[int]] = {}
+        for number, kind in enumerate(self._kinds):
+            for one in dict.fromkeys(of(kind)):
+                found.setdefault(one, []).append(number)
+        return found
+
     def _repulsion(
         self, topology: str, obstacle: Obstacle, holders: frozenset[int], targets: frozenset[int]
     ) -> list[Repulsion]:
@@ -176,7 +169,7 @@ class _Finder:
         if found is None:
             groups: Iterable[int] = () if term.selector is None else self._census.labels.selected(term.selector)
             found = self._meant[term] = frozenset(
-                number for group in groups if self._is_meant(term, group) for number in self._of_group.get(group, ())
+                number for group in groups if self._is_meant(term, group) for number in self._census.of_group[group]
             )
         return found
 
@@ -190,6 +183,6 @@ class _Finder:
         return frozenset(
             number
             for group in self._census.labels.selected_in(namespace, selector)
-            for number in self._of_group.get(group, ())
+            for number in self._census.of_group[group]
             if not self._kinds[number].pod.terminating
         )

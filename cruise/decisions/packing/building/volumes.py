@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 
+from cruise.decisions.scheduling.board import key_of
 from cruise.decisions.scheduling.claims import claims_of
 from cruise.domain.cluster import Pod
 from cruise.domain.colocation import Claim, Surroundings
@@ -69,7 +70,7 @@ class Volumes:
         """Return the node to which a claim that others use there ties a pod, None for none."""
         for claim in self.of(pod).together:
             for other in self._users[claim]:
-                if other.node is not None and (other.namespace, other.name) != (pod.namespace, pod.name):
+                if other.node is not None and key_of(other) != key_of(pod):
                     return other.node
         return None
 

@@ -1,7 +1,7 @@
 """A cluster with the nodes that could be ordered for it, and what each node costs."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.guidance.daemons import belongs_to_node
@@ -10,7 +10,7 @@ from cruise.domain.annotations import HOSTNAME, INSTANCE_TYPE, NODE_POOL
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.packing import Measure, NodeType
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import Resources
+from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.scheduling import lasting_taints
 from cruise.errors import BadInput
 
@@ -22,7 +22,7 @@ _BYTES_LIKE_A_CORE = 8 << 30
 _MOST_NEW, _MORE, _SOME = 200, 1.5, 4
 # And no more than that of all types together, as long as each has some.
 _MOST_IN_ALL = 3_000
-_NO_DAEMONS = Resources(0, 0), 0
+_NO_DAEMONS = NO_RESOURCES, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def with_new_nodes(snapshot: Snapshot, types: Sequence[NodeType] | None) -> Flee
         taken, count = daemons.get(one.template.labels.get(INSTANCE_TYPE, one.name)) or daemons.get("", _NO_DAEMONS)
         empty = replace(
             one.template,
-            allocatable=_without(one.template.allocatable, taken),
+            allocatable=(one.template.allocatable - taken).at_least(NO_RESOURCES),
             allocatable_pods=max(one.template.allocatable_pods - count, 0),
         )
         price = {Measure.NUMBER: 1, Measure.SIZE: _of_size(one.template), Measure.PRICE: _parts(one)}[measure]
@@ -143,34 +143,21 @@ def _daemons(snapshot: Snapshot) -> dict[str, tuple[Resources, int]]:
     on_node: dict[str, tuple[Resources, int]] = {}
     for pod in snapshot.pods:
         if pod.node is not None and not pod.terminal and belongs_to_node(pod):
-            taken, count = on_node.get(pod.node, (Resources(0, 0), 0))
+            taken, count = on_node.get(pod.node, (NO_RESOURCES, 0))
             on_node[pod.node] = taken + counted_requests(pod), count + 1
     most: dict[str, tuple[Resources, int]] = {}
     for node in snapshot.nodes:
-        taken, count = on_node.get(node.name, (Resources(0, 0), 0))
+        taken, count = on_node.get(node.name, (NO_RESOURCES, 0))
         for name in {"", node.labels.get(INSTANCE_TYPE, "")}:
-            known, number = most.get(name, (Resources(0, 0), 0))
+            known, number = most.get(name, (NO_RESOURCES, 0))
             most[name] = known.at_least(taken), max(number, count)
     return most
 
 
-def _sum_of(pods: Iterable[Pod]) -> Resources:
-    total = Resources(0, 0)
-    for pod in pods:
-        total += counted_requests(pod)
-    return total
-
-
-def _without(amounts: Resources, taken: Resources) -> Resources:
-    return Resources(
-        max(amounts.cpu_millicores - taken.cpu_millicores, 0), max(amounts.memory_bytes - taken.memory_bytes, 0)
-    )
-
-
-def _new_nodes(one: NodeType, pods: Sequence[Pod], names: set[str], most: int) -> Iterable[Node]:
+def _new_nodes(one: NodeType, pods: Sequence[Pod], names: set[str], most: int) -> Iterator[Node]:
     """Yield as many nodes of a type as some pods could need, `most` at most."""
     wanted = [pod for pod in pods if not belongs_to_node(pod)]
-    total, offered = _sum_of(wanted), one.template.allocatable
+    total, offered = sum(map(counted_requests, wanted), NO_RESOURCES), one.template.allocatable
     by_sums = max(
         total.cpu_millicores / max(offered.cpu_millicores, 1),
         total.memory_bytes / max(offered.memory_bytes, 1),

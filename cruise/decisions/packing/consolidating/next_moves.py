@@ -1,15 +1,14 @@
 """What of a plan for fewer nodes may be begun now: a few moves off nodes that it empties, each allowed by itself."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from operator import attrgetter
 
 from cruise.decisions.packing.judging.leaving import Leaving, find_broken_budgets, find_overdrawn
 from cruise.decisions.packing.judging.replay import Replay
-from cruise.decisions.packing.judging.sizing import Demand, find_lack_of_headroom
+from cruise.decisions.packing.judging.sizing import Demand
 from cruise.decisions.scheduling.board import PodKey
-from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.overrides import StoredOverrides
@@ -18,7 +17,6 @@ from cruise.domain.policy import Policy
 
 # What node autoscalers put on nodes that they empty themselves: their pods leave anyway.
 _LEFT_TO_OTHERS = frozenset({"karpenter.sh/disrupted", "karpenter.sh/disruption", "ToBeDeletedByClusterAutoscaler"})
-_NAME = attrgetter("namespace", "pod")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +59,14 @@ def next_moves(plan: Proposal, ground: Ground) -> Proposal | Halt:
         leaving = [*gone, rested[move.uid]]
         if find_overdrawn(ground.allowance, leaving):
             continue
-        there = tuple(sorted((one for one in resizes.values() if one.node == move.target), key=_NAME))
+        there = tuple(sorted((one for one in resizes.values() if one.node == move.target), key=attrgetter("key")))
         tried = [*chosen, Stage(there, (move,), (move,))]
-        part = _part(plan, tried)
+        part = plan.of_stages(tried)
         if not _objections(part, ground):
             chosen, gone = tried, leaving
             for one in there:
                 del resizes[one.uid]
-    return _part(plan, chosen) if chosen else Halt(HaltCode.NO_POD_MOVED)
+    return plan.of_stages(chosen) if chosen else Halt(HaltCode.NO_POD_MOVED)
 
 
 def _has_rested(pod: Pod, ground: Ground) -> bool:
@@ -87,22 +85,9 @@ def _only_move(stage: Stage) -> Arrival | None:
     return leave if isinstance(leave, Arrival) and leave.uid == stage.arrivals[0].uid else None
 
 
-def _part(plan: Proposal, stages: Sequence[Stage]) -> Proposal:
-    resizes: list[ResizePod] = [one for stage in stages for one in stage.resizes]
-    return replace(
-        plan,
-        moves=tuple(sorted((one for stage in stages for one in stage.arrivals), key=_NAME)),
-        resizes=tuple(sorted(resizes, key=_NAME)),
-        stages=tuple(stages),
-    )
-
-
 def _objections(part: Proposal, ground: Ground) -> list[str]:
     """Judge moves as they will be carried out: at once, as far as PodDisruptionBudgets go."""
     leaving = Leaving(ground.snapshot, ground.policy, ground.stored)
     replay = Replay(ground.snapshot, part, leaving)
     replay.run()
-    found = [*replay.objections, *find_broken_budgets(leaving, replay.gone)]
-    for node, arrived in replay.arrivals_by_node().items():
-        found += find_lack_of_headroom(replay.board, node, arrived, ground.demands)
-    return found
+    return [*replay.objections, *find_broken_budgets(leaving, replay.gone), *replay.lacks_of_headroom(ground.demands)]

@@ -127,7 +127,7 @@ def _find_instead(plan: PackingPlan, pods: PodsByUid) -> dict[str, Pod]:
     waiting = {
         one.uid: (number, one) for number, stage in enumerate(stages) for one in stage.arrivals if one.source is None
     }
-    left_out = {(one.namespace, one.pod) for one in plan.proposal.unplaced}
+    left_out = {one.key for one in plan.proposal.unplaced}
     came: dict[str, list[Pod]] = {}
     for pod in pods.values() if waiting else ():
         if pod.node is not None and _counts(pod) and (pod.uid in waiting or (pod.namespace, pod.name) in left_out):
@@ -173,18 +173,7 @@ def rest_of(plan: PackingPlan, places: Places) -> Proposal:
 
     A pod that waited and has a node already is not in it; one created anew is there by the new name.
     """
-    stages = tuple(_without_bound(stage, places) for stage in plan.proposal.stages[plan.stage :])
-    leaves = [leave for stage in stages for leave in stage.leaves]
-    arrivals = [arrival for stage in stages for arrival in stage.arrivals]
-    return replace(
-        plan.proposal,
-        placed=_sorted([one for one in arrivals if one.source is None]),
-        moves=_sorted([one for one in arrivals if one.source is not None]),
-        preempted=tuple(sorted((one for one in leaves if isinstance(one, Preemption)), key=_name)),
-        resizes=tuple(sorted((one for stage in stages for one in stage.resizes), key=_name)),
-        unplaced=(),
-        stages=tuple(stage for stage in stages if stage != Stage((), (), ())),
-    )
+    return plan.proposal.of_stages([_without_bound(stage, places) for stage in plan.proposal.stages[plan.stage :]])
 
 
 def _without_bound(stage: Stage, places: Places) -> Stage:
@@ -202,11 +191,3 @@ def _still_to_resize(one: ResizePod, places: Places) -> bool:
 def _as_now(arrival: Arrival, places: Places) -> Arrival:
     pod = places.pod_of(arrival) if arrival.uid in places.left or arrival.source is None else None
     return arrival if pod is None else replace(arrival, pod=pod.name, uid=pod.uid, source=None)
-
-
-def _sorted(arrivals: Sequence[Arrival]) -> tuple[Arrival, ...]:
-    return tuple(sorted(arrivals, key=_name))
-
-
-def _name(one: Arrival | Preemption | ResizePod) -> tuple[str, str]:
-    return (one.namespace, one.pod)

@@ -40,7 +40,7 @@ def _compare(name: str, listed: Sequence[Named], done: Sequence[Named]) -> Itera
 
 
 def _keys(listed: Sequence[Named]) -> list[PodKey]:
-    return [(one.namespace, one.pod) for one in listed]
+    return [one.key for one in listed]
 
 
 def _find_forgotten(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
@@ -119,7 +119,7 @@ def _find_wrong_fleet(snapshot: Snapshot, proposal: Proposal, fleet: FleetChange
     nodes = {node.name for node in snapshot.nodes}
     before = {node for node in places.values() if node in nodes}
     for arrival in (*proposal.placed, *proposal.moves):
-        places[(arrival.namespace, arrival.pod)] = arrival.target
+        places[arrival.key] = arrival.target
     after = {node for node in places.values() if node in nodes}
     if (fleet.nodes_before, fleet.nodes_after) != (len(before), len(after)):
         yield f"{len(before)} nodes are in use and {len(after)} then, not {fleet.nodes_before} and {fleet.nodes_after}"
@@ -141,7 +141,7 @@ def _running_after(snapshot: Snapshot, proposal: Proposal) -> Counter[int]:
     priorities = {key_of(pod): pod.priority for pod in snapshot.pods}
     after = _running(snapshot)
     for placed in proposal.placed:
-        after[priorities[(placed.namespace, placed.pod)]] += 1
+        after[priorities[placed.key]] += 1
     for preempted in proposal.preempted:
-        after[priorities[(preempted.namespace, preempted.pod)]] -= 1
+        after[priorities[preempted.key]] -= 1
     return after

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from cruise.decisions.packing.judging.accounts import find_wrong_accounts
 from cruise.decisions.packing.judging.leaving import Leaving, find_broken_budgets, find_overdrawn
 from cruise.decisions.packing.judging.replay import Replay
-from cruise.decisions.packing.judging.sizing import Demand, find_lack_of_headroom
+from cruise.decisions.packing.judging.sizing import Demand
 from cruise.decisions.scheduling.board import PodKey, key_of
 from cruise.domain.cluster import Snapshot
 from cruise.domain.overrides import StoredOverrides
@@ -44,13 +44,12 @@ def find_objections(
     objections = [*replay.objections, *broken]
     objections += find_overdrawn(allowance, replay.gone)
     if demands is not None:
-        for node, arrived in replay.arrivals_by_node().items():
-            objections += find_lack_of_headroom(replay.board, node, arrived, demands)
+        objections += replay.lacks_of_headroom(demands)
     return (*objections, *find_wrong_accounts(snapshot, proposal))
 
 
 def _find_strangers(snapshot: Snapshot, proposal: Proposal) -> tuple[str, ...]:
     known = {key_of(pod) for pod in snapshot.pods}
     lists = (proposal.placed, proposal.moves, proposal.preempted, proposal.resizes, proposal.unplaced)
-    named = {(one.namespace, one.pod) for listed in lists for one in listed}
+    named = {one.key for listed in lists for one in listed}
     return tuple(f"pod {namespace}/{name} does not exist" for namespace, name in sorted(named - known))

@@ -1,9 +1,17 @@
 """A plan stage by stage, as the API server and kube-scheduler would see it."""
 
+from collections.abc import Iterator
 from itertools import chain
 
 from cruise.decisions.packing.judging.leaving import Leaving
-from cruise.decisions.packing.judging.sizing import find_growth, find_removals, find_wrong_sizes, sized
+from cruise.decisions.packing.judging.sizing import (
+    Demands,
+    find_growth,
+    find_lack_of_headroom,
+    find_removals,
+    find_wrong_sizes,
+    sized,
+)
 from cruise.decisions.scheduling.board import Board, PodKey, key_of, waits_for_a_node
 from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.actions import ResizePod
@@ -70,14 +78,15 @@ class Replay:
                 self._crowded.add(key)
             self.board.add(pod, node.name)
 
-    def arrivals_by_node(self) -> dict[str, list[Pod]]:
-        """The pods that arrived and are still there, by the name of their node."""
+    def lacks_of_headroom(self, demands: Demands) -> Iterator[str]:
+        """Say which nodes cannot hold what the pods there need, of those at which some arrived and still are."""
         found: dict[str, list[Pod]] = {}
         for key, pod in self.arrived.items():
             place = self.board.place_of(key)
             if place is not None:
                 found.setdefault(place, []).append(pod)
-        return found
+        for node, arrived in found.items():
+            yield from find_lack_of_headroom(self.board, node, arrived, demands)
 
     def _run(self, stage: Stage, where: str) -> None:
         if not (stage.resizes or stage.leaves or stage.arrivals):
@@ -93,7 +102,7 @@ class Replay:
         self._out.clear()
 
     def _resize(self, resize: ResizePod, where: str) -> None:
-        key = (resize.namespace, resize.pod)
+        key = resize.key
         pod = self._find(key, resize.uid, where)
         if pod is None:
             return
@@ -121,7 +130,7 @@ class Replay:
             self.board.add(self._pods[key], place)
 
     def _leave(self, leave: Arrival | Preemption, where: str) -> None:
-        key = (leave.namespace, leave.pod)
+        key = leave.key
         pod = self._find(key, leave.uid, where)
         if pod is None:
             return
@@ -149,7 +158,7 @@ class Replay:
             self._object(where, key_of(pod), f"of priority {pod.priority} is preempted for pods of at most {highest}")
 
     def _arrive(self, arrival: Arrival, where: str) -> None:
-        key = (arrival.namespace, arrival.pod)
+        key = arrival.key
         pod = self._find(key, arrival.uid, where)
         if pod is None:
             return

@@ -11,7 +11,7 @@ from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.domain.sizes import with_sizes
 
 
@@ -39,10 +39,10 @@ def find_wrong_sizes(snapshot: Snapshot, pod: Pod, targets: Sequence[ContainerTa
     for target in targets:
         if roles.get(target.container) is not target.role:
             yield f"has no {target.role} container {target.container}"
-        if _above(target.requests.cpu_millicores, target.limits.cpu_millicores):
-            yield f"would request more cpu than the limit of container {target.container}"
-        if _above(target.requests.memory_bytes, target.limits.memory_bytes):
-            yield f"would request more memory than the limit of container {target.container}"
+        for one in ResourceName:
+            request, limit = target.requests.of(one), target.limits.of(one)
+            if request is not None and limit is not None and request > limit:
+                yield f"would request more {one} than the limit of container {target.container}"
     if len({target.container for target in targets}) < len(targets):
         yield "has a container sized twice"
     if pod.mirror or pod.windows or pod.pod_requests is not None or pod.pod_limits is not None:
@@ -75,10 +75,9 @@ def find_removals(pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]
             ("request", container.requests, target.requests),
             ("limit", container.limits, target.limits),
         ):
-            if before.cpu_millicores is not None and after.cpu_millicores is None:
-                yield f"would lose the cpu {kind} of container {target.container}"
-            if before.memory_bytes is not None and after.memory_bytes is None:
-                yield f"would lose the memory {kind} of container {target.container}"
+            for one in ResourceName:
+                if before.of(one) is not None and after.of(one) is None:
+                    yield f"would lose the {one} {kind} of container {target.container}"
 
 
 def find_lack_of_headroom(board: Board, node_name: str, arrived: Sequence[Pod], demands: Demands) -> Iterator[str]:
@@ -92,16 +91,12 @@ def find_lack_of_headroom(board: Board, node_name: str, arrived: Sequence[Pod], 
     headroom = reduce(Resources.at_least, (demand.headroom for demand in here), NO_RESOURCES)
     wanted = sum((demand.base + demand.headroom for demand in new), NO_RESOURCES)
     room, need = board.nodes[node_name].allocatable, base + headroom
-    if wanted.cpu_millicores and need.cpu_millicores > room.cpu_millicores:
-        yield (
-            f"node {node_name} offers {room.cpu_millicores} m, bases of {base.cpu_millicores} m and a headroom of "
-            f"{headroom.cpu_millicores} m are more"
-        )
-    if wanted.memory_bytes and need.memory_bytes > room.memory_bytes:
-        yield (
-            f"node {node_name} offers {room.memory_bytes} bytes, bases of {base.memory_bytes} bytes and a headroom of "
-            f"{headroom.memory_bytes} bytes are more"
-        )
+    for one, unit in ((ResourceName.CPU, "m"), (ResourceName.MEMORY, "bytes")):
+        if wanted.of(one) and need.of(one) > room.of(one):
+            yield (
+                f"node {node_name} offers {room.of(one)} {unit}, bases of {base.of(one)} {unit} and a headroom of "
+                f"{headroom.of(one)} {unit} are more"
+            )
 
 
 def _demand_of(pod: Pod, demands: Demands) -> Demand:
@@ -112,7 +107,3 @@ def _settled(container: Container) -> Container:
     if container.allocated is None and container.actual is None:
         return container
     return replace(container, allocated=container.requests, actual=container.requests)
-
-
-def _above(request: int | None, limit: int | None) -> bool:
-    return request is not None and limit is not None and request > limit

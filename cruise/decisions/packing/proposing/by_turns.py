@@ -28,15 +28,15 @@ def let_in_by_turns(built: Built, stages: Sequence[Stage], still_open: frozenset
     begins = bool(stages) and not stages[0].leaves
     first, later = (stages[0].arrivals, stages[1:]) if begins else ((), tuple(stages))
     pods = {key_of(pod): pod for pod in built.pods}
-    coming = {(one.namespace, one.pod): one for one in first}
+    coming = {one.key: one for one in first}
     group = _concerned(built, pods, [*sorted(still_open), *coming], still_open)
     preempts = any(isinstance(leave, Preemption) for stage in later for leave in stage.leaves)
     if len(group) > _MOST_TOGETHER or (preempts and not all(pods[key].preempts for key in group)):
         return None
     board = Board(built.snapshot)
-    others = tuple(one for one in first if (one.namespace, one.pod) not in group)
+    others = tuple(one for one in first if one.key not in group)
     for one in others:
-        board.add(pods[one.namespace, one.pod], one.target)
+        board.add(pods[one.key], one.target)
     wanted = {key: one.target for key, one in coming.items() if key in group}
     turns = _Turns(board, [pods[key] for key in group], wanted)
     found = turns.best()
@@ -82,9 +82,9 @@ def _is_let_in(built: Built, stages: Sequence[Stage]) -> bool:
     pods = {key_of(pod): pod for pod in built.pods}
     for stage in stages:
         for leave in stage.leaves:
-            board.remove((leave.namespace, leave.pod))
+            board.remove(leave.key)
         for one in stage.arrivals:
-            pod = pods[one.namespace, one.pod]
+            pod = pods[one.key]
             if any(scheduler.refuse(pod, board.nodes[one.target])):
                 return False
             board.add(pod, one.target)

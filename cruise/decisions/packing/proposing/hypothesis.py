@@ -7,6 +7,7 @@ from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import breaks_quota
 from cruise.decisions.packing.building.built import Built
 from cruise.decisions.packing.building.needs import keeps_its_size
+from cruise.decisions.scheduling.board import PodKey, key_of
 from cruise.decisions.sizing.container_sizes import ContainerSize
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.resize import becomes_guaranteed
@@ -16,7 +17,6 @@ from cruise.domain.requests import counted_requests
 from cruise.domain.resources import Amounts, Resources
 from cruise.domain.sizes import with_sizes
 
-_PodKey = tuple[str, str]
 # A pod held for one of these keeps the size that it has.
 _KEEPS_ITS_SIZE = frozenset(
     {Reason.LIMIT_RANGE, Reason.QOS_CHANGE, Reason.REFUSED, Reason.RESIZE_DEFERRED, Reason.RESIZE_INFEASIBLE}
@@ -36,18 +36,18 @@ class SizedNode:
 
     def __init__(self, snapshot: Snapshot, plan: NodePlan) -> None:
         self._snapshot = snapshot
-        self._sizes: dict[_PodKey, dict[str, ContainerSize]] = {}
+        self._sizes: dict[PodKey, dict[str, ContainerSize]] = {}
         for size in plan.targets:
             self._sizes.setdefault((size.namespace, size.pod), {})[size.container] = size
-        self._resizes = {(one.namespace, one.pod): one for one in plan.resize}
-        self._kept = {(hold.namespace, hold.pod) for hold in plan.hold if hold.reason in _KEEPS_ITS_SIZE}
+        self._resizes = {one.key: one for one in plan.resize}
+        self._kept = {hold.key for hold in plan.hold if hold.reason in _KEEPS_ITS_SIZE}
 
     def shrunk(self, pod: Pod) -> Sized | None:
         """Return a pod with what it may give back; None where that is nothing, or it may not be taken.
 
         A pod that waits for its node keeps its limits.
         """
-        key = (pod.namespace, pod.name)
+        key = key_of(pod)
         sizes = self._sizes.get(key)
         if sizes is None or key in self._kept or pod.resize.pending is not None:
             return None
@@ -70,7 +70,7 @@ class SizedNode:
 
     def created(self, pod: Pod) -> Sized | None:
         """Return what a pod's replacement asks for on this node; None where that is what the pod asks for now."""
-        key = (pod.namespace, pod.name)
+        key = key_of(pod)
         sizes = self._sizes.get(key)
         if sizes is None or key in self._kept:
             return None

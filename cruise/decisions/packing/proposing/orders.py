@@ -32,7 +32,7 @@ def open_by_other_plans(built: Built, unplaced: Iterable[Unplaced]) -> frozenset
     matters = _order_matters(built.problem)
     limited = any(name.startswith(ATTACH) for name in built.problem.resources)
     for one in unplaced:
-        pod = pods.get((one.namespace, one.pod))
+        pod = pods.get(one.key)
         if pod is None:
             continue
         alike = (pod.namespace, id(pod.labels), id(pod.constraints), one.blocked_by, one.impossible)

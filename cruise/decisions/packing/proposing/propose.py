@@ -70,9 +70,7 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
         moves=names.arrivals(changes.moved),
         preempted=names.preemptions(changes.preempted),
         resizes=names.resizes(sizing.resizes),
-        unplaced=tuple(
-            replace(one, impossible=False) if (one.namespace, one.pod) in still_open else one for one in unplaced
-        ),
+        unplaced=tuple(replace(one, impossible=False) if one.key in still_open else one for one in unplaced),
         by_priority=_tier_lines(built, packing, still_open, changes.preempted),
         stages=tuple(names.stage(step) for step in ordered.steps),
         notes=(*built.notes, *packing.notes, *((_OTHER_ORDERS,) if still_open else ())),
@@ -88,12 +86,12 @@ def _with_more(built: Built, plan: Proposal, stages: tuple[Stage, ...]) -> Propo
     It is proved by itself where no pod is left to wait and none is evicted; else another order might do better.
     """
     arrivals = [one for stage in stages for one in stage.arrivals if one.source is None]
-    placed = sorted(arrivals, key=lambda one: (one.namespace, one.pod))
-    came = {(one.namespace, one.pod) for one in placed}
-    more = came - {(one.namespace, one.pod) for one in plan.placed}
+    placed = sorted(arrivals, key=lambda one: one.key)
+    came = {one.key for one in placed}
+    more = came - {one.key for one in plan.placed}
     by_priority = Counter(pod.priority for pod in built.pods if key_of(pod) in more)
-    unplaced = tuple(one for one in plan.unplaced if (one.namespace, one.pod) not in came)
-    waiting = {(one.namespace, one.pod) for one in unplaced} & {key_of(pod) for pod in built.pods}
+    unplaced = tuple(one for one in plan.unplaced if one.key not in came)
+    waiting = {one.key for one in unplaced} & {key_of(pod) for pod in built.pods}
     is_open = bool(waiting or plan.evicted)
     return replace(
         plan,
@@ -109,12 +107,12 @@ def _with_more(built: Built, plan: Proposal, stages: tuple[Stage, ...]) -> Propo
 def arrives_at(built: Built, packing: Packing, plan: Proposal) -> Packing:
     """Return the packing that a plan arrives at, which may be less than the one that it was made from."""
     pod_node = built.problem.pod_node.copy()
-    index = {(pod.namespace, pod.name): number for number, pod in enumerate(built.pods)}
+    index = {key_of(pod): number for number, pod in enumerate(built.pods)}
     nodes = {node.name: number for number, node in enumerate(built.nodes)}
     for arrival in (*plan.placed, *plan.moves):
-        pod_node[index[arrival.namespace, arrival.pod]] = nodes[arrival.target]
+        pod_node[index[arrival.key]] = nodes[arrival.target]
     for gone in plan.preempted:
-        pod_node[index[gone.namespace, gone.pod]] = -1
+        pod_node[index[gone.key]] = -1
     return packing_of(built.problem, pod_node, packing.bound, packing.notes)
 
 
