@@ -107,7 +107,10 @@ def _go(ways: Ways, incumbent: Incumbent, meter: Meter) -> None:
     for entry in entries:
         _anneal(incumbent, entry, meter, ways, _ROUNDS_IN_VAIN)
     for entry in entries:
-        if incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
+        before: tuple[int, ...] | None = None
+        # A question about what was as good in the entries before is asked anew where these are better by now.
+        while incumbent.key[:entry] != before and incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
+            before = incumbent.key[:entry]
             found = ways.bounding(incumbent.assignment, entry)
             with meter.part(_SHARE_OF_A_BOUND) as part:
                 incumbent.lower(entry, found.bound(part))
@@ -133,8 +136,9 @@ def _judge(incumbent: Incumbent, found: IntArray) -> bool:
 
 def _seek(incumbent: Incumbent, entry: int, found: EntryBound, meter: Meter, ways: Ways) -> None:
     """Look for packings at the bound, by dives and annealing, and now and then for a proof that there is none."""
+    before = incumbent.key[:entry]
     for turn in range(_MOST_TURNS):
-        if incumbent.key[entry] >= incumbent.bound[entry] or meter.over():
+        if incumbent.key[: entry + 1] >= (*before, incumbent.bound[entry]) or meter.over():
             return
         start = found.dive(incumbent.assignment, meter)
         incumbent.lower(entry, found.bound(meter))

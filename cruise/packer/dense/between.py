@@ -19,6 +19,7 @@ class Between:
     """
 
     limits: tuple[tuple[BoolArray, int], ...]
+    wanted: tuple[tuple[int, BoolArray], ...]
     holder: IntArray
     share: FloatArray
     least: FloatArray
@@ -30,21 +31,32 @@ class Between:
         share = self.share[mine].reshape(int(mine.sum()), nodes, 1) * own[mine][:, None, :]
         return share, self.least[mine]
 
+    def attracting(self, some: BoolArray) -> BoolArray:
+        """Some classes, and all that attract one of them, or one that attracts it."""
+        found = some.copy()
+        for _ in self.wanted:
+            before = found.copy()
+            for holder, targets in self.wanted:
+                if found[holder]:
+                    found |= targets
+            if (found == before).all():
+                break
+        return found
+
 
 def between_pods(problem: Problem) -> Between:
     """The rows of a problem's eviction limits, and of spreads that count their holder alone."""
     running = copies_of(problem, problem.pod_node)
-    limits = tuple(
-        (np.isin(np.arange(problem.class_count), limit.members), limit.allowed)
-        for limit in problem.rules.eviction_limits
-    )
+    every = np.arange(problem.class_count)
+    limits = tuple((np.isin(every, limit.members), limit.allowed) for limit in problem.rules.eviction_limits)
+    wanted = tuple((rule.holder, np.isin(every, rule.targets)) for rule in problem.rules.attractions)
     pods = np.bincount(problem.pod_class, minlength=problem.class_count)
     rows = [
         (rule.holder, *row)
         for rule, domains in _alone(problem)
         for row in _rows(rule, domains, running[rule.holder], int(pods[rule.holder]))
     ]
-    return _between(limits, rows, problem.node_count)
+    return _between(limits, wanted, rows, problem.node_count)
 
 
 def uneven(problem: Problem, assignment: IntArray) -> Between:
@@ -55,22 +67,28 @@ def uneven(problem: Problem, assignment: IntArray) -> Between:
         for rule, domains in _alone(problem)
         for row in _uneven(rule, domains, running[rule.holder], assignment[rule.holder])
     ]
-    return _between((), rows, problem.node_count)
+    return _between((), (), rows, problem.node_count)
 
 
-def at_least_one(pod_class: int, inside: BoolArray) -> Between:
-    """The row that some nodes hold a copy of a class."""
-    return _between((), [(pod_class, inside.astype(np.float64), 1.0)], len(inside))
+def at_least_one(pod_class: int, pods: int, inside: BoolArray) -> Between:
+    """The rows that some nodes hold a copy of a class, and all together no more than there are."""
+    everywhere = -np.ones(len(inside))
+    rows = [(pod_class, inside.astype(np.float64), 1.0), (pod_class, everywhere, -float(pods))]
+    return _between((), (), rows, len(inside))
 
 
 _Row = tuple[FloatArray, float]
 
 
 def _between(
-    limits: tuple[tuple[BoolArray, int], ...], rows: list[tuple[int, FloatArray, float]], nodes: int
+    limits: tuple[tuple[BoolArray, int], ...],
+    wanted: tuple[tuple[int, BoolArray], ...],
+    rows: list[tuple[int, FloatArray, float]],
+    nodes: int,
 ) -> Between:
     return Between(
         limits,
+        wanted,
         np.array([holder for holder, _, _ in rows], dtype=np.int64),
         np.array([share for _, share, _ in rows], dtype=np.float64).reshape(len(rows), nodes),
         np.array([least for _, _, least in rows], dtype=np.float64),
@@ -118,4 +136,4 @@ def _uneven(rule: Spread, inside: IntArray, running: IntArray, copies: IntArray)
     ]
 
 
-FREE = Between((), np.zeros(0, dtype=np.int64), np.zeros((0, 0)), np.zeros(0))
+FREE = Between((), (), np.zeros(0, dtype=np.int64), np.zeros((0, 0)), np.zeros(0))

@@ -7,7 +7,7 @@ import numpy as np
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.dense.between import between_pods, uneven
-from cruise.packer.dense.classing import instance_of, weighed
+from cruise.packer.dense.classing import instance_of, pod_node_of, weighed
 from cruise.packer.dense.closing import Closer, chosen, closer_of
 from cruise.packer.dense.company import company_of
 from cruise.packer.dense.dive import dive
@@ -16,6 +16,7 @@ from cruise.packer.dense.greedy import complete
 from cruise.packer.dense.parting import ways_of
 from cruise.packer.dense.phase import Phase, beside, patterns_of, phase_of, spread, thinned
 from cruise.packer.dense.residual import residual_of
+from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem
 
 # Later dives round up what is less near to whole.
@@ -89,9 +90,15 @@ class EntryBound:
                 continue
             parts = [way.narrow(phase, residual) for way in ways_of(self._problem, found)]
             if not parts or any(part is phase for part in parts):
-                return residual.whole(complete(residual, residual.part(found))), False
+                return self._completed(found), False
             return self._part(parts, generation, target, meter)
         return None, False
+
+    def _completed(self, found: IntArray) -> IntArray:
+        """An assignment with all besides that has room, or itself where only that breaks rules."""
+        whole = self._residual.whole(complete(self._residual, self._residual.part(found)))
+        broken, sound = (find_faults(self._problem, pod_node_of(self._problem, one)) for one in (whole, found))
+        return found if broken and not sound else whole
 
     def _part(self, parts: list[Phase], before: Generation, target: int, meter: Meter) -> tuple[IntArray | None, bool]:
         """Settle a question by its parts, one of which any answer belongs to."""

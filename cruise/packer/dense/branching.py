@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.packer.arrays import FloatArray, IntArray
-from cruise.packer.budget import Meter
+from cruise.packer.budget import COLUMN_CELL, Meter
 from cruise.packer.dense.master import Master, Stand, master_of
 from cruise.packer.dense.phase import Phase
 
@@ -117,6 +117,9 @@ class _Tree:
         self.master.add_all(self.groups[:known], self.fillings[:known])
         begun = self.master.solve(meter)
         for first in range(known, len(self.groups), _AT_ONCE):
+            if meter.over():
+                return False
+            meter.spend(COLUMN_CELL * len(self.master.right) * min(_AT_ONCE, len(self.groups) - first))
             self.master.add_all(self.groups[first : first + _AT_ONCE], self.fillings[first : first + _AT_ONCE])
         return begun and self.master.solve(meter)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.packer.arrays import FloatArray, IntArray
-from cruise.packer.budget import PRICING_STEP, Meter
+from cruise.packer.budget import COMPANY_CELL, LISTED_CELL, PRICING_STEP, Meter
 from cruise.packer.dense.branching import Verdict, branch
 from cruise.packer.dense.company import Company
 from cruise.packer.dense.generation import BOUND_TOLERANCE, Generation
@@ -63,7 +63,7 @@ class Closer:
                 max(_MOST_NODES, self.most_nodes - (before - begun)),
                 meter.deadline_seconds,
             )
-            meter.spend(PRICING_STEP * (int(self.shelf.nodes[0]) - before))
+            meter.spend(PRICING_STEP * (int(self.shelf.nodes[0]) - before) + LISTED_CELL * found * len(phase.classes))
             if outcome != EXACT or meter.over():
                 return None
             written += found
@@ -72,6 +72,7 @@ class Closer:
         groups, fillings = np.array(generation.master.groups)[used], np.array(generation.master.fillings)[used]
         if self.company is not None:
             fillings = self.company.keep(groups, fillings)
+            meter.spend(COMPANY_CELL * written * len(phase.classes) if len(self.company.holder) else 0)
         more, copies = self._with_company(value, stay_bonus, gap, written)
         return np.concatenate([groups, more]), np.concatenate([fillings, copies])
 

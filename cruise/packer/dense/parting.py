@@ -59,4 +59,5 @@ def _ways(
         return [stays] if stuck else [stays, Way(c, np.where(elsewhere, 0, any_number), None)]
     if len(rule.targets) > 1 or assignment[np.ix_(rule.targets, inside)].any():
         return []
-    return [stays, Way(c, None, at_least_one(int(rule.targets[0]), inside))]
+    target = int(rule.targets[0])
+    return [stays, Way(c, None, at_least_one(target, int((problem.pod_class == target).sum()), inside))]

@@ -55,9 +55,13 @@ class Phase:
 
 
 def phase_of(residual: Residual, assignment: IntArray, entry: int, between: Between = FREE) -> Phase:
-    """The question about an entry of the vector, given a plan whose entries before are kept; `between` pods as well."""
+    """The question about an entry of the vector, given a plan whose entries before are kept; `between` pods as well.
+
+    Of a tier below it has what attracts others, and what has to stay for an eviction limit.
+    """
     entries = residual.entries
-    classes = np.flatnonzero((residual.tiers <= entries.tier[entry]) | (residual.least > 0))
+    whole = _attracting(residual, (residual.tiers <= entries.tier[entry]) | (residual.least > 0), between)
+    classes = np.flatnonzero(whole | _staying(residual, between))
     placed = assignment[classes].sum(axis=1)
     stayed = np.minimum(assignment, residual.running)[classes].sum(axis=1)
     demand = _Demand(residual, classes, placed)
@@ -75,9 +79,13 @@ def phase_of(residual: Residual, assignment: IntArray, entry: int, between: Betw
         demand.keep_stays(mine, int(residual.running[classes[mine]].sum()) - allowed)
     loyal = (demand.loyal | (kept > 0)) & residual.running[classes].any(axis=1)
     counts, running = residual.counts[classes], np.where(loyal[:, None], residual.running[classes], 0)
-    limits = residual.limits[classes]
+    ran = residual.running[classes]
+    limits = np.where(whole[classes, None], residual.limits[classes], np.minimum(ran, residual.limits[classes]))
     share, least = _shares(residual, classes, between)
     node_group, first = _grouped(residual, limits, running, share)
+    if between.wanted:
+        # What parts the question about company speaks of some nodes among equal ones.
+        node_group = first = np.arange(len(residual.room))
     possible = np.minimum(residual.running, residual.limits)[classes].sum(axis=1)
     return Phase(
         classes=classes,
@@ -120,6 +128,24 @@ def beside(phase: Phase, residual: Residual, between: Between) -> Phase:
         row_share=np.concatenate([phase.row_share, share[fresh]]),
         row_least=np.concatenate([phase.row_least, least[fresh]]),
     )
+
+
+def _attracting(residual: Residual, some: BoolArray, between: Between) -> BoolArray:
+    """Some classes, and those that attract them."""
+    marked = np.zeros(residual.instance.class_count, dtype=np.bool_)
+    marked[residual.origin] = some
+    return between.attracting(marked)[residual.origin]
+
+
+def _staying(residual: Residual, between: Between) -> BoolArray:
+    """The classes of which some copies have to stay for an eviction limit."""
+    running = residual.running.sum(axis=1)
+    found = np.zeros(len(running), dtype=np.bool_)
+    for members, allowed in between.limits:
+        mine = members[residual.origin] & (running > 0)
+        if running[mine].sum() > allowed:
+            found |= mine
+    return found
 
 
 def _shares(residual: Residual, classes: IntArray, between: Between) -> tuple[FloatArray, FloatArray]:
@@ -203,17 +229,19 @@ def spread(phase: Phase, groups: IntArray, fillings: IntArray, residual: Residua
 
 
 def thinned(phase: Phase, groups: IntArray, fillings: IntArray) -> tuple[IntArray, IntArray]:
-    """Fillings without the copies that rows have too many of, those that would have to arrive first."""
+    """Fillings without the copies that rows have too many of, and that no row needs: those that would arrive first."""
     fillings = fillings.copy()
-    for row, least in zip(phase.row_share, phase.row_least.tolist(), strict=True):
-        missing = round(least - float((row[groups] * fillings).sum()))
-        c = int(np.argmax(np.abs(row).sum(axis=0)))
+    spare = np.einsum("rkc,kc->r", phase.row_share[:, groups], fillings) - phase.row_least
+    for row in range(len(spare)):
+        c = int(np.argmax(np.abs(phase.row_share[row]).sum(axis=0)))
+        share = phase.row_share[:, groups, c]
         for stays in (False, True):
-            for k in np.flatnonzero((row[groups, c] < 0) & (fillings[:, c] > 0)).tolist():
-                spare = fillings[k, c] if stays else fillings[k, c] - phase.running[groups[k], c]
-                drop = int(np.clip(spare, 0, max(missing, 0)))
+            for k in np.flatnonzero((share[row] < 0) & (fillings[:, c] > 0)).tolist():
+                needed = min(spare[share[:, k] > 0], default=np.inf)
+                most = fillings[k, c] if stays else fillings[k, c] - phase.running[groups[k], c]
+                drop = round(np.clip(min(most, needed), 0.0, max(-spare[row], 0.0)))
                 fillings[k, c] -= drop
-                missing -= drop
+                spare -= drop * share[:, k]
     return groups, fillings
 
 

@@ -18,7 +18,9 @@ def reachable(problem: Problem) -> Problem:
         return problem
     running = copies_of(problem, problem.pod_node)
     surely = _surely_staying(problem, running)
-    admits = problem.admits[problem.sites]
+    # What stays with all its pods arrives nowhere.
+    arriving = surely < np.bincount(problem.pod_class, minlength=problem.class_count)
+    admits = problem.admits[problem.sites] & arriving[:, None]
     while True:
         before = admits.copy()
         for rule in attractions:

@@ -11,9 +11,10 @@ from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.constrained.solving import Ways, solve_constrained
 from cruise.packer.dense.bounding import EntryBound
+from cruise.packer.dense.classing import pod_node_of
 from cruise.packer.dense.phase import Phase
 from cruise.packer.dense.ruled import RuledSearch
-from cruise.packer.problem import Attraction, Problem, Rules, Spread, copies_of
+from cruise.packer.problem import Attraction, EvictionLimit, Problem, Rules, Spread, copies_of
 from cruise.packer.rules.folding import folded
 from tests.decisions.packing.reports import ignore
 from tests.packer.constrained.tiny import best_key, obeys, random_problem
@@ -121,6 +122,76 @@ def test_copies_that_cannot_move_count_where_pods_are_spread():
     # Two run on the full node; the others go to the second node twice and to the third once.
     assert obeys(problem, np.array([0, 0, 1, 1, 2]))
     assert EntryBound(problem, copies_of(problem, problem.pod_node), 0, 1).bound(UNBOUNDED) == 5
+
+
+def two_tiers(capacities: list[list[int]], pod_class: list[int], pod_node: list[int], rules: Rules) -> Problem:
+    """Pods of one unit: the first class comes before the second."""
+    one = np.ones(2, dtype=np.int64)
+    return Problem(
+        resources=("cpu",),
+        capacities=np.array(capacities),
+        demands=one[:, None],
+        headroom=np.zeros((2, 1), dtype=np.int64),
+        priorities=np.array([1, 0]),
+        movable=np.ones(2, dtype=np.bool_),
+        preemptible=np.ones(2, dtype=np.bool_),
+        preempt=np.ones(2, dtype=np.bool_),
+        weights=one,
+        most_on_node=9 * one,
+        sites=np.zeros(2, dtype=np.int64),
+        admits=np.ones((1, len(capacities)), dtype=np.bool_),
+        pod_class=np.array(pod_class),
+        pod_node=np.array(pod_node),
+        rules=rules,
+    )
+
+
+def test_what_has_to_stay_of_a_lower_tier_leaves_less_room():
+    topologies, second = np.arange(2)[None, :], np.array([1])
+    problem = two_tiers([[2], [1]], [0, 0, 1, 1], [-1, -1, 0, 0], Rules(topologies))
+    running = copies_of(problem, problem.pod_node)
+    assert EntryBound(problem, running, 0, 1).bound(UNBOUNDED) == 2
+    limited = replace(problem, rules=replace(problem.rules, eviction_limits=(EvictionLimit("second", second, 0),)))
+    assert EntryBound(limited, running, 0, 1).bound(UNBOUNDED) == 1
+
+
+def test_what_attracts_is_asked_for_in_a_lower_tier_as_well():
+    """One of a lower tier cannot be on both nodes, and each of those that it attracts fills one otherwise."""
+    wanted = Rules(np.arange(2)[None, :], attractions=(Attraction((0,), 0, np.array([1])),))
+    problem = two_tiers([[2], [2]], [0, 0, 0, 1], [-1, -1, -1, -1], wanted)
+    question = EntryBound(problem, copies_of(problem, problem.pod_node), 0, 1)
+    bound = question.bound(UNBOUNDED)
+    while bound > 1:
+        found, refuted = question.branch(UNBOUNDED)
+        assert found is None and refuted
+        bound = question.refute()
+    found, _ = question.branch(UNBOUNDED)
+    assert found is not None and obeys(problem, pod_node_of(problem, found))
+
+
+def test_a_question_is_asked_anew_where_more_is_reached_before_it():
+    """The second tier's figures were asked for beside one pod of the first, until two of them had a place."""
+    problem = two_tiers([[2]], [0, 0, 1, 1], [0, -1, -1, -1], Rules(np.zeros((1, 1), dtype=np.int64)))
+    better = np.array([[2], [0]])
+    asked: list[tuple[int, int]] = []
+
+    class Silent(EntryBound):
+        def branch(self, meter: Meter) -> tuple[IntArray | None, bool]:
+            return None, False
+
+        def fillings(self, meter: Meter) -> None:
+            return None
+
+    def bounding(assignment: IntArray, entry: int) -> Silent:
+        asked.append((entry, int(assignment[0].sum())))
+        return Silent(problem, assignment, entry, 1)
+
+    def annealing(assignment: IntArray, entry: int, meter: Meter, start: IntArray | None) -> IntArray:
+        return better if (2, 1) in asked else assignment
+
+    packing = solve_constrained(problem, problem.pod_node, Budget(), ignore, ways=Ways(bounding, annealing))
+    assert (2, 1) in asked and (2, 2) in asked[asked.index((2, 1)) :]
+    assert packing.after.key(problem.objective) == packing.bound == best_key(problem)
 
 
 def test_what_is_proved_with_bounds_and_fillings_is_the_best_of_all(seeds):

@@ -5,7 +5,7 @@ from itertools import product
 
 import numpy as np
 
-from cruise.packer.problem import Attraction, EvictionLimit, Problem
+from cruise.packer.problem import Attraction, EvictionLimit, Problem, Rules
 from cruise.packer.rules.reaching import reachable
 from tests.packer.constrained.tiny import obeys, random_problem
 
@@ -39,6 +39,30 @@ def test_every_assignment_that_obeys_stays_one(seeds):
                 assert obeys(narrow, pod_node), (seed, chosen)
                 obeyed += 1
     assert fewer > 10 and obeyed
+
+
+def test_what_cannot_leave_attracts_to_where_it_is():
+    problem = random_problem(0)
+    two, one = np.ones(2, dtype=np.int64), np.ones((2, 1), dtype=np.int64)
+    followed = replace(
+        problem,
+        capacities=np.full((2, 1), 9),
+        demands=one,
+        headroom=0 * one,
+        priorities=two,
+        movable=np.array([True, False]),
+        preemptible=two > 0,
+        preempt=two > 0,
+        weights=two,
+        most_on_node=9 * two,
+        sites=0 * two,
+        admits=np.ones((1, 2), dtype=np.bool_),
+        pod_class=np.array([0, 1]),
+        pod_node=np.array([-1, 1]),
+        rules=Rules(np.arange(2)[None, :], attractions=(Attraction((0,), 0, np.array([1])),)),
+    )
+    narrow = reachable(followed)
+    assert narrow.admits[narrow.sites].tolist() == [[False, True], [False, False]]
 
 
 def test_arrivals_of_a_group_stay_in_the_domain_of_what_cannot_leave():
