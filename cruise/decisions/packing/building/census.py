@@ -32,7 +32,6 @@ class Kind:
     """
 
     pod: Pod
-    group: int
     pending: bool
     stays: str | None
     weight: int
@@ -219,7 +218,7 @@ class _Kinds:
         if kind is None:
             kind = self._numbers[key] = len(self._census.kinds)
             self._census.of_group.setdefault(group, []).append(kind)
-            self._census.kinds.append(Kind(pod, group, pending, stays, weight, needs, within, of_node))
+            self._census.kinds.append(Kind(pod, pending, stays, weight, needs, within, of_node))
         return kind
 
     def _why_not_elsewhere(self, pod: Pod, needs: VolumeNeeds) -> str | None:

@@ -46,10 +46,6 @@ class Sites:
             self._known[known_by] = number
         return number
 
-    def mask(self, number: int) -> BoolArray:
-        """Return the nodes of a site."""
-        return self._masks[number]
-
     def table(self) -> BoolArray:
         """Return sites x nodes."""
         return np.array(self._masks, dtype=np.bool_)

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from cruise.decisions.guidance.covering import CoveringBudgets
+from cruise.decisions.packing.execution.rest import anew
 from cruise.decisions.packing.judging.sizing import sized
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
@@ -25,7 +26,7 @@ def cluster_after(snapshot: Snapshot, proposal: Proposal) -> Snapshot:
         if one is not None:
             pods.append(_running(pod, one.target, one.containers or sizes.get(pod.uid, ())))
         elif pod.uid in gone:
-            pods.append(replace(_bare(pod), node=None, phase="Pending", ready=False))
+            pods.append(replace(anew(pod), node=None, phase="Pending", ready=False))
         else:
             pods.append(sized(pod, sizes[pod.uid]) if pod.uid in sizes else pod)
     return replace(snapshot, pods=tuple(pods))
@@ -82,12 +83,5 @@ def _name(key: _Key) -> tuple[str, ...]:
 
 
 def _running(pod: Pod, node: str, containers: Sequence[ContainerTarget]) -> Pod:
-    there = replace(_bare(pod), node=node, phase="Running", ready=True, unschedulable_since=None, nominated_node="")
+    there = replace(anew(pod), node=node, phase="Running", ready=True, unschedulable_since=None, nominated_node="")
     return sized(there, containers)
-
-
-def _bare(pod: Pod) -> Pod:
-    """The pod as a new one of its kind: no kubelet has given it anything."""
-    return replace(
-        pod, containers=tuple(replace(container, allocated=None, actual=None) for container in pod.containers)
-    )

@@ -63,8 +63,14 @@ def asks_for(pod: Pod, containers: Sequence[ContainerTarget]) -> bool:
 
 def need_of(pod: Pod, containers: Sequence[ContainerTarget] = ()) -> Resources:
     """Return what a pod counts where it arrives, with these sizes: nothing of it runs there yet."""
-    bare = tuple(replace(container, allocated=None, actual=None) for container in pod.containers)
-    return counted_requests(with_sizes(replace(pod, containers=bare, phase="Pending"), containers))
+    return counted_requests(with_sizes(replace(anew(pod), phase="Pending"), containers))
+
+
+def anew(pod: Pod) -> Pod:
+    """Return the pod as a new one of its kind: no kubelet has given it anything."""
+    return replace(
+        pod, containers=tuple(replace(container, allocated=None, actual=None) for container in pod.containers)
+    )
 
 
 def _states(container: Container, target: ContainerTarget) -> bool:
