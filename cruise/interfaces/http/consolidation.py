@@ -9,7 +9,8 @@ from cruise.errors import Unavailable
 from cruise.interfaces.http.requests import CAMEL, failures
 from cruise.interfaces.http.sight import SightOf
 from cruise.interfaces.http.view import ApiView
-from cruise.interfaces.packing.advice import NodeCount, nodes_kept, nodes_lines, nodes_to_add, nodes_without
+from cruise.interfaces.packing.advice import NodeCount, nodes_kept, nodes_lines
+from cruise.interfaces.packing.fleet import type_words
 from cruise.interfaces.packing.halt_words import halt_words
 from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 
@@ -80,8 +81,8 @@ def _advice(done: ConsolidationPass) -> NodesAdvice:
         moves=None if plan is None else len(plan.moves),
         emptied=[] if fleet is None else list(fleet.emptied),
         kept=[] if fleet is None else nodes_kept(fleet),
-        without=[] if fleet is None else nodes_without(fleet),
-        add=[] if fleet is None else nodes_to_add(fleet),
+        without=[] if fleet is None else [NodeCount(constraint, nodes) for constraint, nodes in fleet.without],
+        add=[] if fleet is None else [NodeCount(type_words(one), one.count) for one in fleet.added],
         empty=list(done.empty),
         node_autoscaler=None if done.autoscaler is None else done.autoscaler.value,
     )

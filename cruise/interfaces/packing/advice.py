@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cruise.domain.packing import FleetChange
 from cruise.interfaces.amounts import count_text
-from cruise.interfaces.packing.fleet import AUTOSCALERS, is_proved, ordered_words, silent_words, type_words
+from cruise.interfaces.packing.fleet import AUTOSCALERS, is_proved, ordered_words, silent_words
 from cruise.interfaces.packing.halt_words import halt_words
 from cruise.interfaces.reasons import detail_words
 from cruise.runtime.packing.consolidation_pass import ConsolidationPass
@@ -25,16 +25,6 @@ class NodeCount:
 def nodes_kept(fleet: FleetChange) -> list[NodeCount]:
     """Return for each reason how many nodes stay in use for it alone."""
     return [NodeCount(detail_words(detail), nodes) for detail, nodes in fleet.kept]
-
-
-def nodes_without(fleet: FleetChange) -> list[NodeCount]:
-    """Return for some constraints how many nodes would do without them."""
-    return [NodeCount(constraint, nodes) for constraint, nodes in fleet.without]
-
-
-def nodes_to_add(fleet: FleetChange) -> list[NodeCount]:
-    """Return how many nodes of which types are to be added for pods that are pending."""
-    return [NodeCount(type_words(one), one.count) for one in fleet.added]
 
 
 def nodes_lines(done: ConsolidationPass) -> Sequence[str]:
