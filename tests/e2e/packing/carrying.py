@@ -17,7 +17,8 @@ from tests.controlplane.api import Json
 from tests.e2e.packing.explaining import reasons_for_going
 from tests.e2e.packing.stage import PodName, Stage, verdict
 
-_MOST_SECONDS = 15.0
+# The scheduler alone waits up to ten before it tries a refused pod again. 300 clusters on a busy machine took eight.
+_MOST_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
