@@ -1,11 +1,17 @@
 """What no packing surpasses, by counting alone: valid at any size, tight where everything can be placed."""
 
 from collections.abc import Sequence
+from itertools import combinations
 
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.problem import Objective, Problem, loads_of, price_of
+
+# Demands count in whole parts of all room, so small that what rounding leaves out is nothing, and sums are exact.
+_WHOLE_ROOM = 1 << 36
+# Two resources are weighed together in so many ways.
+_MIXES = 16
 
 
 def counted_bound(problem: Problem) -> tuple[int, ...]:
@@ -113,18 +119,47 @@ def _placed_bounds(problem: Problem) -> list[int]:
     # What stays on a node that is too full already is no measure for the others.
     used, _ = loads_of(problem, problem.pod_node)
     room = np.maximum(problem.capacities, used).sum(axis=0)
+    mixed = _mixed(problem, room - base)
     bounds = []
     for priority in np.unique(problem.priorities)[::-1].tolist():
         mine = problem.priorities[problem.pod_class] == priority
         sure = int((mine & fixed).sum())
-        open_pods = np.flatnonzero(mine & possible & ~fixed)
-        demands = problem.demands[problem.pod_class[open_pods]]
-        most = len(open_pods)
-        for r in range(problem.capacities.shape[1]):
-            sums = np.cumsum(np.sort(demands[:, r]))
-            most = min(most, int(np.searchsorted(sums, room[r] - base[r], side="right")))
-        bounds.append(sure + most)
+        copies = np.bincount(problem.pod_class[mine & possible & ~fixed], minlength=problem.class_count)
+        bounds.append(
+            sure + min((_most(demands, copies, whole) for demands, whole in mixed), default=int(copies.sum()))
+        )
     return bounds
+
+
+def _mixed(problem: Problem, room: IntArray) -> list[tuple[IntArray, int]]:
+    """What each class takes of a room and how much that is: of each resource, and of any two by several weights.
+
+    Where both are short, pods that take much of one and little of the other cannot all be left out for nothing.
+    """
+    kinds = []
+    for r in range(len(room)):
+        demands, whole = problem.demands[:, r], int(room[r])
+        if whole <= 0:
+            kinds.append((demands, whole))
+        elif demands.any():
+            parts = (demands.astype(object) * _WHOLE_ROOM) // whole
+            kinds.append((np.minimum(parts, _WHOLE_ROOM + 1).astype(np.int64), _WHOLE_ROOM))
+    scarce = [demands for demands, whole in kinds if whole == _WHOLE_ROOM]
+    for first, second in combinations(scarce, 2):
+        kinds += [(k * first + (_MIXES - k) * second, _MIXES * _WHOLE_ROOM) for k in range(1, _MIXES)]
+    return kinds
+
+
+def _most(demands: IntArray, copies: IntArray, room: int) -> int:
+    """How many copies fit into a room at most, the smallest first."""
+    order = np.argsort(demands, kind="stable")
+    sums = np.cumsum(demands[order] * copies[order])
+    full = int(np.searchsorted(sums, room, side="right"))
+    most = int(copies[order[:full]].sum())
+    if full == len(order):
+        return most
+    left = room - (int(sums[full - 1]) if full else 0)
+    return most + max(left // int(demands[order[full]]), 0)
 
 
 def _fixed(problem: Problem) -> BoolArray:

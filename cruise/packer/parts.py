@@ -15,7 +15,10 @@ R = TypeVar("R", Exclusion, Attraction, Spread)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """A part as a problem of its own; `pods` and `nodes` are its pods and nodes in the whole, in their order."""
+    """A part as a problem of its own; `pods` and `nodes` are its pods and nodes in the whole.
+
+    Nodes are in their order, pods node by node: what is looked at together lies together in memory.
+    """
 
     problem: Problem
     pods: IntArray
@@ -51,8 +54,15 @@ def parts_of(problem: Problem) -> tuple[Part, ...]:
 
 
 def _whole(problem: Problem) -> Part:
-    whole = replace(problem, rules=_binding(problem))
-    return Part(whole, np.arange(problem.pod_count), np.arange(problem.node_count))
+    pods = _node_by_node(problem, np.arange(problem.pod_count))
+    whole = replace(
+        problem, pod_class=problem.pod_class[pods], pod_node=problem.pod_node[pods], rules=_binding(problem)
+    )
+    return Part(whole, pods, np.arange(problem.node_count))
+
+
+def _node_by_node(problem: Problem, pods: IntArray) -> IntArray:
+    return pods[np.argsort(problem.pod_node[pods], kind="stable")]
 
 
 def _node_offset(problem: Problem) -> int:
@@ -129,7 +139,7 @@ def _part(problem: Problem, labels: IntArray, active: BoolArray, group: int) -> 
     inside = np.zeros(problem.node_count + 1, dtype=np.bool_)
     inside[nodes] = True
     mine = np.where(active[problem.pod_class], labels[problem.pod_class] == group, inside[problem.pod_node])
-    return part_of(problem, np.flatnonzero(mine), nodes)
+    return part_of(problem, _node_by_node(problem, np.flatnonzero(mine)), nodes)
 
 
 def part_of(problem: Problem, pods: IntArray, nodes: IntArray) -> Part:

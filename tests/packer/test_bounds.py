@@ -42,6 +42,25 @@ def test_a_pod_that_fits_nowhere_costs_an_eviction_and_one_that_fits_costs_none(
     assert least_evictions(replace(problem, pod_node=np.array([0, 1, 1, 0]))) == 0
 
 
+def test_pods_that_take_much_of_one_resource_and_little_of_another_are_counted_by_both():
+    problem = replace(
+        draw_problem(3, nodes=2, classes=2, ruled=False, headroom=False),
+        capacities=np.array([[5, 5, 9], [5, 5, 9]]),
+        demands=np.array([[5, 1, 1], [1, 5, 1]]),
+        priorities=np.zeros(2, dtype=np.int64),
+        movable=np.ones(2, dtype=np.bool_),
+        preemptible=np.ones(2, dtype=np.bool_),
+        admits=np.ones((2, 2), dtype=np.bool_),
+        most_on_node=np.full(2, 9),
+        pod_class=np.array([0, 0, 1, 1]),
+        pod_node=np.full(4, -1),
+        objective=Objective.PAPER,
+    )
+    # Of each resource alone two small ones and one large one would not be too much.
+    assert counted_bound(problem)[0] == 3
+    assert counted_bound(replace(problem, demands=np.array([[5, 2, 1], [2, 5, 1]])))[0] == 2
+
+
 def known(key, bound, most=(9, 9, 9, 9)):
     found = Known(key, most)
     assert found.learn(key, bound)

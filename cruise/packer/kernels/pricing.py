@@ -161,7 +161,8 @@ def fill(
     while True:
         pruned = False
         while i < count:
-            if hopeless(s, i):
+            # Of those behind none is worth more for its load.
+            if hopeless(s, i) or s.item_value[i] * max(space, 0.0) <= (best + _TINY - value) * s.item_load[i]:
                 break
             copies = copies_of(s, i)
             if copies == 0:

@@ -18,7 +18,7 @@ from cruise.packer.quick import pending_order
 _DEPTHS = (1, 2, 3)
 # What fits nowhere may take this share of what is left, so that time remains for all priorities.
 _SHARE = 0.5
-# Largest first comes first; of what is left smallest first and largest first take turns until both gain nothing.
+# Of what is left then smallest first and largest first take turns until both gain nothing.
 _FIRST_SHARE, _AGAIN_SHARE, _PATIENCE = 0.5, 0.5, 2
 # Of more nodes than this a pod sees some at first, spread evenly, and the others once it fits on none of these.
 _SPAN = 1_000
@@ -48,13 +48,15 @@ def place_large(problem: Problem, start: IntArray, meter: Meter, report: Report)
     preempted for a higher priority early finds a place once others have moved.
     """
     packing = packing_of(problem, start, counted_bound(problem))
+    # Where not all have room, the small ones leave more of it to others.
+    wanted = problem.demands[problem.pod_class].sum(axis=0)
+    smallest_first = bool((wanted > problem.capacities.sum(axis=0)).any())
     with meter.part(_FIRST_SHARE) as part:
-        search = Ejections(problem, problem.pod_node, packing, part, report, smallest_first=False)
+        search = Ejections(problem, problem.pod_node, packing, part, report, smallest_first=smallest_first)
         packing = search.run()
-    vain, smallest_first = 0, True
+    vain, smallest_first = 0, not smallest_first
     with meter.part(_AGAIN_SHARE) as part:
         while vain < _PATIENCE and not part.over() and (packing.pod_node < 0).any():
-            # Where not all have room, the small ones leave more of it to others.
             again = Ejections(problem, packing.pod_node, packing, part, report, smallest_first=smallest_first).run()
             vain = 0 if again is not packing else vain + 1
             packing, smallest_first = again, not smallest_first
