@@ -16,7 +16,7 @@ from cruise.packer.kernels.shelf import Shelf
 
 _MOST_NODES = 200_000
 _MOST_FILLINGS, _MOST_CELLS = 20_000, 4_000_000
-_MOST_BRANCHED, _FEW_ALIKE = 20_000, 4
+_MOST_BRANCHED, _FEW_ALIKE, _ALIKE_SHARE = 20_000, 4, 0.03
 # Fillings are made of what is worth more than -1.
 _LEFT_OUT = -2.0
 
@@ -99,14 +99,16 @@ class Closer:
         meter: Meter,
         phase: Phase | None = None,
     ) -> Verdict:
-        """Decide about the target, within a share of what is left: of few fillings, of nodes that mostly differ.
+        """Decide about the target, within a share of what is left: of few fillings.
 
-        Another `phase` is the same one with more rows between nodes.
+        Where many nodes are alike a tree proves nothing for long, but finds an answer soon or never. Another `phase` is
+        the same one with more rows between nodes.
         """
         sizes = self.generation.phase.group_size
-        if int(sizes[groups].sum()) > max(_MOST_BRANCHED, self.most_fillings) or int(sizes.max()) > _FEW_ALIKE:
+        if int(sizes[groups].sum()) > max(_MOST_BRANCHED, self.most_fillings):
             return Verdict(None, np.zeros(0, dtype=np.int64))
-        with meter.part(share) as part:
+        alike = int(sizes.max()) > _FEW_ALIKE
+        with meter.part(min(share, _ALIKE_SHARE) if alike else share) as part:
             asked = phase or self.generation.phase
             return branch(asked, groups, fillings, target, self.generator, part, self.known)
 

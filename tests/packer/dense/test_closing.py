@@ -66,3 +66,16 @@ def test_a_bound_is_never_below_a_plan_however_early_pricing_stops(seed):
         _, _, generation = stays_question(Shape(8, 4, 1, 95), seed, most_nodes)
         assert generation.bound >= generation.phase.answer - 1e-6
         assert generation.ceiling >= generation.phase.answer
+
+
+def test_an_answer_is_looked_for_where_many_nodes_are_alike():
+    """Trees over alike nodes were left out, and a hundred dives did not find what one of them does at once."""
+    residual = residual_of(draw_pending(Shape(16, 4, 2, 100), 12))
+    phase = phase_of(residual, residual.part(solve(residual.instance, Budget(work_units=1e6)).assignment), 2)
+    generation = generation_of(phase, np.random.default_rng(1))
+    generation.generate(0, UNBOUNDED)
+    closer, target = closer_of(generation, np.random.default_rng(1)), generation.ceiling
+    listed = closer.enumerate(target, UNBOUNDED)
+    assert listed is not None
+    assert phase.group_size.max() > 4
+    assert closer.decide(*listed, target, 1.0, UNBOUNDED).reachable
