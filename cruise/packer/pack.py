@@ -16,7 +16,7 @@ from cruise.packer.quick import quick_assignment, with_timid
 from cruise.packer.rules.folding import folded
 from cruise.packer.rules.profiting import chains_may_profit
 from cruise.packer.rules.reaching import reachable
-from cruise.packer.whole import Whole
+from cruise.packer.whole import Piece, Whole
 
 # The compiled solvers are imported where they are needed: the quick way answers without them.
 if TYPE_CHECKING:
@@ -70,15 +70,15 @@ def pack(problem: Problem, budget: "Budget", report: Report) -> Packing:
     quick = quick_packing(problem)
     report(quick)
     whole = Whole(problem, parts_of(problem), quick.pod_node, report)
-    waiting = [index for index in range(len(whole.parts)) if not whole.proved(index)]
+    waiting = [piece for piece in whole.pieces if not piece.proved]
     # Small parts first: what they leave of their share goes to the others.
-    waiting.sort(key=lambda index: whole.parts[index].problem.pod_count)
-    left = float(sum(whole.parts[index].problem.pod_count for index in waiting))
+    waiting.sort(key=lambda piece: piece.problem.pod_count)
+    left = float(sum(piece.problem.pod_count for piece in waiting))
     with Meter(budget.deadline_seconds, budget.work_units).part(_SEARCH_SHARE) as meter:
-        for index in waiting:
-            pods = whole.parts[index].problem.pod_count
+        for piece in waiting:
+            pods = piece.problem.pod_count
             with meter.part(pods / left) as part:
-                _solve_part(whole, index, part, budget.seed)
+                _solve_part(piece, part, budget.seed)
             left -= pods
     return _judged(whole, quick)
 
@@ -91,30 +91,30 @@ def _judged(whole: Whole, quick: Packing) -> Packing:
     return replace(whole.packing, notes=whole.notes)
 
 
-def _solve_part(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
-    problem = whole.parts[index].problem
+def _solve_part(piece: Piece, meter: "Meter", seed: int) -> None:
+    problem = piece.problem
     cells = problem.class_count * problem.node_count
     if problem.objective is Objective.FLEET:
-        _solve_fleet(whole, index, meter, seed)
+        _solve_fleet(piece, meter, seed)
         return
     if cells > (_RULED_CELLS if problem.rules.bind else _DENSE_CELLS):
-        _solve_large(whole, index, meter, seed)
+        _solve_large(piece, meter, seed)
         return
     rooted: Packing | None = None
     if problem.objective is Objective.OPERATOR and (problem.pod_node >= 0).any():
         with meter.part(_RESCUE_SHARE) as part:
             # What takes no eviction is better than anything else that places as much.
             unmoved = replace(problem, movable=np.zeros_like(problem.movable))
-            rooted = _solve_small(unmoved, problem.pod_node, part, seed, lambda k: _offer(whole, index, k))
-    if problem.rules.bind and cells > _FEW_CELLS and not whole.proved(index):
+            rooted = _solve_small(unmoved, problem.pod_node, part, seed, piece.take)
+    if problem.rules.bind and cells > _FEW_CELLS and not piece.proved:
         from cruise.packer.large.solving import solve_large
 
         with meter.part(_FIRST_SHARE) as part:
-            _offer(whole, index, solve_large(problem, whole.assignment(index), part, _ignore, seed))
-    if not whole.proved(index) and not meter.over():
-        _solve_small(problem, whole.assignment(index), meter, seed, lambda k: _learn(whole, index, k))
+            piece.take(solve_large(problem, piece.pod_node, part, _ignore, seed))
+    if not piece.proved and not meter.over():
+        _solve_small(problem, piece.pod_node, meter, seed, piece.learn)
     if rooted is not None:
-        whole.refute_rescue(index, rooted)
+        piece.refute_rescue(rooted)
 
 
 def _solve_small(unfolded: Problem, start: IntArray, meter: "Meter", seed: int, report: Report) -> Packing:
@@ -146,40 +146,37 @@ def _solve_small(unfolded: Problem, start: IntArray, meter: "Meter", seed: int, 
     return packing
 
 
-def _solve_large(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+def _solve_large(piece: Piece, meter: "Meter", seed: int) -> None:
     from cruise.packer.dense.by_class import solve_dense
     from cruise.packer.large.solving import solve_large
 
-    problem = whole.parts[index].problem
+    problem = piece.problem
     cells = problem.class_count * problem.node_count
     relaxes = cells <= _RELAXED_CELLS
     with meter.part(_EJECTIONS_SHARE if relaxes else _LARGE_SHARE) as part:
         if chains_may_profit(problem):
             with part.part(_WITHOUT_SHARE) as first:
-                _solve_without_chains(whole, index, first, seed)
-        start = whole.assignment(index)
-        found = solve_large(problem, start, part, lambda k: _offer(whole, index, k), seed, _HOMING_SHARE)
-        _offer(whole, index, found)
-    whole.count_evictions(index)
-    _go_by_prices(whole, index, meter, seed, 1.0 if not relaxes else _PRICES_SHARE)
+                _solve_without_chains(piece, first, seed)
+        piece.take(solve_large(problem, piece.pod_node, part, piece.take, seed, _HOMING_SHARE))
+    piece.count_evictions()
+    _go_by_prices(piece, meter, seed, 1.0 if not relaxes else _PRICES_SHARE)
     # What is laid out for that takes a moment that no clock interrupts.
     hasty = cells > _DENSE_CELLS and meter.remaining_seconds() < _LEAST_SECONDS
-    if whole.proved(index) or meter.over() or hasty or not relaxes:
+    if piece.proved or meter.over() or hasty or not relaxes:
         return
     # Without its rules it may be small enough for a proof, or the answer obey them all the same.
     free = replace(problem, rules=Rules(problem.rules.topologies))
-    relaxed = solve_dense(free, whole.assignment(index), _all_of(meter, seed), lambda k: _try(whole, index, k))
-    _try(whole, index, relaxed)
+    piece.learn_relaxed(solve_dense(free, piece.pod_node, _all_of(meter, seed), piece.learn_relaxed))
 
 
-def _solve_without_chains(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+def _solve_without_chains(piece: Piece, meter: "Meter", seed: int) -> None:
     """Find an answer in which no pod gets room by a chain for which nothing may be preempted.
 
     Either nothing is preempted at all, or those pods come last, to what is free then.
     """
     from cruise.packer.large.solving import solve_large
 
-    problem = whole.parts[index].problem
+    problem = piece.problem
     nowhere = np.zeros((1, problem.node_count), dtype=np.bool_)
     calm = replace(problem, preemptible=np.zeros_like(problem.preemptible))
     without = replace(
@@ -188,86 +185,84 @@ def _solve_without_chains(whole: Whole, index: int, meter: "Meter", seed: int) -
         admits=np.concatenate([problem.admits, nowhere]),
     )
     with meter.part(_CALM_SHARE) as part:
-        whole.offer(index, solve_large(calm, problem.pod_node, part, _ignore, seed).pod_node)
+        piece.take(solve_large(calm, problem.pod_node, part, _ignore, seed))
     rest = solve_large(without, problem.pod_node, meter, _ignore, seed)
-    whole.offer(index, with_timid(problem, rest.pod_node))
+    piece.offer(with_timid(problem, rest.pod_node))
 
 
-def _go_by_prices(whole: Whole, index: int, meter: "Meter", seed: int, share: float) -> None:
+def _go_by_prices(piece: Piece, meter: "Meter", seed: int, share: float) -> None:
     """Bound a part's answer by prices, in a share of the time, and look for a better one by what they say of nodes."""
     from cruise.packer.large.priced import solve_priced
 
-    problem = whole.parts[index].problem
+    problem = piece.problem
     with meter.part(share) as both:
-        placed = bool((whole.assignment(index) >= 0).all())
+        placed = bool((piece.pod_node >= 0).all())
         with both.part(_BOUNDS_SHARE if placed else 1.0) as part:
-            changes = _bound_by_prices(whole, index, part)
-        if changes is None or whole.proved(index) or both.over():
+            changes = _bound_by_prices(piece, part)
+        if changes is None or piece.proved or both.over():
             return
-        found = solve_priced(problem, changes, whole.known[index].bound, both, seed).pod_node
+        found = solve_priced(problem, changes, piece.known.bound, both, seed).pod_node
         if not find_faults(problem, found):
-            whole.offer(index, found)
+            piece.offer(found)
 
 
-def _bound_by_prices(whole: Whole, index: int, meter: "Meter") -> "Changes | None":
+def _bound_by_prices(piece: Piece, meter: "Meter") -> "Changes | None":
     """Find out what is open about a part's answer: how many more could be placed, how few evictions could do.
 
     The changes of nodes that the last bound came of, None where nothing was open.
     """
     from cruise.packer.relaxed.bounding import Bounds
 
-    if whole.proved(index) or meter.over():
+    if piece.proved or meter.over():
         return None
-    bounds, problem, pod_node = Bounds(whole.parts[index].problem), whole.parts[index].problem, whole.assignment(index)
+    bounds, problem, pod_node = Bounds(piece.problem), piece.problem, piece.pod_node
     key = figures_of(problem, pod_node).key(problem.objective)
     several = problem.objective is Objective.PAPER and len(np.unique(problem.priorities)) > 1
     with meter.part(_ENTRIES_SHARE if several else 1.0) as part:
-        whole.learn(index, key, bounds.of(key, whole.known[index].bound, part))
+        piece.bound(key, bounds.of(key, piece.known.bound, part))
     if several:
         evicted = int(((problem.pod_node >= 0) & (pod_node != problem.pod_node)).sum())
-        whole.evict(index, bounds.least_evicted(figures_of(problem, pod_node).placed, evicted, meter))
+        piece.evict(bounds.least_evicted(figures_of(problem, pod_node).placed, evicted, meter))
     return bounds.changes
 
 
-def _solve_fleet(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+def _solve_fleet(piece: Piece, meter: "Meter", seed: int) -> None:
     """Place what waits as if nodes cost nothing; then empty nodes, bound their price, and look for a proof."""
     from cruise.packer.constrained.solving import solve_constrained
     from cruise.packer.fleet.bounding import Choice
     from cruise.packer.fleet.emptying import empty_nodes
 
-    problem = whole.parts[index].problem
+    problem = piece.problem
     if (problem.pod_node < 0).any():
         with meter.part(_PLACING_SHARE) as part:
-            _place(whole, index, part, seed)
-    placed = bool((whole.assignment(index) >= 0).all())
+            _place(piece, part, seed)
+    placed = bool((piece.pod_node >= 0).all())
     with meter.part(_BOUNDING_SHARE) as part:
         least = Choice(problem, all_placed=placed).least_price(part)
-    key = figures_of(problem, whole.assignment(index)).key(problem.objective)
-    whole.learn(index, key, (*whole.known[index].bound[:-2], min(-least, whole.known[index].bound[-2]), 0))
+    key = figures_of(problem, piece.pod_node).key(problem.objective)
+    piece.bound(key, (*piece.known.bound[:-2], min(-least, piece.known.bound[-2]), 0))
     exact = problem.class_count * problem.node_count <= _RULED_CELLS
     with meter.part(_EMPTYING_SHARE if exact else 1.0) as part:
-        empty_nodes(problem, whole.assignment(index), least, part, seed, lambda k: _offer(whole, index, k))
-    if whole.proved(index) or meter.over() or not exact:
+        empty_nodes(problem, piece.pod_node, least, part, seed, piece.take)
+    if piece.proved or meter.over() or not exact:
         return
-    relaxed = whole.known[index].bound
-    start = whole.assignment(index)
-    solve_constrained(problem, start, _all_of(meter, seed), lambda k: _learn(whole, index, k), relaxed=relaxed)
+    solve_constrained(problem, piece.pod_node, _all_of(meter, seed), piece.learn, relaxed=piece.known.bound)
 
 
-def _place(whole: Whole, index: int, meter: "Meter", seed: int) -> None:
+def _place(piece: Piece, meter: "Meter", seed: int) -> None:
     """Place pods that wait, in a part whose nodes have prices, and learn how many can be."""
-    problem = whole.parts[index].problem
+    problem = piece.problem
     free = replace(problem, objective=Objective.OPERATOR, fleet=None)
     cells = problem.class_count * problem.node_count
     if cells > (_RULED_CELLS if problem.rules.bind else _DENSE_CELLS):
         from cruise.packer.large.solving import place_large
 
-        packing = place_large(free, whole.assignment(index), meter, _ignore)
+        packing = place_large(free, piece.pod_node, meter, _ignore)
     else:
-        packing = _solve_small(free, whole.assignment(index), meter, seed, _ignore)
-    if whole.offer(index, packing.pod_node):
+        packing = _solve_small(free, piece.pod_node, meter, seed, _ignore)
+    if piece.offer(packing.pod_node):
         key = figures_of(problem, packing.pod_node).key(problem.objective)
-        whole.learn(index, key, (*packing.bound[:-1], *whole.known[index].bound[-2:]))
+        piece.bound(key, (*packing.bound[:-1], *piece.known.bound[-2:]))
 
 
 def _all_of(meter: "Meter", seed: int) -> "Budget":
@@ -278,22 +273,6 @@ def _all_of(meter: "Meter", seed: int) -> "Budget":
     if meter.work_left < math.inf:
         meter.spend(meter.work_left)
     return budget
-
-
-def _try(whole: Whole, index: int, packing: Packing) -> None:
-    """Learn from an answer to the part without its rules, which may break them."""
-    if not find_faults(whole.parts[index].problem, packing.pod_node):
-        whole.offer(index, packing.pod_node)
-    whole.learn(index, packing.after.key(whole.problem.objective), packing.bound)
-
-
-def _offer(whole: Whole, index: int, packing: Packing) -> None:
-    whole.offer(index, packing.pod_node)
-
-
-def _learn(whole: Whole, index: int, packing: Packing) -> None:
-    if whole.offer(index, packing.pod_node):
-        whole.learn(index, packing.after.key(whole.problem.objective), packing.bound)
 
 
 def _ignore(packing: Packing) -> None:
