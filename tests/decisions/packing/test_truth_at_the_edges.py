@@ -266,6 +266,17 @@ def test_the_first_of_a_group_may_come_before_others_stand_elsewhere(objective, 
     assert (settled.status, len(settled.placed)) == (Status.OPTIMAL, 1)
 
 
+def test_no_plan_is_proved_best_after_which_a_preempted_pod_comes_back():
+    # The first of its group comes to an empty namespace alone; then a replacement finds the other node as it was.
+    terms = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {}}]
+    near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    low = [a_pod(f"low-{n}", f"n{n}", priority=-5) for n in (1, 2)]
+    plan = planned(a_node("n1"), a_node("n2"), *low, a_pod("first-1", priority=5, affinity=near))
+    assert (len(plan.placed), len(plan.preempted)) == (1, 2)
+    assert (plan.status, plan.notes) == (Status.FEASIBLE, (Note(NoteCode.OTHER_ORDERS),))
+    assert [(line.placed, line.most) for line in plan.by_priority] == [(1, 1), (0, 2)]
+
+
 @OBJECTIVES
 @pytest.mark.parametrize("there", ["n1", ""])
 def test_a_volume_that_pods_share_is_attached_once(objective, there):

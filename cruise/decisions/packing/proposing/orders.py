@@ -13,10 +13,12 @@ import numpy as np
 from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.building.amounts import ATTACH
 from cruise.decisions.packing.building.obstacle import Obstacle
-from cruise.decisions.scheduling.board import PodKey, key_of
+from cruise.decisions.scheduling.board import Board, PodKey, key_of
 from cruise.decisions.scheduling.claims import claims_of
+from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Pod
+from cruise.domain.packing import Stage
 from cruise.domain.unplaced import Unplaced
 from cruise.packer.problem import Problem
 
@@ -43,6 +45,30 @@ def open_by_other_plans(built: Built, unplaced: Iterable[Unplaced]) -> frozenset
                 or _is_open(built, pod, one.blocked_by)
             )
         if known[alike]:
+            found.add(key_of(pod))
+    return frozenset(found)
+
+
+def come_afterwards(built: Built, stages: Sequence[Stage], out: Iterable[int]) -> frozenset[PodKey]:
+    """Return which of the pods that a plan leaves out, by index, kube-scheduler lets in when it is carried out.
+
+    Such a pod breaks a rule of one that came before it, or stands where its like had to leave.
+    """
+    problem = built.problem
+    board = Board(built.snapshot)
+    pods = {key_of(pod): pod for pod in built.pods}
+    for leave in (one for stage in stages for one in stage.leaves):
+        board.remove(leave.key)
+    for one in (one for stage in stages for one in stage.arrivals):
+        board.add(pods[one.key], one.target)
+    scheduler = Scheduler(board)
+    known: dict[int, bool] = {}
+    found: set[PodKey] = set()
+    for index in out:
+        pod, like = built.pods[index], int(problem.pod_class[index])
+        if like not in known:
+            known[like] = pod.preempts and any(not any(scheduler.refuse(pod, node)) for node in built.nodes)
+        if known[like]:
             found.add(key_of(pod))
     return frozenset(found)
 

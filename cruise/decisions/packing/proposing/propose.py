@@ -13,7 +13,7 @@ from cruise.decisions.packing.proposing.agenda import Agenda
 from cruise.decisions.packing.proposing.by_turns import let_in_by_turns
 from cruise.decisions.packing.proposing.knots import Step
 from cruise.decisions.packing.proposing.matching import Changes, changes_of, match
-from cruise.decisions.packing.proposing.orders import open_by_other_plans
+from cruise.decisions.packing.proposing.orders import come_afterwards, open_by_other_plans
 from cruise.decisions.packing.proposing.sizing import NoRoom, Sizing, as_they_are, decide_sizing
 from cruise.decisions.packing.proposing.staging import Staging
 from cruise.decisions.packing.proposing.standing import Standing
@@ -62,7 +62,11 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
         one if one.blocked_by else replace(one, blocked_by=(OUT_OF_TIME,))
         for one in why_unplaced(built, replace(packing, pod_node=changes.pod_node))
     ]
-    still_open = open_by_other_plans(built, unplaced)
+    stages = tuple(names.stage(step) for step in ordered.steps)
+    may_turn = still_open = open_by_other_plans(built, unplaced)
+    if packing.status in _UNPROVED and built.problem.rules.bind and built.sizes is Sizes.FIXED:
+        waiting = np.flatnonzero((built.problem.pod_node < 0) & (changes.pod_node < 0)).tolist()
+        still_open |= come_afterwards(built, stages, (*changes.preempted, *waiting))
     plan = Proposal(
         status=_UNPROVED.get(packing.status, packing.status) if still_open else packing.status,
         sizes=built.sizes,
@@ -72,11 +76,11 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
         resizes=names.resizes(sizing.resizes),
         unplaced=tuple(replace(one, impossible=False) if one.key in still_open else one for one in unplaced),
         by_priority=_tier_lines(built, packing, still_open, changes.preempted),
-        stages=tuple(names.stage(step) for step in ordered.steps),
+        stages=stages,
         notes=(*built.notes, *packing.notes, *((_OTHER_ORDERS,) if still_open else ())),
         least_evicted=0 if still_open else packing.least_evicted,
     )
-    by_turns = let_in_by_turns(built, plan.stages, still_open)
+    by_turns = let_in_by_turns(built, plan.stages, may_turn)
     return plan if by_turns is None else _with_more(built, plan, by_turns)
 
 
@@ -236,8 +240,8 @@ def _tier_lines(
     most = packing.bound[::2] if paper else packing.bound[: len(packing.now.tiers)]
     more: Counter[int] = Counter()
     if still_open:
-        more = Counter(pod.priority for pod in built.pods if key_of(pod) in still_open)
-        more += Counter(built.pods[pod].priority for pod in preempted)
+        out = still_open.union(key_of(built.pods[pod]) for pod in preempted)
+        more = Counter(pod.priority for pod in built.pods if key_of(pod) in out)
     there = Counter(built.problem.priorities[built.problem.pod_class].tolist())
     return tuple(
         TierLine(after.priority, after.placed, now.placed, min(bound + more[after.priority], there[after.priority]))
