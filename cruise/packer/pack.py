@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cruise.packer.budget import Budget, Meter
     from cruise.packer.kernels.changes import Changes
 
-# Up to so many classes times nodes, a part is solved as a whole; beyond, by ejections and some nodes at a time.
+# Up to so many classes times nodes, a part is solved as a whole; beyond, by ejections.
 _DENSE_CELLS = 40_000
 _RULED_CELLS = 20_000
 # Beyond so many with rules, the exact way goes on from a packing by ejections, which has this share of the time.

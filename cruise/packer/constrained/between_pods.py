@@ -1,7 +1,5 @@
 """What a model requires of pods together: exclusions, spreads, and how many may be evicted."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from cruise.packer.arrays import IntArray
@@ -11,23 +9,19 @@ from cruise.packer.problem import EvictionLimit, Exclusion, Spread
 
 
 def keep_between_pods(cells: Cells) -> None:
-    """Add the exclusions, spreads and eviction limits that open nodes can break."""
+    """Add the exclusions, spreads and eviction limits that copies can break."""
     ruling = cells.layout.ruling
     rules, classes = ruling.rules, cells.nodes_of
-    opened = np.flatnonzero(cells.open_nodes)
-    open_domains = [np.unique(domains[opened]).tolist() for domains in rules.topologies]
     for index in concerning(ruling.exclusions, classes):
         exclusion = rules.exclusions[index]
-        nodes = ruling.domains[exclusion.topology]
-        for domain in open_domains[exclusion.topology]:
-            if domain >= 0:
-                _keep_apart(cells, exclusion, nodes[domain])
+        for nodes in ruling.domains[exclusion.topology].values():
+            _keep_apart(cells, exclusion, nodes)
     for index in concerning(ruling.spreads, classes):
         _keep_even(cells, rules.spreads[index], ruling.domains[rules.spreads[index].topology])
     for index in concerning(ruling.eviction_limits, classes):
         _keep_to_limit(cells, rules.eviction_limits[index])
     if rules.most_evicted is not None:
-        _keep_on_nodes(cells, rules.most_evicted, opened.tolist())
+        _keep_on_nodes(cells, rules.most_evicted)
 
 
 def _keep_apart(cells: Cells, exclusion: Exclusion, nodes: tuple[int, ...]) -> None:
@@ -73,9 +67,9 @@ def _keep_to_limit(cells: Cells, limit: EvictionLimit) -> None:
         cells.require(stays.expression() >= ran - limit.allowed)
 
 
-def _keep_on_nodes(cells: Cells, most_evicted: IntArray, nodes: Sequence[int]) -> None:
+def _keep_on_nodes(cells: Cells, most_evicted: IntArray) -> None:
     running = cells.layout.running
-    for node in nodes:
+    for node in range(running.shape[1]):
         there = np.flatnonzero(running[:, node])
         least = int(running[there, node].sum() - most_evicted[node])
         stays = cells.stays(there.tolist(), (node,))

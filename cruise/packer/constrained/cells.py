@@ -1,12 +1,10 @@
 """The variables of a packing model: how many copies of a class stay on a node, and how many arrive there."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from ortools.sat.python import cp_model
 
-from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.constrained.layout import Layout
 
 # A literal that may be known already.
@@ -60,37 +58,16 @@ class Count:
         return cp_model.LinearExpr.weighted_sum(self.terms, self.weights) + self.known
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Part:
-    """What of a problem is decided: where `free[class]` copies go on the open nodes, beside `fixed[class, node]`."""
-
-    fixed: IntArray
-    free: IntArray
-    open_nodes: BoolArray
-
-
-def whole(layout: Layout) -> Part:
-    """Everything that can be decided at all."""
-    everywhere = np.ones(layout.problem.node_count, dtype=np.bool_)
-    return Part(layout.stuck, layout.counts - layout.stuck.sum(axis=1), everywhere)
-
-
 class Cells:
-    """The variables of some open nodes: there, `free[class]` copies may be beside those that are `fixed` everywhere.
+    """The variables of every class and node: there, copies may be beside those that are stuck."""
 
-    What is fixed is in `fixed_stay` where it runs already, and in `fixed_arrive` where it does not.
-    """
-
-    def __init__(self, layout: Layout, part: Part) -> None:
-        self.layout, self.free, self.open_nodes = layout, part.free, part.open_nodes
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
         self.model = cp_model.CpModel()
         self.stay: dict[tuple[int, int], cp_model.IntVar] = {}
         self.arrive: dict[tuple[int, int], cp_model.IntVar] = {}
         self.stay_most: dict[tuple[int, int], int] = {}
         self.arrive_most: dict[tuple[int, int], int] = {}
-        self.fixed_stay = np.minimum(part.fixed, layout.running)
-        self.fixed_arrive = part.fixed - self.fixed_stay
-        self._came = set(np.flatnonzero(self.fixed_arrive.any(axis=1)).tolist())
         self._literals: dict[tuple[tuple[int, ...], tuple[int, ...]], Literal] = {}
         self._presences: dict[tuple[int, int], cp_model.IntVar] = {}
         self._settled: set[tuple[int, int]] = set()
@@ -98,14 +75,10 @@ class Cells:
 
     def _draw_variables(self) -> None:
         layout, model = self.layout, self.model
-        opened, classes = np.flatnonzero(self.open_nodes), np.flatnonzero(self.free > 0)
-        some = np.ix_(classes, opened)
-        free = self.free[classes, None]
-        staying = np.minimum(layout.running[some] - self.fixed_stay[some], free)
-        arriving = np.clip(layout.most[some] - self.fixed_arrive[some], 0, free)
-        for row, index in zip(*(axis.tolist() for axis in np.nonzero((staying > 0) | (arriving > 0))), strict=True):
-            pod_class, node = int(classes[row]), int(opened[index])
-            stays, arrives = int(staying[row, index]), int(arriving[row, index])
+        free = layout.counts - layout.stuck.sum(axis=1)
+        staying, arriving = layout.running - layout.stuck, np.minimum(layout.most, free[:, None])
+        for pod_class, node in np.argwhere((staying > 0) | (arriving > 0)).tolist():
+            stays, arrives = int(staying[pod_class, node]), int(arriving[pod_class, node])
             if stays:
                 self.stay[pod_class, node] = model.new_int_var(0, stays, "")
                 self.stay_most[pod_class, node] = stays
@@ -137,7 +110,7 @@ class Cells:
 
     def is_on(self, pod_class: int, node: int) -> Literal:
         """Whether a node has a copy of a class; true may also be chosen without."""
-        if self.fixed_stay[pod_class, node] or self.fixed_arrive[pod_class, node]:
+        if self.layout.stuck[pod_class, node]:
             return True
         key = pod_class, node
         if key not in self._presences:
@@ -153,7 +126,7 @@ class Cells:
         """Let copies arrive only beside all that run there: one that left and one that came would be the same."""
         if cell in self.stay and cell in self.arrive and cell not in self._settled:
             self._settled.add(cell)
-            left = int(self.layout.running[cell]) - int(self.fixed_stay[cell]) - self.stay[cell]
+            left = int(self.layout.running[cell] - self.layout.stuck[cell]) - self.stay[cell]
             self.require(left <= 0, self.arrives((cell[0],), (cell[1],)))
 
     def require(self, demand: Demand, *conditions: Literal) -> None:
@@ -170,8 +143,6 @@ class Cells:
             demanded.only_enforce_if(unknown)
 
     def _arrives(self, classes: tuple[int, ...], nodes: tuple[int, ...]) -> Literal:
-        if any(pod_class in self._came and self.fixed_arrive[pod_class, nodes].any() for pod_class in classes):
-            return True
         cells = [(c, n) for c in classes if c in self.nodes_of for n in nodes if (c, n) in self.arrive]
         if not cells:
             return False
@@ -186,9 +157,9 @@ class Cells:
         count = Count()
         several = list(classes)
         for variables, most in kinds:
-            fixed = self.fixed_stay if variables is self.stay else self.fixed_arrive
-            known = fixed[several] if nodes is None else fixed[several][:, nodes]
-            count.know(int(known.sum()))
+            if variables is self.stay:
+                stuck = self.layout.stuck[several]
+                count.know(int((stuck if nodes is None else stuck[:, nodes]).sum()))
             for pod_class in several:
                 if pod_class not in self.nodes_of:
                     continue

@@ -4,14 +4,14 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from cruise.packer.arrays import IntArray
-from cruise.packer.constrained.cells import Cells, Literal, is_always, is_never, opposite
+from cruise.packer.constrained.cells import Cells, Literal, is_never, opposite
 from cruise.packer.problem import Attraction
 
 Cell = tuple[int, int]
 
 
 def keep_grounded(cells: Cells) -> None:
-    """Add the attractions that open nodes can break.
+    """Add the attractions that copies can break.
 
     Where classes want each other, or their own first pod, arrivals get levels: each one has company of a lower level.
     """
@@ -35,7 +35,7 @@ class _Levels:
 
     def __init__(self, cells: Cells, ranks: IntArray) -> None:
         self.ranks = ranks
-        self.top = max(int((cells.fixed_arrive > 0).sum()) + len(cells.arrive), 1)
+        self.top = max(len(cells.arrive), 1)
         self._model = cells.model
         self._known: dict[Cell, cp_model.IntVar] = {}
 
@@ -90,10 +90,9 @@ def _give_company(
         cells.require(stays.expression() >= 1, stayer)
         reasons.append(stayer)
     tied = False
-    for cell, arrives in _arriving(cells, targets, nodes).items():
+    for cell in _arriving(cells, targets, nodes):
         witness = model.new_bool_var("")
-        if not is_always(arrives):
-            cells.require(cells.arrivals((cell[0],), (cell[1],)).expression() >= 1, witness)
+        cells.require(cells.arrivals((cell[0],), (cell[1],)).expression() >= 1, witness)
         if levels.ranks[cell[0]] == levels.ranks[holder]:
             cells.require(levels.of(cell) + 1 <= level, witness)
             tied = True

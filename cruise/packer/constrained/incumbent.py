@@ -21,16 +21,14 @@ class Incumbent(Known):
         self.layout, self.assignment, self.report, self.relaxed = layout, assignment, report, relaxed
         self.relax()
 
-    def offer(self, assignment: IntArray, *, equal_too: bool = False) -> None:
-        """Take an assignment that is better, and report it; take an equally good one where another is of use."""
+    def offer(self, assignment: IntArray) -> None:
+        """Take an assignment that is better, and report it."""
         key = key_of(self.layout, assignment)
         if key > self.key:
             self.better(key)
             self.assignment = assignment
             self.relax()
             self.report(self.packing())
-        elif equal_too and key == self.key:
-            self.assignment = assignment
 
     def lower(self, entry: int, bound: int) -> None:
         """Take a bound of an entry if it says more than the one before."""

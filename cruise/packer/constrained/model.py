@@ -1,4 +1,4 @@
-"""A model of all rules on some open nodes, what is maximised in it, and one call of the solver."""
+"""A model of all rules, what is maximised in it, and one call of the solver."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -10,7 +10,7 @@ from ortools.sat.python import cp_model
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.constrained.between_pods import keep_between_pods
-from cruise.packer.constrained.cells import Cells, Count, Part
+from cruise.packer.constrained.cells import Cells, Count
 from cruise.packer.constrained.grounding import keep_grounded
 from cruise.packer.constrained.layout import Layout
 from cruise.packer.constrained.room import keep_preemption_to_those_who_may, keep_to_capacity, keep_to_counts
@@ -27,19 +27,18 @@ Fillings = tuple[IntArray, IntArray, IntArray]
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a call found: an assignment, the objective's value, and what it surpasses nowhere; None for nothing."""
+    """What a call found: an assignment, and what its objective surpasses nowhere; None for nothing."""
 
     assignment: IntArray | None
-    value: int
     bound: int | None
 
 
 class Model:
-    """All rules for a part; `entries` are the objective's key less what is fixed, the most urgent first."""
+    """All rules; `entries` are the objective's key less what is stuck, the most urgent first."""
 
-    def __init__(self, layout: Layout, part: Part) -> None:
+    def __init__(self, layout: Layout) -> None:
         self.layout = layout
-        self.cells = Cells(layout, part)
+        self.cells = Cells(layout)
         keep_to_counts(self.cells)
         keep_to_capacity(self.cells)
         keep_preemption_to_those_who_may(self.cells)
@@ -86,10 +85,9 @@ class Model:
         model, running = self.cells.model, self.layout.running
         model.clear_hints()  # type: ignore[no-untyped-call]
         for cell, variable in self.cells.stay.items():
-            model.add_hint(variable, int(min(assignment[cell], running[cell]) - self.cells.fixed_stay[cell]))
+            model.add_hint(variable, int(min(assignment[cell], running[cell]) - self.layout.stuck[cell]))
         for cell, variable in self.cells.arrive.items():
-            arrivals = int(max(assignment[cell] - running[cell], 0))
-            model.add_hint(variable, arrivals - int(self.cells.fixed_arrive[cell]))
+            model.add_hint(variable, int(max(assignment[cell] - running[cell], 0)))
 
     def complete_hint(self, assignment: IntArray, meter: Meter) -> bool:
         """Hint at every variable, and tell whether the model allows the assignment at all."""
@@ -102,21 +100,20 @@ class Model:
         # What has no variable, or is more than its variable may be, was not hinted at.
         return bool((self.read(outcome.solver.value) == assignment).all())
 
-    def maximise(self, objective: cp_model.LinearExprT, meter: Meter, found: Found | None = None) -> Answer:
-        """Look for the greatest value of an expression; hint at what is found where `found` is given."""
-        self.cells.model.maximize(objective)
-        outcome = solve(self.cells.model, meter, None if found is None else _Listener(self, found))
+    def maximise(self, entry: int, meter: Meter, found: Found) -> Answer:
+        """Look for the greatest value of an entry of the key, and hint at what is found from then on."""
+        self.cells.model.maximize(self.entries[entry].expression())
+        outcome = solve(self.cells.model, meter, _Listener(self, found))
         if not outcome.found:
-            return Answer(None, 0, None)
-        if found is not None:
-            self._hint_all(outcome.solver)
+            return Answer(None, None)
+        self._hint_all(outcome.solver)
         bound = None if outcome.bound is None else math.floor(outcome.bound + 1e-6)
-        return Answer(self.read(outcome.solver.value), round(outcome.solver.objective_value), bound)
+        return Answer(self.read(outcome.solver.value), bound)
 
     def read(self, value: Callable[[cp_model.IntVar], int]) -> IntArray:
         """The assignment that the variables' values make."""
         cells = self.cells
-        assignment: IntArray = cells.fixed_stay + cells.fixed_arrive
+        assignment: IntArray = self.layout.stuck.copy()
         for variables in (cells.stay, cells.arrive):
             for cell, variable in variables.items():
                 assignment[cell] += value(variable)
@@ -156,13 +153,12 @@ def _entries(cells: Cells) -> list[Count]:
 
 
 def _price(cells: Cells) -> Count:
-    """What the open nodes cost, below zero, that nothing fixed occupies, for those that something else does."""
+    """What the nodes cost, below zero, that nothing stuck occupies, for those that something else does."""
     fleet = cells.layout.problem.fleet
     assert fleet is not None
     count = Count()
     occupying = np.flatnonzero(fleet.occupies).tolist()
-    for node in np.flatnonzero(cells.open_nodes).tolist():
-        price = int(fleet.prices[node])
+    for node, price in enumerate(fleet.prices.tolist()):
         held = cells.held(occupying, (node,))
         if price and held.most and not held.known:
             spare = cells.model.new_bool_var("")

@@ -12,21 +12,17 @@ def keep_to_counts(cells: Cells) -> None:
     layout = cells.layout
     for pod_class in cells.nodes_of:
         held = cells.held((pod_class,))
-        placed = held.known + int(cells.free[pod_class])
-        if held.most > placed:
-            cells.require(held.expression() <= placed)
+        if held.most > layout.counts[pod_class]:
+            cells.require(held.expression() <= int(layout.counts[pod_class]))
         ran = int(layout.running[pod_class].sum())
         if ran and not layout.problem.preemptible[pod_class]:
             cells.require(held.expression() >= ran)
 
 
 def keep_to_capacity(cells: Cells) -> None:
-    """Demands and the largest headroom fit each open node; one that holds too much already takes nothing more."""
+    """Demands and the largest headroom fit each node; one that holds too much already takes nothing more."""
     layout, problem = cells.layout, cells.layout.problem
-    opened = np.flatnonzero(cells.open_nodes)
-    fixed = cells.fixed_stay[:, opened] + cells.fixed_arrive[:, opened]
-    kept = dict(zip(opened.tolist(), headroom_of(problem, fixed), strict=True))
-    taken = dict(zip(opened.tolist(), fixed.T @ problem.demands, strict=True))
+    kept, taken = headroom_of(problem, layout.stuck), layout.stuck.T @ problem.demands
     on_node: dict[int, list[int]] = {}
     for pod_class, nodes in cells.nodes_of.items():
         for node in nodes:
@@ -36,8 +32,8 @@ def keep_to_capacity(cells: Cells) -> None:
             demands = {c: int(problem.demands[c, resource]) for c in here}
             headroom = {c: int(problem.headroom[c, resource]) for c in here}
             load = _load(cells, node, {c: demand for c, demand in demands.items() if demand})
-            load.know(int(taken[node][resource]))
-            least, capacity = int(kept[node][resource]), int(problem.capacities[node, resource])
+            load.know(int(taken[node, resource]))
+            least, capacity = int(kept[node, resource]), int(problem.capacities[node, resource])
             if load.most + max(least, *headroom.values()) <= capacity:
                 continue
             condition: Literal = True

@@ -1,34 +1,26 @@
-"""The best packing under all rules: by neighbourhoods where there are many nodes, then entry by entry with a proof."""
+"""The best packing under all rules: by annealing and bounds that know them in part, then by CP-SAT with a proof."""
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from cruise.packer.answer import Packing, Report
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
-from cruise.packer.constrained.cells import whole
 from cruise.packer.constrained.incumbent import Incumbent, incumbent_of, key_of
 from cruise.packer.constrained.layout import layout_of, pods_of
 from cruise.packer.constrained.model import SECONDS_A_VARIABLE, Fillings, Model
-from cruise.packer.constrained.neighbourhoods import improve
 from cruise.packer.cpsat import EFFORT_UNIT
 from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem, copies_of
 
-# A model of no more variables is solved as a whole from the beginning.
-_FEW_VARIABLES = 300
-_SHARE_OF_NEIGHBOURHOODS, _SHARE_OF_THE_WHOLE, _SHARE_OF_AN_ENTRY, _SHARE_OF_BUILDING = 0.4, 0.7, 0.4, 0.3
-_PATIENCE = 60
+_SHARE_OF_THE_WHOLE, _SHARE_OF_AN_ENTRY, _SHARE_OF_BUILDING = 0.7, 0.4, 0.3
 # Of what is left, for a bound of one entry, and for a packing at that bound out of listed fillings.
 _SHARE_OF_A_BOUND, _SHARE_OF_SEEKING, _SHARE_OF_CLOSING = 0.15, 0.6, 0.8
 # Nothing comes after the last entry but what rarely finds more.
 _SHARE_OF_THE_LAST = 0.9
 _MOST_FILLINGS = 20_000
-_ROUNDS_IN_VAIN = 6
+_ROUNDS_IN_VAIN, _LAST_ROUNDS = 6, 1_000
 _REPAIRS = 4
 _TURNS_A_CLOSING, _MOST_TURNS = 4, 60
 
@@ -79,19 +71,19 @@ def solve_constrained(
     """
     layout = layout_of(problem)
     meter = Meter(budget.deadline_seconds, budget.work_units)
-    generator = np.random.default_rng(budget.seed)
     incumbent = incumbent_of(layout, layout.running, report, relaxed)
     incumbent.offer(copies_of(problem, start))
     variables = int((layout.running > layout.stuck).sum() + (layout.most > 0).sum())
     if ways is not None:
         _go(ways, incumbent, meter)
-    elif variables > _FEW_VARIABLES:
-        with meter.part(_SHARE_OF_NEIGHBOURHOODS) as part:
-            improve(incumbent, generator, part, _PATIENCE)
     if not incumbent.proved and _pays(variables, meter):
-        with meter.part(_SHARE_OF_THE_WHOLE) as part:
+        with meter.part(1.0 if ways is None else _SHARE_OF_THE_WHOLE) as part:
             _prove(incumbent, part)
-    improve(incumbent, generator, meter, math.inf)
+    if ways is not None:
+        # What is left may bring a better packing yet.
+        for _ in range(_LAST_ROUNDS):
+            for entry in range(len(incumbent.key)):
+                _anneal(incumbent, entry, meter, ways, 1)
     return incumbent.packing()
 
 
@@ -183,9 +175,8 @@ def _among_fillings(
     fillings = found.fillings(meter)
     if fillings is None or sum(len(nodes) * len(copies) for nodes, _, copies in fillings) > _MOST_FILLINGS:
         return None, False
-    part = whole(incumbent.layout)
-    fixed = key_of(incumbent.layout, part.fixed)
-    model = Model(incumbent.layout, part)
+    fixed = key_of(incumbent.layout, incumbent.layout.stuck)
+    model = Model(incumbent.layout)
     meter.spend(model.effort)
     for before, least in enumerate(incumbent.key[:entry]):
         model.demand(before, least - fixed[before])
@@ -196,9 +187,8 @@ def _among_fillings(
 
 def _prove(incumbent: Incumbent, meter: Meter) -> None:
     """Maximise one entry of the key after the other, those before held at what is reached."""
-    part = whole(incumbent.layout)
-    fixed = key_of(incumbent.layout, part.fixed)
-    model = Model(incumbent.layout, part)
+    fixed = key_of(incumbent.layout, incumbent.layout.stuck)
+    model = Model(incumbent.layout)
     meter.spend(model.effort)
     if not model.complete_hint(incumbent.assignment, meter):
         return
@@ -207,7 +197,7 @@ def _prove(incumbent: Incumbent, meter: Meter) -> None:
         if incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
             model.cap(entry, incumbent.bound[entry] - fixed[entry])
             with meter.part(1.0 if entry == last else _SHARE_OF_AN_ENTRY) as own:
-                answer = model.maximise(model.entries[entry].expression(), own, incumbent.offer)
+                answer = model.maximise(entry, own, incumbent.offer)
             if answer.assignment is not None:
                 incumbent.offer(answer.assignment)
             if answer.bound is not None:
