@@ -7,17 +7,10 @@ from cruise.decisions.packing.proposing.standing import Standing
 
 
 class Agenda:
-    """Pods by index. `waiting` ones arrive, the most important first; `leaving` those still on their old nodes.
+    """Pods by index. `waiting` ones arrive, the most important first; `leaving` those still on their old nodes."""
 
-    With `may_exchange` two moving pods of one class may exchange their targets: it makes no difference what they count
-    for where.
-    """
-
-    def __init__(
-        self, standing: Standing, changes: Changes, priorities: Sequence[int], may_exchange: bool = False
-    ) -> None:
+    def __init__(self, standing: Standing, changes: Changes, priorities: Sequence[int]) -> None:
         self._standing = standing
-        self.may_exchange = may_exchange
         self.target: list[int] = changes.pod_node.tolist()
         self.movers = frozenset(changes.moved)
         waiting = [*changes.placed, *changes.moved]
@@ -46,14 +39,6 @@ class Agenda:
             del self.waiting[pod]
             self._to_node[self.target[pod]].discard(pod)
             self._of_class[self._standing.class_of(pod)].discard(pod)
-
-    def exchange(self, one: int, other: int) -> None:
-        """Let two pods go where the other was to go."""
-        for pod in (one, other):
-            self._to_node[self.target[pod]].discard(pod)
-        self.target[one], self.target[other] = self.target[other], self.target[one]
-        for pod in (one, other):
-            self._to_node.setdefault(self.target[pod], set()).add(pod)
 
     def in_order(self, pods: Iterable[int]) -> list[int]:
         """Return those of the pods that still wait, the most important first."""

@@ -106,26 +106,11 @@ class Knots:
                         continue
                     came_by[target] = pod
                     if target == home:
-                        cycle = self._shortened(self._way(came_by, start))
+                        cycle = self._way(came_by, start)
                         return self._attempt(cycle, list(cycle))
                     following.append(target)
             ends = following
         return None
-
-    def _shortened(self, cycle: list[int]) -> list[int]:
-        """Cut a cycle short where two of its pods are of one class: they may as well exchange where they go."""
-        agenda, class_of = self._agenda, self._standing.class_of
-        if not agenda.may_exchange:
-            return cycle
-        seen: dict[int, int] = {}
-        for at, pod in enumerate(cycle):
-            before = seen.get(class_of(pod))
-            # Next to each other they would leave a node for itself.
-            if before is not None and at - before > 1:
-                agenda.exchange(cycle[before], pod)
-                return self._shortened(cycle[before:at])
-            seen.setdefault(class_of(pod), at)
-        return cycle
 
     def _way(self, came_by: dict[int, int], start: int) -> list[int]:
         way = [start]

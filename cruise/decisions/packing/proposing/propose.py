@@ -57,7 +57,7 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
     if isinstance(ordered, NoRoom):
         return NoOrder(Halt(HaltCode.NODE_TOO_SMALL, ordered.node), ordered.unsizable)
     changes, sizing = ordered.changes, ordered.sizing
-    names = _Names(built, ordered.target, sizing)
+    names = _Names(built, changes.pod_node.tolist(), sizing)
     unplaced = [
         one if one.blocked_by else replace(one, blocked_by=(OUT_OF_TIME,))
         for one in why_unplaced(built, replace(packing, pod_node=changes.pod_node))
@@ -122,11 +122,10 @@ def arrives_at(built: Built, packing: Packing, plan: Proposal) -> Packing:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Ordered:
-    """The pods that change places, at which sizes, in which steps; `target` has each pod's node, -1 for none."""
+    """The pods that change places, at which sizes, in which steps."""
 
     changes: Changes
     sizing: Sizing
-    target: Sequence[int]
     steps: Sequence[Step]
 
 
@@ -138,22 +137,22 @@ def _in_order(built: Built, changes: Changes, *, as_far_as_can_be: bool = False)
         return sizing
     arriving = frozenset(problem.pod_class[[*changes.placed, *changes.moved]].tolist())
     standing = Standing(problem, arriving, sizing.now, sizing.there)
-    agenda = Agenda(standing, changes, _importance(problem, changes), may_exchange=fixed)
+    agenda = Agenda(standing, changes, _importance(problem, changes))
     staging = Staging(standing, agenda)
     steps = staging.steps()
     if problem.fleet is None:
-        return None if steps is None else _Ordered(changes, sizing, agenda.target, steps)
+        return None if steps is None else _Ordered(changes, sizing, steps)
     sound = _up_to_what_overdraws(built, staging.begun())
     if steps is not None and len(sound) == len(steps):
-        return _Ordered(changes, sizing, agenda.target, steps)
+        return _Ordered(changes, sizing, steps)
     if not as_far_as_can_be:
         return None
     pod_node = problem.pod_node.copy()
     for step in sound:
-        pod_node[step.arrivals] = [agenda.target[pod] for pod in step.arrivals]
+        pod_node[step.arrivals] = changes.pod_node[step.arrivals]
     done = changes_of(problem, pod_node)
     if fixed:
-        return _Ordered(done, sizing, pod_node.tolist(), sound)
+        return _Ordered(done, sizing, sound)
     # What stays where it is makes other sizes, which may be in another order's way.
     return _in_order(built, done) if len(done.moved) < len(changes.moved) else None
 

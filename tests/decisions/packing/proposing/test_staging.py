@@ -21,14 +21,6 @@ def test_of_two_cycles_each_is_cut_by_itself() -> None:
     assert [sorted(leaves) for leaves, _ in stages_of(found)] == [["p0", "p1"], ["p2", "p3"]]
 
 
-def test_equal_pods_of_one_large_cycle_exchange_targets_so_that_fewer_are_out_at_once() -> None:
-    nodes = tuple(a_node(f"n{i}", 500) for i in range(4))
-    pods = tuple(a_pod(f"p{i}", f"n{i}", 500, priority=i % 2) for i in range(4))
-    found = proposal_for(Snapshot(nodes=nodes, pods=pods), {"p0": "n1", "p1": "n2", "p2": "n3", "p3": "n0"})
-    assert [len(stage.leaves) for stage in found.stages] == [2, 2]
-    assert sorted(move.target for move in found.moves) == ["n0", "n1", "n2", "n3"]
-
-
 def test_pods_that_are_spread_arrive_in_the_emptiest_domain_first() -> None:
     spread = PodConstraints(spread=(SpreadConstraint("zone", WEB, 1),))
     pods = tuple(a_pod(f"p{i}", constraints=spread) for i in range(6))
