@@ -139,6 +139,8 @@ def pack(
         raise BadInput(
             "--within-budgets is not for --consolidate, which goes on for hours; --max-evictions N bounds that"
         )
+    if time_limit is not None and work is not None:
+        raise BadInput("--time-limit and --work both end the search; write one of them")
     search = Search(_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed)
     policy, at = policy_of(config, ModeName.FULL), parse_time(now)
     with uncollected():
