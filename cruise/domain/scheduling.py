@@ -145,6 +145,8 @@ class Placement:
 
 ANYWHERE = Placement()
 
+# What a cordoned node has.
+CORDONED = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
 OVERLOADED = Taint("cruise.io/overloaded", "true", TaintEffect.NO_SCHEDULE)
 # The taints that cruise puts on nodes and takes off again.
 OWN_TAINTS = frozenset({OVERLOADED})

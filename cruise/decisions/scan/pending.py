@@ -94,7 +94,7 @@ class _Rooms:
         places = self._pods_free >= 1
         extended = self._extended(pod)
         steps = (
-            (Obstacle.CORDONED, self._schedulable),
+            (Obstacle.CORDONED, self._schedulable | pod.passes_cordons),
             (Obstacle.PLACEMENT, admitted),
             (Obstacle.TAINTS, tolerated),
             (Obstacle.PODS, places),

@@ -16,7 +16,7 @@ def refuse_by_node(board: Board, pod: Pod, node: Node) -> Iterator[str]:
     """Say why the node itself takes no pod like this: its state, its labels, its taints."""
     if not node.ready:
         yield "is not ready"
-    if node.unschedulable:
+    if node.unschedulable and not pod.passes_cordons:
         yield "is cordoned"
     if not pod.placement.admits(node.name, node.labels):
         yield "is not among those of its node selector and node affinity"

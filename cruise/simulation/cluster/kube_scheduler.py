@@ -6,10 +6,9 @@ from cruise.domain.annotations import STEERED, read_steered
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.resources import Resources
-from cruise.domain.scheduling import Placement
+from cruise.domain.scheduling import CORDONED, Placement
 from cruise.simulation.cluster.fitting import has_room, least_allocated
 from cruise.simulation.cluster.state import ClusterState, PodKey, PodRecord
-from cruise.simulation.cluster.workloads import UNSCHEDULABLE
 
 
 class KubeScheduler:
@@ -75,7 +74,7 @@ class KubeScheduler:
 def _takes(node: Node | None, placement: Placement) -> bool:
     if node is None or not node.ready:
         return False
-    taints = (*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints
+    taints = (*node.taints, CORDONED) if node.unschedulable else node.taints
     return placement.admits(node.name, node.labels) and placement.tolerates_all(taints)
 
 

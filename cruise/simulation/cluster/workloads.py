@@ -7,10 +7,17 @@ from datetime import datetime
 
 from cruise.domain.cluster import Container, Node, Pod, Workload, WorkloadRef
 from cruise.domain.qos import qos_class
-from cruise.domain.scheduling import NodeSelectorTerm, Operator, Placement, Requirement, Taint, TaintEffect, Toleration
+from cruise.domain.scheduling import (
+    CORDONED,
+    NodeSelectorTerm,
+    Operator,
+    Placement,
+    Requirement,
+    TaintEffect,
+    Toleration,
+)
 from cruise.simulation.demand.demand import Profile
 
-UNSCHEDULABLE = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _DAEMON_TOLERATIONS = tuple(
     Toleration(key=f"node.kubernetes.io/{key}", exists=True, effect=effect)
@@ -128,7 +135,7 @@ def new_pod(workload: SimulatedWorkload, slot: int, serial: int, seed: int, now:
 def runs_on(workload: SimulatedWorkload, node: Node) -> bool:
     """Tell whether the DaemonSet controller creates a pod for the node."""
     placement = workload.template.placement
-    taints = (*node.taints, UNSCHEDULABLE) if node.unschedulable else node.taints
+    taints = (*node.taints, CORDONED) if node.unschedulable else node.taints
     tolerant = replace(placement, tolerations=placement.tolerations + _DAEMON_TOLERATIONS)
     return placement.admits(node.name, node.labels) and tolerant.tolerates_all(taints)
 

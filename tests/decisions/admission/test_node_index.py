@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.domain.scheduling import (
+    CORDONED,
     OVERLOADED,
     NodeSelectorTerm,
     Operator,
@@ -16,7 +17,6 @@ from cruise.domain.scheduling import (
 )
 from tests.builders import make_node, make_pod
 
-CORDONED = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
 GPU = Taint("gpu", "yes", TaintEffect.NO_EXECUTE)
 RATHER_NOT = Taint("spot", "yes", TaintEffect.PREFER_NO_SCHEDULE)
 

@@ -278,6 +278,24 @@ def test_no_plan_is_proved_best_after_which_a_preempted_pod_comes_back():
 
 
 @OBJECTIVES
+def test_a_pod_of_a_daemon_set_comes_to_its_node_though_that_is_cordoned(objective):
+    cordoned = a_node("n1")
+    cordoned["spec"] = {
+        "unschedulable": True,
+        "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
+    }
+    all_of_them: Json = {"tolerations": [{"operator": "Exists"}]}
+    daemon = a_pod("agent-1", priority=5, **all_of_them)
+    daemon["metadata"]["ownerReferences"][0]["kind"] = "DaemonSet"
+    plan = planned(cordoned, a_pod("low-1", "n1", priority=-5), daemon, objective=objective)
+    assert (placed(plan), [one.pod for one in plan.preempted]) == ({"agent-1": "n1"}, ["low-1"])
+    # What does not belong to the node is never sent there, though kube-scheduler might let it in.
+    plan = planned(cordoned, a_pod("web-1", **all_of_them), a_pod("plain-1"), objective=objective)
+    assert said(plan)["web-1"] == (("cordoned",), False)
+    assert said(plan)["plain-1"][1]
+
+
+@OBJECTIVES
 @pytest.mark.parametrize("there", ["n1", ""])
 def test_a_volume_that_pods_share_is_attached_once(objective, there):
     def claim(name: str, volume: str) -> list[Json]:

@@ -219,6 +219,15 @@ def test_a_pending_pod_says_which_nodes_lack_what():
     assert second.fits_now == 1
 
 
+def test_a_cordon_does_not_keep_a_daemon_set_from_its_node():
+    anywhere = Placement(tolerations=(Toleration(exists=True),))
+    web = make_pod("web", node=None, containers=[make_container(cpu=500)], unschedulable_since=NOW, placement=anywhere)
+    daemon = replace(web, name="agent", owner_kind="DaemonSet")
+    nodes = [make_node("n1", unschedulable=True)]
+    found = scanned([web, daemon], nodes=nodes).pending
+    assert {one.pod: one.fits_now for one in found} == {"agent": 1, "web": 0}
+
+
 def test_shrinking_neighbours_makes_room_without_an_eviction():
     idle = make_pod("idle", containers=[make_container(cpu=3800, memory_mib=1024)])
     waiting = make_pod("wait", node=None, workload="Job/batch", containers=[make_container(cpu=1000, memory_mib=64)])

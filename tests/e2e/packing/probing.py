@@ -4,11 +4,9 @@ from cruise.decisions.scheduling.board import Board
 from cruise.decisions.scheduling.filters import IN_USE
 from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.cluster import Snapshot
-from cruise.domain.scheduling import Taint, TaintEffect
+from cruise.domain.scheduling import CORDONED
 from tests.controlplane.api import Json, until
 from tests.e2e.packing.stage import PodName, Stage, verdict
-
-CORDONED = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
 
 
 def create_probes(stage: Stage, number: int) -> dict[str, PodName]:

@@ -33,7 +33,7 @@ class FixedObstacles:
         for terms in self._volumes.of_arrival(pod).terms:
             reachable = reachable & columns.any_term(terms)
         return {
-            Obstacle.CORDONED: self._cordoned,
+            Obstacle.CORDONED: self._cordoned & (not pod.passes_cordons),
             Obstacle.NOT_READY: self._not_ready,
             Obstacle.TAINTS: ~columns.tolerated(placement.tolerations),
             Obstacle.NODE_SELECTOR: ~columns.affinity(Placement(node_selector=placement.node_selector)),

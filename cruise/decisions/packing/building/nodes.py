@@ -28,7 +28,12 @@ class NodeColumns:
         self._taints = np.array([numbers.setdefault(node.taints, len(numbers)) for node in nodes], dtype=np.int64)
         self._taint_sets = list(numbers)
         # A cordoned node's own pods stay, and a kubelet that is away starts nothing.
-        self.open = np.array([node.ready and not node.unschedulable for node in nodes], dtype=np.bool_)
+        self._ready = np.array([node.ready for node in nodes], dtype=np.bool_)
+        self._cordoned = np.array([node.unschedulable for node in nodes], dtype=np.bool_)
+
+    def open(self, passes_cordons: bool) -> BoolArray:
+        """Tell for each node whether its state lets pods come: it is ready, and not cordoned or that is no matter."""
+        return self._ready if passes_cordons else self._ready & ~self._cordoned
 
     def domains(self, key: str) -> Int64Array:
         """Number the values of a label, in the nodes' order; -1 where a node lacks it."""

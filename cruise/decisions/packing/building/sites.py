@@ -23,14 +23,14 @@ class Sites:
         """Number the nodes that a kind may arrive on, pods apart."""
         if not kind.arrives:
             return 0
-        placement = kind.pod.placement
+        placement, passes_cordons = kind.pod.placement, kind.pod.passes_cordons
         keys = _label_keys(kind)
         # A pod for which room is kept on a node goes there alone.
         home = kind.pod.nominated_node if kind.pending else ""
-        known_by = (placement, kind.needs.terms, keys, kind.within, home)
+        known_by = (placement, kind.needs.terms, keys, kind.within, home, passes_cordons)
         number = self._known.get(known_by)
         if number is None:
-            mask = self._columns.open & self._columns.affinity(placement)
+            mask = self._columns.open(passes_cordons) & self._columns.affinity(placement)
             mask &= self._columns.tolerated(placement.tolerations)
             for terms in kind.needs.terms:
                 mask &= self._columns.any_term(terms)

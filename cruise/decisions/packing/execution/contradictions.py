@@ -63,10 +63,15 @@ def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator
         node = nodes.get(target)
         if node is None:
             yield Halt(HaltCode.NODE_GONE, target)
-        elif not node.ready or node.unschedulable:
+        elif not node.ready or (node.unschedulable and not all(_passes_cordons(one, places) for one in arriving)):
             yield Halt(HaltCode.NODE_CLOSED, target)
         elif places.evicting and not _has_room(node, stage, arriving, staying[target], places):
             yield Halt(HaltCode.NODE_FULL, target)
+
+
+def _passes_cordons(arrival: Arrival, places: Places) -> bool:
+    pictured = places.pictured(arrival)
+    return pictured is not None and pictured.passes_cordons
 
 
 def _has_room(node: Node, stage: Stage, arriving: Sequence[Arrival], staying: Sequence[Pod], places: Places) -> bool:

@@ -94,8 +94,8 @@ def _may_stray(
 
 def _lets_in(node: Node, pod: Pod) -> bool:
     placement = pod.placement
-    open_to_all = node.ready and not node.unschedulable
-    return open_to_all and placement.admits(node.name, node.labels) and placement.tolerates_all(node.taints)
+    is_open = node.ready and (pod.passes_cordons or not node.unschedulable)
+    return is_open and placement.admits(node.name, node.labels) and placement.tolerates_all(node.taints)
 
 
 def _free(nodes: Sequence[Node], there: Sequence[Pod], stages: Sequence[Stage]) -> dict[str, Resources]:

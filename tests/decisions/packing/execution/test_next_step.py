@@ -13,6 +13,7 @@ from cruise.domain.cluster import Pod, ResizePending, ResizeState, Snapshot
 from cruise.domain.packing import Arrival, Departure, PackingPlan, Phase, Proposal, Sizes, Stage
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
+from cruise.domain.scheduling import Placement, Toleration
 from cruise.domain.sizes import spec_targets, with_sizes
 from cruise.interfaces.packing.halt_words import plan_halt_words
 from cruise.packer.answer import Status
@@ -128,6 +129,16 @@ def test_a_cluster_that_contradicts_the_plan_drops_it(snapshot, why):
     assert (last.plan.phase, last.actions) == (Phase.DROPPED, ())
     assert why in plan_halt_words(last.plan)
     assert last.plan.steered == ()
+
+
+def test_a_cordon_is_no_obstacle_to_a_pod_of_a_daemon_set():
+    place = replace(PLACE, target="n2")
+    cordoned = [NODES[0], replace(NODES[1], unschedulable=True)]
+    tolerant = Placement(tolerations=(Toleration(exists=True),))
+    for kind, phase in (("DaemonSet", Phase.UNDER_WAY), ("ReplicaSet", Phase.DROPPED)):
+        daemon = replace(BIG, owner_kind=kind, placement=tolerant)
+        snapshot = make_snapshot([daemon], nodes=cordoned)
+        assert decide_next_step(plan_of(Stage((), (), (place,))), snapshot, FULL, NOW).plan.phase is phase
 
 
 def test_room_that_somebody_else_took_after_the_eviction_drops_the_plan():
