@@ -56,17 +56,16 @@ def solve(
     return Outcome(solver, found, status == cp_model.INFEASIBLE)
 
 
-def cheapest_cover(
+def least_cover(
     prices: IntArray, least: IntArray, most: IntArray, offers: Sequence[IntArray], needs: Sequence[int], meter: Meter
-) -> tuple[list[int] | None, float | None]:
-    """How many of each kind to take, at the least price, so that together they offer every need; and a bound of that.
+) -> float | None:
+    """What it costs at least to take so many of each kind that together they offer every need; None for no bound.
 
-    `offers` has for each need what one of each kind offers. None for what was not found.
+    `offers` has for each need what one of each kind offers.
     """
     model = cp_model.CpModel()
     taken = [model.new_int_var(*between, "") for between in zip(least.tolist(), most.tolist(), strict=True)]
     for offered, need in zip(offers, needs, strict=True):
         model.add(cp_model.LinearExpr.weighted_sum(taken, offered.tolist()) >= need)
     model.minimize(cp_model.LinearExpr.weighted_sum(taken, prices.tolist()))
-    outcome = solve(model, meter)
-    return [outcome.solver.value(one) for one in taken] if outcome.found else None, outcome.bound
+    return solve(model, meter).bound

@@ -229,7 +229,7 @@ def _bound_by_prices(piece: Piece, meter: "Meter") -> "Changes | None":
 def _solve_fleet(piece: Piece, meter: "Meter", seed: int) -> None:
     """Place what waits as if nodes cost nothing; then empty nodes, bound their price, and look for a proof."""
     from cruise.packer.constrained.solving import solve_constrained
-    from cruise.packer.fleet.bounding import Choice
+    from cruise.packer.fleet.bounding import least_price
     from cruise.packer.fleet.emptying import empty_nodes
 
     problem = piece.problem
@@ -238,12 +238,12 @@ def _solve_fleet(piece: Piece, meter: "Meter", seed: int) -> None:
             _place(piece, part, seed)
     placed = bool((piece.pod_node >= 0).all())
     with meter.part(_BOUNDING_SHARE) as part:
-        least = Choice(problem, all_placed=placed).least_price(part)
+        least = least_price(problem, part, all_placed=placed)
     key = figures_of(problem, piece.pod_node).key(problem.objective)
     piece.bound(key, (*piece.known.bound[:-2], min(-least, piece.known.bound[-2]), 0))
     exact = problem.class_count * problem.node_count <= _RULED_CELLS
     with meter.part(_EMPTYING_SHARE if exact else 1.0) as part:
-        empty_nodes(problem, piece.pod_node, least, part, seed, piece.take)
+        empty_nodes(problem, piece.pod_node, part, seed, piece.take)
     if piece.proved or meter.over() or not exact:
         return
     solve_constrained(problem, piece.pod_node, _all_of(meter, seed), piece.learn, relaxed=piece.known.bound)

@@ -42,7 +42,7 @@ def warm_up_large() -> None:
     Bounds(problem).least_evicted((1, 3, 1), 9, Meter(seconds() + _MOST_SECONDS, math.inf))
     fleet = Fleet(np.ones(2, dtype=np.int64), np.ones(4, dtype=np.bool_))
     priced = replace(problem, objective=Objective.FLEET, fleet=fleet)
-    empty_nodes(priced, problem.pod_node, 2, Meter(seconds() + _MOST_SECONDS, math.inf), _SEED, _ignore)
+    empty_nodes(priced, problem.pod_node, Meter(seconds() + _MOST_SECONDS, math.inf), _SEED, _ignore)
 
 
 def warm_up_dense() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cruise.packer.arrays import BoolArray, FloatArray, IntArray
+from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.problem import Problem, loads_of
 
@@ -31,62 +31,29 @@ def kept_in_use(problem: Problem) -> BoolArray:
     return kept
 
 
-class Choice:
-    """Which nodes are in use: whole ones, so that their room holds the sums of all that needs a place.
+def least_price(problem: Problem, meter: Meter, *, all_placed: bool) -> int:
+    """What the nodes in use cost at least: whole ones, whose room holds the sums of all that needs a place.
 
     `all_placed`: in packings in which all that waits has a place; all that runs has one in any case. The sums are those
     of demands, and of dual feasible functions of them: of pods above half of a node each needs its own.
     """
+    # It takes longer to load than most problems take that do without it.
+    from cruise.packer.cpsat import least_cover
 
-    def __init__(self, problem: Problem, *, all_placed: bool) -> None:
-        assert problem.fleet is not None
-        self.prices = problem.fleet.prices
-        self.kept = kept_in_use(problem)
-        self._rows = [row for row in _covers(problem, all_placed) if row.need > 0]
-        self._limits = list(_evictions(problem))
-        columns = [self.prices, self.kept, *(row.offers for row in self._rows), *(here for here, _ in self._limits)]
-        self._kinds, kind_of, self._counts = np.unique(
-            np.vstack(columns), axis=1, return_inverse=True, return_counts=True
-        )
-        self._kind_of = kind_of.ravel()
-
-    def least_price(self, meter: Meter) -> int:
-        """What they cost at least."""
-        bound, sure = self._cheapest(meter)[1], int(self.prices[self.kept].sum())
-        return sure if bound is None else max(sure, math.ceil(bound - 1e-6))
-
-    def nodes(self, load: FloatArray, meter: Meter, more: float = 0.0) -> BoolArray | None:
-        """The nodes to use, of equal ones those with the most load; None where no choice was found.
-
-        They hold that share `more`, which bounds nothing but leaves room for what does not fit together.
-        """
-        kinds_used, _ = self._cheapest(meter, more)
-        if kinds_used is None:
-            return None
-        chosen = np.zeros(len(self.prices), dtype=np.bool_)
-        for kind, used in enumerate(kinds_used):
-            alike = np.flatnonzero(self._kind_of == kind)
-            chosen[alike[np.argsort(-load[alike], kind="stable")][:used]] = True
-        return chosen
-
-    def _cheapest(self, meter: Meter, more: float = 0.0) -> tuple[list[int] | None, float | None]:
-        """How many nodes of each kind are used at the least price, and what bounds that."""
-        # It takes longer to load than most problems take that do without it.
-        from cruise.packer.cpsat import cheapest_cover
-
-        prices, kept, *rest = self._kinds
-        needs = [min(int(row.need * (1.0 + more)), int(row.offers.sum())) if more else row.need for row in self._rows]
-        needs += [int(here.sum()) - allowed for here, allowed in self._limits]
-        return cheapest_cover(prices, np.where(kept, self._counts, 0), self._counts, rest, needs, meter)
+    assert problem.fleet is not None
+    prices, kept = problem.fleet.prices, kept_in_use(problem)
+    rows = [(need, offers) for need, offers in _covers(problem, all_placed) if need > 0]
+    rows += [(int(here.sum()) - allowed, here) for here, allowed in _evictions(problem)]
+    kinds, counts = np.unique(np.vstack([prices, kept, *(offers for _, offers in rows)]), axis=1, return_counts=True)
+    bound = least_cover(
+        kinds[0], np.where(kinds[1], counts, 0), counts, list(kinds[2:]), [need for need, _ in rows], meter
+    )
+    sure = int(prices[kept].sum())
+    return sure if bound is None else max(sure, math.ceil(bound - 1e-6))
 
 
-class _Cover:
-    """A sum that the nodes in use have to offer."""
-
-    __slots__ = ("need", "offers")
-
-    def __init__(self, need: int, offers: IntArray) -> None:
-        self.need, self.offers = need, offers
+# A sum that the nodes in use have to offer, and what each node offers.
+_Cover = tuple[int, IntArray]
 
 
 def _covers(problem: Problem, all_placed: bool) -> Iterator[_Cover]:
@@ -106,7 +73,7 @@ def _covers(problem: Problem, all_placed: bool) -> Iterator[_Cover]:
         demands = problem.demands[problem.pod_class[pods]]
         for resource in np.flatnonzero(demands.sum(axis=0) > _SCARCE * total).tolist():
             offers = np.where(nodes, room[:, resource], 0)
-            yield _Cover(int(demands[:, resource].sum()), offers)
+            yield int(demands[:, resource].sum()), offers
             largest = int(offers.max(initial=0))
             if largest:
                 yield from _transformed(demands[:, resource], offers, largest)
@@ -141,14 +108,14 @@ def _transformed(sizes: IntArray, offers: IntArray, largest: int) -> Iterator[_C
             exact = (parts + 1) * amounts % largest == 0
             return np.where(exact, amounts * parts, (parts + 1) * amounts // largest * largest)
 
-        yield _Cover(int(filled(sizes).sum()), filled(offers))
+        yield int(filled(sizes).sum()), filled(offers)
     for part in _THRESHOLDS:
         # Small pods count nothing, and what leaves no more than that beside it counts for a whole node.
         def rounded(amounts: IntArray, part: int = part) -> IntArray:
             rest = largest - amounts
             return np.where(amounts * part < largest, 0, np.where(rest * part < largest, largest, amounts))
 
-        yield _Cover(int(rounded(sizes).sum()), rounded(offers))
+        yield int(rounded(sizes).sum()), rounded(offers)
 
 
 def _evictions(problem: Problem) -> Iterator[tuple[IntArray, int]]:

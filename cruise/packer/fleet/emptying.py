@@ -1,7 +1,5 @@
 """Emptying one node after the other: what occupies it finds other places, by ejections where it has to."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
@@ -11,7 +9,7 @@ from cruise.packer.answer import Packing, Report, packing_of
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.bounds import counted_bound
 from cruise.packer.budget import Meter
-from cruise.packer.fleet.bounding import Choice, kept_in_use
+from cruise.packer.fleet.bounding import kept_in_use
 from cruise.packer.kernels.clearing import send_off
 from cruise.packer.kernels.cluster_state import ClusterState
 from cruise.packer.kernels.ejecting import place_pods
@@ -21,10 +19,8 @@ from cruise.packer.large.state import state_of
 from cruise.packer.problem import Problem, in_use
 from cruise.packer.rules.by_class import rules_by_class
 
-# How deep others make room for pods of a node that is emptied alone, and of all that are closed at once.
-_ALONE, _TOGETHER = (0, 1, 2), (0, 1, 2, 3)
-# Of what is left, for one try to close several nodes; shares of demand nearer to each other are not told apart.
-_CLOSING_SHARE, _FINEST = 0.25, 0.002
+# How deep others make room for pods of a node that is emptied: at first, and then.
+_SHALLOW, _DEEP = (0,), (0, 1, 2)
 # How much a later order differs from that of the fullest nodes last.
 _SHAKE = 0.35
 # So many orders in a row without a gain end the search.
@@ -35,22 +31,18 @@ _CHANGED = (
 )  # fmt: skip
 
 
-def empty_nodes(problem: Problem, start: IntArray, least: int, meter: Meter, seed: int, report: Report) -> Packing:
+def empty_nodes(problem: Problem, start: IntArray, meter: Meter, seed: int, report: Report) -> Packing:
     """Empty as many nodes as can be, from `start`, which obeys every rule; the best packing found.
 
-    No packing's nodes cost less than `least`.
-
-    First one by one without chains; then all at once that the sums of demands make superfluous, and fewer of them as
-    long as something finds no place; then one by one again, in one order after the other.
+    One by one: first without chains, then with them, in one order after the other.
     """
     search = _Search(problem, start, meter, report)
-    search.empty_one_by_one(search.load(), _ALONE[:1])
-    search.close_together(least)
+    search.empty_one_by_one(search.load(), _SHALLOW)
     generator, vain = np.random.default_rng(seed), 0
     search.keep_best()
     while vain < _PATIENCE and not meter.over():
         before = search.packing
-        search.empty_one_by_one(search.load() * np.exp(generator.normal(0.0, _SHAKE, problem.node_count)), _ALONE)
+        search.empty_one_by_one(search.load() * np.exp(generator.normal(0.0, _SHAKE, problem.node_count)), _DEEP)
         vain = 0 if search.packing is not before else vain + 1
     return search.packing
 
@@ -104,36 +96,6 @@ class _Search(Board):
         if emptied:
             self._offer()
 
-    def close_together(self, least: int) -> None:
-        """Close all nodes that sums of demands leave out; of what no sum says, halve what is between that and the best.
-
-        `least` is what no packing's nodes cost less than.
-        """
-        load = self.load()
-        choice = Choice(self.problem, all_placed=bool((self.packing.pod_node >= 0).all()))
-        low, high = 0.0, self.packing.after.price / max(least, 1) - 1.0
-        while high - low > _FINEST and not self.meter.over():
-            more = (low + high) / 2
-            with self.within(_CLOSING_SHARE):
-                chosen = choice.nodes(load, self.meter, more)
-                price = 0 if chosen is None else int(self.prices[chosen].sum())
-                if chosen is None or price >= self.packing.after.price:
-                    high = more
-                elif self._close(~chosen):
-                    high = more
-                    self._offer()
-                else:
-                    low = more
-
-    @contextmanager
-    def within(self, share: float) -> Iterator[None]:
-        """Spend no more than a share of what is left."""
-        whole = self.meter
-        with whole.part(share) as part:
-            self.meter = part
-            yield
-        self.meter = whole
-
     def keep_best(self) -> None:
         """From now on begin with the best packing so far."""
         self.state = _own(state_of(self.problem, rules_by_class(self.problem), self.packing.pod_node))
@@ -145,14 +107,6 @@ class _Search(Board):
         np.copyto(self.state.admits, self.admits)
         self.first.restore(self.state)
 
-    def _close(self, closed: BoolArray) -> bool:
-        """Empty some nodes all at once, from the beginning; tell whether everything found a place."""
-        self._restart()
-        state = self.state
-        pods = np.flatnonzero((state.at >= 0) & closed[state.at] & self.occupies)
-        self._forbid(closed)
-        return bool(send_off(state, pods)) and self._place(pods, _TOGETHER)
-
     def _empty(self, node: int, depth: int) -> bool:
         state = self.state
         pods = np.flatnonzero((state.at == node) & self.occupies)
@@ -162,7 +116,7 @@ class _Search(Board):
         alone = np.zeros(self.problem.node_count, dtype=np.bool_)
         alone[node] = True
         self._forbid(alone)
-        if send_off(state, pods) and self._place(pods, (depth,)):
+        if send_off(state, pods) and self._place(pods, depth):
             return True
         before.restore(state)
         state.admits[:, node] = closed
@@ -175,19 +129,13 @@ class _Search(Board):
         away = (state.home >= 0) & (state.at != state.home) & closed[state.home]
         state.home[away] = -1
 
-    def _place(self, pods: IntArray, depths: tuple[int, ...]) -> bool:
-        """Place pods, the largest first, by ejections of some depths; tell whether all have a place."""
+    def _place(self, pods: IntArray, depth: int) -> bool:
+        """Place pods, the largest first, by ejections so deep; tell whether all have a place."""
         state = self.state
         shares = (self.problem.demands[self.problem.pod_class[pods]] * state.shares).sum(axis=1)
         waiting = pods[np.argsort(-shares, kind="stable")]
-        for depth in depths:
-            if self.meter.over():
-                return False
-            self.act(self.meter, partial(place_pods, state, waiting, depth, ANY_RANK))
-            waiting = waiting[state.at[waiting] < 0]
-            if not len(waiting):
-                return True
-        return False
+        self.act(self.meter, partial(place_pods, state, waiting, depth, ANY_RANK))
+        return bool((state.at[waiting] >= 0).all())
 
     def _bring_home(self) -> None:
         state, problem = self.state, self.problem

@@ -30,7 +30,7 @@ problem = draw_problem(next(seed for seed in range(99) if draw_problem(seed).hea
 solve_dense(replace(problem, objective=Objective.OPERATOR), problem.pod_node, Budget(work_units=3e8), lambda _: None)
 from tests.packer.fleet.test_fleet import plain
 fleet = plain(6, [5], [0] * 6, list(range(6)))
-empty_nodes(fleet, fleet.pod_node, 1, Meter(math.inf, 1e8), 1, lambda _: None)
+empty_nodes(fleet, fleet.pod_node, Meter(math.inf, 1e8), 1, lambda _: None)
 assert "ortools" in sys.modules
 print([kernel.__name__ for kernel in called if len(kernel.signatures) != 1])
 """

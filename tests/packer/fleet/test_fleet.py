@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cruise.packer.answer import Packing
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.faults import find_faults
-from cruise.packer.fleet.bounding import Choice
+from cruise.packer.fleet.bounding import least_price
 from cruise.packer.fleet.emptying import empty_nodes
 from cruise.packer.pack import pack
 from cruise.packer.problem import EvictionLimit, Fleet, Objective, Problem, Rules, in_use, price_of
@@ -76,7 +76,7 @@ def test_emptying_alone_obeys_every_rule_and_never_costs_more(seed, nodes):
     problem = with_fleet(draw_problem(seed, nodes=nodes, classes=8), seed)
     start = problem.pod_node
     reported: list[Packing] = []
-    packing = empty_nodes(problem, start, 1, Meter(math.inf, 1e8), 1, reported.append)
+    packing = empty_nodes(problem, start, Meter(math.inf, 1e8), 1, reported.append)
     assert find_faults(problem, packing.pod_node) == ()
     assert packing.after.price <= packing.now.price
     assert (packing.pod_node >= 0).sum() == (start >= 0).sum()
@@ -91,7 +91,7 @@ def test_two_halves_of_a_node_share_one():
 
 def test_pods_above_half_of_a_node_need_their_own_though_their_sum_does_not():
     problem = plain(4, [6], [0, 0, 0, 0], [0, 1, 2, 3])
-    assert Choice(problem, all_placed=True).least_price(Meter(math.inf, 1e9)) == 4
+    assert least_price(problem, Meter(math.inf, 1e9), all_placed=True) == 4
     assert solved(problem).after.price == 4
 
 
