@@ -19,11 +19,10 @@ _LEAST_SECONDS = 0.001
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Whether a solution was `found`, which `solver` then has, or it is `refuted` that there is any, or neither."""
+    """Whether a solution was `found`, which `solver` then has."""
 
     solver: cp_model.CpSolver
     found: bool
-    refuted: bool
 
     @property
     def bound(self) -> float | None:
@@ -52,8 +51,7 @@ def solve(
         solver.parameters.max_deterministic_time = max(meter.work_left / EFFORT_UNIT, _LEAST_SECONDS)
     status = solver.solve(model, listener)
     meter.spend(EFFORT_UNIT * float(solver.response_proto.deterministic_time))
-    found = status in (cp_model.OPTIMAL, cp_model.FEASIBLE)
-    return Outcome(solver, found, status == cp_model.INFEASIBLE)
+    return Outcome(solver, status in (cp_model.OPTIMAL, cp_model.FEASIBLE))
 
 
 def least_cover(

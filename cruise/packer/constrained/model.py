@@ -1,7 +1,7 @@
 """A model of all rules, what is maximised in it, and one call of the solver."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,8 +21,6 @@ from cruise.packer.problem import Objective
 SECONDS_A_VARIABLE = 5e-5
 
 Found = Callable[[IntArray], None]
-# For nodes, and for classes: no node holds more of these than one row says, beside what is fixed.
-Fillings = tuple[IntArray, IntArray, IntArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,46 +52,19 @@ class Model:
         """From now on an entry of the key is to be no more than what is known to bound it."""
         self.cells.require(self.entries[entry].expression() <= most)
 
-    def restrict(self, fillings: Sequence[Fillings]) -> None:
-        """From now on each node holds no more of some classes than one of its fillings, beside what is fixed."""
-        cells, model = self.cells, self.cells.model
-        for nodes, classes, copies in fillings:
-            for node in nodes.tolist():
-                uses = [model.new_bool_var("") for _ in copies]
-                model.add_at_most_one(uses)
-                for pod_class, most in zip(classes.tolist(), copies.T, strict=True):
-                    cell = pod_class, node
-                    held = [kind[cell] for kind in (cells.stay, cells.arrive) if cell in kind]
-                    some = np.flatnonzero(most).tolist()
-                    allowed = cp_model.LinearExpr.weighted_sum([uses[k] for k in some], most[some].tolist())
-                    if held:
-                        model.add(cp_model.LinearExpr.sum(held) <= allowed)
-
-    def find(self, meter: Meter) -> tuple[IntArray | None, bool]:
-        """An assignment if there is any, and whether it is refuted that there is."""
-        self.cells.model.clear_objective()  # type: ignore[no-untyped-call]
-        outcome = solve(self.cells.model, meter)
-        return (self.read(outcome.solver.value) if outcome.found else None), outcome.refuted
-
     @property
     def effort(self) -> float:
         """What building it stands for in work units."""
         return EFFORT_UNIT * SECONDS_A_VARIABLE * len(self.cells.model.proto.variables)
 
-    def hint(self, assignment: IntArray) -> None:
-        """Start the search from an assignment."""
-        model, running = self.cells.model, self.layout.running
-        model.clear_hints()  # type: ignore[no-untyped-call]
-        for cell, variable in self.cells.stay.items():
-            model.add_hint(variable, int(min(assignment[cell], running[cell]) - self.layout.stuck[cell]))
-        for cell, variable in self.cells.arrive.items():
-            model.add_hint(variable, int(max(assignment[cell] - running[cell], 0)))
-
     def complete_hint(self, assignment: IntArray, meter: Meter) -> bool:
         """Hint at every variable, and tell whether the model allows the assignment at all."""
-        self.hint(assignment)
-        self.cells.model.clear_objective()  # type: ignore[no-untyped-call]
-        outcome = solve(self.cells.model, meter, as_hinted=True)
+        model, layout = self.cells.model, self.layout
+        for cell, variable in self.cells.stay.items():
+            model.add_hint(variable, int(min(assignment[cell], layout.running[cell]) - layout.stuck[cell]))
+        for cell, variable in self.cells.arrive.items():
+            model.add_hint(variable, int(max(assignment[cell] - layout.running[cell], 0)))
+        outcome = solve(model, meter, as_hinted=True)
         if not outcome.found:
             return False
         self._hint_all(outcome.solver)

@@ -1,6 +1,6 @@
 """The best packing under all rules: by annealing and bounds that know them in part, then by CP-SAT with a proof."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -9,17 +9,16 @@ from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.constrained.incumbent import Incumbent, incumbent_of, key_of
 from cruise.packer.constrained.layout import layout_of, pods_of
-from cruise.packer.constrained.model import SECONDS_A_VARIABLE, Fillings, Model
+from cruise.packer.constrained.model import SECONDS_A_VARIABLE, Model
 from cruise.packer.cpsat import EFFORT_UNIT
 from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem, copies_of
 
 _SHARE_OF_THE_WHOLE, _SHARE_OF_AN_ENTRY, _SHARE_OF_BUILDING = 0.7, 0.4, 0.3
-# Of what is left, for a bound of one entry, and for a packing at that bound out of listed fillings.
+# Of what is left, for a bound of one entry, for packings at that bound, and of that for a proof that there is none.
 _SHARE_OF_A_BOUND, _SHARE_OF_SEEKING, _SHARE_OF_CLOSING = 0.15, 0.6, 0.8
 # Nothing comes after the last entry but what rarely finds more.
 _SHARE_OF_THE_LAST = 0.9
-_MOST_FILLINGS = 20_000
 _ROUNDS_IN_VAIN, _LAST_ROUNDS = 6, 1_000
 _REPAIRS = 4
 _TURNS_A_CLOSING, _MOST_TURNS = 4, 60
@@ -33,9 +32,6 @@ class EntryBound(Protocol):
 
     def branch(self, meter: Meter) -> tuple[IntArray | None, bool]:
         """An assignment at the bound, which may break rules, or whether it is refuted that there is any."""
-
-    def fillings(self, meter: Meter) -> Sequence[Fillings] | None:
-        """What nodes hold in assignments that reach the bound; None where that is too much to say."""
 
     def dive(self, assignment: IntArray, meter: Meter) -> IntArray | None:
         """An assignment near the bound, which may break rules and lowers the bound; None for none."""
@@ -143,17 +139,12 @@ def _seek(incumbent: Incumbent, entry: int, found: EntryBound, meter: Meter, way
 
 
 def _close(incumbent: Incumbent, entry: int, found: EntryBound, meter: Meter, ways: Ways) -> None:
-    """Look for a packing at the bound among those made of listed fillings, until one is found or it is too dear."""
+    """Look for a packing at the bound by branching, until one is found or that says nothing."""
     bound = found.bound(meter)
     while incumbent.key[entry] < bound <= incumbent.bound[entry] and not meter.over():
         start, refuted = found.branch(meter)
-        if start is not None and _repair(incumbent, entry, start, bound, meter, ways):
-            return
-        if not refuted:
-            assignment, refuted = _among_fillings(incumbent, entry, found, bound, meter)
-            if assignment is not None:
-                incumbent.offer(assignment)
-        if not refuted:
+        reached = start is not None and _repair(incumbent, entry, start, bound, meter, ways)
+        if reached or not refuted:
             return
         bound = found.refute()
         incumbent.lower(entry, bound)
@@ -166,23 +157,6 @@ def _repair(incumbent: Incumbent, entry: int, start: IntArray, bound: int, meter
         if incumbent.key[entry] < bound:
             _judge(incumbent, ways.annealing(incumbent.assignment, entry, meter, start))
     return incumbent.key[entry] >= bound
-
-
-def _among_fillings(
-    incumbent: Incumbent, entry: int, found: EntryBound, bound: int, meter: Meter
-) -> tuple[IntArray | None, bool]:
-    """A packing at the bound made of listed fillings, under all rules; whether it is refuted that there is one."""
-    fillings = found.fillings(meter)
-    if fillings is None or sum(len(nodes) * len(copies) for nodes, _, copies in fillings) > _MOST_FILLINGS:
-        return None, False
-    fixed = key_of(incumbent.layout, incumbent.layout.stuck)
-    model = Model(incumbent.layout)
-    meter.spend(model.effort)
-    for before, least in enumerate(incumbent.key[:entry]):
-        model.demand(before, least - fixed[before])
-    model.demand(entry, bound - fixed[entry])
-    model.restrict(fillings)
-    return model.find(meter)
 
 
 def _prove(incumbent: Incumbent, meter: Meter) -> None:

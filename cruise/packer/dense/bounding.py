@@ -25,9 +25,6 @@ _NOISE, _MOST_NOISE = 0.1, 0.5
 _LEAST_SHARE = 0.1
 _MOST_FILLINGS, _MOST_NODES = 40_000, 3_000_000
 
-# For nodes, and for classes: no node holds more of these than one of the fillings, beside what cannot move.
-Fillings = tuple[IntArray, IntArray, IntArray]
-
 
 class EntryBound:
     """A bound for packings that are as good as an assignment in the entries before.
@@ -136,22 +133,6 @@ class EntryBound:
         """Take note that no packing reaches the bound; what is the bound then."""
         self._generation.ceiling -= 1
         return self._weighed()
-
-    def fillings(self, meter: Meter) -> list[Fillings] | None:
-        """What nodes hold in packings that reach the bound; None where that is too much to say."""
-        listed = self._closer.enumerate(self._generation.ceiling, meter)
-        if listed is None:
-            return None
-        phase, generation = self._phase, self._generation
-        value, _ = generation.master.prices(generation.duals)
-        found = []
-        for group in range(len(phase.group_size)):
-            # Of a class that costs a node something, any number may be there.
-            told = np.flatnonzero(value[group] >= 0)
-            nodes = np.flatnonzero(phase.node_group == group)
-            fillings = np.unique(listed[1][listed[0] == group][:, told], axis=0)
-            found.append((nodes, self._residual.origin[phase.classes[told]], fillings))
-        return found
 
     def _closer_of(self, phase: Phase, generation: Generation) -> Closer:
         closer = closer_of(generation, self._generator, _MOST_FILLINGS, _MOST_NODES)

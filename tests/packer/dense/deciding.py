@@ -46,7 +46,8 @@ def decide_target(phase: Phase, groups: IntArray, fillings: IntArray, target: in
     outcome = solve(model, meter)
     if outcome.found:
         return Verdict(True, np.array([outcome.solver.value(use) for use in uses], dtype=np.int64))
-    return Verdict(False if outcome.refuted else None, np.zeros(0, dtype=np.int64))
+    refuted = outcome.solver.response_proto.status == cp_model.INFEASIBLE
+    return Verdict(False if refuted else None, np.zeros(0, dtype=np.int64))
 
 
 def _weighted(uses: list[cp_model.IntVar], weights: IntArray) -> cp_model.LinearExprT:

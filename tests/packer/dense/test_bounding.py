@@ -179,9 +179,6 @@ def test_a_question_is_asked_anew_where_more_is_reached_before_it():
         def branch(self, meter: Meter) -> tuple[IntArray | None, bool]:
             return None, False
 
-        def fillings(self, meter: Meter) -> None:
-            return None
-
     def bounding(assignment: IntArray, entry: int) -> Silent:
         asked.append((entry, int(assignment[0].sum())))
         return Silent(problem, assignment, entry, 1)
@@ -194,7 +191,7 @@ def test_a_question_is_asked_anew_where_more_is_reached_before_it():
     assert packing.after.key(problem.objective) == packing.bound == best_key(problem)
 
 
-def test_what_is_proved_with_bounds_and_fillings_is_the_best_of_all(seeds):
+def test_what_is_proved_with_bounds_is_the_best_of_all(seeds):
     closed = 0
     for seed in seeds(60):
         problem = folded(random_problem(seed, most_pods=5))
