@@ -16,6 +16,8 @@ from cruise.kube_json.wire.object_json import NodeTaint
 from cruise.kube_json.wire.pod_json import QuantityMap
 
 API_VERSION, KIND = "cruise.io/v1", "NodeTypes"
+# Of many nodes whole parts of prices are added up, in 64 bits.
+_MOST = 1e6
 
 
 class _Type(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -57,6 +59,8 @@ def read_node_types(text: bytes, name: str) -> tuple[NodeType, ...]:
 def _type(item: _Type, place: str) -> NodeType:
     if not (math.isfinite(item.price) and item.price > 0):
         raise BadInput(f"{place}.price: {item.price:g} is no price; write a number above 0")
+    if item.price > _MOST:
+        raise BadInput(f"{place}.price: {item.price:g} is too much; state all prices in a larger unit, up to {_MOST:g}")
     if item.limit is not None and item.limit < 0:
         raise BadInput(f"{place}.limit: {item.limit} is negative; write how many more there may be")
     where = f"{place}.allocatable"

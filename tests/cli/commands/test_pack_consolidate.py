@@ -55,6 +55,12 @@ def test_three_pods_on_three_nodes_share_one(consolidated):
     assert (found["add"], found["priceAfter"]) == ([], None)
 
 
+def test_where_there_is_no_node_none_is_added_of_the_kinds_there_are(consolidated):
+    found = consolidated(pod("web-1"))
+    assert (found["nodesBefore"], found["nodesAfter"], found["add"]) == (0, 0, [])
+    assert [(one["pod"], one["blockedBy"]) for one in found["unplaced"]] == [("web-1", ["no-nodes"])]
+
+
 @pytest.mark.beyond_core
 def test_daemons_do_not_keep_a_node_in_use_but_take_room(consolidated):
     daemons = [daemon(f"agent-{n}", f"n{n}") for n in (1, 2)]
@@ -137,6 +143,7 @@ def test_options_of_consolidation_need_it(tmp_path, capsys, options, said):
     ("item", "said"),
     [
         (TYPE | {"price": 0}, "items[0].price: 0 is no price; write a number above 0"),
+        (TYPE | {"price": 1e15}, "items[0].price: 1e+15 is too much; state all prices in a larger unit, up to 1e+06"),
         (TYPE | {"limit": -1}, "items[0].limit: -1 is negative; write how many more there may be"),
         (TYPE | {"allocatable": {"cpu": "8"}}, "items[0].allocatable.memory: is missing; write what pods have of such"),
         (TYPE | {"allocatable": {"cpu": "x", "memory": "1"}}, "items[0].allocatable.cpu:"),

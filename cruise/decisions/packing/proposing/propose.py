@@ -171,7 +171,7 @@ def _up_to_what_overdraws(built: Built, steps: Sequence[Step]) -> Sequence[Step]
 
 def _importance(problem: Problem, changes: Changes) -> list[int]:
     """Return what each pod comes by, the greatest first: its priority, or its node's turn to be emptied."""
-    if problem.fleet is None:
+    if problem.fleet is None or problem.node_count == 0:
         return list(problem.priorities[problem.pod_class].tolist())
     moved = problem.pod_node[list(changes.moved)]
     leaving = np.bincount(moved, minlength=problem.node_count)
