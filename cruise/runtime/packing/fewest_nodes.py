@@ -5,14 +5,17 @@ from dataclasses import dataclass, replace
 
 from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.consolidating import Fleet, fleet_change, within_limits
+from cruise.decisions.packing.proposing import NoOrder, propose
 from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.domain.cluster import Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.packing import FleetChange, Proposal
-from cruise.packer.answer import Packing
+from cruise.packer.answer import Packing, packing_of
 
 # Of the time, for a plan that empties nodes by any moves, also between zones.
 FIRST_SHARE = 0.25
+# Where new nodes would be domains, of what time is left: for what no plan goes below, for each try with fewer of them.
+_WITHOUT_SPREAD_SHARE, _FEWER_SHARE, _MOST_TRIED = 0.2, 0.25, 5
 # So many constraints are lifted one by one, each with a share of what time is left, if that is worth it.
 _MOST_LIFTED, _LIFTED_SHARE, _LEAST_SECONDS = 3, 0.3, 0.5
 
@@ -60,7 +63,10 @@ async def find_fewest_nodes(search: Search, fleet: Fleet) -> tuple[Found, Fleet]
 
     That one lacks new nodes where NodePools' limits do not allow all that the best plan would have.
     """
-    found = await _fewest_nodes(search, fleet.snapshot)
+    if _adds_domains(fleet):
+        found = await _fewest_with_new_domains(search, fleet)
+    else:
+        found = await _fewest_nodes(search, fleet.snapshot)
     limited = within_limits(fleet, _new_nodes_used(found, fleet))
     if limited is None:
         return found, fleet
@@ -71,6 +77,56 @@ async def find_fewest_nodes(search: Search, fleet: Fleet) -> tuple[Found, Fleet]
     impossible = {one.key for one in found.plan.unplaced if one.impossible}
     unplaced = tuple(replace(one, impossible=one.impossible and one.key in impossible) for one in again.plan.unplaced)
     return replace(again, plan=replace(again.plan, unplaced=unplaced)), limited
+
+
+async def _fewest_with_new_domains(search: Search, fleet: Fleet) -> Found:
+    """Return a plan for which few new nodes are domains of a spread, and a bound for plans with any.
+
+    A node that is not ordered is no domain, while all that could be are in the fleet's snapshot.
+    """
+    everywhere = fleet.snapshot
+    found = await search(Turn(everywhere, share=FIRST_SHARE))
+    pods = tuple(replace(pod, constraints=replace(pod.constraints, spread=())) for pod in everywhere.pods)
+    free = await search(Turn(replace(everywhere, pods=pods), found.seconds, _WITHOUT_SPREAD_SHARE))
+    bound, objective = free.packing.bound, found.built.problem.objective
+    best, seconds = _bounded(found, bound), free.seconds
+    wanted = [_new_nodes_used(free, fleet), _new_nodes_used(found, fleet)]
+    for number in range(_MOST_TRIED):
+        if best.packing.status.proved or not wanted:
+            break
+        kept = set(wanted.pop(0))
+        nodes = tuple(node for node in everywhere.nodes if node.name not in fleet.types or node.name in kept)
+        # The last has all the time that is left, and only moves that have an order.
+        last = number == _MOST_TRIED - 1
+        share = 1.0 if last else _FEWER_SHARE
+        other = await search(Turn(replace(everywhere, nodes=nodes), seconds, share, bound, in_zones=last))
+        seconds = other.seconds
+        if other.packing.after.key(objective) > best.packing.after.key(objective):
+            best = other
+        if not wanted:
+            used = _new_nodes_used(best, fleet)
+            wanted = [used if number == _MOST_TRIED - 2 else used[: len(used) // 2]]
+    impossible = {one.key for one in free.plan.unplaced if one.impossible}
+    unplaced = tuple(replace(one, impossible=one.key in impossible) for one in best.plan.unplaced)
+    return replace(best, plan=replace(best.plan, unplaced=unplaced), seconds=seconds)
+
+
+def _bounded(found: Found, bound: tuple[int, ...]) -> Found:
+    """Return what was found with another bound."""
+    packing = packing_of(found.built.problem, found.packing.pod_node, bound, found.packing.notes)
+    plan = propose(found.built, packing)
+    if isinstance(plan, NoOrder):
+        plan = replace(found.plan, status=packing.status)
+    return replace(found, packing=packing, plan=plan)
+
+
+def _adds_domains(fleet: Fleet) -> bool:
+    """Tell whether new nodes would be domains of a spread that there are not yet."""
+    keys = {one.topology_key for pod in fleet.snapshot.pods for one in pod.constraints.spread if not pod.terminal}
+    domains: dict[bool, set[tuple[str, str]]] = {True: set(), False: set()}
+    for node in fleet.snapshot.nodes:
+        domains[node.name in fleet.types].update((key, node.labels[key]) for key in keys & node.labels.keys())
+    return bool(domains[True] - domains[False])
 
 
 def _new_nodes_used(found: Found, fleet: Fleet) -> list[str]:

@@ -102,6 +102,27 @@ def test_pods_that_fit_nowhere_get_nodes_of_the_kind_that_is_there(consolidated)
 
 
 @pytest.mark.beyond_core
+@pytest.mark.parametrize("key", ["topology.kubernetes.io/zone", "kubernetes.io/hostname"])
+@pytest.mark.parametrize("there", [0, 1])
+def test_a_node_that_is_not_added_is_no_domain_that_pods_are_spread_over(consolidated, tmp_path, key, there):
+    # Beside an empty zone or node of its own kind only one of them could come to each.
+    spread = {"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule"}
+    spread["labelSelector"] = {"matchLabels": {"app": "web"}}
+    pods = [pod(f"web-{n}", labels={"app": "web"}) for n in range(4)]
+    for one in pods:
+        one["spec"]["topologySpreadConstraints"] = [spread]
+    labels = {
+        "topology.kubernetes.io/zone": "a",
+        "kubernetes.io/hostname": "n1",
+        "node.kubernetes.io/instance-type": "big",
+    }
+    kinds = types(tmp_path, TYPE | {"labels": {"topology.kubernetes.io/zone": "b"}})
+    found = consolidated(*nodes(there, labels=labels), *pods, options=("--node-types", kinds))
+    assert (found["status"], found["nodesAfter"], found["nodesBound"], found["priceBound"]) == ("optimal", 1, 1, 3)
+    assert [one["count"] for one in found["add"]] == [1] * (1 - there)
+
+
+@pytest.mark.beyond_core
 def test_a_dear_node_is_emptied_and_a_cheap_one_added(consolidated, tmp_path):
     small = {"name": "small", "allocatable": {"cpu": "4", "memory": "16Gi"}, "price": 1}
     labels = {"node.kubernetes.io/instance-type": "big"}

@@ -32,7 +32,7 @@ def fleet_change(built: Built, packing: Packing, plan: Proposal, fleet: Fleet) -
         nodes_before=int(before.sum()),
         nodes_after=int(after.sum()),
         # So many at least, were each of the dearest.
-        nodes_bound=-(-least // int(problem.fleet.prices.max(initial=1))),
+        nodes_bound=-(-least // max(fleet.prices.values(), default=1)),
         emptied=_emptied(plan, {built.nodes[node].name for node in np.flatnonzero(before & ~after).tolist()}),
         added=tuple(sorted(Ordered(name, count, pool) for (name, pool), count in added.items())),
         price_before=fleet.price(packing.now.price),
