@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from cruise.domain.colocation import NO_SURROUNDINGS, UNCONSTRAINED, PodConstraints, Surroundings
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
-from cruise.domain.scheduling import ANYWHERE, CORDONED, LabelSelector, Placement, Requirement, Taint
+from cruise.domain.scheduling import ANYWHERE, LabelSelector, Placement, Requirement, Taint
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -130,11 +130,6 @@ class Pod:
     def terminal(self) -> bool:
         """Tell whether the pod has finished and holds nothing on its node."""
         return self.phase in ("Succeeded", "Failed")
-
-    @property
-    def passes_cordons(self) -> bool:
-        """Tell whether it may come to a cordoned node: a DaemonSet's that tolerates it, as it belongs to its node."""
-        return self.owner_kind == "DaemonSet" and self.placement.tolerates_all((CORDONED,))
 
     @property
     def sized_containers(self) -> tuple[Container, ...]:

@@ -8,6 +8,7 @@ from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.decisions.packing.building.volumes import Volumes
 from cruise.domain.arrays import BoolArray
 from cruise.domain.cluster import Pod
+from cruise.domain.cordons import passes_cordons
 from cruise.domain.scheduling import Placement
 
 Masks = dict[str, BoolArray]
@@ -33,7 +34,7 @@ class FixedObstacles:
         for terms in self._volumes.of_arrival(pod).terms:
             reachable = reachable & columns.any_term(terms)
         return {
-            Obstacle.CORDONED: self._cordoned & (not pod.passes_cordons),
+            Obstacle.CORDONED: self._cordoned & (not passes_cordons(pod)),
             Obstacle.NOT_READY: self._not_ready,
             Obstacle.TAINTS: ~columns.tolerated(placement.tolerations),
             Obstacle.NODE_SELECTOR: ~columns.affinity(Placement(node_selector=placement.node_selector)),

@@ -7,6 +7,7 @@ import numpy as np
 from cruise.decisions.packing.building.census import Kind
 from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.domain.arrays import BoolArray
+from cruise.domain.cordons import passes_cordons
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Placement, Requirement
 
 
@@ -23,14 +24,14 @@ class Sites:
         """Number the nodes that a kind may arrive on, pods apart."""
         if not kind.arrives:
             return 0
-        placement, passes_cordons = kind.pod.placement, kind.pod.passes_cordons
+        placement, passes = kind.pod.placement, passes_cordons(kind.pod)
         keys = _label_keys(kind)
         # A pod for which room is kept on a node goes there alone.
         home = kind.pod.nominated_node if kind.pending else ""
-        known_by = (placement, kind.needs.terms, keys, kind.within, home, passes_cordons)
+        known_by = (placement, kind.needs.terms, keys, kind.within, home, passes)
         number = self._known.get(known_by)
         if number is None:
-            mask = self._columns.open(passes_cordons) & self._columns.affinity(placement)
+            mask = self._columns.open(passes) & self._columns.affinity(placement)
             mask &= self._columns.tolerated(placement.tolerations)
             for terms in kind.needs.terms:
                 mask &= self._columns.any_term(terms)

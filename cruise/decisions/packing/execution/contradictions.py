@@ -9,6 +9,7 @@ from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.packing.judging.replay import Replay
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.cordons import passes_cordons
 from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Arrival, PackingPlan, Preemption, Stage
@@ -71,7 +72,7 @@ def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator
 
 def _passes_cordons(arrival: Arrival, places: Places) -> bool:
     pictured = places.pictured(arrival)
-    return pictured is not None and pictured.passes_cordons
+    return pictured is not None and passes_cordons(pictured)
 
 
 def _has_room(node: Node, stage: Stage, arriving: Sequence[Arrival], staying: Sequence[Pod], places: Places) -> bool:
