@@ -121,6 +121,8 @@ class _Attempt:
                 break
         together = np.unique(np.concatenate([groups[:, None], fillings], axis=1), axis=0)
         groups, fillings = together[:, 0].copy(), np.ascontiguousarray(together[:, 1:])
+        # What the master uses is anywhere among them.
+        self.closer.known = 0
         verdict = self.closer.decide(groups, fillings, target, _COMBINING_SHARE, meter)
         if verdict.reachable:
             self.combined = 0
