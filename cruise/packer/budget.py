@@ -11,8 +11,10 @@ from cruise.packer.kernels.clock import seconds
 ANNEALING_STEP = 100
 PRICING_STEP = 20
 PIVOT_CELL = 1
-# For each class of a filling that is listed, and of one whose company is looked at; for each row of a column.
-LISTED_CELL, COMPANY_CELL, COLUMN_CELL = 10, 50, 10
+# For each class of a filling that is listed; for each row of a column.
+LISTED_CELL, COLUMN_CELL = 10, 10
+# For each part of a tree that prices are found for, whatever they take.
+PART_STEP = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)

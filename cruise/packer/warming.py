@@ -64,6 +64,8 @@ def warm_up_dense() -> None:
     if listed is not None:
         closer.decide(listed[0], listed[1], generation.ceiling, 1.0, meter)
     generation.master.repair(phase.answer, meter)
+    generation.filler.narrow(phase.running, phase.limits)
+    generation.price(generation.duals, phase.counts, phase.group_size, meter)
     answer_phase(search, 0, generator, meter, lambda: None)
 
 

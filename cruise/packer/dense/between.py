@@ -9,6 +9,7 @@ from cruise.packer.problem import Problem, Spread, copies_of
 
 # A spread over more domains takes too many rows.
 _MOST_DOMAINS = 4
+_TRACE = 1e-3
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,10 +57,19 @@ def between_pods(problem: Problem) -> Between:
         for rule, domains in _alone(problem)
         for row in _rows(rule, domains, running[rule.holder], int(pods[rule.holder]))
     ]
+    # What attracts may be asked for in a domain: until then any number is enough.
+    rows += [
+        (target, (problem.rules.topologies[topology] == domain).astype(np.float64), 0.0)
+        for target, topology in dict.fromkeys(attracting_by_domain(problem))
+        for domain in domains_of(problem.rules.topologies[topology])
+    ]
+    # And no more of it than there is: fillings may hold more, which attracts nothing once it is left out.
+    targets = np.unique([target for rule in problem.rules.attractions for target in rule.targets.tolist()])
+    rows += [(int(c), -np.ones(problem.node_count), -float(pods[int(c)])) for c in targets.tolist()]
     return _between(limits, wanted, rows, problem.node_count)
 
 
-def uneven(problem: Problem, assignment: IntArray) -> Between:
+def uneven(problem: Problem, assignment: IntArray | FloatArray) -> Between:
     """Rows between pairs of domains that an assignment breaks, of the same spreads."""
     running = copies_of(problem, problem.pod_node)
     rows = [
@@ -68,13 +78,6 @@ def uneven(problem: Problem, assignment: IntArray) -> Between:
         for row in _uneven(rule, domains, running[rule.holder], assignment[rule.holder])
     ]
     return _between((), (), rows, problem.node_count)
-
-
-def at_least_one(pod_class: int, pods: int, inside: BoolArray) -> Between:
-    """The rows that some nodes hold a copy of a class, and all together no more than there are."""
-    everywhere = -np.ones(len(inside))
-    rows = [(pod_class, inside.astype(np.float64), 1.0), (pod_class, everywhere, -float(pods))]
-    return _between((), (), rows, len(inside))
 
 
 _Row = tuple[FloatArray, float]
@@ -93,6 +96,22 @@ def _between(
         np.array([share for _, share, _ in rows], dtype=np.float64).reshape(len(rows), nodes),
         np.array([least for _, _, least in rows], dtype=np.float64),
     )
+
+
+def attracting_by_domain(problem: Problem) -> list[tuple[int, int]]:
+    """The single targets of attractions, and the topologies, where these have few domains."""
+    rules = problem.rules
+    return [
+        (int(rule.targets[0]), topology)
+        for rule in rules.attractions
+        for topology in rule.topologies
+        if len(rule.targets) == 1 and len(domains_of(rules.topologies[topology])) <= _MOST_DOMAINS
+    ]
+
+
+def domains_of(row: IntArray) -> list[int]:
+    """The domains of a topology."""
+    return [int(domain) for domain in np.unique(row[row >= 0])]
 
 
 def _alone(problem: Problem) -> list[tuple[Spread, IntArray]]:
@@ -121,7 +140,7 @@ def _rows(rule: Spread, inside: IntArray, running: IntArray, pods: int) -> list[
     return rows
 
 
-def _uneven(rule: Spread, inside: IntArray, running: IntArray, copies: IntArray) -> list[_Row]:
+def _uneven(rule: Spread, inside: IntArray, running: IntArray, copies: IntArray | FloatArray) -> list[_Row]:
     """A domain has what ran there, or no more than each other one but for `max_skew`."""
     found = np.unique(inside[inside >= 0]).tolist()
     if len(found) < max(rule.min_domains, 1):
@@ -132,7 +151,7 @@ def _uneven(rule: Spread, inside: IntArray, running: IntArray, copies: IntArray)
     return [
         (here[least] - here[d], -float(max(ran[d], rule.max_skew)))
         for d in range(len(found))
-        if there[d] - there[least] > max(ran[d], rule.max_skew)
+        if there[d] - there[least] > max(ran[d], rule.max_skew) + _TRACE
     ]
 
 

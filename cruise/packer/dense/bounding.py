@@ -7,23 +7,23 @@ import numpy as np
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.dense.between import between_pods, uneven
+from cruise.packer.dense.branching import of_single_nodes
 from cruise.packer.dense.classing import instance_of, pod_node_of, weighed
-from cruise.packer.dense.closing import Closer, chosen, closer_of
 from cruise.packer.dense.company import company_of
 from cruise.packer.dense.dive import dive
-from cruise.packer.dense.generation import Generation, generation_of
+from cruise.packer.dense.generation import generation_of
 from cruise.packer.dense.greedy import complete
-from cruise.packer.dense.parting import ways_of
-from cruise.packer.dense.phase import Phase, beside, patterns_of, phase_of, spread, thinned
+from cruise.packer.dense.parting import bonds_of
+from cruise.packer.dense.phase import Phase, beside, patterns_of, phase_of, spread
 from cruise.packer.dense.residual import residual_of
+from cruise.packer.dense.tree import Tree
 from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem
 
 # Later dives round up what is less near to whole.
 _NOISE, _MOST_NOISE = 0.1, 0.5
-# Where too many fillings could be in a packing at the bound, the better ones are looked at for one all the same.
-_LEAST_SHARE = 0.1
-_MOST_FILLINGS, _MOST_NODES = 40_000, 3_000_000
+# Where more nodes are alike a tree refutes nothing for long, but finds an answer soon or never.
+_FEW_ALIKE, _ALIKE_SHARE = 4, 0.1
 
 
 class EntryBound:
@@ -37,10 +37,10 @@ class EntryBound:
         best = residual.part(assignment)
         self._phase = phase_of(residual, best, entry, between_pods(problem))
         self._generator = np.random.default_rng(seed)
-        self._generation = generation_of(self._phase, self._generator)
+        self._generation = generation_of(self._phase, self._generator, company_of(problem, residual, self._phase))
         self._generation.take(*patterns_of(self._phase, best))
+        self._tree: Tree | None = None
         self._problem, self._entry, self._residual, self._dives = problem, entry, residual, 0
-        self._closer = self._closer_of(self._phase, self._generation)
         self._besides = int(residual.vector(best)[entry]) - self._phase.answer
 
     def bound(self, meter: Meter) -> int:
@@ -67,29 +67,49 @@ class EntryBound:
     def branch(self, meter: Meter) -> tuple[IntArray | None, bool]:
         """An assignment that reaches the bound as far as rows say, if there is one; whether that is refuted.
 
-        It may break rules, but none that parts the question.
+        It may break rules, but none that parts the question. The next call goes on from there.
         """
-        return self._settle(self._phase, self._generation, self._closer, self._generation.ceiling, meter)
+        target, residual = self._generation.ceiling, self._residual
+        alike = int(self._phase.group_size.max(initial=0)) > _FEW_ALIKE
+        with meter.part(_ALIKE_SHARE if alike else 1.0) as part:
+            if self._tree is None:
+                self._tree = self._grown(of_single_nodes(self._phase), target, self._known(), part)
+            elif self._tree.target != target:
+                self._tree.aim(target)
+            while True:
+                answer, refuted = self._tree.search(part)
+                if answer is None:
+                    return None, refuted
+                found = residual.whole(spread(self._tree.phase, *answer, residual))
+                more = beside(self._tree.phase, residual, uneven(self._problem, found))
+                if more is self._tree.phase:
+                    return self._completed(found), False
+                self._tree = self._grown(more, target, self._tree.master.known(used_first=True), part)
 
-    def _settle(
-        self, phase: Phase, generation: Generation, closer: Closer, target: int, meter: Meter
-    ) -> tuple[IntArray | None, bool]:
-        residual = self._residual
-        listed, complete_list = self._listed(generation, closer, target, meter)
-        while not meter.over():
-            verdict = closer.decide(*listed, target, 1.0, meter, phase)
-            if not len(verdict.uses):
-                return None, verdict.reachable is False and complete_list
-            found = residual.whole(spread(phase, *thinned(phase, *chosen(*listed, verdict)), residual))
-            more = beside(phase, residual, uneven(self._problem, found))
-            if more is not phase:
-                phase = more
-                continue
-            parts = [way.narrow(phase, residual) for way in ways_of(self._problem, found)]
-            if not parts or any(part is phase for part in parts):
-                return self._completed(found), False
-            return self._part(parts, generation, target, meter)
-        return None, False
+    def _grown(self, phase: Phase, target: int, known: tuple[IntArray, IntArray], meter: Meter) -> Tree:
+        """A tree of a question, with the rows that its first answer in fractions breaks."""
+        while True:
+            bonds = bonds_of(self._problem, self._residual, phase)
+            company = company_of(self._problem, self._residual, phase)
+            tree = Tree(phase, bonds, company, target, self._generator, known)
+            means = tree.means(meter)
+            if means is None:
+                return tree
+            whole = self._residual.nailed.astype(np.float64)
+            whole[self._residual.origin[phase.classes]] += means
+            more = beside(phase, self._residual, uneven(self._problem, whole))
+            if more is phase:
+                return tree
+            phase, known = more, tree.master.known(used_first=True)
+
+    def _known(self) -> tuple[IntArray, IntArray]:
+        """The fillings that the bound was made of, for each node of their groups."""
+        sizes = self._phase.group_size
+        groups, fillings = self._generation.master.known(used_first=True)
+        copies = sizes[groups]
+        turn = np.arange(copies.sum()) - np.repeat(np.cumsum(copies) - copies, copies)
+        first = np.cumsum(sizes) - sizes
+        return np.repeat(first[groups], copies) + turn, np.repeat(fillings, copies, axis=0)
 
     def _completed(self, found: IntArray) -> IntArray:
         """An assignment with all besides that has room, or itself where only that breaks rules."""
@@ -97,47 +117,10 @@ class EntryBound:
         broken, sound = (find_faults(self._problem, pod_node_of(self._problem, one)) for one in (whole, found))
         return found if broken and not sound else whole
 
-    def _part(self, parts: list[Phase], before: Generation, target: int, meter: Meter) -> tuple[IntArray | None, bool]:
-        """Settle a question by its parts, one of which any answer belongs to."""
-        refuted = True
-        groups, fillings = np.array(before.master.groups), np.array(before.master.fillings)
-        for phase in parts:
-            generation = generation_of(phase, self._generator)
-            fits = (fillings <= phase.limits[groups]).all(axis=1)
-            generation.take(groups[fits], fillings[fits])
-            generation.generate(target - 1, meter)
-            if generation.ceiling < target:
-                continue
-            if meter.over() or generation.bound == math.inf:
-                return None, False
-            found, none = self._settle(phase, generation, self._closer_of(phase, generation), target, meter)
-            if found is not None:
-                return found, False
-            refuted &= none
-        return None, refuted
-
-    def _listed(
-        self, generation: Generation, closer: Closer, target: int, meter: Meter
-    ) -> tuple[tuple[IntArray, IntArray], bool]:
-        """Fillings to look at, and whether these are all that an answer at the target could use."""
-        listed, share = closer.enumerate(target, meter), 1.0
-        while listed is None and share > _LEAST_SHARE and not meter.over():
-            share *= 0.5
-            listed = closer.enumerate(target, meter, share)
-        if listed is not None:
-            return listed, share == 1.0
-        closer.known = 0
-        return (np.array(generation.master.groups), np.array(generation.master.fillings)), False
-
     def refute(self) -> int:
         """Take note that no packing reaches the bound; what is the bound then."""
         self._generation.ceiling -= 1
         return self._weighed()
-
-    def _closer_of(self, phase: Phase, generation: Generation) -> Closer:
-        closer = closer_of(generation, self._generator, _MOST_FILLINGS, _MOST_NODES)
-        closer.company = company_of(self._problem, self._residual, phase)
-        return closer
 
     def _weighed(self) -> int:
         return weighed(self._problem, self._entry, self._besides + self._generation.ceiling)

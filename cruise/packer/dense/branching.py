@@ -45,8 +45,7 @@ def branch(
 ) -> Verdict:
     """Decide whether a choice of the fillings reaches `target`, for phases with few nodes in a group.
 
-    Where rows say what classes have at most, fillings may be used without some of their copies. The first `known`
-    fillings make a good master alone.
+    The first `known` fillings make a good master alone.
 
     A part of the tree is dropped once its master, with relaxed right-hand sides, has no value as high as the target.
     """
@@ -54,7 +53,7 @@ def branch(
     copies = phase.group_size[groups]
     origin = np.repeat(np.arange(len(groups)), copies)
     turn = np.arange(len(origin)) - np.repeat(np.cumsum(copies) - copies, copies)
-    single = _of_single_nodes(phase)
+    single = of_single_nodes(phase)
     first_node = np.cumsum(phase.group_size) - phase.group_size
     tree = _Tree(single, first_node[groups[origin]] + turn, fillings[origin], generator)
     if not tree.begin(int(copies[:known].sum()), meter):
@@ -69,7 +68,8 @@ def branch(
             if split is None:
                 uses = np.rint(levels[tree.master.first :]).astype(np.int64)
                 whole = np.bincount(origin, weights=uses, minlength=len(groups)).astype(np.int64)
-                if tree.reaches(uses, target):
+                chosen = np.repeat(np.arange(len(uses)), uses)
+                if reaches(tree.phase, tree.groups[chosen], tree.fillings[chosen], target):
                     return Verdict(True, whole)
                 split = tree.settle(levels)
                 if split is None:
@@ -87,7 +87,7 @@ def branch(
     return _UNDECIDED
 
 
-def _of_single_nodes(phase: Phase) -> Phase:
+def of_single_nodes(phase: Phase) -> Phase:
     """The same question with each node as a group, in the order of the groups."""
     spread = np.repeat(np.arange(len(phase.group_size)), phase.group_size)
     return replace(
@@ -109,7 +109,6 @@ class _Tree:
         self.phase, self.groups, self.fillings = phase, groups, fillings
         self.master: Master = master_of(phase, generator)
         self.master.raise_artificials(_PENALTY)
-        self.master.let_drop()
         self.members = [np.flatnonzero(groups == group) for group in range(len(phase.group_size))]
 
     def begin(self, known: int, meter: Meter) -> bool:
@@ -131,23 +130,12 @@ class _Tree:
         used = levels[self.master.first :]
         columns = np.flatnonzero(used > _TRACE)
         mine, amounts, fillings = self.groups[columns], used[columns], self.fillings[columns]
-        means = np.zeros((len(self.phase.group_size), fillings.shape[1]))
-        np.add.at(means, mine, amounts[:, None] * fillings)
-        least = np.floor(means + _WHOLE).astype(np.int64) + 1
-        part = np.minimum(means - least + 1.0, least - means)
-        if part.max(initial=0.0) <= _WHOLE:
-            more = fillings >= least[mine]
-            above, below = np.zeros_like(means), np.zeros_like(means)
-            np.add.at(above, mine, amounts[:, None] * more)
-            np.add.at(below, mine, amounts[:, None] * ~more)
-            part = np.minimum(above, below)
-        # What is worth most first: of two that are as uncertain it decides about more.
-        weight = np.where(part > _WHOLE, part * (_LEAST_PRICE + self._prices()), 0.0)
-        group, c = divmod(int(np.argmax(weight)), part.shape[1])
-        if part[group, c] <= _WHOLE:
+        split = uncertain(mine, amounts, fillings, self._prices())
+        if split is None:
             return None
+        group, c, least = split
         members = self.members[group]
-        enough = self.fillings[members, c] >= least[group, c]
+        enough = self.fillings[members, c] >= least
         return self._columns(members[~enough], group), self._columns(members[enough])
 
     def _prices(self) -> FloatArray:
@@ -169,20 +157,44 @@ class _Tree:
     def _columns(self, indices: IntArray, emptied: int | None = None) -> IntArray:
         """The columns of some fillings; with a group, leaving its node empty is excluded too."""
         columns = indices + self.master.first
-        return columns if emptied is None else np.append(columns, self.master.convexity_slacks[emptied])
+        return columns if emptied is None else np.append(columns, self.master.slacks[self.master.convexity + emptied])
 
-    def reaches(self, uses: IntArray, target: int) -> bool:
-        """Tell whether whole uses meet every demand and the target, in whole numbers."""
-        phase = self.phase
-        chosen = np.repeat(np.arange(len(uses)), uses)
-        placed = np.minimum(self.fillings[chosen].sum(axis=0), phase.counts)
-        stayed = np.minimum(self.fillings[chosen], phase.running[self.groups[chosen]]).sum(axis=0)
-        if (np.bincount(self.groups[chosen], minlength=len(phase.group_size)) > phase.group_size).any():
+
+def uncertain(
+    groups: IntArray, amounts: FloatArray, fillings: IntArray, prices: FloatArray
+) -> tuple[int, int, int] | None:
+    """A group, a class and so many of its copies that the group may have or not; None where all is certain.
+
+    Of the uncertain ones the dearest, at `prices[group, class]`. `amounts[k]` tells how much a group uses of a filling.
+    """
+    means = np.zeros(prices.shape)
+    np.add.at(means, groups, amounts[:, None] * fillings)
+    least = np.floor(means + _WHOLE).astype(np.int64) + 1
+    part = np.minimum(means - least + 1.0, least - means)
+    if part.max(initial=0.0) <= _WHOLE:
+        more = fillings >= least[groups]
+        above, below = np.zeros_like(means), np.zeros_like(means)
+        np.add.at(above, groups, amounts[:, None] * more)
+        np.add.at(below, groups, amounts[:, None] * ~more)
+        part = np.minimum(above, below)
+    # What is worth most first: of two that are as uncertain it decides about more.
+    weight = np.where(part > _WHOLE, part * (_LEAST_PRICE + np.maximum(prices, 0.0)), 0.0)
+    if not weight.any():
+        return None
+    group, c = divmod(int(np.argmax(weight)), part.shape[1])
+    return group, c, int(least[group, c])
+
+
+def reaches(phase: Phase, groups: IntArray, fillings: IntArray, target: int) -> bool:
+    """Tell whether one filling a node meets every demand and the target, in whole numbers."""
+    placed = np.minimum(fillings.sum(axis=0), phase.counts)
+    stayed = np.minimum(fillings, phase.running[groups]).sum(axis=0)
+    if (np.bincount(groups, minlength=len(phase.group_size)) > phase.group_size).any():
+        return False
+    if (placed < phase.counts)[phase.must].any():
+        return False
+    for need in range(len(phase.need_least)):
+        figures = stayed if phase.need_stays[need] else placed
+        if figures[phase.need_members[need]].sum() < phase.need_least[need]:
             return False
-        if (placed < phase.counts)[phase.must].any():
-            return False
-        for need in range(len(phase.need_least)):
-            figures = stayed if phase.need_stays[need] else placed
-            if figures[phase.need_members[need]].sum() < phase.need_least[need]:
-                return False
-        return phase.value(placed, stayed) >= target
+    return phase.value(placed, stayed) >= target

@@ -4,12 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.packer.arrays import FloatArray, IntArray
-from cruise.packer.budget import COMPANY_CELL, LISTED_CELL, PRICING_STEP, Meter
+from cruise.packer.arrays import IntArray
+from cruise.packer.budget import LISTED_CELL, PRICING_STEP, Meter
 from cruise.packer.dense.branching import Verdict, branch
-from cruise.packer.dense.company import Company
 from cruise.packer.dense.generation import BOUND_TOLERANCE, Generation
-from cruise.packer.dense.phase import Phase, shelf_for
+from cruise.packer.dense.phase import shelf_for
 from cruise.packer.kernels.listing import enumerate_fillings
 from cruise.packer.kernels.pricing import EXACT
 from cruise.packer.kernels.shelf import Shelf
@@ -31,7 +30,6 @@ class Closer:
     generator: np.random.Generator
     most_nodes: int = _MOST_NODES
     known: int = 0
-    company: Company | None = None
 
     def enumerate(self, target: int, meter: Meter, share: float = 1.0) -> tuple[IntArray, IntArray] | None:
         """Every maximal filling (groups and copies) that an answer of at least `target` could use.
@@ -70,25 +68,8 @@ class Closer:
         used = np.flatnonzero(generation.master.levels()[generation.master.first :] > 0)
         self.known = len(used)
         groups, fillings = np.array(generation.master.groups)[used], np.array(generation.master.fillings)[used]
-        if self.company is not None:
-            fillings = self.company.keep(groups, fillings)
-            meter.spend(COMPANY_CELL * written * len(phase.classes) if len(self.company.holder) else 0)
-        more, copies = self._with_company(value, stay_bonus, gap, written)
+        more, copies = self.shelf.found_group[:written].copy(), self.shelf.found[:written].copy()
         return np.concatenate([groups, more]), np.concatenate([fillings, copies])
-
-    def _with_company(
-        self, value: FloatArray, stay_bonus: FloatArray, gap: float, written: int
-    ) -> tuple[IntArray, IntArray]:
-        """What was listed, without copies that may not be on a node alone, where it is still worth enough."""
-        groups, fillings = self.shelf.found_group[:written].copy(), self.shelf.found[:written].copy()
-        if self.company is None or not len(self.company.holder):
-            return groups, fillings
-        fillings = self.company.keep(groups, fillings)
-        stays = np.minimum(fillings, self.generation.phase.running[groups])
-        worth = (fillings * value[groups]).sum(axis=1) + (stays * stay_bonus[groups]).sum(axis=1)
-        enough = worth >= self.generation.group_bounds[groups] - gap - BOUND_TOLERANCE
-        found = np.unique(np.concatenate([groups[enough, None], fillings[enough]], axis=1), axis=0)
-        return found[:, 0].copy(), np.ascontiguousarray(found[:, 1:])
 
     def decide(
         self,
@@ -97,20 +78,17 @@ class Closer:
         target: int,
         share: float,
         meter: Meter,
-        phase: Phase | None = None,
     ) -> Verdict:
         """Decide about the target, within a share of what is left: of few fillings.
 
-        Where many nodes are alike a tree proves nothing for long, but finds an answer soon or never. Another `phase` is
-        the same one with more rows between nodes.
+        Where many nodes are alike a tree proves nothing for long, but finds an answer soon or never.
         """
         sizes = self.generation.phase.group_size
         if int(sizes[groups].sum()) > max(_MOST_BRANCHED, self.most_fillings):
             return Verdict(None, np.zeros(0, dtype=np.int64))
         alike = int(sizes.max()) > _FEW_ALIKE
         with meter.part(min(share, _ALIKE_SHARE) if alike else share) as part:
-            asked = phase or self.generation.phase
-            return branch(asked, groups, fillings, target, self.generator, part, self.known)
+            return branch(self.generation.phase, groups, fillings, target, self.generator, part, self.known)
 
 
 def closer_of(
@@ -123,7 +101,7 @@ def closer_of(
     phase = generation.phase
     most_fillings = min(most_fillings, _MOST_CELLS // max(len(phase.classes), 1))
     shelf = shelf_for(phase, most_fillings)
-    shelf.mix[:, :] = generation.shelf.mix
+    shelf.mix[:, :] = generation.filler.shelf.mix
     return Closer(generation, most_fillings, shelf, generator, most_nodes)
 
 

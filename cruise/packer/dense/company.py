@@ -19,18 +19,22 @@ class Company:
     targets: BoolArray
     alone: IntArray
 
-    def keep(self, groups: IntArray, fillings: IntArray) -> IntArray:
-        """The fillings without what would be alone; those with company are in other ones."""
-        kept = fillings.copy()
-        # What leaves may have been company itself.
+    def lonely(self, group: int, filling: IntArray) -> int:
+        """The first rule that a filling breaks, -1 for none."""
+        many = filling[self.holder] > self.alone[:, group]
+        broken = np.flatnonzero(many & ~(self.targets & (filling > 0)).any(axis=1))
+        return int(broken[0]) if len(broken) else -1
+
+    def accompany(self, group: int, least: IntArray) -> None:
+        """Let the least that a group has include the company that it needs, where only one class can be that."""
         for _ in self.holder:
-            before = kept.copy()
-            for holder, targets, alone in zip(self.holder.tolist(), self.targets, self.alone, strict=True):
-                lonely = kept[:, targets].sum(axis=1) == 0
-                kept[:, holder] = np.where(lonely, np.minimum(kept[:, holder], alone[groups]), kept[:, holder])
-            if (kept == before).all():
-                break
-        return kept
+            rule = self.lonely(group, least)
+            if rule < 0 or self.targets[rule].sum() != 1:
+                return
+            least[self.targets[rule]] = 1
+
+
+NO_COMPANY = Company(np.zeros(0, dtype=np.int64), np.zeros((0, 0), dtype=np.bool_), np.zeros((0, 0), dtype=np.int64))
 
 
 def company_of(problem: Problem, residual: Residual, phase: Phase) -> Company:

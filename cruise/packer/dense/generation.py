@@ -6,18 +6,16 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from cruise.packer.arrays import FloatArray, IntArray
-from cruise.packer.budget import PRICING_STEP, Meter
+from cruise.packer.budget import Meter
+from cruise.packer.dense.company import NO_COMPANY, Company
+from cruise.packer.dense.filling import MOST_NODES, Filler, filler_of
 from cruise.packer.dense.master import Master, master_of
-from cruise.packer.dense.phase import Phase, shelf_for
-from cruise.packer.kernels.pricing import fill_all
-from cruise.packer.kernels.shelf import Shelf
+from cruise.packer.dense.phase import Phase
 from cruise.packer.kernels.simplex import REDUCED_COST_TOLERANCE, best_known
 
 # Bounds are floating point: a whole number counts as surpassed only beyond this.
 BOUND_TOLERANCE = 1e-6
 _SMOOTHING = 0.8
-_PER_GROUP = 4
-_MOST_NODES = 30_000
 _UNMET = 1e-4
 _DEAREST = 1e4
 
@@ -31,13 +29,13 @@ class Generation:
     """
 
     master: Master
-    shelf: Shelf
+    filler: Filler
     ceiling: int
     bound: float = math.inf
     duals: FloatArray = field(default_factory=lambda: np.zeros(0))
     group_bounds: FloatArray = field(default_factory=lambda: np.zeros(0))
     rounds: int = 0
-    most_nodes: int = _MOST_NODES
+    most_nodes: int = MOST_NODES
     converged: bool = False
 
     @property
@@ -87,33 +85,10 @@ class Generation:
         self, duals: FloatArray, counts: IntArray, open_groups: IntArray, meter: Meter
     ) -> tuple[IntArray, IntArray, FloatArray] | None:
         """New fillings (groups and copies) at some duals, and each group's bound; None when the budget ended."""
-        groups = len(self.phase.group_size)
-        known, bounds = np.zeros(groups), np.zeros(groups)
+        known = self.filler.known()
         best_known(self.master.tableau, duals, self.master.first, self.master.convexity, known)
         value, stay_bonus = self.master.prices(duals)
-        before, found = int(self.shelf.nodes[0]), []
-        # Without rows between nodes a copy is worth as much in each group.
-        together = len(self.phase.row_least) == 0
-        for mine in np.ones((1, groups), dtype=np.int64) if together else np.eye(groups, dtype=np.int64):
-            own = np.zeros(groups)
-            written = fill_all(
-                self.shelf,
-                value[int(np.argmax(mine))],
-                stay_bonus,
-                counts,
-                open_groups * mine,
-                known,
-                own,
-                _PER_GROUP,
-                self.most_nodes,
-                meter.deadline_seconds,
-            )
-            if written < 0:
-                return None
-            bounds += own
-            found.append((self.shelf.found_group[:written].copy(), self.shelf.found[:written].copy()))
-        meter.spend(PRICING_STEP * (int(self.shelf.nodes[0]) - before) + 1000 * groups)
-        return np.concatenate([one for one, _ in found]), np.concatenate([one for _, one in found]), bounds
+        return self.filler.fill(value, stay_bonus, counts, open_groups, known, self.most_nodes, meter)
 
     def take(self, groups: IntArray, fillings: IntArray) -> bool:
         """Add fillings to the master; whether one of them gains at its duals."""
@@ -128,7 +103,6 @@ class Generation:
         return gained
 
 
-def generation_of(phase: Phase, generator: np.random.Generator) -> Generation:
+def generation_of(phase: Phase, generator: np.random.Generator, company: Company = NO_COMPANY) -> Generation:
     """Column generation that knows no filling yet."""
-    shelf = shelf_for(phase, _PER_GROUP * max(len(phase.group_size), 1))
-    return Generation(master_of(phase, generator), shelf, phase.ceiling)
+    return Generation(master_of(phase, generator), filler_of(phase, company), phase.ceiling)

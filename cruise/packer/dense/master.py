@@ -6,7 +6,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.packer.arrays import FloatArray, IntArray
+from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.budget import PIVOT_CELL, Meter
 from cruise.packer.dense.phase import Phase, prices_of
 from cruise.packer.kernels.simplex import (
@@ -26,6 +26,9 @@ T = TypeVar("T", np.int64, np.float64)
 
 FREE = 1e30
 _REFACTOR_PIVOTS = 400
+# Where fillings are worth the same a dual simplex goes in circles: each is worth up to so much less.
+_TILT = 5e-8
+_SLACK_TILT = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,7 +49,7 @@ class Master:
     """The columns so far: count variables, surpluses, artificials and slacks up to `first`, fillings from there.
 
     `groups[k]` and `fillings[k, class]` describe filling column `first + k`. Every row but the convexity rows, which
-    come last, asks for at least its right-hand side.
+    come last, asks for at least its right-hand side. With a `tilt` no two fillings are worth the same.
     """
 
     phase: Phase
@@ -57,11 +60,12 @@ class Master:
     convexity: int
     count_columns: IntArray
     artificials: IntArray
-    convexity_slacks: IntArray
+    slacks: IntArray
     groups: list[int] = field(default_factory=list)
     fillings: list[IntArray] = field(default_factory=list)
     seen: set[bytes] = field(default_factory=set)
     since_refactor: int = 0
+    tilt: np.random.Generator | None = None
 
     def levels(self) -> FloatArray:
         """The value of every column."""
@@ -80,6 +84,20 @@ class Master:
         values = self.levels()
         return float(values[self.artificials].sum())
 
+    def known(self, *, used_first: bool = False) -> tuple[IntArray, IntArray]:
+        """The groups and copies of all fillings, those that are used first if that is asked for."""
+        fillings = np.array(self.fillings, dtype=np.int64).reshape(len(self.groups), len(self.phase.classes))
+        groups = np.array(self.groups, dtype=np.int64)
+        if not used_first:
+            return groups, fillings
+        order = np.argsort(self.levels()[self.first :] <= 0, kind="stable")
+        return groups[order], fillings[order]
+
+    def tilt_by(self, generator: np.random.Generator) -> None:
+        """Let no two columns be worth the same, of those that there are and of fillings to come."""
+        self.tilt = generator
+        self.tableau.cost[self.slacks] -= generator.uniform(0.0, _SLACK_TILT, len(self.slacks))
+
     def add(self, group: int, filling: IntArray) -> bool:
         """Add a column, unless it is there already."""
         key = group.to_bytes(4, "little") + filling.tobytes()
@@ -97,7 +115,8 @@ class Master:
         between = phase.row_share[:, group] @ filling
         entries += [(self.between + k, float(between[k])) for k in np.flatnonzero(between).tolist()]
         entries.append((self.convexity + group, 1.0))
-        self._append(entries, float(stays @ phase.kept), FREE)
+        tilt = 0.0 if self.tilt is None else self.tilt.uniform(0.0, _TILT)
+        self._append(entries, float(stays @ phase.kept) - tilt, FREE)
         self.groups.append(group)
         self.fillings.append(filling.copy())
         return True
@@ -127,16 +146,6 @@ class Master:
         t.starts[first + 1 : first + count + 1] = start + np.cumsum(np.bincount(columns, minlength=count))
         t.cost[added], t.upper[added], t.state[added] = stays @ phase.kept, FREE, AT_LOWER
         t.size[0] = first + count
-
-    def let_drop(self) -> None:
-        """Let fillings, of which there are none yet, be used without copies that a row may have too many of."""
-        share = self.phase.row_share
-        for c in np.flatnonzero((share < 0).any(axis=(0, 1))).tolist():
-            for one in np.unique(share[:, :, c], axis=1).T:
-                if (one < 0).any():
-                    rows = [(self.between + k, -float(one[k])) for k in np.flatnonzero(one).tolist()]
-                    self._append([(c, -1.0), *rows], 0.0, FREE)
-        self.first = int(self.tableau.size[0])
 
     def _append(self, entries: list[tuple[int, float]], cost: float, upper: float) -> int:
         t = self.tableau
@@ -185,6 +194,18 @@ class Master:
             meter.spend(PIVOT_CELL * m**3 // 2)
             if meter.over() or not self._refactor():
                 return None
+
+    def restrict(self, open_columns: BoolArray, occupied: BoolArray, asked: FloatArray) -> None:
+        """Use the open fillings alone, one in each occupied group, and ask for other sums in the rows between nodes.
+
+        The basis may keep its bounds no longer.
+        """
+        t = self.tableau
+        t.upper[self.first : t.size[0]] = np.where(open_columns, FREE, 0.0)
+        t.upper[self.slacks[self.convexity :]] = np.where(occupied, 0.0, FREE)
+        rows = slice(self.between, self.convexity)
+        t.right[rows] += asked - self.right[rows]
+        self.right[rows] = asked
 
     def stand(self) -> Stand:
         """What `return_to` comes back to."""
@@ -273,7 +294,7 @@ def master_of(phase: Phase, generator: np.random.Generator) -> Master:
         convexity=convexity,
         count_columns=np.full(classes, -1, dtype=np.int64),
         artificials=np.zeros(0, dtype=np.int64),
-        convexity_slacks=np.zeros(groups, dtype=np.int64),
+        slacks=np.zeros(m, dtype=np.int64),
     )
     t = master.tableau
     for c in np.flatnonzero(~phase.must).tolist():
@@ -285,11 +306,10 @@ def master_of(phase: Phase, generator: np.random.Generator) -> Master:
     for row in range(m):
         slack = master._append([(row, -1.0 if row < convexity else 1.0)], 0.0, FREE)
         basic = slack
-        if row >= convexity:
-            master.convexity_slacks[row - convexity] = slack
-        if row < convexity and right[row] > 0:
-            basic = master._append([(row, 1.0)], -phase.unit, FREE)
-            artificials.append(basic)
+        master.slacks[row] = slack
+        if row < convexity and (right[row] > 0 or row >= between):
+            artificials.append(master._append([(row, 1.0)], -phase.unit, FREE))
+            basic = artificials[-1] if right[row] > 0 else slack
         t = master.tableau
         t.basis[row] = basic
         t.state[basic] = BASIC

@@ -1,63 +1,61 @@
 """Ways to go on from an assignment where copies arrive without the company that attracts them: one of them holds."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.packer.arrays import BoolArray, IntArray
-from cruise.packer.dense.between import Between, at_least_one
-from cruise.packer.dense.phase import Phase, beside
+from cruise.packer.arrays import BoolArray, FloatArray, IntArray
+from cruise.packer.dense.between import attracting_by_domain, domains_of
+from cruise.packer.dense.phase import Phase
 from cruise.packer.dense.residual import Residual
-from cruise.packer.problem import Attraction, Problem, copies_of
+from cruise.packer.problem import Problem, copies_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Way:
-    """Of class `holder` a node has `most[node]` copies, or `rows` hold."""
+class Bond:
+    """An attraction in a domain, of a question in which every node is a group.
+
+    `holder` and `targets` are among the question's classes; `inside` and `elsewhere` mark nodes, on which `ran[node]`
+    holders run. A `row` of the question counts targets inside; -1 where holders are the first of all.
+    """
 
     holder: int
-    most: IntArray | None
-    rows: Between | None
+    targets: BoolArray
+    inside: BoolArray
+    elsewhere: BoolArray
+    ran: IntArray
+    row: int
 
-    def narrow(self, phase: Phase, residual: Residual) -> Phase:
-        """The question with this besides; the same one where that cannot be said of its groups."""
-        if self.rows is not None:
-            return beside(phase, residual, self.rows)
-        classes = residual.origin[phase.classes]
-        caps = np.zeros(len(phase.group_size), dtype=np.int64)
-        np.maximum.at(caps, phase.node_group, np.asarray(self.most))
-        limits = np.where(classes == self.holder, np.minimum(phase.limits, caps[:, None]), phase.limits)
-        return replace(phase, limits=limits) if (limits < phase.limits).any() else phase
+    def lonely(self, groups: IntArray, amounts: FloatArray, fillings: IntArray) -> float:
+        """How uncertain it is, from 0 to 1, whether holders that arrive have company; `amounts` are of fillings."""
+        inside = self.inside[groups]
+        arriving = np.maximum(fillings[:, self.holder] - self.ran[groups], 0)
+        arrives = float(amounts[inside] @ arriving[inside])
+        if self.row < 0:
+            others = float(amounts @ (fillings[:, self.holder] * self.elsewhere[groups]))
+            return min(arrives, others, 1.0)
+        there = float(amounts[inside] @ fillings[inside][:, self.targets].sum(axis=1))
+        return min(arrives, 1.0) * max(1.0 - there, 0.0)
 
 
-def ways_of(problem: Problem, assignment: IntArray) -> list[Way]:
-    """The ways that part what is left by the first attraction that an assignment breaks; none where it breaks none."""
+def bonds_of(problem: Problem, residual: Residual, phase: Phase) -> tuple[Bond, ...]:
+    """The attractions of a question by domain, where it has all the targets and may ask for them."""
+    classes, rules = residual.origin[phase.classes], problem.rules
+    asked, found = set(attracting_by_domain(problem)), []
     running = copies_of(problem, problem.pod_node)
-    for rule in problem.rules.attractions:
-        arrives = assignment[rule.holder] > running[rule.holder]
-        for domains in problem.rules.topologies[list(rule.topologies)]:
-            for domain in np.unique(domains[arrives & (domains >= 0)]).tolist():
-                ways = _ways(problem, rule, domains == domain, domains >= 0, running, assignment)
-                if ways:
-                    return ways
-    return []
-
-
-def _ways(
-    problem: Problem, rule: Attraction, inside: BoolArray, named: BoolArray, running: IntArray, assignment: IntArray
-) -> list[Way]:
-    c, any_number = rule.holder, problem.pod_count
-    stays = Way(c, np.where(inside, running[c], any_number), None)
-    if rule.may_be_first:
-        # Where none of them runs one can only be the first of all, and others follow into its domain alone.
-        elsewhere = named & ~inside
-        if rule.targets.tolist() != [c] or len(rule.topologies) > 1 or running[c, inside].any():
-            return []
-        if not assignment[c, elsewhere].any():
-            return []
-        stuck = not problem.movable[c] and running[c, elsewhere].any()
-        return [stays] if stuck else [stays, Way(c, np.where(elsewhere, 0, any_number), None)]
-    if len(rule.targets) > 1 or assignment[np.ix_(rule.targets, inside)].any():
-        return []
-    target = int(rule.targets[0])
-    return [stays, Way(c, None, at_least_one(target, int((problem.pod_class == target).sum()), inside))]
+    for rule in rules.attractions:
+        holders, targets = np.flatnonzero(classes == rule.holder), np.isin(classes, rule.targets)
+        first = rule.may_be_first
+        if not len(holders) or targets.sum() != 1 or len(rule.targets) > 1 or (first and len(rule.topologies) > 1):
+            continue
+        for topology in rule.topologies:
+            row = rules.topologies[topology]
+            for domain in domains_of(row) if (int(rule.targets[0]), topology) in asked else ():
+                inside = row == domain
+                ran = running[rule.holder]
+                settled = ran[inside].any() if first else residual.nailed[rule.targets][:, inside].any()
+                if not settled:
+                    counting = np.where(targets, inside[:, None], False)
+                    number = -1 if first else int(np.argmax((phase.row_share == counting).all(axis=(1, 2))))
+                    found.append(Bond(int(holders[0]), targets, inside, (row >= 0) & ~inside, ran, number))
+    return tuple(found)

@@ -120,7 +120,10 @@ def beside(phase: Phase, residual: Residual, between: Between) -> Phase:
     _, first = np.unique(phase.node_group, return_index=True)
     alike = (share == share[:, first][:, phase.node_group]).all(axis=(1, 2))
     share, least = share[alike][:, first], least[alike]
-    fresh = [not (phase.row_share == one).all(axis=(1, 2)).any() for one in share]
+    fresh = [
+        not ((phase.row_share == one).all(axis=(1, 2)) & (phase.row_least >= most)).any()
+        for one, most in zip(share, least, strict=True)
+    ]
     if not any(fresh):
         return phase
     return replace(
@@ -228,23 +231,6 @@ def spread(phase: Phase, groups: IntArray, fillings: IntArray, residual: Residua
     return assignment
 
 
-def thinned(phase: Phase, groups: IntArray, fillings: IntArray) -> tuple[IntArray, IntArray]:
-    """Fillings without the copies that rows have too many of, and that no row needs: those that would arrive first."""
-    fillings = fillings.copy()
-    spare = np.einsum("rkc,kc->r", phase.row_share[:, groups], fillings) - phase.row_least
-    for row in range(len(spare)):
-        c = int(np.argmax(np.abs(phase.row_share[row]).sum(axis=0)))
-        share = phase.row_share[:, groups, c]
-        for stays in (False, True):
-            for k in np.flatnonzero((share[row] < 0) & (fillings[:, c] > 0)).tolist():
-                needed = min(spare[share[:, k] > 0], default=np.inf)
-                most = fillings[k, c] if stays else fillings[k, c] - phase.running[groups[k], c]
-                drop = round(np.clip(min(most, needed), 0.0, max(-spare[row], 0.0)))
-                fillings[k, c] -= drop
-                spare -= drop * share[:, k]
-    return groups, fillings
-
-
 def _matched(fillings: IntArray, runs: IntArray, worth: FloatArray) -> IntArray:
     """A node for each filling, such that much of what runs there stays: the best pairs first."""
     staying = np.array([np.minimum(filling, runs) @ worth for filling in fillings])
@@ -268,4 +254,5 @@ def prices_of(phase: Phase, duals: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 def shelf_for(phase: Phase, patterns: int) -> Shelf:
     """A shelf for the phase's groups with space for some patterns."""
-    return shelf_of(phase.demands, phase.headroom, phase.room, phase.floor, phase.limits, phase.running, patterns)
+    room, floor, limits, running = (part.copy() for part in (phase.room, phase.floor, phase.limits, phase.running))
+    return shelf_of(phase.demands, phase.headroom, room, floor, limits, running, patterns)

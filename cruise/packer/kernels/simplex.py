@@ -263,10 +263,10 @@ def repair(t: Tableau, floor: float, most_pivots: int, deadline: float) -> int:
 
 @lean
 def best_known(t: Tableau, prices: FloatArray, first: int, first_convexity: int, best: FloatArray) -> None:
-    """For each convexity row, the greatest value at other prices of a column from `first` on, at least 0."""
-    for g in range(len(best)):
-        best[g] = 0.0
+    """For each convexity row, raise `best` to the greatest value at other prices of an open column from `first` on."""
     for j in range(first, t.size[0]):
+        if t.upper[j] <= 0.0:
+            continue
         value, group = t.cost[j], -1
         for k in range(t.starts[j], t.starts[j + 1]):
             row = t.rows[k]

@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from itertools import product
-from typing import Any
 
 import numpy as np
 
@@ -11,8 +10,7 @@ from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.constrained.solving import Ways, solve_constrained
 from cruise.packer.dense.bounding import EntryBound
-from cruise.packer.dense.classing import pod_node_of
-from cruise.packer.dense.phase import Phase
+from cruise.packer.dense.classing import pod_node_of, weighed
 from cruise.packer.dense.ruled import RuledSearch
 from cruise.packer.problem import Attraction, EvictionLimit, Problem, Rules, Spread, copies_of
 from cruise.packer.rules.folding import folded
@@ -37,6 +35,19 @@ def attracted(problem: Problem) -> Problem:
     rules, first = problem.rules, np.zeros(1, dtype=np.int64)
     wanted = [Attraction((1,), 0, first), Attraction((0,), 1, first), Attraction((1,), 2, first)]
     return replace(problem, rules=replace(rules, attractions=tuple(wanted[: problem.class_count])))
+
+
+class Asking(EntryBound):
+    """A question that a tree is asked whatever bound is known."""
+
+    def ask(self, target: int) -> tuple[IntArray | None, bool]:
+        reaching = (v for v in range(999) if weighed(self._problem, self._entry, self._besides + v) >= target)
+        self._generation.ceiling = next(reaching)
+        return self.branch(UNBOUNDED)
+
+    @property
+    def parts(self) -> int:
+        return 0 if self._tree is None else self._tree.looked
 
 
 def test_no_assignment_as_good_before_surpasses_the_bound(seeds):
@@ -77,27 +88,40 @@ def test_what_takes_no_room_fits_where_headroom_leaves_none():
 
 
 def test_no_assignment_reaches_a_bound_that_branching_refutes(seeds):
-    refuted = parted = 0
-
-    class Parting(EntryBound):
-        def _part(self, parts: list[Phase], *given: Any) -> tuple[IntArray | None, bool]:
-            nonlocal parted
-            parted += 1
-            return super()._part(parts, *given)
-
+    refuted = 0
     for seed in seeds(80, fewest=60):
         problem = folded(attracted(random_problem(seed, most_pods=5)))
         now = figures_of(problem, problem.pod_node).key(problem.objective)
         keys = obeying_keys(problem)
         for entry in range(len(now)):
-            question = Parting(problem, copies_of(problem, problem.pod_node), entry, 1)
+            question = EntryBound(problem, copies_of(problem, problem.pod_node), entry, 1)
             rivals = [key[entry] for key in keys if all(a >= b for a, b in zip(key[:entry], now, strict=False))]
             bound = question.bound(UNBOUNDED)
             while bound > now[entry] and question.branch(UNBOUNDED)[1]:
                 bound = question.refute()
                 refuted += 1
             assert max(rivals, default=now[entry]) <= bound, (seed, entry)
-    assert refuted and parted
+    assert refuted
+
+
+def test_a_tree_refutes_what_no_assignment_reaches_and_nothing_else(seeds):
+    """Asked for the best that there is, and for one more, whatever the bound before any tree says."""
+    refuted = parted = 0
+    for seed in seeds(80, fewest=60):
+        problem = folded(
+            attracted(random_problem(seed, most_pods=5)) if seed % 3 else random_problem(seed, most_pods=5)
+        )
+        now = figures_of(problem, problem.pod_node).key(problem.objective)
+        keys = obeying_keys(problem)
+        for entry in range(len(now)):
+            best = max(key[entry] for key in keys if all(a >= b for a, b in zip(key[:entry], now, strict=False)))
+            for target in (best, best + 1):
+                question = Asking(problem, copies_of(problem, problem.pod_node), entry, 1)
+                _, none = question.ask(target)
+                assert not (none and target == best), (seed, entry)
+                refuted += none
+                parted += question.parts > 1
+    assert refuted > 60 and parted > 20
 
 
 def test_copies_that_cannot_move_count_where_pods_are_spread():

@@ -9,7 +9,7 @@ PROGRAM = """
 import math
 import sys
 from cruise.packer.kernels import annealing, clearing, ejecting, preempting
-from cruise.packer.kernels import placement
+from cruise.packer.kernels import accompanying, placement
 from cruise.packer.kernels import listing
 from cruise.packer.kernels import pricing
 from cruise.packer.kernels import simplex
@@ -20,7 +20,7 @@ from cruise.packer.fleet.emptying import empty_nodes
 from cruise.packer.problem import Objective
 from cruise.packer.warming import warm_up
 from tests.packer.problems import draw_problem
-called = [annealing.anneal, placement.lay_out, pricing.fill_all, listing.enumerate_fillings,
+called = [annealing.anneal, placement.lay_out, pricing.fill_all, accompanying.fill_parts, listing.enumerate_fillings,
           simplex.optimise, simplex.repair, simplex.refresh, simplex.best_known,
           clearing.send_off, ejecting.place_pods, preempting.bring_home]
 assert not any(kernel.signatures for kernel in called)
