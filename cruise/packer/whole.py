@@ -131,7 +131,7 @@ class Whole:
         return bool(evicting) and all(one.bound[-1] < 0 for one in evicting)
 
     def _bound(self) -> tuple[int, ...]:
-        """The sum of the parts' bounds, up to the first entry that one leaves open; then what is there at most."""
+        """The sum of the parts' bounds; where one of several leaves an entry open, behind it what there is at most."""
         paper = self.problem.objective is Objective.PAPER
         rows = {int(priority): row for row, priority in enumerate(np.unique(self.problem.priorities)[::-1])}
         each = 2 if paper else 1
@@ -149,5 +149,6 @@ class Whole:
         for entry in range(len(self.counted)):
             limit = int(sure[entry] if tight else most[entry])
             bound.append(min(limit, self.counted[entry]))
-            tight = tight and sure[entry] == reached[entry]
+            # Of several parts one may be worse in this entry, and better in those behind.
+            tight = tight and (len(self.pieces) == 1 or sure[entry] == reached[entry])
         return tuple(bound)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.kernels.balancing import balance, trim
-from cruise.packer.kernels.changes import Changes, best_of, slot_for
+from cruise.packer.kernels.changes import Changes, best_of, gain_of, slot_for
 from cruise.packer.kernels.clock import seconds
 from cruise.packer.kernels.compiling import inlined, lean
 from cruise.packer.kernels.pricing import fill
@@ -18,6 +18,8 @@ _HALF = 0.5
 _LOOKS = 4
 # A search of a node has so many steps at first, then so many times as many.
 _FIRST_STEPS, _LONGER = 64, 8
+# What part of all nodes is looked at in any case.
+_LEAST_PART = 0.125
 
 
 class Present(NamedTuple):
@@ -27,7 +29,9 @@ class Present(NamedTuple):
     `admits[site[class], node]` tells where a class may arrive, `total[class]` how many copies there are, `most[class]`
     how many of them one node holds. `free[node, resource]` is what the node has left beside what runs there, `beside`
     what it has as long as nothing leaves, and `floor` the headroom of what stays there in any case. `here[class]` is
-    scratch, all zero between nodes. `rate[node, resource]` is what room was worth in a node's last search.
+    scratch, all zero between nodes. `rate[node, resource]` is what room was worth in a node's last search. What leaves
+    of a class counts against the limits `limits[k]`, for each k from `limit_first[class]` to below
+    `limit_first[class + 1]`, which are numbered behind the classes.
     """
 
     first: IntArray
@@ -42,6 +46,8 @@ class Present(NamedTuple):
     floor: IntArray
     here: IntArray
     rate: FloatArray
+    limit_first: IntArray
+    limits: IntArray
 
 
 @inlined
@@ -174,12 +180,20 @@ def _give_back(s: Shelf, p: Present, g: int, kept: BoolArray) -> None:
 
 
 @inlined
+def _note(changes: Changes, g: int, slot: int, length: int, one: int, more: int) -> int:
+    """Write down one part of a change as far as there is space; how long the change is with it."""
+    if length < changes.of.shape[2]:
+        changes.of[g, slot, length], changes.more[g, slot, length] = one, more
+    return length + 1
+
+
+@inlined
 def _keep(
     s: Shelf, p: Present, changes: Changes, g: int, count: int, kept: BoolArray, price: FloatArray, cost: FloatArray
 ) -> int:
     """Keep the change by which the best filling of a node came about; which one it is, 0 where it is too long."""
     slot = slot_for(changes, g, price)
-    length, costs, width = 0, 0.0, changes.of.shape[2]
+    length, costs = 0, 0.0
     for k in range(p.first[g], p.first[g + 1]):
         c = p.of[k]
         if kept[k - p.first[g]]:
@@ -187,20 +201,19 @@ def _keep(
         more = s.found[0, c] - p.copies[k]
         if more < 0:
             costs -= more * cost[c]
-        if more != 0 and length < width:
-            changes.of[g, slot, length], changes.more[g, slot, length] = c, more
-        length += more != 0
+            for i in range(p.limit_first[c], p.limit_first[c + 1]):
+                length = _note(changes, g, slot, length, p.limits[i], more)
+        if more != 0:
+            length = _note(changes, g, slot, length, c, more)
         # What arrives of it beside is counted already.
         s.found[0, c] = 0
     for i in range(count):
         c = s.item_class[i]
         if s.found[0, c] > 0:
-            if length < width:
-                changes.of[g, slot, length], changes.more[g, slot, length] = c, s.found[0, c]
-            length += 1
+            length = _note(changes, g, slot, length, c, s.found[0, c])
             s.found[0, c] = 0
     changes.cost[g, slot], changes.length[g, slot] = costs, length
-    if length > width:
+    if length > changes.of.shape[2]:
         changes.cost[g, slot], changes.length[g, slot] = 0.0, 0
         return 0
     return slot
@@ -290,6 +303,7 @@ def _search(
     priced: IntArray,
     price: FloatArray,
     cost: FloatArray,
+    leaving: FloatArray,
     rate: FloatArray,
     gains: tuple[float, float, float],
     kept: BoolArray,
@@ -297,8 +311,8 @@ def _search(
 ) -> tuple[float, int]:
     """What a node gains at most, and by which change if it is none that `gains` knows the best of."""
     most_gain, most, sure = gains
-    _mark_kept(s, p, g, price, cost, rate, most_gain, sure, kept)
-    count, known = _gather(s, p, g, priced, price, cost, rate, most_gain, sure, kept)
+    _mark_kept(s, p, g, price, leaving, rate, most_gain, sure, kept)
+    count, known = _gather(s, p, g, priced, price, leaving, rate, most_gain, sure, kept)
     s.nodes[0] += 10 * count // _LOOKS
     guess, change = 0.0, -1
     for r in range(s.demands.shape[1]):
@@ -327,42 +341,55 @@ def price_nodes(
     priced: IntArray,
     price: FloatArray,
     cost: FloatArray,
+    leaving: FloatArray,
     rates: FloatArray,
     above: IntArray,
     kept: BoolArray,
     net: IntArray,
     gains: FloatArray,
+    surplus: FloatArray,
+    begin: int,
+    enough: float,
     most_nodes: int,
     deadline: float,
 ) -> int:
     """The most that each node gains: the prices of what arrives, less the prices and costs of what leaves.
 
     Prices and costs are whole numbers, and so are `gains[node]`, which are upper bounds where a search met its limit.
-    `net[class]` becomes what arrived less what left on all nodes; `priced` are the classes that may arrive. `changes`
-    are those known before, at the same costs; what is found joins them. `rates[rate, resource]` are tried to see that
-    a node gains nothing, with the classes `above[rate]` them, a list that ends at -1, on nodes that no search has
-    given a rate of their own. `kept` is scratch. Returns how many nodes were searched, or -1 when the deadline came
-    first.
+    `leaving[class]` is the cost of leaving with the prices of the limits that it counts against. `net[class]` becomes
+    what arrived less what left on all nodes, and for a limit less what left that counts; `priced` are the classes that
+    may arrive. `changes` are those known before, at the same costs; what is found joins them. `rates[rate, resource]`
+    are tried to see that a node gains nothing, with the classes `above[rate]` them, a list that ends at -1, on nodes
+    that no search has given a rate of their own. `kept` is scratch.
+
+    `surplus` becomes how much more nodes gain than by changes known before, and of that what no change is known for
+    yet. Nodes are looked at from `begin` on, until the surplus is `enough`, of some at least. Returns how many that
+    are, or -1 when the deadline came first.
     """
     for c in range(len(net)):
         net[c] = 0
-    searched = 0
-    for g in range(len(gains)):
-        if g % 16 == 0 and seconds() > deadline:
+    surplus[:] = 0.0
+    nodes = len(gains)
+    for looked in range(nodes):
+        if looked % 16 == 0 and seconds() > deadline:
             return -1
+        if surplus[0] > enough and looked >= _LEAST_PART * nodes:
+            return looked
+        g = (begin + looked) % nodes
         for k in range(p.first[g], p.first[g + 1]):
             p.here[p.of[k]] = p.copies[k]
         change, sure = best_of(changes, g, price)
-        best, most_gain, most = _look(s, p, g, priced, price, cost, rates, above)
+        best, most_gain, most = _look(s, p, g, priced, price, leaving, rates, above)
         gains[g] = max(math.floor(most + _HALF), sure)
         if gains[g] > sure:
-            searched += 1
             rate = p.rate[g] if best < 0 else rates[best]
             known = (most_gain, most, sure)
-            gains[g], found = _search(s, p, changes, g, priced, price, cost, rate, known, kept, most_nodes)
+            gains[g], found = _search(s, p, changes, g, priced, price, cost, leaving, rate, known, kept, most_nodes)
             change = found if found >= 0 else change
+            surplus[0] += gains[g] - sure
+            surplus[1] += gains[g] - gain_of(changes, g, change, price)
         for i in range(changes.length[g, change]):
             net[changes.of[g, change, i]] += changes.more[g, change, i]
         for k in range(p.first[g], p.first[g + 1]):
             p.here[p.of[k]] = 0
-    return searched
+    return nodes

@@ -55,7 +55,9 @@ def _beginning(problem: Problem, changes: Changes, draws: np.random.Generator | 
     arriving: list[tuple[int, int, int]] = []
     for g, k in chosen:
         length = changes.length[g, k]
-        moves = list(zip(changes.of[g, k, :length].tolist(), changes.more[g, k, :length].tolist(), strict=True))
+        every = zip(changes.of[g, k, :length].tolist(), changes.more[g, k, :length].tolist(), strict=True)
+        # Behind the classes there are limits.
+        moves = [(c, more) for c, more in every if c < problem.class_count]
         leaving = [(c, -more) for c, more in moves if more < 0]
         most = problem.rules.most_evicted
         if most is not None and sum(copies for _, copies in leaving) > most[g]:

@@ -17,12 +17,22 @@ _STEP, _KEPT = 0.1, 0.7
 _PATIENCE = 20
 # Nodes are searched for no longer than this until something is bounded, then for more, up to a limit.
 _QUICK_SEARCH, _SEARCH, _LONGER, _LONGEST_SEARCH = 500, 4_000, 3, 400_000
-# How far from the best prices known changes may move one for each copy that lacks, in costs of an eviction: at first,
-# more where that gained this share of what they promised, else less, down to where searches are too short.
-_REACH, _GOOD, _FARTHER, _NEARER, _LEAST_REACH = 0.03, 0.3, 1.5, 0.6, 0.002
+# How far from the best prices known changes may move one for each copy that lacks, in costs of an eviction, at first
+# and at most before nothing is promised.
+_REACH, _MOST_REACH = 0.03, 10.0
+# Farther where that gained this share of what they promised, or nearly all.
+_GOOD, _FARTHER, _BEST, _FARTHEST = 0.3, 1.5, 0.8, 3.0
+# Nearer where it gained nothing, most where nodes gain so many times as much more as was promised.
+_NEAR, _TOO_FAR, _NEARER = 0.85, 2.0, 0.6
+# Where so much of what nodes gain more is not sure, their search is too short.
+_UNSURE = 0.5
+# No price is more than so many whole ones, so that sums stay far from where rounding would count.
+_MOST_PRICE = 1024.0
 # How often known changes are weighed anew for one search of the nodes, and what goes without a place between these.
-_ROUNDS, _PASSES = 4, 15
-_MOST_STEPS = 1000
+_ROUNDS, _PASSES = 4, 60
+# A search of all nodes ends where they gain so much of what was promised more: little is left for the bound.
+_ENOUGH = 0.9
+_MOST_STEPS = 10_000
 # A promise of less than this of an eviction is none.
 _PROMISE = 0.003
 # What one known change of a node takes to weigh, in units of work.
@@ -32,7 +42,7 @@ _WEIGHING = 25
 def least(dual: Dual, question: Question, known: int, meter: Meter) -> int:
     """The greatest bound found until it meets what a plan is known to reach, nothing gains, or the budget ends."""
     dual.forget()
-    climb, bound, vain, best = _Climb(dual, question), 0, 0, np.zeros(dual.problem.class_count)
+    climb, bound, vain, best = _Climb(dual, question), 0, 0, np.zeros(len(dual.supply))
     while math.ceil(bound / SCALE) < known and not meter.over():
         prices = climb.prices()
         value = dual.value(question, prices, _SEARCH if bound > 0 else _QUICK_SEARCH, meter)
@@ -60,7 +70,9 @@ class _Agreement:
         self._dual, self._question = dual, question
         self._best = np.where(dual.supply, np.maximum(best, 0.0) * SCALE, 0.0)
         # Nobody pays more for a place than what it costs to have none.
-        self._most = np.where(dual.supply, np.where(question.missed, float(SCALE), np.inf), 0.0)
+        self._most = np.full(len(best), _MOST_PRICE * SCALE)
+        self._most[np.flatnonzero(question.missed)] = SCALE
+        self._most[~dual.supply] = 0.0
         self._unit = SCALE * float(max(question.cost.max(initial=0), 1))
         self._missing = dual.missing(question, np.rint(self._best).astype(np.int64)).astype(np.float64)
         self._lacks, self._prices = np.zeros(len(best)), np.zeros(len(best))
@@ -73,22 +85,30 @@ class _Agreement:
             left -= 1
             promise = self._agree(reach * self._unit, meter) - bound
             if promise < _PROMISE * SCALE:
-                break
-            value = self._dual.value(self._question, self._prices / SCALE, search, meter)
+                # Where even far from the best prices nothing is promised, there is nothing.
+                if reach > _MOST_REACH:
+                    break
+                reach *= _FARTHEST
+                continue
+            value = self._dual.value(self._question, self._prices / SCALE, search, meter, _ENOUGH * promise)
             if value is None:
                 break
-            reach *= _FARTHER if value.bound - bound > _GOOD * promise else _NEARER if value.bound <= bound else 1.0
-            if value.bound > bound:
+            gained = value.bound - bound
+            if gained > 0:
                 bound, self._best = value.bound, np.rint(self._prices)
-            if reach < _LEAST_REACH:
-                reach, search = _REACH / 2, _LONGER * search
+                reach *= _FARTHEST if gained > _BEST * promise else _FARTHER if gained > _GOOD * promise else 1.0
+            elif value.unsure > _UNSURE * value.surplus:
+                search *= _LONGER
+            else:
+                far = value.surplus > _TOO_FAR * promise * value.looked
+                reach *= (_NEARER if far else _NEAR) ** value.looked
         return bound
 
     def _agree(self, step: float, meter: Meter) -> float:
         """The bound that known changes promise at the prices that they agree on."""
         dual, gains = self._dual, 0.0
         for _ in range(_ROUNDS):
-            wanted = dual.pending - self._missing
+            wanted = np.concatenate([dual.pending - self._missing, -dual.allowed])
             self._spent[0] = 0
             gains = agree(
                 dual.changes,
@@ -111,7 +131,7 @@ class _Agreement:
         """Move what goes without a place towards what would be cheapest; tell whether it moved."""
         cheapest = self._dual.missing(self._question, np.rint(self._prices).astype(np.int64))
         more = np.where(self._question.missed, 0.0, cheapest - self._missing)
-        gain = float(more @ self._prices)
+        gain = float(more @ self._prices[: len(more)])
         if gain < 1.0:
             return False
         self._missing = self._missing + min(gain / (step * float(more @ more)), 1.0) * more
@@ -122,7 +142,9 @@ class _Climb:
     """Prices on their way up: each is the sum of parts by size and one of its own."""
 
     def __init__(self, dual: Dual, question: Question) -> None:
-        self._sizes = by_size(dual.problem)
+        # What limits cost has nothing to do with sizes.
+        sizes = by_size(dual.problem)
+        self._sizes = np.concatenate([sizes, np.zeros((len(dual.allowed), sizes.shape[1]))])
         self.parts = np.zeros(self._sizes.shape[1] + len(self._sizes))
         self._swings, self._direction = np.ones(len(self.parts)), np.zeros(len(self.parts))
         self._step = _STEP * float(max(question.cost.max(initial=0), 1))

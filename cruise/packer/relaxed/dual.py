@@ -1,5 +1,6 @@
 """The dual of a problem: a lower bound for any prices of classes, exact because prices are whole numbers."""
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,24 +22,32 @@ _CALL = 200_000
 # Rates of room: mixes of the scarcest resources, at levels that so large a share of the classes are not worth.
 _MIXES = (0.0, 0.25, 0.5, 0.75, 1.0)
 _LEVELS = (1.0, 0.97, 0.9, 0.75, 0.5)
-# Changes that are known of a node, and how many classes one of them is about.
-_CHANGES, _WIDTH = 24, 48
+# Changes that are known of a node, and how many classes and limits one of them is about.
+_CHANGES, _WIDTH = 24, 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Value:
-    """The dual at some prices: `bound` in parts of SCALE, and how it grows with each class's price."""
+    """The dual at some prices, in parts of SCALE: `bound`, and how it grows with each of them.
+
+    Nodes gain `surplus` more than by changes known before; of that `unsure` is what longer searches might deny. Where
+    not all nodes were `looked` at, of which it is the share, nothing is bounded and no slope is known.
+    """
 
     bound: int
     slope: IntArray
+    surplus: float
+    unsure: float
+    looked: float
 
 
 class Dual:
     """A problem whose nodes know of each other by prices alone.
 
     Whatever holds between pods is left out, and so is the order of arrivals. Each class has a price that a copy
-    pays where it leaves a node and brings where it arrives; what has no place in the end is short of it. At any
-    prices the sum over nodes of what they gain at most bounds every plan.
+    pays where it leaves a node and brings where it arrives; what has no place in the end is short of it. Behind the
+    classes each limit of evictions that may bind has one, which whatever leaves and counts against it pays beside. At
+    any prices the sum over nodes of what they gain at most bounds every plan.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -60,7 +69,14 @@ class Dual:
         loose_copies = np.bincount(problem.pod_class[loose], minlength=problem.class_count)
         # Of a class that may not be preempted what runs has a place in every plan.
         self.droppable = self.pending + np.where(problem.preemptible, loose_copies, 0)
-        self.supply: BoolArray = self.pending + loose_copies > 0
+        binding = [
+            limit
+            for limit in problem.rules.eviction_limits
+            if 0 < limit.allowed < int(loose_copies[np.unique(limit.members)].sum())
+        ]
+        self.allowed = np.array([limit.allowed for limit in binding], dtype=np.int64)
+        self.supply: BoolArray = np.concatenate([self.pending + loose_copies, self.allowed]) > 0
+        limit_first, limits = _limits_of(problem.class_count, [np.unique(limit.members) for limit in binding])
         self._shelf, free, beside = _shelf(problem, fixed)
         self._present = Present(
             first=np.searchsorted(cells, np.arange(problem.node_count + 1) * problem.class_count).astype(np.int64),
@@ -75,11 +91,13 @@ class Dual:
             floor=self._shelf.floor.copy(),
             here=np.zeros(problem.class_count, dtype=np.int64),
             rate=np.zeros(problem.capacities.shape),
+            limit_first=limit_first,
+            limits=limits,
         )
         self._kept = np.zeros(int(np.diff(self._present.first).max(initial=0)), dtype=np.bool_)
         self._mixes = _mixes(problem)
-        self._net = np.zeros(problem.class_count, dtype=np.int64)
-        self._gains = np.zeros(problem.node_count)
+        self._net = np.zeros(len(self.supply), dtype=np.int64)
+        self._gains, self._surplus, self._begin = np.zeros(problem.node_count), np.zeros(2), 0
         self.changes = changes_of(problem.node_count, _CHANGES, _WIDTH)
 
     def forget(self) -> None:
@@ -88,35 +106,52 @@ class Dual:
         self.changes.share[:] = 0.0
         self.changes.share[:, 0] = 1.0
 
-    def value(self, question: Question, prices: FloatArray, most_steps: int, meter: Meter) -> Value | None:
+    def value(
+        self, question: Question, prices: FloatArray, most_steps: int, meter: Meter, enough: float = math.inf
+    ) -> Value | None:
         """The bound at prices that are rounded to parts of SCALE first; None when the budget ended before.
 
-        The search of each node ends after so many steps.
+        The search of each node ends after so many steps, and that of all once their surplus is `enough`.
         """
         whole = np.where(self.supply, np.rint(np.maximum(prices, 0.0) * SCALE), 0.0).astype(np.int64)
-        before = int(self._shelf.nodes[0])
-        rates, above = self._rates(whole)
+        before, classes = int(self._shelf.nodes[0]), self.problem.class_count
+        price, cost = whole[:classes], question.cost * SCALE
+        rates, above = self._rates(price)
         done = price_nodes(
             self._shelf,
             self._present,
             self.changes,
-            np.flatnonzero(whole),
+            np.flatnonzero(price),
             whole.astype(np.float64),
-            (question.cost * SCALE).astype(np.float64),
+            cost.astype(np.float64),
+            (cost + self._limits_prices(whole)).astype(np.float64),
             rates,
             above,
             self._kept,
             self._net,
             self._gains,
+            self._surplus,
+            self._begin,
+            enough,
             most_steps,
             meter.deadline_seconds,
         )
-        meter.spend(_STEP * (int(self._shelf.nodes[0]) - before) + 1000 * self.problem.node_count + _CALL)
+        meter.spend(_STEP * (int(self._shelf.nodes[0]) - before) + 1000 * max(done, 0) + _CALL)
         if done < 0:
             return None
+        surplus, unsure = self._surplus.tolist()
+        if done < self.problem.node_count:
+            self._begin = (self._begin + done) % self.problem.node_count
+            return Value(0, np.zeros_like(self._net), surplus, unsure, done / self.problem.node_count)
         missing = self.missing(question, whole)
-        short = int(whole @ (self.pending - missing)) + SCALE * int(missing[question.missed].sum())
-        return Value(short - int(self._gains.sum()), self.pending - missing - self._net)
+        wanted = np.concatenate([self.pending - missing, -self.allowed])
+        short = int(whole @ wanted) + SCALE * int(missing[question.missed].sum())
+        return Value(short - int(self._gains.sum()), wanted - self._net, surplus, unsure, 1.0)
+
+    def _limits_prices(self, whole: IntArray) -> IntArray:
+        """What one copy of each class pays for all limits where it leaves."""
+        sums = np.concatenate([[0], np.cumsum(whole[self._present.limits])])
+        return np.asarray(np.diff(sums[self._present.limit_first]), dtype=np.int64)
 
     def _rates(self, whole: IntArray) -> tuple[FloatArray, IntArray]:
         """Rates of room in the two scarcest resources at which most classes, or all, are not worth their prices."""
@@ -136,6 +171,7 @@ class Dual:
 
     def missing(self, question: Question, whole: IntArray) -> IntArray:
         """How many copies of each class go without a place where that is cheapest: those of the highest prices."""
+        whole = whole[: self.problem.class_count]
         missing = np.where(question.missed, np.where(whole > SCALE, self.droppable, 0), self.droppable)
         for members, spare in zip(question.members, question.spare.tolist(), strict=True):
             mine = np.flatnonzero(members)
@@ -143,6 +179,14 @@ class Dual:
             before = np.cumsum(self.droppable[order]) - self.droppable[order]
             missing[order] = np.clip(spare - before, 0, self.droppable[order])
         return missing
+
+
+def _limits_of(classes: int, members: list[IntArray]) -> tuple[IntArray, IntArray]:
+    """The limits that each class counts against, numbered behind the classes: where those of a class begin, and all."""
+    each = np.concatenate([np.zeros(0, dtype=np.int64), *members])
+    limits = classes + np.repeat(np.arange(len(members)), [len(some) for some in members])
+    order = np.argsort(each, kind="stable")
+    return np.searchsorted(each[order], np.arange(classes + 1)).astype(np.int64), limits[order].astype(np.int64)
 
 
 def _shelf(problem: Problem, fixed: BoolArray) -> tuple[Shelf, IntArray, IntArray]:

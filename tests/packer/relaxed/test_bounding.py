@@ -11,7 +11,7 @@ from benchmarks.large_clusters import Crowd, draw_crowd
 from cruise.packer.answer import figures_of
 from cruise.packer.bounds import counted_bound
 from cruise.packer.budget import Meter
-from cruise.packer.problem import copies_of
+from cruise.packer.problem import EvictionLimit, Objective, Problem, Rules, copies_of
 from cruise.packer.relaxed.bounding import Bounds
 from cruise.packer.relaxed.sizes import by_size
 from tests.packer.every_assignment import every_assignment, is_sound, keys_of
@@ -37,6 +37,58 @@ def test_no_assignment_surpasses_a_bound_beside_what_it_is_as_good_as(seed, obje
         for entry, bound in enumerate(found):
             beside = [other[entry] for other in keys if np.greater_equal(other[:entry], key[:entry]).all()]
             assert max(beside, default=bound) <= bound
+
+
+@examples(60)
+@given(st.integers(0, 2**32), st.sampled_from(WITHOUT_FLEET))
+def test_no_assignment_within_limits_of_evictions_surpasses_a_bound(seed, objective):
+    problem = _limited(replace(draw_problem(seed), objective=objective), seed)
+    running = copies_of(problem, problem.pod_node)
+    sound = (some[is_sound(problem, running, some)] for some in every_assignment(problem))
+    keys = [tuple(key) for some in sound for key in keys_of(problem, some[_keeps_limits(problem, some)]).tolist()]
+    counted, bounds = counted_bound(problem), Bounds(problem)
+    for key in {max(keys), figures_of(problem, problem.pod_node).key(objective)}:
+        for entry, bound in enumerate(bounds.of(key, counted, _meter())):
+            beside = [other[entry] for other in keys if np.greater_equal(other[:entry], key[:entry]).all()]
+            assert max(beside, default=bound) <= bound
+
+
+def _limited(problem, seed):
+    source = np.random.default_rng(seed)
+    limits = tuple(
+        EvictionLimit(f"limit {n}", np.flatnonzero(source.random(problem.class_count) < 0.6), int(source.integers(3)))
+        for n in range(3)
+    )
+    return replace(problem, rules=replace(problem.rules, eviction_limits=limits))
+
+
+def _keeps_limits(problem, some):
+    running = copies_of(problem, problem.pod_node)
+    gone = np.maximum(running - some, 0).sum(axis=-1)
+    return np.all([gone[:, rule.members].sum(axis=1) <= rule.allowed for rule in problem.rules.eviction_limits], axis=0)
+
+
+def test_what_may_leave_once_leaves_for_one_alone():
+    # Large pods have room beside a large one, of which one may leave, or two small ones; those find room elsewhere.
+    problem = Problem(
+        resources=("cpu",),
+        capacities=np.array([[2], [2], [2], [2], [9]]),
+        demands=np.array([[2], [1], [2]]),
+        headroom=np.zeros((3, 1), dtype=np.int64),
+        priorities=np.zeros(3, dtype=np.int64),
+        movable=np.array([True, True, False]),
+        preemptible=np.zeros(3, dtype=np.bool_),
+        preempt=np.ones(3, dtype=np.bool_),
+        weights=np.full(3, 2, dtype=np.int64),
+        most_on_node=np.full(3, 9, dtype=np.int64),
+        sites=np.array([0, 0, 1]),
+        admits=np.array([[True] * 5, [True] * 4 + [False]]),
+        pod_class=np.array([0, 0, 1, 1, 1, 1, 2, 2]),
+        pod_node=np.array([0, 1, 2, 2, 3, 3, -1, -1]),
+        rules=Rules(np.zeros((0, 5), dtype=np.int64), eviction_limits=(EvictionLimit("large", np.array([0]), 1),)),
+        objective=Objective.OPERATOR,
+    )
+    assert Bounds(problem).least_evicted((8,), 9, _meter()) == 3
 
 
 def test_as_few_evictions_as_are_found_among_200_nodes_are_nearly_proved():
