@@ -44,7 +44,7 @@ _PRICES_SHARE = 0.8
 # Of what prices have, for bounds: the rest is for plans that begin with what they say of nodes.
 _BOUNDS_SHARE = 0.6
 # Of what the search has left once all have a place, for undoing moves: plans by prices have fewer of them.
-_HOMING_SHARE = 0.2
+_HOMING_SHARE = 0.05
 # Of these, for the entries that decide; the rest is for evictions of all priorities.
 _ENTRIES_SHARE = 0.5
 # Where nodes have prices, of what is left each: for placing what waits, for a bound, for emptying nodes.

@@ -97,11 +97,12 @@ class _Agreement:
             if gained > 0:
                 bound, self._best = value.bound, np.rint(self._prices)
                 reach *= _FARTHEST if gained > _BEST * promise else _FARTHER if gained > _GOOD * promise else 1.0
+            elif value.surplus > _TOO_FAR * promise * value.looked:
+                reach *= _NEARER**value.looked
             elif value.unsure > _UNSURE * value.surplus:
                 search *= _LONGER
             else:
-                far = value.surplus > _TOO_FAR * promise * value.looked
-                reach *= (_NEARER if far else _NEAR) ** value.looked
+                reach *= _NEAR**value.looked
         return bound
 
     def _agree(self, step: float, meter: Meter) -> float:

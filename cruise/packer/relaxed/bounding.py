@@ -10,6 +10,9 @@ from cruise.packer.relaxed.ascent import least
 from cruise.packer.relaxed.dual import Dual
 from cruise.packer.relaxed.question import fewest_missing, least_weight
 
+# Counting bounds how many have a place about as well as prices do: what stays has so many times as long.
+_LONGER = 4
+
 
 class Bounds:
     """Bounds of a problem that hold for plans that are as good as a known one in what counts more."""
@@ -34,8 +37,9 @@ class Bounds:
         tiers = len(self._pods)
         placed = key[: each * tiers : each]
         open_entries = [entry for entry, (mine, most) in enumerate(zip(key, known, strict=True)) if mine < most]
+        turns = [1 if self._counts_placed(entry, each) else _LONGER for entry in open_entries]
         for number, entry in enumerate(open_entries):
-            with meter.part(1.0 / (len(open_entries) - number)) as part:
+            with meter.part(turns[number] / sum(turns[number:])) as part:
                 bounds[entry] = min(known[entry], self._most(key, placed, entry, each, part))
         return tuple(bounds)
 
@@ -44,12 +48,15 @@ class Bounds:
         question = least_weight(self.problem, placed, np.ones(self.problem.class_count, dtype=np.int64))
         return least(self._dual, question, evicted, meter)
 
+    def _counts_placed(self, entry: int, each: int) -> bool:
+        return entry < each * len(self._pods) and entry % each == 0
+
     def _most(self, key: tuple[int, ...], placed: tuple[int, ...], entry: int, each: int, meter: Meter) -> int:
         problem, tier = self.problem, entry // each
         if entry >= each * len(self._pods):
             question = least_weight(problem, placed, problem.weights // self._unit)
             return -self._unit * least(self._dual, question, -key[entry] // self._unit, meter)
-        if entry % each == 0:
+        if self._counts_placed(entry, each):
             question = fewest_missing(problem, placed[:tier])
             missing = int(self._pods[tier]) - key[entry]
             return int(self._pods[tier]) - least(self._dual, question, missing, meter)
