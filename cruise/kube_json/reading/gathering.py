@@ -191,8 +191,9 @@ class Gathering:
     def snapshot(self) -> Snapshot:
         """Return everything as one snapshot, sorted, with owners followed to the top.
 
-        Pods that have finished or are going, on a node that is gone already, are left out: they hold nothing.
-        Raises BadInput for duplicates and for other pods on unknown nodes.
+        Pods that have finished or are going, on a node that is gone already, are left out: they hold nothing. Other
+        pods may be on nodes that are not listed, since nodes are printed before pods and come meanwhile.
+        Raises BadInput for duplicates, and for running pods where no node at all is listed.
         """
         nodes = sorted(self.nodes, key=lambda node: node.name)
         _refuse_duplicates("Node", [("", node.name) for node in nodes])
@@ -230,14 +231,14 @@ class Gathering:
         for pod, class_name in zip(self.pods, self._class_names, strict=True):
             on_windows = False
             if pod.node is not None:
-                if pod.node not in windows:
-                    if pod.terminal or pod.terminating:
-                        continue
+                if pod.node not in windows and (pod.terminal or pod.terminating):
+                    continue
+                if not windows:
                     label = label_of("Pod", pod.namespace, pod.name)
                     raise BadInput(
-                        f"{label}: is on node {pod.node}, which is not in the list; print nodes and pods together"
+                        f"{label}: is on node {pod.node}, and no node is listed; print nodes and pods together"
                     )
-                on_windows = windows[pod.node]
+                on_windows = windows.get(pod.node, False)
             changes: dict[str, object] = {}
             if pod.owner_kind in INTERMEDIATE_KINDS:
                 workload = owners.workload_of(pod.namespace, pod.owner_kind, pod.owner_name, pod.labels)

@@ -9,6 +9,7 @@ from cruise.decisions.packing.blocking.neighbours import NeighbourObstacles
 from cruise.decisions.packing.blocking.room import Room
 from cruise.decisions.packing.blocking.smallest import Blocked
 from cruise.decisions.packing.building import Built
+from cruise.decisions.packing.building.amounts import capacities
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod
@@ -105,16 +106,19 @@ def _about(
 
 def _full(evidence: Evidence) -> Finding:
     """The nodes that would do are full, or too small even when empty."""
+    problem = evidence.built.problem
     closed = np.zeros(len(evidence.built.nodes), dtype=np.bool_)
     for mask in evidence.masks.values():
         closed |= mask
     able = evidence.nodes(~closed)
     empty = evidence.room.lacking_when_empty()
-    too_large = bool(empty[~closed].any(axis=1).all())
+    # Where room is kept for others there is more than nodes offer to this one.
+    kept = capacities(evidence.built.nodes, evidence.built.snapshot.surroundings, problem.resources)
+    too_large = bool((empty > kept - problem.capacities)[~closed].any(axis=1).all())
     nearest, lacking = _nearest(evidence, empty if too_large else evidence.room.lacking())
     of_all = len(able) == len(evidence.built.nodes)
     narrowed_by = () if of_all else tuple(str(label) for label in _OF_LABELS if evidence.masks[label].any())
-    problem, placement = evidence.built.problem, evidence.pod.placement
+    placement = evidence.pod.placement
     size = problem.demands[evidence.pod_class] + problem.headroom[evidence.pod_class]
     return Finding(
         Pattern.TOO_LARGE if too_large else Pattern.FULL,

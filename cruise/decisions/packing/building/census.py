@@ -8,6 +8,7 @@ from typing import NamedTuple
 from cruise.decisions.guidance.daemons import belongs_to_node
 from cruise.decisions.packing.building.amounts import ATTACH, Extras
 from cruise.decisions.packing.building.built import LeftOut
+from cruise.decisions.packing.building.elsewhere import Elsewhere
 from cruise.decisions.packing.building.kept_room import KeptRoom
 from cruise.decisions.packing.building.labels import LabelGroups
 from cruise.decisions.packing.building.movability import Movability
@@ -69,7 +70,7 @@ class Census:
     of_group: dict[int, list[int]] = field(default_factory=dict)  # the kinds of each group of labels
     taken: list[Taken] = field(default_factory=list)
     left_out: list[LeftOut] = field(default_factory=list)
-    nowhere: int = 0  # pods bound to nodes that are not known
+    nowhere: int = 0  # pods on nodes that are not known
 
 
 def take_census(
@@ -84,8 +85,11 @@ def take_census(
     """
     census = Census()
     volumes = Volumes(snapshot.surroundings)
-    kinds = _Kinds(census, snapshot, volumes, movability, within)
     counted = [pod for pod in sorted(snapshot.pods, key=key_of) if not pod.terminal]
+    nowhere = [pod for pod in counted if pod.node is not None and pod.node not in node_index]
+    elsewhere = Elsewhere(nowhere, snapshot.surroundings.namespace_labels)
+    kinds = _Kinds(census, snapshot, volumes, movability, within, elsewhere)
+    census.nowhere = len(nowhere)
     for pod in counted:
         volumes.use(pod)
     pending = []
@@ -93,7 +97,6 @@ def take_census(
         if pod.node is not None:
             node = node_index.get(pod.node)
             if node is None:
-                census.nowhere += 1
                 volumes.hold(pod)
             else:
                 kinds.take(pod, node)
@@ -139,8 +142,10 @@ class _Kinds:
         volumes: Volumes,
         movability: Movability,
         within: Callable[[Pod], Labels] | None,
+        elsewhere: Elsewhere,
     ) -> None:
         self._census = census
+        self._elsewhere = elsewhere
         self._surroundings = snapshot.surroundings
         self._keeping_room = KeptRoom(snapshot)
         self._volumes = volumes
@@ -153,7 +158,11 @@ class _Kinds:
 
     def take_pending(self, pod: Pod) -> None:
         """Take a pending pod, or leave it out where no place would help it."""
-        unjudged = why_not_judged(self._surroundings, pod) or self._keeping_room.why_not_judged(pod)
+        unjudged = (
+            why_not_judged(self._surroundings, pod)
+            or self._keeping_room.why_not_judged(pod)
+            or self._elsewhere.why_not_judged(pod)
+        )
         missing = self._volumes.of(pod).missing or self._volumes.why_held(pod)
         if unjudged is not None:
             found = Finding(Pattern.NOT_JUDGED, unjudged=unjudged)
@@ -224,7 +233,7 @@ class _Kinds:
     def _why_not_elsewhere(self, pod: Pod, needs: VolumeNeeds) -> str | None:
         if pod.scheduler != DEFAULT_SCHEDULER:
             return Detail.NOT_JUDGED.of(f"scheduler {pod.scheduler}")
-        unjudged = why_volumes_not_judged(self._surroundings, pod)
+        unjudged = why_volumes_not_judged(self._surroundings, pod) or self._elsewhere.why_not_judged(pod)
         if unjudged is not None:
             return Detail.NOT_JUDGED.of(unjudged)
         if needs.missing is not None:

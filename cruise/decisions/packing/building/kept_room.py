@@ -1,6 +1,6 @@
 """The room that kube-scheduler keeps on a node for a pod for which it has preempted others there."""
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -32,6 +32,19 @@ class KeptRoom:
         """Say for which node a pod waits where what it has preempted is still there; None for any other pod."""
         waits = self._may_come.get(key_of(pod)) is False
         return f"nominated for {pod.nominated_node}, where its room is not free yet" if waits else None
+
+
+def may_take_kept_room(snapshot: Snapshot, pods: Iterable[Pod]) -> Iterator[Pod]:
+    """Yield the pending pods that may fit where room is kept for a lower priority, from which it is not kept."""
+    nodes = {node.name: node for node in snapshot.nodes}
+    kept = [
+        (one.priority, nodes[one.nominated_node].allocatable)
+        for one in snapshot.pods
+        if one.nominated_node in nodes and waits_for_a_node(one)
+    ]
+    for pod in pods if kept else ():
+        if pod.node is None and any(low < pod.priority and counted_requests(pod).fits_in(room) for low, room in kept):
+            yield pod
 
 
 def without_kept_room(

@@ -2,7 +2,8 @@
 
 The packer knows plans at whose end every rule holds for all pods that came. kube-scheduler asks a pod's rules when it
 binds that pod and never again: what comes later may break them. And it attaches a volume to a node once for all pods
-there, where the packer does so for one of a driver's volumes alone.
+there, where the packer does so for one of a driver's volumes alone. Room that it keeps for a pod it keeps from no
+higher priority, where the packer keeps it from all.
 """
 
 from collections import Counter
@@ -12,6 +13,7 @@ import numpy as np
 
 from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.building.amounts import ATTACH
+from cruise.decisions.packing.building.kept_room import may_take_kept_room
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.decisions.scheduling.board import Board, PodKey, key_of
 from cruise.decisions.scheduling.claims import claims_of
@@ -33,6 +35,9 @@ def open_by_other_plans(built: Built, unplaced: Iterable[Unplaced]) -> frozenset
     known: dict[tuple[object, ...], bool] = {}
     matters = _order_matters(built.problem)
     limited = any(name.startswith(ATTACH) for name in built.problem.resources)
+    found |= {key_of(pod) for pod in may_take_kept_room(built.snapshot, pods.values())} & {
+        one.key for one in unplaced if not set(built.problem.resources).isdisjoint(one.blocked_by)
+    }
     for one in unplaced:
         pod = pods.get(one.key)
         if pod is None:

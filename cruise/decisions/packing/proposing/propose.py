@@ -9,6 +9,7 @@ import numpy as np
 from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.decisions.packing.blocking import why_unplaced
 from cruise.decisions.packing.building.built import Built
+from cruise.decisions.packing.building.kept_room import may_take_kept_room
 from cruise.decisions.packing.proposing.agenda import Agenda
 from cruise.decisions.packing.proposing.by_turns import let_in_by_turns
 from cruise.decisions.packing.proposing.knots import Step
@@ -68,7 +69,9 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
         waiting = np.flatnonzero((built.problem.pod_node < 0) & (changes.pod_node < 0)).tolist()
         still_open |= come_afterwards(built, stages, (*changes.preempted, *waiting))
     plan = Proposal(
-        status=_UNPROVED.get(packing.status, packing.status) if still_open else packing.status,
+        status=_UNPROVED.get(packing.status, packing.status)
+        if still_open or _may_lack_domains(built) or _may_evict_less(built, changes)
+        else packing.status,
         sizes=built.sizes,
         placed=names.arrivals(changes.placed),
         moves=names.arrivals(changes.moved),
@@ -84,6 +87,17 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
     return plan if by_turns is None else _with_more(built, plan, by_turns)
 
 
+def _may_lack_domains(built: Built) -> bool:
+    """Tell whether pods are spread over domains of which a node that is not known may be one more."""
+    return bool(built.problem.rules.spreads) and any(note.code is NoteCode.NODES_MISSING for note in built.notes)
+
+
+def _may_evict_less(built: Built, changes: Changes) -> bool:
+    """Tell whether a pod for which others leave might come instead where room is kept for a lower priority."""
+    leaves = changes.moved or changes.preempted
+    return bool(leaves) and any(may_take_kept_room(built.snapshot, built.pods))
+
+
 def _with_more(built: Built, plan: Proposal, stages: tuple[Stage, ...]) -> Proposal:
     """Return a plan whose first stage lets more pods in.
 
@@ -96,7 +110,7 @@ def _with_more(built: Built, plan: Proposal, stages: tuple[Stage, ...]) -> Propo
     by_priority = Counter(pod.priority for pod in built.pods if key_of(pod) in more)
     unplaced = tuple(one for one in plan.unplaced if one.key not in came)
     waiting = {one.key for one in unplaced} & {key_of(pod) for pod in built.pods}
-    is_open = bool(waiting or plan.evicted)
+    is_open = bool(waiting or plan.evicted) or _may_lack_domains(built)
     return replace(
         plan,
         status=Status.FEASIBLE if is_open else Status.OPTIMAL,

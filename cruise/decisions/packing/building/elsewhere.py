@@ -1,0 +1,42 @@
+"""Pods on nodes that are not known: in which zone, or the like, they count is not known either."""
+
+from collections.abc import Iterable, Mapping
+
+from cruise.domain.annotations import HOSTNAME
+from cruise.domain.cluster import Pod
+
+
+class Elsewhere:
+    """The pods on nodes that are not known, and which others no rule can be judged of on their account."""
+
+    def __init__(self, pods: Iterable[Pod], namespace_labels: Mapping[str, Mapping[str, str]]) -> None:
+        self._namespace_labels = namespace_labels
+        # One for all that rules do not tell apart.
+        self._pods = list(
+            {
+                (pod.namespace, frozenset(pod.labels.items()), pod.constraints.anti_affinity): pod for pod in pods
+            }.values()
+        )
+
+    def why_not_judged(self, pod: Pod) -> str | None:
+        """Say on which node a pod is that the rules of this one count, or that keeps it away; None for none."""
+        for other in self._pods:
+            if self._counts(pod, other) or self._keeps_apart(pod, other) or self._keeps_apart(other, pod):
+                return f"its rules count pods on node {other.node}, which is not known"
+        return None
+
+    def _counts(self, pod: Pod, other: Pod) -> bool:
+        """Tell whether the other one is company for a pod, or counts where it is spread."""
+        spreads = pod.constraints.spread if other.namespace == pod.namespace and not other.terminating else ()
+        labels = self._namespace_labels.get(other.namespace, {})
+        return any(term.means(other.namespace, other.labels, labels) for term in pod.constraints.affinity) or any(
+            one.selector is not None and one.selector.selects(other.labels) for one in spreads
+        )
+
+    def _keeps_apart(self, holder: Pod, other: Pod) -> bool:
+        """Tell whether anti-affinity of the one may keep the two apart on different nodes."""
+        labels = self._namespace_labels.get(other.namespace, {})
+        return any(
+            term.topology_key != HOSTNAME and term.means(other.namespace, other.labels, labels)
+            for term in holder.constraints.anti_affinity
+        )
