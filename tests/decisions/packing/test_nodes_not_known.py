@@ -1,10 +1,12 @@
 """Pods on nodes that are not listed: printed after their nodes, while the cluster grew."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cruise.decisions.packing.building import build_problem
+from cruise.decisions.packing.building.elsewhere import Elsewhere
 from cruise.domain.packing import Proposal
 from cruise.packer.answer import Note, NoteCode, Status
 from tests.builders import Json
@@ -59,6 +61,14 @@ def test_no_place_is_claimed_for_a_pod_whose_rules_count_what_runs_there(mine, t
 def test_what_runs_there_keeps_none_from_other_nodes():
     plan = grown(a_pod("late-1", **affinity("podAntiAffinity", "kubernetes.io/hostname", WEB)))
     assert (list(placed(plan)), plan.status) == (["late-1"], Status.OPTIMAL)
+
+
+@pytest.mark.parametrize("leaving_first", [True, False])
+def test_a_pod_that_is_leaving_there_hides_none_like_it_that_stays(leaving_first):
+    late, staying = cluster(a_node("n1"), a_pod("late-1", **spread(ZONE)), there()).pods
+    leaving = replace(staying, name="web-8", terminating=True)
+    elsewhere = Elsewhere([leaving, staying] if leaving_first else [staying, leaving], {})
+    assert elsewhere.why_not_judged(late) == UNKNOWN.removeprefix("not-judged: ")
 
 
 def test_a_running_pod_whose_rules_count_what_runs_there_stays():

@@ -12,11 +12,7 @@ class Elsewhere:
     def __init__(self, pods: Iterable[Pod], namespace_labels: Mapping[str, Mapping[str, str]]) -> None:
         self._namespace_labels = namespace_labels
         # One for all that rules do not tell apart.
-        self._pods = list(
-            {
-                (pod.namespace, frozenset(pod.labels.items()), pod.constraints.anti_affinity): pod for pod in pods
-            }.values()
-        )
+        self._pods = list({_seen_by_rules(pod): pod for pod in pods}.values())
 
     def why_not_judged(self, pod: Pod) -> str | None:
         """Say on which node a pod is that the rules of this one count, or that keeps it away; None for none."""
@@ -40,3 +36,7 @@ class Elsewhere:
             term.topology_key != HOSTNAME and term.means(other.namespace, other.labels, labels)
             for term in holder.constraints.anti_affinity
         )
+
+
+def _seen_by_rules(pod: Pod) -> tuple[object, ...]:
+    return pod.namespace, frozenset(pod.labels.items()), pod.constraints.anti_affinity, pod.terminating
