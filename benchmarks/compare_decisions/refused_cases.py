@@ -60,7 +60,6 @@ _BROKEN_OBJECTS: tuple[tuple[str, str, object], ...] = (
     ("Pod", "spec.priority", "high"),
     ("Pod", "spec.priorityClassName", "unheard-of"),
     ("Pod", "spec.preemptionPolicy", "Sometimes"),
-    ("Pod", "spec.nodeName", "gone"),
     ("Pod", "spec.tolerations", [{"key": "a", "effect": "NoSleep"}]),
     ("Pod", f"spec.affinity.podAffinity.{REQUIRED}.0.topologyKey", ""),
     ("Pod", f"spec.affinity.podAffinity.{REQUIRED}.0.labelSelector", {"matchExpressions": [_NO_OPERATOR]}),
