@@ -65,7 +65,7 @@ class Tree:
     def search(self, meter: Meter) -> tuple[tuple[IntArray, IntArray] | None, bool]:
         """The groups and fillings of an answer, if there is one, or whether that is refuted; goes on where it was."""
         while self._part is not None and len(self._pending) * len(self.master.right) ** 2 < _MOST_CELLS:
-            reached = self._look(self._part, meter)
+            reached = None if meter.over() else self._look(self._part, meter)
             if reached is None and meter.over():
                 return None, False
             parts = self._parts(self._part) if reached else None

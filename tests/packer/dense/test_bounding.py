@@ -40,10 +40,12 @@ def attracted(problem: Problem) -> Problem:
 class Asking(EntryBound):
     """A question that a tree is asked whatever bound is known."""
 
+    meter = UNBOUNDED
+
     def ask(self, target: int) -> tuple[IntArray | None, bool]:
         reaching = (v for v in range(999) if weighed(self._problem, self._entry, self._besides + v) >= target)
         self._generation.ceiling = next(reaching)
-        return self.branch(UNBOUNDED)
+        return self.branch(self.meter)
 
     @property
     def parts(self) -> int:
@@ -122,6 +124,20 @@ def test_a_tree_refutes_what_no_assignment_reaches_and_nothing_else(seeds):
                 refuted += none
                 parted += question.parts > 1
     assert refuted > 60 and parted > 20
+
+
+def test_no_part_of_a_tree_is_looked_at_without_work_left(seeds):
+    asked = 0
+    for seed in seeds(40, fewest=30):
+        problem = folded(attracted(random_problem(seed, most_pods=5)))
+        question = Asking(problem, copies_of(problem, problem.pod_node), 0, 1)
+        question.ask(1)
+        parts = question.parts
+        question.meter = Meter(np.inf, 0)
+        assert question.ask(2) == (None, False)
+        assert question.parts == parts
+        asked += parts > 0
+    assert asked
 
 
 def test_copies_that_cannot_move_count_where_pods_are_spread():
