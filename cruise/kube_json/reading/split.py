@@ -193,7 +193,7 @@ class ItemList:
             if _ends_early(error):
                 raise BrokenJson("truncated: the text ends behind the list", byte + len(tail)) from error
             at = byte + max(0, error.pos - len('{"items":[]'))
-            raise BrokenJson(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", at) from error
+            raise BrokenJson(_reason(error), at) from error
         del rest["items"]
         self.fields |= rest
 
@@ -208,6 +208,13 @@ def _ends_early(error: json.JSONDecodeError) -> bool:
     return error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
 
 
+def _reason(error: json.JSONDecodeError) -> str:
+    """Say what is wrong with a text that does not end early."""
+    if error.msg == "Extra data":
+        return "more text behind the list, where a file has one list"
+    return f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
+
+
 def _whole_document(text: bytes) -> dict[str, object]:
     """Return the fields of a document that has no items. Raises BrokenJson where it is no JSON object."""
     try:
@@ -215,5 +222,5 @@ def _whole_document(text: bytes) -> dict[str, object]:
     except json.JSONDecodeError as error:
         if _ends_early(error):
             raise BrokenJson("truncated: the text ends before the list", len(text)) from error
-        raise BrokenJson(f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}", error.pos) from error
+        raise BrokenJson(_reason(error), error.pos) from error
     return document if isinstance(document, dict) else {}

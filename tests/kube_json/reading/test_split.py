@@ -123,7 +123,7 @@ def test_a_wrong_guess_costs_a_look_and_nothing_else():
         (b'{"items":[1]}', "not JSON: { or ] belongs", 10),
         (b'{"items":[]', "truncated: the text ends behind the list", 11),
         (b'{"items":[],"kind":"Li', "truncated: the text ends behind the list", 22),
-        (b'{"items":[]} {"items":[]}', "not JSON: extra data", 13),
+        (b'{"items":[]} {"items":[]}', "more text behind the list, where a file has one list", 13),
         (b'{"items":[],,}', "not JSON: expecting property name enclosed in double quotes", 12),
     ],
 )
