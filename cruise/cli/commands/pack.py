@@ -152,7 +152,9 @@ def pack(
             cluster = fleet.snapshot
         allowance = Allowance(in_all=max_evictions)
         wish = Wish(cluster, known, policy, Sizes(sizes.value), search, fleet, within_budgets, allowance)
-        _print(plan_packing(wish), cluster, format, full, within_budgets)
+        planned = plan_packing(wish)
+        shown = cluster if fleet is None else fleet.with_those_added(planned.proposal)
+        _print(planned, shown, format, full, within_budgets)
 
 
 def _seconds(time_limit: float | None, config: Path | None) -> float:

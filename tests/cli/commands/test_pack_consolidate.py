@@ -62,6 +62,14 @@ def test_where_there_is_no_node_none_is_added_of_the_kinds_there_are(consolidate
 
 
 @pytest.mark.beyond_core
+def test_nodes_that_could_be_added_and_are_not_count_among_all_nodes_only_where_they_are(tmp_path, capsys):
+    for cpu, count in (("1", 2), ("4", 3)):
+        running = (pod(f"web-{n}", f"n{n}", cpu) for n in (1, 2))
+        assert main(["pack", "--snapshot", write(tmp_path, *nodes(2), *running, pod("web-3", cpu=cpu)), *SOLVED]) == 0
+        assert f"all {count} nodes" in capsys.readouterr().out
+
+
+@pytest.mark.beyond_core
 def test_daemons_do_not_keep_a_node_in_use_but_take_room(consolidated):
     daemons = [daemon(f"agent-{n}", f"n{n}") for n in (1, 2)]
     assert consolidated(*nodes(2), *daemons)["nodesBefore"] == 0

@@ -8,7 +8,7 @@ from cruise.decisions.guidance.daemons import belongs_to_node
 from cruise.decisions.packing.consolidating.node_pools import PoolTypes, machine_of, pool_types
 from cruise.domain.annotations import HOSTNAME, INSTANCE_TYPE, NODE_POOL
 from cruise.domain.cluster import Node, Pod, Snapshot
-from cruise.domain.packing import Measure, NodeType
+from cruise.domain.packing import Measure, NodeType, Proposal
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.scheduling import lasting_taints
@@ -42,6 +42,12 @@ class Fleet:
     def price(self, parts: int) -> float | None:
         """Return a price in the unit of the measure; None where that is the number of nodes."""
         return None if self.measure is Measure.NUMBER else parts / _PRICE_PARTS
+
+    def with_those_added(self, plan: Proposal) -> Snapshot:
+        """Return the snapshot with those of the new nodes that the plan puts pods on."""
+        used = {arrival.target for arrival in (*plan.placed, *plan.moves)}
+        nodes = tuple(node for node in self.snapshot.nodes if node.name not in self.types or node.name in used)
+        return replace(self.snapshot, nodes=nodes)
 
 
 def with_new_nodes(snapshot: Snapshot, types: Sequence[NodeType] | None) -> Fleet:
