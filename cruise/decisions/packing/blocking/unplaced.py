@@ -24,18 +24,8 @@ _PASSING = (Obstacle.DISRUPTION_BUDGET, Obstacle.EVICTION_LIMIT)
 def why_unplaced(built: Built, packing: Packing) -> tuple[Unplaced, ...]:
     """Say for each pod that is pending and stays so what keeps it out, sorted by namespace and pod."""
     asking = _Asking(built, packing)
-    found = [
-        Unplaced(
-            one.pod.namespace,
-            one.pod.name,
-            (one.obstacle,),
-            one.finding,
-            impossible=one.finding.pattern is not Pattern.NOT_JUDGED,
-        )
-        for one in built.left_out
-    ]
     waiting = np.flatnonzero((built.problem.pod_node < 0) & (packing.pod_node < 0))
-    found += [asking.answer(pod) for pod in waiting.tolist()]
+    found = [*built.left_out, *(asking.answer(pod) for pod in waiting.tolist())]
     return tuple(sorted(found, key=lambda one: one.key))
 
 

@@ -146,7 +146,7 @@ def build_problem(
 
 
 def _notes(census: Census) -> tuple[Note, ...]:
-    counts = Counter(one.obstacle for one in census.left_out)
+    counts = Counter(one.blocked_by[0] for one in census.left_out)
     notes = [Note(NoteCode.LEFT_OUT, obstacle, count) for obstacle, count in sorted(counts.items())]
     if census.nowhere:
         notes.append(Note(NoteCode.NODES_MISSING, count=census.nowhere))

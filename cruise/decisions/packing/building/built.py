@@ -10,7 +10,7 @@ from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Sizes
 from cruise.domain.policy import Policy
-from cruise.domain.unplaced import Finding
+from cruise.domain.unplaced import Unplaced
 from cruise.domain.usage import StatisticsTable
 from cruise.packer.answer import Note
 from cruise.packer.problem import Problem
@@ -30,21 +30,13 @@ class Usage:
     unsizable: frozenset[str] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """A pending pod that no place could help: it is in no class."""
-
-    pod: Pod
-    obstacle: str
-    finding: Finding
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Built:
     """A problem, and by its indices: `pods` (sorted by namespace and name) and `nodes` (sorted by name).
 
-    `exclusion_obstacles` and `limit_obstacles` have what each exclusion and each eviction limit is, `unmovable` the
-    detail for which each running pod stays (None: it may be moved).
+    `left_out` are pending pods that no place could help: they are in no class. `exclusion_obstacles` and
+    `limit_obstacles` have what each exclusion and each eviction limit is, `unmovable` the detail for which each running
+    pod stays (None: it may be moved).
     """
 
     snapshot: Snapshot
@@ -54,7 +46,7 @@ class Built:
     problem: Problem
     pods: tuple[Pod, ...]
     nodes: tuple[Node, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    left_out: tuple[Unplaced, ...] = ()
     notes: tuple[Note, ...] = ()
     exclusion_obstacles: tuple[Obstacle, ...] = ()
     limit_obstacles: tuple[Obstacle, ...] = ()

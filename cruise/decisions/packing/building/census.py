@@ -7,18 +7,17 @@ from typing import NamedTuple
 
 from cruise.decisions.guidance.daemons import belongs_to_node
 from cruise.decisions.packing.building.amounts import ATTACH, Extras
-from cruise.decisions.packing.building.built import LeftOut
 from cruise.decisions.packing.building.elsewhere import Elsewhere
 from cruise.decisions.packing.building.kept_room import KeptRoom
 from cruise.decisions.packing.building.labels import LabelGroups
 from cruise.decisions.packing.building.movability import Movability
-from cruise.decisions.packing.building.obstacle import NOT_JUDGED
+from cruise.decisions.packing.building.obstacle import NOT_JUDGED, Obstacle
 from cruise.decisions.packing.building.volumes import VolumeNeeds, Volumes
 from cruise.decisions.scheduling.board import key_of
 from cruise.decisions.scheduling.claims import why_not_judged, why_volumes_not_judged
 from cruise.domain.cluster import DEFAULT_SCHEDULER, Pod, Snapshot
 from cruise.domain.details import Detail
-from cruise.domain.unplaced import Finding, Pattern
+from cruise.domain.unplaced import Finding, Pattern, Unplaced
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -69,7 +68,7 @@ class Census:
     kinds: list[Kind] = field(default_factory=list)
     of_group: dict[int, list[int]] = field(default_factory=dict)  # the kinds of each group of labels
     taken: list[Taken] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
+    left_out: list[Unplaced] = field(default_factory=list)
     nowhere: int = 0  # pods on nodes that are not known
 
 
@@ -165,12 +164,15 @@ class _Kinds:
         )
         missing = self._volumes.of(pod).missing or self._volumes.why_held(pod)
         if unjudged is not None:
-            found = Finding(Pattern.NOT_JUDGED, unjudged=unjudged)
-            self._census.left_out.append(LeftOut(pod, f"{NOT_JUDGED}: {unjudged}", found))
+            self._leave_out(pod, f"{NOT_JUDGED}: {unjudged}", Finding(Pattern.NOT_JUDGED, unjudged=unjudged))
         elif missing is not None:
-            self._census.left_out.append(LeftOut(pod, "volume", missing))
+            self._leave_out(pod, Obstacle.VOLUME.value, missing)
         else:
             self.take(pod, -1)
+
+    def _leave_out(self, pod: Pod, obstacle: str, finding: Finding) -> None:
+        impossible = finding.pattern is not Pattern.NOT_JUDGED
+        self._census.left_out.append(Unplaced(pod.namespace, pod.name, (obstacle,), finding, impossible))
 
     def take(self, pod: Pod, node: int) -> None:
         """Take a pod that counts."""

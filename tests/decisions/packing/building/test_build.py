@@ -65,7 +65,7 @@ def test_what_a_vpa_sizes_is_neither_moved_nor_sized(mode: str, stays: bool) -> 
 def test_a_gated_pod_is_left_out_with_a_note() -> None:
     built = build_problem(Snapshot(nodes=(a_node("n1"),), pods=(a_pod("gated", scheduling_gated=True),)))
     assert built.pods == ()
-    assert [one.obstacle for one in built.left_out] == ["not-judged: scheduling gates"]
+    assert [one.blocked_by for one in built.left_out] == [("not-judged: scheduling gates",)]
     assert built.notes == (Note(NoteCode.LEFT_OUT, "not-judged: scheduling gates", 1),)
 
 

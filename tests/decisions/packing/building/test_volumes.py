@@ -31,8 +31,8 @@ def test_a_pod_whose_claim_cannot_be_used_is_left_out_or_stays() -> None:
     lost = Claim("shop", "lost", bound=False)
     pods = (a_pod("a", constraints=using("lost")), a_pod("b", "n1", constraints=using("unheard")))
     built = build_problem(cluster(lost, pods=pods))
-    assert [(one.pod.name, one.obstacle, one.finding) for one in built.left_out] == [
-        ("a", "volume", Finding(Pattern.CLAIM_UNBOUND, claim="lost"))
+    assert [(one.pod, one.blocked_by, one.finding) for one in built.left_out] == [
+        ("a", ("volume",), Finding(Pattern.CLAIM_UNBOUND, claim="lost"))
     ]
     assert built.unmovable == (Detail.VOLUME_UNKNOWN.of("unheard"),)
 
@@ -57,7 +57,7 @@ def test_a_claim_for_one_pod_that_is_used_on_a_vanished_node_keeps_the_next_one_
     lone = Claim("shop", "data", single_pod=True)
     pods = (a_pod("z-old", "gone", constraints=using("data")), a_pod("a-new", constraints=using("data")))
     built = build_problem(cluster(lone, pods=pods))
-    assert [(one.pod.name, one.finding) for one in built.left_out] == [
+    assert [(one.pod, one.finding) for one in built.left_out] == [
         ("a-new", Finding(Pattern.CLAIM_OUT_OF_REACH, claim="data"))
     ]
     assert built.notes == (Note(NoteCode.LEFT_OUT, "volume", 1), Note(NoteCode.NODES_MISSING, count=1))
