@@ -79,7 +79,8 @@ def build_problem(
         needs = counted_needs(pods)
     else:
         needs = rightsized_needs(pods, snapshot, eligibility, usage, policy)
-    needs = needs.without([index for index, pod in enumerate(pods) if pod.node is None and pod.nominated_node])
+    # Room is kept for these.
+    needs[[index for index, pod in enumerate(pods) if pod.node is None and pod.nominated_node]] = 0
     pod_node = np.array([taken.node for taken in census.taken], dtype=np.int64)
     here = np.bincount(pod_node[pod_node >= 0], minlength=len(nodes))
     most_pods = np.maximum(here, np.array([node.allocatable_pods for node in nodes], dtype=np.int64))

@@ -8,7 +8,6 @@ import numpy as np
 
 from cruise.decisions.packing.building.amounts import Extras
 from cruise.decisions.packing.building.census import Census
-from cruise.decisions.packing.building.needs import Needs
 from cruise.domain.arrays import Int64Array
 
 
@@ -35,7 +34,7 @@ class Classes:
 
 def classify(
     census: Census,
-    needs: Needs,
+    needs: Int64Array,
     signature_of_kind: Sequence[int],
     extras: Sequence[Extras],
     once: Sequence[Extras],
@@ -44,8 +43,7 @@ def classify(
     numbers: dict[ClassKey, int] = {}
     pod_class: list[int] = []
     of_kind: list[set[int]] = [set() for _ in census.kinds]
-    columns = zip(census.taken, needs.cpu, needs.memory, needs.cpu_headroom, needs.memory_headroom, strict=True)
-    for taken, *amounts in columns:
+    for taken, amounts in zip(census.taken, needs.tolist(), strict=True):
         kind = taken.kind
         key = (signature_of_kind[kind], *amounts, extras[kind], once[kind])
         # A plain tuple finds what a named one put there, in half the time.

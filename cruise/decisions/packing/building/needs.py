@@ -1,11 +1,14 @@
 """What every pod takes of CPU and memory: what it asks for, or its base with the headroom it shares."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
 
 from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.packing.building.built import Usage
 from cruise.decisions.sizing.recommendation import DemandTable, recommend
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests
@@ -13,30 +16,13 @@ from cruise.domain.resources import ResourceName, Resources
 
 # Pods whose verdicts are held at once: they are larger than what is kept of them.
 _AT_ONCE = 16_384
+# What a row of needs has: what sums up on the pod's node, overhead included, and headroom, of which the largest counts.
+CPU, MEMORY, CPU_HEADROOM, MEMORY_HEADROOM = range(4)
 
 
-@dataclass(frozen=True, slots=True)
-class Needs:
-    """One entry a pod: what sums up on its node, overhead included, and the headroom of which the largest counts."""
-
-    cpu: list[int]
-    memory: list[int]
-    cpu_headroom: list[int]
-    memory_headroom: list[int]
-
-    def without(self, pods: Iterable[int]) -> "Needs":
-        """Return the same where some pods take nothing, since room is kept for them."""
-        columns = [list(column) for column in (self.cpu, self.memory, self.cpu_headroom, self.memory_headroom)]
-        for pod in pods:
-            for column in columns:
-                column[pod] = 0
-        return Needs(*columns)
-
-
-def counted_needs(pods: Sequence[Pod]) -> Needs:
-    """Take pods as kube-scheduler counts them."""
-    cpu: list[int] = []
-    memory: list[int] = []
+def counted_needs(pods: Sequence[Pod]) -> Int64Array:
+    """Return a row for each pod, which takes what kube-scheduler counts."""
+    rows: list[tuple[int, ...]] = []
     known: dict[tuple[object, ...], Resources] = {}
     for pod in pods:
         # Decoding shares equal containers, and most replicas count alike.
@@ -44,15 +30,14 @@ def counted_needs(pods: Sequence[Pod]) -> Needs:
         counted = known.get(key)
         if counted is None:
             counted = known[key] = counted_requests(pod)
-        cpu.append(counted.cpu_millicores)
-        memory.append(counted.memory_bytes)
-    return Needs(cpu, memory, [0] * len(pods), [0] * len(pods))
+        rows.append((counted.cpu_millicores, counted.memory_bytes, 0, 0))
+    return np.array(rows, dtype=np.int64).reshape(len(pods), 4)
 
 
 def rightsized_needs(
     pods: Sequence[Pod], snapshot: Snapshot, eligibility: Eligibility, usage: Usage, policy: Policy
-) -> Needs:
-    """Take pods that may be sized by their statistics, and the others as kube-scheduler counts them.
+) -> Int64Array:
+    """Return the same with pods that may be sized by their statistics, and the others as kube-scheduler counts them.
 
     A pending pod counts with its workload's statistics, as it will once it runs.
     """
@@ -71,17 +56,17 @@ def rightsized_needs(
     return needs
 
 
-def _take_sized(needs: Needs, pods: Sequence[int], touchable: Sequence[Touchable], table: DemandTable) -> None:
+def _take_sized(needs: Int64Array, pods: Sequence[int], touchable: Sequence[Touchable], table: DemandTable) -> None:
     candidates = table.candidates
     cpu, memory = (candidates.pod_sum(one, table.of(one).base).tolist() for one in ResourceName)
     cpu_headroom, memory_headroom = (candidates.pod_maximum(table.of(one).headroom).tolist() for one in ResourceName)
     for at, (index, verdict) in enumerate(zip(pods, touchable, strict=True)):
         if verdict.manages_cpu:
-            needs.cpu[index] = cpu[at] + verdict.pod.overhead.cpu_millicores
-            needs.cpu_headroom[index] = cpu_headroom[at]
+            needs[index, CPU] = cpu[at] + verdict.pod.overhead.cpu_millicores
+            needs[index, CPU_HEADROOM] = cpu_headroom[at]
         if verdict.manages_memory:
-            needs.memory[index] = memory[at] + verdict.pod.overhead.memory_bytes
-            needs.memory_headroom[index] = memory_headroom[at]
+            needs[index, MEMORY] = memory[at] + verdict.pod.overhead.memory_bytes
+            needs[index, MEMORY_HEADROOM] = memory_headroom[at]
 
 
 def keeps_its_size(pod: Pod, usage: Usage) -> bool:
