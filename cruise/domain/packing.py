@@ -1,10 +1,11 @@
 """A packing plan in a cluster's own names: what is proposed, how far it is carried out, where pods are steered."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from operator import attrgetter
+from typing import TypeVar
 
 from cruise.domain.actions import ContainerTarget, OfPod, ResizePod
 from cruise.domain.cluster import Node, WorkloadRef
@@ -12,7 +13,11 @@ from cruise.domain.halts import Halt
 from cruise.domain.unplaced import Unplaced
 from cruise.packer.answer import Note, Status
 
-_KEY = attrgetter("key")
+_OfPod = TypeVar("_OfPod", bound=OfPod)
+
+
+def _sorted(found: Iterable[_OfPod]) -> tuple[_OfPod, ...]:
+    return tuple(sorted(found, key=attrgetter("key")))
 
 
 class Sizes(StrEnum):
@@ -203,7 +208,7 @@ class Later:
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A whole plan for a cluster; lists are sorted by namespace and pod, stages are in their order.
+    """A whole plan for a cluster: `stages` in their order, and lists of what they do, sorted by namespace and pod.
 
     `least_evicted` pods at least are evicted by every plan that places as many of each priority. `fleet` is there for
     a plan that is to need as few nodes as can be. Such a plan is carried out over hours: what a PodDisruptionBudget
@@ -212,10 +217,6 @@ class Proposal:
 
     status: Status
     sizes: Sizes
-    placed: tuple[Arrival, ...]
-    moves: tuple[Arrival, ...]
-    preempted: tuple[Preemption, ...]
-    resizes: tuple[ResizePod, ...]
     unplaced: tuple[Unplaced, ...]
     by_priority: tuple[TierLine, ...]
     stages: tuple[Stage, ...]
@@ -226,17 +227,27 @@ class Proposal:
 
     def of_stages(self, stages: Sequence[Stage]) -> "Proposal":
         """Return what some stages do as a plan of its own, which leaves no pod pending."""
-        leaves = [leave for stage in stages for leave in stage.leaves]
-        arrivals = sorted((one for stage in stages for one in stage.arrivals), key=_KEY)
-        return replace(
-            self,
-            placed=tuple(one for one in arrivals if one.source is None),
-            moves=tuple(one for one in arrivals if one.source is not None),
-            preempted=tuple(sorted((one for one in leaves if isinstance(one, Preemption)), key=_KEY)),
-            resizes=tuple(sorted((one for stage in stages for one in stage.resizes), key=_KEY)),
-            unplaced=(),
-            stages=tuple(stage for stage in stages if stage != Stage((), (), ())),
-        )
+        return replace(self, unplaced=(), stages=tuple(stage for stage in stages if stage != Stage((), (), ())))
+
+    @property
+    def placed(self) -> tuple[Arrival, ...]:
+        """The pods that were pending."""
+        return _sorted(one for stage in self.stages for one in stage.arrivals if one.source is None)
+
+    @property
+    def moves(self) -> tuple[Arrival, ...]:
+        """The pods that run elsewhere then."""
+        return _sorted(one for stage in self.stages for one in stage.arrivals if one.source is not None)
+
+    @property
+    def preempted(self) -> tuple[Preemption, ...]:
+        """The pods that lose their place."""
+        return _sorted(one for stage in self.stages for one in stage.leaves if isinstance(one, Preemption))
+
+    @property
+    def resizes(self) -> tuple[ResizePod, ...]:
+        """The pods that are resized where they are."""
+        return _sorted(one for stage in self.stages for one in stage.resizes)
 
     @property
     def evicted(self) -> frozenset[str]:

@@ -28,9 +28,7 @@ from scripts.reference.markdown import code, page, section, table
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
 _PROMISES = {ResourceName.CPU: Promise(0.07, 0.4, 0.0, 1, 0)}
 _PASS = PassFigures(_NOW, 1, 0, 0, NO_RESOURCES, NO_RESOURCES, {Reason.SETTLED: 1}, {"decide": 1.0}, _PROMISES)
-_ADVISED = Proposal(
-    Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), (), (), (), (), (), fleet=FleetChange(3, 2, 2, emptied=("n1",))
-)
+_ADVISED = Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), (), fleet=FleetChange(3, 2, 2, emptied=("n1",)))
 _CONTROLLER = ControllerFigures(
     Mode.FULL,
     leader=True,

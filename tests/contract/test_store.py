@@ -719,10 +719,6 @@ proposals = st.builds(
     Proposal,
     st.sampled_from(Status),
     st.sampled_from(Sizes),
-    some(arrivals),
-    some(arrivals),
-    some(preemptions),
-    some(resizes),
     some(st.builds(Unplaced, names, names, some(names), findings, st.booleans())),
     some(st.builds(TierLine, figures, figures, figures, figures)),
     some(st.builds(Stage, some(resizes), some(arrivals, preemptions), some(arrivals))),
@@ -776,7 +772,7 @@ async def test_a_packing_comes_back_with_its_progress_and_who_is_steered_by_it(o
 
 
 def packing(number: int, at: datetime = NOW) -> PackingPlan:
-    proposal = Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), (), (), (), (), ())
+    proposal = Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), ())
     return PackingPlan(str(number), at, proposal, 0.1, Phase.SHOWN, at)
 
 

@@ -20,17 +20,14 @@ T = TypeVar("T")
 
 # What has a column of its own, for queries by hand; the rest of a plan but its proposal is its progress.
 _COLUMNS = ("id", "at", "phase", "changed_at")
+_LISTS = ("placed", "moves", "preempted", "resizes")
 _STEERING_COLUMNS = ("replaces", "plan", "until")
 
 
 async def save(connection: AsyncConnection, plan: PackingPlan) -> None:
     """Store a plan, or the progress of one that is stored; only the pods that it steers are steered from then on."""
     document: Document = msgspec.to_builtins(plan)
-    proposal = document.pop("proposal")
-    # A release that reads words finds none, and shows the obstacles.
-    for unplaced in proposal["unplaced"]:
-        unplaced["words"] = ""
-    proposal["coded_notes"], proposal["notes"] = proposal["notes"], []
+    proposal = stored_proposal(document.pop("proposal"), plan.proposal)
     progress = {name: value for name, value in document.items() if name not in _COLUMNS}
     changes = {"phase": plan.phase.value, "changed_at": plan.changed_at, "progress": progress}
     statement = upsert(packing_plan).values(id=plan.id, at=plan.at, proposal=proposal, **changes)
@@ -39,6 +36,16 @@ async def save(connection: AsyncConnection, plan: PackingPlan) -> None:
     await connection.execute(delete(steering))
     if plan.steered:
         await connection.execute(insert(steering), [_steering_row(one) for one in plan.steered])
+
+
+def stored_proposal(document: Document, proposal: Proposal) -> Document:
+    """Return the document of a proposal with what releases before this one read of it: lists of what its stages do."""
+    document |= {name: msgspec.to_builtins(getattr(proposal, name)) for name in _LISTS}
+    # A release that reads words finds none, and shows the obstacles.
+    for unplaced in document["unplaced"]:
+        unplaced["words"] = ""
+    document["coded_notes"], document["notes"] = document["notes"], []
+    return document
 
 
 async def last(connection: AsyncConnection) -> PackingPlan | None:

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from cruise.adapters.store.packing_plans import read_halt, read_notes, read_unplaced
+import msgspec
+
+from cruise.adapters.store.packing_plans import read_halt, read_notes, read_unplaced, stored_proposal
 from cruise.domain.packing import Phase
 from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.interfaces.packing.halt_words import plan_halt_words
@@ -16,6 +18,13 @@ def test_what_was_stored_in_words_is_read_as_stated() -> None:
     one = read_unplaced(document)
     assert one == Unplaced("shop", "a", ("cpu",), Finding(Pattern.STATED, stated="no node has it"), True)
     assert unplaced_words(one) == "no node has it"
+
+
+def test_releases_before_this_one_find_lists_of_what_the_stages_do() -> None:
+    proposal = PLAN.proposal
+    document = stored_proposal(msgspec.to_builtins(proposal), proposal)
+    found = [[one["pod"] for one in document[name]] for name in ("placed", "moves", "preempted", "resizes")]
+    assert found == [["late-1"], ["web-1"], ["low"], ["api-1"]]
 
 
 def test_notes_that_were_stored_in_words_keep_them() -> None:

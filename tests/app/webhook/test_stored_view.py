@@ -26,7 +26,7 @@ STEERING = Steering("plan", "uid-old", "shop", "ReplicaSet", "web-1", None, "n1"
 PLAN = PackingPlan(
     "plan",
     datetime(2026, 1, 1, tzinfo=UTC),
-    Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), (), (), (), (), ()),
+    Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), ()),
     0.1,
     Phase.UNDER_WAY,
     datetime(2026, 1, 1, tzinfo=UTC),

@@ -26,7 +26,7 @@ FLEET = FleetChange(
 
 
 def advice(fleet: FleetChange = FLEET, **more) -> ConsolidationPass:
-    plan = Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), (), (), (), (), (), fleet=fleet)
+    plan = Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), (), fleet=fleet)
     return ConsolidationPass(NOW, plan, seconds=1.25, **more)
 
 

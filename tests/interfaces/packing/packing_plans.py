@@ -36,10 +36,6 @@ PLAN = PackingPlan(
     proposal=Proposal(
         Status.FEASIBLE,
         Sizes.RIGHTSIZED,
-        (LATE,),
-        (MOVE,),
-        (LOW,),
-        (RESIZE,),
         (Unplaced("shop", "huge", ("cpu",), Finding(Pattern.STATED, stated="no node is large enough"), True),),
         (TierLine(5, 3, 2, 4),),
         (Stage((RESIZE,), (), ()), Stage((), (MOVE, LOW), (MOVE, LATE))),

@@ -42,10 +42,6 @@ def make_proposal(namespace: str = "a", **changes: object) -> Proposal:
     proposal = Proposal(
         status=Status.OPTIMAL,
         sizes=Sizes.FIXED,
-        placed=(arrival,),
-        moves=(move,),
-        preempted=(preemption,),
-        resizes=(shrink,),
         unplaced=(Unplaced(namespace, "z", ("cpu", "node-selector"), Finding(Pattern.STATED, stated=WORDS), True),),
         by_priority=(TierLine(1000, 1, 0, 1), TierLine(0, 3, 3, 3), TierLine(-10, 0, 1, 0)),
         stages=(Stage((shrink,), (preemption,), ()), Stage((), (move,), (move, arrival))),

@@ -2,7 +2,7 @@ import json
 
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import ContainerRole
-from cruise.domain.packing import Arrival, Sizes, TierLine
+from cruise.domain.packing import Arrival, Sizes, Stage, TierLine
 from cruise.domain.resources import MEBIBYTE, Amounts, Resources
 from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.interfaces.packing.document import pack_json
@@ -70,7 +70,7 @@ def test_how_many_evictions_every_such_plan_takes_stands_beside_what_the_plan_ta
 def test_a_pod_that_arrives_smaller_is_a_resize_on_its_target():
     sizes = (ContainerTarget("app", ContainerRole.MAIN, Amounts(300, None), Amounts()),)
     placed = (Arrival("a", "p", "uid-a-p", None, "n3", sizes),)
-    found = document(sizes=Sizes.RIGHTSIZED, placed=placed, resizes=())
+    found = document(sizes=Sizes.RIGHTSIZED, stages=(Stage((), (), placed),))
     assert found["sizes"] == "rightsized"
     # What is left as it is counts as it did.
     assert found["resizes"] == [

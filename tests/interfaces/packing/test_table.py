@@ -69,9 +69,7 @@ def test_what_could_be_placed_and_what_it_takes_are_told_together():
 
 
 def test_a_cluster_without_pending_pods():
-    empty = make_proposal(
-        status=Status.ALREADY_OPTIMAL, placed=(), moves=(), preempted=(), resizes=(), unplaced=(), stages=()
-    )
+    empty = make_proposal(status=Status.ALREADY_OPTIMAL, unplaced=(), stages=())
     text = table(empty)
     assert text.startswith("No pod is pending.\n")
     assert "Steps" not in text
@@ -95,9 +93,7 @@ def test_replicas_that_stay_pending_for_the_same_reason_share_a_line():
     unplaced = tuple(
         Unplaced("a", pod.name, ("cpu",), Finding(Pattern.STATED, stated="needs more"), True) for pod in snapshot.pods
     )
-    proposal = make_proposal(
-        status=Status.ALREADY_OPTIMAL, placed=(), moves=(), preempted=(), resizes=(), unplaced=unplaced, stages=()
-    )
+    proposal = make_proposal(status=Status.ALREADY_OPTIMAL, unplaced=unplaced, stages=())
     text = table(proposal, snapshot)
     assert "a/w-0 and 39 more" in text
     assert text.count("needs more") == 1
@@ -117,9 +113,7 @@ def test_steps_are_numbered_by_stage_in_their_order():
 
 def test_pods_that_change_places_are_evicted_before_any_arrives():
     there, back = Arrival("a", "q", "", "n1", "n3"), Arrival("a", "calm", "", "n3", "n1")
-    proposal = make_proposal(
-        moves=(back, there), resizes=(), preempted=(), stages=(Stage((), (there, back), (there, back)),)
-    )
+    proposal = make_proposal(stages=(Stage((), (there, back), (there, back)),))
     text = table(proposal)
     assert text.count("evict ") == 2
     assert "from n1, to run on n3" in text
@@ -129,9 +123,7 @@ def test_a_long_plan_shows_its_first_steps_and_counts_the_rest():
     pods = [make_pod(f"p-{number:03d}", "a", None, owner_name=f"p-{number}") for number in range(100)]
     snapshot = make_snapshot(pods, nodes=[make_node()])
     placed = tuple(Arrival("a", pod.name, pod.uid, None, "n1") for pod in snapshot.pods)
-    proposal = make_proposal(
-        placed=placed, moves=(), preempted=(), resizes=(), unplaced=(), stages=(Stage((), (), placed),)
-    )
+    proposal = make_proposal(unplaced=(), stages=(Stage((), (), placed),))
     text = table(proposal, snapshot)
     assert "60 more steps" in text
     assert "70 more pending pods" in text
@@ -144,9 +136,7 @@ def test_replicas_that_get_a_place_share_a_line():
     pods = [make_pod(f"w-{number}", "a", None, owner_name="w") for number in range(5)]
     snapshot = make_snapshot(pods, nodes=[make_node(f"n{number}") for number in range(5)])
     placed = tuple(Arrival("a", f"w-{number}", "", None, f"n{number}") for number in range(5))
-    proposal = make_proposal(
-        placed=placed, moves=(), preempted=(), resizes=(), unplaced=(), stages=(Stage((), (), placed),)
-    )
+    proposal = make_proposal(unplaced=(), stages=(Stage((), (), placed),))
     assert "on n0, n1, n2 and 2 more" in table(proposal, snapshot)
 
 
@@ -176,9 +166,7 @@ def test_extended_resources_have_a_column():
     pod = make_pod("train", "a", None, extended_requests=(("nvidia.com/gpu", 2),))
     snapshot = make_snapshot([pod], nodes=[make_node(allocatable_extended={"nvidia.com/gpu": 8})])
     placed = (Arrival("a", "train", pod.uid, None, "n1"),)
-    proposal = make_proposal(
-        placed=placed, moves=(), preempted=(), resizes=(), unplaced=(), stages=(Stage((), (), placed),)
-    )
+    proposal = make_proposal(unplaced=(), stages=(Stage((), (), placed),))
     text = table(proposal, snapshot)
     assert "GPU" in text
     assert "0 → 2" in text
@@ -213,10 +201,6 @@ def test_lines_keep_within_the_terminal(width):
     move = Arrival(namespace, names[2], "", pods[2].node, nodes[3].name)
     preemption = Preemption(namespace, names[3], "", pods[3].node or "")
     proposal = make_proposal(
-        placed=placed,
-        moves=(move,),
-        preempted=(preemption,),
-        resizes=(),
         unplaced=(Unplaced(namespace, names[1], ("cpu",), Finding(Pattern.STATED, stated=WORDS), True),),
         stages=(Stage((), (move, preemption), (*placed, move)),),
     )

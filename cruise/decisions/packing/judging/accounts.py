@@ -1,27 +1,17 @@
 """Whether what a plan says of itself is what its stages do."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from cruise.decisions.scheduling.board import PodKey, key_of, waits_for_a_node
-from cruise.domain.actions import ResizePod
+from cruise.decisions.scheduling.board import key_of, waits_for_a_node
 from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import Arrival, FleetChange, Preemption, Proposal, Sizes
-from cruise.domain.unplaced import Pattern, Unplaced
+from cruise.domain.packing import FleetChange, Proposal, Sizes
+from cruise.domain.unplaced import Pattern
 from cruise.packer.answer import Status
-
-Named = Arrival | Preemption | ResizePod | Unplaced
 
 
 def find_wrong_accounts(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
-    """Say where lists, figures and status disagree with the stages, and which pods are left out or named twice."""
-    leaves = [leave for stage in proposal.stages for leave in stage.leaves]
-    arrivals = [arrival for stage in proposal.stages for arrival in stage.arrivals]
-    yield from _compare("placed", proposal.placed, [a for a in arrivals if a.source is None])
-    yield from _compare("moves", proposal.moves, [a for a in arrivals if a.source is not None])
-    yield from _compare("moves", proposal.moves, [leave for leave in leaves if isinstance(leave, Arrival)])
-    yield from _compare("preempted", proposal.preempted, [leave for leave in leaves if isinstance(leave, Preemption)])
-    yield from _compare("resizes", proposal.resizes, [resize for stage in proposal.stages for resize in stage.resizes])
+    """Say where figures and status disagree with the stages, and which pods are left out or named twice."""
     yield from _find_forgotten(snapshot, proposal)
     yield from _find_wrong_lines(snapshot, proposal)
     yield from _find_wrong_status(snapshot, proposal)
@@ -29,29 +19,15 @@ def find_wrong_accounts(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]
         yield from _find_wrong_fleet(snapshot, proposal, proposal.fleet)
 
 
-def _compare(name: str, listed: Sequence[Named], done: Sequence[Named]) -> Iterator[str]:
-    keys = _keys(listed)
-    if keys != sorted(keys):
-        yield f"{name} is not sorted by namespace and pod"
-    if len(set(keys)) < len(keys):
-        yield f"{name} names a pod twice"
-    if sorted(map(repr, listed)) != sorted(map(repr, done)):
-        yield f"{name} lists {len(listed)} pods and the stages have {len(done)}, or not the same"
-
-
-def _keys(listed: Sequence[Named]) -> list[PodKey]:
-    return [one.key for one in listed]
-
-
 def _find_forgotten(snapshot: Snapshot, proposal: Proposal) -> Iterator[str]:
-    fates = Counter(_keys(proposal.placed) + _keys(proposal.unplaced))
+    fates = Counter(one.key for one in (*proposal.placed, *proposal.unplaced))
     waiting = {key_of(pod) for pod in snapshot.pods if waits_for_a_node(pod)}
     held_back = {key_of(pod) for pod in snapshot.pods if pod.node is None and not waits_for_a_node(pod)}
     for namespace, name in sorted(waiting - fates.keys()):
         yield f"pending pod {namespace}/{name} is neither placed nor unplaced"
     for namespace, name in sorted(fates.keys() - waiting - held_back):
         yield f"pod {namespace}/{name} is placed or unplaced, but was not pending"
-    running = Counter(_keys(proposal.moves) + _keys(proposal.preempted))
+    running = Counter(one.key for one in (*proposal.moves, *proposal.preempted))
     for namespace, name in sorted(key for key, many in (fates + running).items() if many > 1):
         yield f"pod {namespace}/{name} has more than one fate"
     for lost in proposal.unplaced:
@@ -95,7 +71,7 @@ def _improves(snapshot: Snapshot, proposal: Proposal) -> bool:
     """Tell whether the plan is better than what runs now, in the order that its sizes stand for."""
     bound, after = _running(snapshot), _running_after(snapshot, proposal)
     priorities = {key_of(pod): pod.priority for pod in snapshot.pods}
-    gone = Counter(priorities[key] for key in _keys(proposal.moves) + _keys(proposal.preempted))
+    gone = Counter(priorities[one.key] for one in (*proposal.moves, *proposal.preempted))
     for priority in sorted(bound.keys() | after.keys(), reverse=True):
         if after[priority] != bound[priority]:
             return after[priority] > bound[priority]

@@ -1,7 +1,7 @@
 """Puts a packing into a cluster's names, with the order in which it can be carried out."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,6 @@ from cruise.decisions.packing.proposing.sizing import NoRoom, Sizing, as_they_ar
 from cruise.decisions.packing.proposing.staging import Staging
 from cruise.decisions.packing.proposing.standing import Standing
 from cruise.decisions.scheduling.board import PodKey, key_of
-from cruise.domain.actions import ResizePod
 from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine
 from cruise.packer.answer import Note, NoteCode, Packing, Status, packing_of
@@ -73,10 +72,6 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
         if still_open or _may_lack_domains(built) or _may_evict_less(built, changes)
         else packing.status,
         sizes=built.sizes,
-        placed=names.arrivals(changes.placed),
-        moves=names.arrivals(changes.moved),
-        preempted=names.preemptions(changes.preempted),
-        resizes=names.resizes(sizing.resizes),
         unplaced=tuple(replace(one, impossible=False) if one.key in still_open else one for one in unplaced),
         by_priority=_tier_lines(built, packing, still_open, changes.preempted),
         stages=stages,
@@ -103,21 +98,18 @@ def _with_more(built: Built, plan: Proposal, stages: tuple[Stage, ...]) -> Propo
 
     It is proved by itself where no pod is left to wait and none is evicted; else another order might do better.
     """
-    arrivals = [one for stage in stages for one in stage.arrivals if one.source is None]
-    placed = sorted(arrivals, key=lambda one: one.key)
-    came = {one.key for one in placed}
+    longer = replace(plan, stages=stages)
+    came = {one.key for one in longer.placed}
     more = came - {one.key for one in plan.placed}
     by_priority = Counter(pod.priority for pod in built.pods if key_of(pod) in more)
     unplaced = tuple(one for one in plan.unplaced if one.key not in came)
     waiting = {one.key for one in unplaced} & {key_of(pod) for pod in built.pods}
     is_open = bool(waiting or plan.evicted) or _may_lack_domains(built)
     return replace(
-        plan,
+        longer,
         status=Status.FEASIBLE if is_open else Status.OPTIMAL,
-        placed=tuple(placed),
         unplaced=unplaced,
         by_priority=tuple(replace(line, placed=line.placed + by_priority[line.priority]) for line in plan.by_priority),
-        stages=stages,
         notes=plan.notes if is_open else tuple(note for note in plan.notes if note != _OTHER_ORDERS),
     )
 
@@ -208,27 +200,15 @@ class _Names:
         for pod in sizing.resizes:
             self._unsaid.setdefault(target[pod], []).append(pod)
 
-    def arrivals(self, pods: Iterable[int]) -> tuple[Arrival, ...]:
-        """Return arrivals in the order given."""
-        return tuple(self._arrival(pod) for pod in pods)
-
-    def preemptions(self, pods: Iterable[int]) -> tuple[Preemption, ...]:
-        """Return preemptions in the order given."""
-        return tuple(self._preemption(pod) for pod in pods)
-
-    def resizes(self, pods: Iterable[int]) -> tuple[ResizePod, ...]:
-        """Return resizes, sorted by pod."""
-        return tuple(self._sizing.resizes[pod] for pod in sorted(pods))
-
     def stage(self, step: Step) -> Stage:
         """Return a step in names, with the shrinks of every node at which something arrives for the first time."""
         leaves = sorted(step.leaves)
         nodes = dict.fromkeys(self._target[pod] for pod in step.arrivals)
         shrinks = [pod for node in nodes for pod in self._unsaid.pop(node, ())]
         return Stage(
-            resizes=self.resizes(shrinks),
+            resizes=tuple(self._sizing.resizes[pod] for pod in sorted(shrinks)),
             leaves=tuple(self._arrival(pod) if self._target[pod] >= 0 else self._preemption(pod) for pod in leaves),
-            arrivals=self.arrivals(step.arrivals),
+            arrivals=tuple(map(self._arrival, step.arrivals)),
         )
 
     def _arrival(self, index: int) -> Arrival:

@@ -23,6 +23,9 @@ def pod(name: str, node: str, **more: Any) -> Pod:
     return a_pod(name, node, cpu=200, created_at=more.pop("created_at", OLD), **more)
 
 
+SPARED = FleetChange(3, 1, 1, emptied=("n1", "n2"))
+
+
 def snapshot(*pods: Pod, **more: Any) -> Snapshot:
     """Pods on two nodes that are to be empty, and one that holds them all."""
     nodes = more.pop("nodes", tuple(a_node(name) for name in ("n1", "n2", "n3")))
@@ -34,20 +37,14 @@ def move(one: Pod, target: str = "n3") -> Stage:
     return Stage((), (arrival,), (arrival,))
 
 
-def plan(*stages: Stage, **more: Any) -> Proposal:
-    fleet = more.pop("fleet", FleetChange(3, 1, 1, emptied=("n1", "n2")))
-    moves = tuple(stage.arrivals[0] for stage in stages)
-    fields = {"placed": (), "unplaced": (), **more}
+def plan(*stages: Stage, fleet: FleetChange = SPARED) -> Proposal:
     return Proposal(
         Status.OPTIMAL,
         Sizes.RIGHTSIZED,
-        moves=moves,
-        preempted=(),
-        resizes=(),
+        unplaced=(),
         by_priority=(),
         stages=stages,
         fleet=fleet,
-        **fields,
     )
 
 
@@ -109,7 +106,7 @@ def test_what_only_makes_room_elsewhere_is_left_to_people():
 
 def test_nothing_moves_while_a_pod_waits():
     waiting = Arrival("shop", "late", "uid-late", None, "n3")
-    assert begun(THERE, replace(ALL, placed=(waiting,))) == Halt(HaltCode.PODS_WAIT)
+    assert begun(THERE, replace(ALL, stages=(*ALL.stages, Stage((), (), (waiting,))))) == Halt(HaltCode.PODS_WAIT)
 
 
 def test_no_move_goes_to_a_node_that_is_only_thought_of():

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from cruise.decisions.packing.execution.afterwards import budgets_spent, cluster_after
 from cruise.domain.cluster import DisruptionBudget, Snapshot, WorkloadRef
-from cruise.domain.packing import Allowance, Arrival, Budget, Preemption, Proposal, Sizes, Spent
+from cruise.domain.packing import Allowance, Arrival, Budget, Preemption, Proposal, Sizes, Spent, Stage
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.packer.answer import Status
 from tests.decisions.packing.shop import a_node, a_pod
@@ -20,17 +20,9 @@ BUDGETS = tuple(
     for app, allowed in (("web", 2), ("free", 1))
 )
 SNAPSHOT = Snapshot(nodes=(a_node("n1"), a_node("n2")), pods=PODS, budgets=BUDGETS)
-PLAN = Proposal(
-    Status.OPTIMAL,
-    Sizes.FIXED,
-    placed=(Arrival("shop", "new", "uid-new", None, "n1"),),
-    moves=(Arrival("shop", "a", "uid-a", "n1", "n2"),),
-    preempted=(Preemption("shop", "b", "uid-b", "n1"),),
-    resizes=(),
-    unplaced=(),
-    by_priority=(),
-    stages=(),
-)
+MOVE = Arrival("shop", "a", "uid-a", "n1", "n2")
+STAGE = Stage((), (MOVE, Preemption("shop", "b", "uid-b", "n1")), (MOVE, Arrival("shop", "new", "uid-new", None, "n1")))
+PLAN = Proposal(Status.OPTIMAL, Sizes.FIXED, unplaced=(), by_priority=(), stages=(STAGE,))
 
 
 def test_pods_are_where_the_plan_puts_them_and_serve() -> None:

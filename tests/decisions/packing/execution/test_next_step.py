@@ -44,18 +44,7 @@ def cluster(*pods: Pod, **more) -> Snapshot:
 
 
 def plan_of(*stages: Stage, mode: Mode = Mode.FULL) -> PackingPlan:
-    arrivals = [one for stage in stages for one in stage.arrivals]
-    proposal = Proposal(
-        Status.OPTIMAL,
-        Sizes.RIGHTSIZED,
-        tuple(one for one in arrivals if one.source is None),
-        tuple(one for one in arrivals if one.source is not None),
-        (),
-        tuple(one for stage in stages for one in stage.resizes),
-        (),
-        (),
-        stages,
-    )
+    proposal = Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), stages)
     return begun(proposal, NOW, NOW, 0.1, mode)
 
 

@@ -11,8 +11,6 @@ from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.packer.answer import Status
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 
-Named = Arrival | Preemption
-
 
 def plan_of(
     snapshot: Snapshot, *stages: Stage, status: Status = Status.OPTIMAL, sizes: Sizes = Sizes.FIXED
@@ -25,10 +23,6 @@ def plan_of(
     return Proposal(
         status=status,
         sizes=sizes,
-        placed=tuple(sorted((a for a in arrivals if a.source is None), key=_name)),
-        moves=tuple(sorted((a for a in arrivals if a.source is not None), key=_name)),
-        preempted=tuple(sorted(preempted, key=_name)),
-        resizes=tuple(resize for stage in stages for resize in stage.resizes),
         unplaced=tuple(Unplaced(*key, ("cpu",), Finding(Pattern.FULL), False) for key in lost),
         by_priority=tier_lines(snapshot, placed, preempted),
         stages=stages,
@@ -95,7 +89,3 @@ def right_plan(snapshot: Snapshot, pods: dict[str, Pod]) -> Proposal:
         Stage((), (place(moves, "n3"),), (place(moves, "n3"),)),
         Stage((), (preempt(low),), (place(pods["asks"], "n2"), place(pods["wants"], "n1"))),
     )
-
-
-def _name(one: Named) -> tuple[str, str]:
-    return (one.namespace, one.pod)

@@ -87,7 +87,7 @@ def a_pod_that_is_not_there(snapshot, pods, plan):
     return snapshot, replace(plan, unplaced=(*plan.unplaced, ghost))
 
 
-@breaks("stage 1: pod shop/ghost does not exist")
+@breaks("pod shop/ghost does not exist")
 def a_pod_that_is_not_there_in_a_stage(snapshot, pods, plan):
     ghost = Arrival("shop", "ghost", "uid", None, "n3")
     return snapshot, replace(plan, stages=(replace(plan.stages[0], arrivals=(ghost,)), plan.stages[1]))
@@ -176,21 +176,6 @@ def an_arrival_behind_a_scheduling_gate(snapshot, pods, plan):
 @breaks("nothing happens")
 def an_empty_stage(snapshot, pods, plan):
     return snapshot, replace(plan, stages=(*plan.stages, Stage((), (), ())))
-
-
-@breaks("preempted lists 0 pods and the stages have 1")
-def a_preemption_that_is_not_listed(snapshot, pods, plan):
-    return snapshot, replace(plan, preempted=())
-
-
-@breaks("placed is not sorted")
-def a_list_out_of_order(snapshot, pods, plan):
-    return snapshot, replace(plan, placed=plan.placed[::-1])
-
-
-@breaks("placed names a pod twice")
-def a_list_with_a_pod_twice(snapshot, pods, plan):
-    return snapshot, replace(plan, placed=(plan.placed[0], *plan.placed))
 
 
 @breaks("2 pods of priority 10 are placed in the end, not 3")
