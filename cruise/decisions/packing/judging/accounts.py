@@ -95,7 +95,8 @@ def _find_wrong_fleet(snapshot: Snapshot, proposal: Proposal, fleet: FleetChange
     nodes = {node.name for node in snapshot.nodes}
     before = {node for node in places.values() if node in nodes}
     for arrival in (*proposal.placed, *proposal.moves):
-        places[arrival.key] = arrival.target
+        if arrival.key in places:
+            places[arrival.key] = arrival.target
     after = {node for node in places.values() if node in nodes}
     if (fleet.nodes_before, fleet.nodes_after) != (len(before), len(after)):
         yield f"{len(before)} nodes are in use and {len(after)} then, not {fleet.nodes_before} and {fleet.nodes_after}"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from cruise.decisions.packing.judging.accounts import find_wrong_accounts
-from cruise.domain.packing import Sizes, Stage, TierLine
+from cruise.domain.packing import FleetChange, Sizes, Stage, TierLine
 from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.packer.answer import Status
 from tests.builders import make_node, make_snapshot
@@ -57,6 +57,14 @@ def test_losing_what_matters_less_for_what_matters_more_is_a_gain():
     snapshot = make_snapshot([low, high], [make_node("n1", cpu=600)])
     plan = plan_of(snapshot, Stage((), (preempt(low),), (place(high, "n1"),)))
     assert list(find_wrong_accounts(snapshot, plan)) == []
+
+
+def test_a_pod_of_a_daemon_set_that_comes_makes_no_use_of_a_node():
+    web, agent = small("web", 100), small("agent", 100)
+    agent = replace(agent, owner_kind="DaemonSet")
+    snapshot = make_snapshot([web, agent], [make_node("n1"), make_node("n2")])
+    plan = plan_of(snapshot, Stage((), (), (place(web, "n1"), place(agent, "n2"))))
+    assert list(find_wrong_accounts(snapshot, replace(plan, fleet=FleetChange(0, 1, 1)))) == []
 
 
 def test_an_open_proof_may_leave_a_gap():
