@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from cruise.decisions.packing.blocking.fixed import Masks
 from cruise.decisions.packing.blocking.holding import Holding
 from cruise.decisions.packing.building import Built
+from cruise.decisions.packing.building.fixed import Masks
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Pod

@@ -5,13 +5,15 @@ from collections.abc import Hashable
 import numpy as np
 
 from cruise.decisions.packing.blocking.finding import Evidence, finding_of
-from cruise.decisions.packing.blocking.fixed import FixedObstacles
 from cruise.decisions.packing.blocking.holding import Holding
 from cruise.decisions.packing.blocking.neighbours import NeighbourObstacles
 from cruise.decisions.packing.blocking.room import Room
 from cruise.decisions.packing.blocking.smallest import smallest
 from cruise.decisions.packing.building import Built
+from cruise.decisions.packing.building.fixed import closed_by
+from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.decisions.packing.building.obstacle import Obstacle
+from cruise.decisions.packing.building.volumes import Volumes
 from cruise.domain.cluster import Pod
 from cruise.domain.scheduling import CORDONED
 from cruise.domain.unplaced import Finding, Pattern, Unplaced
@@ -36,7 +38,11 @@ class _Asking:
         self._built = built
         self._closed = _closed_priority(built, packing)
         self._holding = Holding(built, packing.pod_node)
-        self._fixed = FixedObstacles(built)
+        self._columns = NodeColumns(built.nodes)
+        self._volumes = Volumes(built.snapshot.surroundings)
+        for pod in built.snapshot.pods:
+            if not pod.terminal:
+                self._volumes.use(pod)
         self._neighbours = NeighbourObstacles(built, self._holding)
         self._known: dict[Hashable, tuple[tuple[str, ...], Finding, bool]] = {}
 
@@ -53,7 +59,7 @@ class _Asking:
         built, nodes = self._built, self._built.problem.node_count
         if nodes == 0:
             return (Obstacle.NO_NODES,), Finding(Pattern.NO_NODES), True
-        fixed = self._fixed.of(pod)
+        fixed = closed_by(self._columns, pod, self._volumes.of_arrival(pod).terms)
         room = Room(self._holding, pod_class)
         ever = self._neighbours.in_any_plan(pod_class, pod, fixed)
         blocked = smallest(nodes, ever, room.ways_in_any_plan())

@@ -1,6 +1,6 @@
 """The nodes of a cluster in columns: which of them meet a placement, a toleration, a requirement."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -28,16 +28,19 @@ class NodeColumns:
         self._taints = np.array([numbers.setdefault(node.taints, len(numbers)) for node in nodes], dtype=np.int64)
         self._taint_sets = list(numbers)
         # A cordoned node's own pods stay, and a kubelet that is away starts nothing.
-        self._ready = np.array([node.ready for node in nodes], dtype=np.bool_)
-        self._cordoned = np.array([node.unschedulable for node in nodes], dtype=np.bool_)
-
-    def open(self, passes_cordons: bool) -> BoolArray:
-        """Tell for each node whether its state lets pods come: it is ready, and not cordoned or that is no matter."""
-        return self._ready if passes_cordons else self._ready & ~self._cordoned
+        self.ready = np.array([node.ready for node in nodes], dtype=np.bool_)
+        self.cordoned = np.array([node.unschedulable for node in nodes], dtype=np.bool_)
 
     def domains(self, key: str) -> Int64Array:
         """Number the values of a label, in the nodes' order; -1 where a node lacks it."""
         return self._column(key)[0]
+
+    def lacks(self, keys: Iterable[str]) -> BoolArray:
+        """Tell for each node whether it lacks one of some labels."""
+        lacking = np.zeros(self.count, dtype=np.bool_)
+        for key in keys:
+            lacking |= self.domains(key) < 0
+        return lacking
 
     def affinity(self, placement: Placement) -> BoolArray:
         """Tell for each node whether node selector and required node affinity admit it."""
@@ -87,9 +90,7 @@ class NodeColumns:
         tolerations = placement.tolerations if constraint.honours_node_taints else None
         mask = self._eligible.get((keys, affinity, tolerations))
         if mask is None:
-            mask = np.ones(self.count, dtype=np.bool_)
-            for key in keys:
-                mask = mask & (self.domains(key) >= 0)
+            mask = ~self.lacks(keys)
             if affinity is not None:
                 mask = mask & self.affinity(placement)
             if tolerations is not None:

@@ -5,6 +5,7 @@ from collections.abc import Hashable
 import numpy as np
 
 from cruise.decisions.packing.building.census import Kind
+from cruise.decisions.packing.building.fixed import closed_by
 from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.domain.arrays import BoolArray
 from cruise.domain.cordons import passes_cordons
@@ -24,19 +25,15 @@ class Sites:
         """Number the nodes that a kind may arrive on, pods apart."""
         if not kind.arrives:
             return 0
-        placement, passes = kind.pod.placement, passes_cordons(kind.pod)
-        keys = _label_keys(kind)
+        pod, asks = kind.pod, kind.pod.constraints
         # A pod for which room is kept on a node goes there alone.
-        home = kind.pod.nominated_node if kind.pending else ""
-        known_by = (placement, kind.needs.terms, keys, kind.within, home, passes)
+        home = pod.nominated_node if kind.pending else ""
+        passes = passes_cordons(pod)
+        known_by = (pod.placement, asks.affinity, asks.spread, kind.needs.terms, kind.within, home, passes)
         number = self._known.get(known_by)
         if number is None:
-            mask = self._columns.open(passes) & self._columns.affinity(placement)
-            mask &= self._columns.tolerated(placement.tolerations)
-            for terms in kind.needs.terms:
-                mask &= self._columns.any_term(terms)
-            for key in keys:
-                mask &= self._columns.domains(key) >= 0
+            closed = closed_by(self._columns, pod, kind.needs.terms)
+            mask = ~np.logical_or.reduce(list(closed.values()))
             if home:
                 mask &= self._columns.any_term((_at(home),))
             if kind.within:
@@ -54,10 +51,3 @@ class Sites:
 
 def _at(node: str) -> NodeSelectorTerm:
     return NodeSelectorTerm(fields=(Requirement("metadata.name", Operator.IN, (node,)),))
-
-
-def _label_keys(kind: Kind) -> tuple[str, ...]:
-    """Return the labels that a node must have: kube-scheduler sends no pod outside a topology that it refers to."""
-    constraints = kind.pod.constraints
-    keys = {term.topology_key for term in constraints.affinity}
-    return tuple(sorted(keys | {spread.topology_key for spread in constraints.spread}))
