@@ -10,9 +10,9 @@ from cruise.decisions.packing.execution.contradictions import find_contradiction
 from cruise.decisions.packing.execution.expecting import expecting, with_bystanders
 from cruise.decisions.packing.execution.places import Places
 from cruise.decisions.packing.execution.rest import asks_for, need_of, present_stage, sizes_of
-from cruise.domain.actions import EvictPod, Reason, ResizePod
+from cruise.domain.actions import EvictPod, OfPod, Reason, ResizePod
 from cruise.domain.annotations import Guidance
-from cruise.domain.cluster import Pod, ResizePending, Snapshot
+from cruise.domain.cluster import ResizePending, Snapshot
 from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing import Arrival, PackingPlan, Phase, Preemption, Proposal, Stage
@@ -26,7 +26,6 @@ from cruise.domain.usage import StatisticsTable
 STEERING_LEAD = timedelta(seconds=2.5)
 # kube-scheduler tries a pod that did not fit again after ten seconds at the latest.
 _BINDING_PATIENCE = timedelta(seconds=30)
-_UNTIL_STEERED = Halt(HaltCode.STEERING)
 _NO_STATISTICS = StatisticsTable.of_rows(())
 
 
@@ -66,12 +65,11 @@ def decide_next_step(
     stage. What contradicts the plan, and its age, drop it whole.
     """
     while (stage := present_stage(plan)) is not None:
-        places = Places(plan, stage, snapshot)
-        plan = _landed(plan, places, now)
-        if not _is_done(stage, places):
-            return _step_in(plan, stage, places, snapshot, policy, now, stored or {})
+        present = _Present(plan, stage, snapshot, policy, now, stored or {})
+        if not present.is_done():
+            return present.step()
         plan = replace(
-            plan,
+            present.plan,
             stage=plan.stage + 1,
             departed=(),
             landed=(),
@@ -84,151 +82,142 @@ def decide_next_step(
     return Step(replace(plan, phase=Phase.FINISHED, changed_at=now, halt=None))
 
 
-def _landed(plan: PackingPlan, places: Places, now: datetime) -> PackingPlan:
-    landed = places.landed
-    return plan if landed == plan.landed else replace(plan, landed=landed, changed_at=now)
+class _Present:
+    """The stage of a plan that is carried out, in the cluster as it is now; `plan` learns from it as it goes."""
 
-
-def _is_done(stage: Stage, places: Places) -> bool:
-    """Tell whether all pods of a stage are bound, wherever that is, and those that left are gone."""
-    bound = all(places.node_of(one) is not None for one in stage.arrivals)
-    # Where only pods that waited remain, and all of them run, no other has to go.
-    if bound and not stage.leaves:
-        return not [one for one in stage.resizes if not _is_actual(one, places)] or bool(stage.arrivals)
-    return bound and not places.still_to_leave() and places.all_gone()
-
-
-def _step_in(
-    plan: PackingPlan,
-    stage: Stage,
-    places: Places,
-    snapshot: Snapshot,
-    policy: Policy,
-    now: datetime,
-    stored: StoredOverrides,
-) -> Step:
-    if policy.mode < Mode.RESIZE or (stage.leaves and policy.mode < Mode.FULL):
-        return _dropped(plan, now, Halt(HaltCode.MODE, policy.mode.label))
-    if now - plan.at >= policy.pass_interval:
-        return _dropped(plan, now, Halt(HaltCode.TOO_OLD))
-    wrong: Sequence[Halt] = list(find_obstacles(stage, snapshot, places))
-    if wrong:
-        return _dropped(plan, now, *wrong)
-    if plan.ready_at is None:
-        plan = expecting(plan, stage, snapshot, policy, plan.at + policy.pass_interval)
-        plan = replace(plan, ready_at=now + STEERING_LEAD if plan.expected else now)
-    elif not places.left:
-        plan = with_bystanders(plan, snapshot)
-    disruption = _Disruption(snapshot, policy, now, stored)
-    # A pod that would go astray does so as soon as there is room.
-    recreating = None if places.evicting else _recreated(plan, stage, places, disruption)
-    step = recreating or _resized(plan, stage, places) or _evicted(plan, stage, places, disruption)
-    if step.actions and not places.evicting:
-        # The whole rest is judged before anything is done for a stage: in a large cluster that takes a second.
-        wrong = find_contradictions(plan, snapshot, places, policy, stored)
-    return _dropped(plan, now, *wrong) if wrong else step
-
-
-class _Disruption:
-    """What an eviction is decided with."""
-
-    def __init__(self, snapshot: Snapshot, policy: Policy, now: datetime, stored: StoredOverrides) -> None:
-        self.now = now
+    def __init__(
+        self,
+        plan: PackingPlan,
+        stage: Stage,
+        snapshot: Snapshot,
+        policy: Policy,
+        now: datetime,
+        stored: StoredOverrides,
+    ) -> None:
+        self.plan = plan
+        self._stage = stage
         self._snapshot = snapshot
         self._policy = policy
+        self._now = now
         self._stored = stored
+        self._places = Places(plan, stage, snapshot)
+        if self._places.landed != plan.landed:
+            self.plan = replace(plan, landed=self._places.landed, changed_at=now)
 
-    def of(self, one: Arrival | Preemption, pod: Pod) -> EvictPod:
-        """Return the eviction of a pod of a plan."""
-        eligibility = Eligibility(self._snapshot, _NO_STATISTICS, self._stored, self._policy, self.now)
-        guidance = eligibility.guidance_of(pod)
-        ranking = (
-            eligibility.evictability.ranking_of(pod, guidance)
-            if isinstance(guidance, Guidance)
-            else EvictionRanking.LOW
-        )
+    def is_done(self) -> bool:
+        """Tell whether all pods of the stage are bound, wherever that is, and those that left are gone."""
+        stage, places = self._stage, self._places
+        bound = all(places.node_of(one) is not None for one in stage.arrivals)
+        # Where only pods that waited remain, and all of them run, no other has to go.
+        if bound and not stage.leaves:
+            return all(_is_actual(one, places) for one in stage.resizes) or bool(stage.arrivals)
+        return bound and not places.still_to_leave() and places.all_gone()
+
+    def step(self) -> Step:
+        """Return what is to be done next of a stage that is not done."""
+        policy, places = self._policy, self._places
+        if policy.mode < Mode.RESIZE or (self._stage.leaves and policy.mode < Mode.FULL):
+            return self._dropped(Halt(HaltCode.MODE, policy.mode.label))
+        if self._now - self.plan.at >= policy.pass_interval:
+            return self._dropped(Halt(HaltCode.TOO_OLD))
+        wrong: Sequence[Halt] = list(find_obstacles(self._stage, self._snapshot, places))
+        if wrong:
+            return self._dropped(*wrong)
+        if self.plan.ready_at is None:
+            until = self.plan.at + policy.pass_interval
+            plan = expecting(self.plan, self._stage, self._snapshot, policy, until)
+            self.plan = replace(plan, ready_at=self._now + STEERING_LEAD if plan.expected else self._now)
+        elif not places.left:
+            self.plan = with_bystanders(self.plan, self._snapshot)
+        # A pod that would go astray does so as soon as there is room.
+        recreating = None if places.evicting else self._recreated()
+        step = recreating or self._resized() or self._evicted()
+        if step.actions and not places.evicting:
+            # The whole rest is judged before anything is done for a stage: in a large cluster that takes a second.
+            wrong = find_contradictions(self.plan, self._snapshot, places, policy, self._stored)
+        return self._dropped(*wrong) if wrong else step
+
+    def _recreated(self) -> Step | None:
+        """Return the next eviction of a pending pod that could not be steered else, or the wait for its replacement."""
+        places, to_go = self._places, self._places.still_to_recreate()
+        if to_go:
+            return self._evicting(to_go[0])
+        gone = [one for one in self._stage.arrivals if one.uid in places.left and places.pod_of(one) is None]
+        return self._waits(HaltCode.RECREATION, _name(gone[0])) if gone else None
+
+    def _resized(self) -> Step | None:
+        """Return the resizes that are left, or the wait for those that are not actual yet."""
+        places = self._places
+        resizes = [one for one in self._stage.resizes if one.uid not in places.left and not places.evicting]
+        for one in resizes:
+            pod = places.pods.get(one.uid)
+            if pod is not None and pod.resize.pending is ResizePending.INFEASIBLE:
+                halt = Halt(HaltCode.CANNOT_RESIZE, _name(one), one.node or "")
+                return Step(replace(self.plan, phase=Phase.DROPPED, halt=halt))
+        resizes = [one for one in resizes if one.node is not None]
+        left = [
+            replace(one, reason=Reason.PACKED) for one in resizes if not asks_for(places.pods[one.uid], one.containers)
+        ]
+        left += self._shrinks_of_waiting()
+        if left:
+            return Step(replace(self.plan, halt=None), tuple(left))
+        waits = [one for one in resizes if not _is_actual(one, places)]
+        return self._waits(HaltCode.RESIZE, _name(waits[0])) if waits else None
+
+    def _evicted(self) -> Step:
+        """Return the next eviction, or the wait for it, or for kube-scheduler once no pod is left to go."""
+        to_go = self._places.still_to_leave()
+        return self._evicting(to_go[0], within_budgets=True) if to_go else self._awaited()
+
+    def _evicting(self, one: Arrival | Preemption, *, within_budgets: bool = False) -> Step:
+        """Return a pod's eviction, or the wait until the webhook knows of it, and perhaps until a budget allows it."""
+        if self.plan.ready_at is not None and self._now < self.plan.ready_at:
+            return self._waits(HaltCode.STEERING)
+        pod = self._places.pods[one.uid]
+        budget = Evictability(self._snapshot).exhausted_budget(pod) if within_budgets else None
+        if budget is not None:
+            return self._waits(HaltCode.DISRUPTION_BUDGET, budget)
+        eligibility = Eligibility(self._snapshot, _NO_STATISTICS, self._stored, self._policy, self._now)
+        guidance, ranking = eligibility.guidance_of(pod), EvictionRanking.LOW
+        if isinstance(guidance, Guidance):
+            ranking = eligibility.evictability.ranking_of(pod, guidance)
         why = Reason.PACKED
-        return EvictPod(one.namespace, one.pod, one.uid, pod.node, pod.workload, ranking, ResourceName.CPU, why)
+        eviction = EvictPod(one.namespace, one.pod, one.uid, pod.node, pod.workload, ranking, ResourceName.CPU, why)
+        return Step(replace(self.plan, halt=None), (eviction,))
 
-    def exhausted_budget(self, pod: Pod) -> str | None:
-        """Return the PodDisruptionBudget that allows no eviction of the pod now, None if none forbids it."""
-        return Evictability(self._snapshot).exhausted_budget(pod)
+    def _awaited(self) -> Step:
+        places = self._places
+        waiting = [one for one in self._stage.arrivals if places.node_of(one) is None]
+        for one in waiting:
+            pod = places.pod_of(one)
+            since = None if pod is None else pod.unschedulable_since
+            last = max((departure.at for departure in self.plan.departed), default=since)
+            late = since is not None and last is not None and self._now - max(since, last) > _BINDING_PATIENCE
+            if late and places.all_gone():
+                return self._dropped(Halt(HaltCode.FINDS_NO_NODE, f"{one.namespace}/{pod.name if pod else one.pod}"))
+        return self._waits(HaltCode.BINDING, _name(waiting[0])) if waiting else self._waits(HaltCode.LEAVING)
 
+    def _shrinks_of_waiting(self) -> list[ResizePod]:
+        """Return the resizes of pods that wait for a node with more than they are to arrive with.
 
-def _recreated(plan: PackingPlan, stage: Stage, places: Places, disruption: _Disruption) -> Step | None:
-    """Return the next eviction of a pending pod that could not be steered else, or the wait for its replacement."""
-    to_go = places.still_to_recreate()
-    if to_go:
-        if plan.ready_at is not None and disruption.now < plan.ready_at:
-            return Step(replace(plan, halt=_UNTIL_STEERED))
-        return Step(replace(plan, halt=None), (disruption.of(to_go[0], places.pods[to_go[0].uid]),))
-    missing = next((one for one in stage.arrivals if one.uid in places.left and places.pod_of(one) is None), None)
-    if missing is not None:
-        return Step(replace(plan, halt=Halt(HaltCode.RECREATION, f"{missing.namespace}/{missing.pod}")))
-    return None
+        A pod that is created anew has the planned sizes from the webhook; where that did not answer, it is sized here.
+        """
+        stage, places = self._stage, self._places
+        coming = {one.replaces for one in self.plan.expected} - places.left
+        found = ((sizes_of(stage, one), places.pod_of(one)) for one in stage.arrivals if one.uid not in coming)
+        return [
+            ResizePod(pod.namespace, pod.name, pod.uid, None, pod.workload, sizes, NO_RESOURCES, Reason.PACKED)
+            for sizes, pod in found
+            if pod is not None and pod.node is None and not need_of(pod).fits_in(need_of(with_sizes(pod, sizes)))
+        ]
 
+    def _waits(self, code: HaltCode, subject: str = "") -> Step:
+        return Step(replace(self.plan, halt=Halt(code, subject)))
 
-def _resized(plan: PackingPlan, stage: Stage, places: Places) -> Step | None:
-    """Return the resizes that are left, or the wait for those that are not actual yet."""
-    resizes = [one for one in stage.resizes if one.uid not in places.left]
-    stuck = [one for one in resizes if _pending(places.pods.get(one.uid)) is ResizePending.INFEASIBLE]
-    if stuck and not places.evicting:
-        halt = Halt(HaltCode.CANNOT_RESIZE, f"{stuck[0].namespace}/{stuck[0].pod}", stuck[0].node or "")
-        return Step(replace(plan, phase=Phase.DROPPED, halt=halt))
-    left = [
-        replace(one, reason=Reason.PACKED)
-        for one in resizes
-        if one.node is not None and not (places.evicting or asks_for(places.pods[one.uid], one.containers))
-    ]
-    left += _shrinks_of_waiting(plan, stage, places)
-    if left:
-        return Step(replace(plan, halt=None), tuple(left))
-    waits = [one for one in resizes if one.node and not (places.evicting or _is_actual(one, places))]
-    if waits:
-        return Step(replace(plan, halt=Halt(HaltCode.RESIZE, f"{waits[0].namespace}/{waits[0].pod}")))
-    return None
-
-
-def _evicted(plan: PackingPlan, stage: Stage, places: Places, disruption: _Disruption) -> Step:
-    """Return the next eviction, or the wait for it, or for kube-scheduler once no pod is left to go."""
-    to_go = places.still_to_leave()
-    if not to_go:
-        return _awaited(plan, stage, places, disruption.now)
-    if plan.ready_at is not None and disruption.now < plan.ready_at:
-        return Step(replace(plan, halt=_UNTIL_STEERED))
-    pod = places.pods[to_go[0].uid]
-    budget = disruption.exhausted_budget(pod)
-    if budget is not None:
-        return Step(replace(plan, halt=Halt(HaltCode.DISRUPTION_BUDGET, budget)))
-    return Step(replace(plan, halt=None), (disruption.of(to_go[0], pod),))
-
-
-def _awaited(plan: PackingPlan, stage: Stage, places: Places, now: datetime) -> Step:
-    waiting = [one for one in stage.arrivals if places.node_of(one) is None]
-    for one in waiting:
-        pod = places.pod_of(one)
-        since = None if pod is None else pod.unschedulable_since
-        last = max((departure.at for departure in plan.departed), default=since)
-        if since is not None and last is not None and now - max(since, last) > _BINDING_PATIENCE and places.all_gone():
-            name = f"{one.namespace}/{pod.name if pod else one.pod}"
-            return _dropped(plan, now, Halt(HaltCode.FINDS_NO_NODE, name))
-    if waiting:
-        return Step(replace(plan, halt=Halt(HaltCode.BINDING, f"{waiting[0].namespace}/{waiting[0].pod}")))
-    return Step(replace(plan, halt=Halt(HaltCode.LEAVING)))
-
-
-def _shrinks_of_waiting(plan: PackingPlan, stage: Stage, places: Places) -> list[ResizePod]:
-    """Return the resizes of pods that wait for a node with more than they are to arrive with.
-
-    A pod that is created anew has the planned sizes from the webhook; where that did not answer, it is sized here.
-    """
-    coming = {one.replaces for one in plan.expected} - places.left
-    found = ((sizes_of(stage, one), places.pod_of(one)) for one in stage.arrivals if one.uid not in coming)
-    return [
-        ResizePod(pod.namespace, pod.name, pod.uid, None, pod.workload, sizes, NO_RESOURCES, Reason.PACKED)
-        for sizes, pod in found
-        if pod is not None and pod.node is None and not need_of(pod).fits_in(need_of(with_sizes(pod, sizes)))
-    ]
+    def _dropped(self, *halts: Halt) -> Step:
+        """Drop the plan for the first reason; the others are counted."""
+        halt = replace(halts[0], more=len(halts) - 1)
+        return Step(replace(self.plan, phase=Phase.DROPPED, changed_at=self._now, halt=halt))
 
 
 def _is_actual(resize: ResizePod, places: Places) -> bool:
@@ -241,11 +230,5 @@ def _is_actual(resize: ResizePod, places: Places) -> bool:
     )
 
 
-def _pending(pod: Pod | None) -> ResizePending | None:
-    return None if pod is None else pod.resize.pending
-
-
-def _dropped(plan: PackingPlan, now: datetime, *halts: Halt) -> Step:
-    """Drop a plan for the first reason; the others are counted."""
-    halt = replace(halts[0], more=len(halts) - 1)
-    return Step(replace(plan, phase=Phase.DROPPED, changed_at=now, halt=halt))
+def _name(one: OfPod) -> str:
+    return "/".join(one.key)
