@@ -16,6 +16,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Amounts, Resources
 from cruise.packer.answer import Status
 from cruise.packer.dense.instance import Instance
+from cruise.runtime.packing.planning import Scene
 from cruise.runtime.packing.worker import PackWorker
 
 NAME = "packing-command"
@@ -59,9 +60,9 @@ async def _run() -> tuple[list[Result], list[Result]]:
 async def _plan(worker: PackWorker, snapshot: Snapshot, seconds: float) -> Result:
     begun = time.monotonic()
     search = Search(seconds * STRETCH, np.inf, 1)
-    wish = Wish(snapshot, None, Policy(mode=Mode.FULL), Sizes.FIXED, search, None, within_budgets=False)
-    planned = await plan_with(worker, wish)
-    return Result(Status(planned.proposal.status), planned.seconds, time.monotonic() - begun - planned.seconds)
+    scene = Scene(snapshot, Policy(mode=Mode.FULL), sizes=Sizes.FIXED)
+    plan, took = await plan_with(worker, Wish(scene, search))
+    return Result(plan.status, took, time.monotonic() - begun - took)
 
 
 def snapshot_of(instance: Instance) -> Snapshot:

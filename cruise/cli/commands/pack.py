@@ -23,8 +23,8 @@ from cruise.cli.terminal import complain, print_parts, table_console, write_json
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
-    from cruise.cli.execution.packing import Planned
     from cruise.domain.cluster import Snapshot
+    from cruise.domain.packing import Proposal
 
 
 class SizesName(StrEnum):
@@ -126,9 +126,10 @@ def pack(
     from cruise.cli.execution.packing import Search, Wish, plan_packing
     from cruise.cli.inputs.files import load_snapshot, load_usage
     from cruise.collection import uncollected
-    from cruise.decisions.packing.building import Usage
+    from cruise.decisions.packing.building import NOTHING_KNOWN, Usage
     from cruise.decisions.packing.consolidating import with_new_nodes
     from cruise.domain.packing import Allowance, Sizes
+    from cruise.runtime.packing.planning import Scene
 
     if sizes is SizesName.RIGHTSIZED and usage is None:
         raise BadInput("--sizes rightsized needs --usage FILE: without measured use no size is known")
@@ -145,16 +146,16 @@ def pack(
     policy, at = policy_of(config, ModeName.FULL), parse_time(now)
     with uncollected():
         cluster = load_snapshot(snapshot, policy.node_autoscaler)
-        known = Usage(*load_usage(usage, cluster, at)) if usage is not None else None
+        known = Usage(*load_usage(usage, cluster, at)) if usage is not None else NOTHING_KNOWN
         fleet = None
         if consolidate:
             fleet = with_new_nodes(cluster, None if node_types is None else load_node_types(node_types))
             cluster = fleet.snapshot
         allowance = Allowance(in_all=max_evictions)
-        wish = Wish(cluster, known, policy, Sizes(sizes.value), search, fleet, within_budgets, allowance)
-        planned = plan_packing(wish)
-        shown = cluster if fleet is None else fleet.with_those_added(planned.proposal)
-        _print(planned, shown, format, full, within_budgets)
+        scene = Scene(cluster, policy, known, allowance, Sizes(sizes.value), fleet)
+        plan, seconds = plan_packing(Wish(scene, search, within_budgets))
+        shown = cluster if fleet is None else fleet.with_those_added(plan)
+        _print(plan, seconds, shown, format, full, within_budgets)
 
 
 def _seconds(time_limit: float | None, config: Path | None) -> float:
@@ -168,12 +169,13 @@ def _seconds(time_limit: float | None, config: Path | None) -> float:
     return time_limit
 
 
-def _print(planned: "Planned", snapshot: "Snapshot", format: Format, in_full: bool, within_budgets: bool) -> None:
+def _print(
+    proposal: "Proposal", seconds: float, snapshot: "Snapshot", format: Format, in_full: bool, within_budgets: bool
+) -> None:
     from cruise.interfaces.packing.document import pack_json
     from cruise.interfaces.packing.note_words import note_words
     from cruise.interfaces.packing.table import pack_table
 
-    proposal, seconds = planned.proposal, planned.seconds
     pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     if format is Format.JSON:
         write_json(pack_json(proposal, pods, seconds, within_budgets=within_budgets))

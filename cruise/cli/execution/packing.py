@@ -4,17 +4,16 @@ import asyncio
 import math
 import os
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
 
 from cruise.cli.terminal import busy, progress
-from cruise.decisions.packing.building import Built, Usage, build_problem
-from cruise.decisions.packing.consolidating import Fleet, fleet_change
-from cruise.decisions.packing.judging import find_objections
+from cruise.decisions.packing.building import Built
+from cruise.decisions.packing.consolidating import fleet_change
 from cruise.decisions.packing.proposing import NoOrder, propose
-from cruise.domain.packing import UNLIMITED, Allowance, FleetChange, Later, Proposal, Sizes
+from cruise.domain.packing import Allowance, FleetChange, Later, Proposal
 from cruise.errors import Unavailable
 from cruise.interfaces.packing.halt_words import halt_words
 from cruise.interfaces.packing.progress import progress_text
@@ -22,20 +21,17 @@ from cruise.packer.answer import Note, NoteCode, Packing, packing_of
 from cruise.packer.pack import quick_packing
 from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes, found_of
 from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled
-from cruise.runtime.packing.later_goes import LATER_SHARE, later_of, whole_allowance
-from cruise.runtime.packing.packing_pass import demands_of
+from cruise.runtime.packing.later_goes import later_of, whole_allowance
+from cruise.runtime.packing.planning import Scene, objections_to, planned
 from cruise.runtime.packing.worker import PackWorker
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cruise.domain.cluster import Snapshot
-    from cruise.domain.policy import Policy
+    from cruise.packer.problem import Problem
 
 _COLUMNS = SpinnerColumn(), TextColumn("{task.description}", markup=False), TimeElapsedColumn()
 _LARGE_CLUSTER_PODS = 5_000
-# How often a problem is put anew where some pods turn out to keep the sizes they have.
-_MOST_PROBLEMS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,62 +44,53 @@ class Search:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
-    """A plan, and the seconds that solving took."""
-
-    proposal: Proposal
-    seconds: float
-
-
-@dataclass(frozen=True, slots=True)
 class Wish:
-    """What a plan is asked for: decided from what, at which sizes, of a `fleet` with the fewest nodes in use."""
+    """What a plan is asked for: of what, found how, and perhaps within eviction budgets."""
 
-    snapshot: "Snapshot"
-    usage: Usage | None
-    policy: "Policy"
-    sizes: Sizes
+    scene: Scene
     search: Search
-    fleet: Fleet | None
-    within_budgets: bool
-    allowance: Allowance = UNLIMITED
-
-    @property
-    def now(self) -> datetime:
-        """When it is; budgets of which nothing was spent do not depend on it."""
-        return datetime(1970, 1, 2, tzinfo=UTC) if self.usage is None else self.usage.now
+    within_budgets: bool = False
 
     @property
     def large(self) -> bool:
         """Whether each step takes long enough to be shown."""
-        return len(self.snapshot.pods) >= _LARGE_CLUSTER_PODS
+        return len(self.scene.snapshot.pods) >= _LARGE_CLUSTER_PODS
 
 
-def plan_packing(wish: Wish) -> Planned:
-    """Search in a process of its own, and show on a terminal how far it has got. Raises Unavailable."""
+def plan_packing(wish: Wish) -> tuple[Proposal, float]:
+    """Search in a process of its own, and show on a terminal how far it has got; return the seconds too.
+
+    Raises Unavailable.
+    """
+    scene = wish.scene
     if wish.within_budgets:
-        wish = replace(wish, allowance=whole_allowance(wish.snapshot, wish.policy, wish.now))
-    return asyncio.run(_planned(wish))
+        wish = replace(wish, scene=replace(scene, allowance=whole_allowance(scene)))
+    return asyncio.run(_in_a_process(wish))
 
 
-async def _planned(wish: Wish) -> Planned:
+async def _in_a_process(wish: Wish) -> tuple[Proposal, float]:
     async with PackWorker() as worker:
         return await plan_with(worker, wish)
 
 
-async def plan_with(worker: PackWorker, wish: Wish) -> Planned:
+async def plan_with(worker: PackWorker, wish: Wish) -> tuple[Proposal, float]:
     """Search in a process that is there: build, solve, propose, judge. Raises Unavailable."""
     change: FleetChange | None = None
     later: Later | None = None
+    scene = wish.scene
 
     async def search(turn: Turn) -> Found:
-        return await _found(replace(wish, snapshot=turn.snapshot), worker, turn)
+        return await _found(wish, worker, turn)
 
-    if wish.fleet is None:
-        found = await search(Turn(wish.snapshot))
-        later = await _later_of(wish, found, worker) if wish.within_budgets else None
+    async def again(there: Scene, seconds: float) -> Proposal | None:
+        after = replace(wish, scene=there, search=replace(wish.search, seconds=seconds))
+        return (await _found(after, worker, Turn(there.snapshot))).plan
+
+    if scene.fleet is None:
+        found = await search(Turn(scene.snapshot))
+        later = await later_of(scene, found.plan, again, wish.search.seconds) if wish.within_budgets else None
     else:
-        found, there = await find_fewest_nodes(search, wish.fleet)
+        found, there = await find_fewest_nodes(search, scene.fleet)
         if wish.large:
             change = fleet_change(found.built, found.packing, found.plan, there)
         else:
@@ -113,56 +100,33 @@ async def plan_with(worker: PackWorker, wish: Wish) -> Planned:
         if Note(NoteCode.STILL_COMPILING) in plan.notes:
             plan = replace(plan, notes=(*plan.notes, Note(NoteCode.COMPILES_ONCE)))
         plan = replace(plan, fleet=change, later=later)
-        return Planned(_judged(found.built, plan, wish.allowance), found.seconds)
-
-
-async def _later_of(wish: Wish, found: Found, worker: PackWorker) -> Later | None:
-    """Say what further plans add, as far as half as much time as the plan had suffices for that."""
-
-    async def make(snapshot: "Snapshot", allowance: Allowance, seconds: float) -> Proposal | None:
-        search = replace(wish.search, seconds=seconds)
-        after = replace(wish, snapshot=snapshot, search=search, allowance=allowance)
-        return (await _found(after, worker, Turn(snapshot))).plan
-
-    seconds = wish.search.seconds * LATER_SHARE
-    return await later_of(wish.snapshot, found.plan, wish.policy, wish.now, wish.allowance, make, seconds)
+        return _judged(found.built, plan, scene.allowance), found.seconds
 
 
 async def _found(wish: Wish, worker: PackWorker, turn: Turn) -> Found:
     """Plan in a share of what is left of the time."""
-    usage, search, taken, bound = wish.usage, wish.search, turn.taken, turn.bound
-    prices = None if wish.fleet is None else wish.fleet.prices
-    until = search.seconds if turn.share == 1.0 else taken + (search.seconds - taken) * turn.share
-    for left in reversed(range(_MOST_PROBLEMS)):
-        with busy("putting the cluster into numbers", wish.large):
-            built = build_problem(
-                wish.snapshot,
-                wish.policy,
-                wish.sizes,
-                usage,
-                allowance=wish.allowance,
-                prices=prices,
-                keep_domains=turn.in_zones,
-            )
+    search = wish.search
+    until = search.seconds if turn.share == 1.0 else turn.taken + (search.seconds - turn.taken) * turn.share
+
+    async def pack(problem: "Problem", taken: float) -> tuple[Packing, float]:
+        left = until if until == math.inf else until - turn.taken - taken
         with progress("starting the solver", *_COLUMNS) as show:
-            packing, seconds = await _packed(worker, built, replace(search, seconds=until), taken, show)
-        taken += seconds
-        if bound is not None:
-            packing = packing_of(built.problem, packing.pod_node, bound, packing.notes)
-        with busy("putting the plan in order", wish.large):
-            found = propose(built, packing)
-        if not isinstance(found, NoOrder) or not found.unsizable or usage is None or not left:
-            break
-        usage = replace(usage, unsizable=usage.unsizable | found.unsizable)
-    plan = _in_order(built, packing, found) if isinstance(found, NoOrder) else found
-    return found_of(built, packing, plan, taken)
+            packing, seconds = await _packed(worker, problem, replace(search, seconds=left), show)
+        if turn.bound is not None:
+            packing = packing_of(problem, packing.pod_node, turn.bound, packing.notes)
+        return packing, seconds
+
+    scene = replace(wish.scene, snapshot=turn.snapshot, keep_domains=turn.in_zones)
+    came = await planned(scene, pack, partial(busy, worth_telling=wish.large))
+    plan = _in_order(came.built, came.packing, came.plan) if isinstance(came.plan, NoOrder) else came.plan
+    return found_of(came.built, came.packing, plan, turn.taken + came.seconds)
 
 
 async def _packed(
-    worker: PackWorker, built: Built, search: Search, taken: float, show: "Callable[..., None]"
+    worker: PackWorker, problem: "Problem", search: Search, show: "Callable[..., None]"
 ) -> tuple[Packing, float]:
-    """Pack in what is left of the time; return the seconds too."""
-    problem, last, best = built.problem, 0.0, ""
+    """Pack, and show how far that is; return the seconds too."""
+    last, best = 0.0, ""
 
     def on_progress(better: Packing, seconds: float) -> None:
         nonlocal last, best
@@ -177,10 +141,11 @@ async def _packed(
             await asyncio.sleep(1.0)
             update()
 
-    left = search.seconds if search.seconds == math.inf else search.seconds - taken
     counting = asyncio.ensure_future(count_kernels())
     try:
-        packing = await worker.pack(problem, left, on_progress, work_units=search.work_units, seed=search.seed)
+        packing = await worker.pack(
+            problem, search.seconds, on_progress, work_units=search.work_units, seed=search.seed
+        )
     finally:
         counting.cancel()
     return packing, last
@@ -209,8 +174,7 @@ def _in_order(built: Built, packing: Packing, refused: NoOrder) -> Proposal:
 
 
 def _judged(built: Built, proposal: Proposal, allowance: Allowance) -> Proposal:
-    demands = demands_of(built) if built.sizes is Sizes.RIGHTSIZED else None
-    objections = find_objections(built.snapshot, proposal, demands=demands, policy=built.policy, allowance=allowance)
+    objections = objections_to(proposal, built, allowance)
     if objections:
         more = f" (and {len(objections) - 1:,} more)" if len(objections) > 1 else ""
         raise Unavailable(f"the plan that was found is not sound, so it is not shown: {objections[0]}{more}")

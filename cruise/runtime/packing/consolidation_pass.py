@@ -16,7 +16,8 @@ from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import UNLIMITED, FleetChange, PackingPlan, Proposal
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes, found_of
-from cruise.runtime.packing.packing_pass import Solver, demands_of, gathered, make, mistakes_as_reasons
+from cruise.runtime.packing.packing_pass import Solver, gathered, make, mistakes_as_reasons
+from cruise.runtime.packing.planning import demands_of
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.usage.state import UsageState
 
@@ -93,7 +94,7 @@ async def consolidation_pass(
             raise _NoPlan(made)
         bound = made.packing.bound if turn.bound is None else turn.bound
         packing = replace(made.packing, bound=bound)
-        return found_of(made.built, packing, made.proposal, turn.taken + made.seconds)
+        return found_of(made.built, packing, made.plan, turn.taken + made.seconds)
 
     async def looked() -> tuple[Found, FleetChange] | Halt:
         try:

@@ -33,14 +33,14 @@ from cruise.packer.problem import Fleet, Objective, Problem
 
 # Offline a plan is decided as mode `full` would.
 AS_FULL = Policy(mode=Mode.FULL)
-_NOTHING_KNOWN = Usage(StatisticsTable.of_rows(()), datetime(1970, 1, 2, tzinfo=UTC))
+NOTHING_KNOWN = Usage(StatisticsTable.of_rows(()), datetime(1970, 1, 2, tzinfo=UTC))
 
 
 def build_problem(
     snapshot: Snapshot,
     policy: Policy = AS_FULL,
     sizes: Sizes = Sizes.FIXED,
-    usage: Usage | None = None,
+    usage: Usage = NOTHING_KNOWN,
     *,
     objective: Objective | None = None,
     allowance: Allowance = UNLIMITED,
@@ -55,7 +55,6 @@ def build_problem(
     zones, or the like, stay in theirs: where one leaves a zone for another, kube-scheduler lets its replacement into
     its own alone.
     """
-    usage = usage or _NOTHING_KNOWN
     eligibility = Eligibility(snapshot, usage.statistics, usage.stored, policy, usage.now)
     if prices is not None:
         objective = Objective.FLEET
