@@ -115,7 +115,7 @@ def holding(snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
             yield "HPAs", f"{pod.namespace}/{claimed.scaled_by.partition(': ')[2]}", "AverageValue"
         if "may-be" in f"{claimed.sized_by}{claimed.scaled_by}":
             yield "targets", f"{pod.namespace}/Kafka/db", "scale subresource"
-        covering = leaving.covering(pod)
+        covering = leaving.covering.of(pod)
         if len(covering) > 1:
             yield "several PDBs", pod.namespace, "let one PDB select each pod"
         for budget in covering:

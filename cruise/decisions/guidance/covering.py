@@ -1,5 +1,6 @@
 """Which PodDisruptionBudgets cover a pod, without trying every pod against every budget of its namespace."""
 
+from collections import Counter
 from collections.abc import Iterable
 
 from cruise.decisions.scheduling.lookup import SelectorIndex
@@ -27,3 +28,9 @@ class CoveringBudgets:
             candidates = [self._budgets[number] for number in sorted(index.candidates(pod.labels))]
             found = self._known[key] = tuple([one for one in candidates if one.selector.selects(pod.labels)])
         return found
+
+    def overdrawn(self, pods: Iterable[Pod]) -> list[tuple[DisruptionBudget, int]]:
+        """Return the budgets that do not allow to evict some pods at once, with how many they cover of these."""
+        counts = Counter(budget for pod in pods for budget in self.of(pod))
+        found = [(budget, many) for budget, many in counts.items() if many > budget.disruptions_allowed]
+        return sorted(found, key=lambda entry: (entry[0].namespace, entry[0].name))

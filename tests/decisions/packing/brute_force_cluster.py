@@ -98,7 +98,7 @@ class _Search:
         self.pods = sorted(taken, key=lambda p: (not free[key_of(p)], p.priority, p.node is not None))[::-1]
         self.demand = {key_of(pod): self.sized.get(key_of(pod)) or _fixed(pod) for pod in self.pods}
         self.choices = [self._choices(pod) for pod in self.pods]
-        self.budgets = [{(b.namespace, b.name) for b in self.leaving.covering(pod)} for pod in self.pods]
+        self.budgets = [{(b.namespace, b.name) for b in self.leaving.covering.of(pod)} for pod in self.pods]
         self.allowed = {(b.namespace, b.name): b.disruptions_allowed for b in snapshot.budgets}
         self.twins = [self._twin(number) for number in range(len(self.pods))]
         self.gains = [
@@ -171,7 +171,7 @@ class _Search:
             alone = is_single(self.snapshot, pod)
             ranking = EvictionRanking.MEDIUM if alone else EvictionRanking.LOW
         more = {EvictionRanking.MEDIUM: 1, EvictionRanking.HIGH: 2}.get(ranking, 0)
-        return 1 + more + int(bool(self.leaving.covering(pod)))
+        return 1 + more + int(bool(self.leaving.covering.of(pod)))
 
     def _twin(self, number: int) -> int | None:
         """The pod before this one that differs in nothing but its name, if both are pending."""

@@ -9,7 +9,7 @@ from cruise.decisions.guidance.other_autoscalers import OtherAutoscalers
 from cruise.decisions.guidance.quotas import grants
 from cruise.decisions.scheduling.claims import claims_of, why_volumes_not_judged
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
-from cruise.domain.cluster import DEFAULT_SCHEDULER, DisruptionBudget, Pod, Snapshot
+from cruise.domain.cluster import DEFAULT_SCHEDULER, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides, resolve_overrides, vertical_layers
 from cruise.domain.packing import Allowance
 from cruise.domain.policy import EvictionRanking, Mode, Policy
@@ -25,11 +25,7 @@ class Leaving:
         self._unready = {node.name for node in snapshot.nodes if not node.ready}
         self._others = OtherAutoscalers(snapshot)
         self._vertical = vertical_layers(snapshot)
-        self._covering = CoveringBudgets(snapshot.budgets)
-
-    def covering(self, pod: Pod) -> tuple[DisruptionBudget, ...]:
-        """The disruption budgets that select a pod."""
-        return self._covering.of(pod)
+        self.covering = CoveringBudgets(snapshot.budgets)
 
     def why_stays(self, pod: Pod) -> str | None:
         """Say why the pod may not be taken off its node; None if it may."""
@@ -72,7 +68,7 @@ class Leaving:
         for annotation in DO_NOT_DISRUPT:
             if pod.annotations.get(annotation, "false") != "false":
                 return f"its annotation {annotation}"
-        if len(self.covering(pod)) > 1:
+        if len(self.covering.of(pod)) > 1:
             return "more than one disruption budget covers it"
         if self.mode_of(pod) is not Mode.FULL:
             return f"its mode is {self.mode_of(pod).label}"
@@ -105,17 +101,9 @@ class Leaving:
 
 def find_broken_budgets(leaving: Leaving, gone: Sequence[Pod]) -> list[str]:
     """Say which disruption budgets the whole plan exceeds."""
-    spent: dict[tuple[str, str], int] = {}
-    allowed: dict[tuple[str, str], int] = {}
-    for pod in gone:
-        for budget in leaving.covering(pod):
-            key = (budget.namespace, budget.name)
-            spent[key] = spent.get(key, 0) + 1
-            allowed[key] = budget.disruptions_allowed
     return [
-        f"disruption budget {namespace}/{name} allows {allowed[(namespace, name)]}, the plan evicts {many}"
-        for (namespace, name), many in sorted(spent.items())
-        if many > allowed[(namespace, name)]
+        f"disruption budget {one.namespace}/{one.name} allows {one.disruptions_allowed}, the plan evicts {many}"
+        for one, many in leaving.covering.overdrawn(gone)
     ]
 
 

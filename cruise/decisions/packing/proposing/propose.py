@@ -167,11 +167,8 @@ def _up_to_what_overdraws(built: Built, steps: Sequence[Step]) -> Sequence[Step]
     """Return the steps before the first that evicts more pods of a PodDisruptionBudget than this allows at once."""
     covering = CoveringBudgets(built.snapshot.budgets)
     for number, step in enumerate(steps):
-        if len(step.leaves) > 1:
-            budgets = {(one.namespace, one.name): one for pod in step.leaves for one in covering.of(built.pods[pod])}
-            evicted = Counter((one.namespace, one.name) for pod in step.leaves for one in covering.of(built.pods[pod]))
-            if any(many > budgets[name].disruptions_allowed for name, many in evicted.items()):
-                return steps[:number]
+        if len(step.leaves) > 1 and covering.overdrawn(built.pods[pod] for pod in step.leaves):
+            return steps[:number]
     return steps
 
 
