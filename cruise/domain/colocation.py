@@ -43,6 +43,10 @@ class SpreadConstraint:
     honours_node_affinity: bool = True
     honours_node_taints: bool = False
 
+    def counts(self, labels: Mapping[str, str]) -> bool:
+        """Tell whether a pod of the namespace, with these labels, is counted."""
+        return self.selector is not None and self.selector.selects(labels)
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class HostPort:
@@ -113,6 +117,10 @@ class Surroundings:
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     unjudged: Mapping[tuple[str, str], str] = field(default_factory=dict)
+
+    def mean(self, term: PodTerm, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Tell whether a term means a pod of a namespace, with these labels."""
+        return term.means(namespace, labels, self.namespace_labels.get(namespace, {}))
 
 
 NO_SURROUNDINGS = Surroundings()

@@ -42,7 +42,7 @@ def refuse_by_affinity(board: Board, pod: Pod, node: Node) -> Iterator[str]:
 def starts_its_group(board: Board, pod: Pod) -> bool:
     """Tell whether a pod meets its own required affinity, and no pod in any of its domains does."""
     terms = pod.constraints.affinity
-    if not terms or not all(_means(board, term, pod.namespace, pod.labels) for term in terms):
+    if not terms or not all(board.surroundings.mean(term, pod.namespace, pod.labels) for term in terms):
         return False
     wanted = _nodes_with(board, terms)
     return not any(_domains(board, wanted, term.topology_key) for term in terms)
@@ -56,7 +56,7 @@ def refuse_by_anti_affinity(board: Board, pod: Pod, node: Node) -> Iterator[str]
             yield f"has a pod of its anti-affinity in the same {term.topology_key}"
     for term, holders in board.anti_affinity_against(pod.namespace, pod.labels):
         domain = node.labels.get(term.topology_key)
-        if domain is None or not _means(board, term, pod.namespace, pod.labels):
+        if domain is None or not board.surroundings.mean(term, pod.namespace, pod.labels):
             continue
         if domain in _domains(board, holders, term.topology_key):
             yield f"has a pod whose anti-affinity means it in the same {term.topology_key}"
@@ -84,7 +84,7 @@ class Spreads:
                     counts[domains.of_node[name]] += many
             empty = len(counts) < domains.count or domains.count < constraint.min_domains
             least = 0 if empty else min(counts.values(), default=0)
-            itself = int(constraint.selector is not None and constraint.selector.selects(pod.labels))
+            itself = int(constraint.counts(pod.labels))
             skew = counts[node.labels[key]] + itself - least
             if skew > constraint.max_skew:
                 yield f"would skew its spread over {key} by {skew}, of {constraint.max_skew}"
@@ -126,13 +126,9 @@ def _nodes_with(board: Board, terms: tuple[PodTerm, ...]) -> Counter[str]:
     by_selector = any(term.namespace_selector is not None for term in terms)
     for namespace in board.namespaces() if by_selector else sorted(terms[0].namespaces):
         for labels, nodes in board.crowds_selected(namespace, first, with_ending=True):
-            if all(_means(board, term, namespace, labels) for term in terms):
+            if all(board.surroundings.mean(term, namespace, labels) for term in terms):
                 found.update(nodes)
     return found
-
-
-def _means(board: Board, term: PodTerm, namespace: str, labels: Mapping[str, str]) -> bool:
-    return term.means(namespace, labels, board.surroundings.namespace_labels.get(namespace, {}))
 
 
 def _domains(board: Board, nodes: Counter[str], key: str) -> set[str]:

@@ -7,6 +7,7 @@ import pytest
 
 from cruise.decisions.packing.building import build_problem
 from cruise.decisions.packing.building.elsewhere import Elsewhere
+from cruise.domain.colocation import NO_SURROUNDINGS
 from cruise.domain.packing import Proposal
 from cruise.packer.answer import Note, NoteCode, Status
 from tests.builders import Json
@@ -67,7 +68,7 @@ def test_what_runs_there_keeps_none_from_other_nodes():
 def test_a_pod_that_is_leaving_there_hides_none_like_it_that_stays(leaving_first):
     late, staying = cluster(a_node("n1"), a_pod("late-1", **spread(ZONE)), there()).pods
     leaving = replace(staying, name="web-8", terminating=True)
-    elsewhere = Elsewhere([leaving, staying] if leaving_first else [staying, leaving], {})
+    elsewhere = Elsewhere([leaving, staying] if leaving_first else [staying, leaving], NO_SURROUNDINGS)
     assert elsewhere.why_not_judged(late) == UNKNOWN.removeprefix("not-judged: ")
 
 

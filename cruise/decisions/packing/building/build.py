@@ -70,7 +70,7 @@ def build_problem(
         Domains(nodes, columns).of if keep_domains else None,
     )
     limits = apply_limits(census, snapshot.budgets, allowance, one_by_one=prices is not None)
-    marks = find_marks(census, columns, snapshot.surroundings.namespace_labels)
+    marks = find_marks(census, columns, snapshot.surroundings)
     sites = Sites(columns)
     signatures, of_kind = sign(census, sites, marks, limits, objective)
     pods = tuple([taken.pod for taken in census.taken])

@@ -86,7 +86,7 @@ def take_census(
     volumes = Volumes(snapshot.surroundings)
     counted = [pod for pod in sorted(snapshot.pods, key=key_of) if not pod.terminal]
     nowhere = [pod for pod in counted if pod.node is not None and pod.node not in node_index]
-    elsewhere = Elsewhere(nowhere, snapshot.surroundings.namespace_labels)
+    elsewhere = Elsewhere(nowhere, snapshot.surroundings)
     kinds = _Kinds(census, snapshot, volumes, movability, within, elsewhere)
     census.nowhere = len(nowhere)
     for pod in counted:

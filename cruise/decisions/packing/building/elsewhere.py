@@ -1,16 +1,17 @@
 """Pods on nodes that are not known: in which zone, or the like, they count is not known either."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from cruise.domain.annotations import HOSTNAME
 from cruise.domain.cluster import Pod
+from cruise.domain.colocation import Surroundings
 
 
 class Elsewhere:
     """The pods on nodes that are not known, and which others no rule can be judged of on their account."""
 
-    def __init__(self, pods: Iterable[Pod], namespace_labels: Mapping[str, Mapping[str, str]]) -> None:
-        self._namespace_labels = namespace_labels
+    def __init__(self, pods: Iterable[Pod], surroundings: Surroundings) -> None:
+        self._surroundings = surroundings
         # One for all that rules do not tell apart.
         self._pods = list({_seen_by_rules(pod): pod for pod in pods}.values())
 
@@ -24,16 +25,14 @@ class Elsewhere:
     def _counts(self, pod: Pod, other: Pod) -> bool:
         """Tell whether the other one is company for a pod, or counts where it is spread."""
         spreads = pod.constraints.spread if other.namespace == pod.namespace and not other.terminating else ()
-        labels = self._namespace_labels.get(other.namespace, {})
-        return any(term.means(other.namespace, other.labels, labels) for term in pod.constraints.affinity) or any(
-            one.selector is not None and one.selector.selects(other.labels) for one in spreads
-        )
+        return any(
+            self._surroundings.mean(term, other.namespace, other.labels) for term in pod.constraints.affinity
+        ) or any(one.counts(other.labels) for one in spreads)
 
     def _keeps_apart(self, holder: Pod, other: Pod) -> bool:
         """Tell whether anti-affinity of the one may keep the two apart on different nodes."""
-        labels = self._namespace_labels.get(other.namespace, {})
         return any(
-            term.topology_key != HOSTNAME and term.means(other.namespace, other.labels, labels)
+            term.topology_key != HOSTNAME and self._surroundings.mean(term, other.namespace, other.labels)
             for term in holder.constraints.anti_affinity
         )
 

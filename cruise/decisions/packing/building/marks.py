@@ -1,6 +1,6 @@
 """What pods require of each other, kind by kind: the kinds that hold a term, and those that it selects."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -8,7 +8,7 @@ from cruise.decisions.packing.building.census import Census, Kind
 from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import BoolArray
-from cruise.domain.colocation import HostPort, PodTerm, SpreadConstraint
+from cruise.domain.colocation import HostPort, PodTerm, SpreadConstraint, Surroundings
 from cruise.domain.scheduling import LabelSelector
 
 T = TypeVar("T")
@@ -18,31 +18,33 @@ NODE, CLUSTER = "(node)", "(cluster)"
 
 
 @dataclass(frozen=True, slots=True)
-class Repulsion:
-    """Holders and targets of one term of anti-affinity, of one host port's kind, or of a volume for one pod."""
+class Mark:
+    """A rule between kinds: those that hold it, and those that it is about."""
+
+    holders: frozenset[int]
+    targets: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Repulsion(Mark):
+    """One term of anti-affinity, one host port's kind, or a volume for one pod."""
 
     topology: str
     obstacle: Obstacle
-    holders: frozenset[int]
-    targets: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
-    """The required affinity of some kinds: all terms mean the same targets at once."""
+class Draw(Mark):
+    """Required affinity: all terms mean the same targets at once."""
 
     topologies: tuple[str, ...]
-    holders: frozenset[int]
-    targets: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
-class Evenness:
-    """A spread constraint of some kinds, for which the `eligible` nodes make up the domains."""
+class Evenness(Mark):
+    """A spread constraint, for which the `eligible` nodes make up the domains."""
 
     constraint: SpreadConstraint
-    holders: frozenset[int]
-    targets: frozenset[int]
     eligible: BoolArray
 
 
@@ -55,9 +57,9 @@ class Marks:
     evennesses: list[Evenness] = field(default_factory=list)
 
 
-def find_marks(census: Census, columns: NodeColumns, namespace_labels: Mapping[str, Mapping[str, str]]) -> Marks:
+def find_marks(census: Census, columns: NodeColumns, surroundings: Surroundings) -> Marks:
     """Find the rules between kinds; what concerns no kind that arrives is left out."""
-    finder = _Finder(census, columns, namespace_labels)
+    finder = _Finder(census, columns, surroundings)
     marks = Marks()
     marks.repulsions = [*finder.anti_affinity(), *finder.host_ports(), *finder.lone_volumes()]
     marks.draws = [*finder.affinity(), *finder.shared_volumes()]
@@ -66,11 +68,11 @@ def find_marks(census: Census, columns: NodeColumns, namespace_labels: Mapping[s
 
 
 class _Finder:
-    def __init__(self, census: Census, columns: NodeColumns, namespace_labels: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(self, census: Census, columns: NodeColumns, surroundings: Surroundings) -> None:
         self._census = census
         self._columns = columns
         self._kinds: Sequence[Kind] = census.kinds
-        self._namespace_labels = namespace_labels
+        self._surroundings = surroundings
         self._meant: dict[PodTerm, frozenset[int]] = {}
         self._arriving = frozenset(number for number, kind in enumerate(census.kinds) if kind.arrives)
 
@@ -110,9 +112,9 @@ class _Finder:
         holders = self._kinds_by(lambda kind: [kind.pod.constraints.affinity] if kind.arrives else [])
         return [
             Draw(
-                tuple(dict.fromkeys(term.topology_key for term in terms)),
                 frozenset(held_by),
                 frozenset.intersection(*(self._meant_by(term) for term in terms)),
+                tuple(dict.fromkeys(term.topology_key for term in terms)),
             )
             for terms, held_by in holders.items()
             if terms
@@ -122,7 +124,7 @@ class _Finder:
         """Find the pending pods that have to share a node, since the volume that they share is on one at a time."""
         users = self._kinds_by(lambda kind: kind.needs.together)
         return [
-            Draw((NODE,), frozenset(kinds), frozenset(kinds))
+            Draw(frozenset(kinds), frozenset(kinds), (NODE,))
             for _, kinds in sorted(users.items())
             # Where one runs already, the others may come to its node alone.
             if sum(self._kinds[number].count for number in kinds) > 1 and all(self._kinds[n].pending for n in kinds)
@@ -143,7 +145,7 @@ class _Finder:
         for (namespace, constraint, key), held_by in holders.items():
             targets = self._counted(namespace, constraint.selector)
             if targets:
-                found.append(Evenness(constraint, frozenset(held_by), targets, masks[key]))
+                found.append(Evenness(frozenset(held_by), targets, constraint, masks[key]))
         return found
 
     def _kinds_by(self, of: Callable[[Kind], Iterable[T]]) -> dict[T, list[int]]:
@@ -162,20 +164,17 @@ class _Finder:
             targets &= self._arriving
         if not targets & self._arriving:
             holders &= self._arriving
-        return [Repulsion(topology, obstacle, holders, targets)] if holders and targets else []
+        return [Repulsion(holders, targets, topology, obstacle)] if holders and targets else []
 
     def _meant_by(self, term: PodTerm) -> frozenset[int]:
         found = self._meant.get(term)
         if found is None:
-            groups: Iterable[int] = () if term.selector is None else self._census.labels.selected(term.selector)
-            found = self._meant[term] = frozenset(
-                number for group in groups if self._is_meant(term, group) for number in self._census.of_group[group]
-            )
+            labels = self._census.labels
+            groups: Iterable[int] = () if term.selector is None else labels.selected(term.selector)
+            meant = [group for group in groups if self._surroundings.mean(term, *labels.groups[group])]
+            found = frozenset(number for group in meant for number in self._census.of_group[group])
+            self._meant[term] = found
         return found
-
-    def _is_meant(self, term: PodTerm, group: int) -> bool:
-        namespace, labels = self._census.labels.groups[group]
-        return term.means(namespace, labels, self._namespace_labels.get(namespace, {}))
 
     def _counted(self, namespace: str, selector: LabelSelector | None) -> frozenset[int]:
         if selector is None:

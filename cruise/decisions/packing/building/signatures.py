@@ -57,14 +57,8 @@ def sign(
 
 def _groups(marks: Marks, limits: Sequence[Limit], kinds: Sequence[Kind]) -> Iterable[frozenset[int]]:
     """Yield sets of kinds that a rule treats alike: each such set sets its members apart from all others."""
-    for repulsion in marks.repulsions:
-        yield repulsion.holders
-        yield repulsion.targets
-    for draw in marks.draws:
-        yield draw.holders
-        yield draw.targets
-    for evenness in marks.evennesses:
-        yield evenness.holders
-        yield evenness.targets
+    for mark in (*marks.repulsions, *marks.draws, *marks.evennesses):
+        yield mark.holders
+        yield mark.targets
     for limit in limits:
         yield frozenset(number for number in limit.kinds if kinds[number].stays is None)

@@ -60,17 +60,14 @@ def _concerned(
 
 
 def _is_tied(built: Built, one: Pod, other: Pod) -> bool:
-    labels_of = built.snapshot.surroundings.namespace_labels
     if one.namespace == other.namespace and set(one.constraints.claims) & set(other.constraints.claims):
         return True
     for holder, meant in ((one, other), (other, one)):
         asks = holder.constraints
-        labels = labels_of.get(meant.namespace, {})
-        if any(term.means(meant.namespace, meant.labels, labels) for term in (*asks.affinity, *asks.anti_affinity)):
+        terms = (*asks.affinity, *asks.anti_affinity)
+        if any(built.snapshot.surroundings.mean(term, meant.namespace, meant.labels) for term in terms):
             return True
-        if holder.namespace == meant.namespace and any(
-            spread.selector is not None and spread.selector.selects(meant.labels) for spread in asks.spread
-        ):
+        if holder.namespace == meant.namespace and any(spread.counts(meant.labels) for spread in asks.spread):
             return True
     return False
 

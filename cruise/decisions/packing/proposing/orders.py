@@ -113,19 +113,17 @@ def _is_spread_beside_others(built: Built, pod: Pod) -> bool:
         if stays or other.namespace != pod.namespace or other.constraints.spread == pod.constraints.spread:
             continue
         for holder, counted in ((pod, other), (other, pod)):
-            spreads = holder.constraints.spread
-            if any(one.selector is not None and one.selector.selects(counted.labels) for one in spreads):
+            if any(spread.counts(counted.labels) for spread in holder.constraints.spread):
                 return True
     return False
 
 
 def _may_found(built: Built, pod: Pod) -> bool:
     """Tell whether the pod may be the first of those that its affinity means, while others of them wait as well."""
-    terms, labels_of = pod.constraints.affinity, built.snapshot.surroundings.namespace_labels
+    terms, surroundings = pod.constraints.affinity, built.snapshot.surroundings
 
     def is_meant(other: Pod) -> bool:
-        labels = labels_of.get(other.namespace, {})
-        return all(term.means(other.namespace, other.labels, labels) for term in terms)
+        return all(surroundings.mean(term, other.namespace, other.labels) for term in terms)
 
     meant = [other for other in built.pods if is_meant(other)] if is_meant(pod) else []
     return len(meant) > 1 and all(other.node is None for other in meant)
