@@ -125,7 +125,7 @@ class _Crowd:
     """The pods of one namespace, those with the same labels together: how many on each node, ending ones apart."""
 
     def __init__(self) -> None:
-        self.index = LabelIndex()
+        self.index: LabelIndex[Labels] = LabelIndex()
         self.staying: dict[Labels, Counter[str]] = {}
         self.ending: dict[Labels, Counter[str]] = {}
 
@@ -134,5 +134,5 @@ class _Crowd:
         labels = frozenset(pod.labels.items())
         if labels not in self.staying:
             self.staying[labels], self.ending[labels] = Counter(), Counter()
-            self.index.add(labels)
+            self.index.add(labels, labels)
         (self.ending if pod.terminating else self.staying)[labels][node] += step

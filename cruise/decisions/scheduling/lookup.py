@@ -51,26 +51,26 @@ class SelectorIndex(Generic[Item]):
         return sum(len(self._by_label[label]) for label in labels if label in self._by_label)
 
 
-class LabelIndex:
-    """Sets of labels, found by selectors."""
+class LabelIndex(Generic[Item]):
+    """Things with labels, found by selectors."""
 
     def __init__(self) -> None:
-        self._all: dict[Labels, None] = {}
-        self._by_label: defaultdict[tuple[str, str], dict[Labels, None]] = defaultdict(dict)
+        self._all: dict[Item, None] = {}
+        self._by_label: defaultdict[tuple[str, str], dict[Item, None]] = defaultdict(dict)
 
-    def add(self, labels: Labels) -> None:
-        """Remember a set of labels."""
-        self._all[labels] = None
+    def add(self, labels: Labels, item: Item) -> None:
+        """Remember an item."""
+        self._all[item] = None
         for label in labels:
-            self._by_label[label][labels] = None
+            self._by_label[label][item] = None
 
-    def candidates(self, selector: LabelSelector) -> Iterator[Labels]:
-        """The sets that the selector may select, each once."""
+    def candidates(self, selector: LabelSelector) -> Iterator[Item]:
+        """The items whose labels the selector may select, each once."""
         choices = needed_labels(selector)
         if not choices:
             return iter(self._all)
         rarest = min(choices, key=lambda labels: sum(len(self._by_label.get(label, ())) for label in labels))
-        found: dict[Labels, None] = {}
+        found: dict[Item, None] = {}
         for label in rarest:
             found |= self._by_label.get(label, {})
         return iter(found)

@@ -25,9 +25,9 @@ def test_selectors_are_found_by_the_labels_that_they_select(all_selectors, wante
 
 @given(st.lists(labels), selectors)
 def test_labels_are_found_by_the_selectors_that_select_them(all_labels, selector):
-    index = LabelIndex()
+    index: LabelIndex[frozenset[tuple[str, str]]] = LabelIndex()
     for one in all_labels:
-        index.add(frozenset(one.items()))
+        index.add(frozenset(one.items()), frozenset(one.items()))
     found = list(index.candidates(selector))
     assert len(found) == len(set(found))
     assert {frozenset(one.items()) for one in all_labels if selector.selects(one)} <= set(found)

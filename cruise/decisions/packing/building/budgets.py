@@ -34,7 +34,7 @@ def apply_limits(
     """
     limits: list[Limit] = []
     for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
-        groups = census.labels.selected_in(budget.namespace, budget.selector)
+        groups = census.labels.selected(budget.selector, budget.namespace)
         covered = [number for group in groups for number in census.of_group[group]]
         for number in covered:
             census.kinds[number].covered = True

@@ -181,7 +181,7 @@ class _Finder:
             return frozenset()
         return frozenset(
             number
-            for group in self._census.labels.selected_in(namespace, selector)
+            for group in self._census.labels.selected(selector, namespace)
             for number in self._census.of_group[group]
             if not self._kinds[number].pod.terminating
         )
