@@ -257,7 +257,7 @@ def _place(piece: Piece, meter: "Meter", seed: int) -> None:
     if cells > (_RULED_CELLS if problem.rules.bind else _DENSE_CELLS):
         from cruise.packer.large.solving import place_large
 
-        packing = place_large(free, piece.pod_node, meter, _ignore)
+        packing = place_large(free, piece.pod_node, meter, _ignore, seed)
     else:
         packing = _solve_small(free, piece.pod_node, meter, seed, _ignore)
     if piece.offer(packing.pod_node):

@@ -9,6 +9,7 @@ from cruise.packer.arrays import IntArray
 from cruise.packer.bounds import counted_bound
 from cruise.packer.budget import Meter
 from cruise.packer.kernels.ejecting import place_pods
+from cruise.packer.kernels.gathering import gather
 from cruise.packer.kernels.preempting import bring_home, preempt_for
 from cruise.packer.kernels.rearranging import rearrange
 from cruise.packer.large.board import ANY_RANK, Board
@@ -22,6 +23,8 @@ _SHARE = 0.5
 _FIRST_SHARE, _AGAIN_SHARE, _PATIENCE = 0.5, 0.5, 2
 # Of more nodes than this a pod sees some at first, spread evenly, and the others once it fits on none of these.
 _SPAN = 1_000
+# Of what is left where pods wait after that, for gathering room for them.
+_GATHERING_SHARE = 0.5
 # Rearranging ends after so many rounds in vain for each pod; the best is reported so many times.
 _IDLE, _TURNS = 100, 10
 
@@ -34,15 +37,15 @@ def solve_large(
     What is left of the budget goes into small changes, which place more or bring home what was moved without need:
     the share `homing` of it where all have a place.
     """
-    packing = place_large(problem, start, meter, report)
+    packing = place_large(problem, start, meter, report, seed)
     if meter.over() or _is_best(problem, packing):
         return packing
     with meter.part(homing if (packing.pod_node >= 0).all() else 1.0) as part:
         return Rearranging(problem, packing.pod_node, packing, part, report).run(seed)
 
 
-def place_large(problem: Problem, start: IntArray, meter: Meter, report: Report) -> Packing:
-    """Place by chains of ejections alone, no worse than what runs now or `start`.
+def place_large(problem: Problem, start: IntArray, meter: Meter, report: Report, seed: int = 1) -> Packing:
+    """Place by chains of ejections, and where nodes gather room for it, no worse than what runs now or `start`.
 
     First from what runs now, then again and again from the best so far, as long as that gains something: what is
     preempted for a higher priority early finds a place once others have moved.
@@ -60,7 +63,10 @@ def place_large(problem: Problem, start: IntArray, meter: Meter, report: Report)
             again = Ejections(problem, packing.pod_node, packing, part, report, smallest_first=smallest_first).run()
             vain = 0 if again is not packing else vain + 1
             packing, smallest_first = again, not smallest_first
-    return packing
+    if meter.over() or not (packing.pod_node < 0).any():
+        return packing
+    with meter.part(_GATHERING_SHARE) as part:
+        return Ejections(problem, packing.pod_node, packing, part, report, smallest_first=True).gather(seed)
 
 
 class Rearranging(Board):
@@ -143,6 +149,17 @@ class Ejections(Board):
                 self.act(meter, partial(place_pods, state, mine, depth, below))
             state.span[:] = 0, 1
         self.act(meter, partial(place_pods, state, pods, depth, below))
+
+    def gather(self, seed: int) -> Packing:
+        """Place what waits, the smallest of the highest priority first, where nodes can gather room for it."""
+        random = np.array([2 * seed + 1], dtype=np.uint64)
+        below = ANY_RANK if self.problem.objective is Objective.OPERATOR else 0
+        for priority in np.unique(self.problem.priorities)[::-1].tolist():
+            pods = self._waiting(np.array([priority]))
+            if len(pods):
+                self.act(self.meter, partial(gather, self.state, pods, below, random))
+        self.bring_home()
+        return self.packing
 
     def preempt(self, priority: int) -> None:
         """Place what is left of a priority where lower ones give way."""

@@ -12,7 +12,7 @@ from benchmarks.unlike_clusters import Full, Make, draw_full
 from cruise.packer.answer import Packing, figures_of
 from cruise.packer.budget import Meter
 from cruise.packer.faults import find_faults
-from cruise.packer.large.solving import solve_large
+from cruise.packer.large.solving import place_large, solve_large
 from cruise.packer.pack import quick_packing
 from cruise.packer.problem import Objective
 from tests.packer.drawn_problems import draw_problem, problems
@@ -111,3 +111,47 @@ def test_many_small_pods_leave_a_node_for_one_as_large_as_they_are():
     packing = solved(problem)
     assert (packing.pod_node >= 0).all()
     assert (packing.pod_node[:120] != problem.pod_node[:120]).sum() == 20
+
+
+def _each_keeps_one(waiting: int):
+    """Six nodes of eight pods, none smaller than 30, that each have 1 free, and a pod that waits."""
+    one = draw_crowd(Crowd(6), 1)
+    sizes = np.random.default_rng(1).integers(30, 60, 48)
+    filled = sizes.reshape(6, 8).sum(axis=1) + 1
+    arrays = {name: getattr(one, name)[:1].repeat(49) for name in ("priorities", "weights", "most_on_node", "sites")}
+    return replace(
+        one,
+        **arrays,
+        capacities=np.stack([filled, filled, np.full(6, 9)], axis=1),
+        demands=np.array([[size, size, 1] for size in (*sizes, waiting)]),
+        headroom=np.zeros((49, 3), dtype=np.int64),
+        movable=np.ones(49, dtype=np.bool_),
+        preemptible=np.zeros(49, dtype=np.bool_),
+        preempt=np.ones(49, dtype=np.bool_),
+        pod_class=np.arange(49),
+        pod_node=np.array([*np.arange(48) // 8, -1]),
+        rules=replace(one.rules, eviction_limits=()),
+    )
+
+
+def test_room_that_every_node_keeps_is_gathered_on_one_by_exchanges():
+    problem = _each_keeps_one(6)
+    packing = place_large(problem, problem.pod_node, Meter(math.inf, math.inf), lambda _: None)
+    assert find_faults(problem, packing.pod_node) == ()
+    assert (packing.pod_node >= 0).all()
+
+
+def test_exchanges_that_gather_too_little_are_taken_back():
+    problem = _each_keeps_one(7)
+    packing = place_large(problem, problem.pod_node, Meter(math.inf, math.inf), lambda _: None)
+    assert packing.pod_node.tolist() == problem.pod_node.tolist()
+
+
+def test_a_cluster_too_full_keeps_no_more_room_than_one_pod_takes():
+    problem = draw_crowd(Crowd(40, usage_percent=101), 1)
+    packing = place_large(problem, problem.pod_node, Meter(math.inf, math.inf), lambda _: None)
+    waiting = problem.demands[problem.pod_class[packing.pod_node < 0]]
+    placed = problem.demands[problem.pod_class[packing.pod_node >= 0]]
+    kept = (problem.capacities.sum(axis=0) - placed.sum(axis=0))[:2]
+    assert len(waiting)
+    assert not (waiting[:, :2] <= kept).all(axis=1).any()
