@@ -30,13 +30,13 @@ from cruise.app.serve.leading import LEASE
 from cruise.app.serve.notifying import notifier_of
 from cruise.app.serve.reading_log import ReadingLog
 from cruise.app.serve.serving import check, controller_of
-from cruise.app.serve.warm_solver import WarmSolver
 from cruise.decisions.eviction.earlier import SAME_AGAIN
 from cruise.domain.actions import Hold, Outcome, Verdict
 from cruise.domain.notices import NOBODY_TOLD, Told
 from cruise.domain.policy import Mode
 from cruise.errors import CruiseError, NotFound, Unavailable
 from cruise.runtime.packing.packing_pass import PackingPass
+from cruise.runtime.packing.worker import PackWorker
 from cruise.runtime.sizing.node_pass import NodePass
 from cruise.runtime.usage.reading import ReadingProgress
 from cruise.settings import Settings
@@ -83,7 +83,7 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
     async with connections(settings, _do_not_wait) as connected:
         # The view of the cluster is retried without end; this request shows at once what is wrong.
         await connected.client.get("/version")
-        async with followed(connected.cluster), WarmSolver() as solver:
+        async with followed(connected.cluster), PackWorker(at_once=False) as solver:
             await in_step(connected.cluster, PATIENCE)
             if connected.usage.first_look is not None:
                 await connected.usage.first_look(await connected.cluster.snapshot())

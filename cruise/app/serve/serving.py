@@ -31,7 +31,6 @@ from cruise.app.serve.notifying import notifier_of, webhook_of
 from cruise.app.serve.readiness import Running
 from cruise.app.serve.reading_log import ReadingLog
 from cruise.app.serve.rehearsals import Rehearsals
-from cruise.app.serve.warm_solver import WarmSolver
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.domain.policy import Policy
 from cruise.errors import CruiseError, Throttled, Unavailable
@@ -44,6 +43,7 @@ from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.survey import Surveys
 from cruise.interfaces.http.view import ApiView
 from cruise.runtime.packing.packing_pass import Solver
+from cruise.runtime.packing.worker import PackWorker
 from cruise.runtime.writing.publication import MOST_IN_A_PASS, Publication
 from cruise.runtime.writing.writer import writes_at_once
 from cruise.settings import Settings
@@ -83,7 +83,7 @@ async def serve(settings: Settings) -> None:
         async with connections(settings, _say) as connected:
             running.opened, running.cluster, running.lease = connected.store, connected.cluster, connected.lease
             running.compared = connected.usage.tally
-            async with WarmSolver() as solver, Rehearsals(settings, running) as rehearsals:
+            async with PackWorker(at_once=False) as solver, Rehearsals(settings, running) as rehearsals:
                 running.rehearsals = rehearsals if settings.prometheus_url is not None else None
                 await _follow_and_lead(settings, connected, running, solver)
 

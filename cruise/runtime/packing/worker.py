@@ -48,10 +48,12 @@ _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 class PackWorker:
     """One packing process, for as long as the context lasts; it ends with this one, however that ends.
 
-    It starts loading at once and stays. A process that dies is replaced, and its order given once more.
+    It starts loading `at_once` or, as most clusters never need it, with the first order, and stays. A process that dies
+    is replaced, and its order given once more.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, at_once: bool = True) -> None:
+        self._at_once = at_once
         self._turn, self._starting = asyncio.Lock(), asyncio.Lock()
         self._numbers = count(1)
         self._child: _Child | None = None
@@ -60,7 +62,8 @@ class PackWorker:
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
-        await self._living()
+        if self._at_once:
+            await self._living()
         return self
 
     async def __aexit__(
@@ -187,8 +190,10 @@ class PackWorker:
             self._tasks.create_task(self._start_again())
 
     async def _start_again(self) -> None:
-        if not self._closed:
-            await self._living()
+        # Where it cannot be started, the next order says so.
+        with suppress(Unavailable):
+            if not self._closed:
+                await self._living()
 
     async def _start(self) -> "_Child":
         errors = tempfile.TemporaryFile()

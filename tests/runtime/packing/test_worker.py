@@ -71,6 +71,17 @@ async def test_the_process_is_gone_once_the_context_is_left():
     assert worker.process_id is None
 
 
+async def test_the_process_is_started_with_the_first_order_where_it_is_not_needed_before():
+    async with PackWorker(at_once=False) as worker:
+        assert worker.process_id is None
+        await worker.pack(make_problem(), 0.0)
+        assert worker.process_id is None
+        await worker.pack(make_problem(), PLENTY)
+        process = worker.process_id
+        assert process is not None
+    assert not running(process)
+
+
 @pytest.mark.server
 async def test_replay_by_work_repeats_itself():
     problem = make_problem()
