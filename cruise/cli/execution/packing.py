@@ -19,10 +19,10 @@ from cruise.interfaces.packing.halt_words import halt_words
 from cruise.interfaces.packing.progress import progress_text
 from cruise.packer.answer import Note, NoteCode, Packing, packing_of
 from cruise.packer.pack import quick_packing
-from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes, found_of
+from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes
 from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled
 from cruise.runtime.packing.later_goes import later_of, whole_allowance
-from cruise.runtime.packing.planning import Scene, objections_to, planned
+from cruise.runtime.packing.planning import Made, Scene, objections_to, planned
 from cruise.runtime.packing.worker import PackWorker
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ async def plan_with(worker: PackWorker, wish: Wish) -> tuple[Proposal, float]:
     else:
         found, there = await find_fewest_nodes(search, scene.fleet)
         if wish.large:
-            change = fleet_change(found.built, found.packing, found.plan, there)
+            change = fleet_change(found.built, found.reached, found.plan, there)
         else:
             change = await change_of(search, found, there, wish.search.seconds)
     with busy("checking the plan", wish.large):
@@ -119,7 +119,7 @@ async def _found(wish: Wish, worker: PackWorker, turn: Turn) -> Found:
     scene = replace(wish.scene, snapshot=turn.snapshot, keep_domains=turn.in_zones)
     came = await planned(scene, pack, partial(busy, worth_telling=wish.large))
     plan = _in_order(came.built, came.packing, came.plan) if isinstance(came.plan, NoOrder) else came.plan
-    return found_of(came.built, came.packing, plan, turn.taken + came.seconds)
+    return Made(came.built, came.packing, plan, turn.taken + came.seconds)
 
 
 async def _packed(

@@ -15,7 +15,7 @@ from cruise.domain.cluster import NodeAutoscaler, Snapshot
 from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import UNLIMITED, FleetChange, PackingPlan, Proposal
 from cruise.domain.policy import Mode, Policy
-from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes, found_of
+from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes
 from cruise.runtime.packing.packing_pass import Solver, gathered, make, mistakes_as_reasons
 from cruise.runtime.packing.planning import demands_of
 from cruise.runtime.ports import Cluster, Store
@@ -93,8 +93,7 @@ async def consolidation_pass(
         if isinstance(made, Halt):
             raise _NoPlan(made)
         bound = made.packing.bound if turn.bound is None else turn.bound
-        packing = replace(made.packing, bound=bound)
-        return found_of(made.built, packing, made.plan, turn.taken + made.seconds)
+        return replace(made, packing=replace(made.packing, bound=bound), seconds=turn.taken + made.seconds)
 
     async def looked() -> tuple[Found, FleetChange] | Halt:
         try:

@@ -3,14 +3,13 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
-from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.consolidating import Fleet, fleet_change, within_limits
 from cruise.decisions.packing.proposing import NoOrder, propose
-from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.domain.cluster import Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.packing import FleetChange, Proposal
-from cruise.packer.answer import Packing, packing_of
+from cruise.packer.answer import packing_of
+from cruise.runtime.packing.planning import Made
 
 # Of the time, for a plan that empties nodes by any moves, also between zones.
 FIRST_SHARE = 0.25
@@ -18,20 +17,6 @@ FIRST_SHARE = 0.25
 _WITHOUT_SPREAD_SHARE, _FEWER_SHARE, _MOST_TRIED = 0.2, 0.25, 5
 # So many constraints are lifted one by one, each with a share of what time is left, if that is worth it.
 _MOST_LIFTED, _LIFTED_SHARE, _LEAST_SECONDS = 3, 0.3, 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """The packing that a plan arrives at, the plan, and the seconds that solving has taken by then.
-
-    `cut_short` tells that the solver's own packing is better, and has no order.
-    """
-
-    built: Built
-    packing: Packing
-    plan: Proposal
-    seconds: float
-    cut_short: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +34,9 @@ class Turn:
     in_zones: bool = False
 
 
+# What a turn comes to; its seconds are all that solving has taken by then.
+Found = Made[Proposal]
 Search = Callable[[Turn], Awaitable[Found]]
-
-
-def found_of(built: Built, packing: Packing, plan: Proposal, seconds: float) -> Found:
-    """What a plan made from a packing comes to."""
-    reached, objective = arrives_at(built, packing, plan), built.problem.objective
-    return Found(built, reached, plan, seconds, reached.after.key(objective) < packing.after.key(objective))
 
 
 async def find_fewest_nodes(search: Search, fleet: Fleet) -> tuple[Found, Fleet]:
@@ -92,7 +73,7 @@ async def _fewest_with_new_domains(search: Search, fleet: Fleet) -> Found:
     best, seconds = _bounded(found, bound), free.seconds
     wanted = [_new_nodes_used(free, fleet), _new_nodes_used(found, fleet)]
     for number in range(_MOST_TRIED):
-        if best.packing.status.proved or not wanted:
+        if best.reached.status.proved or not wanted:
             break
         kept = set(wanted.pop(0))
         nodes = tuple(node for node in everywhere.nodes if node.name not in fleet.types or node.name in kept)
@@ -101,7 +82,7 @@ async def _fewest_with_new_domains(search: Search, fleet: Fleet) -> Found:
         share = 1.0 if last else _FEWER_SHARE
         other = await search(Turn(replace(everywhere, nodes=nodes), seconds, share, bound, in_zones=last))
         seconds = other.seconds
-        if other.packing.after.key(objective) > best.packing.after.key(objective):
+        if other.reached.after.key(objective) > best.reached.after.key(objective):
             best = other
         if not wanted:
             used = _new_nodes_used(best, fleet)
@@ -113,7 +94,7 @@ async def _fewest_with_new_domains(search: Search, fleet: Fleet) -> Found:
 
 def _bounded(found: Found, bound: tuple[int, ...]) -> Found:
     """Return what was found with another bound."""
-    packing = packing_of(found.built.problem, found.packing.pod_node, bound, found.packing.notes)
+    packing = packing_of(found.built.problem, found.reached.pod_node, bound, found.packing.notes)
     plan = propose(found.built, packing)
     if isinstance(plan, NoOrder):
         plan = replace(found.plan, status=packing.status)
@@ -132,7 +113,7 @@ def _adds_domains(fleet: Fleet) -> bool:
 def _new_nodes_used(found: Found, fleet: Fleet) -> list[str]:
     """Return the new nodes of a plan: those of the highest priority first, then those of the most pods."""
     ranks: dict[str, tuple[int, int]] = {}
-    for pod, node in zip(found.built.pods, found.packing.pod_node.tolist(), strict=True):
+    for pod, node in zip(found.built.pods, found.reached.pod_node.tolist(), strict=True):
         name = found.built.nodes[node].name if node >= 0 else ""
         if name in fleet.types:
             highest, count = ranks.get(name, (pod.priority, 0))
@@ -144,12 +125,18 @@ async def _fewest_nodes(search: Search, snapshot: Snapshot) -> Found:
     # Moves between zones mostly have no order: they are tried for a while, and say what no plan goes below.
     spread = _is_spread(snapshot)
     found = await search(Turn(snapshot, share=FIRST_SHARE if spread else 1.0))
-    if not spread or (found.packing.status.proved and not found.cut_short):
+    if not spread or (found.reached.status.proved and not _is_cut_short(found)):
         return found
     again = await search(Turn(snapshot, found.seconds, bound=found.packing.bound, in_zones=True))
     objective = found.built.problem.objective
-    better = again.packing.after.key(objective) > found.packing.after.key(objective)
+    better = again.reached.after.key(objective) > found.reached.after.key(objective)
     return again if better else replace(found, seconds=again.seconds)
+
+
+def _is_cut_short(found: Found) -> bool:
+    """Tell whether the solver's own packing is better, and has no order."""
+    objective = found.built.problem.objective
+    return found.reached.after.key(objective) < found.packing.after.key(objective)
 
 
 def _is_spread(snapshot: Snapshot) -> bool:
@@ -161,9 +148,9 @@ async def change_of(search: Search, found: Found, fleet: Fleet, seconds: float) 
 
     Those are the PodDisruptionBudgets that keep most nodes; `seconds` is how long all searches may take together.
     """
-    change = fleet_change(found.built, found.packing, found.plan, fleet)
+    change = fleet_change(found.built, found.reached, found.plan, fleet)
     snapshot, taken = fleet.snapshot, found.seconds
-    if found.packing.after.price > -found.packing.bound[len(found.packing.after.tiers)]:
+    if found.reached.after.price > -found.packing.bound[len(found.reached.after.tiers)]:
         return change
     without: list[tuple[str, int]] = []
     exhausted = {Detail.BUDGET_EXHAUSTED.of(budget.title): budget for budget in snapshot.budgets}
@@ -173,7 +160,7 @@ async def change_of(search: Search, found: Found, fleet: Fleet, seconds: float) 
         budgets = tuple(one for one in snapshot.budgets if one is not budget)
         other = await search(Turn(replace(snapshot, budgets=budgets), taken, _LIFTED_SHARE))
         taken = other.seconds
-        if other.packing.after.price < found.packing.after.price:
-            nodes = fleet_change(other.built, other.packing, other.plan, fleet).nodes_after
+        if other.reached.after.price < found.reached.after.price:
+            nodes = fleet_change(other.built, other.reached, other.plan, fleet).nodes_after
             without.append((budget.title, nodes))
     return replace(change, without=tuple(without))

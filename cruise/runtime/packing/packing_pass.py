@@ -13,7 +13,6 @@ from cruise.decisions.packing.building import Usage
 from cruise.decisions.packing.consolidating import fleet_change
 from cruise.decisions.packing.execution import begun
 from cruise.decisions.packing.proposing import NoOrder
-from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.decisions.scheduling.board import waits_for_a_node
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.halts import Halt, HaltCode
@@ -139,18 +138,20 @@ async def make(scene: Scene, solver: Solver, seconds: float, monotonic: Callable
         return packing, monotonic() - began
 
     found = await planned(scene, pack)
-    built, packing, plan = found.built, found.packing, found.plan
-    if isinstance(plan, NoOrder):
-        log.warning("no packing plan", why=str(plan.why))
-        return plan.why
+    if isinstance(found.plan, NoOrder):
+        log.warning("no packing plan", why=str(found.plan.why))
+        return found.plan.why
+    made = Made(found.built, found.packing, found.plan, found.seconds)
     if scene.fleet is not None:
-        plan = replace(plan, fleet=fleet_change(built, arrives_at(built, packing, plan), plan, scene.fleet))
-    objections = await asyncio.to_thread(objections_to, plan, built, scene.allowance)
+        made = replace(
+            made, plan=replace(made.plan, fleet=fleet_change(made.built, made.reached, made.plan, scene.fleet))
+        )
+    objections = await asyncio.to_thread(objections_to, made.plan, made.built, scene.allowance)
     if objections:
         # A plan that the judge does not let through is a mistake of ours: it is not shown.
         log.error("packing plan dropped", objections=list(objections[:10]), count=len(objections))
         return Halt(HaltCode.UNSOUND, detail=objections[0])
-    return Made(built, packing, plan, found.seconds)
+    return made
 
 
 def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list[Pod]:

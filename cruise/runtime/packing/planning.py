@@ -10,6 +10,7 @@ from cruise.decisions.packing.building import NOTHING_KNOWN, Built, Usage, build
 from cruise.decisions.packing.consolidating import Fleet
 from cruise.decisions.packing.judging import Demand, find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
+from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.decisions.scheduling.board import PodKey, key_of
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import UNLIMITED, Allowance, Proposal, Sizes
@@ -53,6 +54,12 @@ class Made(Generic[P]):
     def evicts_unproved(self) -> bool:
         """Tell whether pods would be evicted although another plan might need none."""
         return isinstance(self.plan, Proposal) and bool(self.plan.evicted) and not self.packing.needs_evictions
+
+    @property
+    def reached(self) -> Packing:
+        """The packing that the plan arrives at, which may be less than what was packed."""
+        assert isinstance(self.plan, Proposal)
+        return arrives_at(self.built, self.packing, self.plan)
 
 
 async def planned(
