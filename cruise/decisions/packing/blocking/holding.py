@@ -25,7 +25,6 @@ class Without:
     protections: tuple[int, ...] = ()
     protected: bool = False
     movable: bool = False
-    everything: bool = False
 
 
 class Holding:
@@ -62,8 +61,6 @@ class Holding:
         return self._protections_of[below]
 
     def _left(self, without: Without) -> BoolArray:
-        if without.everything:
-            return np.zeros_like(self._placed)
         dropped = np.isin(self.protection, without.protections)
         if without.movable:
             return self.stuck & ~dropped

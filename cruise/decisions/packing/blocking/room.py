@@ -32,7 +32,8 @@ class Room:
 
     def lacking_when_empty(self) -> Int64Array:
         """How much each node is short of with nothing else on it."""
-        return self.lacking(Without(everything=True))
+        short = self._demand + self._headroom - self._problem.capacities
+        return np.asarray(np.maximum(short, 0), dtype=np.int64)
 
     def full_of(self, nodes: BoolArray) -> Occupants:
         """Tell of which priorities those nodes are full, if that is what keeps the pod out."""

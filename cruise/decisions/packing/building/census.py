@@ -132,7 +132,7 @@ def extras_of(pod: Pod, needs: VolumeNeeds, shared: Container[tuple[str, str]] =
 
 
 class _Kinds:
-    """Numbers kinds; what is equal by value is compared once and known by identity from then on."""
+    """Numbers kinds; what is equal by value is known by identity from then on."""
 
     def __init__(
         self,
@@ -151,8 +151,6 @@ class _Kinds:
         self._movability = movability
         self._within = within
         self._numbers: dict[tuple[Hashable, ...], int] = {}
-        self._equal: dict[Hashable, int] = {}
-        self._seen: dict[int, int] = {}
         self._by_identity: dict[tuple[Hashable, ...], int] = {}
 
     def take_pending(self, pod: Pod) -> None:
@@ -217,8 +215,8 @@ class _Kinds:
             pod.priority,
             pod.preempts,
             # Pods of a DaemonSet name their nodes, each its own; a pod that stays goes nowhere else.
-            self._number(pod.placement) if pending or stays is None else -1,
-            self._number(pod.constraints),
+            pod.placement if pending or stays is None else None,
+            pod.constraints,
             pod.extended_requests,
             pod.workload,
             within,
@@ -242,9 +240,3 @@ class _Kinds:
             return Detail.VOLUME_UNKNOWN.of(needs.missing.claim)
         shared = self._volumes.shared_by(pod)
         return None if shared is None else Detail.VOLUME_SHARED.of(shared)
-
-    def _number(self, value: Hashable) -> int:
-        number = self._seen.get(id(value))
-        if number is None:
-            number = self._seen[id(value)] = self._equal.setdefault(value, len(self._equal))
-        return number

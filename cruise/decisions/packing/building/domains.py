@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from cruise.decisions.packing.building.census import Labels
 from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.domain.cluster import Node, Pod
@@ -15,7 +13,6 @@ class Domains:
     def __init__(self, nodes: Sequence[Node], columns: NodeColumns) -> None:
         self._nodes = {node.name: node for node in nodes}
         self._columns = columns
-        self._wide: dict[str, bool] = {}
 
     def of(self, pod: Pod) -> Labels:
         """Return the labels, sorted; none of a pod that is not spread."""
@@ -23,11 +20,6 @@ class Domains:
         if not spread or node is None:
             return ()
         keys = sorted({constraint.topology_key for constraint in spread})
-        return tuple((key, node.labels[key]) for key in keys if key in node.labels and self._is_wide(key))
-
-    def _is_wide(self, key: str) -> bool:
-        if key not in self._wide:
-            domains = self._columns.domains(key)
-            known = domains[domains >= 0]
-            self._wide[key] = len(np.unique(known)) < len(known)
-        return self._wide[key]
+        return tuple(
+            (key, node.labels[key]) for key in keys if key in node.labels and not self._columns.tells_apart(key)
+        )

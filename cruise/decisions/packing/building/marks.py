@@ -5,16 +5,13 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from cruise.decisions.packing.building.census import Census, Kind
-from cruise.decisions.packing.building.nodes import NodeColumns
+from cruise.decisions.packing.building.nodes import CLUSTER, NODE, NodeColumns
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import BoolArray
 from cruise.domain.colocation import HostPort, PodTerm, SpreadConstraint, Surroundings
 from cruise.domain.scheduling import LabelSelector
 
 T = TypeVar("T")
-
-# Topologies that are no label, under names that no label can have.
-NODE, CLUSTER = "(node)", "(cluster)"
 
 
 @dataclass(frozen=True, slots=True)

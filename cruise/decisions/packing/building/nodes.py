@@ -10,6 +10,8 @@ from cruise.domain.colocation import SpreadConstraint
 from cruise.domain.scheduling import NodeSelectorTerm, Placement, Requirement, Taint, Toleration
 
 _NAME_FIELD = "metadata.name"
+# Topologies that are no label, under names that no label can have.
+NODE, CLUSTER = "(node)", "(cluster)"
 _Affinity = tuple[tuple[tuple[str, str], ...], tuple[NodeSelectorTerm, ...] | None]
 
 
@@ -32,8 +34,13 @@ class NodeColumns:
         self.cordoned = np.array([node.unschedulable for node in nodes], dtype=np.bool_)
 
     def domains(self, key: str) -> Int64Array:
-        """Number the values of a label, in the nodes' order; -1 where a node lacks it."""
+        """Number the values of a label, or another topology, in the nodes' order; -1 where a node lacks it."""
         return self._column(key)[0]
+
+    def tells_apart(self, key: str) -> bool:
+        """Tell whether no two nodes have the same value of a label."""
+        codes, values = self._column(key)
+        return len(values) == np.count_nonzero(codes >= 0)
 
     def lacks(self, keys: Iterable[str]) -> BoolArray:
         """Tell for each node whether it lacks one of some labels."""
@@ -121,7 +128,13 @@ class NodeColumns:
             numbers: dict[str, int] = {}
             codes = [
                 -1 if value is None else numbers.setdefault(value, len(numbers))
-                for value in (node.labels.get(key) for node in self._nodes)
+                for value in (_value(node, key) for node in self._nodes)
             ]
             column = self._labels[key] = (np.array(codes, dtype=np.int64), list(numbers))
         return column
+
+
+def _value(node: Node, key: str) -> str | None:
+    if key == NODE:
+        return node.name
+    return "" if key == CLUSTER else node.labels.get(key)

@@ -6,7 +6,7 @@ import numpy as np
 
 from cruise.decisions.packing.building.budgets import Limit
 from cruise.decisions.packing.building.census import Census
-from cruise.decisions.packing.building.marks import CLUSTER, NODE, Marks, Repulsion
+from cruise.decisions.packing.building.marks import Marks, Repulsion
 from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.domain.arrays import BoolArray, Int64Array
@@ -37,7 +37,6 @@ class RuleMaker:
         self._most_on_node = most_on_node
         self._topologies: dict[str, Int64Array] = {}
         self._exclusions: dict[tuple[int, int, tuple[int, ...]], Obstacle] = {}
-        self._alone: dict[str, BoolArray | None] = {}
 
     def rules(self, marks: Marks, limits: Sequence[Limit]) -> tuple[Rules, tuple[Obstacle, ...]]:
         """Return all rules, and for each exclusion the obstacle that it is."""
@@ -81,14 +80,14 @@ class RuleMaker:
         key = repulsion.topology
         targets = self._classes(repulsion.targets)
         mutual = repulsion.holders == repulsion.targets
-        alone = self._tells_nodes_apart(key)
+        labelled, tells_apart = self._columns.domains(key) >= 0, self._columns.tells_apart(key)
         for holder in sorted(self._classes(repulsion.holders)):
             arrives = self._arrives[holder]
             kept_off = {
                 target for target in targets if (arrives or self._arrives[target]) and not (mutual and target < holder)
             }
             # No second one of its own on a node: that is how many of it a node holds.
-            if holder in kept_off and alone is not None and not (self._admits[self._sites[holder]] & ~alone).any():
+            if holder in kept_off and tells_apart and not (self._admits[self._sites[holder]] & ~labelled).any():
                 self._most_on_node[holder] = 1
                 kept_off.discard(holder)
             if kept_off:
@@ -96,22 +95,8 @@ class RuleMaker:
 
     def _topology(self, key: str) -> int:
         if key not in self._topologies:
-            self._topologies[key] = self._domains(key)
+            self._topologies[key] = self._columns.domains(key)
         return list(self._topologies).index(key)
-
-    def _domains(self, key: str) -> Int64Array:
-        count = self._columns.count
-        if key == NODE:
-            return np.arange(count, dtype=np.int64)
-        return np.zeros(count, dtype=np.int64) if key == CLUSTER else self._columns.domains(key)
-
-    def _tells_nodes_apart(self, key: str) -> BoolArray | None:
-        """Return the nodes that have the label, where no two have it alike; None where some do."""
-        if key not in self._alone:
-            domains = self._domains(key)
-            labelled = domains >= 0
-            self._alone[key] = labelled if len(np.unique(domains[labelled])) == int(labelled.sum()) else None
-        return self._alone[key]
 
     def _classes(self, kinds: Iterable[int]) -> set[int]:
         return {pod_class for kind in kinds for pod_class in self._kind_classes[kind]}
