@@ -15,6 +15,13 @@ def with_sizes(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
     return replace(pod, containers=sized_containers(pod, targets))
 
 
+def sized(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
+    """Return the pod as it counts once the kubelet has carried the sizes out."""
+    named = {target.container for target in targets}
+    asking = with_sizes(pod, targets)
+    return replace(asking, containers=tuple(_settled(c) if c.name in named else c for c in asking.containers))
+
+
 def sized_containers(pod: Pod, targets: Sequence[ContainerTarget]) -> tuple[Container, ...]:
     """Return the pod's containers with the targets' requests and limits in place of their own."""
     named = {target.container: target for target in targets}
@@ -33,3 +40,9 @@ def spec_targets(pod: Pod) -> tuple[ContainerTarget, ...]:
         for container in pod.containers
         if container.role is not ContainerRole.INIT
     )
+
+
+def _settled(container: Container) -> Container:
+    if container.allocated is None and container.actual is None:
+        return container
+    return replace(container, allocated=container.requests, actual=container.requests)

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.decisions.packing.execution.rest import anew
-from cruise.decisions.packing.judging.sizing import sized
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
 from cruise.domain.packing import Allowance, Budget, Proposal, Spent
+from cruise.domain.sizes import sized
 
 
 def cluster_after(snapshot: Snapshot, proposal: Proposal) -> Snapshot:

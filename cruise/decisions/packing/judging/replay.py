@@ -10,13 +10,13 @@ from cruise.decisions.packing.judging.sizing import (
     find_lack_of_headroom,
     find_removals,
     find_wrong_sizes,
-    sized,
 )
 from cruise.decisions.scheduling.board import Board, PodKey, key_of, waits_for_a_node
 from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.actions import ResizePod
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage
+from cruise.domain.sizes import sized
 
 
 class Replay:

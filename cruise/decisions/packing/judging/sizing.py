@@ -1,18 +1,18 @@
 """Whether the sizes that a plan asks for may be written, and whether they hold what the pods need."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import reduce
 
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import breaks_quota
 from cruise.decisions.scheduling.board import Board, PodKey, key_of
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import Container, Pod, Snapshot
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
-from cruise.domain.sizes import with_sizes
+from cruise.domain.sizes import sized, with_sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +24,6 @@ class Demand:
 
 
 Demands = Mapping[PodKey, Demand]
-
-
-def sized(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
-    """The pod as it counts once the kubelet has carried the sizes out."""
-    named = {target.container for target in targets}
-    asking = with_sizes(pod, targets)
-    return replace(asking, containers=tuple(_settled(c) if c.name in named else c for c in asking.containers))
 
 
 def find_wrong_sizes(snapshot: Snapshot, pod: Pod, targets: Sequence[ContainerTarget]) -> Iterator[str]:
@@ -101,9 +94,3 @@ def find_lack_of_headroom(board: Board, node_name: str, arrived: Sequence[Pod], 
 
 def _demand_of(pod: Pod, demands: Demands) -> Demand:
     return demands.get(key_of(pod)) or Demand(counted_requests(pod), NO_RESOURCES)
-
-
-def _settled(container: Container) -> Container:
-    if container.allocated is None and container.actual is None:
-        return container
-    return replace(container, allocated=container.requests, actual=container.requests)

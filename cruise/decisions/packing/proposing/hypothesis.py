@@ -15,7 +15,7 @@ from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import Amounts, Resources
-from cruise.domain.sizes import with_sizes
+from cruise.domain.sizes import sized
 
 # A pod held for one of these keeps the size that it has.
 _KEEPS_ITS_SIZE = frozenset(
@@ -62,7 +62,7 @@ class SizedNode:
             for container in pod.containers
             if container.name in sizes
         )
-        counts = _counted(pod, targets)
+        counts = counted_requests(sized(pod, targets))
         before = counted_requests(pod)
         if counts == before or not counts.fits_in(before) or self._refuses(pod, targets):
             return None
@@ -83,7 +83,7 @@ class SizedNode:
         quotas = self._snapshot.quotas.get(pod.namespace, ())
         if self._refuses(pod, targets) or breaks_quota(pod, targets, quotas):
             return None
-        return Sized(targets, _counted(pod, targets))
+        return Sized(targets, counted_requests(sized(pod, targets)))
 
     def _refuses(self, pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
         ranges = self._snapshot.limit_ranges.get(pod.namespace, ())
@@ -116,14 +116,6 @@ def _there(pod: Pod, node: str) -> Pod:
         return replace(pod, node=node, phase="Running")
     fresh = tuple(replace(one, allocated=None, actual=None, actual_limits=None) for one in pod.containers)
     return replace(pod, node=node, containers=fresh)
-
-
-def _counted(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
-    """Return what counts for a pod once the targets are allocated and actual."""
-    named = {target.container for target in targets}
-    asking = with_sizes(pod, targets)
-    done = tuple(replace(one, allocated=None, actual=None) if one.name in named else one for one in asking.containers)
-    return counted_requests(replace(asking, containers=done))
 
 
 def _smaller(stated: Amounts, size: ContainerSize) -> Amounts:

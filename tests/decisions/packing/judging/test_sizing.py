@@ -10,12 +10,10 @@ from cruise.decisions.packing.judging.sizing import (
     find_lack_of_headroom,
     find_removals,
     find_wrong_sizes,
-    sized,
 )
 from cruise.decisions.scheduling.board import Board
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, QosClass, Quota
-from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
 from tests.builders import make_amounts, make_container, make_node, make_pod, make_resources, make_snapshot
 
@@ -72,13 +70,6 @@ def test_shrinks_come_before_all_evictions_and_grow_nothing():
     assert list(find_growth(pod, (target(100, 128),))) == []
     assert list(find_growth(pod, (target(101, 64),))) == ["grows from 100 m to 101 m"]
     assert list(find_growth(pod, (target(50, 129),))) == ["grows from 134217728 to 135266304 bytes"]
-
-
-def test_a_sized_pod_counts_what_it_then_asks_for():
-    shrunk = sized(make_pod(overhead=make_resources(5, 0)), (target(50, 64),))
-    assert counted_requests(shrunk) == make_resources(55, 64)
-    pending = sized(make_pod(node=None, containers=[make_container(settled=False)]), (target(50, 64),))
-    assert counted_requests(pending) == make_resources(50, 64)
 
 
 @pytest.mark.parametrize(
