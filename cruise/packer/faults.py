@@ -6,6 +6,7 @@ from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.problem import Problem, loads_of
 from cruise.packer.rules.by_class import rules_by_class, sums_over
 from cruise.packer.rules.counts import Apart, Company, Counts, Even
+from cruise.packer.rules.leaving import Leavers
 from cruise.packer.rules.profiting import profits_unduly
 
 # Of pods that might come first, where one of them has to.
@@ -107,26 +108,40 @@ def _fault(rule: Apart | Company | Even) -> str:
 def _lacking_orders(counts: Counts, arriving: BoolArray) -> list[str]:
     """Whether there is an order in which each pod that arrives finds its targets, or is the first of them.
 
+    All that leave do so first, or else those that they keep company come before.
+    """
+    alone = _alone(counts, arriving, None)
+    if alone and (counts.problem.pod_node >= 0)[counts.pod_node != counts.problem.pod_node].any():
+        alone = _alone(counts, arriving, Leavers(counts.problem, counts.rules))
+    return [f"{alone} pods arrived where none of the targets is that attract them"] if alone else []
+
+
+def _alone(final: Counts, arriving: BoolArray, before: Leavers | None) -> int:
+    """How many pods at least find none of their targets, where those that leave are there `before`.
+
     What may be first comes as soon as it can, since others would be in its way, and what no rule attracts comes last.
     Where several may be first, one after the other is tried.
     """
-    problem, rules = counts.problem, counts.rules
+    problem, rules = final.problem, final.rules
+    counts = Counts(problem, rules, final.pod_node)
     holders = np.isin(problem.pod_class, np.array(sorted(rules.attracted), dtype=np.int64))
     wanted = np.isin(problem.pod_class, np.array(sorted(rules.attracting), dtype=np.int64))
     target: list[int] = counts.pod_node.tolist()
     waiting = attracted = np.flatnonzero(arriving & holders).tolist()
     late = np.flatnonzero(arriving & ~holders & wanted).tolist()
     if not waiting:
-        return []
+        return 0
     for pod in (*waiting, *late):
         counts.leave(pod)
     came: list[int] = []
     untried: list[tuple[int, int]] = []  # a pod that may be first, once so many came
     alone, tries = len(waiting), _MOST_FIRST_PODS
     while waiting:
-        stands = {pod: _stands(counts, pod, target[pod]) for pod in waiting}
+        stands = {pod: _stands(counts, pod, target[pod], before) for pod in waiting}
         firsts = {(int(problem.pod_class[p]), target[p]): p for p in reversed(waiting) if stands[p] == "first"}
-        ready = list(firsts.values())[-1:] or [pod for pod in waiting if stands[pod] == "supported"]
+        supported = [pod for pod in waiting if stands[pod] == "supported"]
+        # Beside those that leave yet, nobody is the first.
+        ready = supported if before is not None and supported else list(firsts.values())[-1:] or supported
         untried += [(len(came), pod) for pod in list(firsts.values())[:-1]]
         if not ready:
             there = set(came)
@@ -134,7 +149,7 @@ def _lacking_orders(counts: Counts, arriving: BoolArray) -> list[str]:
         if not ready:
             alone = min(alone, len(waiting))
             if not untried or not tries:
-                return [f"{alone} pods arrived where none of the targets is that attract them"]
+                return alone
             tries -= 1
             kept, first = untried.pop()
             for pod in came[kept:]:
@@ -147,12 +162,17 @@ def _lacking_orders(counts: Counts, arriving: BoolArray) -> list[str]:
         came += ready
         arrived = set(ready)
         waiting = [pod for pod in waiting if pod not in arrived]
-    return []
+    return 0
 
 
-def _stands(counts: Counts, pod: int, node: int) -> str:
+def _stands(counts: Counts, pod: int, node: int, before: Leavers | None) -> str:
     """Tell whether a pod on a node is `supported` by its targets, may come `first`, or is `alone`."""
     company = [rule for rule in counts.filters(int(counts.problem.pod_class[pod])) if isinstance(rule, Company)]
     if all(rule.supports(node) for rule in company):
         return "supported"
+    if before is not None:
+        home = int(counts.problem.pod_node[pod])
+        topologies = [(one, *pair) for one in company for pair in zip(one.targets, one.rule.topologies, strict=True)]
+        if all(now.at(node) > 0 or before.give_company(one.rule, t, node, home) for one, now, t in topologies):
+            return "supported"
     return "first" if all(rule.opens(node) for rule in company) else "alone"

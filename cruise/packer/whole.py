@@ -11,6 +11,8 @@ from cruise.packer.faults import find_faults
 from cruise.packer.parts import Part
 from cruise.packer.problem import Objective, Problem
 
+_OTHER_ORDERS = Note(NoteCode.OTHER_ORDERS)
+
 
 class Piece:
     """A part of a problem with the best assignment of its pods so far, and what it has proved."""
@@ -48,6 +50,8 @@ class Piece:
     def learn(self, packing: Packing) -> None:
         """Take an answer's assignment over, and the bound that was proved beside it."""
         if self.offer(packing.pod_node):
+            if _OTHER_ORDERS in packing.notes:
+                self._whole.notes = tuple(dict.fromkeys((*self._whole.notes, _OTHER_ORDERS)))
             self.bound(self._key_of(packing.pod_node), packing.bound)
 
     def learn_relaxed(self, packing: Packing) -> None:

@@ -44,6 +44,7 @@ def ruled(*, pod_node: list[int] | None = None, **rules: object) -> Problem:
 SEVERAL = replace(PLAIN, pod_class=np.array([1, 1, 1, 2]), pod_node=np.full(4, -1))
 EVERYWHERE = np.ones(3, dtype=np.bool_)
 SELF = Attraction((1,), 1, classes(1, 2))
+BESIDE = np.array([0, -1, -1, 1])
 
 
 @pytest.mark.parametrize(
@@ -68,6 +69,8 @@ SELF = Attraction((1,), 1, classes(1, 2))
         (ruled(pod_node=[0, -1, -1, 0], attractions=(SELF,)), [0, -1, 1, 0]),
         # The first one is kept away in the end by a target elsewhere, whichever came before.
         (ruled(attractions=(SELF,)), [0, -1, 1, 0]),
+        # Once that one has left, the other is alone.
+        (replace(ruled(attractions=(SELF,)), pod_class=np.array([1, 1, 1, 2]), pod_node=BESIDE), [-1, 0, -1, 1]),
         (ruled(spreads=(Spread(1, 0, classes(0), 1, 0, EVERYWHERE),)), [0, 0, -1, -1]),
         (ruled(spreads=(Spread(1, 1, classes(1), 1, 0, EVERYWHERE),)), [0, -1, 2, -1]),
     ],
@@ -87,6 +90,8 @@ def test_a_breach_is_found(problem, pod_node):
         # Who is in no domain does not keep the first one away.
         (ruled(pod_node=[0, -1, -1, 2], attractions=(SELF,)), [0, -1, 1, 2]),
         (ruled(attractions=(SELF,)), [0, -1, 1, 1]),
+        # Who leaves kept company until then, though another target is elsewhere.
+        (replace(ruled(attractions=(SELF,)), pod_class=np.array([1, 1, 1, 2]), pod_node=BESIDE), [-1, 0, 0, 1]),
         (ruled(spreads=(Spread(1, 0, classes(0), 1, 0, EVERYWHERE),)), [0, 1, -1, -1]),
         (ruled(eviction_limits=(EvictionLimit("one", classes(0), 1),)), [1, -1, -1, -1]),
     ],

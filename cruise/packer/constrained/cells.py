@@ -124,7 +124,7 @@ class Cells:
 
     def stay_before_arriving(self, cell: tuple[int, int]) -> None:
         """Let copies arrive only beside all that run there: one that left and one that came would be the same."""
-        if cell in self.stay and cell in self.arrive and cell not in self._settled:
+        if cell in self.stay and cell in self.arrive and cell not in self._settled and not self.layout.returning:
             self._settled.add(cell)
             left = int(self.layout.running[cell] - self.layout.stuck[cell]) - self.stay[cell]
             self.require(left <= 0, self.arrives((cell[0],), (cell[1],)))

@@ -1,4 +1,6 @@
-"""What a model requires of pods that others attract: each arrival finds it there, in some order of arriving."""
+"""What a model requires of pods that others attract: each arrival finds it there, in some order of coming and going."""
+
+from dataclasses import dataclass, field
 
 import numpy as np
 from ortools.sat.python import cp_model
@@ -6,6 +8,8 @@ from ortools.sat.python import cp_model
 from cruise.packer.arrays import IntArray
 from cruise.packer.constrained.cells import Cells, Literal, is_never, opposite
 from cruise.packer.problem import Attraction
+from cruise.packer.rules.by_class import rules_by_class
+from cruise.packer.rules.leaving import Leavers
 
 Cell = tuple[int, int]
 
@@ -30,11 +34,20 @@ def keep_grounded(cells: Cells) -> None:
             _ground(cells, attraction, levels)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _First:
+    """Which arrival is the first of all targets, and whether there is one at all."""
+
+    founders: dict[Cell, cp_model.IntVar] = field(default_factory=dict)
+    some: cp_model.IntVar | int = 0
+
+
 class _Levels:
-    """When the copies of a class that arrive on a node do so, as far as it matters."""
+    """When the copies of a class that arrive on a node do so, as far as it matters, and who is there before."""
 
     def __init__(self, cells: Cells, ranks: IntArray) -> None:
-        self.ranks = ranks
+        problem = cells.layout.problem
+        self.ranks, self.leavers = ranks, Leavers(problem, rules_by_class(problem))
         self.top = max(len(cells.arrive), 1)
         self._model = cells.model
         self._known: dict[Cell, cp_model.IntVar] = {}
@@ -56,30 +69,30 @@ def _ground(cells: Cells, attraction: Attraction, levels: _Levels) -> None:
     holders = _arriving(cells, (holder,), everywhere)
     if not holders:
         return
-    founders = {}
+    first = _First()
     if attraction.may_be_first:
         # A pod in no domain of any topology does not keep another from being the first.
         counted = (cells.layout.problem.rules.topologies[list(attraction.topologies)] >= 0).any(axis=0)
-        founders = _founders(cells, attraction, targets, holders, tuple(np.flatnonzero(counted).tolist()), levels)
+        first = _founders(cells, attraction, targets, holders, tuple(np.flatnonzero(counted).tolist()), levels)
     for topology in attraction.topologies:
         domain_of = cells.layout.problem.rules.topologies[topology]
         for domain, nodes in cells.layout.ruling.domains[topology].items():
             here = {cell: literal for cell, literal in holders.items() if domain_of[cell[1]] == domain}
             if here:
-                _give_company(cells, holder, targets, nodes, here, founders, levels)
+                _give_company(cells, attraction, topology, nodes, here, first, levels)
 
 
 def _give_company(
     cells: Cells,
-    holder: int,
-    targets: tuple[int, ...],
+    attraction: Attraction,
+    topology: int,
     nodes: tuple[int, ...],
     here: dict[Cell, Literal],
-    founders: dict[Cell, cp_model.IntVar],
+    first: _First,
     levels: _Levels,
 ) -> None:
-    """Each arrival in a domain is a founder or finds company there."""
-    model = cells.model
+    """Each arrival in a domain is a founder or finds company there, and has company in the end."""
+    model, targets = cells.model, tuple(sorted(attraction.targets.tolist()))
     stays = cells.stays(targets, nodes)
     if stays.known:
         return
@@ -93,14 +106,21 @@ def _give_company(
     for cell in _arriving(cells, targets, nodes):
         witness = model.new_bool_var("")
         cells.require(cells.arrivals((cell[0],), (cell[1],)).expression() >= 1, witness)
-        if levels.ranks[cell[0]] == levels.ranks[holder]:
+        if levels.ranks[cell[0]] == levels.ranks[attraction.holder]:
             cells.require(levels.of(cell) + 1 <= level, witness)
             tied = True
         reasons.append(witness)
     company = model.new_bool_var("")
     cells.require(cp_model.LinearExpr.sum(reasons) >= 1 if reasons else False, company)
+    # Who leaves keeps company until then, but where one is the first nobody is there any more.
+    leaver = model.new_bool_var("")
+    cells.require(first.some <= 0, leaver)
+    in_the_end = cells.held(targets, nodes).expression() >= 1 + int(attraction.may_be_first)
     for cell, arrives in here.items():
-        conditions = [arrives, *([opposite(founders[cell])] if cell in founders else [])]
+        conditions = [arrives, *([opposite(first.founders[cell])] if cell in first.founders else [])]
+        if tied and levels.leavers.give_company(attraction, topology, cell[1]):
+            cells.require(in_the_end, *conditions)
+            conditions.append(leaver.negated())
         cells.require(company >= 1, *conditions)
         if tied:
             cells.require(levels.of(cell) >= level, *conditions)
@@ -113,27 +133,27 @@ def _founders(
     holders: dict[Cell, Literal],
     counted: tuple[int, ...],
     levels: _Levels,
-) -> dict[Cell, cp_model.IntVar]:
+) -> _First:
     """Which arrival is the first of all targets on counted nodes, if any: none stays there, and others come later."""
     model = cells.model
     stays = cells.stays(targets, counted)
     if stays.known:
-        return {}
+        return _First()
     founders = {cell: model.new_bool_var("") for cell in holders}
     some = model.new_bool_var("")
     model.add(cp_model.LinearExpr.sum(list(founders.values())) == some)
     if stays.terms:
         cells.require(stays.expression() <= 0, some)
-    first = model.new_int_var(0, levels.top, "")
+    level = model.new_int_var(0, levels.top, "")
     for cell, founder in founders.items():
         cells.require(cells.arrivals((cell[0],), (cell[1],)).expression() >= 1, founder)
-        cells.require(levels.of(cell) == first, founder)
+        cells.require(levels.of(cell) == level, founder)
     for cell, arrives in _arriving(cells, targets, counted).items():
         conditions = [some, *([opposite(founders[cell])] if cell in founders else []), arrives]
-        cells.require(levels.of(cell) >= first + 1, *conditions)
+        cells.require(levels.of(cell) >= level + 1, *conditions)
         cells.stay_before_arriving(cell)
     _keep_first(cells, attraction, targets, founders, counted)
-    return founders
+    return _First(founders, some)
 
 
 def _keep_first(

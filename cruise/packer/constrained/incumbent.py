@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from cruise.packer.answer import Packing, Report, packing_of
+from cruise.packer.answer import Note, Packing, Report, packing_of
 from cruise.packer.arrays import IntArray
 from cruise.packer.bounds import Known
 from cruise.packer.constrained.layout import Layout, pods_of
@@ -12,13 +12,14 @@ from cruise.packer.problem import Objective, Problem
 class Incumbent(Known):
     """An assignment of copies with what is known of it; `relaxed` bounds what has fewer rules."""
 
-    __slots__ = ("assignment", "layout", "relaxed", "report")
+    __slots__ = ("assignment", "layout", "notes", "relaxed", "report")
 
     def __init__(
         self, layout: Layout, assignment: IntArray, most: tuple[int, ...], report: Report, relaxed: tuple[int, ...]
     ) -> None:
         super().__init__(key_of(layout, assignment), most)
         self.layout, self.assignment, self.report, self.relaxed = layout, assignment, report, relaxed
+        self.notes: tuple[Note, ...] = ()
         self.relax()
 
     def offer(self, assignment: IntArray) -> None:
@@ -43,7 +44,7 @@ class Incumbent(Known):
 
     def packing(self) -> Packing:
         """It in terms of pods."""
-        return packing_of(self.layout.problem, pods_of(self.layout, self.assignment), self.bound)
+        return packing_of(self.layout.problem, pods_of(self.layout, self.assignment), self.bound, self.notes)
 
 
 def incumbent_of(layout: Layout, assignment: IntArray, report: Report, relaxed: tuple[int, ...] = ()) -> Incumbent:

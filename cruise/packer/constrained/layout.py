@@ -1,6 +1,6 @@
 """A problem counted by class and node, and the way back from counts to pods."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -15,7 +15,8 @@ class Layout:
     """The copies of each class, and what may become of them on each node.
 
     `counts[class]` exist, `running[class, node]` of them now; `stuck` of these stay in every plan. `most[class, node]`
-    is how many may arrive beside all that run there. `overfull[node, resource]` tells where more is held than fits.
+    is how many may arrive beside all that run there, or in their place where copies are `returning`.
+    `overfull[node, resource]` tells where more is held than fits.
     """
 
     problem: Problem
@@ -25,6 +26,7 @@ class Layout:
     most: IntArray
     overfull: BoolArray
     ruling: Ruling
+    returning: bool = False
 
 
 def layout_of(problem: Problem) -> Layout:
@@ -50,6 +52,24 @@ def layout_of(problem: Problem) -> Layout:
         takes = (demand > 0) | (headroom > 0)
         most = np.where(takes[:, None], np.clip(fit, 0, most), most)
     return Layout(problem, counts, running, stuck, most, overfull, ruling_of(rules, problem.class_count))
+
+
+def with_returns(layout: Layout) -> Layout | None:
+    """The layout with copies that leave so that another is the first of a group, and come back; None where none do.
+
+    No assignment expresses that: a copy that left a node and one that came there look like one that stays.
+    """
+    problem, movable = layout.problem, layout.running - layout.stuck
+    back = np.zeros_like(layout.most)
+    for rule in problem.rules.attractions:
+        counted = (problem.rules.topologies[list(rule.topologies)] >= 0).any(axis=0)
+        stays = layout.stuck[rule.targets][:, counted].any()
+        if rule.may_be_first and not stays and layout.most[rule.holder].any():
+            back[rule.targets] = movable[rule.targets]
+    back[~problem.admits[problem.sites]] = 0
+    if not back.any():
+        return None
+    return replace(layout, most=layout.most + back, returning=True)
 
 
 def headroom_of(problem: Problem, assignment: IntArray) -> IntArray:

@@ -60,6 +60,7 @@ class Model:
     def complete_hint(self, assignment: IntArray, meter: Meter) -> bool:
         """Hint at every variable, and tell whether the model allows the assignment at all."""
         model, layout = self.cells.model, self.layout
+        model.clear_hints()  # type: ignore[no-untyped-call]
         for cell, variable in self.cells.stay.items():
             model.add_hint(variable, int(min(assignment[cell], layout.running[cell]) - layout.stuck[cell]))
         for cell, variable in self.cells.arrive.items():

@@ -15,8 +15,19 @@ def keep_to_counts(cells: Cells) -> None:
         if held.most > layout.counts[pod_class]:
             cells.require(held.expression() <= int(layout.counts[pod_class]))
         ran = int(layout.running[pod_class].sum())
+        if layout.returning:
+            _keep_to_node(cells, pod_class)
         if ran and not layout.problem.preemptible[pod_class]:
             cells.require(held.expression() >= ran)
+
+
+def _keep_to_node(cells: Cells, pod_class: int) -> None:
+    """What returns to a node arrives there as well: together they are no more than it may hold."""
+    for node in cells.nodes_of[pod_class]:
+        most = int(cells.layout.problem.most_on_node[pod_class])
+        held = cells.held((pod_class,), (node,))
+        if held.most > most:
+            cells.require(held.expression() <= most, cells.arrives((pod_class,), (node,)))
 
 
 def keep_to_capacity(cells: Cells) -> None:
@@ -61,7 +72,7 @@ def keep_preemption_to_those_who_may(cells: Cells) -> None:
 
 def _guard_moves(cells: Cells, pod_class: int, guarded: list[cp_model.IntVar]) -> None:
     """What leaves a guarded node goes to another one, from which then nothing is preempted either."""
-    runs = cells.layout.running[pod_class]
+    layout, runs = cells.layout, cells.layout.running[pod_class]
     came = {node: cells.arrivals((pod_class,), (node,)) for node in range(len(guarded))}
     came = {node: count for node, count in came.items() if count.most}
     into = {node: Count() for node in came}
@@ -71,7 +82,7 @@ def _guard_moves(cells: Cells, pod_class: int, guarded: list[cp_model.IntVar]) -
             continue
         out = Count()
         for target, count in came.items():
-            if target != node:
+            if target != node or layout.returning:
                 most = min(int(runs[node]), count.most)
                 moves = cells.model.new_int_var(0, most, "")
                 cells.model.add(moves <= most * guarded[target])

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from cruise.packer.answer import Packing, Report
+from cruise.packer.answer import Note, NoteCode, Packing, Report
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Budget, Meter
 from cruise.packer.constrained.incumbent import Incumbent, incumbent_of, key_of
-from cruise.packer.constrained.layout import layout_of, pods_of
-from cruise.packer.constrained.model import SECONDS_A_VARIABLE, Model
+from cruise.packer.constrained.layout import layout_of, pods_of, with_returns
+from cruise.packer.constrained.model import SECONDS_A_VARIABLE, Answer, Model
 from cruise.packer.cpsat import EFFORT_UNIT
 from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem, copies_of
@@ -160,22 +160,44 @@ def _repair(incumbent: Incumbent, entry: int, start: IntArray, bound: int, meter
 
 
 def _prove(incumbent: Incumbent, meter: Meter) -> None:
-    """Maximise one entry of the key after the other, those before held at what is reached."""
+    """Maximise one entry of the key after the other, those before held at what is reached.
+
+    Where copies may return, what bounds an entry is a model of its own: it finds nothing.
+    """
     fixed = key_of(incumbent.layout, incumbent.layout.stuck)
     model = Model(incumbent.layout)
     meter.spend(model.effort)
     if not model.complete_hint(incumbent.assignment, meter):
         return
+    returns = with_returns(incumbent.layout)
+    bounding = model if returns is None else Model(returns)
     last = len(incumbent.key) - 1
     for entry in range(last + 1):
         if incumbent.key[entry] < incumbent.bound[entry] and not meter.over():
-            model.cap(entry, incumbent.bound[entry] - fixed[entry])
+            for one in dict.fromkeys((model, bounding)):
+                one.cap(entry, incumbent.bound[entry] - fixed[entry])
             with meter.part(1.0 if entry == last else _SHARE_OF_AN_ENTRY) as own:
                 answer = model.maximise(entry, own, incumbent.offer)
-            if answer.assignment is not None:
-                incumbent.offer(answer.assignment)
+                if answer.assignment is not None:
+                    incumbent.offer(answer.assignment)
+                if answer.bound is not None and bounding is not model:
+                    answer = _bounded(incumbent, entry, answer.bound, bounding, own)
             if answer.bound is not None:
                 incumbent.lower(entry, answer.bound + fixed[entry])
         if incumbent.proved or meter.over():
             return
-        model.demand(entry, incumbent.key[entry] - fixed[entry])
+        for one in dict.fromkeys((model, bounding)):
+            one.demand(entry, incumbent.key[entry] - fixed[entry])
+
+
+def _bounded(incumbent: Incumbent, entry: int, without: int, bounding: Model, meter: Meter) -> Answer:
+    """The bound of a model in which copies return, and a note where it is more than without."""
+    bounding.complete_hint(incumbent.assignment, meter)
+    answer = bounding.maximise(entry, meter, _ignore)
+    if answer.bound is None or answer.bound > without:
+        incumbent.notes = (Note(NoteCode.OTHER_ORDERS),)
+    return answer
+
+
+def _ignore(assignment: IntArray) -> None:
+    """What returns is none of an assignment that is carried out."""

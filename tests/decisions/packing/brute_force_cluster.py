@@ -12,7 +12,7 @@ from cruise.decisions.packing.judging.objections import FULL_POLICY
 from cruise.decisions.packing.judging.sizing import Demand
 from cruise.decisions.scheduling.board import Board, PodKey, key_of, waits_for_a_node
 from cruise.decisions.scheduling.filters import refuse_by_ports, refuse_by_volumes
-from cruise.decisions.scheduling.neighbours import refuse_by_affinity, refuse_by_anti_affinity, starts_its_group
+from cruise.decisions.scheduling.neighbours import refuse_by_affinity, refuse_by_anti_affinity
 from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, Pod, Snapshot
@@ -279,8 +279,10 @@ class _Search:
         if any(self._takes_the_place_of_its_like(pod, place, places) for pod, place in arriving):
             return False
         left = {key_of(pod) for pod in self.pods if self._leaves(pod, places)}
-        staying = [pod for pod in self.snapshot.pods if pod.node is not None and key_of(pod) not in left]
-        return self._final_state_holds(staying, arriving) and self._grounded(staying, arriving)
+        running = [pod for pod in self.snapshot.pods if pod.node is not None]
+        staying = [pod for pod in running if key_of(pod) not in left]
+        leaving = [pod for pod in running if key_of(pod) in left]
+        return self._final_state_holds(staying, arriving) and self._grounded(staying, leaving, arriving)
 
     def _takes_the_place_of_its_like(self, mover: Pod, place: str | None, places: Places) -> bool:
         """Whether a pod moves where one that differs in nothing but its name leaves: in vain, since that could stay."""
@@ -330,39 +332,39 @@ class _Search:
         asking = Container("app", requests=Amounts(base.cpu_millicores, base.memory_bytes))
         return replace(pod, containers=(asking,), overhead=NO_RESOURCES, pod_requests=None)
 
-    def _grounded(self, staying: list[Pod], arriving: list[tuple[Pod, str | None]]) -> bool:
-        board = Board(replace(self.snapshot, pods=tuple(staying)))
-        return self._can_follow(board, arriving)
+    def _grounded(self, staying: list[Pod], leaving: list[Pod], arriving: list[tuple[Pod, str | None]]) -> bool:
+        """Whether some order of leaving and arriving lets each pod find its neighbours, or start its group."""
+        board = Board(replace(self.snapshot, pods=(*staying, *leaving)))
+        return self._can_follow(board, [key_of(pod) for pod in leaving], arriving, set())
 
-    def _can_follow(self, board: Board, waiting: list[tuple[Pod, str | None]]) -> bool:
-        """Whether the rest can come one after the other; only who starts a group may stand in others' way."""
-        came: list[PodKey] = []
-        rest = list(waiting)
-        while True:
-            ready = [(pod, place) for pod, place in rest if self._finds_neighbours(board, pod, place)]
-            if not ready:
-                break
-            for pod, place in ready:
-                board.add(pod, place or "")
-                came.append(key_of(pod))
-                rest.remove((pod, place))
-        done = not rest
-        for pod, place in rest if not done else []:
-            if any(refuse_by_affinity(board, pod, self.nodes[place or ""])):
+    def _can_follow(
+        self,
+        board: Board,
+        there: list[PodKey],
+        waiting: list[tuple[Pod, str | None]],
+        seen: set[tuple[frozenset[PodKey], frozenset[PodKey]]],
+    ) -> bool:
+        """Whether the rest can come, where some that are to leave are still there."""
+        state = frozenset(there), frozenset(key_of(pod) for pod, _ in waiting)
+        if not waiting or state in seen:
+            return not waiting
+        seen.add(state)
+        for pod, place in waiting:
+            if key_of(pod) in there or any(refuse_by_affinity(board, pod, self.nodes[place or ""])):
                 continue
             board.add(pod, place or "")
-            done = self._can_follow(board, [one for one in rest if one[0] is not pod])
+            done = self._can_follow(board, there, [one for one in waiting if one[0] is not pod], seen)
             board.remove(key_of(pod))
             if done:
-                break
-        for key in came:
-            board.remove(key)
-        return done
-
-    def _finds_neighbours(self, board: Board, pod: Pod, place: str | None) -> bool:
-        """Whether the pod may come, and not as the first of its group."""
-        refused = any(refuse_by_affinity(board, pod, self.nodes[place or ""]))
-        return not refused and not starts_its_group(board, pod)
+                return True
+        for key in there:
+            node = board.place_of(key) or ""
+            pod = board.remove(key)
+            done = self._can_follow(board, [other for other in there if other != key], waiting, seen)
+            board.add(pod, node)
+            if done:
+                return True
+        return False
 
 
 def _fixed(pod: Pod) -> Demand:

@@ -1,10 +1,13 @@
 """Company that arrives: who wants whom may not hang in the air."""
 
+from dataclasses import replace
+
 import numpy as np
 
+from cruise.packer.answer import Note, NoteCode, Packing
 from cruise.packer.budget import Budget
 from cruise.packer.constrained.solving import solve_constrained
-from cruise.packer.problem import Attraction, Problem, Rules
+from cruise.packer.problem import Attraction, Objective, Problem, Rules
 from tests.decisions.packing.reports import ignore
 
 ZONES = [0, 0, 1]
@@ -12,6 +15,19 @@ ZONES = [0, 0, 1]
 
 def placed(attractions: list[Attraction], pod_class: list[int], pod_node: list[int], zones: list[int] = ZONES) -> int:
     """How many pods get a place where room is no matter."""
+    packing = packed(attractions, pod_class, pod_node, zones)
+    assert packing.after.key(Objective.PAPER) == packing.bound
+    return int((packing.pod_node >= 0).sum())
+
+
+def packed(
+    attractions: list[Attraction],
+    pod_class: list[int],
+    pod_node: list[int],
+    zones: list[int],
+    **more: object,
+) -> Packing:
+    """The packing where room is no matter, and no pod leaves unless that is said."""
     classes = max(pod_class) + 1
     problem = Problem(
         resources=("cpu",),
@@ -30,9 +46,8 @@ def placed(attractions: list[Attraction], pod_class: list[int], pod_node: list[i
         pod_node=np.array(pod_node),
         rules=Rules(np.array([[-1 if zone == 9 else zone for zone in zones]]), attractions=tuple(attractions)),
     )
-    packing = solve_constrained(problem, problem.pod_node, Budget(), ignore)
-    assert packing.after.key(problem.objective) == packing.bound
-    return int((packing.pod_node >= 0).sum())
+    problem = replace(problem, **more)  # type: ignore[arg-type]
+    return solve_constrained(problem, problem.pod_node, Budget(), ignore)
 
 
 def want(holder: int, *targets: int) -> Attraction:
@@ -66,3 +81,38 @@ def test_a_first_one_that_needs_a_target_before_itself_cannot_be_first():
 
 def test_one_on_a_node_without_the_label_keeps_nobody_from_being_the_first():
     assert placed([want(0, 0)], [0, 0], [1, -1], [0, 9]) == 2
+
+
+def test_one_that_leaves_keeps_company_until_then():
+    # Of three in the first zone, where two fit, the one that runs and weighs least goes; another one stays elsewhere.
+    classes = [0, 0, 1, 2]
+    anyone = [Attraction((0,), 0, np.array([0, 1, 2]))]
+    packing = packed(
+        anyone,
+        classes,
+        [-1, -1, 0, 1],
+        [0, 1],
+        capacities=np.array([[2], [1]]),
+        priorities=np.array([1, 0, 1]),
+        movable=np.array([True, True, False]),
+        preemptible=np.array([True, True, False]),
+    )
+    assert packing.pod_node.tolist() == [0, 0, -1, 1]
+    assert packing.after.key(Objective.PAPER) == packing.bound
+
+
+def test_one_that_could_leave_and_come_back_ends_the_proof():
+    # Two begin their group in the second zone only while the one in the first is away.
+    packing = packed(
+        [Attraction((0,), 0, np.array([0, 1]))],
+        [0, 0, 1],
+        [-1, -1, 0],
+        [0, 1],
+        movable=np.array([True, True]),
+        preemptible=np.array([True, True]),
+        sites=np.array([1, 0]),
+        admits=np.array([[True, False], [False, True]]),
+    )
+    assert packing.after.tiers[0].placed == 2
+    assert packing.bound == (3, 0)
+    assert packing.notes == (Note(NoteCode.OTHER_ORDERS),)

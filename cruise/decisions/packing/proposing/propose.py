@@ -75,7 +75,7 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
         unplaced=tuple(replace(one, impossible=False) if one.key in still_open else one for one in unplaced),
         by_priority=_tier_lines(built, packing, still_open, changes.preempted),
         stages=stages,
-        notes=(*built.notes, *packing.notes, *((_OTHER_ORDERS,) if still_open else ())),
+        notes=tuple(dict.fromkeys((*built.notes, *packing.notes, *((_OTHER_ORDERS,) if still_open else ())))),
         least_evicted=0 if still_open else packing.least_evicted,
     )
     by_turns = let_in_by_turns(built, plan.stages, may_turn)
