@@ -5,6 +5,7 @@ from itertools import combinations
 
 import numpy as np
 
+from cruise.packer.answer import Note, Packing, figures_of, packing_of
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.problem import Objective, Problem, loads_of, price_of
 
@@ -63,6 +64,14 @@ class Known:
         known = self.bound
         self.bound = (*map(min, bound[: same + 1], known), *known[same + 1 :])
         return self.bound != known
+
+
+def beside(problem: Problem, packing: Packing, pod_node: IntArray, notes: tuple[Note, ...]) -> Packing:
+    """Another assignment than that of a packing, which may be worse, with what the packing proves of it."""
+    known = Known(packing.after.key(problem.objective), counted_bound(problem))
+    known.bound = packing.bound
+    known.better(figures_of(problem, pod_node).key(problem.objective))
+    return packing_of(problem, pod_node, known.bound, notes)
 
 
 def least_evictions(problem: Problem) -> int:

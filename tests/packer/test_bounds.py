@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.packer.bounds import Known, counted_bound, least_evictions
+from cruise.packer.answer import packing_of
+from cruise.packer.bounds import Known, beside, counted_bound, least_evictions
 from cruise.packer.budget import Budget
 from cruise.packer.pack import pack
 from cruise.packer.problem import Objective
@@ -82,3 +83,14 @@ def test_a_bound_proved_beside_another_key_holds_up_to_the_first_entry_that_diff
     assert not one.proved
     assert one.learn((4, 4, 1, 1), (4, 4, 1, 1))
     assert one.proved
+
+
+def test_beside_a_worse_assignment_bounds_hold_up_to_where_it_is_worse():
+    problem = replace(draw_problem(7, nodes=3, classes=3), objective=Objective.PAPER)
+    packing = packing_of(problem, problem.pod_node, counted_bound(problem))
+    proved = replace(packing, bound=packing.after.key(Objective.PAPER))
+    worse = problem.pod_node.copy()
+    worse[np.flatnonzero(worse >= 0)[0]] = -1
+    said = beside(problem, proved, worse, ())
+    falls = next(entry for entry, value in enumerate(said.after.key(Objective.PAPER)) if value < proved.bound[entry])
+    assert said.bound == (*proved.bound[: falls + 1], *counted_bound(problem)[falls + 1 :])

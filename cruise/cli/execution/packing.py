@@ -18,6 +18,7 @@ from cruise.errors import Unavailable
 from cruise.interfaces.packing.halt_words import halt_words
 from cruise.interfaces.packing.progress import progress_text
 from cruise.packer.answer import Note, NoteCode, Packing, packing_of
+from cruise.packer.bounds import beside
 from cruise.packer.pack import quick_packing
 from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes
 from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled
@@ -167,7 +168,7 @@ def _in_order(built: Built, packing: Packing, refused: NoOrder) -> Proposal:
     note = Note(NoteCode.PLAN_DROPPED, why)
     problem = built.problem
     for pod_node in (quick_packing(problem).pod_node, problem.pod_node):
-        plan = propose(built, packing_of(problem, pod_node, packing.bound, (*packing.notes, note)))
+        plan = propose(built, beside(problem, packing, pod_node, (*packing.notes, note)))
         if not isinstance(plan, NoOrder):
             return plan
     raise Unavailable(f"no plan can be carried out: {why}")
