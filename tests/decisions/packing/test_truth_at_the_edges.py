@@ -277,6 +277,31 @@ def test_no_plan_is_proved_best_after_which_a_preempted_pod_comes_back():
     assert [(line.placed, line.most) for line in plan.by_priority] == [(1, 1), (0, 2)]
 
 
+def test_no_eviction_is_proved_to_be_needed_that_an_order_saves():
+    # The first of its group comes to the node that the other one of it needs, and nobody has to leave for that one.
+    near = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": {}}]}
+    nodes = [a_node("n1", cpu="2", labels={ZONE: "a"}), a_node("n2", labels={ZONE: "b"})]
+    first = a_pod("first-1", priority=5, affinity={"podAffinity": near}, nodeSelector={ZONE: "a"}, cpu="1400m")
+    first["metadata"]["namespace"] = "bank"
+    other = a_pod("other-1")
+    other["metadata"]["namespace"] = "bank"
+    plan = planned(*nodes, a_pod("web-1", "n1", cpu="400m", priority=-5), first, other)
+    assert (len(plan.placed), [one.pod for one in plan.moves]) == (2, ["web-1"])
+    assert (plan.status, plan.notes) == (Status.FEASIBLE, (Note(NoteCode.OTHER_ORDERS),))
+
+
+def test_nobody_comes_as_the_first_of_a_group_that_an_eviction_then_brings_elsewhere():
+    near = {"requiredDuringSchedulingIgnoredDuringExecution": [{"topologyKey": ZONE, "labelSelector": {}}]}
+    first = a_pod("web-2", affinity={"podAffinity": near}, nodeSelector={ZONE: "a"})
+    other = a_pod("web-1", priority=5, nodeSelector={ZONE: "b"}, cpu="4")
+    low = a_pod("low-1", "n2", priority=-5)
+    for pod in (first, other):
+        pod["metadata"]["namespace"] = "bank"
+    plan = planned(*two_zones(), low, first, other)
+    assert (placed(plan), [one.pod for one in plan.moves]) == ({"web-1": "n2"}, ["low-1"])
+    assert plan.status is Status.FEASIBLE
+
+
 @OBJECTIVES
 def test_a_pod_of_a_daemon_set_comes_to_its_node_though_that_is_cordoned(objective):
     cordoned = a_node("n1")

@@ -73,19 +73,33 @@ def _is_tied(built: Built, one: Pod, other: Pod) -> bool:
 
 
 def _is_let_in(built: Built, stages: Sequence[Stage]) -> bool:
-    """Tell whether each pod is let in when its turn comes."""
+    """Tell whether each pod is let in when its turn comes, and no eviction undoes what held before the first of all."""
     board = Board(built.snapshot)
     scheduler = Scheduler(board)
     pods = {key_of(pod): pod for pod in built.pods}
-    for stage in stages:
+    held: list[Arrival] = []
+    for number, stage in enumerate(stages):
         for leave in stage.leaves:
             board.remove(leave.key)
         for one in stage.arrivals:
-            pod = pods[one.key]
-            if any(scheduler.refuse(pod, board.nodes[one.target])):
+            if not _lets_in(board, scheduler, pods[one.key], one.target):
                 return False
-            board.add(pod, one.target)
-    return True
+            board.add(pods[one.key], one.target)
+        if number == 0:
+            held = [one for one in stage.arrivals if _holds(board, scheduler, one)]
+    return all(_holds(board, scheduler, one) for one in held)
+
+
+def _lets_in(board: Board, scheduler: Scheduler, pod: Pod, node: str) -> bool:
+    return not any(scheduler.refuse(pod, board.nodes[node]))
+
+
+def _holds(board: Board, scheduler: Scheduler, arrival: Arrival) -> bool:
+    """Tell whether a pod that arrived would be let in again, beside all others that are there now."""
+    pod = board.remove(arrival.key)
+    lets_in = _lets_in(board, scheduler, pod, arrival.target)
+    board.add(pod, arrival.target)
+    return lets_in
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +172,7 @@ class _Turns:
             tried.add(kind)
             for name in turn.nodes:
                 self._questions += 1
-                if not any(self._scheduler.refuse(turn.pod, self._board.nodes[name])):
+                if _lets_in(self._board, self._scheduler, turn.pod, name):
                     yield turn, name
 
 

@@ -33,7 +33,7 @@ def open_by_other_plans(built: Built, unplaced: Iterable[Unplaced]) -> frozenset
     pods = {key_of(pod): pod for pod in built.pods}
     found: set[PodKey] = set()
     known: dict[tuple[object, ...], bool] = {}
-    matters = _order_matters(built.problem)
+    matters = order_matters(built.problem)
     limited = any(name.startswith(ATTACH) for name in built.problem.resources)
     found |= {key_of(pod) for pod in may_take_kept_room(built.snapshot, pods.values())} & {
         one.key for one in unplaced if not set(built.problem.resources).isdisjoint(one.blocked_by)
@@ -78,7 +78,7 @@ def come_afterwards(built: Built, stages: Sequence[Stage], out: Iterable[int]) -
     return frozenset(found)
 
 
-def _order_matters(problem: Problem) -> bool:
+def order_matters(problem: Problem) -> bool:
     """Tell whether pods wait of which one changes by coming first what the rules of another one say.
 
     That is so for a spread that counts pods which do not hold it, and for the first of a group with others in it.

@@ -14,14 +14,15 @@ from cruise.decisions.packing.proposing.agenda import Agenda
 from cruise.decisions.packing.proposing.by_turns import let_in_by_turns
 from cruise.decisions.packing.proposing.knots import Step
 from cruise.decisions.packing.proposing.matching import Changes, changes_of, match
-from cruise.decisions.packing.proposing.orders import come_afterwards, open_by_other_plans
+from cruise.decisions.packing.proposing.orders import come_afterwards, open_by_other_plans, order_matters
 from cruise.decisions.packing.proposing.sizing import NoRoom, Sizing, as_they_are, decide_sizing
 from cruise.decisions.packing.proposing.staging import Staging
 from cruise.decisions.packing.proposing.standing import Standing
 from cruise.decisions.scheduling.board import PodKey, key_of
 from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine
-from cruise.packer.answer import Note, NoteCode, Packing, Status, packing_of
+from cruise.packer.answer import Note, NoteCode, Packing, Status
+from cruise.packer.bounds import beside
 from cruise.packer.problem import Objective, Problem, in_use
 
 # What keeps a pod pending for which there is a place that no plan found so far has used.
@@ -51,7 +52,7 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
         ordered = _in_order(built, match(built.problem, packing.pod_node), as_far_as_can_be=True)
         if isinstance(ordered, _Ordered):
             notes = (*packing.notes, Note(NoteCode.NODES_KEPT))
-            packing = packing_of(built.problem, ordered.changes.pod_node, packing.bound, notes)
+            packing = beside(built.problem, packing, ordered.changes.pod_node, notes)
     if ordered is None:
         return NoOrder(Halt(HaltCode.NO_ORDER))
     if isinstance(ordered, NoRoom):
@@ -67,16 +68,18 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
     if packing.status in _UNPROVED and built.problem.rules.bind and built.sizes is Sizes.FIXED:
         waiting = np.flatnonzero((built.problem.pod_node < 0) & (changes.pod_node < 0)).tolist()
         still_open |= come_afterwards(built, stages, (*changes.preempted, *waiting))
+    # Where nobody waits in the end, another order might evict fewer.
+    in_turns = bool(still_open or ((changes.moved or changes.preempted) and order_matters(built.problem)))
     plan = Proposal(
         status=_UNPROVED.get(packing.status, packing.status)
-        if still_open or _may_lack_domains(built) or _may_evict_less(built, changes)
+        if in_turns or _may_lack_domains(built) or _may_evict_less(built, changes)
         else packing.status,
         sizes=built.sizes,
         unplaced=tuple(replace(one, impossible=False) if one.key in still_open else one for one in unplaced),
-        by_priority=_tier_lines(built, packing, still_open, changes.preempted),
+        by_priority=_tier_lines(built, packing, still_open, changes.preempted if in_turns else ()),
         stages=stages,
-        notes=tuple(dict.fromkeys((*built.notes, *packing.notes, *((_OTHER_ORDERS,) if still_open else ())))),
-        least_evicted=0 if still_open else packing.least_evicted,
+        notes=tuple(dict.fromkeys((*built.notes, *packing.notes, *((_OTHER_ORDERS,) if in_turns else ())))),
+        least_evicted=0 if in_turns else packing.least_evicted,
     )
     by_turns = let_in_by_turns(built, plan.stages, may_turn)
     return plan if by_turns is None else _with_more(built, plan, by_turns)
@@ -123,7 +126,7 @@ def arrives_at(built: Built, packing: Packing, plan: Proposal) -> Packing:
         pod_node[index[arrival.key]] = nodes[arrival.target]
     for gone in plan.preempted:
         pod_node[index[gone.key]] = -1
-    return packing_of(built.problem, pod_node, packing.bound, packing.notes)
+    return beside(built.problem, packing, pod_node, packing.notes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -224,14 +227,12 @@ def _tier_lines(
 ) -> tuple[TierLine, ...]:
     """Say for each priority what the plan places, what runs now, and what no plan surpasses.
 
-    Where pods are open that might come by other plans, these might let those stay as well that are preempted.
+    Open pods, and those `preempted` where another order might let them stay, might have a place by other plans.
     """
     paper = built.problem.objective is Objective.PAPER
     most = packing.bound[::2] if paper else packing.bound[: len(packing.now.tiers)]
-    more: Counter[int] = Counter()
-    if still_open:
-        out = still_open.union(key_of(built.pods[pod]) for pod in preempted)
-        more = Counter(pod.priority for pod in built.pods if key_of(pod) in out)
+    out = still_open.union(key_of(built.pods[pod]) for pod in preempted)
+    more = Counter(pod.priority for pod in built.pods if key_of(pod) in out) if out else Counter[int]()
     there = Counter(built.problem.priorities[built.problem.pod_class].tolist())
     return tuple(
         TierLine(after.priority, after.placed, now.placed, min(bound + more[after.priority], there[after.priority]))
