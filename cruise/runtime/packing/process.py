@@ -1,6 +1,7 @@
 """The packing process itself: it loads the solver, compiles what is not compiled yet, then solves order by order."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -12,19 +13,7 @@ from typing import BinaryIO
 
 import cruise
 from cruise.runtime.packing.kernel_cache import choose_cache, is_warm, mark_warm
-from cruise.runtime.packing.messages import (
-    HEADER_BYTES,
-    Answer,
-    Better,
-    Failed,
-    Message,
-    Order,
-    Ready,
-    Warming,
-    framed,
-    length_of,
-    unframed,
-)
+from cruise.runtime.packing.messages import HEADER_BYTES, PICKLE_PROTOCOL, Order, Reply, Warmth
 
 _ROOT = str(Path(cruise.__file__).parent.parent)
 # An annealer finds better packings faster than they are read.
@@ -107,9 +96,9 @@ def _load(cache: Path | None) -> None:
 
 def _warm_up(outbox: "_Outbox") -> None:
     cache = _use_cache()
-    outbox.send(Warming(compiling=not is_warm(cache)))
+    outbox.send(Warmth(warm=False, compiling=not is_warm(cache)))
     _load(cache)
-    outbox.send(Ready())
+    outbox.send(Warmth(warm=True))
 
 
 def _solve(order: Order, outbox: "_Outbox") -> None:
@@ -118,11 +107,11 @@ def _solve(order: Order, outbox: "_Outbox") -> None:
 
     budget = Budget(order.deadline_seconds, order.work_units, order.seed)
     try:
-        packing = pack(order.problem, budget, lambda better: outbox.report(Better(order.number, better)))
+        packing = pack(order.problem, budget, lambda better: outbox.report(Reply(order.number, better, last=False)))
     except Exception as error:
-        outbox.finish(Failed(order.number, _line(error), traceback.format_exc()))
+        outbox.finish(Reply(order.number, None, error=_line(error), trace=traceback.format_exc()))
         return
-    outbox.finish(Answer(order.number, packing))
+    outbox.finish(Reply(order.number, packing))
 
 
 def _line(error: Exception) -> str:
@@ -132,10 +121,8 @@ def _line(error: Exception) -> str:
 def _receive(receiving: BinaryIO, orders: "SimpleQueue[Order]") -> None:
     """Take orders until the other process has ended, however it did; then end this one wherever it is."""
     try:
-        while len(header := receiving.read(HEADER_BYTES)) == HEADER_BYTES:
-            order = unframed(receiving.read(length_of(header)))
-            assert isinstance(order, Order)
-            orders.put(order)
+        while True:
+            orders.put(pickle.load(receiving))
     finally:
         os._exit(0)
 
@@ -156,26 +143,27 @@ class _Outbox:
         self._sending = sending
         self._writing = threading.Lock()
         self._changed = threading.Condition()
-        self._latest: Better | None = None
+        self._latest: Reply | None = None
         threading.Thread(target=self._send_latest, daemon=True).start()
 
-    def send(self, message: Message) -> None:
+    def send(self, message: Warmth | Reply) -> None:
         """Send at once."""
+        body = pickle.dumps(message, PICKLE_PROTOCOL)
         try:
             with self._writing:
-                self._sending.write(framed(message))
+                self._sending.write(len(body).to_bytes(HEADER_BYTES, "big") + body)
                 self._sending.flush()
         except OSError:
             # The reader is gone.
             os._exit(0)
 
-    def report(self, message: Better) -> None:
+    def report(self, message: Reply) -> None:
         """Send soon, unless a better one comes first; never waits for the reader."""
         with self._changed:
             self._latest = message
             self._changed.notify()
 
-    def finish(self, message: Answer | Failed) -> None:
+    def finish(self, message: Reply) -> None:
         """Send what ends an order."""
         with self._changed:
             self._latest = None

@@ -3,6 +3,7 @@
 import asyncio
 import math
 import os
+import pickle
 import signal
 import tempfile
 import time
@@ -17,19 +18,7 @@ from cruise.errors import Unavailable
 from cruise.packer.answer import Note, NoteCode, Packing
 from cruise.packer.pack import quick_packing
 from cruise.packer.problem import Problem
-from cruise.runtime.packing.messages import (
-    HEADER_BYTES,
-    Answer,
-    Better,
-    Failed,
-    Message,
-    Order,
-    Ready,
-    Warming,
-    framed,
-    length_of,
-    unframed,
-)
+from cruise.runtime.packing.messages import HEADER_BYTES, PICKLE_PROTOCOL, Order, Reply, Warmth
 from cruise.runtime.packing.process import command
 
 # Loading compiled kernels takes seconds, and is no part of the time to solve in; compiling them takes a minute.
@@ -159,12 +148,12 @@ class PackWorker:
                 while (reply := await child.replies.get()) is not None:
                     if reply.number != order.number:
                         continue
-                    done = not isinstance(reply, Better)
-                    if isinstance(reply, Failed):
-                        error = Unavailable(f"the solver failed: {reply.message}")
+                    done = reply.last
+                    if reply.packing is None:
+                        error = Unavailable(f"the solver failed: {reply.error}")
                         error.add_note(reply.trace)
                         raise error
-                    if isinstance(reply, Answer):
+                    if reply.last:
                         return reply.packing
                     best = reply.packing
                     run.tell(best)
@@ -256,7 +245,7 @@ class _Child:
 
     def __init__(self, process: asyncio.subprocess.Process, errors: IO[bytes]) -> None:
         self.process = process
-        self.replies: asyncio.Queue[Better | Answer | Failed | None] = asyncio.Queue()
+        self.replies: asyncio.Queue[Reply | None] = asyncio.Queue()
         self.warm, self.ended = False, False
         self._compiling = True
         self._spoke, self._settled = asyncio.Event(), asyncio.Event()
@@ -267,30 +256,30 @@ class _Child:
         assert self.process.stdout is not None
         with suppress(asyncio.IncompleteReadError):
             while True:
-                length = length_of(await self.process.stdout.readexactly(HEADER_BYTES))
-                self._take(unframed(await self.process.stdout.readexactly(length)))
+                length = int.from_bytes(await self.process.stdout.readexactly(HEADER_BYTES), "big")
+                # Only ever from a process of one's own.
+                self._take(pickle.loads(await self.process.stdout.readexactly(length)))
         await self._wait()
         self.warm, self.ended = False, True
         self._spoke.set()
         self._settled.set()
         self.replies.put_nowait(None)
 
-    def _take(self, message: Message) -> None:
-        match message:
-            case Warming(compiling):
-                self._compiling = compiling
-                self._spoke.set()
-            case Ready():
-                self.warm = True
-                self._settled.set()
-            case Better() | Answer() | Failed():
-                self.replies.put_nowait(message)
+    def _take(self, message: Warmth | Reply) -> None:
+        if isinstance(message, Reply):
+            self.replies.put_nowait(message)
+        elif message.warm:
+            self.warm = True
+            self._settled.set()
+        else:
+            self._compiling = message.compiling
+            self._spoke.set()
 
     async def send(self, order: Order) -> None:
         """Give an order; that a process is gone is noticed by its replies."""
         assert self.process.stdin is not None
         with suppress(ConnectionError):
-            self.process.stdin.write(framed(order))
+            self.process.stdin.write(pickle.dumps(order, PICKLE_PROTOCOL))
             await self.process.stdin.drain()
 
     @property
