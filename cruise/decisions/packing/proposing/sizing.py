@@ -1,12 +1,12 @@
 """What pods ask for once a plan is carried out, and which of them are resized for it: as few as can be."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from cruise.decisions.packing.building.built import Built
-from cruise.decisions.packing.proposing.hypothesis import SizedNode, decide_sizes
+from cruise.decisions.packing.proposing.hypothesis import Sized, SizedNode, decide_sizes
 from cruise.decisions.packing.proposing.matching import Changes
 from cruise.decisions.packing.proposing.shrinking import Candidate, fewest
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
@@ -26,8 +26,8 @@ class Sizing:
 
     now: Int64Array
     there: Int64Array
-    resizes: Mapping[int, ResizePod] = field(default_factory=dict)
-    containers: Mapping[int, tuple[ContainerTarget, ...]] = field(default_factory=dict)
+    resizes: dict[int, ResizePod] = field(default_factory=dict)
+    containers: dict[int, tuple[ContainerTarget, ...]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,76 +46,53 @@ def as_they_are(built: Built) -> Sizing:
 
 def decide_sizing(built: Built, changes: Changes) -> Sizing | NoRoom:
     """Size the nodes at which something arrives as the node pass would, and shrink there no more pods than needed."""
-    sizer = _Sizer(built, changes)
-    for node, pods in sizer.on_nodes().items():
-        unsizable = sizer.size(node, pods)
+    target, arriving = changes.pod_node, frozenset((*changes.placed, *changes.moved))
+    on_node: dict[int, list[int]] = {int(target[pod]): [] for pod in sorted(arriving)}
+    involved = np.isin(target, list(on_node))
+    for pod in np.flatnonzero(involved).tolist():
+        on_node[int(target[pod])].append(pod)
+    now = built.problem.demands[built.problem.pod_class]
+    # A pod that leaves such a node counts there until then.
+    for pod in np.flatnonzero(np.isin(built.problem.pod_node, list(on_node)) | involved).tolist():
+        now[pod, :2] = _amounts(counted_requests(built.pods[pod]))
+    sizing = Sizing(now, now.copy())
+    sized = decide_sizes(built, on_node, arriving)
+    for node, pods in sorted(on_node.items()):
+        unsizable = _size(built, sizing, sized[node], node, pods, arriving)
         if unsizable is not None:
             return NoRoom(built.nodes[node].name, unsizable)
-    return sizer.sizing()
+    return sizing
 
 
-class _Sizer:
-    def __init__(self, built: Built, changes: Changes) -> None:
-        self._built = built
-        self._target = changes.pod_node
-        self._arriving = frozenset((*changes.placed, *changes.moved))
-        self._now = built.problem.demands[built.problem.pod_class]
-        self._there = self._now.copy()
-        self._resizes: dict[int, ResizePod] = {}
-        self._containers: dict[int, tuple[ContainerTarget, ...]] = {}
-        self._sized: Mapping[int, SizedNode] = {}
-
-    def on_nodes(self) -> dict[int, list[int]]:
-        """Return for each node with arrivals the pods there in the end, and decide all sizes there at once."""
-        found: dict[int, list[int]] = {int(self._target[pod]): [] for pod in sorted(self._arriving)}
-        involved = np.isin(self._target, list(found))
-        for pod in np.flatnonzero(involved).tolist():
-            found[int(self._target[pod])].append(pod)
-        # A pod that leaves such a node counts there until then.
-        for pod in np.flatnonzero(np.isin(self._built.problem.pod_node, list(found)) | involved).tolist():
-            self._count(self._now, pod, counted_requests(self._built.pods[pod]))
-            self._count(self._there, pod, counted_requests(self._built.pods[pod]))
-        self._sized = decide_sizes(self._built, found, self._arriving)
-        return dict(sorted(found.items()))
-
-    def size(self, node: int, pods: Sequence[int]) -> frozenset[str] | None:
-        """Decide which pods are resized on a node; return those in the way where it cannot hold them all."""
-        sized, built = self._sized[node], self._built
-        candidates = []
-        for pod in pods:
-            one = built.pods[pod]
-            if pod in self._arriving and one.node is not None:
-                anew = sized.created(one)
-                if anew is not None:
-                    if anew.targets != spec_targets(one):
-                        self._containers[pod] = anew.targets
-                    self._count(self._there, pod, anew.counts)
-                continue
-            smaller = sized.shrunk(one)
-            if smaller is not None:
-                gain = counted_requests(one) - smaller.counts
-                candidates.append(Candidate(pod, gain.cpu_millicores, gain.memory_bytes))
-        # A node that is over its CPU already still takes a pod that asks for none.
-        wanted = self._there[[pod for pod in pods if pod in self._arriving], :2].any(axis=0)
-        excess = np.where(wanted, self._there[pods, :2].sum(axis=0) - built.problem.capacities[node, :2], 0)
-        chosen = fewest(candidates, int(excess[0]), int(excess[1]))
-        if chosen is None:
-            return self._in_the_way(pods, {candidate.pod for candidate in candidates})
-        for pod in chosen:
-            self._shrink(pod, sized)
-        return None
-
-    def sizing(self) -> Sizing:
-        """Return what was decided."""
-        return Sizing(self._now, self._there, self._resizes, self._containers)
-
-    def _shrink(self, pod: int, sized: SizedNode) -> None:
-        one = self._built.pods[pod]
+def _size(
+    built: Built, sizing: Sizing, sized: SizedNode, node: int, pods: Sequence[int], arriving: Container[int]
+) -> frozenset[str] | None:
+    """Decide which pods are resized on a node; return those in the way where it cannot hold them all."""
+    shrinks: dict[int, Sized] = {}
+    candidates = []
+    for pod in pods:
+        one = built.pods[pod]
+        if pod in arriving and one.node is not None:
+            anew = sized.created(one)
+            if anew is not None:
+                if anew.targets != spec_targets(one):
+                    sizing.containers[pod] = anew.targets
+                sizing.there[pod, :2] = _amounts(anew.counts)
+            continue
         smaller = sized.shrunk(one)
-        assert smaller is not None
-        self._count(self._now, pod, smaller.counts)
-        self._count(self._there, pod, smaller.counts)
-        self._resizes[pod] = ResizePod(
+        if smaller is not None:
+            shrinks[pod] = smaller
+            candidates.append(Candidate(pod, *_amounts(counted_requests(one) - smaller.counts)))
+    # A node that is over its CPU already still takes a pod that asks for none.
+    wanted = sizing.there[[pod for pod in pods if pod in arriving], :2].any(axis=0)
+    excess = np.where(wanted, sizing.there[pods, :2].sum(axis=0) - built.problem.capacities[node, :2], 0)
+    chosen = fewest(candidates, int(excess[0]), int(excess[1]))
+    if chosen is None:
+        return _in_the_way(built, sizing, [pod for pod in pods if pod not in shrinks])
+    for pod in chosen:
+        one, smaller = built.pods[pod], shrinks[pod]
+        sizing.now[pod, :2] = sizing.there[pod, :2] = _amounts(smaller.counts)
+        sizing.resizes[pod] = ResizePod(
             one.namespace,
             one.name,
             one.uid,
@@ -125,18 +102,19 @@ class _Sizer:
             NO_RESOURCES,
             Reason.RIGHTSIZED,
         )
+    return None
 
-    def _in_the_way(self, pods: Sequence[int], sizable: set[int]) -> frozenset[str]:
-        """Return those that the packing took to be smaller than they can be made."""
-        problem = self._built.problem
-        taken = problem.demands[problem.pod_class[pods]]
-        larger = np.asarray((self._there[pods, :2] > taken[:, :2]).any(axis=1)).tolist()
-        return frozenset(
-            self._built.pods[pod].uid
-            for pod, is_larger in zip(pods, larger, strict=True)
-            if is_larger and pod not in sizable and pod not in self._containers
-        )
 
-    @staticmethod
-    def _count(amounts: Int64Array, pod: int, counted: Resources) -> None:
-        amounts[pod, 0], amounts[pod, 1] = counted.cpu_millicores, counted.memory_bytes
+def _in_the_way(built: Built, sizing: Sizing, pods: Sequence[int]) -> frozenset[str]:
+    """Return those of the pods that the packing took to be smaller than they can be made."""
+    taken = built.problem.demands[built.problem.pod_class[pods]]
+    larger = np.asarray((sizing.there[pods, :2] > taken[:, :2]).any(axis=1)).tolist()
+    return frozenset(
+        built.pods[pod].uid
+        for pod, is_larger in zip(pods, larger, strict=True)
+        if is_larger and pod not in sizing.containers
+    )
+
+
+def _amounts(counted: Resources) -> tuple[int, int]:
+    return counted.cpu_millicores, counted.memory_bytes
