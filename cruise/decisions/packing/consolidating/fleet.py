@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import count, islice
 
 from cruise.decisions.guidance.daemons import belongs_to_node
 from cruise.decisions.packing.consolidating.node_pools import PoolTypes, machine_of, pool_types
@@ -74,11 +75,11 @@ def with_new_nodes(snapshot: Snapshot, types: Sequence[NodeType] | None) -> Flee
     daemons = _daemons(snapshot)
     most = min(_MOST_NEW, max(_MOST_IN_ALL // max(len(offered), 1), _SOME))
     for one in offered:
-        taken, count = daemons.get(one.template.labels.get(INSTANCE_TYPE, one.name)) or daemons.get("", _NO_DAEMONS)
+        taken, places = daemons.get(one.template.labels.get(INSTANCE_TYPE, one.name)) or daemons.get("", _NO_DAEMONS)
         empty = replace(
             one.template,
             allocatable=(one.template.allocatable - taken).at_least(NO_RESOURCES),
-            allocatable_pods=max(one.template.allocatable_pods - count, 0),
+            allocatable_pods=max(one.template.allocatable_pods - places, 0),
         )
         price = {Measure.NUMBER: 1, Measure.SIZE: _of_size(one.template), Measure.PRICE: _parts(one)}[measure]
         for node in _new_nodes(replace(one, template=empty), concerned, names, most):
@@ -149,14 +150,14 @@ def _daemons(snapshot: Snapshot) -> dict[str, tuple[Resources, int]]:
     on_node: dict[str, tuple[Resources, int]] = {}
     for pod in snapshot.pods:
         if pod.node is not None and not pod.terminal and belongs_to_node(pod):
-            taken, count = on_node.get(pod.node, (NO_RESOURCES, 0))
-            on_node[pod.node] = taken + counted_requests(pod), count + 1
+            taken, places = on_node.get(pod.node, (NO_RESOURCES, 0))
+            on_node[pod.node] = taken + counted_requests(pod), places + 1
     most: dict[str, tuple[Resources, int]] = {}
     for node in snapshot.nodes:
-        taken, count = on_node.get(node.name, (NO_RESOURCES, 0))
+        taken, places = on_node.get(node.name, (NO_RESOURCES, 0))
         for name in {"", node.labels.get(INSTANCE_TYPE, "")}:
             known, number = most.get(name, (NO_RESOURCES, 0))
-            most[name] = known.at_least(taken), max(number, count)
+            most[name] = known.at_least(taken), max(number, places)
     return most
 
 
@@ -171,11 +172,7 @@ def _new_nodes(one: NodeType, pods: Sequence[Pod], names: set[str], most: int) -
     )
     most = min(len(wanted), math.ceil(by_sums * _MORE) + _SOME, most)
     most = most if one.limit is None else min(most, one.limit)
-    number, kind = 0, f"{one.pool}-{one.name}" if one.pool else one.name
-    while most > 0:
-        number += 1
-        name = f"new-{kind}-{number}"
-        if name in names:
-            continue
-        most -= 1
+    kind = f"{one.pool}-{one.name}" if one.pool else one.name
+    fresh = (name for number in count(1) if (name := f"new-{kind}-{number}") not in names)
+    for name in islice(fresh, max(most, 0)):
         yield replace(one.template, name=name, labels={**one.template.labels, HOSTNAME: name})

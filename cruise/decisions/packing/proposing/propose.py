@@ -1,7 +1,7 @@
 """Puts a packing into a cluster's names, with the order in which it can be carried out."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -57,13 +57,12 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
         return NoOrder(Halt(HaltCode.NO_ORDER))
     if isinstance(ordered, NoRoom):
         return NoOrder(Halt(HaltCode.NODE_TOO_SMALL, ordered.node), ordered.unsizable)
-    changes, sizing = ordered.changes, ordered.sizing
-    names = _Names(built, changes.pod_node.tolist(), sizing)
+    changes = ordered.changes
     unplaced = [
         one if one.blocked_by else replace(one, blocked_by=(OUT_OF_TIME,))
         for one in why_unplaced(built, replace(packing, pod_node=changes.pod_node))
     ]
-    stages = tuple(names.stage(step) for step in ordered.steps)
+    stages = tuple(_stages(built, ordered))
     may_turn = still_open = open_by_other_plans(built, unplaced)
     if packing.status in _UNPROVED and built.problem.rules.bind and built.sizes is Sizes.FIXED:
         waiting = np.flatnonzero((built.problem.pod_node < 0) & (changes.pod_node < 0)).tolist()
@@ -189,37 +188,29 @@ def _importance(problem: Problem, changes: Changes) -> list[int]:
     return list(importance.tolist())
 
 
-class _Names:
-    """Turns indices into what the cluster calls them."""
+def _stages(built: Built, ordered: _Ordered) -> Iterator[Stage]:
+    """Yield the steps in names, with the shrinks of every node at which something arrives for the first time."""
+    sizing, target = ordered.sizing, ordered.changes.pod_node.tolist()
+    unsaid: dict[int, list[int]] = {}
+    for pod in sizing.resizes:
+        unsaid.setdefault(target[pod], []).append(pod)
 
-    def __init__(self, built: Built, target: Sequence[int], sizing: Sizing) -> None:
-        self._built = built
-        self._sizing = sizing
-        self._target = target
-        self._unsaid: dict[int, list[int]] = {}
-        for pod in sizing.resizes:
-            self._unsaid.setdefault(target[pod], []).append(pod)
+    def arrival(index: int) -> Arrival:
+        pod, node = built.pods[index], built.nodes[target[index]]
+        return Arrival(pod.namespace, pod.name, pod.uid, pod.node, node.name, sizing.containers.get(index, ()))
 
-    def stage(self, step: Step) -> Stage:
-        """Return a step in names, with the shrinks of every node at which something arrives for the first time."""
-        leaves = sorted(step.leaves)
-        nodes = dict.fromkeys(self._target[pod] for pod in step.arrivals)
-        shrinks = [pod for node in nodes for pod in self._unsaid.pop(node, ())]
-        return Stage(
-            resizes=tuple(self._sizing.resizes[pod] for pod in sorted(shrinks)),
-            leaves=tuple(self._arrival(pod) if self._target[pod] >= 0 else self._preemption(pod) for pod in leaves),
-            arrivals=tuple(map(self._arrival, step.arrivals)),
+    def preemption(index: int) -> Preemption:
+        pod = built.pods[index]
+        return Preemption(pod.namespace, pod.name, pod.uid, pod.node or "")
+
+    for step in ordered.steps:
+        nodes = dict.fromkeys(target[pod] for pod in step.arrivals)
+        shrinks = [pod for node in nodes for pod in unsaid.pop(node, ())]
+        yield Stage(
+            resizes=tuple(sizing.resizes[pod] for pod in sorted(shrinks)),
+            leaves=tuple(arrival(pod) if target[pod] >= 0 else preemption(pod) for pod in sorted(step.leaves)),
+            arrivals=tuple(map(arrival, step.arrivals)),
         )
-
-    def _arrival(self, index: int) -> Arrival:
-        pod, node = self._built.pods[index], self._built.nodes[self._target[index]]
-        containers = self._sizing.containers.get(index, ())
-        return Arrival(pod.namespace, pod.name, pod.uid, pod.node, node.name, containers)
-
-    def _preemption(self, index: int) -> Preemption:
-        pod = self._built.pods[index]
-        assert pod.node is not None
-        return Preemption(pod.namespace, pod.name, pod.uid, pod.node)
 
 
 def _tier_lines(
