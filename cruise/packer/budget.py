@@ -1,9 +1,10 @@
 """How long a solve may go on: until a moment of the monotonic clock, or for an amount of work that repeats exactly."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from cruise.packer.kernels.clock import seconds
 
@@ -18,12 +19,27 @@ PART_STEP = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
+class Threads:
+    """Where calls go that share nothing: `each(function, arguments)` is like `map`, on up to `count` threads."""
+
+    count: int
+    each: Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+
+ALONE = Threads(1, map)
+
+
+@dataclass(frozen=True, slots=True)
 class Budget:
-    """A deadline on the clock of `time.monotonic` (infinite for replay), work units, and the seed of every draw."""
+    """A deadline on the clock of `time.monotonic` (infinite for replay), work units, and the seed of every draw.
+
+    What divides well is divided among `threads`; that changes no answer within work units.
+    """
 
     deadline_seconds: float = math.inf
     work_units: float = math.inf
     seed: int = 1
+    threads: Threads = ALONE
 
 
 @dataclass(slots=True)
@@ -32,6 +48,7 @@ class Meter:
 
     deadline_seconds: float
     work_left: float
+    threads: Threads = ALONE
 
     def over(self) -> bool:
         """Tell whether the deadline or the work has run out."""
@@ -44,7 +61,7 @@ class Meter:
         if deadline < math.inf:
             now = seconds()
             deadline = now + (deadline - now) * share
-        part = Meter(deadline, self.work_left * share)
+        part = Meter(deadline, self.work_left * share, self.threads)
         begun = part.work_left
         yield part
         if begun < math.inf:

@@ -74,7 +74,7 @@ def pack(problem: Problem, budget: "Budget", report: Report) -> Packing:
     # Small parts first: what they leave of their share goes to the others.
     waiting.sort(key=lambda piece: piece.problem.pod_count)
     left = float(sum(piece.problem.pod_count for piece in waiting))
-    with Meter(budget.deadline_seconds, budget.work_units).part(_SEARCH_SHARE) as meter:
+    with Meter(budget.deadline_seconds, budget.work_units, budget.threads).part(_SEARCH_SHARE) as meter:
         for piece in waiting:
             pods = piece.problem.pod_count
             with meter.part(pods / left) as part:
@@ -215,7 +215,7 @@ def _bound_by_prices(piece: Piece, meter: "Meter") -> "Changes | None":
 
     if piece.proved or meter.over():
         return None
-    bounds, problem, pod_node = Bounds(piece.problem), piece.problem, piece.pod_node
+    bounds, problem, pod_node = Bounds(piece.problem, meter.threads), piece.problem, piece.pod_node
     key = figures_of(problem, pod_node).key(problem.objective)
     several = problem.objective is Objective.PAPER and len(np.unique(problem.priorities)) > 1
     with meter.part(_ENTRIES_SHARE if several else 1.0) as part:

@@ -257,14 +257,11 @@ def _replayed(replay: "Replay", jobs: int | None, scheduler: str | None) -> "lis
     """Replay here, or on a Dask cluster."""
     from cruise.backtest.fleet.sources import RememberedSource
     from cruise.cli.execution.replay import replay_here, replay_on
+    from cruise.runtime.cores import usable_cores
 
     if scheduler is None:
-        return replay_here(replay, 1 if jobs is None else jobs or _cores())
+        return replay_here(replay, 1 if jobs is None else jobs or usable_cores())
     return replay_on(replace(replay, sources=[RememberedSource(source) for source in replay.sources]), scheduler)
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _terms(options: "ReplayOptions", half: HalfName | None, settings: "Settings") -> "ReplayTerms":

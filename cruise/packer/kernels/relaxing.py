@@ -18,8 +18,6 @@ _HALF = 0.5
 _LOOKS = 4
 # A search of a node has so many steps at first, then so many times as many.
 _FIRST_STEPS, _LONGER = 64, 8
-# What part of all nodes is looked at in any case.
-_LEAST_PART = 0.125
 
 
 class Present(NamedTuple):
@@ -349,32 +347,26 @@ def price_nodes(
     gains: FloatArray,
     surplus: FloatArray,
     begin: int,
-    enough: float,
+    count: int,
     most_nodes: int,
     deadline: float,
-) -> int:
-    """The most that each node gains: the prices of what arrives, less the prices and costs of what leaves.
+) -> bool:
+    """The most that each of some nodes gains: the prices of what arrives, less the prices and costs of what leaves.
 
     Prices and costs are whole numbers, and so are `gains[node]`, which are upper bounds where a search met its limit.
-    `leaving[class]` is the cost of leaving with the prices of the limits that it counts against. `net[class]` becomes
-    what arrived less what left on all nodes, and for a limit less what left that counts; `priced` are the classes that
-    may arrive. `changes` are those known before, at the same costs; what is found joins them. `rates[rate, resource]`
+    `leaving[class]` is the cost of leaving with the prices of the limits that it counts against. To `net[class]` is
+    added what arrived less what left, and for a limit less what left that counts; `priced` are the classes that may
+    arrive. `changes` are those known before, at the same costs; what is found joins them. `rates[rate, resource]`
     are tried to see that a node gains nothing, with the classes `above[rate]` them, a list that ends at -1, on nodes
     that no search has given a rate of their own. `kept` is scratch.
 
-    `surplus` becomes how much more nodes gain than by changes known before, and of that what no change is known for
-    yet. Nodes are looked at from `begin` on, until the surplus is `enough`, of some at least. Returns how many that
-    are, or -1 when the deadline came first.
+    To `surplus` is added how much more nodes gain than by changes known before, and of that what no change is known
+    for yet. The nodes are `count` from `begin` on, round the end; False when the deadline came first.
     """
-    for c in range(len(net)):
-        net[c] = 0
-    surplus[:] = 0.0
     nodes = len(gains)
-    for looked in range(nodes):
+    for looked in range(count):
         if looked % 16 == 0 and seconds() > deadline:
-            return -1
-        if surplus[0] > enough and looked >= _LEAST_PART * nodes:
-            return looked
+            return False
         g = (begin + looked) % nodes
         for k in range(p.first[g], p.first[g + 1]):
             p.here[p.of[k]] = p.copies[k]
@@ -392,4 +384,4 @@ def price_nodes(
             net[changes.of[g, change, i]] += changes.more[g, change, i]
         for k in range(p.first[g], p.first[g + 1]):
             p.here[p.of[k]] = 0
-    return nodes
+    return True

@@ -3,7 +3,7 @@
 import numpy as np
 
 from cruise.packer.arrays import IntArray
-from cruise.packer.budget import Meter
+from cruise.packer.budget import ALONE, Meter, Threads
 from cruise.packer.kernels.changes import Changes
 from cruise.packer.problem import Objective, Problem
 from cruise.packer.relaxed.ascent import least
@@ -17,9 +17,9 @@ _LONGER = 4
 class Bounds:
     """Bounds of a problem that hold for plans that are as good as a known one in what counts more."""
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, threads: Threads = ALONE) -> None:
         self.problem = problem
-        self._dual = Dual(problem)
+        self._dual = Dual(problem, threads)
         tiers = np.unique(problem.priorities)[::-1]
         self._tier: IntArray = np.searchsorted(-tiers, -problem.priorities)
         self._pods = np.bincount(self._tier[problem.pod_class], minlength=len(tiers))

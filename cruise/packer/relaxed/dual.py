@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
-from cruise.packer.budget import Meter
+from cruise.packer.budget import Meter, Threads
 from cruise.packer.kernels.changes import changes_of
-from cruise.packer.kernels.relaxing import Present, price_nodes
+from cruise.packer.kernels.relaxing import Present
 from cruise.packer.kernels.shelf import Shelf, shelf_of
 from cruise.packer.problem import Problem, loads_of
 from cruise.packer.relaxed.question import Question
+from cruise.packer.relaxed.searching import Prices, Searches
 
 # Prices are multiples of one part in so many of a whole: a power of two, so that sums of them are exact.
 SCALE = 1 << 16
@@ -50,7 +51,7 @@ class Dual:
     any prices the sum over nodes of what they gain at most bounds every plan.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: Problem, threads: Threads) -> None:
         running = problem.pod_node >= 0
         shut = np.zeros(problem.class_count, dtype=np.bool_)
         for limit in problem.rules.eviction_limits:
@@ -77,7 +78,7 @@ class Dual:
         self.allowed = np.array([limit.allowed for limit in binding], dtype=np.int64)
         self.supply: BoolArray = np.concatenate([self.pending + loose_copies, self.allowed]) > 0
         limit_first, limits = _limits_of(problem.class_count, [np.unique(limit.members) for limit in binding])
-        self._shelf, free, beside = _shelf(problem, fixed)
+        shelf, free, beside = _shelf(problem, fixed)
         self._present = Present(
             first=np.searchsorted(cells, np.arange(problem.node_count + 1) * problem.class_count).astype(np.int64),
             of=(cells % problem.class_count).astype(np.int64),
@@ -88,17 +89,15 @@ class Dual:
             most=problem.most_on_node,
             free=free,
             beside=beside,
-            floor=self._shelf.floor.copy(),
+            floor=shelf.floor.copy(),
             here=np.zeros(problem.class_count, dtype=np.int64),
             rate=np.zeros(problem.capacities.shape),
             limit_first=limit_first,
             limits=limits,
         )
-        self._kept = np.zeros(int(np.diff(self._present.first).max(initial=0)), dtype=np.bool_)
         self._mixes = _mixes(problem)
-        self._net = np.zeros(len(self.supply), dtype=np.int64)
-        self._gains, self._surplus, self._begin = np.zeros(problem.node_count), np.zeros(2), 0
         self.changes = changes_of(problem.node_count, _CHANGES, _WIDTH)
+        self._searches = Searches(shelf, self._present, self.changes, len(self.supply), threads)
 
     def forget(self) -> None:
         """Forget what changes of nodes are known, where leaving costs something else from now on."""
@@ -114,39 +113,28 @@ class Dual:
         The search of each node ends after so many steps, and that of all once their surplus is `enough`.
         """
         whole = np.where(self.supply, np.rint(np.maximum(prices, 0.0) * SCALE), 0.0).astype(np.int64)
-        before, classes = int(self._shelf.nodes[0]), self.problem.class_count
+        searches, before, classes = self._searches, self._searches.spent, self.problem.class_count
         price, cost = whole[:classes], question.cost * SCALE
         rates, above = self._rates(price)
-        done = price_nodes(
-            self._shelf,
-            self._present,
-            self.changes,
-            np.flatnonzero(price),
-            whole.astype(np.float64),
-            cost.astype(np.float64),
-            (cost + self._limits_prices(whole)).astype(np.float64),
-            rates,
-            above,
-            self._kept,
-            self._net,
-            self._gains,
-            self._surplus,
-            self._begin,
-            enough,
-            most_steps,
-            meter.deadline_seconds,
+        at = Prices(
+            priced=np.flatnonzero(price),
+            price=whole.astype(np.float64),
+            cost=cost.astype(np.float64),
+            leaving=(cost + self._limits_prices(whole)).astype(np.float64),
+            rates=rates,
+            above=above,
         )
-        meter.spend(_STEP * (int(self._shelf.nodes[0]) - before) + 1000 * max(done, 0) + _CALL)
-        if done < 0:
+        done = searches.run(at, enough, most_steps, meter.deadline_seconds)
+        meter.spend(_STEP * (searches.spent - before) + 1000 * (done or 0) + _CALL)
+        if done is None:
             return None
-        surplus, unsure = self._surplus.tolist()
+        surplus, unsure = searches.surplus
         if done < self.problem.node_count:
-            self._begin = (self._begin + done) % self.problem.node_count
-            return Value(0, np.zeros_like(self._net), surplus, unsure, done / self.problem.node_count)
+            return Value(0, np.zeros(len(whole), dtype=np.int64), surplus, unsure, done / self.problem.node_count)
         missing = self.missing(question, whole)
         wanted = np.concatenate([self.pending - missing, -self.allowed])
         short = int(whole @ wanted) + SCALE * int(missing[question.missed].sum())
-        return Value(short - int(self._gains.sum()), wanted - self._net, surplus, unsure, 1.0)
+        return Value(short - int(searches.gains.sum()), wanted - searches.net, surplus, unsure, 1.0)
 
     def _limits_prices(self, whole: IntArray) -> IntArray:
         """What one copy of each class pays for all limits where it leaves."""
@@ -157,7 +145,7 @@ class Dual:
         """Rates of room in the two scarcest resources at which most classes, or all, are not worth their prices."""
         priced = np.flatnonzero(whole)
         if len(priced) == 0:
-            return np.zeros((1, self._shelf.demands.shape[1])), np.full((1, 1), -1, dtype=np.int64)
+            return np.zeros((1, self.problem.demands.shape[1])), np.full((1, 1), -1, dtype=np.int64)
         ratios = [whole[priced] / np.maximum(self.problem.demands[priced] @ mix, 1e-12) for mix in self._mixes]
         # Those with the fewest classes above them first: most nodes are seen through by one of these.
         levels = np.array([np.quantile(ratio, _LEVELS) for ratio in ratios]).T

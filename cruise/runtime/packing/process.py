@@ -7,11 +7,13 @@ import subprocess
 import sys
 import threading
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
 from typing import BinaryIO
 
 import cruise
+from cruise.runtime.cores import usable_cores
 from cruise.runtime.packing.kernel_cache import choose_cache, is_warm, mark_warm
 from cruise.runtime.packing.messages import HEADER_BYTES, PICKLE_PROTOCOL, Order, Reply, Warmth
 
@@ -102,12 +104,13 @@ def _warm_up(outbox: "_Outbox") -> None:
 
 
 def _solve(order: Order, outbox: "_Outbox") -> None:
-    from cruise.packer.budget import Budget
+    from cruise.packer.budget import Budget, Threads
     from cruise.packer.pack import pack
 
-    budget = Budget(order.deadline_seconds, order.work_units, order.seed)
     try:
-        packing = pack(order.problem, budget, lambda better: outbox.report(Reply(order.number, better, last=False)))
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            budget = Budget(order.deadline_seconds, order.work_units, order.seed, Threads(usable_cores(), pool.map))
+            packing = pack(order.problem, budget, lambda better: outbox.report(Reply(order.number, better, last=False)))
     except Exception as error:
         outbox.finish(Reply(order.number, None, error=_line(error), trace=traceback.format_exc()))
         return

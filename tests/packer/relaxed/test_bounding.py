@@ -1,16 +1,18 @@
 """Bounds by prices: never beyond what some assignment reaches, tried out one by one, and whole numbers throughout."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.large_clusters import Crowd, draw_crowd
 from cruise.packer.answer import figures_of
 from cruise.packer.bounds import counted_bound
-from cruise.packer.budget import Meter
+from cruise.packer.budget import Meter, Threads
 from cruise.packer.problem import EvictionLimit, Objective, Problem, Rules, copies_of
 from cruise.packer.relaxed.bounding import Bounds
 from cruise.packer.relaxed.sizes import by_size
@@ -51,6 +53,17 @@ def test_no_assignment_within_limits_of_evictions_surpasses_a_bound(seed, object
         for entry, bound in enumerate(bounds.of(key, counted, _meter())):
             beside = [other[entry] for other in keys if np.greater_equal(other[:entry], key[:entry]).all()]
             assert max(beside, default=bound) <= bound
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_threads_change_no_bound(count):
+    problem = draw_crowd(Crowd(40), 1)
+    evicted = int((problem.pod_node < 0).sum()) * 4
+    with ThreadPoolExecutor(count) as pool:
+        one, several = Bounds(problem), Bounds(problem, Threads(count, pool.map))
+        least = [bounds.least_evicted((problem.pod_count,), evicted, Meter(math.inf, 3e8)) for bounds in (one, several)]
+    assert least[0] == least[1] > 0
+    assert (one.changes.share == several.changes.share).all()
 
 
 def _limited(problem, seed):
