@@ -14,7 +14,6 @@ from cruise.decisions.packing.building.budgets import apply_limits, most_evicted
 from cruise.decisions.packing.building.built import Built, Usage
 from cruise.decisions.packing.building.census import Census, extras_of, shared_volumes, take_census
 from cruise.decisions.packing.building.classes import classify
-from cruise.decisions.packing.building.domains import Domains
 from cruise.decisions.packing.building.kept_room import without_kept_room
 from cruise.decisions.packing.building.marks import find_marks
 from cruise.decisions.packing.building.movability import Movability
@@ -67,12 +66,12 @@ def build_problem(
         snapshot,
         node_index,
         Movability(snapshot, eligibility, policy),
-        Domains(nodes, columns).of if keep_domains else None,
+        columns.spread_by if keep_domains else None,
     )
     limits = apply_limits(census, snapshot.budgets, allowance, one_by_one=prices is not None)
     marks = find_marks(census, columns, snapshot.surroundings)
     sites = Sites(columns)
-    signatures, of_kind = sign(census, sites, marks, limits, objective)
+    signatures = sign(census, sites, marks, limits, objective)
     pods = tuple([taken.pod for taken in census.taken])
     if sizes is Sizes.FIXED:
         needs = counted_needs(pods)
@@ -92,8 +91,8 @@ def build_problem(
         only(tuple((ATTACH + volume[0], 1) for volume in kind.needs.attached if volume in shared), names)
         for kind in census.kinds
     ]
-    classes = classify(census, needs, of_kind, extras, once)
-    signed = [signatures[key.signature] for key in classes.keys]
+    classes = classify(census, needs, signatures, extras, once)
+    signed = [key.signature for key in classes.keys]
     admits = sites.table()
     of_class = np.array([signature.site for signature in signed], dtype=np.int64)
     most_on_node = np.full(len(signed), max(1, len(pods)), dtype=np.int64)

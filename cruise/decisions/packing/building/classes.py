@@ -8,13 +8,14 @@ import numpy as np
 
 from cruise.decisions.packing.building.amounts import Extras
 from cruise.decisions.packing.building.census import Census
+from cruise.decisions.packing.building.signatures import Signature
 from cruise.domain.arrays import Int64Array
 
 
 class ClassKey(NamedTuple):
-    """What makes a class: the number of its signature, and what one of its pods takes, or all on a node take `once`."""
+    """What makes a class: its signature, and what one of its pods takes, or all on a node take `once`."""
 
-    signature: int
+    signature: Signature
     cpu: int
     memory: int
     cpu_headroom: int
@@ -35,7 +36,7 @@ class Classes:
 def classify(
     census: Census,
     needs: Int64Array,
-    signature_of_kind: Sequence[int],
+    signatures: Sequence[Signature],
     extras: Sequence[Extras],
     once: Sequence[Extras],
 ) -> Classes:
@@ -45,7 +46,7 @@ def classify(
     of_kind: list[set[int]] = [set() for _ in census.kinds]
     for taken, amounts in zip(census.taken, needs.tolist(), strict=True):
         kind = taken.kind
-        key = (signature_of_kind[kind], *amounts, extras[kind], once[kind])
+        key = (signatures[kind], *amounts, extras[kind], once[kind])
         # A plain tuple finds what a named one put there, in half the time.
         number = numbers.get(key)  # type: ignore[call-overload]
         if number is None:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from cruise.domain.arrays import BoolArray, Int64Array
-from cruise.domain.cluster import Node
+from cruise.domain.cluster import Node, Pod
 from cruise.domain.colocation import SpreadConstraint
 from cruise.domain.scheduling import NodeSelectorTerm, Placement, Requirement, Taint, Toleration
 
@@ -21,6 +21,7 @@ class NodeColumns:
     def __init__(self, nodes: Sequence[Node]) -> None:
         self.count = len(nodes)
         self._nodes = nodes
+        self._by_name = {node.name: node for node in nodes}
         self._labels: dict[str, tuple[Int64Array, list[str]]] = {}
         self._requirements: dict[tuple[Requirement, bool], BoolArray] = {}
         self._affinities: dict[_Affinity, BoolArray] = {}
@@ -41,6 +42,13 @@ class NodeColumns:
         """Tell whether no two nodes have the same value of a label."""
         codes, values = self._column(key)
         return len(values) == np.count_nonzero(codes >= 0)
+
+    def spread_by(self, pod: Pod) -> tuple[tuple[str, str], ...]:
+        """Return the labels of a pod's node that its spread counts by, sorted, but for those that tell nodes apart."""
+        node = self._by_name.get(pod.node or "")
+        labels = {} if node is None else node.labels
+        keys = sorted({constraint.topology_key for constraint in pod.constraints.spread} & labels.keys())
+        return tuple((key, labels[key]) for key in keys if not self.tells_apart(key))
 
     def lacks(self, keys: Iterable[str]) -> BoolArray:
         """Tell for each node whether it lacks one of some labels."""

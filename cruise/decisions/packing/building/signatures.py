@@ -23,10 +23,8 @@ class Signature(NamedTuple):
     roles: tuple[int, ...]
 
 
-def sign(
-    census: Census, sites: Sites, marks: Marks, limits: Sequence[Limit], objective: Objective
-) -> tuple[list[Signature], list[int]]:
-    """Return the distinct signatures, and for each kind the number of its own."""
+def sign(census: Census, sites: Sites, marks: Marks, limits: Sequence[Limit], objective: Objective) -> list[Signature]:
+    """Return the signature of each kind."""
     roles: list[list[int]] = [[] for _ in census.kinds]
     for number, members in enumerate(_groups(marks, limits, census.kinds)):
         for member in members:
@@ -34,8 +32,7 @@ def sign(
     paper = objective is Objective.PAPER
     # Pods that never preempt get nothing by a chain either, at whose other end somebody is preempted.
     top = max((kind.pod.priority for kind in census.kinds if kind.pending and kind.pod.preempts), default=None)
-    numbers: dict[Signature, int] = {}
-    of_kind = []
+    found = []
     for kind, own in zip(census.kinds, roles, strict=True):
         movable = kind.stays is None
         # In operation pods of the highest priority that preempts never lose their place, nor do those above it.
@@ -51,8 +48,8 @@ def sign(
             site=sites.of(kind),
             roles=tuple(own),
         )
-        of_kind.append(numbers.setdefault(signature, len(numbers)))
-    return list(numbers), of_kind
+        found.append(signature)
+    return found
 
 
 def _groups(marks: Marks, limits: Sequence[Limit], kinds: Sequence[Kind]) -> Iterable[frozenset[int]]:
