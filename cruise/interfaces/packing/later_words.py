@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from cruise.domain.packing import Budget, Go, Larger, Later, Spent
 from cruise.interfaces.amounts import count_text
-from cruise.interfaces.packing.requirement_words import joined
+from cruise.interfaces.packing.requirement_words import joined, listed
 
 _ORDINALS = ("second", "third", "fourth", "fifth")
 _SETTINGS = {
@@ -12,7 +12,6 @@ _SETTINGS = {
     Budget.NODE: "max_evictions_per_node",
     Budget.WORKLOAD: "max_evictions_per_workload",
 }
-_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,34 +59,27 @@ def later_words(later: Later | None) -> list[str]:
 
 def later_plans(later: Later) -> LaterPlans:
     """Return the same for documents."""
-    return LaterPlans(
-        spent=later.spent,
-        goes=later.goes,
-        larger=None if later.larger is None else _larger_plan(later.larger),
-        words=" ".join(later_words(later)),
-    )
-
-
-def _larger_plan(larger: Larger) -> LargerPlan:
-    return LargerPlan(larger.placed, larger.evictions, {_SETTINGS[budget]: many for budget, many in larger.needs})
+    larger = None
+    if later.larger is not None:
+        needs = {_SETTINGS[budget]: many for budget, many in later.larger.needs}
+        larger = LargerPlan(later.larger.placed, later.larger.evictions, needs)
+    return LaterPlans(later.spent, later.goes, larger, " ".join(later_words(later)))
 
 
 def _spent_words(one: Spent) -> str:
     """Write a budget: `20 evictions an hour`, `1 eviction from n1 or n2 at once`."""
     evictions = count_text(one.allowed, "eviction")
-    names = list(one.of[:_MOST_NAMES])
-    if len(one.of) > _MOST_NAMES:
-        names.append(f"{len(one.of) - _MOST_NAMES:,} more")
+    several = len(one.of) > 1
+    names = f"{listed(list(one.of), 'and')}{' each' if several else ''}"
     match one.budget:
         case Budget.HOUR:
             return f"{evictions} left in this hour"
         case Budget.NODE:
-            return f"{evictions} in one go from {joined(names)}{' each' if len(one.of) > 1 else ''}"
+            return f"{evictions} in one go from {names}"
         case Budget.WORKLOAD:
-            return f"{evictions} in one go of {joined(names)}{' each' if len(one.of) > 1 else ''}"
+            return f"{evictions} in one go of {names}"
         case Budget.DISRUPTION:
-            which = "PodDisruptionBudgets" if len(one.of) > 1 else "PodDisruptionBudget"
-            return f"{evictions} under {which} {joined(names)}{' each' if len(one.of) > 1 else ''}"
+            return f"{evictions} under PodDisruptionBudget{'s' if several else ''} {names}"
 
 
 def _larger_words(larger: Larger) -> str:

@@ -1,6 +1,6 @@
 """Nodes before and after a packing plan, for people."""
 
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
@@ -25,21 +25,19 @@ class Load:
 
     counted: Resources = NO_RESOURCES
     pods: int = 0
-    extended: dict[str, int] = field(default_factory=lambda: defaultdict(int))
+    extended: Counter[str] = field(default_factory=Counter)
 
-    def take(self, pod: Pod, size: Resources, sign: int = 1) -> None:
-        """Add a pod, or with -1 remove it."""
-        self.pods += sign
-        self.counted = self.counted + size if sign > 0 else self.counted - size
-        for name, amount in pod.extended_requests:
-            self.extended[name] += sign * amount
+    def take(self, pod: Pod, size: Resources) -> None:
+        """Add a pod."""
+        self.pods += 1
+        self.counted += size
+        self.extended.update(dict(pod.extended_requests))
 
 
 def loads(snapshot: Snapshot, proposal: Proposal, pods: Pods) -> tuple[dict[str, Load], dict[str, Load]]:
     """Return what every node holds now and once the plan is carried out."""
     sized = sizes_after(proposal, pods)
-    gone = {move.key for move in proposal.moves}
-    gone |= {preemption.key for preemption in proposal.preempted}
+    gone = {one.key for one in (*proposal.moves, *proposal.preempted)}
     now: dict[str, Load] = {node.name: Load() for node in snapshot.nodes}
     after: dict[str, Load] = {node.name: Load() for node in snapshot.nodes}
     for pod in snapshot.pods:
@@ -83,26 +81,20 @@ def node_parts(
 
 def _touched(proposal: Proposal) -> dict[str, int]:
     """Return the nodes that a plan changes, and at how many pods."""
-    found: dict[str, int] = defaultdict(int)
-    for arrival in (*proposal.placed, *proposal.moves):
-        found[arrival.target] += 1
-        if arrival.source is not None:
-            found[arrival.source] += 1
-    for preemption in proposal.preempted:
-        found[preemption.source] += 1
-    for resize in proposal.resizes:
-        if resize.node is not None:
-            found[resize.node] += 1
-    return dict(found)
+    arrivals = (*proposal.placed, *proposal.moves)
+    nodes = [node for one in arrivals for node in (one.target, one.source)]
+    nodes += [one.source for one in proposal.preempted] + [one.node for one in proposal.resizes]
+    return Counter(node for node in nodes if node is not None)
 
 
 def _extended(nodes: Mapping[str, Node], touched: Mapping[str, int]) -> list[str]:
     """Return the extended resources of the nodes that change, the most widespread first; two have room."""
-    counts: dict[str, int] = defaultdict(int)
-    for name in touched:
-        for resource, amount in nodes[name].allocatable_extended.items():
-            if amount and not resource.startswith(("hugepages-", "ephemeral-storage")):
-                counts[resource] += 1
+    counts = Counter(
+        resource
+        for name in touched
+        for resource, amount in nodes[name].allocatable_extended.items()
+        if amount and not resource.startswith(("hugepages-", "ephemeral-storage"))
+    )
     return sorted(counts, key=lambda resource: (-counts[resource], resource))[:2]
 
 
@@ -135,6 +127,5 @@ def _sum(of: Mapping[str, Load]) -> Load:
     for load in of.values():
         whole.pods += load.pods
         whole.counted += load.counted
-        for name, amount in load.extended.items():
-            whole.extended[name] += amount
+        whole.extended.update(load.extended)
     return whole

@@ -46,7 +46,7 @@ def taint_words(taints: tuple[Taint, ...]) -> str:
 def listed(names: list[str], word: str = "or") -> str:
     """The first of some names."""
     more = len(names) - _LONGEST_LIST
-    return joined(names, word) if more <= 0 else joined([*names[:_LONGEST_LIST], f"{more} more"], word)
+    return joined(names, word) if more <= 0 else joined([*names[:_LONGEST_LIST], f"{more:,} more"], word)
 
 
 def counted_nodes(finding: Finding, more: str = "") -> str:
