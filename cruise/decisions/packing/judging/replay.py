@@ -1,6 +1,6 @@
 """A plan stage by stage, as the API server and kube-scheduler would see it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from cruise.decisions.packing.judging.leaving import Leaving
@@ -13,7 +13,7 @@ from cruise.decisions.packing.judging.sizing import (
 )
 from cruise.decisions.scheduling.board import Board, PodKey, key_of, waits_for_a_node
 from cruise.decisions.scheduling.scheduler import Scheduler
-from cruise.domain.actions import ResizePod
+from cruise.domain.actions import ContainerTarget, ResizePod
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage
 from cruise.domain.sizes import sized
@@ -106,22 +106,15 @@ class Replay:
         pod = self._find(key, resize.uid, where)
         if pod is None:
             return
-        if self._proposal.sizes is Sizes.FIXED:
-            self._object(where, key, "is resized, though sizes are fixed")
+        self._judge_sizes(pod, resize.containers, where, "is resized")
         if resize.node != self.board.place_of(key):
             self._object(where, key, f"is resized on {resize.node}, but is on {self.board.place_of(key)}")
         if pod.terminal or pod.terminating:
             self._object(where, key, "is resized, though it ends")
-        if self._leaving.is_sized_by_another(pod):
-            self._object(where, key, "is resized, though another autoscaler sizes it")
         if key in self._resized:
             self._object(where, key, "is resized twice")
         self._resized.add(key)
-        for wrong in chain(
-            find_wrong_sizes(self._snapshot, pod, resize.containers),
-            find_removals(pod, resize.containers),
-            find_growth(pod, resize.containers),
-        ):
+        for wrong in chain(find_removals(pod, resize.containers), find_growth(pod, resize.containers)):
             self._object(where, key, wrong)
         self._pods[key] = sized(pod, resize.containers)
         place = self.board.place_of(key)
@@ -172,7 +165,8 @@ class Replay:
         if arrival.source == arrival.target:
             self._object(where, key, "moves to where it is")
         if arrival.containers:
-            pod = self._size_on_arrival(pod, arrival, where)
+            self._judge_sizes(pod, arrival.containers, where, "arrives with other sizes")
+            pod = sized(pod, arrival.containers)
         if arrival.target in self._preempted_nodes and not pod.preempts:
             self._object(where, key, f"never preempts, but gets room on {arrival.target} by preemption")
         if arrival.target in self.board.nodes:
@@ -183,15 +177,13 @@ class Replay:
         else:
             self._object(where, key, f"arrives on {arrival.target}, which does not exist")
 
-    def _size_on_arrival(self, pod: Pod, arrival: Arrival, where: str) -> Pod:
-        key = key_of(pod)
+    def _judge_sizes(self, pod: Pod, targets: Sequence[ContainerTarget], where: str, what: str) -> None:
         if self._proposal.sizes is Sizes.FIXED:
-            self._object(where, key, "arrives with other sizes, though sizes are fixed")
+            self._object(where, key_of(pod), f"{what}, though sizes are fixed")
         if self._leaving.is_sized_by_another(pod):
-            self._object(where, key, "arrives with other sizes, though another autoscaler sizes it")
-        for wrong in find_wrong_sizes(self._snapshot, pod, arrival.containers):
-            self._object(where, key, wrong)
-        return sized(pod, arrival.containers)
+            self._object(where, key_of(pod), f"{what}, though another autoscaler sizes it")
+        for wrong in find_wrong_sizes(self._snapshot, pod, targets):
+            self._object(where, key_of(pod), wrong)
 
     def _ask_scheduler(self, where: str, pod: Pod, node_name: str) -> bool:
         """Object to what refuses the pod there; tell whether nothing does."""

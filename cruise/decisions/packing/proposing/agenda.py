@@ -1,5 +1,6 @@
 """What is left to do of a plan: the pods that are to arrive and to leave, and where they come from and go."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
 from cruise.decisions.packing.proposing.matching import Changes
@@ -20,17 +21,14 @@ class Agenda:
         self.waiting = dict.fromkeys(waiting)
         self.leaving = dict.fromkeys([*changes.preempted, *changes.moved])
         self.source = {pod: standing.node_of[pod] for pod in self.leaving}
-        self._to_node: dict[int, set[int]] = {}
-        self._of_class: dict[int, set[int]] = {}
+        self._to_node, self._of_class = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
         for pod in waiting:
-            self._to_node.setdefault(self.target[pod], set()).add(pod)
-            self._of_class.setdefault(standing.class_of(pod), set()).add(pod)
-        self._leaving_of_class: dict[int, list[int]] = {}
-        for pod in self.leaving:
-            self._leaving_of_class.setdefault(standing.class_of(pod), []).append(pod)
-        self._from_node: dict[int, list[int]] = {}
+            self._to_node[self.target[pod]].add(pod)
+            self._of_class[standing.class_of(pod)].add(pod)
+        self._leaving_of_class, self._from_node = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
         for pod, node in self.source.items():
-            self._from_node.setdefault(node, []).append(pod)
+            self._leaving_of_class[standing.class_of(pod)].append(pod)
+            self._from_node[node].append(pod)
 
     def settle(self, pod: int) -> None:
         """Strike off a pod that has left, or arrived."""
@@ -48,17 +46,16 @@ class Agenda:
         """Return the waiting pods that may be let in now that some pods have changed places."""
         found: set[int] = set()
         for pod in pods:
-            found |= self._to_node.get(self.source.get(pod, -1), set())
+            found |= self._to_node[self.source.get(pod, -1)]
             for pod_class in self._standing.dependents(self._standing.class_of(pod)):
-                found |= self._of_class.get(pod_class, set())
+                found |= self._of_class[pod_class]
         return found
 
     def leaving_from(self, node: int) -> list[int]:
         """Return the pods that are still to leave a node."""
-        members = [pod for pod in self._from_node.get(node, ()) if pod in self.leaving]
-        self._from_node[node] = members
-        return members
+        self._from_node[node] = [pod for pod in self._from_node[node] if pod in self.leaving]
+        return self._from_node[node]
 
     def leaving_of(self, pod_class: int) -> list[int]:
         """Return the pods of a class that are still to leave their nodes."""
-        return [pod for pod in self._leaving_of_class.get(pod_class, ()) if pod in self.leaving]
+        return [pod for pod in self._leaving_of_class[pod_class] if pod in self.leaving]
