@@ -1,13 +1,13 @@
 """The cluster once a plan is carried out, and which eviction budgets that plan uses up."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.decisions.packing.execution.rest import anew
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.packing import Allowance, Budget, Proposal, Spent
 from cruise.domain.sizes import sized
 
@@ -36,50 +36,31 @@ def budgets_spent(snapshot: Snapshot, proposal: Proposal, allowance: Allowance) 
     """Return the budgets that a plan uses up where they hold others back; none that were spent before it."""
     leaving = proposal.evicted
     covering = CoveringBudgets(snapshot.budgets)
-    gone, running = Counter[_Key](), Counter[_Key]()
+    gone, running = Counter[_Of](), Counter[_Of]()
     for pod in snapshot.pods if leaving else ():
         if pod.node is not None and not pod.terminal:
-            keys = _budgets_of(pod, covering)
-            running.update(keys)
-            gone.update(keys if pod.uid in leaving else ())
-    disruptions = {(one.namespace, one.name): one.disruptions_allowed for one in snapshot.budgets}
+            budgets = _budgets_of(pod, pod.node, covering, allowance)
+            running.update(budgets)
+            gone.update(budgets if pod.uid in leaving else ())
     alike: dict[tuple[Budget, int], list[str]] = {}
-    for key, many in gone.items():
-        allowed = _allowed(key, allowance, disruptions)
-        if allowed is not None and many >= allowed and running[key] > many:
-            alike.setdefault((key[0], allowed), []).extend(_name(key))
+    for one, many in gone.items():
+        budget, name, allowed = one
+        if allowed is not None and many >= allowed and running[one] > many:
+            alike.setdefault((budget, allowed), []).extend([name] if name else ())
     return tuple(Spent(budget, tuple(sorted(names)), allowed) for (budget, allowed), names in sorted(alike.items()))
 
 
-# A budget with what it is of: a node, the namespace and the workload or PodDisruptionBudget, or nothing more.
-_Key = tuple[Budget, str, str | WorkloadRef]
+# A budget with the name of what it is of, empty for all, and how many evictions it allows, None for any number.
+_Of = tuple[Budget, str, int | None]
 
 
-def _budgets_of(pod: Pod, covering: CoveringBudgets) -> list[_Key]:
-    """Return the budgets against which an eviction of a pod counts."""
-    keys: list[_Key] = [(Budget.HOUR, "", ""), (Budget.NODE, "", pod.node or "")]
-    if pod.workload is not None:
-        keys.append((Budget.WORKLOAD, pod.namespace, pod.workload))
-    return [*keys, *((Budget.DISRUPTION, one.namespace, one.name) for one in covering.of(pod))]
-
-
-def _allowed(key: _Key, allowance: Allowance, disruptions: Mapping[tuple[str, str], int]) -> int | None:
-    match key:
-        case (Budget.NODE, _, str(node)):
-            return allowance.on_node(node)
-        case (Budget.WORKLOAD, namespace, WorkloadRef() as ref):
-            return allowance.of_workload(namespace, ref)
-        case (Budget.DISRUPTION, namespace, str(name)):
-            return disruptions[namespace, name]
-        case _:
-            return allowance.in_all
-
-
-def _name(key: _Key) -> tuple[str, ...]:
-    _, namespace, of = key
-    if isinstance(of, WorkloadRef):
-        return (f"{of.kind} {namespace}/{of.name}",)
-    return (f"{namespace}/{of}" if namespace else of,) if of else ()
+def _budgets_of(pod: Pod, node: str, covering: CoveringBudgets, allowance: Allowance) -> list[_Of]:
+    """Return the budgets against which an eviction of a pod from its node counts."""
+    found: list[_Of] = [(Budget.HOUR, "", allowance.in_all), (Budget.NODE, node, allowance.on_node(node))]
+    space, ref = pod.namespace, pod.workload
+    if ref is not None:
+        found.append((Budget.WORKLOAD, f"{ref.kind} {space}/{ref.name}", allowance.of_workload(space, ref)))
+    return found + [(Budget.DISRUPTION, f"{space}/{one.name}", one.disruptions_allowed) for one in covering.of(pod)]
 
 
 def _running(pod: Pod, node: str, containers: Sequence[ContainerTarget]) -> Pod:
