@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from cruise.decisions.packing.execution.rest import PodsByUid, need_of, pods_of, sizes_of
+from cruise.decisions.packing.execution.rest import need_of, pods_of, sizes_of
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.cordons import passes_cordons
@@ -51,7 +51,8 @@ def find_astray(plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> list[Arr
     that would only change places with one like it is not among them.
     """
     pods = pods_of(snapshot)
-    waiting = [one for one in stage.arrivals if one.source is None and one.uid in pods and pods[one.uid].node is None]
+    coming = [one for one in stage.arrivals if one.source is None and one.uid in pods]
+    waiting = [one for one in coming if pods[one.uid].node is None]
     if not waiting:
         return []
     stages = plan.proposal.stages[plan.stage :]
@@ -65,32 +66,21 @@ def find_astray(plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> list[Arr
         pod = pods.get(one.uid)
         if pod is not None and one.target in finally_free and (pod.node is None or one.source is not None):
             finally_free[one.target] -= need_of(pod, sizes_of(its, one))
-    return [one for one in waiting if _may_stray(one, pods, stage, nodes, soon, finally_free)]
 
+    def kind_of(one: Arrival) -> tuple[object, ...]:
+        pod = pods[one.uid]
+        return pod.namespace, pod.owner_kind, pod.owner_name, need_of(pod, sizes_of(stage, one))
 
-def _may_stray(
-    arrival: Arrival,
-    pods: PodsByUid,
-    stage: Stage,
-    nodes: Sequence[Node],
-    soon: Mapping[str, Resources],
-    finally_free: Mapping[str, Resources],
-) -> bool:
-    pod = pods[arrival.uid]
-    need = need_of(pod, sizes_of(stage, arrival))
-    alike = {
-        other.target
-        for other in stage.arrivals
-        if other.source is None
-        and other.uid in pods
-        and _kind(pods[other.uid]) == _kind(pod)
-        and need_of(pods[other.uid], sizes_of(stage, other)) == need
-    }
-    return any(
-        need.fits_in(soon[node.name]) and not need.fits_in(finally_free[node.name]) and _lets_in(node, pod)
-        for node in nodes
-        if node.name not in alike
-    )
+    def may_stray(one: Arrival) -> bool:
+        pod, need = pods[one.uid], need_of(pods[one.uid], sizes_of(stage, one))
+        alike = {other.target for other in coming if kind_of(other) == kind_of(one)}
+        return any(
+            need.fits_in(soon[node.name]) and not need.fits_in(finally_free[node.name]) and _lets_in(node, pod)
+            for node in nodes
+            if node.name not in alike
+        )
+
+    return [one for one in waiting if may_stray(one)]
 
 
 def _lets_in(node: Node, pod: Pod) -> bool:
@@ -127,7 +117,3 @@ def _steering(plan: PackingPlan, stage: Stage, one: Arrival, pod: Pod, until: da
         until=until,
         containers=sizes_of(stage, one),
     )
-
-
-def _kind(pod: Pod) -> tuple[str, str | None, str | None]:
-    return (pod.namespace, pod.owner_kind, pod.owner_name)
