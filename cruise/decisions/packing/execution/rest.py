@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import Container, Pod, Snapshot, WorkloadRef
+from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
 from cruise.domain.packing import Arrival, PackingPlan, Stage
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import Amounts, Resources
+from cruise.domain.resources import Resources
 from cruise.domain.sizes import with_sizes
 
 PodsByUid = Mapping[str, Pod]
@@ -57,8 +57,14 @@ def sizes_of(stage: Stage, arrival: Arrival) -> tuple[ContainerTarget, ...]:
 
 def asks_for(pod: Pod, containers: Sequence[ContainerTarget]) -> bool:
     """Tell whether a pod's spec has these sizes."""
-    spec = {container.name: container for container in pod.containers}
-    return all(target.container in spec and _states(spec[target.container], target) for target in containers)
+    spec = {one.name: (one.requests, one.limits) for one in pod.containers}
+    wanted = {one.container: (one.requests, one.limits) for one in containers}
+    # None wants nothing.
+    return wanted.keys() <= spec.keys() and all(
+        amounts.filled_from(stated) == stated
+        for name in wanted
+        for amounts, stated in zip(wanted[name], spec[name], strict=True)
+    )
 
 
 def need_of(pod: Pod, containers: Sequence[ContainerTarget] = ()) -> Resources:
@@ -70,16 +76,4 @@ def anew(pod: Pod) -> Pod:
     """Return the pod as a new one of its kind: no kubelet has given it anything."""
     return replace(
         pod, containers=tuple(replace(container, allocated=None, actual=None) for container in pod.containers)
-    )
-
-
-def _states(container: Container, target: ContainerTarget) -> bool:
-    return _has(container.requests, target.requests) and _has(container.limits, target.limits)
-
-
-def _has(stated: Amounts, wanted: Amounts) -> bool:
-    """Tell whether what is wanted is stated; None wants nothing."""
-    return wanted.cpu_millicores in (None, stated.cpu_millicores) and wanted.memory_bytes in (
-        None,
-        stated.memory_bytes,
     )
