@@ -1,7 +1,7 @@
 """Every pod that counts, sorted into kinds: pods of a kind differ in nothing but what they take and where they run."""
 
 from collections import Counter
-from collections.abc import Callable, Container, Hashable, Mapping
+from collections.abc import Callable, Container, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -82,30 +82,23 @@ def take_census(
 
     `within` has the labels of the nodes that a running pod may go to, None where that is any.
     """
-    census = Census()
-    volumes = Volumes(snapshot.surroundings)
     counted = [pod for pod in sorted(snapshot.pods, key=key_of) if not pod.terminal]
     nowhere = [pod for pod in counted if pod.node is not None and pod.node not in node_index]
-    elsewhere = Elsewhere(nowhere, snapshot.surroundings)
-    kinds = _Kinds(census, snapshot, volumes, movability, within, elsewhere)
-    census.nowhere = len(nowhere)
+    kinds = _Kinds(snapshot, movability, within, nowhere)
     for pod in counted:
-        volumes.use(pod)
-    pending = []
+        kinds.volumes.use(pod)
+    for pod in nowhere:
+        kinds.volumes.hold(pod)
     for pod in counted:
-        if pod.node is not None:
-            node = node_index.get(pod.node)
-            if node is None:
-                volumes.hold(pod)
-            else:
-                kinds.take(pod, node)
-        elif not pod.terminating:
+        node = None if pod.node is None else node_index.get(pod.node)
+        if node is not None:
+            kinds.take(pod, node)
+    for pod in counted:
+        if pod.node is None and not pod.terminating:
             gone = pod.nominated_node and pod.nominated_node not in node_index
-            pending.append(replace(pod, nominated_node="") if gone else pod)
-    for pod in pending:
-        kinds.take_pending(pod)
-    census.taken.sort(key=lambda taken: key_of(taken.pod))
-    return census
+            kinds.take_pending(replace(pod, nominated_node="") if gone else pod)
+    kinds.census.taken.sort(key=lambda taken: key_of(taken.pod))
+    return kinds.census
 
 
 def shared_volumes(census: Census) -> frozenset[tuple[str, str]]:
@@ -136,18 +129,16 @@ class _Kinds:
 
     def __init__(
         self,
-        census: Census,
         snapshot: Snapshot,
-        volumes: Volumes,
         movability: Movability,
         within: Callable[[Pod], Labels] | None,
-        elsewhere: Elsewhere,
+        nowhere: Sequence[Pod],
     ) -> None:
-        self._census = census
-        self._elsewhere = elsewhere
+        self.census = Census(nowhere=len(nowhere))
+        self.volumes = Volumes(snapshot.surroundings)
         self._surroundings = snapshot.surroundings
+        self._elsewhere = Elsewhere(nowhere, snapshot.surroundings)
         self._keeping_room = KeptRoom(snapshot)
-        self._volumes = volumes
         self._movability = movability
         self._within = within
         self._numbers: dict[tuple[Hashable, ...], int] = {}
@@ -160,7 +151,7 @@ class _Kinds:
             or self._keeping_room.why_not_judged(pod)
             or self._elsewhere.why_not_judged(pod)
         )
-        missing = self._volumes.of(pod).missing or self._volumes.why_held(pod)
+        missing = self.volumes.of(pod).missing or self.volumes.why_held(pod)
         if unjudged is not None:
             self._leave_out(pod, f"{NOT_JUDGED}: {unjudged}", Finding(Pattern.NOT_JUDGED, unjudged=unjudged))
         elif missing is not None:
@@ -170,7 +161,7 @@ class _Kinds:
 
     def _leave_out(self, pod: Pod, obstacle: str, finding: Finding) -> None:
         impossible = finding.pattern is not Pattern.NOT_JUDGED
-        self._census.left_out.append(Unplaced(pod.namespace, pod.name, (obstacle,), finding, impossible))
+        self.census.left_out.append(Unplaced(pod.namespace, pod.name, (obstacle,), finding, impossible))
 
     def take(self, pod: Pod, node: int) -> None:
         """Take a pod that counts."""
@@ -196,13 +187,13 @@ class _Kinds:
         kind = self._by_identity.get(key)
         if kind is None:
             kind = self._by_identity[key] = self._kind_of(pod, node < 0, within)
-        self._census.kinds[kind].count += 1
-        self._census.taken.append(Taken(pod, node, kind))
+        self.census.kinds[kind].count += 1
+        self.census.taken.append(Taken(pod, node, kind))
 
     def _kind_of(self, pod: Pod, pending: bool, within: Labels) -> int:
-        group = self._census.labels.number(pod)
+        group = self.census.labels.number(pod)
         stays, weight = self._movability.of(pod, group)
-        needs = self._volumes.of_arrival(pod) if pending else self._volumes.of(pod)
+        needs = self.volumes.of_arrival(pod) if pending else self.volumes.of(pod)
         if not pending and stays is None:
             stays = self._why_not_elsewhere(pod, needs)
         of_node = belongs_to_node(pod)
@@ -225,9 +216,9 @@ class _Kinds:
         )
         kind = self._numbers.get(key)
         if kind is None:
-            kind = self._numbers[key] = len(self._census.kinds)
-            self._census.of_group.setdefault(group, []).append(kind)
-            self._census.kinds.append(Kind(pod, pending, stays, weight, needs, within, of_node))
+            kind = self._numbers[key] = len(self.census.kinds)
+            self.census.of_group.setdefault(group, []).append(kind)
+            self.census.kinds.append(Kind(pod, pending, stays, weight, needs, within, of_node))
         return kind
 
     def _why_not_elsewhere(self, pod: Pod, needs: VolumeNeeds) -> str | None:
@@ -238,5 +229,5 @@ class _Kinds:
             return Detail.NOT_JUDGED.of(unjudged)
         if needs.missing is not None:
             return Detail.VOLUME_UNKNOWN.of(needs.missing.claim)
-        shared = self._volumes.shared_by(pod)
+        shared = self.volumes.shared_by(pod)
         return None if shared is None else Detail.VOLUME_SHARED.of(shared)

@@ -76,13 +76,9 @@ def _passes_cordons(arrival: Arrival, places: Places) -> bool:
 
 
 def _has_room(node: Node, stage: Stage, arriving: Sequence[Arrival], staying: Sequence[Pod], places: Places) -> bool:
-    taken = NO_RESOURCES
-    for pod in staying:
-        taken += counted_requests(pod)
-    for arrival in arriving:
-        pictured = places.pictured(arrival)
-        if pictured is not None:
-            taken += need_of(pictured, sizes_of(stage, arrival))
+    pictured = ((places.pictured(one), sizes_of(stage, one)) for one in arriving)
+    taken = sum(map(counted_requests, staying), NO_RESOURCES)
+    taken += sum((need_of(pod, sizes) for pod, sizes in pictured if pod is not None), NO_RESOURCES)
     return taken.fits_in(node.allocatable) and len(staying) + len(arriving) <= node.allocatable_pods
 
 
