@@ -95,7 +95,8 @@ def _fix(
         if fixed[k] == 0:
             t.cost[first + k] += bonus
         fixed[k] = whole[k]
-        t.upper[first + k] = float(whole[k])
+        # Below its level it would not be within its bounds any more, and later levels be wrong by far.
+        t.upper[first + k] = max(float(whole[k]), float(levels[k]))
     return bool(chosen)
 
 

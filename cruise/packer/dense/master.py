@@ -1,5 +1,6 @@
 """The linear master of a phase: which fillings to use how often, and what that proves."""
 
+import math
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from cruise.packer.kernels.simplex import (
     AT_LOWER,
     BASIC,
     INTERRUPTED,
+    LEVEL_TOLERANCE,
     LOST,
     OPTIMAL,
     Tableau,
@@ -170,11 +172,16 @@ class Master:
             meter.spend(PIVOT_CELL * m * m * (pivots + 2))
             self.since_refactor += pivots
             if state == OPTIMAL:
-                return True
+                return self._within() or self.repair(-math.inf, meter) is not None
             if meter.over():
                 return False
             if state != INTERRUPTED or not self._refactor():
                 return False
+
+    def _within(self) -> bool:
+        """Whether every level is within its bounds: what pivots round may leave some beyond them."""
+        t = self.tableau
+        return bool((t.level >= -LEVEL_TOLERANCE).all() and (t.level <= t.upper[t.basis] + LEVEL_TOLERANCE).all())
 
     def repair(self, floor: float, meter: Meter) -> bool | None:
         """Bring a master whose bounds were lowered to its optimum again: whether that is at least `floor`.

@@ -11,8 +11,8 @@ from cruise.packer.kernels.compiling import inlined, lean
 AT_LOWER, AT_UPPER, BASIC = 0, 1, 2
 OPTIMAL, INTERRUPTED, UNBOUNDED, LOST = 0, 1, 2, 3
 REDUCED_COST_TOLERANCE = 1e-7
-_PIVOT_TOLERANCE = 1e-9
-_LEVEL_TOLERANCE = 1e-6
+_PIVOT_TOLERANCE = 1e-7
+LEVEL_TOLERANCE = 1e-6
 _CANDIDATES = 32
 _CHECK_EVERY = 32
 
@@ -222,7 +222,7 @@ def _worst(t: Tableau) -> tuple[int, float]:
     for i in range(len(t.basis)):
         over = t.level[i] - t.upper[t.basis[i]]
         by = over if over > 0.0 else min(t.level[i], 0.0)
-        if abs(by) > _LEVEL_TOLERANCE and by * by > steepest * t.norms[i]:
+        if abs(by) > LEVEL_TOLERANCE and by * by > steepest * t.norms[i]:
             row, beyond, steepest = i, by, by * by / t.norms[i]
     return row, beyond
 
