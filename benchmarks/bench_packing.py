@@ -4,15 +4,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.packing_instances import PAPER_RANGE, Shape, draw_pending, draw_rightsized, with_peaks
+from benchmarks.packing_instances import PAPER_RANGE, Shape, draw_pending, draw_rightsized, problem_of, with_peaks
 from benchmarks.packing_paper import solve_as_paper
 from benchmarks.table import Row
 from cruise.packer.budget import Budget
 from cruise.packer.dense.instance import Instance
-from cruise.packer.dense.solving import solve
+from cruise.packer.faults import find_faults
+from cruise.packer.pack import pack
 from cruise.packer.warming import warm_up
-from tests.packer.dense.checker import find_violations
-from tests.packer.dense.plans import plan_of, vector_of
 
 NAME = "packing"
 LIMIT_SECONDS = 1.0
@@ -56,14 +55,16 @@ def run() -> list[Row]:
 
 
 def run_cruise(instance: Instance, limit: float) -> Result:
-    """One solve by cruise, judged by the checker."""
+    """One solve by cruise, judged as all packings are."""
+    problem = problem_of(instance)
     begun = time.monotonic()
-    solution = solve(instance, Budget(deadline_seconds=begun + limit))
+    packing = pack(problem, Budget(deadline_seconds=begun + limit), lambda _: None)
     taken = time.monotonic() - begun
-    faults = find_violations(instance, plan_of(instance, solution.assignment))
+    faults = find_faults(problem, packing.pod_node)
     assert not faults, faults
-    placed = tuple(figures.placed for figures in vector_of(instance, solution.assignment))
-    return Result(solution.proved, solution.counts_proved, solution.key > solution.now, taken, placed)
+    key, now = packing.after.key(problem.objective), packing.now.key(problem.objective)
+    counts_proved = key[::2] == packing.bound[::2]
+    return Result(packing.status.proved, counts_proved, key > now, taken, packing.after.placed)
 
 
 def run_paper(instance: Instance, limit: float) -> Result:

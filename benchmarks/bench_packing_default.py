@@ -6,13 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.default_scheduler import schedule
-from benchmarks.packing_instances import PAPER_RANGE, Shape, draw_pending
+from benchmarks.packing_instances import PAPER_RANGE, Shape, draw_pending, problem_of
 from benchmarks.table import Row
 from cruise.packer.answer import Status, figures_of
 from cruise.packer.budget import Budget
-from cruise.packer.dense.instance import Instance
 from cruise.packer.pack import pack
-from cruise.packer.problem import Problem, Rules
 from cruise.packer.warming import warm_up
 
 NAME = "packing-default"
@@ -56,34 +54,6 @@ def compare(shape: Shape, seed: int) -> Pair:
         len(default.evicted),
         packing.status in (Status.OPTIMAL, Status.ALREADY_OPTIMAL),
         taken,
-    )
-
-
-def problem_of(instance: Instance) -> Problem:
-    """An instance of copies as a problem of pods: those of a class that run, node by node, then those that wait."""
-    classes, nodes = instance.class_count, instance.node_count
-    where: list[int] = []
-    of: list[int] = []
-    for number in range(classes):
-        running = np.repeat(np.arange(nodes), instance.running[number]).tolist()
-        where += running + [-1] * (int(instance.counts[number]) - len(running))
-        of += [number] * int(instance.counts[number])
-    return Problem(
-        resources=("cpu", "memory"),
-        capacities=instance.capacities,
-        demands=instance.demands,
-        headroom=np.zeros_like(instance.demands),
-        priorities=instance.priorities,
-        movable=instance.movable,
-        preemptible=np.ones(classes, dtype=np.bool_),
-        preempt=np.ones(classes, dtype=np.bool_),
-        weights=np.ones(classes, dtype=np.int64),
-        most_on_node=instance.counts,
-        sites=np.zeros(classes, dtype=np.int64),
-        admits=np.ones((1, nodes), dtype=np.bool_),
-        pod_class=np.array(of, dtype=np.int64),
-        pod_node=np.array(where, dtype=np.int64),
-        rules=Rules(np.zeros((0, nodes), dtype=np.int64)),
     )
 
 

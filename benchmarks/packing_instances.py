@@ -7,6 +7,7 @@ import numpy as np
 
 from cruise.packer.arrays import IntArray
 from cruise.packer.dense.instance import Instance, plain_instance
+from cruise.packer.problem import Problem, Rules
 
 MEGABYTE = 1_000_000
 BALANCE_WEIGHT, SPREAD_WEIGHT = 1.0, 2.0
@@ -126,3 +127,31 @@ def default_placement(demands: IntArray, counts: IntArray, capacities: IntArray)
             placed[c, node] += 1
             used[node] = after[node]
     return placed
+
+
+def problem_of(instance: Instance) -> Problem:
+    """An instance of copies as a problem of pods: those of a class that run, node by node, then those that wait."""
+    classes, nodes = instance.class_count, instance.node_count
+    where: list[int] = []
+    of: list[int] = []
+    for number in range(classes):
+        running = np.repeat(np.arange(nodes), instance.running[number]).tolist()
+        where += running + [-1] * (int(instance.counts[number]) - len(running))
+        of += [number] * int(instance.counts[number])
+    return Problem(
+        resources=("cpu", "memory")[: instance.demands.shape[1]],
+        capacities=instance.capacities,
+        demands=instance.demands,
+        headroom=instance.headroom,
+        priorities=instance.priorities,
+        movable=instance.movable,
+        preemptible=instance.preemptible,
+        preempt=np.ones(classes, dtype=np.bool_),
+        weights=instance.weights,
+        most_on_node=instance.counts,
+        sites=np.zeros(classes, dtype=np.int64),
+        admits=np.ones((1, nodes), dtype=np.bool_),
+        pod_class=np.array(of, dtype=np.int64),
+        pod_node=np.array(where, dtype=np.int64),
+        rules=Rules(np.zeros((0, nodes), dtype=np.int64)),
+    )

@@ -1,21 +1,17 @@
 """The packer: a whole packing at once, then the best that the budget allows, by whichever way fits each part of it."""
 
-import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cruise.packer.answer import Note, NoteCode, Packing, Report, figures_of, packing_of
-from cruise.packer.arrays import IntArray
 from cruise.packer.bounds import counted_bound
 from cruise.packer.faults import find_faults
 from cruise.packer.parts import parts_of
-from cruise.packer.problem import Objective, Problem, Rules, copies_of
+from cruise.packer.problem import Objective, Problem, Rules
 from cruise.packer.quick import quick_assignment, with_timid
-from cruise.packer.rules.folding import folded
 from cruise.packer.rules.profiting import chains_may_profit
-from cruise.packer.rules.reaching import reachable
 from cruise.packer.whole import Piece, Whole
 
 # The compiled solvers are imported where they are needed: the quick way answers without them.
@@ -32,8 +28,8 @@ _FEW_CELLS, _FIRST_SHARE = 2_000, 0.1
 _RELAXED_CELLS, _LEAST_SECONDS = 300_000, 1.5
 # Of the budget, for all search: the rest is for judging and for what ends a little late.
 _SEARCH_SHARE = 0.95
-# Of a part's: for plans without any eviction, for the part without its rules, for ejections alone.
-_RESCUE_SHARE, _RELAXED_SHARE, _EJECTIONS_SHARE = 0.3, 0.4, 0.5
+# Of a part's: for plans without any eviction, for ejections alone.
+_RESCUE_SHARE, _EJECTIONS_SHARE = 0.3, 0.5
 # Of a large part's, for the search alone: what it leaves is for bounds by prices.
 _LARGE_SHARE = 0.85
 # Of that, where pods wait that never preempt: for plans in which they come last, half of it for plans that preempt
@@ -100,55 +96,28 @@ def _solve_part(piece: Piece, meter: "Meter", seed: int) -> None:
     if cells > (_RULED_CELLS if problem.rules.bind else _DENSE_CELLS):
         _solve_large(piece, meter, seed)
         return
+    from cruise.packer.small import solve_small
+
     rooted: Packing | None = None
     if problem.objective is Objective.OPERATOR and (problem.pod_node >= 0).any():
         with meter.part(_RESCUE_SHARE) as part:
             # What takes no eviction is better than anything else that places as much.
             unmoved = replace(problem, movable=np.zeros_like(problem.movable))
-            rooted = _solve_small(unmoved, problem.pod_node, part, seed, piece.take)
+            rooted = solve_small(unmoved, problem.pod_node, part, seed, piece.take)
     if problem.rules.bind and cells > _FEW_CELLS and not piece.proved:
         from cruise.packer.large.solving import solve_large
 
         with meter.part(_FIRST_SHARE) as part:
             piece.take(solve_large(problem, piece.pod_node, part, _ignore, seed))
     if not piece.proved and not meter.over():
-        _solve_small(problem, piece.pod_node, meter, seed, piece.learn)
+        solve_small(problem, piece.pod_node, meter, seed, piece.learn)
     if rooted is not None:
         piece.refute_rescue(rooted)
 
 
-def _solve_small(unfolded: Problem, start: IntArray, meter: "Meter", seed: int, report: Report) -> Packing:
-    """The best within what is left of the meter, exactly where that suffices; reported as well."""
-    from cruise.packer.constrained.solving import Ways, solve_constrained
-    from cruise.packer.dense.bounding import EntryBound
-    from cruise.packer.dense.by_class import solve_dense
-    from cruise.packer.dense.classing import barred
-    from cruise.packer.dense.ruled import RuledSearch
-
-    def bounding(assignment: IntArray, entry: int) -> EntryBound:
-        return EntryBound(problem, assignment, entry, seed)
-
-    problem = reachable(folded(unfolded))
-    if not problem.rules.bind:
-        # What no filling of a node expresses is left to the exact way: nodes too full, and pods that do not preempt.
-        expressed = bool(problem.preempt.all()) and not barred(problem).any()
-        with meter.part(1.0 if expressed else _RELAXED_SHARE) as part:
-            packing = solve_dense(problem, start, _all_of(part, seed), report)
-        report(packing)
-        if packing.after.key(problem.objective) == packing.bound or meter.over():
-            return packing
-        packing = solve_constrained(problem, packing.pod_node, _all_of(meter, seed), report, relaxed=packing.bound)
-        report(packing)
-        return packing
-    annealing = RuledSearch(problem, copies_of(problem, start), seed).anneal
-    packing = solve_constrained(problem, start, _all_of(meter, seed), report, ways=Ways(bounding, annealing))
-    report(packing)
-    return packing
-
-
 def _solve_large(piece: Piece, meter: "Meter", seed: int) -> None:
-    from cruise.packer.dense.by_class import solve_dense
     from cruise.packer.large.solving import solve_large
+    from cruise.packer.small import solve_small
 
     problem = piece.problem
     cells = problem.class_count * problem.node_count
@@ -166,7 +135,7 @@ def _solve_large(piece: Piece, meter: "Meter", seed: int) -> None:
         return
     # Without its rules it may be small enough for a proof, or the answer obey them all the same.
     free = replace(problem, rules=Rules(problem.rules.topologies))
-    piece.learn_relaxed(solve_dense(free, piece.pod_node, _all_of(meter, seed), piece.learn_relaxed))
+    piece.learn_relaxed(solve_small(free, piece.pod_node, meter, seed, piece.learn_relaxed))
 
 
 def _solve_without_chains(piece: Piece, meter: "Meter", seed: int) -> None:
@@ -246,7 +215,7 @@ def _solve_fleet(piece: Piece, meter: "Meter", seed: int) -> None:
         empty_nodes(problem, piece.pod_node, part, seed, piece.take)
     if piece.proved or meter.over() or not exact:
         return
-    solve_constrained(problem, piece.pod_node, _all_of(meter, seed), piece.learn, relaxed=piece.known.bound)
+    solve_constrained(problem, piece.pod_node, meter, piece.learn, relaxed=piece.known.bound)
 
 
 def _place(piece: Piece, meter: "Meter", seed: int) -> None:
@@ -259,20 +228,12 @@ def _place(piece: Piece, meter: "Meter", seed: int) -> None:
 
         packing = place_large(free, piece.pod_node, meter, _ignore, seed)
     else:
-        packing = _solve_small(free, piece.pod_node, meter, seed, _ignore)
+        from cruise.packer.small import solve_small
+
+        packing = solve_small(free, piece.pod_node, meter, seed, _ignore)
     if piece.offer(packing.pod_node):
         key = figures_of(problem, packing.pod_node).key(problem.objective)
         piece.bound(key, (*packing.bound[:-1], *piece.known.bound[-2:]))
-
-
-def _all_of(meter: "Meter", seed: int) -> "Budget":
-    """A budget of all that a meter has left, which it then has no more."""
-    from cruise.packer.budget import Budget
-
-    budget = Budget(meter.deadline_seconds, meter.work_left, seed)
-    if meter.work_left < math.inf:
-        meter.spend(meter.work_left)
-    return budget
 
 
 def _ignore(packing: Packing) -> None:

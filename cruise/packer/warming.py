@@ -6,25 +6,18 @@ from dataclasses import replace
 import numpy as np
 
 from cruise.packer.answer import Packing
-from cruise.packer.budget import Budget, Meter
-from cruise.packer.dense.answering import answer_phase
-from cruise.packer.dense.closing import closer_of
-from cruise.packer.dense.generation import generation_of
-from cruise.packer.dense.greedy import start
-from cruise.packer.dense.instance import Instance, plain_instance
-from cruise.packer.dense.phase import patterns_of, phase_of
-from cruise.packer.dense.residual import residual_of
-from cruise.packer.dense.search import search_of
-from cruise.packer.dense.solving import solve
+from cruise.packer.budget import Meter
+from cruise.packer.dense.bounding import EntryBound
+from cruise.packer.dense.search import Search
 from cruise.packer.fleet.emptying import empty_nodes
 from cruise.packer.kernels.clock import seconds
 from cruise.packer.large.solving import solve_large
-from cruise.packer.problem import EvictionLimit, Fleet, Objective, Problem, Rules
+from cruise.packer.problem import EvictionLimit, Fleet, Objective, Problem, Rules, Spread, copies_of
 from cruise.packer.relaxed.bounding import Bounds
 
 _NODES, _CLASSES, _COPIES, _CAPACITY = 5, 12, 2, 20
 _SEED = 3
-_WORK_UNITS, _MOST_SECONDS = 1e9, 600.0
+_MOST_SECONDS = 600.0
 
 
 def warm_up() -> None:
@@ -46,49 +39,39 @@ def warm_up_large() -> None:
 
 
 def warm_up_dense() -> None:
-    """Do so with the kernels of dense problems."""
-    instance = _overfull()
-    # A deadline, since a budget without one never reads the clock from here.
-    deadline = seconds() + _MOST_SECONDS
-    solve(instance, Budget(deadline, _WORK_UNITS, _SEED))
-    meter, generator = Meter(deadline, _WORK_UNITS), np.random.default_rng(_SEED)
-    residual = residual_of(instance)
-    state = generator.integers(1, 2**63, 1, dtype=np.uint64)
-    search = search_of(residual, 1, state, start(residual))
-    phase = phase_of(residual, search.best, 1)
-    generation = generation_of(phase, generator)
-    generation.take(*patterns_of(phase, search.best))
-    generation.generate(phase.answer - 1, meter)
-    closer = closer_of(generation, generator)
-    listed = closer.enumerate(generation.ceiling, meter)
-    if listed is not None:
-        closer.decide(listed[0], listed[1], generation.ceiling, 1.0, meter)
-    generation.master.repair(phase.answer, meter)
-    generation.filler.narrow(phase.running, phase.limits)
-    generation.price(generation.duals, phase.counts, phase.group_size, meter)
-    answer_phase(search, 0, generator, meter, lambda: None)
+    """Do so with the kernels of small parts."""
+    problem, meter = _overfull(), Meter(seconds() + _MOST_SECONDS, math.inf)
+    assignment = copies_of(problem, problem.pod_node)
+    Search(problem, _SEED).anneal(assignment, 0, meter)
+    halves, everywhere = np.arange(_NODES)[None, :] % 2, np.ones(_NODES, dtype=np.bool_)
+    even = Rules(halves, spreads=(Spread(0, 0, np.zeros(1, dtype=np.int64), 1, 0, everywhere),))
+    for rules in (problem.rules, even):
+        question = EntryBound(replace(problem, rules=rules), assignment, 0, _SEED)
+        question.bound(meter)
+        question.dive(assignment, meter)
+        question.branch(meter)
 
 
-def _overfull() -> Instance:
-    """A cluster that is a little too full, on which each part of the dense solver has something to do."""
+def _overfull() -> Problem:
+    """A cluster that is a little too full, about which each kernel of small parts has something to do."""
     draws = np.random.default_rng(_SEED)
-    demands = draws.integers(2, 9, (_CLASSES, 2))
-    running = np.zeros((_CLASSES, _NODES), dtype=np.int64)
-    capacities = np.full((_NODES, 2), _CAPACITY, dtype=np.int64)
-    free = capacities.copy()
-    for c in range(_CLASSES):
-        node = int(np.argmax(free.min(axis=1)))
-        if (demands[c] <= free[node]).all():
-            running[c, node] = 1
-            free[node] -= demands[c]
-    return plain_instance(
-        demands=demands,
+    pods = _CLASSES * _COPIES
+    return Problem(
+        resources=("cpu", "memory"),
+        capacities=np.full((_NODES, 2), _CAPACITY, dtype=np.int64),
+        demands=draws.integers(2, 9, (_CLASSES, 2)),
+        headroom=np.zeros((_CLASSES, 2), dtype=np.int64),
         priorities=np.zeros(_CLASSES, dtype=np.int64),
-        counts=np.full(_CLASSES, _COPIES, dtype=np.int64),
         movable=np.ones(_CLASSES, dtype=np.bool_),
-        running=running,
-        most=np.full((_CLASSES, _NODES), _COPIES, dtype=np.int64),
-        capacities=capacities,
+        preemptible=np.ones(_CLASSES, dtype=np.bool_),
+        preempt=np.ones(_CLASSES, dtype=np.bool_),
+        weights=np.ones(_CLASSES, dtype=np.int64),
+        most_on_node=np.full(_CLASSES, _COPIES, dtype=np.int64),
+        sites=np.zeros(_CLASSES, dtype=np.int64),
+        admits=np.ones((1, _NODES), dtype=np.bool_),
+        pod_class=np.repeat(np.arange(_CLASSES), _COPIES),
+        pod_node=np.full(pods, -1, dtype=np.int64),
+        rules=Rules(np.zeros((0, _NODES), dtype=np.int64)),
     )
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 
-from benchmarks.bench_packing_default import Pair, problem_of, rows_of
-from benchmarks.packing_instances import PAPER_RANGE, draw_pending
+from benchmarks.bench_packing_default import Pair, rows_of
+from benchmarks.packing_instances import PAPER_RANGE, draw_pending, problem_of
 
 
 def test_an_instance_and_its_problem_are_the_same_cluster():

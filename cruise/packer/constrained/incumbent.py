@@ -5,8 +5,8 @@ import numpy as np
 from cruise.packer.answer import Note, Packing, Report, packing_of
 from cruise.packer.arrays import IntArray
 from cruise.packer.bounds import Known
-from cruise.packer.constrained.layout import Layout, pods_of
-from cruise.packer.problem import Objective, Problem
+from cruise.packer.constrained.layout import Layout, layout_of, pods_of
+from cruise.packer.problem import Objective, Problem, copies_of
 
 
 class Incumbent(Known):
@@ -21,6 +21,10 @@ class Incumbent(Known):
         self.layout, self.assignment, self.report, self.relaxed = layout, assignment, report, relaxed
         self.notes: tuple[Note, ...] = ()
         self.relax()
+
+    def open(self, entry: int) -> bool:
+        """Whether an entry of the key may still be better."""
+        return self.key[entry] < self.bound[entry]
 
     def offer(self, assignment: IntArray) -> None:
         """Take an assignment that is better, and report it."""
@@ -47,9 +51,9 @@ class Incumbent(Known):
         return packing_of(self.layout.problem, pods_of(self.layout, self.assignment), self.bound, self.notes)
 
 
-def incumbent_of(layout: Layout, assignment: IntArray, report: Report, relaxed: tuple[int, ...] = ()) -> Incumbent:
-    """An assignment with the bounds that hold for any: nothing more is placed, or stays, than there is."""
-    problem = layout.problem
+def incumbent_of(problem: Problem, start: IntArray, report: Report, relaxed: tuple[int, ...] = ()) -> Incumbent:
+    """An assignment of pods, or what runs now, with the bounds of any: no more is placed, or stays, than there is."""
+    layout = layout_of(problem)
     bound: list[int] = []
     reachable = np.minimum(layout.counts, (layout.running + layout.most).sum(axis=1))
     for tier in _tiers(layout):
@@ -60,7 +64,9 @@ def incumbent_of(layout: Layout, assignment: IntArray, report: Report, relaxed: 
         bound.append(-price_of_copies(problem, layout.stuck))
     if problem.objective is not Objective.PAPER:
         bound.append(0)
-    return Incumbent(layout, assignment, tuple(bound), report, relaxed)
+    incumbent = Incumbent(layout, layout.running, tuple(bound), report, relaxed)
+    incumbent.offer(copies_of(problem, start))
+    return incumbent
 
 
 def key_of(layout: Layout, assignment: IntArray) -> tuple[int, ...]:

@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from cruise.packer.arrays import BoolArray, IntArray
+from cruise.packer.arrays import IntArray
 from cruise.packer.dense.instance import Instance
 from cruise.packer.problem import Objective, Problem, copies_of
-from cruise.packer.rules.profiting import fairly_matched, profits_unduly
+from cruise.packer.rules.profiting import fairly_matched
 
 
 def instance_of(problem: Problem) -> Instance:
@@ -52,28 +52,6 @@ def usage_of(problem: Problem, assignment: IntArray) -> IntArray:
         for node, here in enumerate((assignment > 0).T):
             usage[node] += problem.headroom[here].max(axis=0, initial=0)
     return usage
-
-
-def barred(problem: Problem) -> BoolArray:
-    """Tell, for each class and node, whether an arrival would take more of what is short there already."""
-    short = usage_of(problem, copies_of(problem, problem.pod_node)) > problem.capacities
-    needs = (problem.demands > 0) | (problem.headroom > 0)
-    closed = np.zeros((problem.class_count, problem.node_count), dtype=np.bool_)
-    for node in np.flatnonzero(short.any(axis=1)).tolist():
-        closed[:, node] = needs[:, short[node]].any(axis=1)
-    return closed
-
-
-def is_allowed(problem: Problem, pod_node: IntArray) -> bool:
-    """Tell whether an assignment obeys the two rules that `instance_of` leaves out."""
-    before, after = copies_of(problem, problem.pod_node), copies_of(problem, pod_node)
-    arrives = after > before
-    over = usage_of(problem, after) > problem.capacities
-    needs = (problem.demands > 0) | (problem.headroom > 0)
-    for node in np.flatnonzero(over.any(axis=1)).tolist():
-        if needs[arrives[:, node]][:, over[node]].any():
-            return False
-    return not profits_unduly(problem, pod_node)
 
 
 def pod_node_of(problem: Problem, assignment: IntArray) -> IntArray:

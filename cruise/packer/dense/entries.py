@@ -22,13 +22,6 @@ class Entries:
     tier: tuple[int, ...]
     stays: tuple[bool, ...]
 
-    @property
-    def blocks(self) -> tuple[tuple[int, ...], ...]:
-        """The entries to answer together: the places of a tier, with the stays that come right after them."""
-        first = [entry for entry, stays in enumerate(self.stays) if not stays]
-        last = [*first[1:], len(self.stays)]
-        return tuple(tuple(range(a, b)) for a, b in zip(first, last, strict=False))
-
     def vector(self, running: IntArray, assignment: IntArray) -> IntArray:
         """What an assignment of copies to nodes achieves."""
         vector = np.zeros(len(self.tier), dtype=np.int64)
@@ -58,15 +51,8 @@ def entries_of(instance: Instance) -> Entries:
     return Entries(2 * tiers, 2 * tiers + 1, np.ones_like(tiers), pairs, (False, True) * count)
 
 
-def key_of(instance: Instance, assignment: IntArray) -> tuple[int, ...]:
-    """What decides which of two plans is better."""
-    return tuple(entries_of(instance).vector(instance.running, assignment).tolist())
-
-
-def most_possible(instance: Instance) -> IntArray:
-    """Entries of which no plan has more: all copies placed, all running ones left."""
+def settled(instance: Instance, assignment: IntArray, entry: int) -> frozenset[int]:
+    """The tiers of which an assignment leaves all that runs, as what is as good before an entry does as well."""
     entries = entries_of(instance)
-    vector = np.zeros(len(entries.tier), dtype=np.int64)
-    np.add.at(vector, entries.place, instance.counts)
-    np.add.at(vector, entries.stay, entries.weight * instance.running.sum(axis=1))
-    return vector
+    stayed, ran = (entries.vector(instance.running, one) for one in (assignment, instance.running))
+    return frozenset(entries.tier[e] for e in range(entry) if entries.stays[e] and stayed[e] == ran[e])

@@ -1,4 +1,4 @@
-"""A whole feasible plan at once: keep what runs, then place what waits, priority after priority."""
+"""A feasible plan completed: keep what runs, then place what waits, priority after priority."""
 
 import numpy as np
 
@@ -6,13 +6,8 @@ from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.dense.residual import Residual
 
 
-def start(residual: Residual) -> IntArray:
-    """The plan of a fresh start: never worse than what runs now."""
-    return complete(residual, np.zeros_like(residual.running))
-
-
-def complete(residual: Residual, assignment: IntArray, from_tier: int = 0) -> IntArray:
-    """Add copies to a feasible assignment, from a tier on: first those that may stay, then the others, best fit.
+def complete(residual: Residual, assignment: IntArray) -> IntArray:
+    """Add copies to a feasible assignment: first those that may stay, then the others, best fit.
 
     Within a tier the largest demand goes first. A copy prefers a node where nothing that runs has to give way. What
     every plan has to place stays before all others.
@@ -21,7 +16,7 @@ def complete(residual: Residual, assignment: IntArray, from_tier: int = 0) -> In
     sizes = (residual.demands / filling.scale).sum(axis=1)
     for c in np.flatnonzero(residual.least > filling.taken.sum(axis=1)).tolist():
         filling.keep(c)
-    for tier in sorted({int(t) for t in residual.tiers if t >= from_tier}):
+    for tier in sorted({int(t) for t in residual.tiers}):
         mine = np.flatnonzero(residual.tiers == tier)
         mine = mine[np.argsort(-sizes[mine], kind="stable")]
         for c in mine.tolist():

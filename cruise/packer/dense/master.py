@@ -131,10 +131,6 @@ class Master:
         entries[:, :classes] = fillings
         for need in np.flatnonzero(phase.need_stays).tolist():
             entries[:, classes + need] = stays[:, phase.need_members[need]].sum(axis=1)
-        # Most rows are about one class.
-        for row, share in enumerate(phase.row_share):
-            mine = np.flatnonzero(share.any(axis=0))
-            entries[:, self.between + row] = (share[np.ix_(groups, mine)] * fillings[:, mine]).sum(axis=1)
         entries[np.arange(count), self.convexity + groups] = 1.0
         columns, rows = np.nonzero(entries)
         first = int(self.tableau.size[0])

@@ -57,5 +57,6 @@ def bonds_of(problem: Problem, residual: Residual, phase: Phase) -> tuple[Bond, 
                 if not settled:
                     counting = np.where(targets, inside[:, None], False)
                     number = -1 if first else int(np.argmax((phase.row_share == counting).all(axis=(1, 2))))
-                    found.append(Bond(int(holders[0]), targets, inside, (row >= 0) & ~inside, ran, number))
+                    moving = residual.running[phase.classes[holders[0]]]
+                    found.append(Bond(int(holders[0]), targets, inside, (row >= 0) & ~inside, moving, number))
     return tuple(found)

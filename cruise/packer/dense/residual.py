@@ -50,10 +50,6 @@ class Residual:
         """What the whole plan made from an assignment achieves."""
         return self.base + self.entries.vector(self.running, assignment)
 
-    def keeps(self, assignment: IntArray) -> bool:
-        """Tell whether everything is placed that every plan has to place."""
-        return bool((assignment.sum(axis=1) >= self.least).all())
-
     def whole(self, assignment: IntArray) -> IntArray:
         """The instance's assignment for one of the residual."""
         total = self.nailed.copy()

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cruise.packer.arrays import FloatArray, IntArray
-from cruise.packer.budget import PART_STEP, Meter
+from cruise.packer.arrays import BoolArray, FloatArray, IntArray
+from cruise.packer.budget import COLUMN_CELL, PART_STEP, Meter
 from cruise.packer.dense.branching import reaches, uncertain
 from cruise.packer.dense.company import Company
 from cruise.packer.dense.generation import generation_of
@@ -18,6 +18,8 @@ _TRACE = 1e-7
 # Company that is uncertain by no less is decided about first.
 _LONELY = 0.05
 _DEARER = 8.0
+# Where all fillings are listed, an unmet demand costs so much more than it can gain.
+_PENALTY, _MARGIN = 1000.0, 1e-4
 # Of the bases that are kept to come back to, 8 bytes each.
 _MOST_CELLS = 30_000_000
 
@@ -32,7 +34,10 @@ class _Part:
 
 
 class Tree:
-    """A search for one filling a node that reaches a target, of a question in which every node is a group."""
+    """A search for one filling a node that reaches a target, of a question in which every node is a group.
+
+    It prices fillings in each part, beginning with those that are known; these are all where they are `listed`.
+    """
 
     def __init__(
         self,
@@ -42,13 +47,15 @@ class Tree:
         target: int,
         generator: np.random.Generator,
         known: tuple[IntArray, IntArray],
+        *,
+        listed: bool = False,
     ) -> None:
         self.phase, self.bonds, self.company, self.target = phase, bonds, company, target
         self.generation = generation_of(phase, generator, company)
         self.master = self.generation.master
         self.master.tilt_by(generator)
         self.master.raise_artificials(_DEARER)
-        self._known = known
+        self._known, self._listed = known, listed
         self._root = _Part(np.zeros_like(phase.limits), phase.limits, phase.row_least.copy())
         self._part: _Part | None = self._root
         self._stand = self.master.stand()
@@ -81,6 +88,18 @@ class Tree:
                 return found, False
         return None, self._part is None and self._complete
 
+    def begin(self, few: int, meter: Meter) -> bool:
+        """Solve the master of all fillings that are known, the first few at first; False when the budget ended."""
+        master, (groups, fillings) = self.master, self._known
+        master.raise_artificials(_PENALTY)
+        master.add_all(groups[:few], fillings[:few])
+        begun = master.solve(meter)
+        meter.spend(COLUMN_CELL * len(master.right) * len(groups))
+        master.add_all(groups[few:], fillings[few:])
+        solved = begun and not meter.over() and master.solve(meter)
+        self._stand = master.stand()
+        return solved
+
     def means(self, meter: Meter) -> FloatArray | None:
         """How many copies of each class each node has before anything is parted; None where that reaches no target."""
         # The master is at its optimum sooner if it begins with few.
@@ -107,6 +126,9 @@ class Tree:
     def _look(self, part: _Part, meter: Meter) -> bool | None:
         """Whether a part may reach the target, by its own prices; None where the budget ended."""
         generation, master = self.generation, self.master
+        if self._listed:
+            master.restrict(self._fits(part), np.any(part.least > 0, axis=1), part.asked)
+            return master.repair(self.target - _MARGIN, meter)
         if not generation.filler.narrow(part.least, part.most):
             return False
         self.looked += 1
@@ -116,9 +138,7 @@ class Tree:
             # Without a filling of the least the master might have no solution.
             if self.company.lonely(group, part.least[group]) < 0:
                 master.add(group, part.least[group])
-        groups, fillings = master.known()
-        fits = np.all((fillings >= part.least[groups]) & (fillings <= part.most[groups]), axis=1)
-        master.restrict(fits, occupied, part.asked)
+        master.restrict(self._fits(part), occupied, part.asked)
         repaired = master.repair(-math.inf, meter)
         if not repaired:
             return None
@@ -128,11 +148,18 @@ class Tree:
             return False
         return True if generation.converged else None
 
+    def _fillings(self) -> tuple[IntArray, IntArray]:
+        return self._known if self._listed else self.master.known()
+
+    def _fits(self, part: _Part) -> BoolArray:
+        groups, fillings = self._fillings()
+        return np.asarray(np.all((fillings >= part.least[groups]) & (fillings <= part.most[groups]), axis=1))
+
     def _parts(self, part: _Part) -> tuple[_Part, _Part] | None:
         """Two parts that any answer belongs to one of, the more likely one first; None where all is certain."""
         levels = self.master.levels()[self.master.first :]
         used = np.flatnonzero(levels > _TRACE)
-        groups, fillings = (one[used] for one in self.master.known())
+        groups, fillings = (one[used] for one in self._fillings())
         amounts = levels[used]
         found = [bond.lonely(groups, amounts, fillings) for bond in self.bonds]
         top = int(np.argmax(found)) if found else 0
@@ -161,5 +188,5 @@ class Tree:
     def _whole(self) -> tuple[IntArray, IntArray] | None:
         """The filling that each node is certain to have, where that meets every demand in whole numbers."""
         used = self.master.levels()[self.master.first :] > 0.5
-        groups, fillings = (one[used] for one in self.master.known())
+        groups, fillings = (one[used] for one in self._fillings())
         return (groups, fillings) if reaches(self.phase, groups, fillings, self.target) else None

@@ -3,9 +3,6 @@
 from cruise.packer.arrays import FloatArray, IntArray
 from cruise.packer.kernels.compiling import inlined, lean
 from cruise.packer.kernels.pricing import (
-    CHECK_EVERY,
-    EXACT,
-    LIMITED,
     SPACE,
     begin,
     bound,
@@ -14,13 +11,10 @@ from cruise.packer.kernels.pricing import (
     lacks_room,
     load,
     lower_peak,
-    next_check,
     raise_peak,
     record,
 )
 from cruise.packer.kernels.shelf import Shelf, collect, tune
-
-OVERFLOW = 2
 
 
 @inlined
@@ -48,17 +42,15 @@ def enumerate_fillings(
     least_value: float,
     where: int,
     most_nodes: int,
-    deadline: float,
-) -> tuple[int, int]:
+) -> int:
     """Write every maximal filling worth at least `least_value` into `found` from `where` on.
 
-    Returns how many there are, and `EXACT`, `LIMITED` by nodes or time, or `OVERFLOW` when `found` is full.
+    Returns how many there are, -1 where `found` is full or the search takes more nodes than it may.
     """
     count = collect(s, g, value, stay_bonus, counts, -1.0)
     tune(s, g, count)
     begin(s, g, count)
     total, space = 0.0, SPACE
-    check = CHECK_EVERY
     depth, i, written, spent = 0, 0, 0, 0
     while True:
         hopeful = True
@@ -78,16 +70,16 @@ def enumerate_fillings(
             i += 1
         if hopeful and total >= least_value and _maximal(s, count):
             if where + written >= s.found.shape[0]:
-                return written, OVERFLOW
+                s.nodes[0] += spent
+                return -1
             record(s, g, count, where + written)
             written += 1
         if depth == 0:
             s.nodes[0] += spent
-            return written, EXACT
-        check = next_check(spent, check, deadline)
-        if check == 0 or spent > most_nodes:
+            return written
+        if spent > most_nodes:
             s.nodes[0] += spent
-            return written, LIMITED
+            return -1
         i = s.stack[depth - 1]
         s.taken[i] -= 1
         load(s, i, -1)

@@ -7,11 +7,9 @@ from cruise.packer.kernels.clock import seconds
 from cruise.packer.kernels.compiling import inlined, lean
 from cruise.packer.kernels.shelf import Shelf, collect, tune
 
-EXACT, LIMITED = 0, 1
 _TINY = 1e-9
 # A little more than there is, so that what takes no room fits where none is left.
 SPACE = 1.0 + 1e-9
-CHECK_EVERY = 4096
 
 
 @inlined
@@ -231,11 +229,3 @@ def fill_all(
         _, bounds[g], found = fill(s, g, count, known[g], written, per_group, most_nodes)
         written += found
     return written
-
-
-@inlined
-def next_check(spent: int, check: int, deadline: float) -> int:
-    """At how many nodes to look at the clock again; 0 once the deadline is over."""
-    if spent < check:
-        return check
-    return spent + CHECK_EVERY if seconds() <= deadline else 0

@@ -1,11 +1,12 @@
 """Company that arrives: who wants whom may not hang in the air."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 
 from cruise.packer.answer import Note, NoteCode, Packing
-from cruise.packer.budget import Budget
+from cruise.packer.budget import Meter
 from cruise.packer.constrained.solving import solve_constrained
 from cruise.packer.problem import Attraction, Objective, Problem, Rules
 from tests.decisions.packing.reports import ignore
@@ -47,7 +48,7 @@ def packed(
         rules=Rules(np.array([[-1 if zone == 9 else zone for zone in zones]]), attractions=tuple(attractions)),
     )
     problem = replace(problem, **more)  # type: ignore[arg-type]
-    return solve_constrained(problem, problem.pod_node, Budget(), ignore)
+    return solve_constrained(problem, problem.pod_node, Meter(math.inf, math.inf), ignore)
 
 
 def want(holder: int, *targets: int) -> Attraction:

@@ -1,12 +1,13 @@
 """Packing under all rules, against trying every assignment."""
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
 from cruise.packer.answer import Packing, Status
-from cruise.packer.budget import Budget
+from cruise.packer.budget import Meter
 from cruise.packer.constrained.solving import solve_constrained
 from cruise.packer.problem import Problem, Rules
 from tests.decisions.packing.reports import ignore
@@ -16,7 +17,7 @@ from tests.packer.constrained.tiny import best_key, obeys, random_problem
 def test_equals_the_best_of_all_assignments_and_proves_it(seeds):
     for seed in seeds(500):
         problem = random_problem(seed)
-        packing = solve_constrained(problem, problem.pod_node, Budget(), ignore)
+        packing = solve_constrained(problem, problem.pod_node, Meter(math.inf, math.inf), ignore)
         key = packing.after.key(problem.objective)
         assert key == best_key(problem), seed
         assert key == packing.bound, seed
@@ -28,7 +29,7 @@ def test_reports_only_better_packings_or_bounds_that_obey():
     for seed in range(30):
         problem = random_problem(seed)
         heard: list[Packing] = []
-        last = solve_constrained(problem, problem.pod_node, Budget(), heard.append)
+        last = solve_constrained(problem, problem.pod_node, Meter(math.inf, math.inf), heard.append)
         states = [(packing.after.key(problem.objective), [-b for b in packing.bound]) for packing in heard]
         assert all(later > earlier for earlier, later in pairwise(states))
         assert all(
@@ -42,8 +43,8 @@ def test_is_never_worse_than_its_start_without_any_budget_left():
     kept = 0
     for seed in range(40):
         problem = random_problem(seed)
-        best = solve_constrained(problem, problem.pod_node, Budget(), ignore)
-        again = solve_constrained(problem, best.pod_node, Budget(work_units=1e6), ignore)
+        best = solve_constrained(problem, problem.pod_node, Meter(math.inf, math.inf), ignore)
+        again = solve_constrained(problem, best.pod_node, Meter(math.inf, 1e6), ignore)
         assert again.after.key(problem.objective) >= best.after.key(problem.objective)
         kept += best.status is Status.OPTIMAL
     assert kept > 10
@@ -52,9 +53,7 @@ def test_is_never_worse_than_its_start_without_any_budget_left():
 def test_repeats_exactly_with_work_units():
     for seed in range(10):
         problem = random_problem(seed, most_pods=12)
-        first, second = (
-            solve_constrained(problem, problem.pod_node, Budget(work_units=2e7, seed=5), ignore) for _ in range(2)
-        )
+        first, second = (solve_constrained(problem, problem.pod_node, Meter(math.inf, 2e7), ignore) for _ in range(2))
         assert first.pod_node.tolist() == second.pod_node.tolist()
         assert first.bound == second.bound
 
@@ -78,7 +77,7 @@ def test_equals_do_not_change_places_so_that_one_may_be_preempted_for_a_pod_that
         pod_node=np.array([0, 1, 1, -1]),
         rules=Rules(np.zeros((0, 2), dtype=np.int64)),
     )
-    packing = solve_constrained(problem, problem.pod_node, Budget(), ignore)
+    packing = solve_constrained(problem, problem.pod_node, Meter(math.inf, math.inf), ignore)
     assert packing.status is Status.ALREADY_OPTIMAL
     assert packing.pod_node.tolist() == [0, 1, 1, -1]
     assert best_key(problem) == packing.bound
@@ -89,8 +88,8 @@ def test_takes_the_bound_of_the_problem_without_its_rules():
     for seed in range(40):
         problem = random_problem(seed)
         free = replace(problem, rules=Rules(problem.rules.topologies))
-        relaxed = solve_constrained(free, problem.pod_node, Budget(), ignore).bound
-        packing = solve_constrained(problem, problem.pod_node, Budget(), ignore, relaxed=relaxed)
+        relaxed = solve_constrained(free, problem.pod_node, Meter(math.inf, math.inf), ignore).bound
+        packing = solve_constrained(problem, problem.pod_node, Meter(math.inf, math.inf), ignore, relaxed=relaxed)
         assert packing.after.key(problem.objective) == best_key(problem) == packing.bound
         assert packing.bound <= relaxed
         proved += packing.bound == relaxed

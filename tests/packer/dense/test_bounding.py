@@ -7,15 +7,13 @@ import numpy as np
 
 from cruise.packer.answer import figures_of
 from cruise.packer.arrays import IntArray
-from cruise.packer.budget import Budget, Meter
-from cruise.packer.constrained.solving import Ways, solve_constrained
+from cruise.packer.budget import Meter
 from cruise.packer.dense.bounding import EntryBound
 from cruise.packer.dense.classing import pod_node_of, weighed
-from cruise.packer.dense.ruled import RuledSearch
 from cruise.packer.problem import Attraction, EvictionLimit, Problem, Rules, Spread, copies_of
 from cruise.packer.rules.folding import folded
-from tests.decisions.packing.reports import ignore
-from tests.packer.constrained.tiny import best_key, obeys, random_problem
+from tests.packer.constrained.tiny import obeys, random_problem
+from tests.packer.problems import draw_problem as drawn_problem
 
 UNBOUNDED = Meter(np.inf, np.inf)
 
@@ -126,6 +124,27 @@ def test_a_tree_refutes_what_no_assignment_reaches_and_nothing_else(seeds):
     assert refuted > 60 and parted > 20
 
 
+def test_trees_of_listed_fillings_and_with_prices_decide_alike(seeds):
+    """Without rules all fillings are listed; with a row that asks for nothing they are priced in each part."""
+    refuted = 0
+    for seed in seeds(80, fewest=60):
+        problem = drawn_problem(seed)
+        nothing = Spread(0, 0, np.array([0]), 99, 0, np.ones(problem.node_count, dtype=np.bool_))
+        rules = Rules(np.zeros((1, problem.node_count), dtype=np.int64), spreads=(nothing,))
+        now = figures_of(problem, problem.pod_node).key(problem.objective)
+        for entry in range(len(now)):
+            none = []
+            for one in (problem, replace(problem, rules=rules)):
+                question = EntryBound(one, copies_of(one, one.pod_node), entry, 1)
+                bound = question.bound(UNBOUNDED)
+                while bound > now[entry] and question.branch(UNBOUNDED)[1]:
+                    bound = question.refute()
+                none.append(bound)
+            assert none[0] == none[1], (seed, entry)
+            refuted += none[0] == now[entry]
+    assert refuted
+
+
 def test_no_part_of_a_tree_is_looked_at_without_work_left(seeds):
     asked = 0
     for seed in seeds(40, fewest=30):
@@ -207,50 +226,3 @@ def test_what_attracts_is_asked_for_in_a_lower_tier_as_well():
         bound = question.refute()
     found, _ = question.branch(UNBOUNDED)
     assert found is not None and obeys(problem, pod_node_of(problem, found))
-
-
-def test_a_question_is_asked_anew_where_more_is_reached_before_it():
-    """The second tier's figures were asked for beside one pod of the first, until two of them had a place."""
-    problem = two_tiers([[2]], [0, 0, 1, 1], [0, -1, -1, -1], Rules(np.zeros((1, 1), dtype=np.int64)))
-    better = np.array([[2], [0]])
-    asked: list[tuple[int, int]] = []
-
-    class Silent(EntryBound):
-        def branch(self, meter: Meter) -> tuple[IntArray | None, bool]:
-            return None, False
-
-    def bounding(assignment: IntArray, entry: int) -> Silent:
-        asked.append((entry, int(assignment[0].sum())))
-        return Silent(problem, assignment, entry, 1)
-
-    def annealing(assignment: IntArray, entry: int, meter: Meter, start: IntArray | None) -> IntArray:
-        return better if (2, 1) in asked else assignment
-
-    packing = solve_constrained(problem, problem.pod_node, Budget(), ignore, ways=Ways(bounding, annealing))
-    assert (2, 1) in asked and (2, 2) in asked[asked.index((2, 1)) :]
-    assert packing.after.key(problem.objective) == packing.bound == best_key(problem)
-
-
-def test_what_is_proved_with_bounds_is_the_best_of_all(seeds):
-    closed = 0
-    for seed in seeds(60):
-        problem = folded(random_problem(seed, most_pods=5))
-
-        class Closing(EntryBound):
-            def refute(self) -> int:
-                nonlocal closed
-                closed += 1
-                return super().refute()
-
-        def bounding(assignment: IntArray, entry: int, problem: Problem = problem) -> Closing:
-            return Closing(problem, assignment, entry, 1)
-
-        def stay(assignment: IntArray, entry: int, meter: Meter, start: IntArray | None) -> IntArray:
-            return assignment
-
-        # Where annealing finds nothing, what is there to close is closed.
-        annealing = RuledSearch(problem, copies_of(problem, problem.pod_node), 1).anneal if seed % 2 else stay
-        ways = Ways(bounding, annealing)
-        packing = solve_constrained(problem, problem.pod_node, Budget(), ignore, ways=ways)
-        assert packing.after.key(problem.objective) == packing.bound == best_key(problem), seed
-    assert closed

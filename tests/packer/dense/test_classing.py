@@ -4,9 +4,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.packer.dense.classing import barred, instance_of, is_allowed, pod_node_of, unit_of, usage_of
+from cruise.packer.dense.classing import pod_node_of, unit_of, usage_of
 from cruise.packer.problem import copies_of
-from tests.packer.dense.checker import find_faults
 from tests.packer.every_assignment import every_assignment
 from tests.packer.problems import draw_problem
 from tests.tiers import examples
@@ -17,7 +16,6 @@ from tests.tiers import examples
 def test_pods_follow_an_assignment_of_copies_and_stay_where_they_can(seed):
     problem = draw_problem(seed)
     running = copies_of(problem, problem.pod_node)
-    assert find_faults(instance_of(problem)) == []
     for x in np.concatenate(list(every_assignment(problem)))[:: max(seed % 50, 1)]:
         pod_node = pod_node_of(problem, x)
         assert (copies_of(problem, pod_node) == x).all()
@@ -37,21 +35,6 @@ def test_the_largest_headroom_on_a_node_is_used_once():
     expected = problem.demands.sum(axis=0) + problem.headroom.max(axis=0)
     assert (usage_of(problem, everything) == expected).all()
     assert (usage_of(problem, 0 * everything) == 0).all()
-
-
-def test_what_is_short_takes_nothing_more():
-    for seed in range(300):
-        problem = draw_problem(seed)
-        closed = barred(problem)
-        running = copies_of(problem, problem.pod_node)
-        assert is_allowed(problem, problem.pod_node), seed
-        for c, node in zip(*np.nonzero(closed), strict=True):
-            pending = np.flatnonzero((problem.pod_class == c) & (problem.pod_node < 0))
-            if len(pending):
-                worse = problem.pod_node.copy()
-                worse[pending[0]] = node
-                assert not is_allowed(problem, worse), seed
-        assert (usage_of(problem, running) <= instance_of(problem).capacities).all(), seed
 
 
 def test_weights_share_their_unit():

@@ -1,9 +1,10 @@
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 
 from cruise.packer.dense.classing import instance_of
-from cruise.packer.dense.entries import entries_of, key_of, most_possible
+from cruise.packer.dense.entries import entries_of, settled
 from cruise.packer.dense.residual import residual_of
 from tests.packer.dense.instances import draw_tiny
 from tests.packer.problems import draw_problem
@@ -40,17 +41,23 @@ def test_a_vector_of_a_part_is_that_of_the_whole_plan():
             residual = residual_of(instance, nailed)
             part = residual.part(instance.running)
             assert (residual.whole(part) == instance.running).all(), seed
-            assert tuple(residual.vector(part).tolist()) == key_of(instance, instance.running), seed
-            assert residual.keeps(part), seed
+            whole = entries_of(instance).vector(instance.running, instance.running)
+            assert (residual.vector(part) == whole).all(), seed
 
 
 def test_entries_come_tier_by_tier_or_stays_last():
     instance = draw_tiny(3)
-    entries, tiers = entries_of(instance), len(instance.tiers())
-    assert entries.stays == (False, True) * tiers
-    assert entries.blocks == tuple((2 * tier, 2 * tier + 1) for tier in range(tiers))
+    assert entries_of(instance).stays == (False, True) * len(instance.tiers())
     problem = draw_problem(next(s for s in range(99) if draw_problem(s).objective == "operator"))
     last = instance_of(problem)
     assert entries_of(last).stays == (False,) * len(last.tiers()) + (True,)
-    assert entries_of(last).blocks[-1] == (len(last.tiers()) - 1, len(last.tiers()))
-    assert key_of(last, last.running) <= tuple(most_possible(last).tolist())
+
+
+def test_tiers_are_settled_once_all_that_runs_of_them_has_to_stay():
+    instance = replace(draw_tiny(3), running=np.ones_like(draw_tiny(3).running))
+    tiers = range(len(instance.tiers()))
+    for tier in tiers:
+        assert settled(instance, instance.running, 2 * tier) == frozenset(range(tier))
+        assert settled(instance, instance.running, 2 * tier + 1) == frozenset(range(tier))
+        assert settled(instance, 0 * instance.running, 2 * tier + 1) == frozenset()
+    assert settled(replace(instance, stays_last=True), instance.running, len(tiers)) == frozenset()

@@ -14,10 +14,10 @@ from cruise.packer.kernels import listing
 from cruise.packer.kernels import pricing
 from cruise.packer.kernels import simplex
 from dataclasses import replace
-from cruise.packer.budget import Budget, Meter
-from cruise.packer.dense.by_class import solve_dense
+from cruise.packer.budget import Meter
 from cruise.packer.fleet.emptying import empty_nodes
 from cruise.packer.problem import Objective
+from cruise.packer.small import solve_small
 from cruise.packer.warming import warm_up
 from tests.packer.problems import draw_problem
 called = [annealing.anneal, placement.lay_out, pricing.fill_all, accompanying.fill_parts, listing.enumerate_fillings,
@@ -27,10 +27,11 @@ assert not any(kernel.signatures for kernel in called)
 warm_up()
 assert "ortools" not in sys.modules
 problem = draw_problem(next(seed for seed in range(99) if draw_problem(seed).headroom.any()))
-solve_dense(replace(problem, objective=Objective.OPERATOR), problem.pod_node, Budget(work_units=3e8), lambda _: None)
+solve_small(replace(problem, objective=Objective.OPERATOR), problem.pod_node, Meter(math.inf, 3e8), 1, lambda _: None)
 from tests.packer.fleet.test_fleet import plain
 fleet = plain(6, [5], [0] * 6, list(range(6)))
 empty_nodes(fleet, fleet.pod_node, Meter(math.inf, 1e8), 1, lambda _: None)
+import cruise.packer.constrained.solving
 assert "ortools" in sys.modules
 print([kernel.__name__ for kernel in called if len(kernel.signatures) != 1])
 """

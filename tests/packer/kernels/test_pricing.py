@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from cruise.packer.kernels.listing import enumerate_fillings
-from cruise.packer.kernels.pricing import EXACT, fill_all
+from cruise.packer.kernels.pricing import fill_all
 from cruise.packer.kernels.shelf import shelf_of
 
 
@@ -85,10 +85,18 @@ def test_listing_covers_every_filling_worth_enough():
         worthy = list(every_filling(node))
         least = 0.7 * max((node.worth(x) for x in worthy), default=0.0)
         shelf = node.shelf(5000)
-        listed = enumerate_fillings(shelf, 0, node.value, node.bonus, node.counts, least, 0, 10**7, np.inf)
-        assert listed[1] == EXACT, seed
-        fillings = shelf.found[: listed[0]]
+        listed = enumerate_fillings(shelf, 0, node.value, node.bonus, node.counts, least, 0, 10**7)
+        assert listed >= 0, seed
+        fillings = shelf.found[:listed]
         assert {tuple(x) for x in fillings.tolist()} <= {tuple(x) for x in np.array(worthy).tolist()}, seed
         for x in worthy:
             if node.worth(x) >= least + 1e-9:
                 assert (fillings >= x).all(axis=1).any(), seed
+
+
+def test_listing_gives_up_where_there_is_no_space_or_no_time():
+    node = draw(4)
+    arguments = (0, node.value, node.bonus, node.counts, 0.0, 0)
+    assert enumerate_fillings(node.shelf(5000), *arguments, 10**7) > 1
+    assert enumerate_fillings(node.shelf(1), *arguments, 10**7) == -1
+    assert enumerate_fillings(node.shelf(5000), *arguments, 0) == -1

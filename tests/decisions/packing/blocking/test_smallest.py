@@ -1,5 +1,6 @@
 """That the sets of obstacles are smallest ones: every smaller set is tried on tiny clusters, node by node."""
 
+import math
 from itertools import combinations
 
 import numpy as np
@@ -10,8 +11,8 @@ from cruise.decisions.packing.building.volumes import Volumes
 from cruise.domain.cluster import Node
 from cruise.domain.scheduling import Placement
 from cruise.packer.arrays import IntArray
-from cruise.packer.budget import Budget
-from cruise.packer.constrained import solve_constrained
+from cruise.packer.budget import Meter
+from cruise.packer.constrained.solving import solve_constrained
 from cruise.packer.problem import Exclusion
 from tests.decisions.packing.clusters import cluster_of
 from tests.decisions.packing.reports import ignore
@@ -23,7 +24,7 @@ def test_no_smaller_set_would_let_the_pod_in_and_this_one_does():
     seen: dict[tuple[str, ...], int] = {}
     for seed in range(200):
         built = build_problem(cluster_of(seed))
-        packing = solve_constrained(built.problem, built.problem.pod_node, Budget(), ignore)
+        packing = solve_constrained(built.problem, built.problem.pod_node, Meter(math.inf, math.inf), ignore)
         of_name = {(pod.namespace, pod.name): index for index, pod in enumerate(built.pods)}
         for one in why_unplaced(built, packing):
             index = of_name.get((one.namespace, one.pod))

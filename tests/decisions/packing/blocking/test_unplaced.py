@@ -1,5 +1,6 @@
 """Why pods stay pending, obstacle by obstacle, in words that are read at a glance."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -20,8 +21,8 @@ from cruise.domain.scheduling import (
 )
 from cruise.domain.unplaced import Unplaced
 from cruise.interfaces.packing.unplaced_words import unplaced_words
-from cruise.packer.budget import Budget
-from cruise.packer.constrained import solve_constrained
+from cruise.packer.budget import Meter
+from cruise.packer.constrained.solving import solve_constrained
 from tests.builders import GIBIBYTE
 from tests.decisions.packing.reports import ignore
 from tests.decisions.packing.shop import a_pod
@@ -41,7 +42,7 @@ def a_node(name: str, cpu: int = 1000, memory: int = 8, labels: dict[str, str] |
 
 def explained(nodes: list[Node], *pods: Pod, **more: object) -> tuple[Unplaced, ...]:
     built = build_problem(Snapshot(nodes=tuple(nodes), pods=pods, **more))  # type: ignore[arg-type]
-    packing = solve_constrained(built.problem, built.problem.pod_node, Budget(), ignore)
+    packing = solve_constrained(built.problem, built.problem.pod_node, Meter(math.inf, math.inf), ignore)
     return why_unplaced(built, packing)
 
 

@@ -1,5 +1,6 @@
 """Every proposal of a random cluster passes the judge."""
 
+import math
 from collections.abc import Callable
 
 from hypothesis import given
@@ -12,7 +13,7 @@ from cruise.decisions.packing.proposing import propose
 from cruise.domain.packing import Proposal, Sizes
 from cruise.domain.resources import Resources
 from cruise.packer.answer import Packing
-from cruise.packer.budget import Budget
+from cruise.packer.budget import Meter
 from cruise.packer.constrained.solving import solve_constrained
 from cruise.packer.pack import quick_packing
 from cruise.packer.problem import Problem
@@ -68,7 +69,7 @@ def test_the_judge_has_no_objection_to_sizes(seed: int) -> None:
 
 def exactly(problem: Problem) -> Packing:
     """The best packing of all, which moves pods where the quick one does not."""
-    return solve_constrained(problem, problem.pod_node, Budget(), lambda _: None)
+    return solve_constrained(problem, problem.pod_node, Meter(math.inf, math.inf), lambda _: None)
 
 
 @examples(60)

@@ -10,7 +10,7 @@ from cruise.packer.budget import Meter
 from cruise.packer.dense.bonding import bonds_of
 from cruise.packer.dense.classing import instance_of, pod_node_of
 from cruise.packer.dense.residual import Residual, residual_of
-from cruise.packer.dense.ruled import RuledSearch
+from cruise.packer.dense.search import Search
 from cruise.packer.kernels.bonds import BROKEN, count_bonds
 from cruise.packer.problem import Problem, copies_of
 from tests.packer.constrained.tiny import best_key, obeys, random_problem
@@ -60,7 +60,7 @@ def test_finds_what_is_best_of_all_as_a_rule(seeds):
     for seed in seeds(60):
         problem = random_problem(seed, headroom=False)
         assignment = copies_of(problem, problem.pod_node)
-        search = RuledSearch(problem, assignment, 1)
+        search = Search(problem, 1)
         entries = len(figures_of(problem, problem.pod_node).key(problem.objective))
         for entry in (*range(entries), *range(entries)):
             found = search.anneal(assignment, entry, UNBOUNDED)
