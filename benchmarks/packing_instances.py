@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cruise.packer.arrays import IntArray
-from cruise.packer.dense.instance import Instance, plain_instance
+from cruise.packer.arrays import BoolArray, IntArray
+from cruise.packer.dense.instance import Instance
 from cruise.packer.problem import Problem, Rules
 
 MEGABYTE = 1_000_000
@@ -43,6 +43,30 @@ PAPER_RANGE = (
     Shape(32, 8, 4, 100),
     Shape(32, 8, 4, 105),
 )
+
+
+def plain_instance(
+    demands: IntArray,
+    priorities: IntArray,
+    counts: IntArray,
+    movable: BoolArray,
+    running: IntArray,
+    most: IntArray,
+    capacities: IntArray,
+) -> Instance:
+    """An instance without headroom, all of whose classes may be preempted."""
+    return Instance(
+        demands=demands,
+        headroom=np.zeros_like(demands),
+        priorities=priorities,
+        counts=counts,
+        movable=movable,
+        preemptible=np.ones(len(demands), dtype=np.bool_),
+        weights=np.ones(len(demands), dtype=np.int64),
+        running=running,
+        most=most,
+        capacities=capacities,
+    )
 
 
 def draw_instance(shape: Shape, seed: int) -> Instance:

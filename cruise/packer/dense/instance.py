@@ -2,8 +2,6 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from cruise.packer.arrays import BoolArray, IntArray
 
 
@@ -46,27 +44,3 @@ class Instance:
     def tiers(self) -> list[int]:
         """Every priority that some class has, the highest first."""
         return sorted({int(priority) for priority in self.priorities}, reverse=True)
-
-
-def plain_instance(
-    demands: IntArray,
-    priorities: IntArray,
-    counts: IntArray,
-    movable: BoolArray,
-    running: IntArray,
-    most: IntArray,
-    capacities: IntArray,
-) -> Instance:
-    """An instance without headroom, all of whose classes may be preempted."""
-    return Instance(
-        demands=demands,
-        headroom=np.zeros_like(demands),
-        priorities=priorities,
-        counts=counts,
-        movable=movable,
-        preemptible=np.ones(len(demands), dtype=np.bool_),
-        weights=np.ones(len(demands), dtype=np.int64),
-        running=running,
-        most=most,
-        capacities=capacities,
-    )

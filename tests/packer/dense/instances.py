@@ -4,7 +4,8 @@ import random
 
 import numpy as np
 
-from cruise.packer.dense.instance import Instance, plain_instance
+from benchmarks.packing_instances import plain_instance
+from cruise.packer.dense.instance import Instance
 
 
 def draw_tiny(seed: int) -> Instance:
