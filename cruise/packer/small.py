@@ -4,12 +4,12 @@ from cruise.packer.answer import Packing, Report
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.constrained.incumbent import Incumbent, incumbent_of, key_of
-from cruise.packer.constrained.layout import pods_of
 from cruise.packer.dense.bounding import EntryBound
 from cruise.packer.dense.search import Search
 from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem
 from cruise.packer.rules.folding import folded
+from cruise.packer.rules.matching import pod_node_of
 from cruise.packer.rules.reaching import reachable
 
 # For annealing every entry in turn before anything is bounded, and for all that comes before CP-SAT's model.
@@ -94,7 +94,9 @@ class Climb:
     def _judge(self, found: IntArray) -> bool:
         """Take what was found if it is better, and obeys what annealing does not know as well."""
         layout = self.incumbent.layout
-        if key_of(layout, found) <= self.incumbent.key or find_faults(layout.problem, pods_of(layout, found)):
+        if key_of(layout, found) <= self.incumbent.key or find_faults(
+            layout.problem, pod_node_of(layout.problem, found)
+        ):
             return False
         self.incumbent.offer(found)
         return True

@@ -10,9 +10,9 @@ from math import prod
 import numpy as np
 
 from cruise.packer.arrays import BoolArray, IntArray
-from cruise.packer.constrained.layout import layout_of, pods_of
 from cruise.packer.faults import find_faults
 from cruise.packer.problem import Objective, Problem, copies_of
+from cruise.packer.rules.matching import pod_node_of
 
 MOST_AT_ONCE = 10_000
 
@@ -26,10 +26,10 @@ def best_key(problem: Problem) -> tuple[int, ...]:
 
 def best_key_without_faults(problem: Problem) -> tuple[int, ...]:
     """The greatest key over every assignment without a fault, of which the best are looked at first."""
-    layout, every = layout_of(problem), np.concatenate(list(every_assignment(problem)))
+    every = np.concatenate(list(every_assignment(problem)))
     keys = keys_of(problem, every)
     best_first = np.lexsort(keys.T[::-1])[::-1]
-    chosen = next(place for place in best_first if not find_faults(problem, pods_of(layout, every[place])))
+    chosen = next(place for place in best_first if not find_faults(problem, pod_node_of(problem, every[place])))
     return tuple(keys[chosen].tolist())
 
 

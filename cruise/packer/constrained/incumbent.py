@@ -5,8 +5,9 @@ import numpy as np
 from cruise.packer.answer import Note, Packing, Report, packing_of
 from cruise.packer.arrays import IntArray
 from cruise.packer.bounds import Known
-from cruise.packer.constrained.layout import Layout, layout_of, pods_of
+from cruise.packer.constrained.layout import Layout, layout_of
 from cruise.packer.problem import Objective, Problem, copies_of
+from cruise.packer.rules.matching import pod_node_of
 
 
 class Incumbent(Known):
@@ -48,7 +49,9 @@ class Incumbent(Known):
 
     def packing(self) -> Packing:
         """It in terms of pods."""
-        return packing_of(self.layout.problem, pods_of(self.layout, self.assignment), self.bound, self.notes)
+        return packing_of(
+            self.layout.problem, pod_node_of(self.layout.problem, self.assignment), self.bound, self.notes
+        )
 
 
 def incumbent_of(problem: Problem, start: IntArray, report: Report, relaxed: tuple[int, ...] = ()) -> Incumbent:

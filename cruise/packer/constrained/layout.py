@@ -1,4 +1,4 @@
-"""A problem counted by class and node, and the way back from counts to pods."""
+"""A problem counted by class and node."""
 
 from dataclasses import dataclass, replace
 
@@ -6,8 +6,7 @@ import numpy as np
 
 from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.constrained.ruling import Ruling, ruling_of
-from cruise.packer.problem import Problem, copies_of
-from cruise.packer.rules.profiting import fairly_matched
+from cruise.packer.problem import Problem, copies_of, loads_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,9 +41,10 @@ def layout_of(problem: Problem) -> Layout:
         (rule.holder, list(rule.topologies)) for rule in rules.attractions
     ]:
         most[holder, (rules.topologies[topologies] < 0).any(axis=0)] = 0
-    overfull = running.T @ problem.demands + headroom_of(problem, running) > problem.capacities
-    spare = problem.capacities - stuck.T @ problem.demands
-    kept = headroom_of(problem, stuck)
+    used, largest = loads_of(problem, problem.pod_node)
+    overfull = used + largest > problem.capacities
+    taken, kept = loads_of_stuck(problem)
+    spare = problem.capacities - taken
     for resource in range(problem.demands.shape[1]):
         demand, headroom = problem.demands[:, resource], problem.headroom[:, resource]
         left = spare[None, :, resource] - np.maximum(kept[None, :, resource], headroom[:, None])
@@ -72,43 +72,6 @@ def with_returns(layout: Layout) -> Layout | None:
     return replace(layout, most=layout.most + back, returning=True)
 
 
-def headroom_of(problem: Problem, assignment: IntArray) -> IntArray:
-    """The largest headroom on each of some nodes, by resource."""
-    largest = np.zeros((assignment.shape[1], problem.demands.shape[1]), dtype=np.int64)
-    for pod_class in np.flatnonzero(problem.headroom.any(axis=1)).tolist():
-        here = assignment[pod_class] > 0
-        largest[here] = np.maximum(largest[here], problem.headroom[pod_class])
-    return largest
-
-
-def pods_of(layout: Layout, assignment: IntArray) -> IntArray:
-    """A node for every pod, such that the counts come out: as many as can stay, and movers before those that waited.
-
-    A pod that leaves a node where a class arrives that may not preempt comes first among the movers.
-    """
-    problem = layout.problem
-    stays = np.minimum(assignment, layout.running)
-    arrivals = assignment - stays
-    guarded = arrivals[~problem.preempt].sum(axis=0) > 0
-    pod_node: IntArray = problem.pod_node.copy()
-    order = np.argsort(problem.pod_class, kind="stable")
-    firsts = np.searchsorted(problem.pod_class[order], np.arange(problem.class_count + 1))
-    for pod_class in np.flatnonzero((assignment != layout.running).sum(axis=1)).tolist():
-        mine = order[firsts[pod_class] : firsts[pod_class + 1]]
-        sources = problem.pod_node[mine]
-        left = stays[pod_class].copy()
-        leavers, waiting = [], []
-        for pod, source in zip(mine.tolist(), sources.tolist(), strict=True):
-            if source < 0:
-                waiting.append(pod)
-            elif left[source] > 0:
-                left[source] -= 1
-                pod_node[pod] = source
-            else:
-                leavers.append(pod)
-        leavers.sort(key=lambda pod: (not guarded[problem.pod_node[pod]], pod))
-        targets = np.repeat(np.arange(problem.node_count), arrivals[pod_class])
-        movers = leavers + waiting
-        pod_node[movers] = -1
-        pod_node[movers[: len(targets)]] = targets
-    return fairly_matched(problem, pod_node)
+def loads_of_stuck(problem: Problem) -> tuple[IntArray, IntArray]:
+    """For each node and resource the sum of demands of what stays there in every plan, and its largest headroom."""
+    return loads_of(problem, np.where(problem.movable[problem.pod_class], -1, problem.pod_node))

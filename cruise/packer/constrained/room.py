@@ -4,7 +4,7 @@ import numpy as np
 from ortools.sat.python import cp_model
 
 from cruise.packer.constrained.cells import Cells, Count, Literal
-from cruise.packer.constrained.layout import headroom_of
+from cruise.packer.constrained.layout import loads_of_stuck
 
 
 def keep_to_counts(cells: Cells) -> None:
@@ -33,7 +33,7 @@ def _keep_to_node(cells: Cells, pod_class: int) -> None:
 def keep_to_capacity(cells: Cells) -> None:
     """Demands and the largest headroom fit each node; one that holds too much already takes nothing more."""
     layout, problem = cells.layout, cells.layout.problem
-    kept, taken = headroom_of(problem, layout.stuck), layout.stuck.T @ problem.demands
+    taken, kept = loads_of_stuck(problem)
     on_node: dict[int, list[int]] = {}
     for pod_class, nodes in cells.nodes_of.items():
         for node in nodes:

@@ -8,7 +8,7 @@ from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.dense.between import between_pods, uneven
 from cruise.packer.dense.branching import of_single_nodes
-from cruise.packer.dense.classing import instance_of, pod_node_of, weighed
+from cruise.packer.dense.classing import instance_of, weighed
 from cruise.packer.dense.company import NO_COMPANY, company_of
 from cruise.packer.dense.dive import dive
 from cruise.packer.dense.entries import settled
@@ -21,6 +21,7 @@ from cruise.packer.dense.residual import residual_of
 from cruise.packer.dense.tree import Tree
 from cruise.packer.faults import find_faults
 from cruise.packer.problem import Problem
+from cruise.packer.rules.matching import pod_node_of
 
 # Later dives round up what is less near to whole.
 _NOISE, _MOST_NOISE = 0.1, 0.5

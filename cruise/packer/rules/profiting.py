@@ -5,9 +5,6 @@ import numpy as np
 from cruise.packer.arrays import BoolArray, IntArray
 from cruise.packer.problem import Problem
 
-# So often the pods of a class change places with each other before an assignment is left as it is.
-_ROUNDS = 4
-
 
 def made_by_preemption(problem: Problem, pod_node: IntArray) -> BoolArray:
     """The nodes that something is preempted from, and those from which pods move to such a one."""
@@ -41,30 +38,6 @@ def chains_may_profit(problem: Problem) -> bool:
     """Whether pods wait that never preempt, while something may be preempted for others."""
     waiting, running = problem.pod_class[problem.pod_node < 0], problem.pod_class[problem.pod_node >= 0]
     return bool((~problem.preempt[waiting]).any() and (problem.preemptible & problem.movable)[running].any())
-
-
-def fairly_matched(problem: Problem, pod_node: IntArray) -> IntArray:
-    """The same numbers of each class on each node, such that no pod profits unduly where that is found."""
-    for _ in range(_ROUNDS):
-        if not profits_unduly(problem, pod_node):
-            break
-        pod_node = _matched_again(problem, pod_node)
-    return pod_node
-
-
-def _matched_again(problem: Problem, pod_node: IntArray) -> IntArray:
-    """Those that leave nodes which the timid take find a place first, and best one that no pod leaves."""
-    taken, found = taken_by_timid(problem, pod_node), pod_node.copy()
-    left = (problem.pod_node >= 0) & (pod_node != problem.pod_node)
-    leaving = np.bincount(problem.pod_node[left], minlength=problem.node_count)
-    changes = left | ((pod_node >= 0) & (problem.pod_node < 0))
-    for c in np.unique(problem.pod_class[left]).tolist():
-        mine = np.flatnonzero(changes & (problem.pod_class == c))
-        homes, targets = problem.pod_node[mine], pod_node[mine][pod_node[mine] >= 0]
-        first = mine[np.lexsort((mine, ~taken[homes], homes < 0))]
-        found[mine] = -1
-        found[first[: len(targets)]] = targets[np.lexsort((targets, leaving[targets] > 0, ~taken[targets]))]
-    return found
 
 
 def _spread(found: BoolArray, reached: IntArray, reaching: IntArray) -> None:

@@ -9,9 +9,10 @@ from cruise.packer.answer import figures_of
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.dense.bounding import EntryBound
-from cruise.packer.dense.classing import pod_node_of, weighed
+from cruise.packer.dense.classing import weighed
 from cruise.packer.problem import Attraction, EvictionLimit, Problem, Rules, Spread, copies_of
 from cruise.packer.rules.folding import folded
+from cruise.packer.rules.matching import pod_node_of
 from tests.packer.constrained.tiny import obeys, random_problem
 from tests.packer.problems import draw_problem as drawn_problem
 

@@ -8,11 +8,12 @@ from cruise.packer.answer import figures_of
 from cruise.packer.arrays import IntArray
 from cruise.packer.budget import Meter
 from cruise.packer.dense.bonding import bonds_of
-from cruise.packer.dense.classing import instance_of, pod_node_of
+from cruise.packer.dense.classing import instance_of
 from cruise.packer.dense.residual import Residual, residual_of
 from cruise.packer.dense.search import Search
 from cruise.packer.kernels.bonds import BROKEN, count_bonds
 from cruise.packer.problem import Problem, copies_of
+from cruise.packer.rules.matching import pod_node_of
 from tests.packer.constrained.tiny import best_key, obeys, random_problem
 
 UNBOUNDED = Meter(np.inf, np.inf)

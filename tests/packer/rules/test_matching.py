@@ -1,11 +1,9 @@
-from dataclasses import replace
-
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.packer.dense.classing import pod_node_of, unit_of, usage_of
 from cruise.packer.problem import copies_of
+from cruise.packer.rules.matching import pod_node_of
 from tests.packer.every_assignment import every_assignment
 from tests.packer.problems import draw_problem
 from tests.tiers import examples
@@ -27,17 +25,3 @@ def test_pods_follow_an_assignment_of_copies_and_stay_where_they_can(seed):
             out = mine & (problem.pod_node >= 0) & (pod_node < 0)
             fresh = mine & (problem.pod_node < 0) & (pod_node >= 0)
             assert not (out.any() and fresh.any())
-
-
-def test_the_largest_headroom_on_a_node_is_used_once():
-    problem = draw_problem(next(seed for seed in range(99) if draw_problem(seed).headroom.any()))
-    everything = np.ones((problem.class_count, problem.node_count), dtype=np.int64)
-    expected = problem.demands.sum(axis=0) + problem.headroom.max(axis=0)
-    assert (usage_of(problem, everything) == expected).all()
-    assert (usage_of(problem, 0 * everything) == 0).all()
-
-
-def test_weights_share_their_unit():
-    problem = draw_problem(1)
-    assert unit_of(replace(problem, weights=np.full(problem.class_count, 6))) == 6
-    assert unit_of(replace(problem, weights=np.zeros(problem.class_count, dtype=np.int64))) == 1
