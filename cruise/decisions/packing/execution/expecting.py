@@ -1,12 +1,11 @@
 """The pods that a stage expects: they are created in place of others, and each is sent to a node."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
 from cruise.decisions.packing.execution.rest import need_of, pods_of, sizes_of
-from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.cordons import passes_cordons
 from cruise.domain.packing import Arrival, PackingPlan, Stage, Steering
@@ -25,9 +24,19 @@ def expecting(plan: PackingPlan, stage: Stage, snapshot: Snapshot, policy: Polic
     moving = [one for one in stage.leaves if isinstance(one, Arrival)]
     astray = find_astray(plan, stage, snapshot) if policy.mode >= Mode.FULL else []
     expected = tuple(
-        _steering(plan, stage, one, pods[one.uid], until)
+        Steering(
+            plan=plan.id,
+            replaces=one.uid,
+            namespace=one.namespace,
+            owner_kind=pod.owner_kind or "",
+            owner_name=pod.owner_name,
+            pod=one.pod if pod.owner_kind == "StatefulSet" else None,
+            node=one.target,
+            until=until,
+            containers=sizes_of(stage, one),
+        )
         for one in (*moving, *astray)
-        if one.uid in pods and pods[one.uid].owner_name is not None
+        if (pod := pods.get(one.uid)) is not None and pod.owner_name is not None
     )
     return with_bystanders(replace(plan, expected=expected), snapshot)
 
@@ -96,24 +105,6 @@ def _free(nodes: Sequence[Node], there: Sequence[Pod], stages: Sequence[Stage]) 
     taken: defaultdict[str | None, Resources] = defaultdict(Resources)
     for pod in there:
         if pod.uid not in leaving:
-            taken[pod.node] += _after(pod, sizes)
+            targets = sizes.get(pod.uid)
+            taken[pod.node] += counted_requests(pod) if targets is None else need_of(with_sizes(pod, targets))
     return {node.name: node.allocatable - taken.get(node.name, NO_RESOURCES) for node in nodes}
-
-
-def _after(pod: Pod, sizes: Mapping[str, tuple[ContainerTarget, ...]]) -> Resources:
-    targets = sizes.get(pod.uid)
-    return counted_requests(pod) if targets is None else need_of(with_sizes(pod, targets))
-
-
-def _steering(plan: PackingPlan, stage: Stage, one: Arrival, pod: Pod, until: datetime) -> Steering:
-    return Steering(
-        plan=plan.id,
-        replaces=one.uid,
-        namespace=one.namespace,
-        owner_kind=pod.owner_kind or "",
-        owner_name=pod.owner_name or "",
-        pod=one.pod if pod.owner_kind == "StatefulSet" else None,
-        node=one.target,
-        until=until,
-        containers=sizes_of(stage, one),
-    )
