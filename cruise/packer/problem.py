@@ -116,7 +116,8 @@ class Rules:
 class Problem:
     """All pods and nodes of a cluster, or of a part of it.
 
-    Nodes and resources are in each resource's own whole unit; a pod takes one of resource `pods`. On a node
+    Nodes and resources are in each resource's own whole unit; a pod takes one of resource `pods`, or
+    nothing where a node keeps room for it. On a node
     `demands` of its pods sum up, and the largest `headroom` among them is kept once (all zero where sizes are fixed);
     a node over its capacity already takes nothing more of what is short. `admits[sites[class], node]` tells where a
     class may arrive, `most_on_node[class]` how many of it one node holds. Running pods of a class that is not `movable`

@@ -27,6 +27,16 @@ def test_nothing_is_proved_of_a_higher_priority_from_which_room_is_not_kept(obje
 
 
 @BOTH
+def test_nothing_is_proved_of_it_though_another_node_would_take_it_but_for_a_taint(objective):
+    tainted = a_node("n2", cpu="4")
+    tainted["spec"] = {"taints": [{"key": "dedicated", "effect": "NoSchedule"}]}
+    late = a_pod("late-1", priority=5)
+    late["spec"]["containers"][0]["resources"]["requests"]["memory"] = "7500Mi"
+    plan = planned(a_node("n1"), tainted, NOMINATED, late, objective=objective)
+    assert (plan.status, plan.by_priority[0].most) == (Status.FEASIBLE, 1)
+
+
+@BOTH
 def test_a_higher_priority_that_fits_not_even_there_is_impossible(objective):
     plan = planned(a_node("n1"), NOMINATED, a_pod("late-1", cpu="1200m", priority=5), objective=objective)
     (late,) = plan.unplaced
@@ -39,3 +49,11 @@ def test_no_eviction_is_proved_needed_beside_room_kept_for_a_lower_priority():
     plan = planned(a_node("n1"), a_node("n2"), NOMINATED, low, a_pod("late-1", priority=5))
     assert [one.pod for one in plan.preempted] == ["low-1"]
     assert plan.status is Status.FEASIBLE
+
+
+@BOTH
+@pytest.mark.parametrize("other", ["a-1", "z-1"])
+def test_a_place_among_the_pods_of_a_node_is_kept_as_well(objective, other):
+    plan = planned(a_node("n1", cpu="4", pods="1"), NOMINATED, a_pod(other), objective=objective)
+    assert [(one.pod, one.target) for one in plan.placed] == [("first-1", "n1")]
+    assert ([one.blocked_by for one in plan.unplaced], plan.status) == ([("pods",)], Status.OPTIMAL)

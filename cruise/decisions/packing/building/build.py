@@ -22,7 +22,6 @@ from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.decisions.packing.building.rules import RuleMaker
 from cruise.decisions.packing.building.signatures import sign
 from cruise.decisions.packing.building.sites import Sites
-from cruise.decisions.scheduling.board import key_of
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import UNLIMITED, Allowance, Sizes
 from cruise.domain.policy import Mode, Policy
@@ -103,11 +102,16 @@ def build_problem(
         capacities=without_kept_room(
             capacities(nodes, snapshot.surroundings, names),
             snapshot.pods,
-            {key_of(pod) for pod in pods if pod.nominated_node},
             nodes,
             names,
         ),
-        demands=amounts_table([(key.cpu, key.memory, 1, key.extras) for key in classes.keys], names),
+        demands=amounts_table(
+            [
+                (key.cpu, key.memory, int(not one.kept), key.extras)
+                for key, one in zip(classes.keys, signed, strict=True)
+            ],
+            names,
+        ),
         headroom=amounts_table([(key.cpu_headroom, key.memory_headroom, 0, key.once) for key in classes.keys], names),
         priorities=np.array([signature.priority for signature in signed], dtype=np.int64),
         movable=np.array([signature.movable for signature in signed], dtype=np.bool_),

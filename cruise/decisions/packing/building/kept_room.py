@@ -1,10 +1,11 @@
 """The room that kube-scheduler keeps on a node for a pod for which it has preempted others there."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from cruise.decisions.scheduling.board import Board, key_of, waits_for_a_node
+from cruise.decisions.scheduling.filters import refuse_by_node
 from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Node, Pod, Snapshot
@@ -38,32 +39,36 @@ def may_take_kept_room(snapshot: Snapshot, pods: Iterable[Pod]) -> Iterator[Pod]
     """Yield the pending pods that may fit where room is kept for a lower priority, from which it is not kept."""
     nodes = {node.name: node for node in snapshot.nodes}
     kept = [
-        (one.priority, nodes[one.nominated_node].allocatable)
+        (one.priority, nodes[one.nominated_node])
         for one in snapshot.pods
         if one.nominated_node in nodes and waits_for_a_node(one)
     ]
-    for pod in pods if kept else ():
-        if pod.node is None and any(low < pod.priority and counted_requests(pod).fits_in(room) for low, room in kept):
+    if not kept:
+        return
+    board = Board(snapshot)
+    for pod in pods:
+        if pod.node is None and any(
+            low < pod.priority
+            and counted_requests(pod).fits_in(node.allocatable)
+            and not any(refuse_by_node(board, pod, node))
+            for low, node in kept
+        ):
             yield pod
 
 
 def without_kept_room(
     capacities: Int64Array,
     pods: Iterable[Pod],
-    taken: Container[tuple[str, str]],
     nodes: Sequence[Node],
     names: Sequence[str],
 ) -> Int64Array:
-    """Return what nodes have for all other pods: those that room is kept for take nothing of it.
-
-    Those that are `taken` into the problem hold their place among a node's pods, and their volumes, themselves.
-    """
+    """Return what nodes have for all other pods; those that room is kept for take their volumes alone of it."""
     place = {node.name: number for number, node in enumerate(nodes)}
     left = capacities.copy()
     for pod in pods:
         if pod.nominated_node in place and waits_for_a_node(pod):
             counted = counted_requests(pod)
-            amounts = {"cpu": counted.cpu_millicores, "memory": counted.memory_bytes, **dict(pod.extended_requests)}
-            amounts["pods"] = int(key_of(pod) not in taken)
+            amounts = {"cpu": counted.cpu_millicores, "memory": counted.memory_bytes, "pods": 1}
+            amounts |= dict(pod.extended_requests)
             left[place[pod.nominated_node]] -= [amounts.get(name, 0) for name in names]
     return np.maximum(left, 0)

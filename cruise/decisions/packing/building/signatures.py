@@ -20,6 +20,7 @@ class Signature(NamedTuple):
     weight: int
     occupies: bool
     site: int
+    kept: bool
     roles: tuple[int, ...]
 
 
@@ -46,6 +47,8 @@ def sign(census: Census, sites: Sites, marks: Marks, limits: Sequence[Limit], ob
             weight=kind.weight + kind.covered if movable else 1,
             occupies=objective is not Objective.FLEET or not kind.of_node,
             site=sites.of(kind),
+            # What its node keeps for it, it takes of nothing that others may have.
+            kept=kind.pending and bool(kind.pod.nominated_node),
             roles=tuple(own),
         )
         found.append(signature)

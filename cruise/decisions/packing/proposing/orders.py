@@ -35,9 +35,7 @@ def open_by_other_plans(built: Built, unplaced: Iterable[Unplaced]) -> frozenset
     known: dict[tuple[object, ...], bool] = {}
     matters = order_matters(built.problem)
     limited = any(name.startswith(ATTACH) for name in built.problem.resources)
-    found |= {key_of(pod) for pod in may_take_kept_room(built.snapshot, pods.values())} & {
-        one.key for one in unplaced if not set(built.problem.resources).isdisjoint(one.blocked_by)
-    }
+    found |= {key_of(pod) for pod in may_take_kept_room(built.snapshot, pods.values())} & {one.key for one in unplaced}
     for one in unplaced:
         pod = pods.get(one.key)
         if pod is None:
