@@ -9,7 +9,6 @@ from cruise.packer.budget import PRICING_STEP, Meter
 from cruise.packer.dense.company import NO_COMPANY, Company
 from cruise.packer.dense.phase import Phase, shelf_for
 from cruise.packer.kernels.accompanying import Held, fill_parts, held_of
-from cruise.packer.kernels.pricing import fill_all
 from cruise.packer.kernels.shelf import Shelf
 
 _PER_GROUP = 4
@@ -59,11 +58,7 @@ class Filler:
         shelf, bounds = self.shelf, np.zeros(len(known))
         begun = int(shelf.nodes[0])
         limits = _PER_GROUP, most_nodes, meter.deadline_seconds
-        # Without rows between nodes a copy is worth as much in each group.
-        if len(self.phase.row_least) or self.held.least.any() or len(self.held.holder):
-            written = fill_parts(shelf, self.held, value, stay_bonus, counts, open_groups, known, bounds, *limits)
-        else:
-            written = fill_all(shelf, value[0], stay_bonus, counts, open_groups, known, bounds, *limits)
+        written = fill_parts(shelf, self.held, value, stay_bonus, counts, open_groups, known, bounds, *limits)
         if written < 0:
             return None
         meter.spend(PRICING_STEP * (int(shelf.nodes[0]) - begun) + _GROUP_STEP * len(known))

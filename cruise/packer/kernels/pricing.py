@@ -2,10 +2,8 @@
 
 import math
 
-from cruise.packer.arrays import FloatArray, IntArray
-from cruise.packer.kernels.clock import seconds
-from cruise.packer.kernels.compiling import inlined, lean
-from cruise.packer.kernels.shelf import Shelf, collect, tune
+from cruise.packer.kernels.compiling import inlined
+from cruise.packer.kernels.shelf import Shelf
 
 _TINY = 1e-9
 # A little more than there is, so that what takes no room fits where none is left.
@@ -198,34 +196,3 @@ def fill(
         i += 1
     s.nodes[0] += spent
     return best, best, min(written, most_found)
-
-
-@lean
-def fill_all(
-    s: Shelf,
-    value: FloatArray,
-    stay_bonus: FloatArray,
-    counts: IntArray,
-    open_groups: IntArray,
-    known: FloatArray,
-    bounds: FloatArray,
-    per_group: int,
-    most_nodes: int,
-    deadline: float,
-) -> int:
-    """Fill every group that is open; `bounds` become the groups' upper bounds.
-
-    Returns how many fillings were written into `found`, or -1 when the deadline came first.
-    """
-    written = 0
-    for g in range(len(bounds)):
-        bounds[g] = 0.0
-        if open_groups[g] <= 0:
-            continue
-        if seconds() > deadline:
-            return -1
-        count = collect(s, g, value, stay_bonus, counts, _TINY)
-        tune(s, g, count)
-        _, bounds[g], found = fill(s, g, count, known[g], written, per_group, most_nodes)
-        written += found
-    return written

@@ -11,7 +11,6 @@ import sys
 from cruise.packer.kernels import annealing, clearing, ejecting, preempting
 from cruise.packer.kernels import accompanying, placement
 from cruise.packer.kernels import listing
-from cruise.packer.kernels import pricing
 from cruise.packer.kernels import simplex
 from dataclasses import replace
 from cruise.packer.budget import Meter
@@ -20,7 +19,7 @@ from cruise.packer.problem import Objective
 from cruise.packer.small import solve_small
 from cruise.packer.warming import warm_up
 from tests.packer.problems import draw_problem
-called = [annealing.anneal, placement.lay_out, pricing.fill_all, accompanying.fill_parts, listing.enumerate_fillings,
+called = [annealing.anneal, placement.lay_out, accompanying.fill_parts, listing.enumerate_fillings,
           simplex.optimise, simplex.repair, simplex.refresh, simplex.best_known,
           clearing.send_off, ejecting.place_pods, preempting.bring_home]
 assert not any(kernel.signatures for kernel in called)

@@ -4,8 +4,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
+from cruise.packer.kernels.accompanying import fill_parts, held_of
 from cruise.packer.kernels.listing import enumerate_fillings
-from cruise.packer.kernels.pricing import fill_all
 from cruise.packer.kernels.shelf import shelf_of
 
 
@@ -24,6 +24,13 @@ class Node(NamedTuple):
 
     def shelf(self, patterns: int):
         return shelf_of(*self[:6], patterns)
+
+    def filled(self, shelf, most_nodes: int) -> tuple[int, float]:
+        """How many fillings are found, and the bound of any."""
+        classes, bounds = len(self.demands), np.zeros(1)
+        none = np.zeros(0, np.int64), np.zeros((0, classes), np.bool_), np.zeros((0, 1), np.int64)
+        prices = self.value[None, :], self.bonus, self.counts, np.ones(1, np.int64), np.zeros(1), bounds
+        return fill_parts(shelf, held_of(shelf, *none), *prices, 4, most_nodes, np.inf), float(bounds[0])
 
     def worth(self, x) -> float:
         return float(x @ self.value + np.minimum(x, self.running[0]) @ self.bonus)
@@ -62,10 +69,9 @@ def test_pricing_finds_the_best_filling():
     for seed in range(200):
         node = draw(seed)
         best = max((node.worth(x) for x in every_filling(node)), default=0.0)
-        shelf, bounds = node.shelf(4), np.zeros(1)
-        one, zero = np.ones(1, np.int64), np.zeros(1)
-        found = fill_all(shelf, node.value, node.bonus, node.counts, one, zero, bounds, 4, 10**6, np.inf)
-        assert bounds[0] == pytest.approx(best), seed
+        shelf = node.shelf(8)
+        found, bound = node.filled(shelf, 10**6)
+        assert bound == pytest.approx(best), seed
         assert max((node.worth(x) for x in shelf.found[:found]), default=0.0) == pytest.approx(best), seed
 
 
@@ -73,10 +79,7 @@ def test_a_search_that_stops_early_still_bounds_the_best_filling():
     for seed in range(200):
         node = draw(seed)
         best = max((node.worth(x) for x in every_filling(node)), default=0.0)
-        bounds = np.zeros(1)
-        one, zero = np.ones(1, np.int64), np.zeros(1)
-        fill_all(node.shelf(4), node.value, node.bonus, node.counts, one, zero, bounds, 4, 1, np.inf)
-        assert bounds[0] >= best - 1e-9, seed
+        assert node.filled(node.shelf(8), 1)[1] >= best - 1e-9, seed
 
 
 def test_listing_covers_every_filling_worth_enough():
