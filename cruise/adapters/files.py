@@ -46,7 +46,7 @@ def load_node_types(path: str) -> tuple[NodeType, ...]:
 
 
 def _shown(path: str) -> str:
-    return "standard input" if path == STANDARD_INPUT else path
+    return "standard input" if path == STANDARD_INPUT else path or "an empty name"
 
 
 def read_chunks(path: str) -> Iterator[bytes]:
@@ -63,7 +63,7 @@ def read_chunks(path: str) -> Iterator[bytes]:
     except FileNotFoundError as error:
         raise BadInput("no such file") from error
     except IsADirectoryError as error:
-        raise BadInput("is a directory; name the file in it") from error
+        raise BadInput("is a directory; name the file in it" if path else "is no file; name one") from error
     except OSError as error:
         raise BadInput(f"cannot be read: {error.strerror}") from error
 

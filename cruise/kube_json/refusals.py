@@ -17,6 +17,7 @@ _MISSING = re.compile(r"Object missing required field `(.*)`")
 _IN_WORDS = {
     "array": "a list",
     "bool": "true or false",
+    "datetime": "a time such as 2026-01-01T00:00:00Z",
     "float": "a number with a fraction",
     "int": "a whole number",
     "int | float": "a number",

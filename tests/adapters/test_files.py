@@ -18,7 +18,7 @@ CLUSTER = json.dumps(make_list_json(make_node_json(), make_pod_json()), indent=4
 USAGE = json.dumps(make_usage_json(make_usage_item_json())).encode()
 
 
-def refusal_of(path: Path) -> str:
+def refusal_of(path: Path | str) -> str:
     with pytest.raises(BadInput) as refused:
         load_snapshot(str(path))
     return str(refused.value)
@@ -68,6 +68,7 @@ def test_large_gzip_data_of_several_members_comes_out_whole(tmp_path):
 def test_files_that_cannot_be_read(tmp_path):
     assert refusal_of(tmp_path / "none.json") == f"{tmp_path}/none.json: no such file"
     assert refusal_of(tmp_path) == f"{tmp_path}: is a directory; name the file in it"
+    assert refusal_of("") == "an empty name: is no file; name one"
     (tmp_path / "empty.json").touch()
     assert refusal_of(tmp_path / "empty.json").startswith(f"{tmp_path}/empty.json: empty")
     assert gc.isenabled()

@@ -281,6 +281,11 @@ def test_nesting_without_end_is_refused():
             [N1, make_pod_json("web-1", spec={"nodeName": 7})],
             "Pod shop/web-1: spec.nodeName: is a whole number where a text belongs; write a text",
         ),
+        (
+            [N1, make_pod_json("web-1", metadata={"name": "web-1", "namespace": "shop", "deletionTimestamp": 7})],
+            "Pod shop/web-1: metadata.deletionTimestamp: is a whole number where a time such as 2026-01-01T00:00:00Z "
+            "belongs; write a time such as 2026-01-01T00:00:00Z",
+        ),
         ([{"metadata": {"name": "x"}}], f"an object without kind x: has no kind; {HOW}"),
         ([{"kind": "Pod"}], "Pod without a name: has no metadata; add it"),
         ([make_pod_json("we\nb\x1b[31m", spec={"nodeName": 7})], None),
