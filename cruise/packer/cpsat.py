@@ -49,7 +49,12 @@ def solve(
         solver.parameters.max_time_in_seconds = max(seconds, _LEAST_SECONDS)
     if meter.work_left < math.inf:
         solver.parameters.max_deterministic_time = max(meter.work_left / EFFORT_UNIT, _LEAST_SECONDS)
-    status = solver.solve(model, listener)
+    try:
+        status = solver.solve(model, listener)
+    except IndexError:
+        # While it simplifies a model, OR-Tools 9.15 may lose a hint and itself with it (google/or-tools#5288).
+        solver.parameters.cp_model_presolve = False
+        status = solver.solve(model, listener)
     meter.spend(EFFORT_UNIT * float(solver.response_proto.deterministic_time))
     return Outcome(solver, status in (cp_model.OPTIMAL, cp_model.FEASIBLE))
 

@@ -5,7 +5,7 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cruise.decisions.packing.building import build_problem
@@ -57,10 +57,15 @@ def test_neither_building_again_nor_another_order_changes_anything(seed: int) ->
 
 @examples(60)
 @given(seed=seeds, objective=st.sampled_from(WITHOUT_FLEET))
+# In this one a pod that waits is spread over a zone of which a node is not listed.
+@example(seed=642, objective=Objective.PAPER)
 def test_the_best_plan_of_all_obeys_the_rules_and_is_worth_the_same(seed: int, objective: Objective) -> None:
     snapshot = cluster_of(seed)
     built = build_problem(snapshot, objective=objective)
-    best = best_plan(snapshot, objective)
+    # What is not judged waits in every plan.
+    left_out = {(pod.namespace, pod.pod) for pod in built.left_out}
+    judged = tuple(pod for pod in snapshot.pods if (pod.namespace, pod.name) not in left_out)
+    best = best_plan(replace(snapshot, pods=judged), objective)
     index = {node.name: number for number, node in enumerate(built.nodes)}
     places = [best.places[pod.namespace, pod.name] for pod in built.pods]
     pod_node = np.array([-1 if place is None else index[place] for place in places], dtype=np.int64)
