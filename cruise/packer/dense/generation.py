@@ -25,7 +25,8 @@ class Generation:
     """A master that grows.
 
     `bound` is the least one found, with the duals and the groups' pricing values that it was computed from: only
-    together do they say what slack a filling has. `ceiling` is the whole number that no answer surpasses.
+    together do they say what slack a filling has. `ceiling` is the whole number that no answer surpasses; a master that
+    is worth `enough` is not asked for more.
     """
 
     master: Master
@@ -37,6 +38,7 @@ class Generation:
     rounds: int = 0
     most_nodes: int = MOST_NODES
     converged: bool = False
+    enough: float = math.inf
 
     @property
     def phase(self) -> Phase:
@@ -46,6 +48,9 @@ class Generation:
     def generate(self, answer: int, meter: Meter) -> None:
         """Add columns until the ceiling meets the answer, nothing gains any more, or the budget ends."""
         while self.ceiling > answer and not self.converged and self.master.solve(meter):
+            if self.master.objective() >= self.enough and self.master.artificial() <= _UNMET:
+                self.converged = True
+                return
             duals = self.master.worths()
             gained = self._separate(duals, answer, meter)
             if gained is None:

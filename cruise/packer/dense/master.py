@@ -13,12 +13,12 @@ from cruise.packer.dense.phase import Phase, prices_of
 from cruise.packer.kernels.simplex import (
     AT_LOWER,
     BASIC,
-    INTERRUPTED,
     LEVEL_TOLERANCE,
     LOST,
     OPTIMAL,
     Tableau,
     empty_tableau,
+    invert,
     optimise,
     refresh,
     repair,
@@ -28,8 +28,8 @@ T = TypeVar("T", np.int64, np.float64)
 
 FREE = 1e30
 _REFACTOR_PIVOTS = 400
-# Where fillings are worth the same a dual simplex goes in circles: each is worth up to so much less.
-_TILT = 5e-8
+# Where fillings are worth the same a dual simplex goes in circles: each copy is worth up to so much more.
+_TILT = 1e-5
 _SLACK_TILT = 1e-6
 
 
@@ -67,7 +67,7 @@ class Master:
     fillings: list[IntArray] = field(default_factory=list)
     seen: set[bytes] = field(default_factory=set)
     since_refactor: int = 0
-    tilt: np.random.Generator | None = None
+    tilt: FloatArray | None = None
 
     def levels(self) -> FloatArray:
         """The value of every column."""
@@ -96,9 +96,9 @@ class Master:
         return groups[order], fillings[order]
 
     def tilt_by(self, generator: np.random.Generator) -> None:
-        """Let no two columns be worth the same, of those that there are and of fillings to come."""
-        self.tilt = generator
-        self.tableau.cost[self.slacks] -= generator.uniform(0.0, _SLACK_TILT, len(self.slacks))
+        """Let no two columns be worth the same, of those that there are and of fillings to come; none is worth less."""
+        self.tilt = generator.uniform(0.0, _TILT, self.phase.limits.shape)
+        self.tableau.cost[self.slacks] += generator.uniform(0.0, _SLACK_TILT, len(self.slacks))
 
     def add(self, group: int, filling: IntArray) -> bool:
         """Add a column, unless it is there already."""
@@ -117,8 +117,8 @@ class Master:
         between = phase.row_share[:, group] @ filling
         entries += [(self.between + k, float(between[k])) for k in np.flatnonzero(between).tolist()]
         entries.append((self.convexity + group, 1.0))
-        tilt = 0.0 if self.tilt is None else self.tilt.uniform(0.0, _TILT)
-        self._append(entries, float(stays @ phase.kept) - tilt, FREE)
+        tilt = 0.0 if self.tilt is None else float(filling @ self.tilt[group])
+        self._append(entries, float(stays @ phase.kept) + tilt, FREE)
         self.groups.append(group)
         self.fillings.append(filling.copy())
         return True
@@ -169,9 +169,10 @@ class Master:
             self.since_refactor += pivots
             if state == OPTIMAL:
                 return self._within() or self.repair(-math.inf, meter) is not None
-            if meter.over():
+            if meter.over() or self.since_refactor == 0:
                 return False
-            if state != INTERRUPTED or not self._refactor():
+            # With other columns in the basis it may keep its bounds no longer.
+            if self._refactor() and not self.repair(-math.inf, meter):
                 return False
 
     def _within(self) -> bool:
@@ -195,8 +196,9 @@ class Master:
             if state in (OPTIMAL, LOST):
                 return state == OPTIMAL
             meter.spend(PIVOT_CELL * m**3 // 2)
-            if meter.over() or not self._refactor():
+            if meter.over() or self.since_refactor == 0:
                 return None
+            self._refactor()
 
     def restrict(self, open_columns: BoolArray, occupied: BoolArray, asked: FloatArray) -> None:
         """Use the open fillings alone, one in each occupied group, and ask for other sums in the rows between nodes.
@@ -233,19 +235,12 @@ class Master:
         self.since_refactor = stand.since_refactor
         refresh(t)
 
-    def _refactor(self) -> bool:
+    def _refactor(self) -> int:
+        """Compute the inverse anew; how many columns of the basis gave way to slacks."""
         t = self.tableau
-        m = len(self.right)
-        basis = np.zeros((m, m))
-        for i, j in enumerate(t.basis.tolist()):
-            span = slice(t.starts[j], t.starts[j + 1])
-            basis[t.rows[span], i] = t.values[span]
-        try:
-            t.inverse[:, :] = np.linalg.inv(basis)
-        except np.linalg.LinAlgError:
-            return False
+        entries = t.starts[t.basis + 1] - t.starts[t.basis]
         self.since_refactor = 0
-        return True
+        return invert(t, t.basis[np.argsort(entries, kind="stable")], self.slacks)
 
     def dearest(self) -> float:
         """What a unit of an unmet demand costs; 0 where there are no demands."""
@@ -271,7 +266,8 @@ class Master:
 
     def prices(self, duals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """What a copy of each class is worth in each group at some duals, and what it is worth more where it stays."""
-        return prices_of(self.phase, duals)
+        value, stay_bonus = prices_of(self.phase, duals)
+        return value if self.tilt is None else value + self.tilt, stay_bonus
 
 
 def master_of(phase: Phase, generator: np.random.Generator) -> Master:
@@ -330,6 +326,9 @@ def _grown(t: Tableau) -> Tableau:
         cost=_longer(t.cost),
         upper=_longer(t.upper),
         state=_longer(t.state),
+        helps=_longer(t.helps),
+        losses=_longer(t.losses),
+        shifts=_longer(t.shifts),
     )
 
 

@@ -143,6 +143,9 @@ class Tree:
         if not repaired:
             return None
         generation.bound, generation.ceiling, generation.converged = math.inf, self.target, False
+        if not self.phase.kept.any() or self.target == self.phase.ceiling:
+            # Where nothing but pods counts, or all is asked for, most of the rounds would be about the tilt.
+            generation.enough = self.target
         generation.generate(self.target - 1, meter)
         if generation.ceiling < self.target:
             return False

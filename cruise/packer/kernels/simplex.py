@@ -12,6 +12,10 @@ AT_LOWER, AT_UPPER, BASIC = 0, 1, 2
 OPTIMAL, INTERRUPTED, UNBOUNDED, LOST = 0, 1, 2, 3
 REDUCED_COST_TOLERANCE = 1e-7
 _PIVOT_TOLERANCE = 1e-7
+# What levels and losses may be beyond their bounds for a larger pivot.
+_SLACK, _LOSS_SLACK = 1e-7, 1e-9
+# How far a pivot may be from the same one computed by its row, as a share: beyond, the inverse is no good any more.
+_DRIFT = 1e-5
 LEVEL_TOLERANCE = 1e-6
 _CANDIDATES = 32
 _CHECK_EVERY = 32
@@ -22,7 +26,7 @@ class Tableau(NamedTuple):
 
     Column j's entries are `rows[starts[j]:starts[j + 1]]` and `values` there; `size[0]` columns are in use.
     `basis[row]` is a column, `level[row]` its value, `inverse` that of the basis, `duals` its prices; `state[j]` tells
-    where column j stands. `scratch[0]` holds a direction; `candidates` are columns worth a look.
+    where column j stands. `candidates` are columns worth a look; `helps[j]` is a pivot, `losses[j]` what it costs.
     """
 
     starts: IntArray
@@ -40,6 +44,9 @@ class Tableau(NamedTuple):
     direction: FloatArray
     norms: FloatArray
     candidates: IntArray
+    helps: FloatArray
+    losses: FloatArray
+    shifts: FloatArray
     pivots: IntArray
 
 
@@ -111,20 +118,34 @@ def _entering(t: Tableau, held: int) -> tuple[int, int]:
 
 
 @inlined
+def _room(t: Tableau, i: int, d: float) -> float:
+    """How far the column of a row may go on in its direction; 1e300 where nothing bounds it, or it hardly moves."""
+    if d > _PIVOT_TOLERANCE:
+        return float(max(t.level[i], 0.0))
+    if d < -_PIVOT_TOLERANCE and t.upper[t.basis[i]] < 1e30:
+        return float(max(t.upper[t.basis[i]] - t.level[i], 0.0))
+    return 1e300
+
+
+@inlined
 def _leaving(t: Tableau, sign: float, most: float) -> tuple[int, float]:
-    """The row whose column first meets a bound while the entering one moves, and how far; -1 for its own bound."""
+    """The row whose column first meets a bound while the entering one moves, and how far; -1 for its own bound.
+
+    Of those that meet it as good as together the one with the largest pivot: small ones make a basis singular.
+    """
+    reach = most
+    for i in range(len(t.basis)):
+        d = sign * t.direction[i]
+        room = _room(t, i, d)
+        if room < 1e300:
+            reach = min(reach, (room + _SLACK) / abs(d))
     row, step, pivot = -1, most, 0.0
     for i in range(len(t.basis)):
         d = sign * t.direction[i]
-        if d > _PIVOT_TOLERANCE:
-            reach = max(t.level[i], 0.0) / d
-        elif d < -_PIVOT_TOLERANCE and t.upper[t.basis[i]] < 1e30:
-            reach = max(t.upper[t.basis[i]] - t.level[i], 0.0) / -d
-        else:
-            continue
-        if reach < step - 1e-12 or (reach <= step + 1e-12 and abs(d) > pivot):
-            row, step, pivot = i, min(reach, step), abs(d)
-    return row, step
+        room = _room(t, i, d)
+        if room <= reach * abs(d) and abs(d) > pivot:
+            row, step, pivot = i, room / abs(d), abs(d)
+    return (row, step) if step <= most else (-1, most)
 
 
 @inlined
@@ -152,6 +173,32 @@ def _pivot(t: Tableau, j: int, row: int, gain: float) -> None:
                 t.inverse[i, k] -= d * t.inverse[row, k]
     t.basis[row] = j
     t.state[j] = BASIC
+
+
+@lean
+def invert(t: Tableau, columns: IntArray, slacks: IntArray) -> int:
+    """Compute the inverse of some columns anew; how many depend on others, for which slacks of rows come in."""
+    m, dropped = len(t.basis), 0
+    for i in range(m):
+        t.basis[i] = -1
+        for k in range(m):
+            t.inverse[i, k] = 1.0 if i == k else 0.0
+    for j in columns:
+        _point(t, j)
+        row, pivot = -1, _PIVOT_TOLERANCE
+        for i in range(m):
+            if t.basis[i] < 0 and abs(t.direction[i]) > pivot:
+                row, pivot = i, abs(t.direction[i])
+        if row >= 0:
+            _pivot(t, j, row, 0.0)
+        else:
+            t.state[j] = AT_LOWER
+            dropped += 1
+    for i in range(m):
+        if t.basis[i] < 0:
+            _point(t, slacks[i])
+            _pivot(t, slacks[i], i, 0.0)
+    return dropped
 
 
 @lean
@@ -228,34 +275,58 @@ def _worst(t: Tableau) -> tuple[int, float]:
 
 
 @inlined
-def _replacing(t: Tableau, row: int, sign: float) -> tuple[int, float]:
-    """The column that brings back the one of a row at the least loss, and that loss a unit; -1 where none does."""
-    best, loss, pivot = -1, 1e300, 0.0
+def _replacing(t: Tableau, row: int, sign: float) -> tuple[int, float, float]:
+    """The column that brings back the one of a row at the least loss, that loss a unit, and the pivot; -1 for none.
+
+    Of those that lose as good as the least the one with the largest pivot.
+    """
+    reach = 1e300
     for j in range(t.size[0]):
+        t.helps[j] = 0.0
         if t.state[j] == BASIC or t.upper[j] <= 0.0:
             continue
         alpha = 0.0
         for k in range(t.starts[j], t.starts[j + 1]):
             alpha += t.inverse[row, t.rows[k]] * t.values[k]
         helps = sign * alpha if t.state[j] == AT_LOWER else -sign * alpha
-        if helps <= _PIVOT_TOLERANCE:
-            continue
-        d = reduced_cost(t, j)
-        ratio = max(-d if t.state[j] == AT_LOWER else d, 0.0) / helps
-        if ratio < loss - 1e-12 or (ratio <= loss + 1e-12 and helps > pivot):
-            best, loss, pivot = j, min(ratio, loss), helps
-    return best, loss
+        if helps > _PIVOT_TOLERANCE:
+            t.helps[j], t.losses[j] = helps, max(-_pull(t, j), 0.0)
+            reach = min(reach, (t.losses[j] + _LOSS_SLACK) / helps)
+    best, pivot = -1, 0.0
+    for j in range(t.size[0]):
+        if t.helps[j] > pivot and t.losses[j] <= reach * t.helps[j]:
+            best, pivot = j, t.helps[j]
+    return best, t.losses[best] / pivot if best >= 0 else 0.0, pivot
 
 
-@lean
-def repair(t: Tableau, floor: float, most_pivots: int, deadline: float) -> int:
-    """Pivot until every column keeps its bounds again, after bounds of a basis at which no column gains were lowered.
+@inlined
+def _settle(t: Tableau, j: int) -> None:
+    """Let a column that gains do so no more for the time being."""
+    if _pull(t, j) > 0.0:
+        gain = reduced_cost(t, j)
+        t.cost[j] -= gain
+        t.shifts[j] += gain
 
-    `OPTIMAL`, `LOST` where nothing within the bounds is worth as much as `floor`, or `INTERRUPTED`.
-    """
-    refresh(t)
+
+@inlined
+def _trade(t: Tableau, row: int, beyond: float, j: int) -> None:
+    """Let column j in for the one of a row that is so far beyond a bound, which it keeps then."""
+    gain = reduced_cost(t, j)
+    step = beyond / t.direction[row]
     for i in range(len(t.basis)):
-        _measure(t, i)
+        t.level[i] -= step * t.direction[i]
+    t.pivots[0] += 1
+    old, start = t.basis[row], t.upper[j] if t.state[j] == AT_UPPER else 0.0
+    t.state[old] = AT_UPPER if beyond > 0.0 and t.upper[old] > 0.0 else AT_LOWER
+    _pivot(t, j, row, gain)
+    t.level[row] = start + step
+    for i in range(len(t.basis)):
+        if t.direction[i] != 0.0:
+            _measure(t, i)
+
+
+@inlined
+def _repair(t: Tableau, floor: float, most_pivots: int, deadline: float) -> int:
     objective = _objective(t)
     for turn in range(most_pivots):
         if objective < floor:
@@ -265,24 +336,35 @@ def repair(t: Tableau, floor: float, most_pivots: int, deadline: float) -> int:
         row, beyond = _worst(t)
         if row < 0:
             return OPTIMAL
-        j, loss = _replacing(t, row, 1.0 if beyond > 0.0 else -1.0)
+        j, loss, pivot = _replacing(t, row, 1.0 if beyond > 0.0 else -1.0)
         if j < 0:
             return LOST
-        gain = reduced_cost(t, j)
+        _settle(t, j)
         _point(t, j)
-        step = beyond / t.direction[row]
-        for i in range(len(t.basis)):
-            t.level[i] -= step * t.direction[i]
-        t.pivots[0] += 1
+        if abs(pivot - abs(t.direction[row])) > _DRIFT * pivot:
+            return INTERRUPTED
         objective -= loss * abs(beyond)
-        old, start = t.basis[row], t.upper[j] if t.state[j] == AT_UPPER else 0.0
-        t.state[old] = AT_UPPER if beyond > 0.0 and t.upper[old] > 0.0 else AT_LOWER
-        _pivot(t, j, row, gain)
-        t.level[row] = start + step
-        for i in range(len(t.basis)):
-            if t.direction[i] != 0.0:
-                _measure(t, i)
+        _trade(t, row, beyond, j)
     return INTERRUPTED
+
+
+@lean
+def repair(t: Tableau, floor: float, most_pivots: int, deadline: float) -> int:
+    """Pivot until every column keeps its bounds again, after some were lowered; what gains now may gain afterwards.
+
+    `OPTIMAL`, `LOST` where nothing within the bounds is worth as much as `floor`, or `INTERRUPTED`.
+    """
+    refresh(t)
+    # With columns that gain it would go in circles.
+    for j in range(t.size[0]):
+        t.shifts[j] = 0.0
+        _settle(t, j)
+    for i in range(len(t.basis)):
+        _measure(t, i)
+    state = _repair(t, floor, most_pivots, deadline)
+    for j in range(t.size[0]):
+        t.cost[j] += t.shifts[j]
+    return state
 
 
 @lean
@@ -321,5 +403,8 @@ def empty_tableau(right: FloatArray, columns: int, entries: int) -> Tableau:
         direction=np.zeros(m),
         norms=np.zeros(m),
         candidates=np.zeros(_CANDIDATES, np.int64),
+        helps=np.zeros(columns),
+        losses=np.zeros(columns),
+        shifts=np.zeros(columns),
         pivots=np.zeros(1, np.int64),
     )

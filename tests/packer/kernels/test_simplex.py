@@ -4,12 +4,14 @@ import numpy as np
 import pytest
 
 from cruise.packer.kernels.simplex import (
+    AT_LOWER,
     AT_UPPER,
     BASIC,
     LOST,
     OPTIMAL,
     Tableau,
     empty_tableau,
+    invert,
     optimise,
     refresh,
     repair,
@@ -58,3 +60,28 @@ def test_repairing_lowered_bounds_comes_to_what_solving_anew_does(seed):
     assert repair(kept, best - 1e-6, MOST_PIVOTS, math.inf) == OPTIMAL
     assert value_of(kept) == pytest.approx(best)
     assert repair(t, best + 1e-3, MOST_PIVOTS, math.inf) == LOST
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_columns_that_gain_are_worth_as_much_after_repairing(seed):
+    t, anew = tableau_of(seed), tableau_of(seed)
+    assert optimise(t, MOST_PIVOTS, math.inf) == OPTIMAL
+    t.upper[t.basis[t.basis < COLUMNS][:2]] = 0.0
+    costs = np.random.default_rng(seed).uniform(0.5, 4.0, COLUMNS)
+    t.cost[:COLUMNS] = anew.cost[:COLUMNS] = costs
+    anew.upper[:] = t.upper
+    assert repair(t, -math.inf, MOST_PIVOTS, math.inf) == OPTIMAL
+    assert t.cost[:COLUMNS] == pytest.approx(costs)
+    assert (t.level >= -1e-6).all() and (t.level <= t.upper[t.basis] + 1e-6).all()
+    assert optimise(t, MOST_PIVOTS, math.inf) == optimise(anew, MOST_PIVOTS, math.inf) == OPTIMAL
+    assert value_of(t) == pytest.approx(value_of(anew))
+
+
+def test_what_depends_on_other_columns_leaves_the_basis_for_a_slack():
+    t = tableau_of(1)
+    t.rows[:2], t.values[:2], t.starts[1:3] = [0, 0], [1.0, 2.0], [1, 2]
+    slacks = np.arange(COLUMNS, COLUMNS + ROWS)
+    t.state[:2] = BASIC
+    assert invert(t, np.array([0, 1, *slacks[2:]]), slacks) == 1
+    assert t.state[:2].tolist() == [BASIC, AT_LOWER]
+    assert sorted(t.basis.tolist()) == [0, *slacks[1:].tolist()]
