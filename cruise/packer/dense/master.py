@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 from cruise.packer.arrays import BoolArray, FloatArray, IntArray
 from cruise.packer.budget import PIVOT_CELL, Meter
 from cruise.packer.dense.phase import Phase, prices_of
+from cruise.packer.kernels.repairing import LEVEL_TOLERANCE, repair
 from cruise.packer.kernels.simplex import (
     AT_LOWER,
     BASIC,
-    LEVEL_TOLERANCE,
     LOST,
     OPTIMAL,
     Tableau,
@@ -21,7 +21,6 @@ from cruise.packer.kernels.simplex import (
     invert,
     optimise,
     refresh,
-    repair,
 )
 
 T = TypeVar("T", np.int64, np.float64)

@@ -11,14 +11,13 @@ from cruise.packer.kernels.compiling import inlined, lean
 AT_LOWER, AT_UPPER, BASIC = 0, 1, 2
 OPTIMAL, INTERRUPTED, UNBOUNDED, LOST = 0, 1, 2, 3
 REDUCED_COST_TOLERANCE = 1e-7
-_PIVOT_TOLERANCE = 1e-7
-# What levels and losses may be beyond their bounds for a larger pivot.
-_SLACK, _LOSS_SLACK = 1e-7, 1e-9
+PIVOT_TOLERANCE = 1e-7
+# What levels may be beyond their bounds for a larger pivot.
+_SLACK = 1e-7
 # How far a pivot may be from the same one computed by its row, as a share: beyond, the inverse is no good any more.
-_DRIFT = 1e-5
-LEVEL_TOLERANCE = 1e-6
+DRIFT = 1e-5
 _CANDIDATES = 32
-_CHECK_EVERY = 32
+CHECK_EVERY = 32
 
 
 class Tableau(NamedTuple):
@@ -60,7 +59,7 @@ def reduced_cost(t: Tableau, j: int) -> float:
 
 
 @inlined
-def _pull(t: Tableau, j: int) -> float:
+def pull_of(t: Tableau, j: int) -> float:
     """How much the objective gains by moving column j off its bound; 0 for a column that may not move."""
     if t.state[j] == BASIC or t.upper[j] <= 0.0:
         return 0.0
@@ -94,7 +93,7 @@ def _entering(t: Tableau, held: int) -> tuple[int, int]:
     kept = 0
     for k in range(held):
         j = t.candidates[k]
-        pull = _pull(t, j)
+        pull = pull_of(t, j)
         if pull > REDUCED_COST_TOLERANCE:
             t.candidates[kept] = j
             kept += 1
@@ -105,7 +104,7 @@ def _entering(t: Tableau, held: int) -> tuple[int, int]:
     # Gather: every column is looked at, the first ones that beat half of the best so far are kept.
     kept = 0
     for j in range(t.size[0]):
-        pull = _pull(t, j)
+        pull = pull_of(t, j)
         if pull > REDUCED_COST_TOLERANCE:
             if pull > best_pull:
                 best, best_pull = j, pull
@@ -120,9 +119,9 @@ def _entering(t: Tableau, held: int) -> tuple[int, int]:
 @inlined
 def _room(t: Tableau, i: int, d: float) -> float:
     """How far the column of a row may go on in its direction; 1e300 where nothing bounds it, or it hardly moves."""
-    if d > _PIVOT_TOLERANCE:
+    if d > PIVOT_TOLERANCE:
         return float(max(t.level[i], 0.0))
-    if d < -_PIVOT_TOLERANCE and t.upper[t.basis[i]] < 1e30:
+    if d < -PIVOT_TOLERANCE and t.upper[t.basis[i]] < 1e30:
         return float(max(t.upper[t.basis[i]] - t.level[i], 0.0))
     return 1e300
 
@@ -149,7 +148,7 @@ def _leaving(t: Tableau, sign: float, most: float) -> tuple[int, float]:
 
 
 @inlined
-def _point(t: Tableau, j: int) -> None:
+def point_at(t: Tableau, j: int) -> None:
     """Compute how the basic columns give way to column j."""
     for i in range(len(t.basis)):
         total = 0.0
@@ -159,7 +158,7 @@ def _point(t: Tableau, j: int) -> None:
 
 
 @inlined
-def _pivot(t: Tableau, j: int, row: int, gain: float) -> None:
+def pivot_on(t: Tableau, j: int, row: int, gain: float) -> None:
     """Let column j into the basis for the one of a row."""
     m = len(t.basis)
     scale = 1.0 / t.direction[row]
@@ -184,20 +183,20 @@ def invert(t: Tableau, columns: IntArray, slacks: IntArray) -> int:
         for k in range(m):
             t.inverse[i, k] = 1.0 if i == k else 0.0
     for j in columns:
-        _point(t, j)
-        row, pivot = -1, _PIVOT_TOLERANCE
+        point_at(t, j)
+        row, pivot = -1, PIVOT_TOLERANCE
         for i in range(m):
             if t.basis[i] < 0 and abs(t.direction[i]) > pivot:
                 row, pivot = i, abs(t.direction[i])
         if row >= 0:
-            _pivot(t, j, row, 0.0)
+            pivot_on(t, j, row, 0.0)
         else:
             t.state[j] = AT_LOWER
             dropped += 1
     for i in range(m):
         if t.basis[i] < 0:
-            _point(t, slacks[i])
-            _pivot(t, slacks[i], i, 0.0)
+            point_at(t, slacks[i])
+            pivot_on(t, slacks[i], i, 0.0)
     return dropped
 
 
@@ -208,7 +207,7 @@ def optimise(t: Tableau, most_pivots: int, deadline: float) -> int:
     m = len(t.basis)
     held = 0
     for turn in range(most_pivots):
-        if turn % _CHECK_EVERY == 0 and seconds() > deadline:
+        if turn % CHECK_EVERY == 0 and seconds() > deadline:
             return INTERRUPTED
         j, held = _entering(t, held)
         if j < 0:
@@ -216,7 +215,7 @@ def optimise(t: Tableau, most_pivots: int, deadline: float) -> int:
         gain = reduced_cost(t, j)
         rising = t.state[j] == AT_LOWER
         sign = 1.0 if rising else -1.0
-        _point(t, j)
+        point_at(t, j)
         row, step = _leaving(t, sign, t.upper[j])
         if row < 0 and step > 1e29:
             return UNBOUNDED
@@ -228,143 +227,9 @@ def optimise(t: Tableau, most_pivots: int, deadline: float) -> int:
             continue
         old = t.basis[row]
         t.state[old] = AT_LOWER if sign * t.direction[row] > 0.0 else AT_UPPER
-        _pivot(t, j, row, gain)
+        pivot_on(t, j, row, gain)
         t.level[row] = step if rising else t.upper[j] - step
     return INTERRUPTED
-
-
-@inlined
-def _objective(t: Tableau) -> float:
-    value = 0.0
-    for i in range(len(t.basis)):
-        value += t.cost[t.basis[i]] * t.level[i]
-    for j in range(t.size[0]):
-        if t.state[j] == AT_UPPER:
-            value += t.cost[j] * t.upper[j]
-    return value
-
-
-@inlined
-def _measure(t: Tableau, i: int) -> None:
-    """Compute the squared length of a row of the inverse, by four sums that a processor adds up at once."""
-    m = len(t.basis)
-    a = b = c = d = 0.0
-    for k in range(0, m - 3, 4):
-        a += t.inverse[i, k] * t.inverse[i, k]
-        b += t.inverse[i, k + 1] * t.inverse[i, k + 1]
-        c += t.inverse[i, k + 2] * t.inverse[i, k + 2]
-        d += t.inverse[i, k + 3] * t.inverse[i, k + 3]
-    for k in range(m - m % 4, m):
-        a += t.inverse[i, k] * t.inverse[i, k]
-    t.norms[i] = a + b + c + d
-
-
-@inlined
-def _worst(t: Tableau) -> tuple[int, float]:
-    """The row whose column is furthest beyond a bound, and how far, less than 0 below the lower one; -1 for none.
-
-    Distances are measured along the steepest edge, which takes far fewer pivots.
-    """
-    row, beyond, steepest = -1, 0.0, 0.0
-    for i in range(len(t.basis)):
-        over = t.level[i] - t.upper[t.basis[i]]
-        by = over if over > 0.0 else min(t.level[i], 0.0)
-        if abs(by) > LEVEL_TOLERANCE and by * by > steepest * t.norms[i]:
-            row, beyond, steepest = i, by, by * by / t.norms[i]
-    return row, beyond
-
-
-@inlined
-def _replacing(t: Tableau, row: int, sign: float) -> tuple[int, float, float]:
-    """The column that brings back the one of a row at the least loss, that loss a unit, and the pivot; -1 for none.
-
-    Of those that lose as good as the least the one with the largest pivot.
-    """
-    reach = 1e300
-    for j in range(t.size[0]):
-        t.helps[j] = 0.0
-        if t.state[j] == BASIC or t.upper[j] <= 0.0:
-            continue
-        alpha = 0.0
-        for k in range(t.starts[j], t.starts[j + 1]):
-            alpha += t.inverse[row, t.rows[k]] * t.values[k]
-        helps = sign * alpha if t.state[j] == AT_LOWER else -sign * alpha
-        if helps > _PIVOT_TOLERANCE:
-            t.helps[j], t.losses[j] = helps, max(-_pull(t, j), 0.0)
-            reach = min(reach, (t.losses[j] + _LOSS_SLACK) / helps)
-    best, pivot = -1, 0.0
-    for j in range(t.size[0]):
-        if t.helps[j] > pivot and t.losses[j] <= reach * t.helps[j]:
-            best, pivot = j, t.helps[j]
-    return best, t.losses[best] / pivot if best >= 0 else 0.0, pivot
-
-
-@inlined
-def _settle(t: Tableau, j: int) -> None:
-    """Let a column that gains do so no more for the time being."""
-    if _pull(t, j) > 0.0:
-        gain = reduced_cost(t, j)
-        t.cost[j] -= gain
-        t.shifts[j] += gain
-
-
-@inlined
-def _trade(t: Tableau, row: int, beyond: float, j: int) -> None:
-    """Let column j in for the one of a row that is so far beyond a bound, which it keeps then."""
-    gain = reduced_cost(t, j)
-    step = beyond / t.direction[row]
-    for i in range(len(t.basis)):
-        t.level[i] -= step * t.direction[i]
-    t.pivots[0] += 1
-    old, start = t.basis[row], t.upper[j] if t.state[j] == AT_UPPER else 0.0
-    t.state[old] = AT_UPPER if beyond > 0.0 and t.upper[old] > 0.0 else AT_LOWER
-    _pivot(t, j, row, gain)
-    t.level[row] = start + step
-    for i in range(len(t.basis)):
-        if t.direction[i] != 0.0:
-            _measure(t, i)
-
-
-@inlined
-def _repair(t: Tableau, floor: float, most_pivots: int, deadline: float) -> int:
-    objective = _objective(t)
-    for turn in range(most_pivots):
-        if objective < floor:
-            return LOST
-        if turn % _CHECK_EVERY == 0 and seconds() > deadline:
-            return INTERRUPTED
-        row, beyond = _worst(t)
-        if row < 0:
-            return OPTIMAL
-        j, loss, pivot = _replacing(t, row, 1.0 if beyond > 0.0 else -1.0)
-        if j < 0:
-            return LOST
-        _settle(t, j)
-        _point(t, j)
-        if abs(pivot - abs(t.direction[row])) > _DRIFT * pivot:
-            return INTERRUPTED
-        objective -= loss * abs(beyond)
-        _trade(t, row, beyond, j)
-    return INTERRUPTED
-
-
-@lean
-def repair(t: Tableau, floor: float, most_pivots: int, deadline: float) -> int:
-    """Pivot until every column keeps its bounds again, after some were lowered; what gains now may gain afterwards.
-
-    `OPTIMAL`, `LOST` where nothing within the bounds is worth as much as `floor`, or `INTERRUPTED`.
-    """
-    refresh(t)
-    # With columns that gain it would go in circles.
-    for j in range(t.size[0]):
-        t.shifts[j] = 0.0
-        _settle(t, j)
-    for i in range(len(t.basis)):
-        _measure(t, i)
-    state = _repair(t, floor, most_pivots, deadline)
-    for j in range(t.size[0]):
-        t.cost[j] += t.shifts[j]
-    return state
 
 
 @lean

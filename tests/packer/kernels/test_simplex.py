@@ -3,6 +3,7 @@ import math
 import numpy as np
 import pytest
 
+from cruise.packer.kernels.repairing import repair
 from cruise.packer.kernels.simplex import (
     AT_LOWER,
     AT_UPPER,
@@ -14,7 +15,6 @@ from cruise.packer.kernels.simplex import (
     invert,
     optimise,
     refresh,
-    repair,
 )
 
 ROWS, COLUMNS, MOST_PIVOTS = 6, 14, 1_000
