@@ -140,7 +140,7 @@ def _alone(final: Counts, arriving: BoolArray, before: Leavers | None) -> int:
         stands = {pod: _stands(counts, pod, target[pod], before) for pod in waiting}
         firsts = {(int(problem.pod_class[p]), target[p]): p for p in reversed(waiting) if stands[p] == "first"}
         supported = [pod for pod in waiting if stands[pod] == "supported"]
-        # Beside those that leave yet, nobody is the first.
+        # Beside those that are yet to leave, no pod is the first.
         ready = supported if before is not None and supported else list(firsts.values())[-1:] or supported
         untried += [(len(came), pod) for pod in list(firsts.values())[:-1]]
         if not ready:

@@ -112,7 +112,7 @@ def _give_company(
         reasons.append(witness)
     company = model.new_bool_var("")
     cells.require(cp_model.LinearExpr.sum(reasons) >= 1 if reasons else False, company)
-    # Who leaves keeps company until then, but where one is the first nobody is there any more.
+    # What leaves is company until then, but where a pod is the first no other is there any more.
     leaver = model.new_bool_var("")
     cells.require(first.some <= 0, leaver)
     in_the_end = cells.held(targets, nodes).expression() >= 1 + int(attraction.may_be_first)

@@ -67,7 +67,7 @@ def propose(built: Built, packing: Packing) -> Proposal | NoOrder:
     if packing.status in _UNPROVED and built.problem.rules.bind and built.sizes is Sizes.FIXED:
         waiting = np.flatnonzero((built.problem.pod_node < 0) & (changes.pod_node < 0)).tolist()
         still_open |= come_afterwards(built, stages, (*changes.preempted, *waiting))
-    # Where nobody waits in the end, another order might evict fewer.
+    # Where no pod waits in the end, another order might evict fewer.
     in_turns = bool(still_open or ((changes.moved or changes.preempted) and order_matters(built.problem)))
     plan = Proposal(
         status=_UNPROVED.get(packing.status, packing.status)
