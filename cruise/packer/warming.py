@@ -11,6 +11,7 @@ from cruise.packer.dense.bounding import EntryBound
 from cruise.packer.dense.search import Search
 from cruise.packer.fleet.emptying import empty_nodes
 from cruise.packer.kernels.clock import seconds
+from cruise.packer.kernels.simplex import empty_tableau, invert
 from cruise.packer.large.solving import solve_large
 from cruise.packer.problem import EvictionLimit, Fleet, Objective, Problem, Rules, Spread, copies_of
 from cruise.packer.relaxed.bounding import Bounds
@@ -50,6 +51,9 @@ def warm_up_dense() -> None:
         question.bound(meter)
         question.dive(assignment, meter)
         question.branch(meter)
+    # What so few pivots never come to.
+    none = np.zeros(0, dtype=np.int64)
+    invert(empty_tableau(np.zeros(0), 0, 0), none, none)
 
 
 def _overfull() -> Problem:

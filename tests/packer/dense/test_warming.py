@@ -8,10 +8,10 @@ import numba
 PROGRAM = """
 import math
 import sys
-from cruise.packer.kernels import annealing, clearing, ejecting, preempting
+from cruise.packer.kernels import annealing, clearing, ejecting, gathering, preempting
 from cruise.packer.kernels import accompanying, placement
 from cruise.packer.kernels import listing
-from cruise.packer.kernels import simplex
+from cruise.packer.kernels import repairing, simplex
 from dataclasses import replace
 from cruise.packer.budget import Meter
 from cruise.packer.fleet.emptying import empty_nodes
@@ -20,8 +20,8 @@ from cruise.packer.small import solve_small
 from cruise.packer.warming import warm_up
 from tests.packer.problems import draw_problem
 called = [annealing.anneal, placement.lay_out, accompanying.fill_parts, listing.enumerate_fillings,
-          simplex.optimise, simplex.repair, simplex.refresh, simplex.best_known,
-          clearing.send_off, ejecting.place_pods, preempting.bring_home]
+          simplex.optimise, simplex.invert, simplex.refresh, simplex.best_known, repairing.repair,
+          clearing.send_off, ejecting.place_pods, gathering.gather, preempting.bring_home]
 assert not any(kernel.signatures for kernel in called)
 warm_up()
 assert "ortools" not in sys.modules
