@@ -43,7 +43,7 @@ class _First:
 
 
 class _Levels:
-    """When the copies of a class that arrive on a node do so, as far as it matters, and who is there before."""
+    """When the copies of a class that arrive on a node do so, as far as it matters, and which are there before."""
 
     def __init__(self, cells: Cells, ranks: IntArray) -> None:
         problem = cells.layout.problem

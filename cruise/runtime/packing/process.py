@@ -107,9 +107,10 @@ def _solve(order: Order, outbox: "_Outbox") -> None:
     from cruise.packer.budget import Budget, Threads
     from cruise.packer.pack import pack
 
+    cores = usable_cores()
     try:
-        with ThreadPoolExecutor(usable_cores()) as pool:
-            budget = Budget(order.deadline_seconds, order.work_units, order.seed, Threads(usable_cores(), pool.map))
+        with ThreadPoolExecutor(cores) as pool:
+            budget = Budget(order.deadline_seconds, order.work_units, order.seed, Threads(cores, pool.map))
             packing = pack(order.problem, budget, lambda better: outbox.report(Reply(order.number, better, last=False)))
     except Exception as error:
         outbox.finish(Reply(order.number, None, error=_line(error), trace=traceback.format_exc()))
