@@ -5,6 +5,7 @@ from datetime import timedelta
 from enum import IntEnum, StrEnum
 
 from cruise.domain.cluster import NodeAutoscaler
+from cruise.domain.namespaces import matches_any
 from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
 from cruise.domain.rules import DEFAULT_RULES, Rules
 
@@ -93,6 +94,12 @@ class OomReaction(StrEnum):
     RECORD = "record"
 
 
+FLOOR = Resources(10, 16 * MEBIBYTE)
+"""The smallest request that cruise gives, and that anybody may state."""
+PROTECTED_NAMESPACES = frozenset({"kube-system", "cruise"})
+"""Namespaces that are excluded whatever others are, unless they are taken out by name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bounds:
     """Smallest and largest request that an override allows; None is no bound."""
@@ -107,7 +114,7 @@ class Policy:
 
     mode: Mode = Mode.OBSERVE
     rules: Rules = DEFAULT_RULES
-    excluded_namespaces: frozenset[str] = frozenset({"kube-system", "cruise"})
+    excluded_namespaces: frozenset[str] = PROTECTED_NAMESPACES  # names and patterns
     allow_extended_resources: bool = False
     node_autoscaler: NodeAutoscaling = NodeAutoscaling.DETECT
     admission_size: AdmissionSize | None = None  # None: planned where nodes come and go by themselves
@@ -131,7 +138,7 @@ class Policy:
     headroom_risk: float = 1e-2  # of a node's intervals, the share in which its demand may pass what it has
     headroom_cpu_risk: float | None = 7e-2  # the same for CPU, which does not kill; None: as for memory
     headroom_start: HeadroomStart = HeadroomStart.PRIOR
-    floor: Resources = Resources(10, 16 * MEBIBYTE)
+    floor: Resources = FLOOR
     dead_band_share: float = 0.05
     dead_band: Resources = Resources(10, 16 * MEBIBYTE)
     cpu_band: float = 0.15  # of what a node's pods need together, how far above it their sum may stay
@@ -142,6 +149,10 @@ class Policy:
     growth_rest: timedelta = timedelta(hours=24)  # the same after one that grows: what was needed today comes again
     overload_above: float = 1.0
     overload_below: float = 0.9
+
+    def excludes(self, namespace: str) -> bool:
+        """Tell whether the pods of a namespace are left alone."""
+        return matches_any(self.excluded_namespaces, namespace)
 
     @property
     def of_plans(self) -> "Policy":

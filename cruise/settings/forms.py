@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
+from cruise.domain.namespaces import check_pattern, is_namespace
+from cruise.domain.quoting import quoted
+
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", re.ASCII)
 # Printable ASCII without a space at either end, which HTTP carries as it is.
@@ -27,6 +30,10 @@ class Form:
     example: str
     read: Callable[[object], object]
     secret: bool = False
+
+
+class Slip(ValueError):
+    """A value that cannot be meant; the message says what is wrong with which part of it."""
 
 
 def parse_duration(text: str) -> timedelta:
@@ -145,6 +152,40 @@ def _read_names(value: object) -> frozenset[str]:
     return frozenset(part.strip() for part in parts if part.strip())
 
 
+def _read_namespace(value: object) -> str:
+    text = _text_of(value)
+    if not is_namespace(text):
+        raise ValueError(value)
+    return text
+
+
+def _read_namespaces(value: object) -> frozenset[str]:
+    names = _read_names(value)
+    for name in sorted(names):
+        if not is_namespace(name):
+            raise Slip(f"{quoted(name)} is not the name of a namespace")
+    return names
+
+
+def excluding(protected: frozenset[str]) -> Form:
+    """Names and patterns of namespaces, added to those that are `protected`; `!NAME` takes out one of these."""
+
+    def read(value: object) -> frozenset[str]:
+        stated = _read_names(value)
+        taken_out = {name[1:] for name in stated if name.startswith("!")}
+        for name in sorted(taken_out - protected):
+            raise Slip(f'"!{name}" takes nothing out: only {", ".join(sorted(protected))} are excluded by themselves')
+        added = frozenset(name for name in stated if not name.startswith("!"))
+        for name in sorted(added):
+            try:
+                check_pattern(name)
+            except ValueError as error:
+                raise Slip(str(error)) from error
+        return (protected - taken_out) | added
+
+    return Form("a list of namespaces or patterns of their names", "monitoring,openshift-*", read)
+
+
 def _read_url(value: object) -> str:
     text = _text_of(value)
     if not re.match(r"https?://[^/\s]+", text) or re.search(r"\s", text):
@@ -188,6 +229,8 @@ NAME_OR_NONE = Form("the name of a label, or - for none", "container_id", _read_
 PATH = Form("a path", "/etc/cruise/token", _read_path)
 FLAG = Form("true or false", "true", _read_flag)
 NAMES = Form("a list of names", "kube-system,monitoring", _read_names)
+NAMESPACE = Form("the name of a namespace", "cruise", _read_namespace)
+NAMESPACES = Form("a list of namespaces", "monitoring,observability", _read_namespaces)
 URL = Form("an address", "http://prometheus.monitoring:9090", _read_url)
 ADDRESS = Form("an address to listen on", "127.0.0.1:8080", _read_address)
 HEADERS = Form("a list of headers", "X-Scope-OrgID=tenant", _read_headers, secret=True)

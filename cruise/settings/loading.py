@@ -10,6 +10,7 @@ from typing import Any
 
 from cruise.domain.policy import Policy
 from cruise.errors import BadInput
+from cruise.settings.forms import Slip
 from cruise.settings.table import FORMS, Settings
 
 PREFIX = "CRUISE_"
@@ -81,6 +82,8 @@ def _read(place: str, key: str, value: object) -> object:
     form = FORMS[key]
     try:
         return form.read(value)
+    except Slip as slip:
+        raise BadInput(f"{place}: {' '.join(str(slip).split())}; write e.g. {form.example}") from slip
     except ValueError as error:
         line = " ".join(str(value).split())[:60]
         # An address may hold a password.

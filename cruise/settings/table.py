@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 from cruise.adapters.kubelets.settings import Access, Endpoint
 from cruise.domain.notices import Topic
-from cruise.domain.policy import AdmissionSize, Consolidation, HeadroomStart, Mode, NodeAutoscaling, OomReaction, Policy
+from cruise.domain.policy import (
+    PROTECTED_NAMESPACES,
+    AdmissionSize,
+    Consolidation,
+    HeadroomStart,
+    Mode,
+    NodeAutoscaling,
+    OomReaction,
+    Policy,
+)
 from cruise.domain.rules import Rules
 from cruise.errors import BadInput
 from cruise.kube_json.review_bounds import ReviewBounds
@@ -74,7 +83,7 @@ class Settings:
     kube_requests_per_second: float = _setting(forms.positive("100"), 100.0)
     kube_burst: int = _setting(forms.count("200", least=1), 200)
     kube_timeout: timedelta = _setting(_DURATION, timedelta(seconds=30))
-    namespace: str | None = _setting(Form("a namespace", "cruise", forms.TEXT.read), None)
+    namespace: str | None = _setting(forms.NAMESPACE, None)
     usage_source: UsageFrom = _setting(choices.USAGE_SOURCE, UsageFrom.AUTO)
     kubelet_access: Access = _setting(choices.KUBELET_ACCESS, Access.DIRECT)
     kubelet_endpoint: Endpoint = _setting(choices.KUBELET_ENDPOINT, Endpoint.CADVISOR)
@@ -85,7 +94,7 @@ class Settings:
     kubelet_max_bytes: int = _setting(forms.count("33554432", least=1 << 16), 32 << 20)
     cross_check_nodes: int = _setting(forms.count("2"), 2)
     prometheus_url: str | None = _setting(forms.URL, None)
-    prometheus_namespaces: frozenset[str] = _setting(forms.NAMES, MONITORING_NAMESPACES)
+    prometheus_namespaces: frozenset[str] = _setting(forms.NAMESPACES, MONITORING_NAMESPACES)
     prometheus_token_file: Path | None = _setting(forms.PATH, None)
     prometheus_user: str | None = _setting(forms.TEXT, None)
     prometheus_password: str | None = _setting(forms.SECRET, None)
@@ -203,7 +212,7 @@ class Settings:
     below_patience: timedelta = _setting(_PAUSE, _POLICY.below_patience)
     resize_rest: timedelta = _setting(_PAUSE, _POLICY.resize_rest)
     growth_rest: timedelta = _setting(_PAUSE, _POLICY.growth_rest)
-    excluded_namespaces: frozenset[str] = _setting(forms.NAMES, _POLICY.excluded_namespaces)
+    excluded_namespaces: frozenset[str] = _setting(forms.excluding(PROTECTED_NAMESPACES), _POLICY.excluded_namespaces)
     allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)
     admission_size: AdmissionSize | None = _setting(choices.ADMISSION_SIZE, _POLICY.admission_size)
     node_autoscaler: NodeAutoscaling = _setting(choices.NODE_AUTOSCALER, _POLICY.node_autoscaler)

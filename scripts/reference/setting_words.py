@@ -8,7 +8,10 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "How far cruise goes: `observe` writes nothing, `initial` sizes new pods, `resize` running ones as well, "
             "`full` also evicts and taints. Annotations may lower it, never raise it."
         ),
-        "excluded_namespaces": "Namespaces whose pods are left alone. Naming any replaces all of the default.",
+        "excluded_namespaces": (
+            "Namespaces whose pods are left alone, by name or by a pattern such as `openshift-*`. They are added to "
+            "the default and to cruise's own namespace; `!kube-system` takes out one of the default."
+        ),
         "rules": "`seeds` decides by the rules of the first design, to compare with.",
         "max_evictions_per_node": "Evictions on one node in one pass, and in one packing plan.",
         "max_evictions_per_workload": "Evictions of one workload in one pass, and in one packing plan.",

@@ -46,7 +46,7 @@ def test_every_setting_of_the_policy_reaches_it(tmp_path):
     )
     policy = load_settings({}, path).policy()
     assert policy.mode is Mode.FULL
-    assert policy.excluded_namespaces == {"kube-system", "ops"}
+    assert policy.excluded_namespaces == {"kube-system", "cruise", "ops"}
     assert policy.allow_extended_resources
     assert (policy.overload_above, policy.overload_below) == (2.0, 1.5)
     assert policy.headroom_risk == 0.02

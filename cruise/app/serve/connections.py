@@ -138,9 +138,6 @@ async def able(connected: Connections, policy: Policy) -> Policy:
 
 
 def policy_of(settings: Settings) -> Policy:
-    """Return the policy; cruise's own namespace is excluded, unless settings state which ones are."""
+    """Return the policy; cruise's own namespace is always excluded."""
     policy = settings.policy()
-    if policy.excluded_namespaces != Policy().excluded_namespaces:
-        return policy
-    own = own_namespace(settings.namespace)
-    return replace(policy, excluded_namespaces=policy.excluded_namespaces | {own})
+    return replace(policy, excluded_namespaces=policy.excluded_namespaces | {own_namespace(settings.namespace)})

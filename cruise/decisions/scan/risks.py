@@ -123,7 +123,7 @@ class _Judge:
         self._crowded = crowded
         self._growing = growing
         self._kills = kills
-        self._excluded = policy.excluded_namespaces
+        self._excludes = policy.excludes
         self._updated_at = statistics.updated_at.tolist()
         self._cpu_base = statistics.cpu_base_millicores.tolist()
         self._cpu_peak = statistics.cpu_peak_millicores.tolist()
@@ -154,7 +154,7 @@ class _Judge:
             )
             if not amount and pod.pod_requests is None
         )
-        if missing and pod.namespace not in self._excluded:
+        if missing and not self._excludes(pod.namespace):
             yield Risk(RiskKind.NO_REQUESTS, *place, observed=len(missing), missing=missing)
 
     def _by_use(

@@ -135,7 +135,7 @@ def survey(
     for pod in snapshot.pods:
         if pod.node is None or pod.terminal:
             continue
-        mode = Mode.OFF.label if pod.namespace in policy.excluded_namespaces else _mode(eligibility.guidance_of(pod))
+        mode = Mode.OFF.label if policy.excludes(pod.namespace) else _mode(eligibility.guidance_of(pod))
         modes[pod.namespace, pod.workload_name] = mode
         pods[mode] += 1
     lines = [

@@ -74,6 +74,26 @@ true
 {{ concat (list "kube-system" .Release.Namespace) .Values.excludedNamespaces | uniq | toJson }}
 {{- end }}
 
+{{/* Those of them that are names: label selectors know no patterns. */}}
+{{- define "cruise.excludedNames" -}}
+{{- $names := list -}}
+{{- range (include "cruise.excludedNamespaces" . | fromJsonArray) -}}
+{{- if not (regexMatch "[*?\\[]" .) -}}{{- $names = append $names . -}}{{- end -}}
+{{- end -}}
+{{ $names | toJson }}
+{{- end }}
+
+{{/* The patterns among excludedNamespaces as one regular expression of CEL; empty where there is none. */}}
+{{- define "cruise.excludedPatterns" -}}
+{{- $found := list -}}
+{{- range .Values.excludedNamespaces -}}
+{{- if regexMatch "[*?\\[]" . -}}
+{{- $found = append $found (. | replace "[!" "[^" | replace "*" ".*" | replace "?" ".") -}}
+{{- end -}}
+{{- end -}}
+{{- if $found -}}^({{ $found | join "|" }})${{- end -}}
+{{- end }}
+
 {{/* Requests and limits by `size`: (list $ "serve"). docs/performance.md has what was measured. */}}
 {{- define "cruise.resources" -}}
 {{- $root := index . 0 -}}

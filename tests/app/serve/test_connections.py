@@ -22,11 +22,12 @@ from cruise.settings import load_settings
 from cruise.simulation.store.store import MemoryStore
 
 
-def test_cruises_own_namespace_is_left_alone_unless_it_is_said_which_are():
+def test_cruises_own_namespace_and_the_systems_are_left_alone_whatever_else_is():
     own = policy_of(load_settings({"CRUISE_NAMESPACE": "sizing"}))
     assert own.excluded_namespaces == {"kube-system", "cruise", "sizing"}
-    stated = policy_of(load_settings({"CRUISE_NAMESPACE": "sizing", "CRUISE_EXCLUDED_NAMESPACES": "ops"}))
-    assert stated.excluded_namespaces == {"ops"}
+    stated = policy_of(load_settings({"CRUISE_NAMESPACE": "sizing", "CRUISE_EXCLUDED_NAMESPACES": "openshift-*"}))
+    assert all(map(stated.excludes, ("kube-system", "cruise", "sizing", "openshift-dns")))
+    assert not stated.excludes("shop")
 
 
 def test_usage_is_read_as_the_settings_say():

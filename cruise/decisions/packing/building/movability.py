@@ -63,7 +63,7 @@ class Movability:
 
     def _judge(self, pod: Pod) -> Mobility:
         guidance = self._eligibility.guidance_of(pod)
-        if pod.namespace in self._policy.excluded_namespaces:
+        if self._policy.excludes(pod.namespace):
             return Mobility(Detail.NAMESPACE_EXCLUDED, 1)
         if isinstance(guidance, Unreadable):
             return Mobility(Detail.ANNOTATIONS_UNREADABLE.of(guidance.detail), 1)

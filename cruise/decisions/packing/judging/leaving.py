@@ -48,7 +48,7 @@ class Leaving:
     def mode_of(self, pod: Pod) -> Mode:
         """How far cruise may go with the pod; off where it is excluded or its annotations cannot be read."""
         guidance = self.guidance_of(pod)
-        excluded = pod.namespace in self._policy.excluded_namespaces
+        excluded = self._policy.excludes(pod.namespace)
         return Mode.OFF if excluded or isinstance(guidance, Unreadable) else guidance.mode
 
     def why_claims_are_unusable(self, pod: Pod) -> str | None:
