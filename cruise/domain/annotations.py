@@ -10,7 +10,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from cruise.domain.policy import Bounds, EvictionRanking, Mode
+from cruise.domain.policy import FLOOR, Bounds, EvictionRanking, Mode
 from cruise.domain.quantity import (
     format_cpu_millicores,
     format_memory_bytes,
@@ -24,6 +24,9 @@ Choice = TypeVar("Choice", Mode, EvictionRanking)
 
 PREFIX = "cruise.io/"
 _CRUISEKUBE = "cruisekube.truefoundry.com/"
+LARGEST_FACTOR = 10
+# What no node has comes from a slip of the unit: 512Mi of CPU are half a billion cores.
+_MOST_CPU, _MOST_MEMORY = 10_000_000, 1 << 50
 
 
 class Setter(StrEnum):
@@ -128,6 +131,13 @@ def _read_resources(text: str) -> frozenset[ResourceName]:
     return frozenset(map(ResourceName, names))
 
 
+def _read_excluded(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        raise ValueError(f"{quoted(text)} is neither true nor false")
+    return word == "true"
+
+
 def _write_resources(resources: frozenset[ResourceName]) -> str:
     return ",".join(sorted(resources))
 
@@ -137,8 +147,8 @@ def _read_factor(text: str) -> float:
         factor = float(text)
     except ValueError:
         factor = math.nan
-    if not 0 <= factor <= 100:
-        raise ValueError(f"{quoted(text)} is no factor; write a number from 0 to 100, such as 1.5")
+    if not 0 <= factor <= LARGEST_FACTOR:
+        raise ValueError(f"{quoted(text)} is no factor; write a number from 0 to {LARGEST_FACTOR}, such as 1.5")
     return factor
 
 
@@ -151,20 +161,43 @@ def _override(setting: str, field: str, read: Callable[[str], Any], write: Calla
     return Override(f"{PREFIX}{setting}", _ANYWHERE, read, write, field)
 
 
-def _not_negative(parse: Callable[[str], int]) -> Callable[[str], int]:
+def _request(
+    parse: Callable[[str], int],
+    write: Callable[[int], str],
+    least: int,
+    most: int,
+    example: str,
+    *,
+    least_or_none: bool,
+) -> Callable[[str], int]:
+    """Read a bound of a request; a minimum may be 0 as well, which is none."""
+
     def read(text: str) -> int:
         amount = parse(text)
         if amount < 0:
             raise ValueError(f"{quoted(text)} is negative")
+        if amount < least and (amount or not least_or_none):
+            raise ValueError(f"{quoted(text)} is below {write(least)}, the smallest request; write e.g. {example}")
+        if amount > most:
+            raise ValueError(f"{quoted(text)} is more than any node has; write e.g. {example}")
         return amount
 
     return read
 
 
+def _cpu(*, least_or_none: bool = False) -> Callable[[str], int]:
+    least = FLOOR.cpu_millicores
+    return _request(parse_cpu_millicores, format_cpu_millicores, least, _MOST_CPU, "500m", least_or_none=least_or_none)
+
+
+def _memory(*, least_or_none: bool = False) -> Callable[[str], int]:
+    least = FLOOR.memory_bytes
+    return _request(parse_memory_bytes, format_memory_bytes, least, _MOST_MEMORY, "512Mi", least_or_none=least_or_none)
+
+
 _LABEL = attrgetter("label")
 _RANKINGS = {ranking.label: ranking for ranking in EvictionRanking} | {"no-eviction": EvictionRanking.NEVER}
 _read_mode = _choice({mode.label: mode for mode in Mode}, "mode")
-_read_cpu, _read_memory = _not_negative(parse_cpu_millicores), _not_negative(parse_memory_bytes)
 
 MODE = _override("mode", "mode", _read_mode, _LABEL)
 RESOURCES = _override("resources", "resources", _read_resources, _write_resources)
@@ -176,10 +209,10 @@ SETTINGS = (
 )
 # `NAME.CONTAINER` holds for one container alone.
 BOUNDS = (
-    _override("cpu-min", "minimum.cpu_millicores", _read_cpu, format_cpu_millicores),
-    _override("memory-min", "minimum.memory_bytes", _read_memory, format_memory_bytes),
-    _override("cpu-max", "maximum.cpu_millicores", _read_cpu, format_cpu_millicores),
-    _override("memory-max", "maximum.memory_bytes", _read_memory, format_memory_bytes),
+    _override("cpu-min", "minimum.cpu_millicores", _cpu(least_or_none=True), format_cpu_millicores),
+    _override("memory-min", "minimum.memory_bytes", _memory(least_or_none=True), format_memory_bytes),
+    _override("cpu-max", "maximum.cpu_millicores", _cpu(), format_cpu_millicores),
+    _override("memory-max", "maximum.memory_bytes", _memory(), format_memory_bytes),
 )
 OVERRIDES = {override.setting: override for override in (*SETTINGS, *BOUNDS)}
 # What may ask for more than a pod's requests, at a neighbour's cost.
@@ -227,14 +260,14 @@ APP_NAME, APP_COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component
 APP_INSTANCE = "app.kubernetes.io/instance"
 
 # Read as whether the object is to be left alone.
-EXCLUDED = Annotation(f"{_CRUISEKUBE}excluded", _ANYWHERE, "true".__eq__)
+EXCLUDED = Annotation(f"{_CRUISEKUBE}excluded", _ANYWHERE, _read_excluded)
 # KRR itself writes nothing to a cluster; its enforcer sizes the pods whose template says so, as they are created.
 SIZED_BY_KRR = Annotation("admission.robusta.dev/krr-mutation-mode", (Setter.POD,), "enforce".__eq__)
 # The label of VerticalPodAutoscalers that cruise has made.
 PUBLISHED = "app.kubernetes.io/managed-by"
 # Read as whether the pod may not be disrupted. Karpenter's newer form holds a duration: anything but "false" counts.
 PROTECTIVE = (
-    Annotation(SAFE_TO_EVICT, (Setter.POD,), "false".__eq__),
+    Annotation(SAFE_TO_EVICT, (Setter.POD,), lambda text: text.strip().lower() == "false"),
     *(Annotation(name, (Setter.POD,), "false".__ne__) for name in DO_NOT_DISRUPT),
 )
 TABLE = (

@@ -1,6 +1,6 @@
 """Overrides: read from annotations, resolved nearest first, each value with its source."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -24,8 +24,10 @@ from cruise.domain.annotations import (
     Unreadable,
 )
 from cruise.domain.cluster import Snapshot, VerticalAutoscaler, WorkloadRef
-from cruise.domain.policy import Bounds, Mode
+from cruise.domain.policy import FLOOR, Bounds, Mode
 from cruise.domain.resources import Amounts, ResourceName
+
+_OF_ONE_WORKLOAD = frozenset({Setter.POD, Setter.WORKLOAD, Setter.STORED})
 
 StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
 # What VerticalPodAutoscalers state that size no pods, by namespace and target.
@@ -47,13 +49,24 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | Unreadable:
             values[f"{setting}.{container}" if container else setting] = override.read(text.strip())
         except ValueError as error:
             return Unreadable(f"{key}: {error}")
-    if any(one.read(annotations.get(one.name, "")) for one in (EXCLUDED, SIZED_BY_KRR)):
-        values[MODE.setting] = Mode.OFF
+    for off in (EXCLUDED, SIZED_BY_KRR):
+        try:
+            if off.read(annotations.get(off.name, "false")):
+                values[MODE.setting] = Mode.OFF
+        except ValueError as error:
+            return Unreadable(f"{off.name}: {error}")
     read = Overrides(**fields_of(values))
-    for container, bounds in [("", read.bounds), *read.container_bounds.items()]:
+    crossed = _crossed(Guidance(Mode.OFF, bounds=read.bounds, container_bounds=read.container_bounds))
+    return read if crossed is None else Unreadable(crossed)
+
+
+def _crossed(guidance: Guidance) -> str | None:
+    """Say which minimum is above the maximum that holds for the same container; None where none is."""
+    for container in ("", *guidance.container_bounds):
+        bounds = guidance.bounds_of(container)
         if _above(bounds.minimum, bounds.maximum):
-            return Unreadable(f"{PREFIX}…-min{'.' + container if container else ''}: the minimum is above the maximum")
-    return read
+            return f"{PREFIX}…-min{'.' + container if container else ''}: the minimum is above the maximum"
+    return None
 
 
 def _above(low: Amounts, high: Amounts) -> bool:
@@ -125,6 +138,8 @@ def overrides_of(one: VerticalAutoscaler) -> Overrides | Unreadable:
     for rule in one.rules:
         if _above(rule.minimum, rule.maximum):
             return Unreadable(f"minAllowed of {rule.container or '*'} is above maxAllowed")
+        if _above(Amounts(FLOOR.cpu_millicores, FLOOR.memory_bytes), rule.maximum):
+            return Unreadable(f"maxAllowed of {rule.container or '*'} is below the smallest request, 10m and 16Mi")
     bounds = {rule.container: Bounds(rule.minimum, rule.maximum) for rule in one.rules}
     rest = bounds.pop("", Bounds())
     return Overrides(resources=resources, bounds=rest, container_bounds=bounds)
@@ -196,7 +211,30 @@ def resolve_overrides(
     )
     readable = [(source, layer) for source, layer in layers if isinstance(layer, Overrides)]
     resolution = resolve(cluster_mode, readable)
+    if unreadable is None and isinstance(resolution.guidance, Guidance):
+        crossed = _crossed(resolution.guidance)
+        unreadable = None if crossed is None else Unreadable(f"{_places(resolution)}: {crossed}")
     return resolution if unreadable is None else Resolution(unreadable, resolution.statements)
+
+
+def _places(resolution: Resolution) -> str:
+    """Name where the bounds that hold are stated."""
+    names = {override.setting for override in BOUNDS}
+    held = [one for one in resolution.statements if one.holds and one.setting.partition(".")[0] in names]
+    return " and ".join(dict.fromkeys(str(one.source) for one in held))
+
+
+def why_misnamed(resolution: Resolution, containers: Collection[str]) -> Unreadable | None:
+    """Say which statement on a workload names a container that it does not have; None where none does.
+
+    Those of a namespace, and of a VerticalPodAutoscaler, may be about other workloads or about what others inject.
+    """
+    for one in resolution.statements:
+        setting, _, container = one.setting.partition(".")
+        if container and container not in containers and one.source.setter in _OF_ONE_WORKLOAD:
+            names = ", ".join(sorted(containers))
+            return Unreadable(f"{one.source}: {PREFIX}{setting}.{container}: no such container; there is {names}")
+    return None
 
 
 @cache

@@ -17,11 +17,11 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "else `low`.",
     ),
     "cruise.io/resources": ("`cpu`, `memory`, `cpu,memory`", "What is sized; the other is left as it is."),
-    "cruise.io/headroom-factor": ("0 to 100", "Multiplies the pod's headroom."),
-    "cruise.io/cpu-min": ("a quantity", "No smaller CPU request."),
-    "cruise.io/cpu-max": ("a quantity", "No larger CPU request."),
-    "cruise.io/memory-min": ("a quantity", "No smaller memory request."),
-    "cruise.io/memory-max": ("a quantity", "No larger memory request."),
+    "cruise.io/headroom-factor": ("0 to 10", "Multiplies the pod's headroom."),
+    "cruise.io/cpu-min": ("0, or 10m and more", "No smaller CPU request."),
+    "cruise.io/cpu-max": ("10m and more", "No larger CPU request."),
+    "cruise.io/memory-min": ("0, or 16Mi and more", "No smaller memory request."),
+    "cruise.io/memory-max": ("16Mi and more", "No larger memory request."),
 }
 _OTHERS: Mapping[str, str] = {
     "cruisekube.truefoundry.com/excluded": "`true`: left alone, as with `cruise.io/mode: off`.",

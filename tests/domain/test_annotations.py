@@ -1,6 +1,7 @@
 """The table of annotations: complete, read back as written, described, and the only place with their names."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -16,11 +17,13 @@ from cruise.domain.annotations import (
     STEERED,
     TABLE,
     Setter,
+    Unreadable,
     decisions_read,
     guides,
     read_steered,
     write_steered,
 )
+from cruise.domain.overrides import parse_overrides
 
 ROOT = Path(__file__).parents[2]
 NAMES = {one.name for one in TABLE}
@@ -58,16 +61,58 @@ def test_the_readme_describes_every_override_and_who_may_set_it():
         ("mode", ["off", "observe", "initial", "resize", "full"]),
         ("eviction-ranking", ["low", "medium", "high", "never"]),
         ("resources", ["cpu", "memory", "cpu,memory"]),
-        ("headroom-factor", ["0", "1.5", "100", "0.12345678"]),
+        ("headroom-factor", ["0", "1.5", "10", "0.12345678"]),
         ("cpu-min", ["100m", "2"]),
         ("cpu-max", ["100m", "2"]),
-        ("memory-min", ["257Mi", "2Gi", "1"]),
-        ("memory-max", ["257Mi", "2Gi", "1"]),
+        ("memory-min", ["257Mi", "2Gi", "0"]),
+        ("memory-max", ["257Mi", "2Gi", "16777217"]),
     ],
 )
 def test_what_is_written_is_read_back(setting: str, texts: list[str]):
     override = OVERRIDES[setting]
     assert [override.write(override.read(text)) for text in texts] == texts
+
+
+SLIPS = {
+    "cpu-min": ["0.5m", "9m", "512Mi", "1e9", "-1", "1k0"],
+    "cpu-max": ["0", "0.5m", "5m", "1Gi", "500n"],
+    "memory-min": ["512m", "512", "15Mi", "1", "2Ei", "-1Gi"],
+    "memory-max": ["0", "512m", "512", "500k", "100E", "1Gb"],
+    "headroom-factor": ["-1", "11", "100", "150%", "nan", "inf"],
+}
+
+
+@pytest.mark.parametrize(("setting", "text"), [(setting, text) for setting, texts in SLIPS.items() for text in texts])
+def test_what_cannot_be_meant_is_refused_with_the_text(setting: str, text: str):
+    with pytest.raises(ValueError, match=re.escape(f'"{text}"')):
+        OVERRIDES[setting].read(text)
+
+
+@pytest.mark.parametrize(
+    ("setting", "text", "amount"),
+    [
+        ("cpu-min", "0", 0),
+        ("memory-min", "0", 0),
+        ("cpu-min", "10m", 10),
+        ("memory-max", "16Mi", 16 << 20),
+        ("memory-max", "536870912000m", 512 << 20),
+        ("cpu-max", "5000", 5_000_000),
+    ],
+)
+def test_what_can_be_meant_is_read(setting: str, text: str, amount: int):
+    assert OVERRIDES[setting].read(text) == amount
+
+
+@pytest.mark.parametrize(("text", "excluded"), [("true", True), ("True", True), (" TRUE ", True), ("false", False)])
+def test_an_exclusion_is_read_however_it_is_written(text: str, excluded: bool):
+    assert EXCLUDED.read(text) is excluded
+
+
+@pytest.mark.parametrize("text", ["yes", "1", "on", ""])
+def test_an_exclusion_that_is_neither_true_nor_false_is_unreadable(text: str):
+    found = parse_overrides({EXCLUDED.name: text})
+    assert isinstance(found, Unreadable)
+    assert EXCLUDED.name in found.detail
 
 
 def test_a_steered_pod_names_whom_it_replaces_and_its_node():
@@ -76,7 +121,7 @@ def test_a_steered_pod_names_whom_it_replaces_and_its_node():
 
 @pytest.mark.parametrize(
     ("name", "protecting", "other"),
-    [("cluster-autoscaler.kubernetes.io/safe-to-evict", ["false"], ["true", ""])]
+    [("cluster-autoscaler.kubernetes.io/safe-to-evict", ["false", "False"], ["true", ""])]
     + [(name, ["true", "10m", ""], ["false"]) for name in DO_NOT_DISRUPT],
 )
 def test_protective_annotations(name: str, protecting: list[str], other: list[str]):

@@ -134,7 +134,7 @@ def absurd_annotations(draw: Generator) -> dict[str, str]:
                 {"cruise.io/eviction-ranking": "high"},
                 {"cruise.io/eviction-ranking": "low"},
                 {"cruise.io/memory-min": "9Gi", "cruise.io/eviction-ranking": "never"},
-                {"cruise.io/headroom-factor": "100"},
+                {"cruise.io/headroom-factor": "10"},
                 {"cruise.io/headroom-factor": "0"},
                 {"cruise.io/cpu-min": "64"},
                 {"cruise.io/cpu-max": "20m", "cruise.io/memory-max": "64Mi"},

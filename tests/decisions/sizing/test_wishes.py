@@ -82,7 +82,7 @@ EQUALS = tuple(important(f"pay-{number}", 3 * 1024, 0) for number in range(5))
     [
         LEVERS,
         {"cruise.io/memory-min": "9Gi"},
-        {"cruise.io/eviction-ranking": "never", "cruise.io/headroom-factor": "100"},
+        {"cruise.io/eviction-ranking": "never", "cruise.io/headroom-factor": "10"},
         {"cruise.io/eviction-ranking": "high", "cruise.io/memory-min.app": "9Gi"},
     ],
 )

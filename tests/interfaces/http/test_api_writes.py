@@ -79,7 +79,8 @@ async def test_an_override_is_stored_as_an_annotation_would_be_read(api, scene):
 @pytest.mark.parametrize("text", ["9" * 400, "-" + "9" * 400, f'"{"9" * 400}"', "0." + "9" * 400])
 async def test_numbers_of_hundreds_of_digits_are_refused_in_words(api, setting, text):
     answered = await api.put(WEB, content=f'{{"{setting}": {text}}}')
-    assert answered.status_code == (200 if text.startswith("0.") else 422)
+    # Less than a byte is below the smallest request.
+    assert answered.status_code == (200 if text.startswith("0.") and setting != "memory-max" else 422)
 
 
 @pytest.mark.parametrize(("kind", "code"), [("Deploymnt", 422), ("Statefulset", 422), ("Rollout", 200), ("Job", 200)])
