@@ -87,7 +87,7 @@ class Pod:
     `containers` holds init containers and sidecars in spec order, then the main ones. `annotations` is trimmed to
     the keys that decisions read. `identity` tells pods of one workload apart where their usage differs by nature:
     the ordinal of a StatefulSet pod, the node of a DaemonSet pod, empty otherwise.
-    `priority_class` is the name of its PriorityClass, empty where it has none.
+    `priority_class` is the name of its PriorityClass, empty where it has none. `restart_policy` is as in its spec.
     `extended_requests` also has huge pages and local storage. `preempts` is False for a pod whose preemptionPolicy is
     Never. `ready` is its condition Ready: whether it serves. `scheduler` is the one that is to place it, and
     `nominated_node` the node on which kube-scheduler keeps room for it, empty for none.
@@ -125,6 +125,15 @@ class Pod:
     priority_class: str = ""
     scheduler: str = DEFAULT_SCHEDULER
     nominated_node: str = ""
+    restart_policy: str = "Always"
+
+    @property
+    def runs_to_completion(self) -> bool:
+        """Tell whether the pod has work to finish, which is lost with it: a Job's, or one that is not always restarted.
+
+        Controllers of apps/v1 accept no other policy than Always.
+        """
+        return self.owner_kind == "Job" or self.restart_policy != "Always"
 
     @property
     def terminal(self) -> bool:

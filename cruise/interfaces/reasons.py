@@ -113,7 +113,7 @@ DETAILS: Mapping[Detail, str] = {
     Detail.VOLUME_SHARED: "its claim {} is used by other pods as well, which have to stay on one node with it",
     Detail.NOT_JUDGED: "where its replacement may go cannot be judged: {}",
     Detail.UNMANAGED: "its {} is not managed",
-    Detail.JOB: "a Job would lose its work; state eviction-ranking low to let it go",
+    Detail.JOB: "it runs to completion and would lose its work; state eviction-ranking low to have it evicted",
     Detail.REPLICA_NOT_READY: "replica {} of its workload is not ready",
     Detail.REFUSED_BEFORE: "its eviction was refused a pass ago",
     Detail.NOWHERE_TO_GO: "no other node has room for its replacement",

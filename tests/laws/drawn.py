@@ -182,6 +182,8 @@ def workload(
 ) -> DrawnWorkload:
     """Return a workload of a drawn kind in a drawn state, with or without a tenant's annotations."""
     name, kind = f"w{number:02d}", pick(draw, kinds)
+    if kind == "Deployment" and number % 3 == 1:
+        kind = "Workflow"
     annotations = absurd_annotations(draw) if chance(draw, tenant_share) else {}
     template = Pod(
         "",
@@ -191,6 +193,7 @@ def workload(
         labels={"app": name},
         annotations=annotations,
         priority=pick(draw, priorities) * 1000,
+        restart_policy="Never" if kind in ("Job", "Workflow") else "Always",
     )
     unready = frozenset({int(draw.integers(replicas))}) if chance(draw, 0.1) else frozenset()
     one = SimulatedWorkload(

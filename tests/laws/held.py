@@ -44,6 +44,7 @@ def evictable_alone_go(drawn: Drawn, seen: Pass) -> Iterator[str]:
             "no controller": pod.owner_kind is None,
             "DaemonSet": pod.owner_kind == "DaemonSet",
             "Job": pod.owner_kind == "Job" and ranking != "low",
+            "work to finish": pod.restart_policy != "Always" and ranking != "low",
             "never": ranking == "never",
             "unsafe": pod.annotations.get("cluster-autoscaler.kubernetes.io/safe-to-evict") == "false",
             "not to be disrupted": pod.annotations.get("karpenter.sh/do-not-disrupt") == "true",

@@ -34,7 +34,7 @@ class Evictability:
             return Detail.RANKING_NEVER
         if guidance.mode < Mode.FULL:
             return Detail.MODE_WITHOUT_EVICTIONS.of(guidance.mode.label)
-        if self._careful and pod.owner_kind == "Job" and guidance.ranking is not EvictionRanking.LOW:
+        if self._careful and pod.runs_to_completion and guidance.ranking is not EvictionRanking.LOW:
             return Detail.JOB
         return self.why_protected(pod)
 

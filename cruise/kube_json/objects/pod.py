@@ -52,6 +52,7 @@ _OF_TEMPLATE = attrgetter(
     "preemption_policy",
     "priority_class_name",
     "scheduler_name",
+    "restart_policy",
 )
 
 
@@ -76,6 +77,7 @@ class _Shape:
     preempts: bool
     priority_class: str
     scheduler: str
+    restart_policy: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,7 @@ class PodReader:
             priority_class=shape.priority_class,
             scheduler=shape.scheduler,
             nominated_node="" if node else intern(status.nominated_node_name or ""),
+            restart_policy=shape.restart_policy,
         )
 
     def _shape(self, document: PodObject, status: PodStatus) -> _Shape:
@@ -185,6 +188,7 @@ class PodReader:
             constraints=self._constraints.read(spec, namespace, labels),
             priority_class=intern(spec.priority_class_name or ""),
             scheduler=intern(spec.scheduler_name or DEFAULT_SCHEDULER),
+            restart_policy=intern(spec.restart_policy or "Always"),
         )
         self._latest[:] = [shape]
         return shape

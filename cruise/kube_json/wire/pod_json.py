@@ -228,6 +228,7 @@ class PodSpec(Wire, frozen=True):
     volumes: tuple[PodVolume, ...] | None = None
     resource_claims: tuple[PodResourceClaim, ...] | None = None
     scheduler_name: str | None = None
+    restart_policy: str | None = None
 
 
 class PodStatus(Wire, frozen=True):

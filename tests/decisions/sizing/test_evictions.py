@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import pytest
+
 from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, SAME_AGAIN, Earlier
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
@@ -286,6 +288,24 @@ def test_a_jobs_pod_goes_only_where_low_is_stated():
     assert gone(plans_of([job, app], rows, nodes, workloads=())["n1"]) == ["app"]
     low = replace(job, annotations={"cruise.io/eviction-ranking": "low"})
     assert gone(plans_of([low, app], rows, nodes, workloads=())["n1"]) == ["job"]
+
+
+@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+@pytest.mark.parametrize("owner", ["Workflow", "TaskRun", "SparkApplication", "PyTorchJob", "RayCluster", "Pod"])
+def test_a_pod_that_runs_to_completion_is_evicted_only_where_low_is_stated(owner: str, policy: str):
+    work = make_pod("work", workload=f"{owner}/work", containers=[make_container(memory_mib=900)])
+    app = single("app", 100, 900)
+    rows = [*rows_of(work, memory=(1500, 1600)), *rows_of(app, memory=(900, 900))]
+    nodes = [make_node(memory_mib=2000), make_node("n2")]
+    # Operators' pods that always run are evicted as before.
+    assert gone(plans_of([work, app], rows, nodes, workloads=())["n1"]) == ["work"]
+    ends = replace(work, restart_policy=policy)
+    plan = plans_of([ends, app], rows, nodes, workloads=())["n1"]
+    assert gone(plan) == ["app"]
+    # It is sized in place all the same.
+    assert [one.pod for one in plan.resize] == ["work"]
+    low = replace(ends, annotations={"cruise.io/eviction-ranking": "low"})
+    assert gone(plans_of([low, app], rows, nodes, workloads=())["n1"]) == ["work"]
 
 
 def test_the_last_ready_replica_stays_while_its_sibling_is_not_ready():

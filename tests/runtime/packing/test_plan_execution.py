@@ -299,6 +299,30 @@ async def test_a_pending_pod_that_might_go_astray_is_created_anew_and_steered():
     assert [line.action.node for line in await theatre.store.evictions_since(START)] == [None]
 
 
+async def test_a_pending_pod_that_runs_to_completion_is_not_created_anew():
+    small = sized("small", 2600)
+    small = replace(small, template=replace(small.template, restart_policy="Never"))
+    theatre = Theatre(
+        [sized("web", 3000, priority=2), sized("api", 1500, priority=1), small, sized("large", 3500)],
+        [node("n1"), node("n2")],
+    )
+    run(theatre.world, 20)
+    web, api = await theatre.only("web"), await theatre.only("api")
+    waiting, large = await theatre.only("small"), await theatre.only("large")
+    first = Stage(
+        (shrink(web, 400), shrink(api, 1000)),
+        (),
+        (
+            move(waiting, api.node, shrink(waiting, 2600).containers),
+            move(large, web.node, shrink(large, 3500).containers),
+        ),
+    )
+    plan = await theatre.step(await theatre.begin(first))
+    assert waiting.uid not in {one.replaces for one in plan.expected}
+    await theatre.to_the_end(plan)
+    assert (await theatre.only("small")).uid == waiting.uid
+
+
 async def test_a_plan_is_outdated_one_pass_after_its_look():
     theatre, stage = await moving()
     plan = await theatre.begin(stage)

@@ -176,6 +176,7 @@ class _Kinds:
             pod.extended_requests,
             id(pod.workload),
             pod.owner_kind,
+            pod.restart_policy,
             pod.priority,
             pod.preempts,
             pod.mirror,

@@ -35,7 +35,7 @@ class Movability:
         """Judge a pod; equal `labels` number equal pairs of namespace and labels."""
         annotations = pod.annotations
         stated = tuple(sorted(item for item in annotations.items() if item[0] not in RECORDS)) if annotations else ()
-        key = (labels, pod.workload, pod.owner_kind, pod.mirror, stated)
+        key = (labels, pod.workload, pod.owner_kind, pod.runs_to_completion, pod.mirror, stated)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._judge(pod)

@@ -57,7 +57,8 @@ def find_astray(plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> list[Arr
     """Return the pending pods that kube-scheduler might send where the plan needs the room.
 
     With what leaves out of the way they fit on a node that is not theirs, and in the end they would not. A pod
-    that would only change places with one like it is not among them.
+    that would only change places with one like it is not among them, nor one that runs to completion: its owner may
+    take its deletion for a failure.
     """
     pods = pods_of(snapshot)
     coming = [one for one in stage.arrivals if one.source is None and one.uid in pods]
@@ -89,7 +90,7 @@ def find_astray(plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> list[Arr
             if node.name not in alike
         )
 
-    return [one for one in waiting if may_stray(one)]
+    return [one for one in waiting if not pods[one.uid].runs_to_completion and may_stray(one)]
 
 
 def _lets_in(node: Node, pod: Pod) -> bool:

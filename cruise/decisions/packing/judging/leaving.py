@@ -74,8 +74,8 @@ class Leaving:
             return f"its mode is {self.mode_of(pod).label}"
         guidance = self.guidance_of(pod)
         ranking = guidance.ranking if isinstance(guidance, Guidance) else None
-        if pod.owner_kind == "Job" and self._policy.rules.careful_evictions and ranking is not EvictionRanking.LOW:
-            return "a Job would lose its work"
+        if pod.runs_to_completion and self._policy.rules.careful_evictions and ranking is not EvictionRanking.LOW:
+            return "it runs to completion and would lose its work"
         return "its ranking is never" if ranking is EvictionRanking.NEVER else None
 
     def _why_not_created_again(self, pod: Pod) -> str | None:

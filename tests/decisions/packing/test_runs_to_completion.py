@@ -1,0 +1,79 @@
+"""Pods that run to completion: no plan moves, preempts or re-creates them unless `eviction-ranking: low` is stated."""
+
+from dataclasses import replace
+
+import pytest
+
+from cruise.decisions.packing.building import build_problem
+from cruise.decisions.packing.consolidating import fleet_change, with_new_nodes
+from cruise.decisions.packing.judging import find_objections
+from cruise.decisions.packing.proposing import propose
+from cruise.decisions.packing.proposing.propose import arrives_at
+from cruise.domain.cluster import Snapshot
+from cruise.domain.packing import Proposal
+from cruise.packer.budget import Budget
+from cruise.packer.pack import pack
+from cruise.packer.problem import Objective
+from tests.builders import make_pod, make_snapshot
+from tests.decisions.packing.brute_force_trials import SIZES
+from tests.decisions.packing.clusters import cluster_of
+
+RANKING = "cruise.io/eviction-ranking"
+
+
+def proposed(snapshot: Snapshot, objective: Objective) -> Proposal:
+    built = build_problem(snapshot, sizes=SIZES[objective])
+    plan = propose(built, pack(built.problem, Budget(work_units=5e7), lambda packing: None))
+    assert isinstance(plan, Proposal)
+    return plan
+
+
+def leaving(plan: Proposal) -> set[tuple[str, str]]:
+    return {one.key for one in (*plan.moves, *plan.preempted)}
+
+
+def test_no_plan_takes_a_pod_off_its_node_that_runs_to_completion(seeds):
+    moved = low = 0
+    for seed in seeds(120):
+        snapshot = cluster_of(seed)
+        plan = proposed(snapshot, Objective.OPERATOR)
+        gone = leaving(plan)
+        if not gone:
+            continue
+        moved += 1
+        pods = tuple(
+            replace(pod, restart_policy="Never" if at % 2 else "OnFailure")
+            if (pod.namespace, pod.name) in gone
+            else pod
+            for at, pod in enumerate(snapshot.pods)
+        )
+        held = replace(snapshot, pods=pods)
+        again = proposed(held, Objective.OPERATOR)
+        assert not leaving(again) & gone, seed
+        assert find_objections(held, again) == (), seed
+        # The judge reads it for itself.
+        assert any("would lose its work" in one for one in find_objections(held, plan)), seed
+        stated = tuple(
+            replace(pod, annotations={**pod.annotations, RANKING: "low"}) if (pod.namespace, pod.name) in gone else pod
+            for pod in pods
+        )
+        low += bool(leaving(proposed(replace(snapshot, pods=stated), Objective.OPERATOR)))
+    assert moved == low > 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "annotations", "emptied"),
+    [("Always", {}, 1), ("OnFailure", {}, 0), ("Never", {}, 0), ("Never", {RANKING: "low"}, 1)],
+)
+def test_no_node_is_emptied_of_pods_that_run_to_completion(policy: str, annotations: dict[str, str], emptied: int):
+    pods = [
+        make_pod(f"work-{node}", node=node, workload="Workflow/work", restart_policy=policy, annotations=annotations)
+        for node in ("n1", "n2")
+    ]
+    fleet = with_new_nodes(make_snapshot(pods), None)
+    built = build_problem(fleet.snapshot, prices=fleet.prices)
+    packing = pack(built.problem, Budget(work_units=5e7), lambda _: None)
+    plan = propose(built, packing)
+    assert isinstance(plan, Proposal)
+    change = fleet_change(built, arrives_at(built, packing, plan), plan, fleet)
+    assert len(change.emptied) == emptied
