@@ -46,7 +46,8 @@ class WorthStep:
     `band` is the share above `need` in which `have` may stay. `cause` is why this request is to be written, None where
     it stays, and `within_dead_band` that it stays all the same, since nothing of its pod moves far enough. `below`
     tells that its base is above it, `since_long` that this, or else what the node has above its band, has gone on for
-    long, and `rested` that the pod's last resize is long past.
+    long, and `rested` that the pod's last resize is long past. `init_sum` is what the pod's init containers make
+    kube-scheduler count for the pod, now and at its targets alike, 0 where they do not.
     """
 
     need: int
@@ -57,6 +58,7 @@ class WorthStep:
     below: bool
     since_long: bool
     rested: bool
+    init_sum: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +260,16 @@ def _worth(sized: Sized, at: int, resource: ResourceName) -> WorthStep | None:
         below=below,
         since_long=bool(calm.below[resource][at] if below else calm.above[resource][node]),
         rested=bool(calm.rested[pod]),
+        init_sum=_init_sum(sized, pod, resource),
     )
+
+
+def _init_sum(sized: Sized, pod: int, resource: ResourceName) -> int:
+    candidates = sized.columns.candidates
+    now, targets = sized.columns.table.of(resource).current, sized.trimmed.of(resource)
+    floor = candidates.floors.of_pod(resource, pod, targets)
+    sums = {candidates.sum_of(resource, pod, values) for values in (now, targets)}
+    return floor if sums == {floor} else 0
 
 
 def _wish(sized: Sized, at: int, resource: ResourceName, pod: Touchable, base: int) -> WishStep | None:

@@ -131,7 +131,7 @@ class _Resource:
         demand = columns.table.of(resource)
         self._demand: Demand = demand
         self._counts = demand.managed & fit.stays[columns.candidates.pod_of]
-        self.need = columns.node_total(np.where(self._counts, targets, 0))
+        self.need = self._of_nodes(targets)
         # Who asks for less headroom than usual, or none, is left no more of it.
         self._wanted = np.minimum(columns.candidates.headroom_factor, 1.0)
         self._spared = np.minimum(self._with_spare(targets), most)
@@ -152,9 +152,9 @@ class _Resource:
             missing <= np.maximum(self.need * SHORT, self._columns.candidates.dead_band.least.of(self._resource))
         ] = 0.0
         open_to = np.where(self._counts & (self._targets > self.sizes), self._spared - self.sizes, 0)
-        chosen = (self._fewest(self._by_pod(open_to), missing, missing) > 0)[self._columns.candidates.pod_of] & (
-            open_to > 0
-        )
+        # Growth that init containers request anyway adds nothing.
+        more = self._of_pods(self.sizes + open_to) - self._of_pods(self.sizes)
+        chosen = (self._fewest(more, missing, missing) > 0)[self._columns.candidates.pod_of] & (open_to > 0)
         self._grow(chosen, Why.NODE_SHORT)
         return bool(chosen.any())
 
@@ -181,7 +181,7 @@ class _Resource:
         for floor in (peaks, kept):
             over = np.where(lasting, self.have() - self.need * (1 + band * KEPT), 0.0)
             amounts = np.where(still, np.maximum(self.sizes - floor, 0), 0)
-            self._cut(amounts, self._by_pod(amounts), over, Why.ABOVE_BAND)
+            self._cut(amounts, over, Why.ABOVE_BAND)
 
     def make_room(self) -> None:
         """Cut what is above its target, the most idle first, where grows or replacements want the room."""
@@ -194,9 +194,7 @@ class _Resource:
             over[node] += room.of(resource)
         if (over > 0).any():
             amounts = np.where(self._counts, np.maximum(self.sizes - self._targets, 0), 0)
-            # What init containers need anyway gives no room.
-            given = sums - columns.candidates.pod_sum(resource, self.sizes - amounts)
-            self._cut(amounts, given, over.astype(np.float64), Why.ROOM_WANTED)
+            self._cut(amounts, over.astype(np.float64), Why.ROOM_WANTED)
 
     def _with_spare(self, targets: Int64Array) -> Int64Array:
         """Return targets with something to spare, no more than the peak and the bounds, and never less than targets."""
@@ -209,7 +207,14 @@ class _Resource:
 
     def have(self) -> Float64Array:
         """Return the sum of the sizes of each node."""
-        return self._columns.node_total(np.where(self._counts, self.sizes, 0))
+        return self._of_nodes(self.sizes)
+
+    def _of_pods(self, values: Int64Array) -> Int64Array:
+        """Return what kube-scheduler counts for each pod at these sizes, 0 for pods that are evicted."""
+        return np.where(self._fit.stays, self._columns.candidates.pod_sum(self._resource, values), 0)
+
+    def _of_nodes(self, values: Int64Array) -> Float64Array:
+        return self._columns.node_sum(self._of_pods(values)).astype(np.float64)
 
     def _set(self, chosen: BoolArray, sizes: Int64Array, why: Why) -> None:
         self.sizes = np.where(chosen, sizes, self.sizes)
@@ -218,22 +223,18 @@ class _Resource:
     def _grow(self, chosen: BoolArray, why: Why) -> None:
         self._set(chosen, self._spared, why)
 
-    def _cut(self, amounts: Int64Array, given: Int64Array, over: Float64Array, why: Why) -> None:
+    def _cut(self, amounts: Int64Array, over: Float64Array, why: Why) -> None:
         """Cut `amounts` from the containers of the fewest pods that give what is `over`, by node.
 
-        `given` is by how much each pod's sum falls if all of its containers are cut; of a share of the cuts it falls by
-        that share at least, rounded down as they are. They give all of it, unless the node were to have less than it
-        needs: even if what grows is held back.
+        A pod gives by how much its sum falls: nothing where its init containers request as much. Of a share of the cuts
+        its sum falls by that share at least, rounded down as they are. They give all of it, unless the node were to
+        have less than it needs: even if what grows is held back.
         """
-        sure = np.where(self._counts, np.minimum(self.sizes, self._demand.current), 0)
-        most = np.maximum(self._columns.node_total(sure) - self.need, over)
+        given = self._of_pods(self.sizes) - self._of_pods(self.sizes - amounts)
+        most = np.maximum(self._of_nodes(np.minimum(self.sizes, self._demand.current)) - self.need, over)
         share = self._fewest(given, over, most)[self._columns.candidates.pod_of]
         left = np.maximum(-self._rounded(amounts * share - self.sizes), self.sizes - amounts)
         self._set((share > 0) & (left < self.sizes), left, why)
-
-    def _by_pod(self, amounts: Int64Array) -> Int64Array:
-        sums: Int64Array = np.add.reduceat(np.maximum(amounts, 0), self._columns.candidates.first_container)
-        return sums
 
     def _fewest(self, of_pods: Int64Array, wanted: Float64Array, most: Float64Array) -> Float64Array:
         """Return what share of its amount each pod gives so that nodes get what is wanted, and `most` at most.

@@ -109,7 +109,7 @@ def _request(rows: Table, resource: ResourceName, steps: RequestSteps) -> None:
         return
     rows.add_row("  target", Text(f"{amount(steps.final)}, {amount(steps.current)} now", style="bold"))
     rows.add_row("  node", _node_need(steps.worth, amount))
-    rows.add_row("  written", _worth(steps, steps.worth, amount))
+    rows.add_row("  written", _worth(resource, steps, steps.worth, amount))
 
 
 def _node_need(worth: WorthStep, amount: Callable[[float], str]) -> str:
@@ -117,7 +117,7 @@ def _node_need(worth: WorthStep, amount: Callable[[float], str]) -> str:
     return f"its pods need {amount(worth.need)} together and have {amount(worth.have)}; up to {most} may stay"
 
 
-def _worth(steps: RequestSteps, worth: WorthStep, amount: Callable[[float], str]) -> Text:
+def _worth(resource: ResourceName, steps: RequestSteps, worth: WorthStep, amount: Callable[[float], str]) -> Text:
     """Say what is written of a request, or why it stays as it is."""
     if steps.written not in (None, steps.current):
         change = Text.assemble((f"{amount(steps.current)} → {amount(steps.written or 0)}", "bold"))
@@ -125,10 +125,10 @@ def _worth(steps: RequestSteps, worth: WorthStep, amount: Callable[[float], str]
         why = "its pod is written anyway" if worth.cause is None else CAUSES[worth.cause]
         return change.append(f"{spare}: {why}", style="cyan")
     stays = Text.assemble((f"{amount(steps.current)} stays", "bold"))
-    return stays.append(f": {_why_it_stays(steps, worth)}", style="dim")
+    return stays.append(f": {_why_it_stays(resource, steps, worth)}", style="dim")
 
 
-def _why_it_stays(steps: RequestSteps, worth: WorthStep) -> str:
+def _why_it_stays(resource: ResourceName, steps: RequestSteps, worth: WorthStep) -> str:
     if worth.within_dead_band:
         why = "what it would be written to is within its dead band"
     elif worth.cause is not None:
@@ -137,6 +137,9 @@ def _why_it_stays(steps: RequestSteps, worth: WorthStep) -> str:
         why = "it is the target"
     elif worth.below and not worth.since_long:
         why = "its base is above it, not for long yet, and the node's other pods leave it room"
+    elif worth.init_sum:
+        sum_text = exact_text(resource, worth.init_sum)
+        why = f"an init container makes its pod count {sum_text} whatever it requests, so a write would change nothing"
     elif steps.final > steps.current:
         why = "the node has what its pods need together"
     elif worth.have <= worth.need * (1 + worth.band):

@@ -8,6 +8,7 @@ from hypothesis import given
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, SAME_AGAIN, Earlier
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict, WriteCause
+from cruise.domain.cluster import ContainerRole
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName
 from cruise.runtime.sizing.node_pass import seen_by
@@ -154,6 +155,55 @@ def test_a_resized_pod_rests_and_longer_where_it_grew(size, rest):
     assert seen.rests == {"uid-shop-a": NOW + rest}
     assert seen_by([], outcomes[1:], NOTHING_SEEN, FULL, NOW).rests == {}
     assert seen_by([], [], seen, FULL, NOW + rest).rests == {}
+
+
+def plan_with_init(init, sizes, bases, others=()) -> NodePlan:
+    """Plan pod `a` with an init container of this CPU request, beside pods of one container each."""
+    setup = make_container("setup", cpu=init, memory_mib=16, role=ContainerRole.INIT)
+    pods, rows = [], []
+    for name, size, base in zip(
+        PODS, [sizes, *(size for size, _ in others)], [bases, *(base for _, base in others)], strict=False
+    ):
+        container = make_container("app", cpu=size, memory_mib=100, memory_limit_mib=200)
+        pod = make_pod(name, containers=[setup, container] if name == "a" else [container])
+        pods.append(pod)
+        rows.append(
+            make_statistic_for(
+                pod, cpu_base=base, cpu_peak=base, memory_base_mib=100, memory_peak_mib=100, memory_7d_max_mib=100
+            )
+        )
+    snapshot = make_snapshot(pods, nodes=[make_node("n1", cpu=16000, memory_mib=64 * 1024)])
+    [made] = decide_node_plans(snapshot, make_table(*rows), FULL, NOW, earlier=SAME_AGAIN)
+    return made
+
+
+def test_a_container_is_not_cut_where_an_init_container_makes_its_pod_count_as_much():
+    made = plan_with_init(2000, 2000, 200)
+    assert targets(made) == [200]
+    assert made.above == set()
+    assert written(made) == {}
+
+
+def test_what_init_containers_request_is_not_cut_from_other_pods_in_its_place():
+    made = plan_with_init(2000, 2000, 200, others=[(1000, 950)])
+    assert written(made) == {}
+    made = plan_with_init(2000, 2000, 200, others=[(3000, 1000)])
+    assert written(made) == {"b": (1000, WriteCause.ABOVE_BAND)}
+
+
+def test_a_container_above_its_init_container_is_cut_once():
+    made = plan_with_init(1000, 3000, 200)
+    [(cpu, cause)] = written(made).values()
+    assert cause is WriteCause.ABOVE_BAND
+    assert written(plan_with_init(1000, cpu, 200)) == {}
+
+
+def test_a_container_does_not_grow_for_its_node_beneath_an_init_container():
+    made = plan_with_init(2000, 200, 240, others=[(1000, 1000)])
+    assert targets(made) == [240, 1000]
+    assert written(made) == {}
+    made = plan_with_init(2000, 200, 400, others=[(1000, 1000)])
+    assert written(made) == {"a": (400, WriteCause.BELOW_BASE)}
 
 
 @given(situations())

@@ -46,7 +46,7 @@ def test_evicted_pods_count_no_more():
 
 def test_an_init_container_stays_the_floor():
     pod = make_pod(
-        containers=[make_container("setup", cpu=900, role=ContainerRole.INIT), make_container(cpu=1000, memory_mib=128)]
+        containers=[make_container("setup", cpu=900, role=ContainerRole.INIT), make_container(cpu=2000, memory_mib=128)]
     )
     _, after = outlook([pod], [make_statistic_for(pod)], make_node())
     assert after.cpu_millicores == 900

@@ -11,7 +11,7 @@ from cruise.decisions.explaining.past import past_of
 from cruise.decisions.sizing.headroom.joint_peak import JointPeak
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
 from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
-from cruise.domain.cluster import LimitRangeItem, ResizePending, ResizeState, VerticalAutoscaler
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, ResizePending, ResizeState, VerticalAutoscaler
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.rules import SEEDS
@@ -97,6 +97,14 @@ def test_a_change_inside_the_dead_band_is_not_said_to_be_held_back():
     assert "its pods need 2040m together and have 2000m" in text
     assert "2000m stays: what it would be written to is within its dead band" in text
     assert "held back" not in text
+
+
+def test_a_request_beneath_what_an_init_container_makes_the_pod_count_says_so():
+    setup = make_container("setup", cpu=2000, role=ContainerRole.INIT)
+    pod = make_pod(containers=[setup, make_container(cpu=1000, memory_mib=100, memory_limit_mib=200)])
+    text = text_of(explained([pod], make_statistic_for(pod, cpu_base=50, cpu_peak=50)))
+    assert "its pods need 2000m together and have 2000m" in text
+    assert "1000m stays: an init container makes its pod count 2000m whatever it requests" in text
 
 
 def test_bounds_factors_and_other_peoples_statistics_are_named():
