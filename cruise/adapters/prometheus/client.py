@@ -20,6 +20,17 @@ from cruise.adapters.secrets import read_token, without_credentials
 from cruise.errors import BadInput, Throttled, Unavailable, Unreachable
 
 LONGEST_QUOTE = 160
+# How Prometheus, Thanos, Cortex, Mimir and VictoriaMetrics say that one query covers too much.
+_TOO_LARGE = re.compile(
+    r"too many (samples|points|series|chunks)|maximum resolution|time range exceeds|query length|-search\.max|"
+    r"max(imum)? number of (series|chunks|samples)|matching timeseries exceeds|chunks? size limit|larger than max|"
+    r"err-mimir-max-|limit \S+ violated|amount of memory consumed|response (size|is) (is )?too large",
+    re.IGNORECASE,
+)
+
+
+class QueryTooLarge(BadInput):
+    """A query that covers more than the server allows: fewer series or less time may be answered."""
 
 
 class PrometheusClient(PrometheusConnect):
@@ -103,14 +114,29 @@ class PrometheusClient(PrometheusConnect):
         return b"".join(pieces)
 
     def _refusal(self, response: requests.Response) -> BadInput | Throttled | Unavailable:
-        place, status, said = f"Prometheus at {self.url}", response.status_code, _said(response)
+        place, status, reason = f"Prometheus at {self.url}", response.status_code, _reason(response)
+        said = f": {_shortened(reason)}" if reason else ""
         if status in (401, 403):
             hint = "refused the credentials" if self._has_credentials else "asks for credentials"
             return BadInput(f"{place} {hint} ({status}): set prometheus_token_file, or a user and password")
-        if status == 429:
-            return Throttled(f"{place} asks to slow down (429){said}", _retry_after(response))
-        if status in (408, 500, 502, 503, 504):
+        if _TOO_LARGE.search(reason) or status == 413:
+            said = f": {_shortened(reason, LONGEST_QUOTE // 2)}" if reason else ""
+            return QueryTooLarge(
+                f"{place} calls the query too large ({status}){said}: lower prometheus_max_samples_per_query or "
+                "prometheus_max_series_per_query"
+            )
+        wait = _retry_after(response)
+        if status == 429 or (status == 503 and wait is not None):
+            return Throttled(f"{place} asks to slow down ({status}){said}", wait)
+        # 422: the query was understood, and something failed while it was carried out, such as a store of Thanos.
+        if status in (408, 422, 500, 502, 503, 504):
             return Unavailable(f"{place} cannot answer now ({status}){said}")
+        if 200 < status < 300:
+            return Unavailable(f"{place} answered without the result of the query ({status})")
+        return self._misdirected(response, said)
+
+    def _misdirected(self, response: requests.Response, said: str) -> BadInput:
+        place, status = f"Prometheus at {self.url}", response.status_code
         if 300 <= status < 400:
             target = response.headers.get("Location", "somewhere else")
             return BadInput(
@@ -186,20 +212,20 @@ def _verification(settings: PrometheusSettings) -> bool | str:
     return str(settings.ca_file)
 
 
-def _said(response: requests.Response) -> str:
-    """Return what the server gave as its reason, ready to be appended."""
+def _reason(response: requests.Response) -> str:
+    """Return what the server gave as its reason, empty where it gave none."""
     try:
         document: Any = response.json()
-    except ValueError:
+    except (ValueError, requests.exceptions.RequestException):
         return ""
     # An API server that does not proxy a query gives its own reason.
     reason = (document.get("error") or document.get("message")) if isinstance(document, dict) else None
-    return f": {_shortened(reason)}" if isinstance(reason, str) and reason else ""
+    return reason if isinstance(reason, str) else ""
 
 
-def _shortened(text: str) -> str:
+def _shortened(text: str, longest: int = LONGEST_QUOTE) -> str:
     line = without_credentials(" ".join(text.split()))
-    return line if len(line) <= LONGEST_QUOTE else f"{line[:LONGEST_QUOTE]}…"
+    return line if len(line) <= longest else f"{line[:longest]}…"
 
 
 def _was_never_made(error: requests.exceptions.ConnectionError) -> bool:

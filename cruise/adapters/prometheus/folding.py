@@ -1,12 +1,16 @@
-"""Series into containers: what is of one container becomes one row."""
+"""Series into containers: what is of one container becomes one row.
 
-from collections.abc import Callable, Mapping, Sequence
+Control groups inside that of a container (Docker in Docker, systemd) are a part of its use, and may carry its labels:
+they are left out. Where each processor has a series of its own, the one of all of them is read, else their sum.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.adapters.prometheus.matrix import Matrix
+from cruise.adapters.prometheus.matrix import ALL_CORES, Matrix, SeriesName
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey
 
@@ -36,11 +40,14 @@ def folded(
     nodes: list[str] = []
     keep: list[int] = []
     twins: list[tuple[int, int]] = []
-    for row, name in enumerate(matrix.series):
-        if not (name.namespace and name.pod and name.container):
-            continue
+    cores: dict[SeriesKey, SeriesKey] = {}
+    for row, name in _own_groups(matrix.series):
         key = ContainerKey(name.namespace, name.pod, name.container)
-        place = rows.setdefault((known.get(key, key), name.id[-SERIES_LENGTH:]), len(keep))
+        series = known.get(key, key), name.id[-SERIES_LENGTH:]
+        if _is_core(name):
+            whole, series = series, (series[0], f"{series[1]} {name.core}")
+            cores[series] = whole
+        place = rows.setdefault(series, len(keep))
         if place == len(keep):
             keep.append(row)
             nodes.append(name.node)
@@ -59,7 +66,61 @@ def folded(
             doubtful = np.zeros(values.shape, dtype=np.bool_) if doubtful is None else doubtful
             doubtful[places] |= disagree
         twins = [(place, row) for place, row in twins if one_each[place] != row]
-    return ids, values, nodes, doubtful
+    return _with_cores_summed(ids, values, nodes, doubtful, cores) if cores else (ids, values, nodes, doubtful)
+
+
+def _own_groups(series: Sequence[SeriesName]) -> Iterator[tuple[int, SeriesName]]:
+    """Yield the rows of containers' own control groups; of a group's processors only where none has all of them."""
+    ids: dict[ContainerKey, set[str]] = {}
+    whole: set[SeriesKey] = set()
+    several = False
+    for name in series:
+        key = ContainerKey(name.namespace, name.pod, name.container)
+        of_container = ids.setdefault(key, set())
+        several = several or bool(of_container) or _is_core(name)
+        of_container.add(name.id)
+        if not _is_core(name):
+            whole.add((key, name.id))
+    for row, name in enumerate(series):
+        if not (name.namespace and name.pod and name.container):
+            continue
+        if several:
+            key = ContainerKey(name.namespace, name.pod, name.container)
+            if _is_nested(name.id, ids[key]) or (_is_core(name) and (key, name.id) in whole):
+                continue
+        yield row, name
+
+
+def _is_nested(id_: str, ids: Collection[str]) -> bool:
+    """Tell whether another of the control groups contains this one."""
+    if len(ids) < 2:
+        return False
+    parent = id_.rpartition("/")[0]
+    while parent:
+        if parent in ids:
+            return True
+        parent = parent.rpartition("/")[0]
+    return False
+
+
+def _is_core(name: SeriesName) -> bool:
+    return name.core not in ("", ALL_CORES)
+
+
+def _with_cores_summed(
+    ids: Sequence[SeriesKey],
+    values: Float64Array,
+    nodes: Sequence[str],
+    doubtful: BoolArray | None,
+    cores: Mapping[SeriesKey, SeriesKey],
+) -> tuple[list[SeriesKey], Float64Array, list[str], BoolArray | None]:
+    """Put the processors of each control group into one row; where one of them has no value, their sum has none."""
+    rows: dict[SeriesKey, int] = {}
+    owners = np.fromiter((rows.setdefault(cores.get(id_, id_), len(rows)) for id_ in ids), np.int64, len(ids))
+    count = len(rows)
+    if doubtful is not None:
+        doubtful = by_owner(np.logical_or, doubtful, owners, count)
+    return list(rows), by_owner(np.add, values, owners, count), nodes_of(nodes, owners, count), doubtful
 
 
 def owners_of(ids: Sequence[SeriesKey], containers: dict[ContainerKey, int]) -> Int64Array:

@@ -13,7 +13,7 @@ import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.listing import LOOK_BACK_SECONDS, Listing, series_decoder
-from cruise.adapters.prometheus.matrix import MatrixDecoder
+from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder, ask_range
 from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of
 from cruise.adapters.prometheus.queries import quoted, selector
 from cruise.adapters.prometheus.recording import DAY, patiently
@@ -134,11 +134,9 @@ class _Reader:
                 series = self._selector(REQUESTS, wanted, f"{labels.pod}=~{quoted(piece)}")
                 by = ", ".join((labels.namespace, labels.pod, labels.container, labels.id))
                 query = f"max by ({by}) ({series})"
-                body = patiently(partial(self._client.query_range, query, start, end, HOUR))
-                self._keep(decoder, body, start, end)
+                self._keep(patiently(partial(ask_range, self._client, decoder, query, start, end, HOUR)))
 
-    def _keep(self, decoder: MatrixDecoder, body: bytes, start: int, end: int) -> None:
-        matrix = decoder.matrix(body, start, end, HOUR)
+    def _keep(self, matrix: Matrix) -> None:
         seen: dict[ContainerKey, Resources] = {}
         for name, values in zip(matrix.series, matrix.values, strict=True):
             key = ContainerKey(name.namespace, name.pod, name.container)

@@ -8,11 +8,12 @@ from typing import Any
 import msgspec
 
 from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.completeness import refuse_incomplete
 from cruise.adapters.prometheus.partitions import DEEPEST, PARTITIONS, selectors
 from cruise.adapters.prometheus.queries import usage_selector
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.usage import ContainerKey
-from cruise.errors import UNDECODABLE, BadInput, Unavailable
+from cruise.errors import UNDECODABLE, BadInput
 
 # How far back a server looks for the sample that holds at a time; five minutes, unless it was set otherwise.
 LOOK_BACK_SECONDS = 900
@@ -88,7 +89,12 @@ def series_decoder(labels: Mapping[str, str], accept_partial: bool) -> Callable[
     answer = msgspec.json.Decoder(
         msgspec.defstruct(
             "Series",
-            [("status", str), ("data", list[one]), ("warnings", list[str] | None, None)],  # type: ignore[valid-type]
+            [
+                ("status", str),
+                ("data", list[one] | None),  # type: ignore[valid-type]
+                ("warnings", list[str] | None, None),
+                ("isPartial", bool, False),
+            ],
         )
     )
 
@@ -97,9 +103,7 @@ def series_decoder(labels: Mapping[str, str], accept_partial: bool) -> Callable[
             document: Any = answer.decode(body)
         except UNDECODABLE as error:
             raise BadInput(f"Prometheus answered with something else than a list of series: {error}") from error
-        if document.warnings and not accept_partial:
-            said = " ".join(document.warnings[0].split())[:160]
-            raise Unavailable(f"Prometheus calls its own answer incomplete: {said}")
-        return document.data  # type: ignore[no-any-return]
+        refuse_incomplete(document.warnings, document.isPartial, accept_partial)
+        return document.data or ()
 
     return decode

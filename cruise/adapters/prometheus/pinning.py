@@ -11,10 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-import msgspec
-
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.matrix import decoder
+from cruise.adapters.prometheus.matrix import VectorRow, decoder
 from cruise.adapters.prometheus.queries import quoted, usage_selector
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.cluster import ContainerRole, Pod, Snapshot
@@ -50,11 +48,6 @@ class Pins:
     matchers: Mapping[str, str]
     read: Sequence[Exporter] = ()
     left_out: Sequence[Exporter] = ()
-
-
-class _Row(msgspec.Struct, gc=False):
-    metric: dict[str, str]
-    value: tuple[float, float]
 
 
 def find_pins(settings: PrometheusSettings, client: PrometheusClient, snapshot: Snapshot, at: int) -> Pins | None:
@@ -136,7 +129,7 @@ def _exporters(
     names = (labels.namespace, labels.pod, labels.container)
     query = f"group by ({', '.join((*TARGET_LABELS, *names))}) ({usage_selector(settings, metric, pods)})"
     found: dict[tuple[str, ...], set[ContainerKey]] = {}
-    for rows in decoder("vector", _Row, settings.accept_partial)(client.query(query, at)):
+    for rows in decoder("vector", VectorRow, settings.accept_partial)(client.query(query, at)):
         for row in rows:
             key = ContainerKey(*(row.metric.get(name, "") for name in names))
             if key in wanted:

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 
-import msgspec
 import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.counter_rows import CountersBefore
-from cruise.adapters.prometheus.matrix import decoder
+from cruise.adapters.prometheus.matrix import VectorRow, decoder
 from cruise.adapters.prometheus.node_exporters import node_of
 from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
 from cruise.adapters.prometheus.pinning import Pins, find_pins, sample_of_pods
@@ -25,11 +24,6 @@ _RECENT_STEPS = 10
 _LOOK_BACK_SECONDS = tuple(int(days * 86_400) for days in (7, 3, 1, 0.25, 1 / 24))
 
 Containers = set[tuple[str, str, str]]
-
-
-class _Row(msgspec.Struct, gc=False):
-    metric: dict[str, str]
-    value: tuple[float, float]
 
 
 def probe(settings: PrometheusSettings, snapshot: Snapshot, at: datetime) -> UsageFacts:
@@ -50,7 +44,7 @@ class _Probe:
         self._settings = settings
         self._snapshot = snapshot
         self._at = at
-        self._rows = decoder("vector", _Row, settings.accept_partial)
+        self._rows = decoder("vector", VectorRow, settings.accept_partial)
         self._pods = sample_of_pods(snapshot, datetime.fromtimestamp(at, UTC))
 
     def facts(self) -> UsageFacts:
@@ -115,7 +109,7 @@ class _Probe:
         names = "|".join(sorted({pod.name.replace(".", "[.]") for pod in self._pods})) if sampled else None
         return usage_selector(self._settings, metric, names)
 
-    def _ask(self, query: str, before_seconds: int = 0) -> list[_Row]:
+    def _ask(self, query: str, before_seconds: int = 0) -> list[VectorRow]:
         body = self._client.query(query, self._at - before_seconds)
         return [row for rows in self._rows(body) for row in rows]
 
@@ -158,4 +152,4 @@ class _Probe:
 
     def _number(self, query: str) -> float | None:
         rows = self._ask(query)
-        return rows[0].value[1] if rows else None
+        return rows[0].value[1] if rows and np.isfinite(rows[0].value[1]) else None

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 
+from cruise.adapters.prometheus.matrix import ALL_CORES, CORE_LABEL
 from cruise.adapters.prometheus.settings import PrometheusSettings
 
 ROOT_GROUP_RANGE = "3m"
@@ -14,7 +15,7 @@ def usage_query(settings: PrometheusSettings, metric: str, pods: str, spared: Co
     twins, such as those of a highly available pair of servers.
     """
     labels = settings.labels
-    kept = dict.fromkeys((labels.namespace, labels.pod, labels.container, labels.id, labels.node))
+    kept = dict.fromkeys((labels.namespace, labels.pod, labels.container, labels.id, labels.node, CORE_LABEL))
     return f"max by ({', '.join(filter(None, kept))}) ({usage_selector(settings, metric, pods, spared)})"
 
 
@@ -62,7 +63,11 @@ def node_name_query(settings: PrometheusSettings) -> str:
 def root_group_query(settings: PrometheusSettings, metric: str) -> str:
     """Return the query for the rate of a counter of each node's root control group."""
     # Between the last two scrapes: over the whole range, a node that is scraped for a moment would seem to be idle.
-    return _by_node(settings.labels.node, f"irate({_root_group(settings, metric)}[{ROOT_GROUP_RANGE}])")
+    whole = f"irate({_root_group(settings, metric)}[{ROOT_GROUP_RANGE}])"
+    # Where each processor has a series of its own, and there may be none of all.
+    one_core = f"{CORE_LABEL}!~{quoted(f'|{ALL_CORES}')}"
+    of_cores = f"irate({_root_group(settings, metric, one_core)}[{ROOT_GROUP_RANGE}])"
+    return _by_node(settings.labels.node, f"{whole} or sum without ({CORE_LABEL}) ({of_cores})")
 
 
 def root_group_time_query(settings: PrometheusSettings, metric: str) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 import structlog
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.matrix import MatrixDecoder
+from cruise.adapters.prometheus.matrix import MatrixDecoder, ask_range
 from cruise.adapters.prometheus.queries import usage_selector
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.arrays import Float64Array
@@ -188,7 +188,7 @@ class ScrapeTimes:
         kept = ", ".join(filter(None, (labels.node, labels.pod, labels.container, labels.id)))
         # Of a pair of servers the one that is behind, since of two counters the lower counts.
         query = f"min by ({kept}) (timestamp({series}))"
-        matrix = self._matrices.matrix(self._client.query_range(query, first, last, step), first, last, step)
+        matrix = ask_range(self._client, self._matrices, query, first, last, step)
         newest: dict[tuple[str, str], Float64Array] = {}
         for name, values in zip(matrix.series, matrix.values, strict=True):
             if name.pod in pods.get(name.node, ()):

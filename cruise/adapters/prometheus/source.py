@@ -7,9 +7,10 @@ from datetime import UTC, datetime
 from typing import TypeVar
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 
-from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.client import PrometheusClient, QueryTooLarge
 from cruise.adapters.prometheus.counter_rows import CountersBefore
 from cruise.adapters.prometheus.counters import joined_tail
 from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
@@ -21,6 +22,8 @@ from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Snapshot
 from cruise.domain.usage import NO_NODE_USE, CounterTail, LoadSample, NodeUse, SampleBlock
 from cruise.errors import BadInput, CruiseError, Unavailable
+
+log = structlog.get_logger()
 
 HOUR_SECONDS = 3600
 # Their names stand in the question.
@@ -44,6 +47,7 @@ class PrometheusSource:
         self._client = PrometheusClient(settings)
         self._questions = UsageQuestions(settings, self._client)
         self._node_loads = NodeLoadReader(settings, self._client)
+        self._series_per_query = settings.max_series_per_query
         self._queries_at_once = asyncio.Semaphore(settings.concurrency)
         self._containers: dict[str, dict[str, int]] = {}
         self._running: set[tuple[str, str]] = set()
@@ -81,15 +85,7 @@ class PrometheusSource:
         if not len(times):
             return _joined([], times), tail
         before = CountersBefore.of(tail)
-        limit = min(self._settings.max_series_per_query, max(1, self._settings.max_samples_per_query // len(times)))
-        pieces = selectors(partition, self._containers.get(partition, {}), limit)
-        # All are waited for: a query that goes on unheeded would not count as under way.
-        answers = await asyncio.gather(
-            *(self._read_piece(pods, times, before) for pods in pieces), return_exceptions=True
-        )
-        read = [one for one in answers if not isinstance(one, BaseException)]
-        if len(read) < len(answers):
-            raise _first([one for one in answers if isinstance(one, BaseException)])
+        read = await self._read_pieces(partition, times, before)
         block = _joined([one for one, _ in read], times)
         if not block.keys and any(key[:2] in self._running for key in before.containers):
             # Perhaps another exporter reports them now.
@@ -99,6 +95,26 @@ class PrometheusSource:
                 f"Prometheus has no usage since {since:%F %R} UTC of containers that run, and had some before"
             )
         return block, joined_tail([one for _, one in read], end)
+
+    async def _read_pieces(self, partition: str, times: Int64Array, before: CountersBefore) -> list[Piece]:
+        """Read a partition in as many pieces as the server's limits ask for, which may be lower than those set."""
+        containers = self._containers.get(partition, {})
+        samples = max(1, self._settings.max_samples_per_query // len(times))
+        while True:
+            limit = min(self._series_per_query, samples)
+            pieces = selectors(partition, containers, limit)
+            # All are waited for: a query that goes on unheeded would not count as under way.
+            answers = await asyncio.gather(
+                *(self._read_piece(pods, times, before) for pods in pieces), return_exceptions=True
+            )
+            failures = [one for one in answers if isinstance(one, BaseException)]
+            if not failures:
+                return [one for one in answers if not isinstance(one, BaseException)]
+            fewer = min(limit, sum(containers.values())) // 2
+            if fewer < 1 or not all(isinstance(one, QueryTooLarge) for one in failures):
+                raise _first(failures)
+            self._series_per_query = fewer
+            log.info("server refuses queries of so many series", partition=partition, series=limit, then=fewer)
 
     async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
         step, names, labels = self._settings.step_seconds, sorted(nodes), self._settings.labels

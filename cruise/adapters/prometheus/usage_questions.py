@@ -8,7 +8,7 @@ import numpy as np
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.counter_rows import CountersBefore, Counting
 from cruise.adapters.prometheus.counters import Answers, usage_of
-from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder, SeriesName
+from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder, SeriesName, ask_range
 from cruise.adapters.prometheus.queries import root_group_selector, usage_query, usage_selector
 from cruise.adapters.prometheus.scrape_times import ScrapeTimes
 from cruise.adapters.prometheus.settings import PrometheusSettings
@@ -33,7 +33,9 @@ def with_steps_before(times: Int64Array, step: int) -> Int64Array:
 def use_of_nodes(cpu: Matrix, memory: Matrix, times: Int64Array, step: int, cores: float) -> NodeUse:
     """Turn the counters and gauges of root control groups at the times of `with_steps_before` into the nodes' use."""
     cpu, memory = (
-        Matrix([SeriesName("nodes", one.node, one.id, one.id, one.node) for one in family.series], family.values)
+        Matrix(
+            [SeriesName("nodes", one.node, one.id, one.id, one.node, one.core) for one in family.series], family.values
+        )
         for family in (cpu, memory)
     )
     answers = Answers(cpu, Matrix((), np.empty((0, len(times)))), memory)
@@ -95,14 +97,13 @@ class UsageQuestions:
 
     def _of_roots(self, metric: str, nodes: Sequence[str], times: Int64Array) -> Matrix:
         first, last, step = int(times[0]), int(times[-1]), self.settings.step_seconds
-        body = self._client.query_range(root_group_selector(self.settings, metric, nodes), first, last, step)
-        matrix = self._matrices.matrix(body, first, last, step)
-        return matrix
+        query = root_group_selector(self.settings, metric, nodes)
+        return ask_range(self._client, self._matrices, query, first, last, step)
 
     def _matrix(self, metric: str, pods: str, times: Int64Array, spared: Sequence[str] = ()) -> Matrix:
         first, last, step = int(times[0]), int(times[-1]), self.settings.step_seconds
-        body = self._client.query_range(self._query(self.settings, metric, pods, spared), first, last, step)
-        matrix = self._matrices.matrix(body, first, last, step)
+        query = self._query(self.settings, metric, pods, spared)
+        matrix = ask_range(self._client, self._matrices, query, first, last, step)
         if matrix.series and not any(name.namespace and name.pod and name.container for name in matrix.series):
             labels = self.settings.labels
             raise BadInput(

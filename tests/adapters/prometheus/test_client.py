@@ -1,6 +1,8 @@
 """Every way in which a server can refuse, each as one clear line."""
 
 import base64
+import gzip
+import json
 import shutil
 import subprocess
 import time
@@ -9,7 +11,7 @@ from typing import Any
 import certifi
 import pytest
 
-from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.client import PrometheusClient, QueryTooLarge
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.errors import BadInput, CruiseError, Throttled, Unavailable
 from tests.http_server import Answer, Request, answering
@@ -126,13 +128,66 @@ def test_missing_credentials_name_the_setting():
     assert "asks for credentials (401): set prometheus_token_file" in str(error)
 
 
-@pytest.mark.parametrize("status", [400, 422])
-def test_a_refused_query_tells_the_servers_reason_shortened(status):
-    body = b'{"status":"error","errorType":"execution","error":"query processing would load\\ntoo many samples %s"}'
-    error = refused(Answer(status, body % (b"x" * 1000)))
+def test_a_refused_query_tells_the_servers_reason_shortened():
+    body = b'{"status":"error","errorType":"bad_data","error":"invalid parameter \\"query\\":\\nparse error %s"}'
+    error = refused(Answer(400, body % (b"x" * 1000)))
     assert isinstance(error, BadInput)
-    assert f"refused the query ({status}): query processing would load too many samples" in str(error)
+    assert 'refused the query (400): invalid parameter "query": parse error xxx' in str(error)
     assert str(error).endswith("…")
+
+
+@pytest.mark.parametrize(
+    ("status", "said"),
+    [
+        (422, "query processing would load too many samples into memory in query execution"),
+        (400, "exceeded maximum resolution of 11,000 points per timeseries. Try decreasing the query resolution"),
+        (
+            422,
+            "the query time range exceeds the limit (query length: 26h0m0s, limit: 24h0m0s) (err-mimir-max-query-len)",
+        ),
+        (422, "expanding series: the query exceeded the maximum number of chunks (limit: 2000000 chunks)"),
+        (422, "the query hit the max number of series limit (limit: 100000 series)"),
+        (422, "the query exceeded the aggregated chunks size limit (limit: 1 bytes) (err-mimir-max-chunks-bytes-per)"),
+        (422, f"error when executing query={'x' * 400}: too many points for the given step=60000, start=1 and end=2"),
+        (422, "cannot select more than -search.maxSamplesPerQuery=1000000000 samples"),
+        (503, "the number of matching timeseries exceeds 300000; either narrow down the search or increase"),
+        (500, "rpc error: code = ResourceExhausted desc = grpc: received message larger than max (5 vs. 4)"),
+        (422, "rpc error: code = Aborted desc = limit 5 violated (got 6)"),
+        (413, ""),
+    ],
+)
+def test_a_query_that_covers_too_much_is_told_from_one_that_is_wrong(status, said):
+    error = refused(Answer(status, json.dumps({"status": "error", "error": said}).encode()))
+    assert isinstance(error, QueryTooLarge)
+    assert "lower prometheus_max_samples_per_query or prometheus_max_series_per_query" in str(error)
+
+
+def test_a_store_that_failed_is_no_mistake_of_the_query():
+    # Thanos where partial responses are declined.
+    said = "expanding series: proxy Series(): rpc error: code = Aborted desc = No StoreAPIs matched for this query"
+    error = refused(Answer(422, json.dumps({"status": "error", "errorType": "execution", "error": said}).encode()))
+    assert isinstance(error, Unavailable)
+    assert "cannot answer now (422): expanding series" in str(error)
+
+
+@pytest.mark.parametrize("status", [202, 204, 206])
+def test_success_without_the_result_is_no_answer(status):
+    error = refused(Answer(status))
+    assert isinstance(error, Unavailable)
+    assert f"answered without the result of the query ({status})" in str(error)
+
+
+def test_a_query_frontend_that_is_full_tells_when_to_come_again():
+    body = b'{"status":"error","error":"too many outstanding requests"}'
+    for status in (429, 503):
+        error = refused(Answer(status, body, {"Retry-After": "7"}))
+        assert isinstance(error, Throttled)
+        assert error.retry_after_seconds == 7
+
+
+def test_an_answer_may_be_packed_although_that_was_not_asked_for():
+    with answering(lambda request: Answer(body=gzip.compress(SUCCESS), headers={"Content-Encoding": "gzip"})) as url:
+        assert ask(url) == SUCCESS
 
 
 @pytest.mark.parametrize(

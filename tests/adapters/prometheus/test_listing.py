@@ -61,6 +61,10 @@ def test_decodes_the_labels_that_are_wanted() -> None:
     assert [(one.pod, one.kind) for one in found] == [("web-1", "Job"), ("", "")]
 
 
+def test_no_list_is_an_empty_one() -> None:
+    assert list(series_decoder(LABELS, accept_partial=False)(b'{"status":"success","data":null}')) == []
+
+
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b'{"status":"success","data":{"resultType":"matrix"}}', b'{"status":"success","data":[']
 )

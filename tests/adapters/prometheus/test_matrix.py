@@ -1,6 +1,7 @@
 """Range answers, as servers give them and as they should not."""
 
 import json
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -41,7 +42,7 @@ def refusal(body, kind: type[CruiseError], **more):
 
 def test_rows_come_on_the_grid_with_gaps_where_a_series_skips_a_step():
     matrix = decode(document((METRIC, [[600, "1.5"], [720, "2"], [780, "1e3"]]), ({}, [[660, "7"]])))
-    assert names(matrix) == [("shop", "web-1", "app", "/a", "n1"), ("", "", "", "", "")]
+    assert names(matrix) == [("shop", "web-1", "app", "/a", "n1", ""), ("", "", "", "", "", "")]
     np.testing.assert_array_equal(matrix.values, [[1.5, np.nan, 2, 1000], [np.nan, 7, np.nan, np.nan]])
 
 
@@ -72,11 +73,27 @@ def test_labels_may_have_other_names():
     metric = {"exported_namespace": "shop", "pod_name": "web-1", "container": "app", "instance": "n1"}
     labels = Labels(namespace="exported_namespace", pod="pod_name", id="", node="instance")
     matrix = decode(document((metric, [[600, "1"]])), labels)
-    assert names(matrix) == [("shop", "web-1", "app", "", "n1")]
+    assert names(matrix) == [("shop", "web-1", "app", "", "n1", "")]
 
 
 def test_an_empty_answer_is_an_empty_matrix():
     assert decode(document()).values.shape == (0, 4)
+    # Google's managed Prometheus, and old Cortex, which then names no type either.
+    assert decode(b'{"status":"success","data":{"resultType":"matrix","result":null}}').values.shape == (0, 4)
+    assert decode(b'{"status":"success","data":{"resultType":"","result":[]}}').values.shape == (0, 4)
+    assert decode(b'{"status":"success","data":{"resultType":"matrix"}}').values.shape == (0, 4)
+
+
+def test_series_of_native_histograms_have_no_samples():
+    rows: list[dict[str, Any]] = [
+        {"metric": METRIC, "histograms": [[600, {"count": "1", "sum": "2", "buckets": []}]]},
+        {"metric": METRIC, "values": [[600, "1"]]},
+    ]
+    body = json.dumps({"status": "success", "data": {"resultType": "matrix", "result": rows}}).encode()
+    np.testing.assert_array_equal(decode(body).values, [[1, np.nan, np.nan, np.nan]])
+    rows = [{"metric": {"node": "n1"}, "histogram": [600, {}]}, {"metric": {"node": "n2"}, "value": [600, "1"]}]
+    body = json.dumps({"status": "success", "data": {"resultType": "vector", "result": rows}}).encode()
+    assert NodeLoadDecoder("node").loads(body) == [NodeLoad("n2", "", 1)]
 
 
 @pytest.mark.parametrize(
@@ -100,8 +117,11 @@ def test_samples_of_another_shape_are_refused(values):
 
 
 def test_another_type_of_result_is_named():
-    assert "with a vector where a matrix" in refusal(document(result_type="vector"), BadInput)
-    assert "with a error where" in refusal(b'{"status":"error","data":{"resultType":"","result":[]}}', BadInput)
+    assert "with a vector where a matrix" in refusal(document((METRIC, []), result_type="vector"), BadInput)
+
+
+def test_an_error_under_a_status_of_success_is_told():
+    assert "answered with an error: no such tenant" in refusal(b'{"status":"error","error":"no such tenant"}', BadInput)
 
 
 @pytest.mark.parametrize("odd", [b"\xd2", b"[" * 100_000])

@@ -15,14 +15,14 @@ def settings(**given):
 
 def test_a_usage_query_selects_containers_by_the_pods_names():
     assert usage_query(settings(), "cpu_total", ".*[bcd0]") == (
-        'max by (namespace, pod, container, id, node) (cpu_total{container!="",container!="POD",pod=~".*[bcd0]"})'
+        'max by (namespace, pod, container, id, node, cpu) (cpu_total{container!="",container!="POD",pod=~".*[bcd0]"})'
     )
 
 
 def test_further_matchers_and_other_labels_are_used():
     labels = Labels(pod="pod_name", id="", node="instance")
     assert usage_query(settings(matchers='cluster="a"', labels=labels), "m", "x.*") == (
-        "max by (namespace, pod_name, container, instance) "
+        "max by (namespace, pod_name, container, instance, cpu) "
         '(m{container!="",container!="POD",cluster="a",pod_name=~"x.*"})'
     )
 
@@ -40,10 +40,12 @@ def test_strings_are_escaped():
 
 def test_a_root_group_is_asked_for_as_it_is_now():
     assert root_group_query(settings(matchers='cluster="a"'), "cpu_total") == (
-        'max by (node, instance) (irate(cpu_total{id="/",cluster="a"}[3m]))'
+        'max by (node, instance) (irate(cpu_total{id="/",cluster="a"}[3m]) or '
+        'sum without (cpu) (irate(cpu_total{id="/",cluster="a",cpu!~"|total"}[3m])))'
     )
     assert root_group_query(settings(labels=Labels(id="cgroup", node="")), "cpu_total") == (
-        'max by (instance) (irate(cpu_total{cgroup="/"}[3m]))'
+        'max by (instance) (irate(cpu_total{cgroup="/"}[3m]) or '
+        'sum without (cpu) (irate(cpu_total{cgroup="/",cpu!~"|total"}[3m])))'
     )
 
 

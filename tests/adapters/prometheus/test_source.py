@@ -233,3 +233,49 @@ async def test_node_loads_are_by_node_or_by_the_instances_host():
 def test_a_step_that_does_not_divide_an_hour_is_refused(step):
     with pytest.raises(BadInput, match="prometheus_step"):
         PrometheusSource(PrometheusSettings("http://prometheus", step_seconds=step))
+
+
+@pytest.mark.parametrize("most", [1, 3, 10])
+async def test_a_server_that_takes_fewer_series_at_once_than_set_is_asked_for_fewer(most: int) -> None:
+    pods = [f"web-7d9f8b6c5d-{letters}b" for letters in ("bcdf", "cfgh", "dxxx", "fzzz", "gkkk", "hmmm")]
+    asked_for: list[int] = []
+
+    def respond(request: Request) -> Answer:
+        _, expression, _, _ = asked(request)
+        asked_for.append(sum(re.fullmatch(expression, pod) is not None for pod in pods))
+        if asked_for[-1] > most:
+            said = {"status": "error", "error": f"the query hit the max number of series limit (limit: {most} series)"}
+            return Answer(422, json.dumps(said).encode())
+        return steady(*pods)(request)
+
+    async with source(respond, *pods) as subject:
+        block, tail = await subject.read(PARTITION, 600, 900, None)
+        assert sorted(key.pod for key in block.keys) == pods
+        # It is known from then on.
+        del asked_for[:]
+        await subject.read(PARTITION, 900, 960, tail)
+    assert max(asked_for) <= most
+
+
+async def test_a_server_that_takes_no_query_is_quoted_with_the_settings() -> None:
+    body = b'{"status":"error","error":"query processing would load too many samples into memory in query execution"}'
+    async with source(lambda request: Answer(422, body), "web-b", "web-xb") as subject:
+        with pytest.raises(BadInput, match=r"too many samples into memory.*: lower prometheus_max_samples_per_query"):
+            await subject.read(PARTITION, 600, 900, None)
+
+
+@pytest.mark.parametrize("most", [11_000 // 60, 100])
+async def test_a_server_that_takes_less_time_at_once_is_asked_for_parts_of_it(most: int) -> None:
+    def respond(request: Request) -> Answer:
+        _, _, first, last = asked(request)
+        if (last - first) // 60 + 1 > most:
+            return Answer(400, b'{"status":"error","error":"exceeded maximum resolution of 11,000 points per time"}')
+        return steady("web-b", "web-c")(request)
+
+    async with source(respond, "web-b", "web-c") as subject:
+        block, tail = await subject.read(PARTITION, 0, 86_400, None)
+    assert len(block.keys) == 2
+    np.testing.assert_allclose(block.cpu_demand_millicores[:, 2:], 101)
+    assert (block.memory_bytes == 2.0**20).all()
+    assert tail is not None
+    assert len(tail.keys) == 2

@@ -43,7 +43,12 @@ class Series:
     id: str = "/kubepods/one"
 
     def lines(self, metric: str) -> Iterator[str]:
+        core = self.labels.get("cpu", "")
+        if not metric.endswith("total") and core not in ("", "cpu00"):
+            return
         named = {"namespace": "shop", "pod": self.pod, "container": "app", "id": self.id, "node": "n1", **self.labels}
+        if not metric.endswith("total"):
+            named.pop("cpu", None)
         labels = ",".join(f'{name}="{value}"' for name, value in sorted(named.items()))
         at = self.since + self.offset
         while at <= END:
@@ -65,7 +70,15 @@ def write(series: list[Series], path: Path) -> None:
         file.write("# EOF\n")
 
 
-VICTIM = [Series(f"{pod}-1", KUBELET, 0.1, 100) for pod in ("other", "job", "labels", "id", "replica", "memory")]
+# What a container's own control group has inside, and one that is told core by core.
+WITHIN = [
+    Series("nested-1", KUBELET, 0.06, 40, id="/kubepods/one/docker/4f1", counted=90.0),
+    Series("nested-1", KUBELET, 0.03, 20, SINCE, id="/kubepods/one/system.slice/sshd.service", counted=0.0),
+    *(Series("cores-1", {**KUBELET, "cpu": f"cpu{core:02}"}, 0.025, 100) for core in range(4)),
+]
+VICTIM = [
+    Series(f"{pod}-1", KUBELET, 0.1, 100) for pod in ("other", "job", "labels", "id", "replica", "memory", "nested")
+]
 SPOOFED = [
     # By a job of its own.
     Series("job-1", {"job": "payments"}, 7.5, 4000, SINCE),
@@ -79,16 +92,19 @@ SPOOFED = [
 REPLICA = Series("replica-1", {**KUBELET, "prometheus_replica": "b"}, 0.1, 100, START, offset=22.0)
 
 
+PODS = {one.pod for one in (*VICTIM, *WITHIN)}
+
+
 def snapshot() -> Snapshot:
     node = replace(make_node("n1", 16_000, 65_536), cpu_capacity_millicores=16_000)
-    pods = [make_pod(one.pod, workload=f"Deployment/{one.pod[:-2]}") for one in VICTIM]
+    pods = [make_pod(pod, workload=f"Deployment/{pod[:-2]}") for pod in PODS]
     return make_snapshot(sorted(pods, key=lambda pod: pod.name), [node])
 
 
 @pytest.fixture(scope="module")
 def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     blocks = tmp_path_factory.mktemp("spoofed") / "blocks"
-    make_blocks(lambda path: write([*VICTIM, *SPOOFED, REPLICA], path), blocks)
+    make_blocks(lambda path: write([*VICTIM, *WITHIN, *SPOOFED, REPLICA], path), blocks)
     with running_prometheus(blocks) as address:
         yield address
 
@@ -112,7 +128,7 @@ async def statistics(address: str, *, minutes_apart: int = 5) -> dict[str, Stati
 @pytest.mark.parametrize("minutes_apart", [5, 1, 60])
 async def test_of_every_container_the_statistics_are_true_or_it_is_held(prometheus: str, minutes_apart: int) -> None:
     known = await statistics(prometheus, minutes_apart=minutes_apart)
-    assert known.keys() == {one.pod for one in VICTIM}
+    assert known.keys() == PODS
     for pod, statistic in known.items():
         held = statistic.refused_percent > 10
         assert held == (pod in ("labels-1", "id-1", "memory-1")), (pod, statistic)
