@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 import msgspec
 
 from cruise.domain.annotations import NODE_POOL
-from cruise.domain.cluster import NodePool
 from cruise.domain.details import Detail
+from cruise.domain.node_pools import NodePool
 from cruise.errors import BadInput
 from cruise.kube_json.objects.placement import read_taints
 from cruise.kube_json.objects.quantity import read_cpu, read_memory

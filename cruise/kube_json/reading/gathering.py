@@ -11,7 +11,6 @@ from cruise.domain.cluster import (
     LimitRangeItem,
     Node,
     NodeAutoscaler,
-    NodePool,
     OomKill,
     Pod,
     Quota,
@@ -20,6 +19,7 @@ from cruise.domain.cluster import (
     Workload,
     WorkloadRef,
 )
+from cruise.domain.node_pools import NodePool
 from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import StringMaps, trimmed, with_name
 from cruise.kube_json.objects.around_pods import (

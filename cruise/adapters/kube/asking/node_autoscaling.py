@@ -10,8 +10,9 @@ import msgspec
 
 from cruise.adapters.kube.http.answers import decoded
 from cruise.adapters.kube.http.client import KubeClient
-from cruise.domain.cluster import Node, NodeAutoscaler, NodePool, Snapshot
+from cruise.domain.cluster import Node, NodeAutoscaler, Snapshot
 from cruise.domain.details import Detail
+from cruise.domain.node_pools import NodePool
 from cruise.errors import BadInput, CruiseError, NotFound, Refused, Unavailable
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.node_autoscaling import KARPENTER_GROUP, STATUS_NAME, STATUS_NAMESPACE

@@ -5,9 +5,10 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from cruise.domain.annotations import HOSTNAME, INSTANCE_TYPE, NODE_POOL, ZONE
-from cruise.domain.cluster import Node, NodePool, Pod, Snapshot
+from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.colocation import UNCONSTRAINED
 from cruise.domain.details import Detail
+from cruise.domain.node_pools import NodePool
 from cruise.domain.packing import NodeType
 from cruise.domain.scheduling import ANYWHERE, Operator, Requirement
 
