@@ -95,12 +95,16 @@ def _compile(go: str, binary: Path, version: str) -> None:
 
 def run_go(command: list[str], directory: Path = MODULE) -> str:
     """Run a command of Go in a module's directory, and return what it prints. Raises NotAvailable."""
-    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0"}
-    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=directory, env=environment)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=directory, env=go_environment())
     if done.returncode:
         said = done.stderr.strip().splitlines() or [f"{command[0]} ended with {done.returncode}"]
         raise NotAvailable(said[-1])
     return done.stdout.strip()
+
+
+def go_environment() -> dict[str, str]:
+    """Return the environment in which Go builds the same on every machine."""
+    return {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0"}
 
 
 @contextmanager

@@ -130,7 +130,6 @@ CHANGES: dict[str, dict[str, object]] = {
         ],
         "resourceClaims": [{"name": "gpu"}],
         "schedulerName": "other",
-        "restartPolicy": "Never",
     },
 }
 

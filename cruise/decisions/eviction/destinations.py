@@ -15,6 +15,7 @@ from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.annotations import HOSTNAME
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef
+from cruise.domain.cordons import is_open_to
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.scheduling import NodeSelectorTerm, lasting_taints
@@ -185,7 +186,7 @@ class _Places:
             kept = beside is not None and (
                 node.name == beside or any(self._may_come(one, number) for one in self._waiting)
             )
-            if not kept and next(self._scheduler.refuse(pod, node), None) is None:
+            if not kept and is_open_to(node, pod) and next(self._scheduler.refuse(pod, node), None) is None:
                 self.add(pod, node.name)
                 self._take(number, need, 1)
                 return node.name

@@ -6,7 +6,7 @@ from cruise.decisions.scheduling.board import Board, key_of
 from cruise.decisions.scheduling.claims import claims_of, why_volumes_not_judged
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.colocation import Claim
-from cruise.domain.cordons import passes_cordons
+from cruise.domain.cordons import tolerates_cordon
 from cruise.domain.requests import counted_requests
 
 # kube-scheduler lets such a pod in, and its kubelet waits for the volume for as long as the other node has it.
@@ -17,7 +17,7 @@ def refuse_by_node(board: Board, pod: Pod, node: Node) -> Iterator[str]:
     """Say why the node itself takes no pod like this: its state, its labels, its taints."""
     if not node.ready:
         yield "is not ready"
-    if node.unschedulable and not passes_cordons(pod):
+    if node.unschedulable and not tolerates_cordon(pod):
         yield "is cordoned"
     if not pod.placement.admits(node.name, node.labels):
         yield "is not among those of its node selector and node affinity"

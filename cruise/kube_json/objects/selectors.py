@@ -10,6 +10,7 @@ from cruise.kube_json.wire import pod_json
 _LABEL_OPERATORS = frozenset({Operator.IN, Operator.NOT_IN, Operator.EXISTS, Operator.DOES_NOT_EXIST})
 _OF_NODES = frozenset(Operator)
 _LISTING = frozenset({Operator.IN, Operator.NOT_IN})
+_LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 # Commas separate the parts, save inside of parentheses.
 _PARTS = re.compile(r"(?:[^,(]|\([^)]*\))+")
 _TERM = re.compile(
@@ -49,13 +50,15 @@ def parse_selector(text: str) -> LabelSelector:
 
 def read_node_terms(selector: pod_json.NodeSelector, place: str) -> tuple[NodeSelectorTerm, ...]:
     """Read the terms of a node selector. Raises BadInput that names the place."""
-    return tuple(
-        NodeSelectorTerm(
-            expressions=read_node_requirements(term.match_expressions, place),
-            fields=read_node_requirements(term.match_fields, place),
-        )
-        for term in selector.node_selector_terms
-    )
+    return tuple(_node_term(term, place) for term in selector.node_selector_terms)
+
+
+def _node_term(term: pod_json.NodeSelectorTerm, place: str) -> NodeSelectorTerm:
+    """Read one term; kube-scheduler lets no node meet a term with a value that no label can have."""
+    expressions = read_node_requirements(term.match_expressions, place)
+    if any(_LABEL_VALUE.fullmatch(value) is None for one in expressions for value in one.values):
+        return NodeSelectorTerm()
+    return NodeSelectorTerm(expressions, read_node_requirements(term.match_fields, place))
 
 
 def read_node_requirements(

@@ -39,6 +39,7 @@ def pending(cpu: int | None = 100, memory_mib: int | None = 128, **more: object)
         ({}, Placement(), []),
         ({"ready": False}, Placement(), ["is not ready"]),
         ({"unschedulable": True}, Placement(), ["is cordoned"]),
+        ({"unschedulable": True}, Placement(tolerations=(Toleration(exists=True),)), []),
         ({"labels": {"disk": "ssd"}}, Placement((("disk", "ssd"),)), []),
         ({"labels": {"disk": "hdd"}}, Placement((("disk", "ssd"),)), ["is not among those of its node selector"]),
         ({}, Placement(terms=(SSD,)), ["is not among those of its node selector"]),

@@ -15,7 +15,7 @@ from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.rules import SEEDS
-from cruise.domain.scheduling import LabelSelector, Operator, Placement, Requirement
+from cruise.domain.scheduling import LabelSelector, Operator, Placement, Requirement, Toleration
 from cruise.domain.usage import Statistic, StatisticKey
 from tests.builders import (
     NOW,
@@ -90,6 +90,13 @@ def test_one_goes_where_another_node_has_room_for_it():
     pods, rows = four_singles()
     plans = plans_of(pods, rows, [make_node(cpu=4000), make_node("n2", cpu=4000)])
     assert (gone(plans["n1"]), plans["n1"].fits) == (["a"], True)
+
+
+def test_none_goes_where_only_a_cordoned_node_has_room_though_it_tolerates_cordons():
+    pods, rows = four_singles()
+    tolerant = [replace(pod, placement=Placement(tolerations=(Toleration(exists=True),))) for pod in pods]
+    plans = plans_of(tolerant, rows, [make_node(cpu=4000), make_node("n2", cpu=4000, unschedulable=True)])
+    assert (gone(plans["n1"]), plans["n1"].reason) == ([], Reason.OVERSUBSCRIBED)
 
 
 def test_a_place_is_given_once_over_all_nodes():

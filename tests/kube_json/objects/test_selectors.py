@@ -1,10 +1,11 @@
-"""Selectors as a scale's status states them."""
+"""Selectors as objects and a scale's status state them."""
 
 import pytest
 
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.errors import BadInput
-from cruise.kube_json.objects.selectors import parse_selector
+from cruise.kube_json.objects.selectors import parse_selector, read_node_terms
+from cruise.kube_json.wire.pod_json import NodeSelector, NodeSelectorTerm, SelectorRequirement
 
 
 @pytest.mark.parametrize(
@@ -36,3 +37,11 @@ def test_its_parts_are_requirements():
 def test_what_is_none_is_refused(text):
     with pytest.raises(BadInput, match="no label selector"):
         parse_selector(text)
+
+
+@pytest.mark.parametrize("value", ["{{.bad-value.}}", "-a", "a" * 64])
+def test_no_node_meets_a_term_with_a_value_that_no_label_can_have(value):
+    bad = NodeSelectorTerm((SelectorRequirement("disk", "NotIn", (value,)),))
+    good = NodeSelectorTerm((SelectorRequirement("disk", "NotIn", ("a" * 63,)),))
+    found = read_node_terms(NodeSelector((bad, good)), "spec")
+    assert [term.matches("n1", {"disk": "ssd"}) for term in found] == [False, True]

@@ -15,7 +15,7 @@ from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.decisions.packing.building.volumes import Volumes
 from cruise.domain.cluster import Pod
-from cruise.domain.scheduling import CORDONED
+from cruise.domain.cordons import tolerates_cordon
 from cruise.domain.unplaced import Finding, Pattern, Unplaced
 from cruise.packer.answer import Packing
 from cruise.packer.problem import Objective
@@ -73,7 +73,7 @@ class _Asking:
         evidence = Evidence(built, pod, pod_class, blocked, masks, room, never, self._neighbours)
         # Budgets fill up again: what they stand in the way of is possible in a plan made later.
         impossible = bool(blocked.obstacles) and proved and not any(one in _PASSING for one in blocked.obstacles)
-        if Obstacle.CORDONED in blocked.obstacles and pod.placement.tolerates_all((CORDONED,)):
+        if Obstacle.CORDONED in blocked.obstacles and tolerates_cordon(pod):
             # No plan sends it there, yet kube-scheduler does.
             impossible = False
         return tuple(str(obstacle) for obstacle in blocked.obstacles), finding_of(evidence), impossible

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from cruise.decisions.packing.execution.rest import need_of, pods_of, sizes_of
 from cruise.domain.cluster import Node, Pod, Snapshot
-from cruise.domain.cordons import passes_cordons
+from cruise.domain.cordons import tolerates_cordon
 from cruise.domain.packing import Arrival, PackingPlan, Stage, Steering
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import counted_requests
@@ -95,7 +95,7 @@ def find_astray(plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> list[Arr
 
 def _lets_in(node: Node, pod: Pod) -> bool:
     placement = pod.placement
-    is_open = node.ready and (passes_cordons(pod) or not node.unschedulable)
+    is_open = node.ready and (tolerates_cordon(pod) or not node.unschedulable)
     return is_open and placement.admits(node.name, node.labels) and placement.tolerates_all(node.taints)
 
 

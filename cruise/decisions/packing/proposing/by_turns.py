@@ -12,6 +12,7 @@ from cruise.decisions.packing.building import Built
 from cruise.decisions.scheduling.board import Board, PodKey, key_of
 from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.cluster import Pod
+from cruise.domain.cordons import is_open_to
 from cruise.domain.packing import Arrival, Preemption, Sizes, Stage
 
 # Larger groups are left as the packer has them, and so many questions about a pod and a node end a search.
@@ -131,7 +132,8 @@ class _Turns:
             if like == len(likes):
                 likes.append(pod)
             first = [wanted[key_of(pod)]] if key_of(pod) in wanted else []
-            turns.append(_Turn(pod, like, tuple(dict.fromkeys([*first, *board.nodes]))))
+            open_nodes = [name for name, node in board.nodes.items() if is_open_to(node, pod)]
+            turns.append(_Turn(pod, like, tuple(dict.fromkeys([*first, *open_nodes]))))
         self._all = tuple(turns)
 
     def best(self) -> tuple[tuple[Pod, str], ...]:
