@@ -182,7 +182,8 @@ def _demand(columns: StatisticColumns, resource: ResourceName) -> Demand:
     else:
         base, peak = columns.memory_base_bytes, columns.memory_peak_bytes
     nothing, everywhere = np.zeros_like(base), np.ones(len(base), dtype=np.bool_)
-    return Demand(base, peak, base, np.maximum(peak - base, 0), nothing, nothing, nothing, everywhere, nothing)
+    headroom = np.maximum(peak - base, 0)
+    return Demand(base, peak, base, headroom, peak, nothing, nothing, nothing, everywhere, nothing)
 
 
 def _draw(generator: np.random.Generator, count: int, nodes: int, pods: Sequence[int]) -> Float64Array:

@@ -192,7 +192,8 @@ class Workload:
     nothing controls.
     `memory_limits` and `cpu_limits` are those that its pod template states, by container; None where the template is
     not known.
-    `requests` are those that its pod template states, by container; None where the template is not known.
+    `requests` are those of every container of its pod template, empty for one that states none; None where the template
+    is not known. `init_containers` are the names of those that the template has among its init containers.
     """
 
     namespace: str
@@ -205,7 +206,14 @@ class Workload:
     memory_limits: Mapping[str, int] | None = None
     cpu_limits: Mapping[str, int] | None = None
     requests: Mapping[str, Amounts] | None = None
+    init_containers: frozenset[str] = frozenset()
     uid: str = ""
+
+    def has(self, container: Container) -> bool:
+        """Tell whether the pod template has a container; pods have more where something injects them."""
+        is_init = container.role is not ContainerRole.MAIN
+        known = self.requests is not None and container.name in self.requests
+        return known and is_init == (container.name in self.init_containers)
 
 
 @dataclass(frozen=True, slots=True)

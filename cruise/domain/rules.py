@@ -14,6 +14,7 @@ class Rules:
     `fit_by_resource`: a resource that does not fit holds back nothing of the other one, and is shared as far as it
     goes; a resize that a kubelet put off is asked for again once there may be room.
     `careful_evictions`: only what lasts is mended by evictions, of pods that have somewhere to go.
+    `own_peak`: no container is given more of its node's headroom than its own peak and a spare.
     `own_room`: what a workload's annotations ask beyond its requests is granted from free room.
     `calm`: a size is written where that is worth it; otherwise wherever it leaves its dead band.
     `lent_scores`: scores of other places stand in where a cluster has none of its own yet.
@@ -27,6 +28,7 @@ class Rules:
     ceiling: bool = True
     fit_by_resource: bool = True
     careful_evictions: bool = True
+    own_peak: bool = True
     own_room: bool = True
     quotas: bool = True
     calm: bool = True
@@ -42,6 +44,7 @@ SEEDS = Rules(
     ceiling=False,
     fit_by_resource=False,
     careful_evictions=False,
+    own_peak=False,
     own_room=False,
     quotas=False,
     calm=False,

@@ -16,6 +16,8 @@ from rich.text import Text
 from cruise.domain.resources import Resources
 
 GIBIBYTE = 1 << 30
+# Ticks are not even, so the speed of some seconds is not quite the pace.
+_NEARLY = 0.9
 _USED = Style(color="green")
 _IDLE = Style(color="yellow")
 _FREE = Style(color="bright_black")
@@ -61,6 +63,8 @@ class Tally:
 class DemoFrame:
     """What the demo shows at one moment.
 
+    `simulated` is the simulated time since it began, `speed` how many times real time it has been lately: less than
+    `pace` where the passes take this machine longer.
     `before` is the cluster as requested, before cruise wrote anything; `without` is the same cluster, at the same
     moment, left alone; `kills_by_cruise` are out-of-memory kills that the original limits would have spared.
     """
@@ -68,7 +72,9 @@ class DemoFrame:
     at: datetime
     running: timedelta
     left: timedelta | None
+    simulated: timedelta
     pace: float
+    speed: float
     store: str
     nodes: Sequence[NodeLine]
     before: Tally
@@ -124,7 +130,7 @@ def render_summary(frame: DemoFrame) -> Group:
 def summary_json(frame: DemoFrame) -> bytes:
     """Return the summary as one JSON document."""
     document = {
-        "simulatedSeconds": round(frame.running.total_seconds() * frame.pace),
+        "simulatedSeconds": round(frame.simulated.total_seconds()),
         "before": _tally_json(frame.before),
         "withCruise": _tally_json(frame.now),
         "without": _tally_json(frame.without),
@@ -152,8 +158,9 @@ def status_line(frame: DemoFrame) -> str:
     """Return one line on how things stand, for output that is no terminal."""
     now, before = frame.now, frame.before
     return (
-        f"{frame.at:%a %H:%M}  requested CPU {_cores_change(before, now)}, memory {_memory_change(before, now)}; "
-        f"resized {now.resizes}, evicted {now.evictions}, pending {now.pending}, OOM kills {now.kills}"
+        f"{frame.at:%a %H:%M}  {frame.speed:.0f}x  requested CPU {_cores_change(before, now)}, "
+        f"memory {_memory_change(before, now)}; resized {now.resizes}, evicted {now.evictions}, "
+        f"pending {now.pending}, OOM kills {now.kills}"
     )
 
 
@@ -162,7 +169,7 @@ def summary_line(frame: DemoFrame) -> str:
     cpu = _change(frame.before.requested.cpu_millicores, frame.now.requested.cpu_millicores)
     memory = _change(frame.before.requested.memory_bytes, frame.now.requested.memory_bytes)
     return (
-        f"In {span(frame.running * frame.pace)} of simulated time requested CPU went {cpu}, requested memory {memory}; "
+        f"In {span(frame.simulated)} of simulated time requested CPU went {cpu}, requested memory {memory}; "
         f"{frame.kills_by_cruise} OOM kills that the original limits would have spared."
     )
 
@@ -192,12 +199,17 @@ def _change(before: int, now: int) -> str:
 
 def _headline(frame: DemoFrame) -> Text:
     left = "" if frame.left is None else f", ends in {max(0, round(frame.left.total_seconds()))} s"
-    text = Text.assemble(
-        ("cruise demo ", "bold"), f"{frame.at:%a %H:%M} simulated, {frame.pace:g} times real time{left}"
-    )
+    text = Text.assemble(("cruise demo ", "bold"), f"{frame.at:%a %H:%M} simulated, {_speed(frame)}{left}")
     text.append(f"  store: {frame.store}", style="bright_black")
     text.no_wrap, text.overflow = True, "ellipsis"
     return text
+
+
+def _speed(frame: DemoFrame) -> str:
+    """Say how fast simulated time passes, and why no faster."""
+    if frame.speed >= _NEARLY * frame.pace:
+        return f"{frame.pace:g} times real time"
+    return f"{frame.speed:.0f} times real time (not {frame.pace:g}: it waits for the passes)"
 
 
 def _nodes(nodes: Sequence[NodeLine], width: int) -> Table:

@@ -130,6 +130,7 @@ CHANGES: dict[str, dict[str, object]] = {
         ],
         "resourceClaims": [{"name": "gpu"}],
         "schedulerName": "other",
+        "restartPolicy": "Never",
     },
 }
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable
 from datetime import timedelta
 
+from cruise.app.demo.pacing import DemoClock
 from cruise.app.serve.activity import Activity
 from cruise.domain.actions import EvictPod, Outcome, ResizePod, TaintNode, UntaintNode, Verdict
 from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
@@ -24,6 +25,7 @@ class FrameMaker:
         cluster: SimulatedCluster,
         twin: SimulatedCluster,
         activity: Activity,
+        clock: DemoClock,
         pace: float,
         store: str,
         seconds: float | None,
@@ -31,10 +33,11 @@ class FrameMaker:
         self._cluster = cluster
         self._twin = twin
         self._activity = activity
+        self._clock = clock
         self._pace = pace
         self._store = store
         self._seconds = seconds
-        self._began = time.monotonic()
+        self._began, self._began_at = time.monotonic(), cluster.now
         self._before = _tally(cluster)
 
     def frame(self) -> DemoFrame:
@@ -44,7 +47,9 @@ class FrameMaker:
             at=self._cluster.now,
             running=running,
             left=None if self._seconds is None else timedelta(seconds=self._seconds) - running,
+            simulated=self._cluster.now - self._began_at,
             pace=self._pace,
+            speed=self._clock.speed,
             store=self._store,
             nodes=[
                 NodeLine(figure.node, figure.allocatable, figure.requested, figure.used, figure.pods, figure.load > 1)

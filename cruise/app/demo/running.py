@@ -19,6 +19,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from cruise.adapters.store.opening import open_store
 from cruise.app.demo.admission import SimulatedAdmission
 from cruise.app.demo.frames import FrameMaker
+from cruise.app.demo.pacing import DemoClock
 from cruise.app.demo.view import DemoView
 from cruise.app.http_server import serve_http
 from cruise.app.log_lines import worth_logging
@@ -92,11 +93,13 @@ async def _run(
 
         await controller.refresh_statistics(show_reading)
     view = DemoView(cluster, store, policy, controller.activity)
+    # Half of the age from which statistics change nothing.
+    clock = DemoClock(cluster.now, PACE, policy.max_age / 2, controller.activity)
     place = "embedded Postgres" if settings.database_url is None else "Postgres"
-    frames = FrameMaker(cluster, twin, controller.activity, PACE, place, seconds)
+    frames = FrameMaker(cluster, twin, controller.activity, clock, PACE, place, seconds)
     show = _live if console.is_terminal else _lines
     async with _served(view, settings, console), asyncio.TaskGroup() as tasks:
-        time_passes = tasks.create_task(_let_time_pass([cluster.advance, twin.advance], seconds, stop))
+        time_passes = tasks.create_task(_let_time_pass(clock, [cluster.advance, twin.advance], seconds, stop))
         tasks.create_task(show(console, frames.frame, stop))
         await controller.run(stop)
         time_passes.cancel()
@@ -118,15 +121,19 @@ async def _served(view: DemoView, settings: Settings, console: Console) -> Async
         yield
 
 
-async def _let_time_pass(clocks: list[Callable[[datetime], None]], seconds: float | None, stop: asyncio.Event) -> None:
-    """Advance every cluster at the demo's pace until `stop`, and set it when the time is over."""
-    began = time.monotonic()
+async def _let_time_pass(
+    clock: DemoClock, clusters: list[Callable[[datetime], None]], seconds: float | None, stop: asyncio.Event
+) -> None:
+    """Advance every cluster by the demo's clock until `stop`, and set it when the time is over."""
+    began = before = time.monotonic()
     while not stop.is_set():
         await asyncio.sleep(_TICK_SECONDS)
-        passed = time.monotonic() - began
-        for advance in clocks:
-            advance(START + _FIRST_MINUTE + timedelta(seconds=int(passed * PACE)))
-        if seconds is not None and passed >= seconds:
+        now = time.monotonic()
+        simulated = clock.tick(now - before).replace(microsecond=0)
+        before = now
+        for advance in clusters:
+            advance(simulated)
+        if seconds is not None and now - began >= seconds:
             stop.set()
 
 

@@ -81,7 +81,8 @@ class RequestSteps:
 
     `largest` is the headroom that the node's pods share, as far as there is room for what is `needed`, and `total` the
     sum of all headrooms over the pods that stay; with `by_base` no container has any, and `largest × base / total` is
-    shared, `total` being the sum of the bases.
+    shared, `total` being the sum of the bases. A container that is `at_peak` gets no more than `peak_with_spare`; the
+    others of its node then share `left` by `left_total` in place of `largest` by `total`.
     `clamped` is what rounding, the bounds and, unless it `may_grow`, the ban on growing leave; `trimmed` is
     what was taken back so that the node's sum fits, and `final` the target, with what is granted of the `wish`, None
     where there is none. `written` is what the pass writes, less
@@ -99,6 +100,10 @@ class RequestSteps:
     largest: int
     total: int
     by_base: bool
+    at_peak: bool
+    peak_with_spare: int
+    left: int
+    left_total: int
     share: float
     rounded: int
     lower: Bound
@@ -230,6 +235,10 @@ def _request(
         largest=int(sized.sums[resource].shared[node]),
         total=int(shares.total[node]),
         by_base=bool(shares.by_base[node]),
+        at_peak=bool(shares.at_peak[at]),
+        peak_with_spare=int(demand.peak_with_spare[at]),
+        left=int(shares.left[node]),
+        left_total=int(shares.left_total[node]),
         share=float(shares.share[at]),
         rounded=int(shares.rounded[at]),
         lower=lower,

@@ -63,13 +63,19 @@ class ContainerSizes:
 
 @dataclass(frozen=True, slots=True)
 class TemplateSizes:
-    """One workload whose template should change; `pods` of it run or wait. `release` is its label of an instance."""
+    """One workload whose template should change; `pods` of it run or wait. `release` is its label of an instance.
+
+    `others` are the names of the template's containers that are not sized, `injected` those of containers that its pods
+    have and the template does not.
+    """
 
     namespace: str
     workload: WorkloadRef
     pods: int
     containers: tuple[ContainerSizes, ...]
     release: str = ""
+    others: tuple[str, ...] = ()
+    injected: tuple[str, ...] = ()
 
     @property
     def changes(self) -> bool:
@@ -170,7 +176,10 @@ class _Sizing:
         for pod in sorted(pods, key=lambda one: (one.created_at.timestamp() if one.created_at else 0.0, one.name)):
             newest[pod.identity] = pod
         templated = [_templated(one, workload, self.snapshot) for one in newest.values()]
-        decided = [(pod, self._decided(pod)) for pod in templated]
+        decided = [(pod, self._decided(pod)) for pod in templated if pod.containers]
+        if not decided:
+            # All pods are of a revision whose containers have other names.
+            return left(Reason.NO_STATISTICS, ", ".join(workload.requests or ()))
         leaves = Counter(
             (one.reason, one.detail)
             for _, one in decided
@@ -183,25 +192,37 @@ class _Sizing:
         ]
         if not sized or any(reason not in _TOO_YOUNG for reason, _ in leaves):
             return left(*leaves.most_common(1)[0][0])
-        containers = self._joined(sized, workload)
-        return TemplateSizes(first.namespace, first.workload, len(pods), containers, first.labels.get(APP_INSTANCE, ""))
+        containers = self._joined(sized)
+        names = {one.name for one in containers}
+        return TemplateSizes(
+            first.namespace,
+            first.workload,
+            len(pods),
+            containers,
+            first.labels.get(APP_INSTANCE, ""),
+            others=tuple([name for name in workload.requests or () if name not in names]),
+            injected=tuple(sorted({one.name for pod in pods for one in pod.containers if not workload.has(one)})),
+        )
 
     def _decided(self, pod: Pod) -> Mutate | Leave:
         ranges = self.snapshot.limit_ranges.get(pod.namespace, ())
         # Without quotas: what they have left now says nothing of the day on which the change is rolled out.
         return decide_admission(pod, self.eligibility, self.statistics, self.nodes, ranges, self.policy)
 
-    def _joined(
-        self, sized: Sequence[tuple[Pod, Sequence[ContainerTarget]]], workload: Workload
-    ) -> tuple[ContainerSizes, ...]:
-        """Join what pods of one template need, container by container."""
+    def _joined(self, sized: Sequence[tuple[Pod, Sequence[ContainerTarget]]]) -> tuple[ContainerSizes, ...]:
+        """Join what pods of one template need, container by container; pods of older revisions may lack some."""
+        containers = {one.name: one for pod, _ in sized for one in pod.sized_containers}
+        needed: dict[str, list[tuple[Pod, ContainerTarget]]] = {name: [] for name in containers}
+        for pod, of_pod in sized:
+            for target in of_pod:
+                needed[target.container].append((pod, target))
         joined = []
-        for at, container in enumerate(sized[0][0].sized_containers):
-            targets = [targets[at] for _, targets in sized]
-            rows = [self._row(pod, container.name) for pod, _ in sized]
+        for name, container in containers.items():
+            targets = [target for _, target in needed[name]]
+            rows = [self._row(pod, name) for pod, _ in needed[name]]
             joined.append(
                 ContainerSizes(
-                    container.name,
+                    name,
                     container.role,
                     container.requests,
                     container.limits,
@@ -228,15 +249,14 @@ def _why_unpatched(pod: Pod, workload: Workload | None) -> Unpatched | None:
 
 
 def _templated(pod: Pod, workload: Workload, snapshot: Snapshot) -> Pod:
-    """Return a pod as the template alone makes it, without what cruise has added to it."""
+    """Return a pod as the template alone makes it, without what cruise or others have added to it."""
     created = created_anew(pod, snapshot)
     limits: Mapping[str, int] = workload.cpu_limits or {}
     containers = tuple(
         [
             replace(one, limits=Amounts(limits.get(one.name), one.limits.memory_bytes))
-            if one.name in (workload.requests or {})
-            else one
             for one in created.containers
+            if workload.has(one)
         ]
     )
     annotations = {name: text for name, text in pod.annotations.items() if name not in RECORDS}

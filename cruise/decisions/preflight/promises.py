@@ -7,6 +7,7 @@ from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.domain.resources import ResourceName
 
 _NAMES = {ResourceName.CPU: "CPU", ResourceName.MEMORY: "memory"}
+_SETTINGS = {ResourceName.CPU: "headroom_cpu_risk", ResourceName.MEMORY: "headroom_risk"}
 
 
 def promise_items(promises: Mapping[ResourceName, Promise]) -> Iterator[CheckItem]:
@@ -20,6 +21,9 @@ def promise_items(promises: Mapping[ResourceName, Promise]) -> Iterator[CheckIte
         )
         if promise.drifts:
             fix = "none is needed: these days count by themselves now; see docs/runbooks.md#cruiseheadroomdrifts"
+            yield CheckItem("headroom", f"{_NAMES[resource]} risk", Level.WARN, words, fix)
+        elif not promise.is_kept:
+            fix = f"wait: the headroom follows what was seen; if it stays so, lower {_SETTINGS[resource]}"
             yield CheckItem("headroom", f"{_NAMES[resource]} risk", Level.WARN, words, fix)
         else:
             yield CheckItem("headroom", f"{_NAMES[resource]} risk", Level.OK, words)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cruise.decisions.sizing.fitting import Fit
 from cruise.decisions.sizing.node_columns import NodeColumns
-from cruise.decisions.sizing.recommendation import UNIT, Demand
+from cruise.decisions.sizing.recommendation import SPARE, UNIT, Demand
 from cruise.domain.actions import WriteCause
 from cruise.domain.arrays import BoolArray, Float64Array, Int64Array, round_up
 from cruise.domain.policy import Policy
@@ -26,8 +26,6 @@ Sizes = Mapping[ResourceName, Int64Array]
 BELOW = {ResourceName.CPU: 0.25, ResourceName.MEMORY: 0.1}
 # What a node may lack of what its pods need together: roundings, and growth that was cut to whole units.
 SHORT = 0.01
-# What is grown gets this much more than its target, up to its own peak, so that the next rise is no write.
-SPARE = {ResourceName.CPU: 0.1, ResourceName.MEMORY: 0.1}
 # What is cut keeps this share of the way from its target to its own peak: pods that are cut to the bone come back for
 # more, and the room that they leave is filled by pods that are created at their peaks.
 KEPT_OF_PEAK = 0.5

@@ -16,6 +16,9 @@ from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticColumns, StatisticsTable
 
 UNIT = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
+# What grows gets this much more than its target, so that the next rise is no write; nothing gets more than its own peak
+# and this much more.
+SPARE = {ResourceName.CPU: 0.1, ResourceName.MEMORY: 0.1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +27,16 @@ class Demand:
 
     `base` is the fit's base: the statistic, clamped to [`lower`, `upper`]; `raw_base`, `peak` and `headroom` are as
     the statistic has them, the headroom already multiplied by its factor. Where the resource is not managed, base and
-    headroom are zero. `current` is the request in the spec, 0 where there is none. `wished` is what annotations of
-    the workload's own ask beyond all of this, over any size; a smallest request that is asked for comes on top.
+    headroom are zero. `peak_with_spare` is the most that use alone makes a target. `current` is the request in the
+    spec, 0 where there is none. `wished` is what annotations of the workload's own ask beyond all of this, over any
+    size; a smallest request that is asked for comes on top.
     """
 
     raw_base: Int64Array
     peak: Int64Array
     base: Int64Array
     headroom: Int64Array
+    peak_with_spare: Int64Array
     lower: Int64Array
     upper: Int64Array
     current: Int64Array
@@ -95,12 +100,12 @@ def demand_table(
     memory_peak = np.maximum(capped(statistics.memory_peak_bytes[rows]), capped(statistics.oom_memory_bytes[rows]))
     cpu_base, memory_base = capped(statistics.cpu_base_millicores[rows]), capped(statistics.memory_base_bytes[rows])
     of_limits = limit_demand(statistics, rows, policy)
-    memory = _demand(memory_base, memory_peak, candidates, ResourceName.MEMORY, stated[:, 1])
+    memory = _demand(memory_base, memory_peak, candidates, ResourceName.MEMORY, stated[:, 1], policy)
     highest = _ceilings(candidates, stated[:, 3], of_limits, policy) if policy.rules.ceiling else None
     return DemandTable(
         candidates=candidates,
         rows=rows,
-        cpu=_demand(cpu_base, cpu_peak, candidates, ResourceName.CPU, stated[:, 0]),
+        cpu=_demand(cpu_base, cpu_peak, candidates, ResourceName.CPU, stated[:, 0], policy),
         memory=memory if highest is None else _within_limits(memory, stated[:, 3], highest),
         cpu_limit=stated[:, 2],
         memory_limit=stated[:, 3],
@@ -141,7 +146,12 @@ def _ceilings(candidates: CandidateColumns, current: Int64Array, demand: LimitDe
 
 
 def _demand(
-    base: Int64Array, peak: Int64Array, candidates: CandidateColumns, resource: ResourceName, current: Int64Array
+    base: Int64Array,
+    peak: Int64Array,
+    candidates: CandidateColumns,
+    resource: ResourceName,
+    current: Int64Array,
+    policy: Policy,
 ) -> Demand:
     factor, managed = candidates.headroom_factor, candidates.manages[resource][candidates.pod_of]
     headroom = np.maximum(peak - base, 0)
@@ -149,11 +159,16 @@ def _demand(
     wishes = candidates.wishes
     wished = np.zeros_like(scaled) if wishes is None else _scaled(headroom, wishes.headroom_factor) - scaled
     lower, upper = candidates.least[resource], candidates.most[resource]
+    most = np.full_like(base, UNBOUNDED)
+    if policy.rules.own_peak:
+        # A factor below 1 asks for less than usual, and gets less to spare as well.
+        most = capped(((base + scaled) * (1 + SPARE[resource] * np.minimum(factor, 1.0))).astype(np.int64))
     return Demand(
         raw_base=np.where(managed, base, 0),
         peak=peak,
         base=np.where(managed, np.clip(base, lower, upper), 0),
         headroom=np.where(managed, scaled, 0),
+        peak_with_spare=most,
         lower=lower,
         upper=upper,
         current=current,

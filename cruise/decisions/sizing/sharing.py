@@ -33,13 +33,18 @@ class Shares:
     """How one resource's headroom is shared, one entry a container.
 
     `share` is `weight` / `total` of the node's headroom: by the containers' own headrooms, and on the nodes of
-    `by_base`, where no container has any, by their bases. `rounded` is base + share in whole units, and `clamped` is
-    within the bounds and, where the resource may not grow on the node, no more than now.
+    `by_base`, where no container has any, by their bases. A container that is `at_peak` gets no more than its own peak
+    and something to spare; the others of its node share what is then left, `left`, by their weights' sum, `left_total`.
+    `rounded` is base + share in whole units, and `clamped` is within the bounds and, where the resource may not grow on
+    the node, no more than now.
     """
 
     share: Float64Array
     total: Float64Array
     by_base: BoolArray
+    at_peak: BoolArray
+    left: Float64Array
+    left_total: Float64Array
     rounded: Int64Array
     clamped: Int64Array
 
@@ -98,22 +103,30 @@ def _extras_of_pods(columns: NodeColumns, headroom: Headroom, resource: Resource
 
 
 def share_headroom(columns: NodeColumns, fit: Fit, headroom: Int64Array, resource: ResourceName) -> Shares:
-    """Give each container its base and its proportional share of its node's `headroom`.
+    """Give each container its base and its proportional share of its node's `headroom`, up to its own peak and a spare.
 
-    Where no container has any headroom of its own, the node's is shared by base.
+    What that takes from one is shared by the others. Where no container has any headroom of its own, the node's is
+    shared by base.
     """
     demand, unit, node_of = columns.table.of(resource), UNIT[resource], columns.node_of
     there = fit.stays[columns.candidates.pod_of]
-    total = columns.node_total(np.where(there, demand.headroom, 0))
-    ratio = np.divide(headroom, total, out=np.zeros(len(total)), where=total > 0)
-    share = demand.headroom.astype(np.float64) * ratio[node_of]
-    by_base = (total == 0) & (headroom > 0)
-    if by_base.any():
-        total = np.where(by_base, columns.node_total(np.where(there, demand.raw_base, 0)), total)
-        ratio = np.divide(headroom, total, out=np.zeros(len(total)), where=by_base & (total > 0))
-        share += demand.raw_base * ratio[node_of]
+    by_base = (columns.node_total(np.where(there, demand.headroom, 0)) == 0) & (headroom > 0)
+    weight = np.where(by_base[node_of], demand.raw_base, demand.headroom).astype(np.float64)
+    total = left_total = columns.node_total(np.where(there, weight, 0.0))
+    most = np.maximum(demand.peak_with_spare - demand.raw_base, 0).astype(np.float64)
+    at_peak, left = np.zeros(len(weight), dtype=np.bool_), headroom.astype(np.float64)
+    while True:
+        ratio = np.divide(left, left_total, out=np.zeros(len(left)), where=left_total > 0)
+        share: Float64Array = np.where(at_peak, most, weight * ratio[node_of])
+        over = share > most
+        if not over.any():
+            break
+        at_peak |= over
+        left = np.maximum(headroom - columns.node_total(np.where(there & at_peak, most, 0.0)), 0.0)
+        left_total = columns.node_total(np.where(there & ~at_peak, weight, 0.0))
     wanted: Float64Array = demand.raw_base + share
     rounded = round_up(wanted, unit)
     clamped = np.minimum(np.maximum(rounded, demand.lower), demand.upper)
     clamped = np.where(fit.grows[resource][node_of], clamped, np.minimum(clamped, demand.current))
-    return Shares(share, total, by_base, rounded, np.where(demand.managed, clamped, demand.current))
+    kept: Int64Array = np.where(demand.managed, clamped, demand.current)
+    return Shares(share, total, by_base, at_peak, left, left_total, rounded, kept)

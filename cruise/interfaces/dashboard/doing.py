@@ -1,20 +1,32 @@
 """Forms: each stands for one request to the API, which does it, puts on record who did it, and says what it refuses."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import msgspec
 from fastapi import APIRouter, FastAPI, HTTPException, Request, Response
 from fastapi import Path as InPath
+from fastapi.responses import HTMLResponse
 
-from cruise.interfaces.dashboard.frame import Dashboard, root_of
+from cruise.domain.callers import PathAccess
+from cruise.interfaces.dashboard.frame import HEADERS, Dashboard, Page, root_of, within
 from cruise.interfaces.dashboard.front import DO
-from cruise.interfaces.dashboard.signing_in import posted, within
+from cruise.interfaces.dashboard.signing_in import posted
 from cruise.interfaces.http.api import PREFIX
 from cruise.interfaces.http.health import Scope
+from cruise.interfaces.http.sight import sight_of
 
 # Fields of this name are settings; others are about the form itself.
 SETTING = "setting."
+# Refusals that are about what was written into a form.
+_OF_VALUES = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.UNPROCESSABLE_ENTITY})
+_NO_STATE: Mapping[str, object] = MappingProxyType({})
+# By the first part of what a form stands for, the path of the page that it is on.
+_PAGES = {"overrides": "policies", "rehearsal": "policies"}
 
 
 def doing_routes(dashboard: Dashboard, api: FastAPI) -> APIRouter:
@@ -31,24 +43,87 @@ def doing_routes(dashboard: Dashboard, api: FastAPI) -> APIRouter:
         }
         status, answer = await _ask(api, request, verb.upper(), f"{PREFIX}/{rest}", settings)
         if status >= 400:
-            raise HTTPException(status, msgspec.json.decode(answer).get("error", ""))
+            why = msgspec.json.decode(answer).get("error", "")
+            again = await _form_again(dashboard, api, request, rest, settings, why) if status in _OF_VALUES else None
+            if again is not None:
+                return HTMLResponse(again, status, HEADERS)
+            raise HTTPException(status, why)
         return Response(status_code=303, headers={"Location": root_of(request.url.path) + within(sent.get("to", ""))})
 
     return routes
 
 
+@dataclass(frozen=True, slots=True)
+class RefusedForm:
+    """What a form said that was refused, and why; `of` is the setting that it is about, empty where it names none."""
+
+    values: Mapping[str, str]
+    why: str
+    of: str
+
+    def about(self, setting: str) -> str:
+        """Return what is wrong with a setting, empty for others."""
+        return self.why if setting == self.of else ""
+
+
+def refused_form(request: Request) -> RefusedForm | None:
+    """Return the form that a page is shown for once more, None where it is shown by itself."""
+    found = getattr(request.state, "refused_form", None)
+    return found if isinstance(found, RefusedForm) else None
+
+
+async def _form_again(
+    dashboard: Dashboard, api: FastAPI, request: Request, rest: str, settings: Mapping[str, str], why: str
+) -> bytes | None:
+    """Return the page of a form with what was sent, and what is wrong with it; None where it is of no such page."""
+    part, _, workload = rest.partition("/")
+    page = next((one for one in dashboard.menu if one.path == _PAGES.get(part)), None)
+    if page is None or not await _may_see(request, page):
+        return None
+    refused = RefusedForm(settings, why, _setting_in(why, settings))
+    state = {"refused_form": refused, "root": root_of(request.scope["path"])}
+    path = f"/{page.path}/{workload}".rstrip("/")
+    status, shown = await _ask(api, request, "GET", path, {}, state)
+    return shown if status == 200 else None
+
+
+def _setting_in(why: str, settings: Iterable[str]) -> str:
+    """Return the first setting that a refusal names, empty where it names none."""
+    places = {name: re.search(rf"(?<![\w.-]){re.escape(name)}(?![\w.-])", why) for name in settings}
+    found = {name: place.start() for name, place in places.items() if place is not None}
+    return min(found, key=lambda name: found[name], default="")
+
+
+async def _may_see(request: Request, page: Page) -> bool:
+    sight = sight_of(request)
+    needed = PathAccess("get", f"/cruise{PREFIX}{page.api}")
+    return sight.judge is None or await sight.judge.allows(sight.caller, needed)
+
+
 async def _ask(
-    api: FastAPI, request: Request, method: str, path: str, settings: Mapping[str, str]
+    api: FastAPI,
+    request: Request,
+    method: str,
+    path: str,
+    settings: Mapping[str, str],
+    state: Mapping[str, object] = _NO_STATE,
 ) -> tuple[int, bytes]:
-    """Let the API answer what the form stands for, with the caller that the gate let in."""
+    """Let the API or a page answer, with the caller that the gate let in."""
     body = msgspec.json.encode(settings) if settings else b""
+    # Who is signed in is for pages alone.
+    cookies = [header for header in request.scope["headers"] if header[0] == b"cookie"] if state else []
     scope: Scope = {
         **request.scope,
+        "state": {**request.scope.get("state", {}), **state},
         "method": method,
         "path": path,
         "raw_path": path.encode(),
         "query_string": b"",
-        "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())],
+        "headers": [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            *cookies,
+        ],
     }
     for key in ("route", "endpoint", "path_params", "app", "router"):
         scope.pop(key, None)

@@ -1,9 +1,11 @@
 """What all pages have: their frame, their headers, and what stands in place of one that cannot be shown."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import urlsplit
 
 from fastapi import HTTPException, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -24,11 +26,17 @@ from cruise.interfaces.amounts import (
 )
 from cruise.interfaces.dashboard.assets import asset_names
 from cruise.interfaces.dashboard.sessions import Sessions
+from cruise.interfaces.http.pause import Pause, pause_of
 from cruise.interfaces.http.pods import Explanations
 from cruise.interfaces.http.survey import Surveys
 from cruise.interfaces.http.view import ApiView
 from cruise.interfaces.page_template import page_template
 
+# Pages for whoever can connect.
+SIGN_IN, SIGN_OUT = "/sign-in", "/sign-out"
+# To an identity provider, and back from it; at the top, where the session's cookie belongs.
+AWAY, BACK = "/sign-in-elsewhere", "/signed-in"
+STRANGERS = frozenset({SIGN_IN, SIGN_OUT, AWAY, BACK})
 # Scripts and styles come from here as files, and nothing else comes at all. Charts and htmx set styles through the DOM.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -76,13 +84,17 @@ class Dashboard:
         """Render a page; what it is given beside, its template may use."""
         session = self.sessions.of(request.scope)
         figures = self.view.figures()
+        stated = request.state
         now = self.view.now()
         # htmx takes what it asks for out of a page; what is around that would only be loaded once more.
         is_part = "hx-request" in request.headers and "hx-history-restore-request" not in request.headers
         text = page_template(f"dashboard/{template}").render(
             frame=f"dashboard/{'bare' if is_part else 'frame'}.html.j2",
-            root=root_of(request.scope["path"]),
+            root=getattr(stated, "root", None) or root_of(request.scope["path"]),
             here=request.scope["path"].split("/")[1],
+            shown=within(request.scope["path"][1:]),
+            # Not for strangers: only pages behind the gate ask for it.
+            pause=getattr(stated, "pause", None),
             menu=self.menu,
             session=session,
             signs_in=self.signs_in,
@@ -102,6 +114,14 @@ class Dashboard:
         )
         return HTMLResponse(text, http_status, HEADERS)
 
+    async def pause(self) -> Pause | None:
+        """Return whether every write is stopped, None where the store does not say so at once."""
+        try:
+            async with asyncio.timeout(_PAUSE_SECONDS):
+                return await pause_of(self.view)
+        except (TimeoutError, CruiseError):
+            return None
+
     def problem(self, request: Request, status: int, why: str) -> HTMLResponse:
         """Render what stands in place of a page: what is the matter, and what to do next."""
         title, hint = _ADVICE.get(status, ("Something went wrong", "cruise's log has more."))
@@ -116,6 +136,8 @@ class Dashboard:
                 inner = super().get_route_handler()
 
                 async def handler(request: Request) -> Response:
+                    if request.scope["path"] not in STRANGERS:
+                        request.state.pause = await dashboard.pause()
                     try:
                         return await inner(request)
                     except RequestValidationError as error:
@@ -134,13 +156,21 @@ class Dashboard:
         return PageRoute
 
 
+# A page is of use without an answer to this.
+_PAUSE_SECONDS = 2.0
 _ADVICE: Mapping[int, tuple[str, str]] = {
     HTTPStatus.FORBIDDEN: (
         "You may not see this",
         "Ask an administrator for the role: kubectl create clusterrolebinding cruise-reader-NAME "
         "--clusterrole=cruise-reader --user=NAME. What is about pods also takes the right to get them.",
     ),
+    HTTPStatus.BAD_REQUEST: ("This request cannot be read", "Load the page again, and try it from there."),
     HTTPStatus.NOT_FOUND: ("There is no such page", "It may be gone since, or the address may be misspelt."),
+    HTTPStatus.METHOD_NOT_ALLOWED: (
+        "This address is only for forms",
+        "Nothing was changed. Follow a link of the menu, and send the form from its page.",
+    ),
+    HTTPStatus.INTERNAL_SERVER_ERROR: ("Something went wrong", "This is an error of cruise's own; its log has more."),
     HTTPStatus.UNPROCESSABLE_ENTITY: ("The address says something that it may not", "Follow a link of the menu."),
     HTTPStatus.SERVICE_UNAVAILABLE: (
         "Not yet",
@@ -154,6 +184,13 @@ _ADVICE: Mapping[int, tuple[str, str]] = {
 def root_of(path: str) -> str:
     """Return the way from a page to the top as a relative link, so that a proxy may serve it below any path."""
     return "../" * (path.count("/") - 1) or "./"
+
+
+def within(to: str) -> str:
+    """Return a relative address of this server's own, the top for any other."""
+    parts = urlsplit(to)
+    is_own = not parts.scheme and not parts.netloc and not to.startswith(("/", "\\")) and to.isprintable()
+    return to if is_own else ""
 
 
 def with_menu(dashboard: Dashboard, menu: Sequence[Page]) -> Dashboard:

@@ -7,18 +7,14 @@ from urllib.parse import quote
 from fastapi import Request, Response
 
 from cruise.domain.callers import PathAccess
-from cruise.interfaces.dashboard.frame import Dashboard, root_of
+from cruise.interfaces.dashboard.frame import SIGN_IN, STRANGERS, Dashboard, root_of
 from cruise.interfaces.http.api import PREFIX
 from cruise.interfaces.http.gate import ApiFront
 from cruise.interfaces.http.health import Scope, Send
 
-SIGN_IN = "/sign-in"
-SIGN_OUT = "/sign-out"
-# To an identity provider, and back from it; at the top, where the session's cookie belongs.
-AWAY, BACK = "/sign-in-elsewhere", "/signed-in"
 # A form's path says which request to the API it stands for: /do/put/pause is PUT /api/v1/pause.
 DO = "/do/"
-_FOR_ANYBODY = frozenset({SIGN_IN, SIGN_OUT, AWAY, BACK, "/favicon.ico"})
+_FOR_ANYBODY = STRANGERS | {"/favicon.ico"}
 
 
 class DashboardFront:
@@ -41,14 +37,14 @@ class DashboardFront:
 
     def authorization(self, scope: Scope) -> str | None:
         """Return the token of the browser's session; programs send it themselves."""
-        session = None if _is_for_programs(scope["path"]) else self._dashboard.sessions.of(scope)
+        session = None if is_for_programs(scope["path"]) else self._dashboard.sessions.of(scope)
         return f"Bearer {session.token}" if session is not None else None
 
     async def refuse(
         self, scope: Scope, send: Send, status: HTTPStatus, why: str, headers: Sequence[tuple[bytes, bytes]]
     ) -> None:
         """Send browsers to where they can sign in, or show why that would not help."""
-        if _is_for_programs(scope["path"]):
+        if is_for_programs(scope["path"]):
             await self._api.refuse(scope, send, status, why, headers)
             return
         request = Request(dict(scope))
@@ -70,7 +66,8 @@ class DashboardFront:
         return Response(status_code=303, headers={"Location": address, "Cache-Control": "no-store"})
 
 
-def _is_for_programs(path: str) -> bool:
+def is_for_programs(path: str) -> bool:
+    """Tell whether what is at a path answers in JSON or text, also where a browser asks."""
     return path.startswith("/api/") or path == "/metrics"
 
 

@@ -10,6 +10,7 @@ from cruise.interfaces.dashboard.doing import doing_routes
 from cruise.interfaces.dashboard.events import event_routes
 from cruise.interfaces.dashboard.frame import Dashboard, with_menu
 from cruise.interfaces.dashboard.front import DashboardFront
+from cruise.interfaces.dashboard.problems import add_problem_pages
 from cruise.interfaces.dashboard.providers import ProvidedCallers, provider_routes
 from cruise.interfaces.dashboard.sessions import Sessions
 from cruise.interfaces.dashboard.signing_in import signing_in_routes
@@ -52,4 +53,5 @@ def add_dashboard(
         asset_routes(),
     ):
         api.include_router(routes)
+    add_problem_pages(api, dashboard)
     return DashboardFront(dashboard)

@@ -16,7 +16,7 @@ from cruise.domain.overrides import (
     vertical_layers,
 )
 from cruise.domain.policy import EvictionRanking, Mode, Policy
-from cruise.interfaces.dashboard.doing import SETTING
+from cruise.interfaces.dashboard.doing import SETTING, refused_form
 from cruise.interfaces.dashboard.frame import Dashboard, Page
 from cruise.interfaces.dashboard.rehearsing import panel_of
 from cruise.interfaces.http.requests import Kind, Name, Namespace
@@ -79,6 +79,7 @@ def policies_page(dashboard: Dashboard) -> APIRouter:
             page=PAGE,
             rules=rules_of(view.policy),
             panel=panel_of(view.rehearsals),
+            refused=refused_form(request),
             tried=[name for name, _ in rules_of(view.policy) if name not in _NOT_TRIED],
             setting=SETTING,
             excluded=sorted(view.policy.excluded_namespaces),
@@ -99,7 +100,10 @@ def policies_page(dashboard: Dashboard) -> APIRouter:
         resolution = _resolution(pods[0] if pods else None, namespace, workload, snapshot, stored, view.policy.mode)
         guidance = resolution.guidance
         panel = panel_of(view.rehearsals, namespace, workload)
+        refused = refused_form(request)
         proposed = panel.own.proposal.settings if panel.own is not None else None
+        if refused is not None:
+            proposed = refused.values
         return dashboard.page(
             request,
             "policy.html.j2",
@@ -112,7 +116,8 @@ def policies_page(dashboard: Dashboard) -> APIRouter:
             mode=guidance.mode.label if not isinstance(guidance, Unreadable) else "unreadable",
             panel=panel,
             fields=fields_of(settings_of(here) if here is not None else {}, proposed),
-            others=others_of(here),
+            refused=refused,
+            others=others_of(here) if refused is None else others_among(refused.values, here),
             is_stored=here is not None,
             setting=SETTING,
         )
@@ -174,6 +179,11 @@ def others_of(stored: Overrides | None) -> Mapping[str, str]:
     """Return what is stored for single containers, which the form keeps as it is."""
     values = settings_of(stored) if stored is not None else {}
     return {name: value for name, value in values.items() if name not in OVERRIDES}
+
+
+def others_among(sent: Mapping[str, str], stored: Overrides | None) -> Mapping[str, str]:
+    """Return what was sent for single containers, with the fields that were stored and are sent empty."""
+    return {name: sent.get(name, "") for name in {**others_of(stored), **sent} if name not in OVERRIDES}
 
 
 def _resolution(

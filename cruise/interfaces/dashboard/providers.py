@@ -14,10 +14,9 @@ from fastapi import APIRouter, Request, Response
 from cruise.domain.callers import Access, Caller
 from cruise.domain.sign_in import Departure, SignInRefused
 from cruise.errors import CruiseError
-from cruise.interfaces.dashboard.frame import Dashboard
-from cruise.interfaces.dashboard.front import AWAY, BACK
+from cruise.interfaces.dashboard.frame import AWAY, BACK, Dashboard, within
 from cruise.interfaces.dashboard.sessions import LONGEST_SECONDS
-from cruise.interfaces.dashboard.signing_in import session_cookie, within
+from cruise.interfaces.dashboard.signing_in import session_cookie
 from cruise.interfaces.http.gate import Authority
 
 log = structlog.get_logger()

@@ -1,12 +1,11 @@
 """Signing in with a token, signing out, and the forms that only a page of this server can send."""
 
 from hmac import compare_digest
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
-from cruise.interfaces.dashboard.frame import Dashboard
-from cruise.interfaces.dashboard.front import SIGN_IN, SIGN_OUT
+from cruise.interfaces.dashboard.frame import SIGN_IN, SIGN_OUT, Dashboard, within
 from cruise.interfaces.dashboard.sessions import COOKIE
 from cruise.interfaces.http.gate import Authority
 from cruise.interfaces.http.requests import read_body
@@ -62,10 +61,3 @@ def session_cookie(request: Request, key: str) -> str:
     # Without a path it holds for the directory of the page that signs in: the top, wherever a proxy has that.
     tls = "https" in (request.url.scheme, request.headers.get("x-forwarded-proto"))
     return f"{COOKIE}={key}; HttpOnly; SameSite=Strict{'; Secure' if tls else ''}"
-
-
-def within(to: str) -> str:
-    """Return a relative address of this server's own, the top for any other."""
-    parts = urlsplit(to)
-    is_own = not parts.scheme and not parts.netloc and not to.startswith(("/", "\\")) and to.isprintable()
-    return to if is_own else ""

@@ -97,11 +97,13 @@ def _steps(steps: ContainerSteps) -> Shape:
 
 
 def _request(steps: RequestSteps) -> Shape:
-    """Return the steps; `byBase` only where headroom is shared by base, `written` only where it is not `final`."""
+    """Return the steps; `byBase` and `atPeak` only where they hold, `written` only where it is not `final`."""
     document = shape(steps)
     assert isinstance(document, dict)
     if not steps.by_base:
         del document["byBase"]
+    if not steps.at_peak:
+        del document["atPeak"]
     if steps.written in (None, steps.final):
         del document["written"]
     return document

@@ -154,11 +154,16 @@ def _why_it_stays(resource: ResourceName, steps: RequestSteps, worth: WorthStep)
 def _share(steps: RequestSteps, amount: Callable[[float], str]) -> str:
     if not steps.total:
         return "no container on the node has any headroom"
+    if steps.at_peak:
+        most = amount(steps.peak_with_spare)
+        return f"as much as its own peak and a tenth allow: {most} − base {amount(steps.base)} = {amount(steps.share)}"
     own = f"base {amount(steps.base)}" if steps.by_base else f"own {amount(steps.headroom)}"
     shared = amount(steps.largest)
     if steps.largest < steps.needed:
         shared = f"{amount(steps.needed)}, of which there is room for {shared} beside the bases,"
-    share = f"the node's {shared} × {own} / sum {amount(steps.total)} = {amount(steps.share)}"
+    if steps.left < steps.largest:
+        shared = f"{shared}, of which {amount(steps.left)} are left by containers that get their peaks,"
+    share = f"the node's {shared} × {own} / sum {amount(steps.left_total)} = {amount(steps.share)}"
     return f"{share}; by base, as no container on the node has headroom of its own" if steps.by_base else share
 
 

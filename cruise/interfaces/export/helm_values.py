@@ -27,7 +27,7 @@ def _of_workload(sizes: TemplateSizes) -> str:
         f"# {sizes.namespace}/{sizes.workload}{release}: put this where the chart takes this workload's resources\n"
     ]
     changed = [one for one in sizes.containers if one.changes]
-    if len(sizes.containers) == 1:
+    if len(sizes.containers) == 1 and not sizes.others:
         lines.append(yaml_text({"resources": _whole(changed[0])}))
     else:
         lines += [f"# container {one.name}\n{yaml_text({one.name: {'resources': _whole(one)}})}" for one in changed]

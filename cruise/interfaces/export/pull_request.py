@@ -7,7 +7,7 @@ from cruise import __version__
 from cruise.decisions.exporting.templates import TemplateSizes
 from cruise.interfaces.amounts import count_text
 from cruise.interfaces.export.report import ExportReport, time_of, why_left
-from cruise.interfaces.export.rows import freed_words, rows_of
+from cruise.interfaces.export.rows import freed_words, injected_words, rows_of
 from cruise.interfaces.plain_text import plain
 
 _MOST_LEFT = 10
@@ -55,6 +55,9 @@ def _workload(sizes: TemplateSizes, report: ExportReport) -> Iterator[str]:
         request, limit = _arrow(row.request), _arrow(row.limit)
         cells = (f"`{row.container}`", row.resource, request, limit, row.usual, row.peak, row.largest)
         yield f"| {' | '.join(cells)} |"
+    if sizes.injected:
+        yield ""
+        yield f"{_escaped(injected_words([sizes]))}."
 
 
 def _arrow(pair: tuple[str, str]) -> str:

@@ -66,6 +66,7 @@ def _workload(sizes: TemplateSizes, prices: Prices) -> Shape:
         "workload": str(sizes.workload),
         "pods": sizes.pods,
         "containers": [_container(one) for one in sizes.containers],
+        "injected": list(sizes.injected),
         "freed": _amounts(sizes.freed),
         "estimatedMonthlySaving": round(prices.month(sizes.freed), 2),
         "patch": patch_of(sizes),

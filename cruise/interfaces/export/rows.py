@@ -1,12 +1,12 @@
 """The rows of a report on templates: one for each container and resource, for tables of a terminal and of Markdown."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from cruise.decisions.exporting.templates import ContainerSizes, TemplateSizes
 from cruise.decisions.scan.waste import Prices
 from cruise.domain.resources import ResourceName, Resources
-from cruise.interfaces.amounts import cores_text, cpu_text, gibibytes_text, memory_text, money_text
+from cruise.interfaces.amounts import cores_text, count_text, cpu_text, gibibytes_text, memory_text, money_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,19 @@ def freed_words(freed: Resources, prices: Prices) -> str:
 
 def _less(freed: float) -> str:
     return "less" if freed >= 0 else "more"
+
+
+def injected_words(changed: Iterable[TemplateSizes]) -> str:
+    """Name the containers that pods have and templates do not, with their workloads; empty where there are none."""
+    found: dict[str, list[str]] = {}
+    for one in changed:
+        for name in one.injected:
+            found.setdefault(name, []).append(f"{one.namespace}/{one.workload}")
+    named = [
+        f"{name} ({where[0] if len(where) == 1 else count_text(len(where), 'workload')})"
+        for name, where in sorted(found.items())
+    ]
+    return f"not in the templates, so in no patch: {', '.join(named)}" if named else ""
 
 
 def rows_of(sizes: TemplateSizes) -> Iterator[Row]:

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from cruise.interfaces.amounts import count_text
 from cruise.interfaces.export.report import ExportReport, why_left
-from cruise.interfaces.export.rows import freed_words, rows_of
+from cruise.interfaces.export.rows import freed_words, injected_words, rows_of
 from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow, plain_table
 
 _MOST_WORKLOADS = 30
@@ -41,6 +41,9 @@ def export_table(report: ExportReport, console: Console) -> Iterator[RenderableT
             yield Text(f"and {count_text(more, 'more workload')}: every other --format has all", style="dim")
         freed = freed_words(changes.freed, report.prices)
         yield Text(f"\n{count_text(len(ranked), 'template')}: {freed}", style="bold")
+        injected = injected_words(ranked)
+        if injected:
+            yield Text(injected, style="dim")
         yield Text("-o DIR writes what goes into Git", style="dim")
     for why, count in Counter(why_left(one) for one in changes.left).most_common():
         yield Text(f"left as they are, {count:,}: {why}", style="dim")

@@ -26,6 +26,7 @@ from cruise.kube_json.refusals import explained, label_of, named
 from cruise.kube_json.wire import object_json, pod_json
 
 _NO_SPEC = object_json.WorkloadSpec()
+_NOTHING_STATED = pod_json.ResourceRequirements()
 _SIZED = frozenset(ResourceName)
 _OWN_RECOMMENDER = "cruise"
 
@@ -55,7 +56,8 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
             replicas = 1 if spec.replicas is None else spec.replicas
     namespace = metadata.namespace or "default"
     with named(kind, namespace, metadata.name):
-        amounts = _template_amounts(spec)
+        pod_spec = _template_of(spec)
+        amounts = None if pod_spec is None else _template_amounts(pod_spec)
     return Workload(
         namespace=namespace,
         ref=WorkloadRef(kind, metadata.name),
@@ -70,23 +72,30 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         requests=None
         if amounts is None
         else {name: stated.filled_from(most) for name, (stated, most) in amounts.items()},
+        init_containers=_names(pod_spec.init_containers) if pod_spec else frozenset(),
         uid="" if controller else metadata.uid or "",
     )
 
 
-def _template_amounts(spec: object_json.WorkloadSpec) -> Mapping[str, tuple[Amounts, Amounts]] | None:
-    """Return the requests and limits that the pod template states, by container; None where there is no template."""
+def _template_of(spec: object_json.WorkloadSpec) -> object_json.TemplateSpec | None:
+    """Return what the pod template states; None where there is no template."""
     holder = spec.job_template.spec if spec.job_template else spec
     pods = holder.template.spec if holder and holder.template else None
-    if pods is None or not pods.containers:
-        return None
+    return pods if pods is not None and pods.containers else None
+
+
+def _template_amounts(template: object_json.TemplateSpec) -> Mapping[str, tuple[Amounts, Amounts]]:
+    """Return the requests and limits of the pod template's containers, by name."""
     found = {}
-    for one in (*(pods.init_containers or ()), *pods.containers):
-        if one.resources is not None:
-            place = f"template: container {one.name}"
-            requests = read_amounts(one.resources.requests, f"{place}: requests")
-            found[one.name] = requests, read_amounts(one.resources.limits, f"{place}: limits")
+    for one in (*(template.init_containers or ()), *(template.containers or ())):
+        stated, place = one.resources or _NOTHING_STATED, f"template: container {one.name}"
+        requests = read_amounts(stated.requests, f"{place}: requests")
+        found[one.name] = requests, read_amounts(stated.limits, f"{place}: limits")
     return found
+
+
+def _names(containers: tuple[object_json.TemplateContainer, ...] | None) -> frozenset[str]:
+    return frozenset([one.name for one in containers]) if containers else frozenset()
 
 
 def _limits(amounts: Mapping[str, tuple[Amounts, Amounts]], resource: ResourceName) -> Mapping[str, int]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from cruise.domain.cluster import Container, Node, Pod, Workload, WorkloadRef
+from cruise.domain.cluster import Container, ContainerRole, Node, Pod, Workload, WorkloadRef
 from cruise.domain.qos import qos_class
 from cruise.domain.scheduling import (
     CORDONED,
@@ -84,6 +84,9 @@ class SimulatedWorkload:
             self.created_at or start,
             memory_limits={name: limit for name, limit in limits.items() if limit is not None},
             requests={one.name: one.requests for one in self.template.containers},
+            init_containers=frozenset(
+                [one.name for one in self.template.containers if one.role is not ContainerRole.MAIN]
+            ),
         )
 
 

@@ -10,12 +10,14 @@ from hypothesis import strategies as st
 from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.explaining.explanation import explain
 from cruise.decisions.explaining.size_steps import ContainerSteps
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.sizing.headroom.model import Headroom
-from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans, size_snapshot
 from cruise.domain.actions import ContainerTarget, Reason
+from cruise.domain.arrays import round_up
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Snapshot
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import MEBIBYTE
+from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticsTable
 from tests.builders import (
     NOW,
@@ -71,7 +73,10 @@ def check_steps(container: ContainerSteps) -> None:
             assert steps.final == steps.current
             continue
         weight = steps.base if steps.by_base else steps.headroom
-        share = steps.largest * weight / steps.total if steps.total else 0.0
+        most = float(max(steps.peak_with_spare - steps.base, 0))
+        proportional = steps.left * weight / steps.left_total if steps.left_total else 0.0
+        share = most if steps.at_peak else proportional
+        assert steps.share <= most
         assert abs(steps.share - share) <= 1e-9 * max(1.0, share)
         assert steps.rounded - unit < steps.base + steps.share <= steps.rounded + 1e-6 * unit
         assert steps.rounded % unit == 0
@@ -151,3 +156,30 @@ def test_generated_clusters_are_explained_as_planned_under_every_headroom_model(
         for model in every_model(table, np.random.default_rng(seed)).values():
             by_base += check_against_plan(snapshot, table, model)
     assert by_base
+
+
+def test_no_size_is_above_its_own_peak_and_a_tenth_and_nodes_keep_their_headroom(seeds):
+    """Whatever the model says, of targets and of what is written; no annotation or quota speaks in these clusters."""
+    capped = 0
+    for seed in seeds(50):
+        snapshot, table = generated(seed)
+        for model in every_model(table, np.random.default_rng(seed)).values():
+            eligibility = Eligibility(snapshot, table, {}, FULL, NOW)
+            sized = size_snapshot(snapshot, eligibility, table, FULL, NOW, headroom=model).sized
+            columns, there = sized.columns, sized.fit.stays[sized.columns.candidates.pod_of]
+            for resource, unit in ((ResourceName.CPU, 1), (ResourceName.MEMORY, MEBIBYTE)):
+                demand, targets = columns.table.of(resource), sized.trimmed.of(resource)
+                peaks = np.maximum(demand.raw_base, demand.peak)
+                most = np.maximum(round_up(1.1 * peaks, unit), demand.lower)
+                assert (targets <= most)[demand.managed & there].all()
+                grown = demand.managed & there & (sized.written.of(resource) > demand.current)
+                assert (sized.written.of(resource) <= most)[grown].all()
+                capped += int(sized.shares[resource].at_peak.sum())
+                # Bounds and ceilings of single containers take from a node what no other gets.
+                bound = demand.managed & (sized.shares[resource].clamped < sized.shares[resource].rounded)
+                free = columns.node_total(np.where(bound & there, 1, 0)) == 0
+                promised = sized.sums[resource].base + sized.sums[resource].shared
+                together = columns.node_total(np.where(demand.managed & there, peaks, 0))
+                given = columns.node_total(np.where(demand.managed & there, sized.shares[resource].clamped, 0))
+                assert (given >= np.minimum(promised, together) - 1e-3)[free].all()
+    assert capped

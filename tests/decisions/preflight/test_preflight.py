@@ -273,5 +273,13 @@ def test_a_promise_that_is_not_kept_is_a_warning_and_one_of_nothing_is_no_item()
     assert (drifting.level, drifting.finding[:37]) == (Level.WARN, "nodes wanted more memory than was pro")
     assert "4 % of 1,000 intervals of the last two days, 1 % are allowed" in drifting.finding
     assert "cruiseheadroomdrifts" in drifting.fix
+    above = decide_preflight(WELL, Mode.FULL, NOW, {ResourceName.CPU: Promise(0.07, 0.3, 0.0, 1000, 126)})
+    assert (
+        item(above, "headroom: CPU risk").level,
+        "lower headroom_cpu_risk" in item(above, "headroom: CPU risk").fix,
+    ) == (
+        Level.WARN,
+        True,
+    )
     unseen = {resource: replace(promise, scores=0, passed=0) for resource, promise in promises.items()}
     assert decide_preflight(WELL, Mode.FULL, NOW, unseen) == check()

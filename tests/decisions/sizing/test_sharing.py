@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from cruise.decisions.guidance.eligibility import Eligibility, Touchable
+from cruise.decisions.sizing.headroom.joint_peak import JointPeak
+from cruise.decisions.sizing.headroom.past_demand import PastDemand
 from cruise.decisions.sizing.init_floors import init_floors
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.recommendation import recommend
@@ -15,7 +17,7 @@ from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, Pod
 from cruise.domain.headroom import Sharing
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import init_floor
-from cruise.domain.resources import MEBIBYTE, Resources
+from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.domain.rules import SEEDS
 from cruise.domain.usage import Statistic
 from tests.builders import (
@@ -140,6 +142,53 @@ def test_containers_of_one_pod_share_as_those_of_others_and_stand_sorted_by_name
     assert [(t.container, t.cpu_millicores) for t in plan.targets] == [("agent", 70), ("proxy", 60), ("web", 100)]
     # The pod's headroom is its containers' largest, not their sum.
     assert plan.headroom.cpu_millicores == 100
+
+
+def demanded_together(*rows: Statistic, cpu: int):
+    """A headroom model by which the pods of `rows`, one after the other, once demanded `cpu` together."""
+    seen = np.full((len(rows), 12), cpu / len(rows), dtype=np.float32)
+    unseen = np.full((len(rows), 12), np.nan, dtype=np.float32)
+    past = {ResourceName.CPU: seen, ResourceName.MEMORY: unseen}
+    return JointPeak(PastDemand(past, {one: seen[:, :0] for one in ResourceName}))
+
+
+@pytest.mark.parametrize(
+    ("together", "expected"),
+    [
+        # 300 above the bases, 150 each: a gets no more than its peak and a tenth, 121, and b the other 189.
+        (1310, {"a": 121, "b": 1189}),
+        # More than both peaks together: both get theirs and a tenth, and the node needs no more.
+        (5000, {"a": 121, "b": 1210}),
+    ],
+)
+def test_nobody_gets_more_than_its_own_peak_and_a_tenth_and_the_others_share_the_rest(together, expected):
+    a, b = make_pod("a"), make_pod("b")
+    rows = [use(a, cpu=(10, 110)), use(b, cpu=(1000, 1100))]
+    snapshot, table = make_snapshot([a, b], nodes=[make_node()]), make_table(*rows)
+    headroom = demanded_together(*rows, cpu=together)
+    for policy in (FULL, Policy(mode=Mode.FULL)):
+        [plan] = decide_node_plans(snapshot, table, policy, NOW, headroom=headroom)
+        assert {t.pod: t.cpu_millicores for t in plan.targets} == expected
+
+
+def test_the_first_design_shares_in_proportion_whatever_the_peaks():
+    a, b = make_pod("a"), make_pod("b")
+    rows = [use(a, cpu=(10, 110)), use(b, cpu=(1000, 1100))]
+    snapshot, table = make_snapshot([a, b], nodes=[make_node()]), make_table(*rows)
+    headroom = demanded_together(*rows, cpu=1310)
+    [plan] = decide_node_plans(snapshot, table, SEEDS_IN_FULL, NOW, headroom=headroom)
+    assert {t.pod: t.cpu_millicores for t in plan.targets} == {"a": 160, "b": 1150}
+
+
+def test_what_asks_for_no_headroom_gets_its_base_whatever_the_node_needs():
+    pods = [make_pod("a"), make_pod("b")]
+    rows = [use(pod, cpu=(100, 200)) for pod in pods]
+    snapshot = make_snapshot(
+        pods, nodes=[make_node()], namespace_annotations={"shop": {"cruise.io/headroom-factor": "0"}}
+    )
+    headroom = demanded_together(*rows, cpu=500)
+    [plan] = decide_node_plans(snapshot, make_table(*rows), FULL, NOW, headroom=headroom)
+    assert {t.pod: t.cpu_millicores for t in plan.targets} == {"a": 100, "b": 100}
 
 
 def test_the_factor_scales_the_headroom_before_it_is_shared():

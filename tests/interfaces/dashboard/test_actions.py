@@ -63,7 +63,7 @@ async def test_the_button_stops_every_write_and_lets_it_go_on(scene):
         stopped = await page.post("/do/put/pause", data=form)
         assert (stopped.status_code, stopped.headers["location"]) == (303, "../../actions")
         assert await scene.store.paused()
-        assert "Every write is stopped" in (await page.get("/actions")).text
+        assert "cruise is paused" in (await page.get("/actions")).text
         await page.post("/do/delete/pause", data=form)
         assert not await scene.store.paused()
     assert [(one.caller, one.deed) for one in scene.announced] == [

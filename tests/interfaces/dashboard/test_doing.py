@@ -1,9 +1,12 @@
 """Forms that change something: whose they are, what they may ask for, and what the API refuses of it."""
 
+import re
+
 import pytest
 
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.overrides import settings_of
+from cruise.interfaces.dashboard.frame import POLICY
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import Scene, busy_scene
 
@@ -59,4 +62,21 @@ async def test_what_the_api_refuses_is_said_in_its_words(scene):
         form = {"form_token": await sign_in(page, "administrator"), "setting.cpu-min": "lots"}
         answer = await page.post(f"/do/put/{WEB}", data=form)
     assert answer.status_code == 422 and "cpu-min" in answer.text and "lots" in answer.text
+    assert not await scene.store.overrides()
+
+
+async def test_a_wrong_value_is_shown_in_its_form_with_the_others_and_what_is_wrong_beside_it(scene):
+    sent = {"setting.cpu-min": "lots", "setting.memory-max": "2Gi", "setting.mode": "observe"}
+    async with browser(scene, known=True) as page:
+        form = {"form_token": await sign_in(page, "administrator"), **sent, "setting.cpu-max.app": "7"}
+        answer = await page.post(f"/do/put/{WEB}", data=form)
+    assert answer.status_code == 422 and answer.headers["content-security-policy"] == POLICY
+    fields = dict(re.findall(r'<input type="text" name="setting\.([^"]+)" value="([^"]*)"', answer.text))
+    assert (fields["cpu-min"], fields["memory-max"], fields["cpu-max.app"]) == ("lots", "2Gi", "7")
+    assert "<option selected>observe" in answer.text
+    [field] = re.findall(r"<label><span>cpu-min</span>.*?</label>", answer.text, re.DOTALL)
+    assert 'aria-invalid="true"' in field and "lots" in field.partition('class="error"')[2]
+    assert answer.text.count("aria-invalid") == 1
+    # The page stands at the form's address, so its links lead back from there.
+    assert 'href="../../../../../workloads"' in answer.text
     assert not await scene.store.overrides()

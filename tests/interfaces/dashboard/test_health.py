@@ -3,6 +3,8 @@
 import re
 from dataclasses import replace
 
+import pytest
+
 from cruise.decisions.sizing.headroom.promise import Promise
 from cruise.domain.resources import ResourceName
 from tests.interfaces.dashboard.test_pages import browser
@@ -25,7 +27,17 @@ async def test_a_stated_risk_is_shown_with_what_became_of_it():
     found = await rows({ResourceName.CPU: KEPT, ResourceName.MEMORY: BROKEN})
     assert "CPU 7.00 % 5.00 % 1,000 0 % kept" in found
     [memory] = [row for row in found if row.startswith("Memory")]
-    assert memory.startswith("Memory 1.00 % 4.00 % 1,000 25 % drifts")
+    assert memory.startswith("Memory 1.00 % 4.00 % 1,000 25 % not kept")
+    assert "does not fit the last two days" in memory
+
+
+@pytest.mark.parametrize(
+    ("passed", "word"),
+    [(126, "not kept"), (71, "not kept"), (70, "kept"), (35, "kept"), (34, "unspent"), (0, "unspent")],
+)
+async def test_a_promise_is_called_what_it_is(passed, word):
+    [cpu] = [row for row in await rows({ResourceName.CPU: replace(KEPT, passed=passed)}) if row.startswith("CPU")]
+    assert cpu.split(" % ", 3)[3].startswith(word)
 
 
 async def test_where_nothing_came_yet_nothing_is_judged():

@@ -12,7 +12,8 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from cruise.domain.callers import Access, Caller, PathAccess
+from cruise.domain.callers import Access, Caller, Deed, Intervention, PathAccess
+from cruise.domain.policy import Mode
 from cruise.interfaces.dashboard.frame import POLICY
 from cruise.interfaces.dashboard.front import DashboardFront
 from cruise.interfaces.dashboard.pages import MENU, add_dashboard
@@ -69,7 +70,7 @@ async def browser(scene: Scene, *, known: bool = False) -> AsyncIterator[httpx.A
 async def sign_in(page: httpx.AsyncClient, name: str) -> str:
     """Sign in by name, and return what the forms of the session hold."""
     await page.post("/sign-in", data={"token": name})
-    [token] = re.findall(r'name="form_token" value="([^"]+)"', (await page.get("/health")).text)
+    token, *_ = re.findall(r'name="form_token" value="([^"]+)"', (await page.get("/health")).text)
     return str(token)
 
 
@@ -157,3 +158,55 @@ async def test_so_large_a_cluster_is_added_up_while_its_reader_waits_elsewhere(s
         answer = await page.get("/")
         assert answer.status_code == 503 and "being added up" in answer.text
         assert (await page.get("/")).status_code == 200
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_every_page_says_that_cruise_is_paused_by_whom_since_when_and_how_it_goes_on(scene, path):
+    await scene.store.record_intervention(
+        Intervention(scene.now() - timedelta(hours=2), "alice@example.com", Deed.PAUSE)
+    )
+    await scene.store.set_paused(True)
+    async with browser(scene, known=True) as page:
+        await sign_in(page, "reader")
+        shown = (await page.get(path)).text
+        assert "cruise is paused" in shown and "alice@example.com paused it 2h ago" in shown
+        assert "do/delete/pause" in shown
+        page.cookies.delete(COOKIE)
+        assert "alice" not in (await page.get("/sign-in")).text
+
+
+async def test_without_a_session_the_command_is_named_that_lets_writes_go_on(scene):
+    await scene.store.set_paused(True)
+    async with browser(scene) as page:
+        shown = (await page.get("/nodes")).text
+    assert "cruise resume" in shown and "Who paused it is not on record" in shown
+
+
+async def test_a_mode_that_only_reads_is_said_on_every_page(scene):
+    async with browser(scene) as page:
+        assert "writes nothing" not in (await page.get("/nodes")).text
+        scene.policy = replace(scene.policy, mode=Mode.OBSERVE)
+        assert "writes nothing" in (await page.get("/nodes")).text
+
+
+@pytest.mark.parametrize(("method", "path", "status"), [("GET", "/nothing", 404), ("GET", "/sign-out", 405)])
+async def test_browsers_get_a_page_where_nothing_is_and_programs_get_json(scene, method, path, status):
+    async with browser(scene) as page:
+        shown = await page.request(method, path, headers={"Accept": "text/html,*/*;q=0.8"})
+        told = await page.request(method, path)
+        api = await page.request(method, f"/api/v1{path}", headers={"Accept": "text/html"})
+    assert shown.status_code == told.status_code == status
+    assert shown.headers["content-security-policy"] == POLICY and 'aria-label="Pages"' in shown.text
+    assert shown.headers.get("allow") == told.headers.get("allow")
+    assert "error" in told.json() and "error" in api.json()
+
+
+async def test_a_mistake_of_cruises_own_is_a_page_too(scene):
+    def broken() -> None:
+        raise ZeroDivisionError
+
+    scene.snapshot = broken
+    async with browser(scene) as page:
+        page._transport = httpx.ASGITransport(page._transport.app, raise_app_exceptions=False)  # type: ignore[attr-defined]
+        shown = await page.get("/pending", headers={"Accept": "text/html"})
+    assert shown.status_code == 500 and "its log has more" in shown.text and "ZeroDivision" not in shown.text

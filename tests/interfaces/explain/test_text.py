@@ -63,16 +63,33 @@ def test_a_node_that_shares_another_headroom_than_the_largest_single_one_tells_b
     assert "as far as there is room" not in text_of(explained(pods, *(make_statistic_for(pod) for pod in pods)))
 
 
-def test_headroom_of_a_node_whose_containers_have_none_is_shown_as_shared_by_base():
-    pods = [make_pod("web-1"), make_pod("web-2")]
-    rows = [make_statistic_for(pod, cpu_base=base, cpu_peak=base) for pod, base in zip(pods, (200, 600), strict=True)]
+def text_where_demanded(together: float, *usage: tuple[int, int]) -> str:
+    """What is explained of the first of some pods with these bases and peaks, who once demanded `together` at once."""
+    pods = [make_pod(f"web-{at}") for at in range(len(usage))]
+    rows = [
+        make_statistic_for(pod, cpu_base=base, cpu_peak=peak) for pod, (base, peak) in zip(pods, usage, strict=True)
+    ]
     table = make_table(*rows)
-    seen = np.tile((table.cpu_base_millicores * 1.25)[:, None], 12).astype(np.float32)
+    seen = np.full((len(pods), 12), together / len(pods), dtype=np.float32)
     model = JointPeak(PastDemand(dict.fromkeys(ResourceName, seen), dict.fromkeys(ResourceName, seen[:, :0])))
-    text = text_of(explain(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=model))
-    assert "the node's 200m × base 200m / sum 800m = 50m; by base, as no container on the node has" in text
-    assert "200m + 50m = 250m, rounded up to 250m" in text
-    assert "100m → 250m" in text
+    return text_of(explain(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=model))
+
+
+def test_headroom_of_a_node_whose_containers_have_none_is_shown_as_shared_by_base():
+    text = text_where_demanded(840, (200, 200), (600, 600))
+    assert "the node's 40m × base 200m / sum 800m = 10m; by base, as no container on the node has" in text
+    assert "200m + 10m = 210m, rounded up to 210m" in text
+    assert "100m → 210m" in text
+
+
+def test_a_container_at_its_own_peak_and_what_others_get_in_its_place_are_shown():
+    small, large = (10, 110), (1000, 1100)
+    assert "as much as its own peak and a tenth allow: 121m − base 10m = 111m" in text_where_demanded(
+        1310, small, large
+    )
+    text = text_where_demanded(1310, large, small)
+    assert "the node's 300m, of which 189m are left by containers that get their peaks, × own 100m / sum 100m" in text
+    assert "= 189m" in text
 
 
 def test_a_resized_pod_shows_the_formula_with_its_numbers_and_the_patch():

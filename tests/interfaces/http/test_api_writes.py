@@ -1,6 +1,7 @@
 """Pauses, overrides and the token that they need."""
 
 import json
+from datetime import timedelta
 
 import pytest
 from fastapi import HTTPException
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.callers import Deed, Intervention
 from cruise.domain.overrides import settings_of
 from cruise.domain.policy import Bounds, EvictionRanking, Mode
 from cruise.domain.resources import ResourceName
@@ -44,9 +46,30 @@ async def stored(scene):
 async def test_a_pause_is_set_and_lifted(api, scene):
     for method, paused in (("PUT", True), ("PUT", True), ("DELETE", False), ("DELETE", False)):
         answered = await api.request(method, "/pause")
-        assert (answered.status_code, answered.json()) == (200, {"paused": paused})
+        who = (
+            {"by": "api_token_file", "since": NOW.isoformat().replace("+00:00", "Z")}
+            if paused
+            else {"by": None, "since": None}
+        )
+        assert (answered.status_code, answered.json()) == (200, {"paused": paused, **who})
         assert await scene.store.paused() is paused
-        assert (await api.get("/pause")).json() == {"paused": paused}
+        assert (await api.get("/pause")).json() == {"paused": paused, **who}
+
+
+async def test_a_pause_is_by_who_began_it_also_where_a_revert_did(api, scene):
+    def done(minutes, caller, deed, workload=None):
+        return Intervention(scene.now() - timedelta(minutes=minutes), caller, deed, None, workload)
+
+    for one in (
+        done(50, "a", Deed.PAUSE),
+        done(40, "b", Deed.RESUME),
+        done(30, "c", Deed.REVERT, make_ref("Deployment/web")),
+        done(20, "d", Deed.REVERT),
+        done(10, "e", Deed.PAUSE),
+    ):
+        await scene.store.record_intervention(one)
+    await scene.store.set_paused(True)
+    assert (await api.get("/pause")).json()["by"] == "d"
 
 
 async def test_an_override_is_stored_as_an_annotation_would_be_read(api, scene):

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cruise.domain.cluster import LimitRangeItem, WorkloadRef
-from cruise.domain.resources import Amounts, ResourceName
+from cruise.domain.resources import NO_AMOUNTS, Amounts, ResourceName
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.errors import BadInput
 from cruise.kube_json.objects.around_pods import (
@@ -90,7 +90,9 @@ def test_a_workload_has_the_requests_of_its_template(document):
     assert decode_workload(workload_object(document)).requests == {
         "init": Amounts(1000, None),
         "app": Amounts(2000, 64 << 20),
+        "bare": NO_AMOUNTS,
     }
+    assert decode_workload(workload_object(document)).init_containers == {"init"}
 
 
 def test_without_a_template_its_requests_are_not_known():

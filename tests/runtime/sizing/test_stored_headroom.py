@@ -37,7 +37,8 @@ def test_the_store_tells_what_the_pass_knew(model, step):
     base, nothing = statistics.cpu_base_millicores[rows], np.zeros(len(rows), dtype=np.int64)
     headroom = np.maximum(statistics.cpu_peak_millicores[rows] - base, 0)
     managed = np.ones(len(rows), dtype=np.bool_)
-    demand = Demand(base, base + headroom, base, headroom, nothing, nothing, nothing, managed, nothing)
+    peak = base + headroom
+    demand = Demand(base, peak, base, headroom, peak, nothing, nothing, nothing, managed, nothing)
     for resource in ResourceName:
         assert ours.rule(resource) == model
         extras = ours.extras(resource, rows, demand)

@@ -10,7 +10,7 @@ from cruise.decisions.exporting.templates import size_templates
 from cruise.domain.cluster import Snapshot, VerticalAutoscaler
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.recommendations import Recommendation
-from cruise.domain.resources import MEBIBYTE, Resources
+from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, Resources
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import Conflict, NotFound, Unavailable
 from cruise.runtime.writing.publication import Publication
@@ -40,7 +40,7 @@ class Recording:
 def world(count: int = 1, cpu_peak: int = 400) -> tuple[Snapshot, StatisticsTable]:
     names = [f"web{at}" for at in range(count)]
     pods = [make_pod(f"{name}-1", workload=f"Deployment/{name}") for name in names]
-    workloads = [make_workload(f"Deployment/{name}", requests={}, uid=f"uid-{name}") for name in names]
+    workloads = [make_workload(f"Deployment/{name}", requests={"app": NO_AMOUNTS}, uid=f"uid-{name}") for name in names]
     rows = [
         replace(make_statistic_for(pod, cpu_peak=cpu_peak), key=key) for pod, key in zip(pods, _keys(pods), strict=True)
     ]

@@ -37,6 +37,16 @@ class Promise:
         return self.passed / self.scores if self.scores else 0.0
 
     @property
+    def is_kept(self) -> bool:
+        """Whether the margin was passed no more often than asked."""
+        return self.observed <= self.asked
+
+    @property
+    def is_unspent(self) -> bool:
+        """Whether it was passed less than half as often as asked: requests are larger than they would have to be."""
+        return self.observed < self.asked / 2
+
+    @property
     def drifts(self) -> bool:
         """Whether the past, or what stands in for it, no longer fits."""
         most = min(_TIMES_ASKED * self.asked, self.asked + _ABOVE_ASKED)

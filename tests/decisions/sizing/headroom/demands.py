@@ -13,7 +13,7 @@ CPU = ResourceName.CPU
 def demand_of(base, headroom):
     base, headroom = np.array(base, dtype=np.int64), np.array(headroom, dtype=np.int64)
     nothing, managed = np.zeros_like(base), np.ones(len(base), dtype=np.bool_)
-    return Demand(base, base + headroom, base, headroom, nothing, nothing, nothing, managed, nothing)
+    return Demand(base, base + headroom, base, headroom, base + headroom, nothing, nothing, nothing, managed, nothing)
 
 
 def past_of(recent, hours=None):
