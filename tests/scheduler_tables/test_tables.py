@@ -3,10 +3,12 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
+from cruise.decisions.packing.building import build_problem
+from cruise.decisions.packing.proposing import propose
 from cruise.decisions.scheduling.board import Board
 from cruise.decisions.scheduling.claims import why_not_judged
 from cruise.decisions.scheduling.filters import (
@@ -18,9 +20,11 @@ from cruise.decisions.scheduling.filters import (
 )
 from cruise.decisions.scheduling.neighbours import Spreads, refuse_by_affinity, refuse_by_anti_affinity
 from cruise.decisions.scheduling.scheduler import Scheduler
-from cruise.domain.cluster import Node, Pod
+from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.packing import Proposal
 from cruise.errors import BadInput
 from cruise.kube_json.reading.snapshot import read_snapshot
+from cruise.packer.pack import quick_packing
 from tests.controlplane.binaries import NotAvailable
 from tests.scheduler_tables.building import verdicts
 from tests.scheduler_tables.verdicts import NotConvertible, Verdict, read_lines, verdict_of
@@ -53,7 +57,33 @@ class Tally:
     not_convertible: Counter[str] = field(default_factory=Counter)
 
 
-def of_plugin(plugin: str, board: Board, pod: Pod, node: Node) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A verdict with its cluster as cruise reads it; no other node takes pods."""
+
+    verdict: Verdict
+    snapshot: Snapshot
+    pod: Pod
+    node: Node
+
+    def contradiction(self, said: str) -> str:
+        """Say that cruise says something else."""
+        one = self.verdict
+        return f"{one.plugin} {one.test}: {one.code} {one.reasons}, cruise: {said}"
+
+
+def case_of(verdict: Verdict) -> Case:
+    """Read the cluster of a verdict. Raises NotConvertible."""
+    try:
+        snapshot = read_snapshot([json.dumps(verdict.cluster).encode()], "table")
+    except BadInput as error:
+        raise NotConvertible(f"no API server has it: {error}") from error
+    nodes = tuple(replace(one, ready=one.name == verdict.node) for one in snapshot.nodes)
+    pod = next(one for one in snapshot.pods if (one.namespace, one.name) == verdict.pod)
+    return Case(verdict, replace(snapshot, nodes=nodes), pod, next(one for one in nodes if one.ready))
+
+
+def refused_as_by(plugin: str, board: Board, pod: Pod, node: Node) -> Iterator[str]:
     """Say what cruise's own rules about the same as one plugin of kube-scheduler refuse."""
     match plugin:
         case "NodeAffinity" | "NodeName" | "NodeUnschedulable" | "TaintToleration":
@@ -76,44 +106,60 @@ def of_plugin(plugin: str, board: Board, pod: Pod, node: Node) -> Iterator[str]:
             yield from Spreads(board).refuse(pod, node)
 
 
-def judge(verdict: Verdict, tally: Tally) -> None:
-    """Compare one verdict with what cruise says."""
-    try:
-        snapshot = read_snapshot([json.dumps(verdict.cluster).encode()], "table")
-    except BadInput as error:
-        tally.not_convertible[f"no API server has it: {error}"] += 1
-        return
-    pod = next(one for one in snapshot.pods if (one.namespace, one.name) == verdict.pod)
-    node = next(one for one in snapshot.nodes if one.name == verdict.node)
-    unjudged = why_not_judged(snapshot.surroundings, pod)
-    board = Board(snapshot)
-    refusals = list(of_plugin(verdict.plugin, board, pod, node))
-    if unjudged is not None:
-        tally.not_judged[unjudged] += 1
-    elif verdict.allowed == (not refusals) and (verdict.allowed or any(Scheduler(board).refuse(pod, node))):
-        tally.agreed += 1
-    else:
-        said = "; ".join(refusals) or "may run there"
-        tally.wrong.append(f"{verdict.plugin} {verdict.test}: {verdict.code} {verdict.reasons}, cruise: {said}")
+def why_contradicted(case: Case) -> str | None:
+    """Say what the rules that judge plans, and places for replacements, say otherwise; None for nothing."""
+    board, allowed = Board(case.snapshot), case.verdict.allowed
+    refusals = list(refused_as_by(case.verdict.plugin, board, case.pod, case.node))
+    if allowed == (not refusals) and (allowed or any(Scheduler(board).refuse(case.pod, case.node))):
+        return None
+    return case.contradiction("; ".join(refusals) or "may run there")
+
+
+def why_planned_otherwise(case: Case) -> str | None:
+    """Say what a plan does otherwise; None for nothing.
+
+    It places the pod where all of kube-scheduler's rules let it in; on a cordoned node alone it does not, and says so.
+    """
+    built = build_problem(case.snapshot)
+    plan = propose(built, quick_packing(built.problem))
+    assert isinstance(plan, Proposal)
+    placed = case.verdict.pod in {one.key for one in plan.placed}
+    if placed == (not any(Scheduler(Board(case.snapshot)).refuse(case.pod, case.node))):
+        return None
+    left = next((one for one in plan.unplaced if one.key == case.verdict.pod), None)
+    if left is not None and (left.blocked_by, left.impossible) == (("cordoned",), False):
+        return None
+    return case.contradiction("placed" if placed else f"not placed: {left}")
 
 
 @pytest.fixture(scope="module")
-def tallies() -> dict[str, Tally]:
-    """What became of the verdicts, by plugin."""
+def cases() -> tuple[dict[str, Tally], list[Case]]:
+    """What becomes of the verdicts, by plugin, and those that can be compared."""
     try:
         path = verdicts()
     except NotAvailable as missing:
         pytest.skip(f"no tables of kube-scheduler on this machine: {missing}")
-    found: defaultdict[str, Tally] = defaultdict(Tally)
+    tallies: defaultdict[str, Tally] = defaultdict(Tally)
+    found = []
     for line in read_lines(path):
         if line["plugin"] not in FLOORS:
             continue
-        tally = found[line["plugin"]]
+        tally = tallies[line["plugin"]]
         try:
-            judge(verdict_of(line), tally)
+            case = case_of(verdict_of(line))
         except NotConvertible as error:
             tally.not_convertible[str(error)] += 1
-    return dict(sorted(found.items()))
+            continue
+        unjudged = why_not_judged(case.snapshot.surroundings, case.pod)
+        contradiction = None if unjudged else why_contradicted(case)
+        if unjudged is not None:
+            tally.not_judged[unjudged] += 1
+        elif contradiction is not None:
+            tally.wrong.append(contradiction)
+        else:
+            tally.agreed += 1
+            found.append(case)
+    return dict(sorted(tallies.items())), found
 
 
 def table(tallies: dict[str, Tally]) -> str:
@@ -132,15 +178,16 @@ def reasons(heading: str, counted: Iterable[tuple[str, Counter[str]]]) -> list[s
     return ["", heading, *(f"  {plugin}: {many} × {why}" for plugin, by in counted for why, many in sorted(by.items()))]
 
 
-def test_no_verdict_is_contradicted(tallies: dict[str, Tally]):
+def test_no_verdict_is_contradicted(cases: tuple[dict[str, Tally], list[Case]]):
+    tallies, _ = cases
     print(table(tallies))
     assert [wrong for tally in tallies.values() for wrong in tally.wrong] == []
 
 
-def test_the_suite_has_not_shrunk(tallies: dict[str, Tally]):
-    fewer = {
-        plugin: (tallies[plugin].agreed if plugin in tallies else 0, floor)
-        for plugin, floor in FLOORS.items()
-        if plugin not in tallies or tallies[plugin].agreed < floor
-    }
-    assert fewer == {}
+def test_plans_place_pods_where_kube_scheduler_does(cases: tuple[dict[str, Tally], list[Case]]):
+    assert list(filter(None, map(why_planned_otherwise, cases[1]))) == []
+
+
+def test_the_suite_has_not_shrunk(cases: tuple[dict[str, Tally], list[Case]]):
+    agreed = {plugin: tally.agreed for plugin, tally in cases[0].items()}
+    assert {plugin: agreed.get(plugin, 0) for plugin, floor in FLOORS.items() if agreed.get(plugin, 0) < floor} == {}

@@ -93,8 +93,11 @@ class Volumes:
                 found.append(claim)
                 if not claim.bound and not claim.waits:
                     missing = missing or Finding(Pattern.CLAIM_UNBOUND, claim=name)
+        # A running pod that cannot be created anew stays, and what it has now is attached to its node.
+        present = [self._surroundings.claims.get((pod.namespace, name)) for name in pod.constraints.claims]
+        counted = [claim for claim in present if claim] if missing and pod.node else found
         # One volume through two claims is attached once.
-        volumes = {(claim.driver, claim.volume or claim.name) for claim in found if claim.driver}
+        volumes = {(claim.driver, claim.volume or claim.name) for claim in counted if claim.driver}
         return VolumeNeeds(
             terms=tuple(dict.fromkeys(claim.terms for claim in found if claim.terms is not None)),
             attached=tuple(sorted(volumes)),

@@ -53,6 +53,16 @@ def test_attached_volumes_are_a_resource_of_nodes_that_limit_them() -> None:
     assert problem.capacities[:, 3].tolist() == [2, UNBOUNDED]
 
 
+def test_a_running_pod_attaches_what_it_has_though_its_replacement_could_not_be_created() -> None:
+    # Its class binds at once, so that nothing is known of the claim that would be made with the replacement.
+    claims = (Claim("shop", "own", driver="ebs", volume="v1"), Claim("shop", "other", driver="ebs", volume="v2"))
+    own = PodConstraints(claims=("own",), own_claims=("own",))
+    pods = (a_pod("a", "n1", constraints=own), a_pod("b", constraints=using("other")))
+    built = build_problem(cluster(*claims, pods=pods))
+    assert built.unmovable == (Detail.VOLUME_UNKNOWN.of("own"), None)
+    assert built.problem.demands[built.problem.pod_class, 3].tolist() == [1, 1]
+
+
 def test_a_claim_for_one_pod_that_is_used_on_a_vanished_node_keeps_the_next_one_pending() -> None:
     lone = Claim("shop", "data", single_pod=True)
     pods = (a_pod("z-old", "gone", constraints=using("data")), a_pod("a-new", constraints=using("data")))
