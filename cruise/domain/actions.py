@@ -203,7 +203,8 @@ class Outcome:
     """One action as it ended: a line of the audit.
 
     What ended like that several times in a row is one line: `at` is the last time, `first_at` the first, and `count`
-    how often; `first_at` is None where it was once.
+    how often; `first_at` is None where it was once. `before` are the sizes that a resize found, empty where they are
+    not known.
     """
 
     at: datetime
@@ -213,6 +214,7 @@ class Outcome:
     detail: str = ""
     first_at: datetime | None = None
     count: int = 1
+    before: tuple[ContainerTarget, ...] = ()
 
     @property
     def since(self) -> datetime:

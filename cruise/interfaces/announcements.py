@@ -1,15 +1,14 @@
 """Events on pods: one short line on each pod that something was done to or refused."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
-from cruise.domain.actions import Announcement, ContainerTarget, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
+from cruise.domain.actions import Announcement, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.callers import Deed, Intervention
-from cruise.domain.cluster import Container, Pod
+from cruise.domain.cluster import Pod
 from cruise.domain.details import Detail, code_of
-from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
-from cruise.domain.resources import NO_AMOUNTS, Amounts
 from cruise.interfaces.plain_text import plain
 from cruise.interfaces.reasons import CAUSES, detail_words
+from cruise.interfaces.resize_words import changes_text
 
 PodKey = tuple[str, str]
 
@@ -23,7 +22,6 @@ _WHY = {
 }
 # What the operator has to mend is no business of a pod's owner.
 _OPERATORS = frozenset({Reason.FORBIDDEN, Reason.THROTTLED})
-_MOST_CONTAINERS = 4
 # Kubernetes takes 1024 bytes of an event's message.
 _LONGEST = 500
 
@@ -83,9 +81,10 @@ def _of_outcome(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> Announcement | 
     refused = outcome.verdict is Verdict.REFUSED
     if refused and outcome.reason in _OPERATORS:
         return None
-    before = pods.get((action.namespace, action.pod))
+    pod = pods.get((action.namespace, action.pod))
+    before = pod.containers if pod is not None and pod.uid == action.uid else ()
     if refused:
-        wanted = f" ({_changes(action, before)})" if isinstance(action, ResizePod) else ""
+        wanted = f" ({changes_text(action, before)})" if isinstance(action, ResizePod) else ""
         message = f"not {_done(action)}{wanted}: {detail_words(outcome.detail) or outcome.reason.value}"
     elif isinstance(action, EvictPod):
         short_of = "" if action.reason is Reason.PACKED else f" ({action.resource.value})"
@@ -93,44 +92,12 @@ def _of_outcome(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> Announcement | 
     else:
         detail = f" ({detail_words(outcome.detail)})" if outcome.detail else ""
         why = _WHY.get(action.reason, action.reason.value) if action.cause is None else CAUSES[action.cause]
-        message = f"{_changes(action, before)}: {why}{detail}"
+        message = f"{changes_text(action, before)}: {why}{detail}"
     return Announcement(action.namespace, action.pod, action.uid, outcome.reason, _shortened(message), refused)
 
 
 def _done(action: ResizePod | EvictPod) -> str:
     return "resized" if isinstance(action, ResizePod) else "evicted"
-
-
-def _changes(action: ResizePod, before: Pod | None) -> str:
-    """Write what a resize changes, as `cpu 500m -> 130m, memory 512Mi -> 270Mi`; containers by name if several."""
-    known = {one.name: one for one in before.containers} if before is not None and before.uid == action.uid else {}
-    parts = [
-        (target.container, list(_of_container(target, known.get(target.container)))) for target in action.containers
-    ]
-    changed = [(name, changes) for name, changes in parts if changes]
-    if not changed:
-        return "as it was"
-    if len(action.containers) == 1:
-        return ", ".join(changed[0][1])
-    listed = "; ".join(f"{name} {', '.join(changes)}" for name, changes in changed[:_MOST_CONTAINERS])
-    more = len(changed) - _MOST_CONTAINERS
-    return f"{listed}; and {more} more" if more > 0 else listed
-
-
-def _of_container(target: ContainerTarget, before: Container | None) -> Iterable[str]:
-    requests, limits = (NO_AMOUNTS, NO_AMOUNTS) if before is None else (before.requests, before.limits)
-    yield from _of_amounts("", target.requests, requests)
-    yield from _of_amounts(" limit", target.limits, limits)
-
-
-def _of_amounts(suffix: str, wanted: Amounts, now: Amounts) -> Iterable[str]:
-    pairs = (
-        ("cpu", wanted.cpu_millicores, now.cpu_millicores, format_cpu_millicores),
-        ("memory", wanted.memory_bytes, now.memory_bytes, format_memory_bytes),
-    )
-    for name, value, old, text in pairs:
-        if value is not None and value != old:
-            yield f"{name}{suffix} {text(value)}" if old is None else f"{name}{suffix} {text(old)} -> {text(value)}"
 
 
 def _shortened(message: str) -> str:

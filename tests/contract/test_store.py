@@ -449,7 +449,15 @@ actions = st.one_of(
     st.builds(TaintNode, names, reasons),
     st.builds(UntaintNode, names, reasons),
 )
-outcomes = st.builds(Outcome, times, actions, st.sampled_from(Verdict), reasons, names)
+outcomes = st.builds(
+    Outcome,
+    times,
+    actions,
+    st.sampled_from(Verdict),
+    reasons,
+    names,
+    before=st.lists(targets, max_size=2).map(tuple),
+)
 
 
 @given(written=st.lists(outcomes, max_size=8), since=times)

@@ -8,12 +8,21 @@ from sqlalchemy import ColumnElement, Row, delete, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store.connection import driver_in_transaction
-from cruise.adapters.store.documents import EVICTION, action_document, kind_of, read_action
+from cruise.adapters.store.documents import (
+    EVICTION,
+    Document,
+    action_document,
+    kind_of,
+    read_action,
+    read_targets,
+    targets_document,
+)
 from cruise.adapters.store.tables import outcome
 from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, Verdict
 
 _COLUMNS = [name for name in outcome.c.keys() if name != "id"]
-
+# Of a resize's document, beside what the action itself states.
+_BEFORE = "before"
 
 # Lines that go on, by the place of each among those given; the index of a pod's lines, or of a node's, finds them.
 _GO_ON = """
@@ -70,10 +79,16 @@ def _records(outcomes: Sequence[Outcome]) -> Iterator[tuple[object, ...]]:
             whose and whose.uid,
             action.node,
             str(whose.workload) if whose and whose.workload else None,
-            msgspec.json.encode(action_document(action)).decode(),
+            msgspec.json.encode(_document(line)).decode(),
             line.first_at,
             line.count,
         )
+
+
+def _document(line: Outcome) -> Document:
+    """Return an action as a document, with the sizes that it found."""
+    document = action_document(line.action)
+    return document | {_BEFORE: targets_document(line.before)} if line.before else document
 
 
 async def newest(connection: AsyncConnection, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
@@ -106,6 +121,7 @@ def _outcome(row: Row[tuple[object, ...]]) -> Outcome:
         detail=row.detail,
         first_at=row.first_at,
         count=row.times,
+        before=read_targets(row.action.get(_BEFORE, [])),
     )
 
 

@@ -14,7 +14,7 @@ from cruise.interfaces.http.interventions import intervention_page
 from cruise.interfaces.http.requests import Offset
 from cruise.interfaces.http.sight import SightOf
 from cruise.interfaces.http.view import in_time
-from cruise.interfaces.reasons import WORDS
+from cruise.interfaces.reasons import CAUSES, WORDS
 
 PAGE = Page("actions", "Actions", "/outcomes")
 _ROWS = 100
@@ -59,7 +59,7 @@ def actions_page(dashboard: Dashboard) -> APIRouter:
             earlier=earlier,
             later=later,
             colours=_COLOURS,
-            why=lambda line: WORDS[line.why],
+            why=lambda line: WORDS[line.why] if line.cause is None else CAUSES[line.cause],
             reverts=_first_of_workloads(lines[offset : offset + _ROWS]),
             interventions=(await intervention_page(view, sight, since, _MOST_INTERVENTIONS)).items,
             paused=await in_time(view.store.paused()),

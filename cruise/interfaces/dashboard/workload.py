@@ -1,18 +1,18 @@
 """One workload: its use against its sizes, what was done to it and why, and the patch to commit."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from fastapi import APIRouter, HTTPException, Request, Response
 
 from cruise.decisions.exporting.templates import LeftTemplate, TemplateSizes
-from cruise.domain.actions import EvictPod, Outcome, ResizePod, Verdict
+from cruise.domain.actions import ContainerTarget, EvictPod, Outcome, ResizePod, Verdict
 from cruise.domain.cluster import Container
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.domain.usage import Statistic
 from cruise.errors import NotFound
-from cruise.interfaces.amounts import cpu_text, memory_text
+from cruise.interfaces.amounts import memory_text
 from cruise.interfaces.dashboard.charts import Chart, Line, Mark
 from cruise.interfaces.dashboard.frame import Dashboard, Page
 from cruise.interfaces.dashboard.rich_html import html_of
@@ -23,6 +23,7 @@ from cruise.interfaces.http.requests import Kind, Name, Namespace
 from cruise.interfaces.http.sight import SightOf
 from cruise.interfaces.http.workload import WorkloadHistory, template_of, workload_history
 from cruise.interfaces.reasons import in_words
+from cruise.interfaces.resize_words import changes_text, why_resized
 from cruise.interfaces.scan.finding_words import RISK_TITLES, why_at_risk
 
 PAGE = Page("workloads", "Workload", "/workloads")
@@ -58,10 +59,12 @@ def workload_page(dashboard: Dashboard) -> APIRouter:
             "workload.html.j2",
             page=PAGE,
             found=found,
+            pass_at=survey.done.at,
             rows=[_row(found, container) for container in found.chosen.sized_containers],
             outcomes=found.outcomes[:_MOST_OUTCOMES],
             in_words=in_words,
-            sizes=_sizes,
+            changes=changes_text,
+            resized=why_resized,
             is_resize=lambda outcome: isinstance(outcome.action, ResizePod),
             titles=RISK_TITLES,
             why=lambda risk: why_at_risk(risk, view.now()),
@@ -95,14 +98,12 @@ def workload_page(dashboard: Dashboard) -> APIRouter:
 
 def _row(found: WorkloadHistory, container: Container) -> ContainerRow:
     statistic = found.statistics.get(container.name)
-    charts = [_chart(found, container, statistic, resource) for resource in ResourceName]
+    charts = [_chart(found, container, resource) for resource in ResourceName]
     return ContainerRow(container, statistic, [chart for chart in charts if chart is not None])
 
 
-def _chart(
-    found: WorkloadHistory, container: Container, statistic: Statistic | None, resource: ResourceName
-) -> Chart | None:
-    """Return use by the hour against request and limit, None before there is an hour of it."""
+def _chart(found: WorkloadHistory, container: Container, resource: ResourceName) -> Chart | None:
+    """Return use by the hour against request and limit as they were, None before there is an hour of it."""
     peaks, is_cpu = found.peaks, resource is ResourceName.CPU
     values = (peaks.cpu_demand_millicores if is_cpu else peaks.memory_bytes).tolist()
     by_hour: dict[int, float] = {}
@@ -113,50 +114,65 @@ def _chart(
         return None
     hours = range(min(by_hour), max(by_hour) + 2)
     times = [datetime.fromtimestamp(hour * 3600, UTC) for hour in hours]
-    requests = _requests_at(found, container, times, resource)
     lines = [
         Line("largest use of the hour", "used", [by_hour.get(hour) for hour in hours], area=True),
-        Line("request", "requested", requests, step=True),
+        Line("request", "requested", amounts_at(found, container, times, resource, requests_of), step=True),
     ]
-    if statistic is not None:
-        base = statistic.cpu_base_millicores if is_cpu else statistic.memory_base_bytes
-        peak = statistic.cpu_peak_millicores if is_cpu else statistic.memory_peak_bytes
-        lines.append(Line("base now (P75)", "base", [float(base)] * len(times)))
-        lines.append(Line("peak now", "peak", [float(peak)] * len(times)))
-    limit = _of(container.limits, resource)
-    if limit:
-        lines.append(Line("limit", "limit", [float(limit)] * len(times)))
+    limits = amounts_at(found, container, times, resource, limits_of)
+    if any(limits):
+        lines.append(Line("limit", "limit", limits, step=True))
     title = f"{'CPU' if is_cpu else 'Memory'} of {container.name}"
     return Chart(title, resource, times, lines, [*_marks(found, container, resource)])
 
 
-def _requests_at(
-    found: WorkloadHistory, container: Container, times: Sequence[datetime], resource: ResourceName
+def amounts_at(
+    found: WorkloadHistory,
+    container: Container,
+    times: Sequence[datetime],
+    resource: ResourceName,
+    stated: Callable[[Container | ContainerTarget], Amounts],
 ) -> Sequence[float | None]:
-    """Return what the chosen pod requested at each time, as far as resizes tell; the last is what it requests now."""
-    steps: list[tuple[datetime, int]] = []
+    """Return a request or limit of the chosen pod at each time; None before it is known, the last is what it is now."""
+    steps: list[tuple[datetime, int | None]] = []
+    before = _amount_of(found.original.containers if found.original is not None else (), container, resource, stated)
     for outcome in reversed(found.outcomes):
         action = outcome.action
         if isinstance(action, ResizePod) and outcome.verdict is Verdict.DONE and action.uid == found.chosen.uid:
-            written = [_of(one.requests, resource) for one in action.containers if one.container == container.name]
-            steps += [(outcome.at, amount) for amount in written if amount]
-    first = [
-        _of(one.requests, resource)
-        for one in (found.original.containers if found.original is not None else ())
-        if one.container == container.name
-    ]
-    now = _of(container.requests, resource)
-    before = first[0] if first else now if not steps else None
+            if not steps and outcome.before:
+                before = _amount_of(outcome.before, container, resource, stated)
+            written = _amount_of(action.containers, container, resource, stated)
+            if written is not None:
+                steps.append((outcome.at, written))
+    now = _of(stated(container), resource)
+    if not steps:
+        # Nothing is on record that changed it.
+        before = now
     begun = found.chosen.created_at
-    found_amounts: list[float | None] = []
+    amounts: list[float | None] = []
     for at in times:
-        amount = before
-        for when, written_then in steps:
-            amount = written_then if when <= at else amount
-        found_amounts.append(float(amount) if amount and (begun is None or at >= begun) else None)
-    if now:
-        found_amounts[-1] = float(now)
-    return found_amounts
+        amount = next((written for when, written in reversed(steps) if when <= at), before)
+        amounts.append(float(amount) if amount and (begun is None or at >= begun) else None)
+    amounts[-1] = float(now) if now else None
+    return amounts
+
+
+def _amount_of(
+    containers: Iterable[ContainerTarget],
+    container: Container,
+    resource: ResourceName,
+    stated: Callable[[Container | ContainerTarget], Amounts],
+) -> int | None:
+    return next((_of(stated(one), resource) for one in containers if one.container == container.name), None)
+
+
+def requests_of(one: Container | ContainerTarget) -> Amounts:
+    """Return the requests of a container, or of what was written for one."""
+    return one.requests
+
+
+def limits_of(one: Container | ContainerTarget) -> Amounts:
+    """Return the limits of a container, or of what was written for one."""
+    return one.limits
 
 
 def _marks(found: WorkloadHistory, container: Container, resource: ResourceName) -> Iterable[Mark]:
@@ -168,7 +184,12 @@ def _marks(found: WorkloadHistory, container: Container, resource: ResourceName)
     for outcome in found.outcomes:
         if outcome.verdict is Verdict.DONE and _is_of(outcome, found, container):
             kind = "evict" if isinstance(outcome.action, EvictPod) else "resize"
-            yield Mark(outcome.at, kind, f"{kind}: {in_words(outcome.action.reason)}")
+            yield Mark(outcome.at, kind, f"{kind}: {_why(outcome)}")
+
+
+def _why(outcome: Outcome) -> str:
+    action = outcome.action
+    return why_resized(action) if isinstance(action, ResizePod) else in_words(action.reason)
 
 
 def _is_of(outcome: Outcome, found: WorkloadHistory, container: Container) -> bool:
@@ -176,18 +197,6 @@ def _is_of(outcome: Outcome, found: WorkloadHistory, container: Container) -> bo
     if isinstance(action, ResizePod):
         return action.uid == found.chosen.uid and any(one.container == container.name for one in action.containers)
     return isinstance(action, EvictPod)
-
-
-def _sizes(outcome: Outcome) -> str:
-    """Write the requests that a resize was to write, container by container."""
-    if not isinstance(outcome.action, ResizePod):
-        return ""
-    named = len(outcome.action.containers) > 1
-    return "; ".join(
-        f"{f'{one.container} ' if named else ''}{cpu_text(one.requests.cpu_millicores or 0)}, "
-        f"{memory_text(one.requests.memory_bytes or 0)}"
-        for one in outcome.action.containers
-    )
 
 
 def _of(amounts: Amounts, resource: ResourceName) -> int | None:

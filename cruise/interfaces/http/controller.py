@@ -14,7 +14,7 @@ from cruise import __version__
 from cruise.collection import uncollected
 from cruise.decisions.node_load import untaint_command
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.domain.actions import EvictPod, Outcome, ResizePod
+from cruise.domain.actions import ContainerTarget, EvictPod, Outcome, ResizePod
 from cruise.errors import CruiseError, Unavailable
 from cruise.interfaces.http.figures import action_name
 from cruise.interfaces.http.requests import CAMEL, Name, Offset, failures, parse_since
@@ -22,6 +22,7 @@ from cruise.interfaces.http.sight import Sight, SightOf
 from cruise.interfaces.http.view import ApiView, in_time
 from cruise.interfaces.plan.document import node_document
 from cruise.interfaces.reasons import detail_words, in_words
+from cruise.interfaces.resize_words import changes_text
 from cruise.runtime.node_load import NodeLoadPass
 from cruise.runtime.sizing.node_pass import NodePass
 
@@ -157,8 +158,32 @@ class NodePage:
 
 
 @dataclass(frozen=True, slots=True)
+class StatedSizes:
+    """What a container states; null for what it does not, or what a resize left as it was."""
+
+    __pydantic_config__ = CAMEL
+    cpu_millicores: int | None
+    memory_bytes: int | None
+    cpu_limit_millicores: int | None
+    memory_limit_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerChange:
+    """One container of a resize: what it stated before, null where that is not on record, and what was written."""
+
+    __pydantic_config__ = CAMEL
+    container: str
+    before: StatedSizes | None
+    after: StatedSizes
+
+
+@dataclass(frozen=True, slots=True)
 class OutcomeLine:
     """One line of the audit: `why` is what the action was for, `reason` what decided how it ended.
+
+    Of a resize `cause` is why a node pass found it worth a write, `containers` and `changes` are its sizes before and
+    after.
 
     What ended like that `count` times did so first at `first_at` and last at `at`, as far as is known: what goes on is
     brought up to date once an hour.
@@ -177,6 +202,9 @@ class OutcomeLine:
     reason: str
     words: str
     detail: str
+    cause: str | None
+    changes: str
+    containers: list[ContainerChange]
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,7 +370,27 @@ def _line(outcome: Outcome) -> OutcomeLine:
         reason=outcome.reason.value,
         words=in_words(outcome.reason),
         detail=detail_words(outcome.detail),
+        cause=action.cause.value if isinstance(action, ResizePod) and action.cause is not None else None,
+        changes=changes_text(action, outcome.before, "→") if isinstance(action, ResizePod) else "",
+        containers=_changes(action, outcome.before) if isinstance(action, ResizePod) else [],
     )
+
+
+def _changes(action: ResizePod, before: Sequence[ContainerTarget]) -> list[ContainerChange]:
+    known = {one.container: one for one in before}
+    return [
+        ContainerChange(
+            target.container,
+            _stated(known[target.container]) if target.container in known else None,
+            _stated(target),
+        )
+        for target in action.containers
+    ]
+
+
+def _stated(one: ContainerTarget) -> StatedSizes:
+    requests, limits = one.requests, one.limits
+    return StatedSizes(requests.cpu_millicores, requests.memory_bytes, limits.cpu_millicores, limits.memory_bytes)
 
 
 def _document(value: object) -> Response:

@@ -17,6 +17,7 @@ from cruise.decisions.scan.risks import Risk, rank_risks
 from cruise.decisions.scan.savings import Savings, sum_savings
 from cruise.decisions.scan.waste import Totals, WorkloadWaste, estimate_waste
 from cruise.domain.annotations import Guidance
+from cruise.domain.cluster import Pod
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Resources
@@ -135,7 +136,7 @@ def survey(
     for pod in snapshot.pods:
         if pod.node is None or pod.terminal:
             continue
-        mode = Mode.OFF.label if policy.excludes(pod.namespace) else _mode(eligibility.guidance_of(pod))
+        mode = mode_of(eligibility, policy, pod)
         modes[pod.namespace, pod.workload_name] = mode
         pods[mode] += 1
     lines = [
@@ -145,7 +146,11 @@ def survey(
     return Survey(done, totals, sum_savings(snapshot, originals), risks, tuple(lines), dict(pods))
 
 
-def _mode(guidance: object) -> str:
+def mode_of(eligibility: Eligibility, policy: Policy, pod: Pod) -> str:
+    """Return the mode that holds for a pod, by name."""
+    if policy.excludes(pod.namespace):
+        return Mode.OFF.label
+    guidance = eligibility.guidance_of(pod)
     return guidance.mode.label if isinstance(guidance, Guidance) else UNREADABLE
 
 

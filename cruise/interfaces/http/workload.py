@@ -7,12 +7,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from cruise.decisions.exporting.templates import LeftTemplate, TemplateSizes, size_templates
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.actions import OriginalSizes, Outcome
 from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.requests import counted_requests
+from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.retention import RETENTION
 from cruise.domain.usage import HourlyPeaks, OomRecord, Statistic, StatisticsTable
 from cruise.errors import NotFound
-from cruise.interfaces.http.survey import Survey, SurveyLine
+from cruise.interfaces.http.survey import Survey, SurveyLine, mode_of
 from cruise.interfaces.http.view import ApiView, in_time
 
 # Of a large workload some pods tell what there is to tell; each asks the store once.
@@ -21,15 +24,18 @@ _MOST_ASKED = 20
 
 @dataclass(frozen=True, slots=True)
 class WorkloadHistory:
-    """One workload in the last pass, and one of its pods, `chosen`, in more detail.
+    """One workload in the last pass, `line`, its pods as they are now, and one of them, `chosen`, in more detail.
 
-    `statistics` has the chosen pod's by container, `original` what it requested before it was resized first. `outcomes`
-    are those of the first pods by name, newest first, `kills` those of all of them, oldest first.
+    `mode` holds for the chosen pod now, and `requested` is what all pods request now. `statistics` has the chosen pod's
+    by container, `original` what it requested before it was resized first. `outcomes` are those of the first pods by
+    name, newest first, `kills` those of all of them, oldest first.
     """
 
     line: SurveyLine
     pods: Sequence[Pod]
     chosen: Pod
+    mode: str
+    requested: Resources
     statistics: dict[str, Statistic]
     peaks: HourlyPeaks
     kills: Sequence[OomRecord]
@@ -61,10 +67,12 @@ def statistics_of(table: StatisticsTable, pods: Iterable[Pod]) -> StatisticsTabl
 async def workload_history(view: ApiView, survey: Survey, namespace: str, workload: str, pod: str) -> WorkloadHistory:
     """Return what is known of a workload (`Kind/name`), and more of one of its pods. Raises NotFound, Unavailable."""
     line = next((one for one in survey.lines if one.place == (namespace, workload)), None)
+    # Not the pass's: its own writes came after it, and so may a revert.
+    snapshot = await view.snapshot()
     pods = sorted(
         (
             one
-            for one in survey.done.snapshot.pods
+            for one in snapshot.pods
             if one.namespace == namespace
             and one.node is not None
             and one.workload_name == workload
@@ -73,10 +81,12 @@ async def workload_history(view: ApiView, survey: Survey, namespace: str, worklo
         key=lambda one: one.name,
     )
     if line is None or not pods:
-        raise NotFound(f"the last pass saw no pods of {workload} in {namespace}")
+        raise NotFound(f"the last pass saw no pods of {workload} in {namespace}, or they are gone since")
     chosen = next((one for one in pods if one.name == pod), pods[0])
     now, store = view.now(), view.store
     table = await in_time(view.statistics())
+    part = replace(snapshot, pods=tuple(pods))
+    eligibility = Eligibility(part, statistics_of(table, pods), await in_time(store.overrides()), view.policy, now)
     rows = {
         container.name: table.find(namespace, chosen.name, chosen.workload, container.name, chosen.identity)
         for container in chosen.sized_containers
@@ -89,6 +99,8 @@ async def workload_history(view: ApiView, survey: Survey, namespace: str, worklo
         line=line,
         pods=pods,
         chosen=chosen,
+        mode=mode_of(eligibility, view.policy, chosen),
+        requested=sum((counted_requests(one) for one in pods), start=NO_RESOURCES),
         statistics={name: table.row(row) for name, row in rows.items() if row is not None},
         peaks=await in_time(store.hourly_peaks(namespace, workload, hour)),
         kills=await in_time(store.oom_records(now - RETENTION.oom_records, (namespace, workload))),

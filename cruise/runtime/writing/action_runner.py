@@ -244,4 +244,10 @@ class ActionRunner:
         self._to_remember.append(RefusedTarget(action.uid, tuple(containers), why, self._now, room))
 
     def _outcome(self, action: Action, verdict: Verdict, reason: Reason, detail: str = "") -> Outcome:
-        return Outcome(self._now, action, verdict, reason, detail)
+        return Outcome(self._now, action, verdict, reason, detail, before=self._sizes_before(action))
+
+    def _sizes_before(self, action: Action) -> tuple[ContainerTarget, ...]:
+        if not isinstance(action, ResizePod):
+            return ()
+        found = self._guards.decided_on(action)
+        return spec_targets(found) if found is not None and found.uid == action.uid else ()

@@ -6,8 +6,12 @@ from datetime import timedelta
 
 import pytest
 
-from cruise.domain.actions import Reason, Verdict
+from cruise.domain.actions import ContainerTarget, Outcome, Reason, ResizePod, Verdict, WriteCause
 from cruise.domain.callers import Deed, Intervention
+from cruise.domain.cluster import ContainerRole
+from cruise.domain.resources import NO_RESOURCES
+from cruise.interfaces.reasons import CAUSES
+from tests.builders import make_amounts
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import NOW, Scene, busy_scene
 
@@ -70,3 +74,29 @@ async def test_the_button_stops_every_write_and_lets_it_go_on(scene):
         ("administrator", Deed.PAUSE),
         ("administrator", Deed.RESUME),
     ]
+
+
+async def test_a_resize_shows_what_it_found_what_it_wrote_and_its_cause(scene):
+    [pod, *_] = sorted((await scene.world.snapshot()).pods, key=lambda one: one.name)
+    target = ContainerTarget("app", ContainerRole.MAIN, make_amounts(130, 270), make_amounts(None, 540))
+    action = ResizePod(
+        pod.namespace, pod.name, pod.uid, pod.node, pod.workload, (target,), NO_RESOURCES, Reason.RIGHTSIZED,
+        WriteCause.ABOVE_BAND,
+    )  # fmt: skip
+    before = ContainerTarget("app", ContainerRole.MAIN, make_amounts(500, 512), make_amounts(None, 1024))
+    lines = [
+        Outcome(NOW, action, Verdict.DONE, Reason.RIGHTSIZED, before=(before,)),
+        Outcome(NOW - timedelta(hours=1), action, Verdict.DONE, Reason.RIGHTSIZED),
+    ]
+    await scene.store.record_outcomes(lines)
+    async with browser(scene) as page:
+        for path in ("/actions", f"/workloads/shop/{pod.workload}"):
+            shown = (await page.get(path)).text
+            assert "cpu 500m → 130m, memory 512Mi → 270Mi, memory limit 1Gi → 540Mi" in shown
+            assert "cpu 130m, memory 270Mi, memory limit 540Mi" in shown
+            assert CAUSES[WriteCause.ABOVE_BAND].replace("'", "&#39;") in shown and "above-band" in shown
+        [line, *_] = (await page.get("/api/v1/outcomes")).json()["items"]
+    assert line["cause"] == "above-band"
+    [change] = line["containers"]
+    assert (change["before"]["cpuMillicores"], change["after"]["cpuMillicores"]) == (500, 130)
+    assert change["before"]["cpuLimitMillicores"] is None
