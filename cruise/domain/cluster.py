@@ -194,6 +194,7 @@ class Workload:
     not known.
     `requests` are those of every container of its pod template, empty for one that states none; None where the template
     is not known. `init_containers` are the names of those that the template has among its init containers.
+    `is_read` is False where the object itself was not read: then its ReplicaSets or Jobs alone tell of its template.
     """
 
     namespace: str
@@ -208,6 +209,8 @@ class Workload:
     requests: Mapping[str, Amounts] | None = None
     init_containers: frozenset[str] = frozenset()
     uid: str = ""
+    api_version: str = "apps/v1"
+    is_read: bool = True
 
     def has(self, container: Container) -> bool:
         """Tell whether the pod template has a container; pods have more where something injects them."""

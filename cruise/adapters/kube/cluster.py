@@ -103,7 +103,7 @@ class KubeCluster:
 
     def owners(self) -> Owners:
         """Return who controls ReplicaSets and Jobs, for pods that are being created; it stays up to date."""
-        return Owners(self._cache.controllers)
+        return self._cache.owners
 
     async def snapshot(self) -> Snapshot:
         self._check_in_step()

@@ -30,6 +30,10 @@ NO_OVERRIDES: StoredOverrides = {}
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 # Kinds whose templates can be changed, and are an author's own.
 _PATCHABLE = frozenset({"CronJob", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"})
+_IMMUTABLE = frozenset({"Job"})
+# The API server, kubectl and Kustomize merge containers by name in Kubernetes' own kinds alone; in a custom resource
+# a patch takes the place of the whole list.
+_MERGED = frozenset({"apps/v1", "batch/v1"})
 # Pods that are too young to count do not speak against what the others show.
 _TOO_YOUNG = frozenset({Reason.NO_STATISTICS, Reason.NEW_WORKLOAD})
 
@@ -40,6 +44,7 @@ class Unpatched(StrEnum):
     NO_TEMPLATE = "no-template"
     IMMUTABLE = "immutable-template"
     GENERATED = "generated"
+    CUSTOM_RESOURCE = "custom-resource"
     ODD_NAME = "odd-name"
 
 
@@ -74,6 +79,7 @@ class TemplateSizes:
     pods: int
     containers: tuple[ContainerSizes, ...]
     release: str = ""
+    api_version: str = "apps/v1"
     others: tuple[str, ...] = ()
     injected: tuple[str, ...] = ()
 
@@ -170,7 +176,7 @@ class _Sizing:
         workload = self.snapshot.workloads.get((first.namespace, first.workload))
         reason = _why_unpatched(first, workload)
         if workload is None or reason is not None:
-            detail = "" if workload is None or workload.controller is None else str(workload.controller)
+            detail = "" if workload is None else str(workload.controller or workload.ref.kind)
             return left(reason or Unpatched.NO_TEMPLATE, detail)
         newest: dict[str, Pod] = {}
         for pod in sorted(pods, key=lambda one: (one.created_at.timestamp() if one.created_at else 0.0, one.name)):
@@ -200,6 +206,7 @@ class _Sizing:
             len(pods),
             containers,
             first.labels.get(APP_INSTANCE, ""),
+            api_version=workload.api_version,
             others=tuple([name for name in workload.requests or () if name not in names]),
             injected=tuple(sorted({one.name for pod in pods for one in pod.containers if not workload.has(one)})),
         )
@@ -242,8 +249,10 @@ def _why_unpatched(pod: Pod, workload: Workload | None) -> Unpatched | None:
         return Unpatched.NO_TEMPLATE
     if workload.controller is not None:
         return Unpatched.GENERATED
-    if workload.ref.kind not in _PATCHABLE:
+    if workload.ref.kind in _IMMUTABLE and workload.api_version == "batch/v1":
         return Unpatched.IMMUTABLE
+    if workload.ref.kind not in _PATCHABLE or workload.api_version not in _MERGED:
+        return Unpatched.CUSTOM_RESOURCE
     names = (pod.namespace, workload.ref.name, *(one.name for one in pod.containers))
     return None if all(_NAME.fullmatch(name) for name in names) else Unpatched.ODD_NAME
 

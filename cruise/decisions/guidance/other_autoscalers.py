@@ -104,7 +104,7 @@ class OtherAutoscalers:
             return _Chain((), is_whole=True)
         direct = WorkloadRef(pod.owner_kind or "", pod.owner_name or "")
         workload = self._snapshot.workloads.get((pod.namespace, pod.workload))
-        if workload is None:
+        if workload is None or not workload.is_read:
             return _Chain((direct, pod.workload), is_whole=False)
         if workload.controller is None:
             return _Chain((direct, pod.workload), is_whole=True)

@@ -10,9 +10,6 @@ from cruise.domain.original_resources import amounts_json
 from cruise.domain.resources import Amounts
 from cruise.interfaces.shapes import Shape
 
-_API = {"CronJob": "batch/v1"}
-_APPS = "apps/v1"
-
 Object = dict[str, Shape]
 
 
@@ -30,7 +27,7 @@ def patch_of(sizes: TemplateSizes) -> Object:
     template: Object = {"template": {"spec": spec}}
     kind, name = sizes.workload.kind, sizes.workload.name
     return {
-        "apiVersion": _API.get(kind, _APPS),
+        "apiVersion": sizes.api_version,
         "kind": kind,
         "metadata": {"name": name, "namespace": sizes.namespace},
         "spec": {"jobTemplate": {"spec": template}} if kind == "CronJob" else template,

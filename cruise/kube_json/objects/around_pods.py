@@ -1,6 +1,7 @@
 """Objects around pods: workloads, disruption budgets, autoscalers, limit ranges."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from sys import intern
 
 import msgspec
@@ -26,6 +27,15 @@ from cruise.kube_json.refusals import explained, label_of, named
 from cruise.kube_json.wire import object_json, pod_json
 
 _NO_SPEC = object_json.WorkloadSpec()
+READ_CONTROLLERS = frozenset({"CronJob", "Deployment"})
+"""The kinds of controllers of ReplicaSets and Jobs that are read themselves, with their templates."""
+
+_API_VERSIONS = {
+    "Job": "batch/v1",
+    "CronJob": "batch/v1",
+    "Rollout": "argoproj.io/v1alpha1",
+    "CloneSet": "apps.kruise.io/v1alpha1",
+}
 _NOTHING_STATED = pod_json.ResourceRequirements()
 _SIZED = frozenset(ResourceName)
 _OWN_RECOMMENDER = "cruise"
@@ -74,6 +84,8 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         else {name: stated.filled_from(most) for name, (stated, most) in amounts.items()},
         init_containers=_names(pod_spec.init_containers) if pod_spec else frozenset(),
         uid="" if controller else metadata.uid or "",
+        # Objects in lists of one kind need not say it.
+        api_version=intern(document.api_version or _API_VERSIONS.get(kind, "apps/v1")),
     )
 
 
@@ -111,6 +123,30 @@ def control_of(document: object_json.WorkloadObject) -> tuple[OwnerKey, Workload
     controller = controller_of(metadata.owner_references)
     key = (metadata.namespace or "default", kind, metadata.name)
     return key, WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None
+
+
+def has_known_controller(workload: Workload) -> bool:
+    """Tell whether a ReplicaSet or Job is of a kind whose own objects are read, template and all."""
+    return workload.controller is not None and workload.controller.kind in READ_CONTROLLERS
+
+
+def known_through(below: Iterable[Workload]) -> Mapping[tuple[str, WorkloadRef], Workload]:
+    """Return what ReplicaSets and Jobs tell of their controllers: the pod template, by the newest that is in use.
+
+    Controllers of other kinds, such as Argo's Rollouts, are not read themselves where `kubectl` was not asked for them.
+    """
+    found: dict[tuple[str, WorkloadRef], Workload] = {}
+    for one in sorted(below, key=_in_use):
+        if one.controller is not None and one.requests is not None:
+            found[one.namespace, one.controller] = replace(
+                one, ref=one.controller, replicas=None, annotations={}, created_at=None, controller=None, is_read=False
+            )
+    return found
+
+
+def _in_use(workload: Workload) -> tuple[bool, float, str]:
+    created = workload.created_at
+    return workload.replicas != 0, created.timestamp() if created else 0.0, workload.ref.name
 
 
 def decode_budget(document: object_json.BudgetObject) -> DisruptionBudget | None:

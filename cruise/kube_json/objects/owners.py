@@ -1,6 +1,7 @@
 """From a pod's direct owner to the topmost controller: the workload that usage and overrides belong to."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
 from cruise.domain.cluster import WorkloadRef
@@ -16,18 +17,42 @@ INTERMEDIATE_KINDS = frozenset({"ReplicaSet", "Job"})
 _TEMPLATE_HASH_LABELS = (("pod-template-hash", "Deployment"), ("rollouts-pod-template-hash", "Rollout"))
 
 
+# Of these kinds other API groups have lookalikes: what is looked up, or concluded, is about Kubernetes' own alone.
+_NOT_TO_BE_MISTAKEN = INTERMEDIATE_KINDS | {"Node"}
+# A CronJob's Jobs have its name and the minute that they were due, since 1970.
+_OF_CRON_JOB = re.compile(r"(.+)-[0-9]{8}")
+
+
+def is_of_another(api_version: str) -> bool:
+    """Tell whether an API version is of a group that is not Kubernetes' own; one that is not stated is."""
+    group = api_version.rpartition("/")[0]
+    return "." in group and not group.endswith(".k8s.io")
+
+
+def kind_in(api_version: str, kind: str) -> str:
+    """Return a kind, that of a lookalike with its API group as kubectl writes it: `Job.batch.volcano.sh`."""
+    if kind not in _NOT_TO_BE_MISTAKEN or not is_of_another(api_version):
+        return kind
+    return f"{kind}.{api_version.rpartition('/')[0]}"
+
+
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """The controllers of ReplicaSets and Jobs: None for one without any, no entry for one that was not seen."""
+    """The controllers of ReplicaSets and Jobs: None for one without any, no entry for one that was not seen.
+
+    `cron_jobs` has the namespaces and names of the CronJobs.
+    """
 
     controllers: Mapping[OwnerKey, WorkloadRef | None] = field(default_factory=dict)
+    cron_jobs: Container[tuple[str, str]] = ()
 
     def workload_of(
         self, namespace: str, kind: str | None, name: str | None, labels: Mapping[str, str]
     ) -> WorkloadRef | None:
         """Return the workload of a pod whose controller is `kind`/`name`; None for bare and static pods.
 
-        Where a ReplicaSet was not seen, the pod's template hash gives the Deployment's name.
+        Where a ReplicaSet was not seen, the pod's template hash gives the Deployment's name; where a Job was not, its
+        own name that of a CronJob which is there.
         """
         if kind is None or name is None or kind == "Node":
             return None
@@ -37,6 +62,9 @@ class Owners:
                 return self.controllers[key] or WorkloadRef(kind, name)
             if kind == "ReplicaSet":
                 return _by_template_hash(name, labels)
+            found = _OF_CRON_JOB.fullmatch(name)
+            if found is not None and (namespace, found[1]) in self.cron_jobs:
+                return WorkloadRef("CronJob", found[1])
         return WorkloadRef(kind, name)
 
 

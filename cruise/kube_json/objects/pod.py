@@ -27,7 +27,7 @@ from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import StringMaps
 from cruise.kube_json.objects.constraints import ConstraintReader
 from cruise.kube_json.objects.containers import ContainerReader, Extended
-from cruise.kube_json.objects.owners import NO_OWNERS, Owners, controller_of, identity_of
+from cruise.kube_json.objects.owners import NO_OWNERS, Owners, controller_of, identity_of, kind_in
 from cruise.kube_json.objects.placement import PlacementReader, pinned_node
 from cruise.kube_json.objects.priority_classes import PriorityClass, class_of, read_preempting
 from cruise.kube_json.objects.quantity import read_amounts
@@ -174,7 +174,7 @@ class PodReader:
             written=written,
             namespace=namespace,
             labels=labels,
-            owner_kind=intern(owner.kind) if owner else None,
+            owner_kind=intern(kind_in(owner.api_version, owner.kind)) if owner else None,
             owner_name=intern(owner.name) if owner else None,
             placement=placement,
             containers=containers,

@@ -29,13 +29,15 @@ from cruise.kube_json.objects.around_pods import (
     decode_limit_range,
     decode_vertical_autoscaler,
     decode_workload,
+    has_known_controller,
+    known_through,
 )
 from cruise.kube_json.objects.devices import Devices, with_devices
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.node_autoscaling import autoscaler_of, autoscaler_told_by
 from cruise.kube_json.objects.node_pools import decode_node_pool
 from cruise.kube_json.objects.oom_kills import oom_kills_of
-from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
+from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, Owners, is_of_another
 from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.objects.priority_classes import PriorityClass, class_of, decode_priority_class
 from cruise.kube_json.objects.quotas import by_namespace, decode_quota
@@ -86,6 +88,8 @@ class Gathering:
     node_claims: list[Node] = field(default_factory=list)
     # For each pod the class that its priority comes from, empty for the default; None where it states one.
     _class_names: list[str | None] = field(default_factory=list)
+    # ReplicaSets and Jobs of controllers that may not be read themselves.
+    _below: list[Workload] = field(default_factory=list)
     _maps: StringMaps = field(default_factory=StringMaps)
     _pod_reader: PodReader = field(init=False)
 
@@ -167,10 +171,13 @@ class Gathering:
         if control is not None:
             key, controller = control
             self.controllers[key] = controller
-            if controller is not None:
-                return
         workload = decode_workload(document)
-        self.workloads[(workload.namespace, workload.ref)] = workload
+        key_of = (workload.namespace, workload.ref)
+        if control is not None and workload.controller is not None:
+            self._below += [] if has_known_controller(workload) else [workload]
+        elif key_of not in self.workloads or not is_of_another(workload.api_version):
+            # Of two lookalikes of one name, Kubernetes' own counts.
+            self.workloads[key_of] = workload
 
     def _add_namespaced(
         self, document: object_json.LimitRangeObject | object_json.QuotaObject | object_json.NamespaceObject
@@ -203,7 +210,7 @@ class Gathering:
         return Snapshot(
             nodes=tuple(nodes),
             pods=tuple(pods),
-            workloads=self.workloads,
+            workloads={**known_through(self._below), **self.workloads},
             budgets=tuple(sorted(self.budgets, key=lambda budget: (budget.namespace, budget.name))),
             autoscalers=tuple(sorted(self.autoscalers, key=lambda scaler: (scaler.namespace, scaler.name))),
             vertical_autoscalers=tuple(sorted(self.vertical_autoscalers, key=lambda vpa: (vpa.namespace, vpa.name))),
@@ -226,7 +233,8 @@ class Gathering:
 
     def _finished_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:
         """Yield the pods with what only the other objects tell: the topmost controller, the node's system."""
-        owners = Owners(self.controllers)
+        cron_jobs = {(namespace, ref.name) for namespace, ref in self.workloads if ref.kind == "CronJob"}
+        owners = Owners(self.controllers, cron_jobs)
         windows = {node.name: node.labels.get(OPERATING_SYSTEM) == "windows" for node in nodes}
         for pod, class_name in zip(self.pods, self._class_names, strict=True):
             on_windows = False

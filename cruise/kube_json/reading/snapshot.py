@@ -7,6 +7,7 @@ import msgspec
 
 from cruise.domain.cluster import Snapshot
 from cruise.errors import BadInput
+from cruise.kube_json.objects.owners import is_of_another
 from cruise.kube_json.reading.decode import broken_input, decode_items
 from cruise.kube_json.reading.gathering import Gathering
 from cruise.kube_json.reading.split import BrokenJson, ItemList
@@ -17,6 +18,16 @@ _HOW = "print it with: kubectl get nodes,pods,replicasets,deployments,… -A -o 
 _SHAPES: Mapping[str, type[object_json.AnyObject]] = {
     str(shape.__struct_config__.tag): shape for shape in get_args(object_json.AnyObject)
 }
+# Other API groups have kinds of these names, which are something else. OpenKruise's StatefulSets and DaemonSets are not
+# among them: they are what Kubernetes' own are, and more.
+_SHAPES_OF_LOOKALIKES = (
+    object_json.CronJobObject,
+    object_json.DeploymentObject,
+    object_json.JobObject,
+    object_json.NodeObject,
+    object_json.ReplicaSetObject,
+)
+_LOOKALIKES = frozenset(str(shape.__struct_config__.tag) for shape in _SHAPES_OF_LOOKALIKES)
 _Decoder = msgspec.json.Decoder[list[object_json.AnyObject]]
 
 
@@ -67,9 +78,12 @@ def _documents(items: ItemList) -> Iterator[object_json.AnyObject]:
         if not isinstance(document, dict):
             raise BadInput(f"items: {document!r:.40} is not an object; {_HOW}")
         kind = _kind(document, _list_kind(items.fields))
-        return convert({**document, "kind": kind}, _SHAPES[kind]) if kind in _SHAPES else None
+        is_read = kind in _SHAPES and not (kind in _LOOKALIKES and is_of_another(str(document.get("apiVersion", ""))))
+        return convert({**document, "kind": kind}, _SHAPES[kind]) if is_read else None
 
-    yield from decode_items(items, decoder_of, decode_one)
+    for document in decode_items(items, decoder_of, decode_one):
+        if not (isinstance(document, _SHAPES_OF_LOOKALIKES) and is_of_another(document.api_version)):
+            yield document
 
 
 def _list_kind(fields: Mapping[str, object]) -> str:

@@ -58,6 +58,7 @@ class NodeStatus(Wire, frozen=True):
 
 class NodeObject(Wire, frozen=True, tag_field="kind", tag="Node"):
     metadata: Metadata
+    api_version: str = ""
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
@@ -100,6 +101,7 @@ class WorkloadObject(Wire, frozen=True):
     """What all workload kinds share."""
 
     metadata: Metadata
+    api_version: str = ""
     spec: WorkloadSpec | None = None
 
 
@@ -125,6 +127,14 @@ class JobObject(WorkloadObject, frozen=True, tag_field="kind", tag="Job"):
 
 class CronJobObject(WorkloadObject, frozen=True, tag_field="kind", tag="CronJob"):
     """A CronJob."""
+
+
+class RolloutObject(WorkloadObject, frozen=True, tag_field="kind", tag="Rollout"):
+    """A Rollout of Argo."""
+
+
+class CloneSetObject(WorkloadObject, frozen=True, tag_field="kind", tag="CloneSet"):
+    """A CloneSet of OpenKruise."""
 
 
 class BudgetSpec(Wire, frozen=True):
@@ -287,7 +297,16 @@ class ConfigMapObject(Wire, frozen=True, tag_field="kind", tag="ConfigMap"):
     metadata: Metadata
 
 
-AnyWorkload = ReplicaSetObject | DeploymentObject | StatefulSetObject | DaemonSetObject | JobObject | CronJobObject
+AnyWorkload = (
+    ReplicaSetObject
+    | DeploymentObject
+    | StatefulSetObject
+    | DaemonSetObject
+    | JobObject
+    | CronJobObject
+    | RolloutObject
+    | CloneSetObject
+)
 """Every object that may own pods."""
 
 AnyObject = (

@@ -24,6 +24,7 @@ class OwnerReference(Wire, frozen=True):
     kind: str
     name: str
     controller: bool | None = None
+    api_version: str = ""
 
 
 class Metadata(Wire, frozen=True):

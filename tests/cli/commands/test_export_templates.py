@@ -119,3 +119,34 @@ def test_a_container_of_the_template_that_states_nothing_is_the_templates(capsys
     options = written(tmp_path, template(APP, bare), ([APP, running], []))
     [found] = report(capsys, options)["workloads"]
     assert (found["injected"], [one["container"] for one in found["containers"]]) == ([], ["app", "old"])
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version"),
+    [
+        ("StatefulSet", "apps.kruise.io/v1beta1"),
+        ("DaemonSet", "apps.kruise.io/v1alpha1"),
+        ("CloneSet", "apps.kruise.io/v1alpha1"),
+        ("Rollout", "argoproj.io/v1alpha1"),
+    ],
+)
+def test_custom_resources_are_left_out_with_the_reason(capsys, tmp_path, kind, api_version):
+    # In a custom resource a strategic merge patch is a merge patch: it would replace the whole list of containers.
+    options = written(tmp_path, template(APP), ([APP], []))
+    cluster = json.loads((tmp_path / "cluster.json").read_text())
+    pod = next(one for one in cluster["items"] if one["kind"] == "Pod")
+    owner = {"apiVersion": api_version, "kind": kind, "name": "web", "uid": "u", "controller": True}
+    pod["metadata"]["ownerReferences"] = [owner]
+    workload = next(one for one in cluster["items"] if one["kind"] == "Deployment")
+    workload |= {"apiVersion": api_version, "kind": kind}
+    (tmp_path / "cluster.json").write_text(json.dumps(cluster))
+    items = json.loads((tmp_path / "usage.json").read_text())
+    for one in items["items"]:
+        one["workload"] = f"{kind}/web"
+    (tmp_path / "usage.json").write_text(json.dumps(items))
+    found = report(capsys, options)
+    assert found["workloads"] == []
+    [left] = found["leftAlone"]
+    assert (left["workload"], left["reason"]) == (f"{kind}/web", "custom-resource")
+    assert kind in left["why"] and "patch" in left["why"]
+    assert export(capsys, *options, "-f", "patches") == ""

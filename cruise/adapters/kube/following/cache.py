@@ -35,10 +35,11 @@ from cruise.kube_json.objects.around_pods import (
     decode_budget,
     decode_limit_range,
     decode_vertical_autoscaler,
+    known_through,
 )
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.node_autoscaling import autoscaler_of
-from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS
+from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, Owners
 from cruise.kube_json.objects.quotas import by_namespace, decode_quota
 from cruise.kube_json.reading.stream import Unreadable
 from cruise.kube_json.wire import object_json
@@ -102,9 +103,8 @@ class Cache:
         self.controllers = Controllers({kind: self._workloads[kind] for kind in INTERMEDIATE_KINDS})
         self._storage = StorageShelves(self._changed)
         self._classes = ClassShelf(self._changed)
-        self.pods = PodShelf(
-            self.controllers, maps, partial(self._changed, "Pod"), self.oom.report, self._classes.by_name
-        )
+        self.owners = Owners(self.controllers, self._workloads["CronJob"].values)
+        self.pods = PodShelf(self.owners, maps, partial(self._changed, "Pod"), self.oom.report, self._classes.by_name)
         self._nodes: Shelf[object_json.NodeObject, Node] = Shelf(
             lambda document: decode_node(document, maps), partial(self._changed, "Node")
         )
@@ -195,12 +195,15 @@ class Cache:
         )
 
     def _all_workloads(self) -> Mapping[tuple[str, WorkloadRef], Workload]:
-        return {
-            (workload.namespace, workload.ref): workload
-            for shelf in self._workloads.values()
-            for workload in shelf.values.values()
-            if isinstance(workload, Workload)
-        }
+        found: dict[tuple[str, WorkloadRef], Workload] = {}
+        below: list[Workload] = []
+        for kind, shelf in self._workloads.items():
+            workloads = [one for one in shelf.values.values() if isinstance(one, Workload)]
+            if kind in INTERMEDIATE_KINDS:
+                below += [one for one in workloads if one.controller is not None]
+                workloads = [one for one in workloads if one.controller is None]
+            found |= {(one.namespace, one.ref): one for one in workloads}
+        return {**known_through(below), **found}
 
     def _all_budgets(self) -> tuple[DisruptionBudget, ...]:
         odd = {

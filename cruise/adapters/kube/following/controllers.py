@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from cruise.adapters.kube.following.shelf import Shelf
 from cruise.domain.cluster import Workload, WorkloadRef
-from cruise.kube_json.objects.around_pods import control_of, decode_workload
+from cruise.kube_json.objects.around_pods import READ_CONTROLLERS, control_of, decode_workload
 from cruise.kube_json.objects.owners import OwnerKey
 from cruise.kube_json.objects.shared_values import SharedValues
 from cruise.kube_json.wire.object_json import AnyWorkload
@@ -22,7 +22,7 @@ class Controllers(Mapping[OwnerKey, WorkloadRef | None]):
     def __getitem__(self, key: OwnerKey) -> WorkloadRef | None:
         namespace, kind, name = key
         value = self._shelves[kind].values[(namespace, name)]
-        return value if isinstance(value, WorkloadRef) else None
+        return value if isinstance(value, WorkloadRef) else value.controller
 
     def __iter__(self) -> Iterator[OwnerKey]:
         for kind, shelf in self._shelves.items():
@@ -40,7 +40,9 @@ class WorkloadReader:
         self._refs: SharedValues[WorkloadRef, WorkloadRef] = SharedValues()
 
     def read(self, document: AnyWorkload) -> Workload | WorkloadRef:
-        """Return the controller of a ReplicaSet or Job, else the workload that it is."""
+        """Return the controller of a ReplicaSet or Job that is read itself, else the workload that the object is."""
         control = control_of(document)
         controller = control[1] if control is not None else None
-        return decode_workload(document) if controller is None else self._refs.one(controller, lambda: controller)
+        if controller is None or controller.kind not in READ_CONTROLLERS:
+            return decode_workload(document)
+        return self._refs.one(controller, lambda: controller)

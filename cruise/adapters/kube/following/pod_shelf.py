@@ -11,7 +11,7 @@ from cruise.adapters.kube.following.shelf import Key
 from cruise.domain.cluster import OomKill, Pod, WorkloadRef
 from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import StringMaps
-from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, Owners
+from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, Owners
 from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.objects.priority_classes import PriorityClass
 from cruise.kube_json.reading.stream import Unreadable, unreadable
@@ -25,15 +25,15 @@ class PodShelf:
 
     def __init__(
         self,
-        controllers: Mapping[OwnerKey, WorkloadRef | None],
+        owners: Owners,
         maps: StringMaps,
         changed: Callable[[Key], None],
         killed: Callable[[OomKill], None],
         classes: Mapping[str, PriorityClass],
     ) -> None:
         self.odd: dict[Key, Unreadable] = {}
-        self._controllers = controllers
-        self._reader = PodReader(Owners(controllers), maps, classes)
+        self._controllers = owners.controllers
+        self._reader = PodReader(owners, maps, classes)
         self._changed = changed
         self._killed = killed
         self._pods: dict[str, dict[str, Pod]] = {}

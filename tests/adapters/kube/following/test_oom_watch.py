@@ -12,6 +12,7 @@ from cruise.adapters.kube.following.pod_shelf import PodShelf
 from cruise.domain.cluster import OomKill
 from cruise.domain.resources import MEBIBYTE
 from cruise.kube_json.objects.annotations import StringMaps
+from cruise.kube_json.objects.owners import Owners
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.adapters.kube.followed import eventually, following
 from tests.builders import LONG_AGO, Json, make_container_json, make_pod_json, stamp
@@ -47,7 +48,7 @@ class Ward:
 
     def __init__(self) -> None:
         self.told: list[OomKill] = []
-        self.pods = PodShelf({}, StringMaps(), lambda key: None, self.told.append, {})
+        self.pods = PodShelf(Owners(), StringMaps(), lambda key: None, self.told.append, {})
 
     def see(self, *documents: PodObject) -> None:
         for document in documents:
