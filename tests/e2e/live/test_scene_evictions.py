@@ -153,3 +153,37 @@ def test_the_hours_budget_outlives_the_process(stage: Stage):
     said = stage.once("full", **limited)
     assert len(evicted(stage)) == 1
     assert "budget-hour" in str(said)
+
+
+def test_a_pod_that_runs_to_completion_goes_only_where_low_is_stated(stage: Stage):
+    # Of the namespace, since a pod's own ranking keeps it only with what it was submitted with.
+    never = {"metadata": {"annotations": {"cruise.io/eviction-ranking": "never"}}}
+    stage.admin.patch("namespaces", None, stage.namespace, never, kind="merge")
+    crowded(stage, "a", "one", "two")
+    # An operator's object owns the pod; the API server takes any.
+    owner = stage.admin.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": stage.namespace, "name": "run"}}
+    )
+    work = of_cpu(stage, "work", "a", eviction_ranking="medium")["spec"]["template"]
+    reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "run", "uid": owner["metadata"]["uid"]}
+    work["metadata"] |= {
+        "namespace": stage.namespace,
+        "name": "work",
+        "ownerReferences": [reference | {"controller": True}],
+    }
+    work["spec"]["restartPolicy"] = "Never"
+    stage.create({"apiVersion": "v1", "kind": "Pod", **work})
+    stage.running(3)
+    spare(stage, "a")
+    stage.measure(dict.fromkeys(("one", "two", "work"), LARGE))
+    stage.mark()
+    said = stage.once("full")
+    assert evicted(stage) == []
+    assert {plan["node"]: plan["reason"] for plan in said["nodes"]}[f"{stage.namespace}-a"] == "oversubscribed"
+    # It is sized in place all the same.
+    assert share_the_node(stage.pods())
+    low = {"metadata": {"annotations": {"cruise.io/eviction-ranking": "low"}}}
+    stage.admin.patch("pods", stage.namespace, "work", low, kind="merge")
+    stage.mark()
+    stage.once("full")
+    assert evicted(stage) == [("work", 201)]
