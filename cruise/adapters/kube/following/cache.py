@@ -248,7 +248,7 @@ class Cache:
         return cast(T, self._made[name])
 
     def _workload_changed(self, kind: str, key: Key) -> None:
-        if kind in INTERMEDIATE_KINDS:
+        if kind in INTERMEDIATE_KINDS or kind == "CronJob":
             self.pods.owner_changed(key[0])
         self._changed(kind, key)
 

@@ -32,6 +32,7 @@ class PodShelf:
         classes: Mapping[str, PriorityClass],
     ) -> None:
         self.odd: dict[Key, Unreadable] = {}
+        self._owners = owners
         self._controllers = owners.controllers
         self._reader = PodReader(owners, maps, classes)
         self._changed = changed
@@ -146,8 +147,13 @@ class PodShelf:
             direct = (pod.namespace, pod.owner_kind, pod.owner_name)
             if direct in self._controllers:
                 workload = self._controllers[direct] or WorkloadRef(pod.owner_kind, pod.owner_name)
-                if workload != pod.workload:
-                    pod = replace(pod, workload=workload)
+            elif pod.workload == WorkloadRef(pod.owner_kind, pod.owner_name):
+                # Nothing is known above its owner so far; a CronJob may have come since.
+                workload = self._owners.workload_of(*direct, pod.labels) or pod.workload
+            else:
+                return pod
+            if workload != pod.workload:
+                pod = replace(pod, workload=workload)
         return pod
 
     def _with_known_workload(self, pod: Pod, before: Pod) -> Pod:

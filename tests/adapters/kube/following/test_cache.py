@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 from cruise.adapters.kube.following.cache import Cache
 from cruise.adapters.kube.following.kinds import ALL_KINDS
 from cruise.domain.annotations import Overrides
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import Snapshot, WorkloadRef
 from cruise.domain.overrides import parse_overrides
 from cruise.domain.policy import Mode
+from cruise.domain.resources import Amounts
 from cruise.domain.scheduling import LabelSelector
 from cruise.kube_json.reading.gathering import Gathering
 from cruise.kube_json.reading.stream import StreamDecoder
@@ -81,6 +82,7 @@ WHOLE = (
     make_deployment_json("web"),
     make_replica_set_json("web-7d9f8b6c5d", owner="Deployment/web"),
     make_replica_set_json("odd-1", owner="Rollout/odd"),
+    make_replica_set_json("roll-1", owner="Rollout/roll", template={"spec": {"containers": [make_container_json()]}}),
     make_workload_json("CronJob", "nightly"),
     make_workload_json("Job", "nightly-1", owner="CronJob/nightly"),
     make_workload_json("ReplicaSet", "alone"),
@@ -92,6 +94,7 @@ WHOLE = (
     web_pod("web-7d9f8b6c5d-bbbbb", node="n2"),
     web_pod("odd-1-x", owner="ReplicaSet/odd-1", labels={}),
     web_pod("nightly-1-y", owner="Job/nightly-1", node=None),
+    web_pod("nightly-29384712-y", owner="Job/nightly-29384712"),
     web_pod("bare", owner=None, namespace="zoo"),
     web_pod("alone-z", owner="ReplicaSet/alone", namespace="shop", labels={}),
     web_pod("finished", node="gone", phase="Succeeded"),
@@ -191,6 +194,34 @@ def test_owners_that_come_late_are_looked_up_again():
     assert workloads(cache) == {"Job/nightly-1"}
     put(cache, make_workload_json("Job", "nightly-1", owner="CronJob/nightly"))
     assert workloads(cache) == {"CronJob/nightly"}
+
+
+def test_a_job_that_was_not_seen_is_its_cron_jobs_as_soon_as_that_is_there():
+    cron_job, pod = (
+        make_workload_json("CronJob", "nightly"),
+        web_pod("nightly-29384712-y", owner="Job/nightly-29384712"),
+    )
+    for documents in ((cron_job, pod), (pod, cron_job)):
+        cache = Cache()
+        put(cache, *documents)
+        assert workloads(cache) == {"CronJob/nightly"}
+        # So it is for the webhook, whose pod comes right after its Job.
+        owner = ("shop", "Job", "nightly-29384713")
+        assert cache.owners.workload_of(*owner, {}) == WorkloadRef("CronJob", "nightly")
+    put(cache, make_workload_json("Job", "nightly-29384712"))
+    assert workloads(cache) == {"Job/nightly-29384712"}
+
+
+def test_a_rollouts_template_is_known_by_its_replica_sets_until_they_are_gone():
+    cache = Cache()
+    template = {"spec": {"containers": [make_container_json("app", "2")]}}
+    replica_set = make_replica_set_json("web-1", owner="Rollout/web", template=template)
+    put(cache, replica_set, web_pod("web-1-x", owner="ReplicaSet/web-1", labels={}))
+    assert workloads(cache) == {"Rollout/web"}
+    [known] = cache.snapshot().workloads.values()
+    assert (known.ref, known.requests) == (WorkloadRef("Rollout", "web"), {"app": Amounts(2000, 128 << 20)})
+    drop(cache, replica_set)
+    assert cache.snapshot().workloads == {}
 
 
 def test_a_replica_set_that_was_not_seen_is_known_by_the_template_hash():
