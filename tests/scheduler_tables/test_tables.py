@@ -46,6 +46,9 @@ FLOORS = {
     "VolumeZone": 22,
 }
 
+# NodeVolumeLimits refuses a pod for these as well.
+_OF_CLAIM = ("does not exist", "is not the pod's own")
+
 
 @dataclass(slots=True)
 class Tally:
@@ -98,7 +101,7 @@ def refused_as_by(plugin: str, board: Board, pod: Pod, node: Node) -> Iterator[s
             yield from refuse_by_volumes(board, pod, node)
         case "NodeVolumeLimits":
             yield from refuse_by_attach_limits(board, pod, node)
-            yield from (one for one in refuse_by_volumes(board, pod, node) if one.endswith("does not exist"))
+            yield from (one for one in refuse_by_volumes(board, pod, node) if one.endswith(_OF_CLAIM))
         case "InterPodAffinity":
             yield from refuse_by_affinity(board, pod, node)
             yield from refuse_by_anti_affinity(board, pod, node)

@@ -137,13 +137,18 @@ class _Names:
 
 def _named(pod: Json, names: _Names, otherwise: str) -> Json:
     namespace, name = names.of(pod["metadata"], otherwise)
-    uid = pod["metadata"].get("uid") or f"{namespace}/{name}"
+    uid = pod["metadata"].get("uid") or _uid(namespace, name)
     spec = dict(pod["spec"])
     for kind in ("containers", "initContainers"):
         listed = enumerate(spec.get(kind) or ())
         spec[kind] = [{**one, "name": one.get("name") or f"{kind}-{number}"} for number, one in listed]
     metadata = {**pod["metadata"], "namespace": namespace, "name": name, "uid": uid}
     return {**pod, "apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def _uid(namespace: str, name: str) -> str:
+    """Return the uid for a pod that has none in its table."""
+    return f"{namespace}/{name}"
 
 
 def _node(node: Json, otherwise: str, plugin: str) -> Json:
@@ -176,9 +181,22 @@ def _shown(one: Json, plugin: str) -> Iterator[Json]:
             yield _bound({**one, "spec": {**one["spec"], "volumeName": volume}})
         case "PersistentVolumeClaim" if plugin in _OF_VOLUMES and one["spec"].get("volumeName"):
             yield _bound(one)
+        case "PersistentVolumeClaim":
+            yield _owned(one)
         case _:
             yield one
 
 
 def _bound(claim: Json) -> Json:
-    return {**claim, "status": {**claim.get("status", {}), "phase": "Bound"}}
+    return _owned({**claim, "status": {**claim.get("status", {}), "phase": "Bound"}})
+
+
+def _owned(claim: Json) -> Json:
+    """Return a claim whose owner, which is a pod, has a uid."""
+    metadata = claim["metadata"]
+    namespace = metadata.get("namespace") or _NAMESPACE
+    owners = [
+        {**one, "kind": one["kind"] or "Pod", "uid": one["uid"] or _uid(namespace, one["name"])}
+        for one in metadata.get("ownerReferences", ())
+    ]
+    return {**claim, "metadata": {**metadata, "ownerReferences": owners}}

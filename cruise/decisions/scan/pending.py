@@ -17,7 +17,7 @@ from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.decisions.sizing.outlook import estimate_counted_after
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod, Snapshot
-from cruise.domain.cordons import passes_cordons
+from cruise.domain.cordons import tolerates_cordon
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import Placement
@@ -95,7 +95,7 @@ class _Rooms:
         places = self._pods_free >= 1
         extended = self._extended(pod)
         steps = (
-            (Obstacle.CORDONED, self._schedulable | passes_cordons(pod)),
+            (Obstacle.CORDONED, self._schedulable | tolerates_cordon(pod)),
             (Obstacle.PLACEMENT, admitted),
             (Obstacle.TAINTS, tolerated),
             (Obstacle.PODS, places),

@@ -219,13 +219,13 @@ def test_a_pending_pod_says_which_nodes_lack_what():
     assert second.fits_now == 1
 
 
-def test_a_cordon_does_not_keep_a_daemon_set_from_its_node():
+def test_a_cordon_keeps_off_those_that_do_not_tolerate_it():
     anywhere = Placement(tolerations=(Toleration(exists=True),))
     web = make_pod("web", node=None, containers=[make_container(cpu=500)], unschedulable_since=NOW, placement=anywhere)
-    daemon = replace(web, name="agent", owner_kind="DaemonSet")
+    plain = replace(web, name="plain", placement=Placement())
     nodes = [make_node("n1", unschedulable=True)]
-    found = scanned([web, daemon], nodes=nodes).pending
-    assert {one.pod: one.fits_now for one in found} == {"agent": 1, "web": 0}
+    found = scanned([web, plain], nodes=nodes).pending
+    assert {one.pod: one.fits_now for one in found} == {"web": 1, "plain": 0}
 
 
 def test_shrinking_neighbours_makes_room_without_an_eviction():
