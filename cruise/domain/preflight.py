@@ -7,7 +7,7 @@ from datetime import datetime
 from cruise.domain.cluster import Snapshot
 from cruise.domain.cross_check import CrossCheck
 from cruise.domain.headroom import DayScores
-from cruise.domain.usage import SampleBlock
+from cruise.domain.usage import ContainerKey, SampleBlock
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +56,28 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
+class ClusterFacts:
+    """Which series of a server are this cluster's, where it holds those of several.
+
+    `matchers` select them, empty where nothing else is known to be there. `others` has the labels of other clusters,
+    and `left_out` how many of their series there were, such as those of container `example`. `strangers` names some
+    pods that the matchers select and that this cluster does not have, of `strangers_in_all`: no label tells them apart.
+    """
+
+    matchers: str = ""
+    others: tuple[str, ...] = ()
+    left_out: int = 0
+    example: ContainerKey | None = None
+    strangers: tuple[str, ...] = ()
+    strangers_in_all: int = 0
+
+    @property
+    def told_apart(self) -> bool:
+        """Tell whether series that are selected are this cluster's."""
+        return self.strangers_in_all == 0
+
+
+@dataclass(frozen=True, slots=True)
 class UsageFacts:
     """What a Prometheus server holds of a sample of the running containers.
 
@@ -65,7 +87,8 @@ class UsageFacts:
     as far as was queried. Nodes are counted by what their containers' pressure is: seen, all zero, or absent; `loaded`
     have a reading of their load, and `loads` has the load average of each of them; `disputed_nodes` have several that
     differ. `exporters` are those that containers are read from, where that was looked up, and `left_out` those that are
-    not read beside them. `recent` has the samples of the last minutes.
+    not read beside them. `cluster` tells series of this cluster from others'. `recent` has the samples of the last
+    minutes.
     """
 
     queried: int
@@ -86,6 +109,7 @@ class UsageFacts:
     loads_left_out: tuple[LeftOut, ...] = ()
     disputed_nodes: tuple[str, ...] = ()
     recent: SampleBlock | None = None
+    cluster: ClusterFacts = ClusterFacts()
 
 
 @dataclass(frozen=True, slots=True)

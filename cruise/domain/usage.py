@@ -38,6 +38,7 @@ class Refusal(StrEnum):
     OVER_LIMIT = "over-limit"
     SERIES_DISAGREE = "series-disagree"
     OVER_ROOT = "over-root"
+    OTHER_CLUSTER = "other-cluster"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,8 @@ class SampleBlock:
     whose pressure series is absent. `nodes` has the node of each container, empty where the source does not say;
     it may be left out whole. `cpu_use_millicores` is the demand without the pressure; a source may leave it out.
     `refused` (R, T) tells where a sample is missing because it cannot be true; left out, there is no such sample.
+    `of_others` counts samples that were left out whole since they are, or may be, another cluster's, with one of these
+    containers.
     """
 
     keys: Sequence[ContainerKey]
@@ -60,6 +63,7 @@ class SampleBlock:
     nodes: Sequence[str] = ()
     cpu_use_millicores: Float32Array | None = None
     refused: BoolArray | None = None
+    of_others: tuple[int, ContainerKey] | None = None
 
 
 @dataclass(frozen=True, slots=True)

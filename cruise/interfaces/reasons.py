@@ -93,6 +93,7 @@ REFUSALS: Mapping[Refusal, str] = {
     Refusal.OVER_LIMIT: "more than its limit lets it use",
     Refusal.SERIES_DISAGREE: "several series of it disagree",
     Refusal.OVER_ROOT: "with its neighbours more than the whole node used",
+    Refusal.OTHER_CLUSTER: "it belongs to another cluster, or may do so",
 }
 DETAILS: Mapping[Detail, str] = {
     Detail.NO_CONTROLLER: "no controller would start it again",

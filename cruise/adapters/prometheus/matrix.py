@@ -202,8 +202,8 @@ def decoder(result_type: str, row: type[Any], accept_partial: bool) -> Callable[
         if document.data is None:
             raise BadInput("the answer of Prometheus is not what its API returns: it has no data")
         refuse_incomplete(document.warnings, document.isPartial, accept_partial)
-        if bytes(document.data.result) in (b"null", b"[]"):
-            # Some servers write null for an empty list, and then name no type.
+        if document.data.resultType in ("", result_type) and bytes(document.data.result) in (b"null", b"[]"):
+            # Some servers write null for an empty list, or name no type then.
             return
         if document.data.resultType != result_type:
             raise BadInput(f"Prometheus answered with a {document.data.resultType} where a {result_type} was asked for")

@@ -6,14 +6,13 @@ is looked up who reports them. An exporter that reports a few is left out. Of tw
 which one is right, whatever they are called: both are read, and have to agree.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.matrix import VectorRow, decoder
-from cruise.adapters.prometheus.queries import quoted, usage_selector
+from cruise.adapters.prometheus.queries import matcher, quoted, usage_selector
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.cluster import ContainerRole, Pod, Snapshot
 from cruise.domain.usage import ContainerKey
@@ -104,14 +103,9 @@ def matchers_of(exporters: Sequence[Exporter]) -> str:
     """Return the matchers that select the series of some exporters, empty without any."""
     if not exporters:
         return ""
-    parts = []
-    for place, label in enumerate(TARGET_LABELS):
-        values = sorted({one.target[place] for one in exporters})
-        if len(values) == 1:
-            parts.append(f"{label}={quoted(values[0])}")
-        else:
-            parts.append(f"{label}=~{quoted('|'.join(map(re.escape, values)))}")
-    return ",".join(parts)
+    return ",".join(
+        matcher(label, sorted({one.target[place] for one in exporters})) for place, label in enumerate(TARGET_LABELS)
+    )
 
 
 def sample_of_pods(snapshot: Snapshot, at: datetime) -> list[Pod]:

@@ -7,16 +7,18 @@ from datetime import UTC, datetime
 import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
+from cruise.adapters.prometheus.clusters import find_cluster
 from cruise.adapters.prometheus.counter_rows import CountersBefore
 from cruise.adapters.prometheus.matrix import VectorRow, decoder
 from cruise.adapters.prometheus.node_exporters import node_of
 from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
 from cruise.adapters.prometheus.pinning import Pins, find_pins, sample_of_pods
-from cruise.adapters.prometheus.queries import quoted, usage_selector
+from cruise.adapters.prometheus.queries import joined, quoted, usage_selector
+from cruise.adapters.prometheus.seen_pods import SeenPods
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES, UsageQuestions
 from cruise.domain.cluster import ContainerRole, Snapshot
-from cruise.domain.preflight import LeftOut, UsageFacts
+from cruise.domain.preflight import ClusterFacts, LeftOut, UsageFacts
 from cruise.domain.usage import SampleBlock
 
 _MOST_LABELS = 12
@@ -55,12 +57,13 @@ class _Probe:
             if container.role is not ContainerRole.INIT
         }
         metrics, nodes = self._settings.metrics, cores_of(self._snapshot)
-        pins = self._find_exporters()
+        pins, cluster = self._find_exporters(), self._find_cluster()
         # An empty answer to the first query also shows that a server answers at all.
         cpu = self._containers(metrics.cpu) if wanted else set()
         if not cpu & wanted:
             labels = self._labels_of(metrics.cpu) if wanted else ()
-            return UsageFacts(len(wanted), 0, len(self._containers(metrics.memory) & wanted), labels, nodes=len(nodes))
+            with_memory = len(self._containers(metrics.memory) & wanted)
+            return UsageFacts(len(wanted), 0, with_memory, labels, nodes=len(nodes), cluster=cluster)
         pressure = self._pressure(frozenset(nodes))
         reader = NodeLoadReader(self._settings, self._client)
         read = reader.read(self._at, nodes)
@@ -87,6 +90,7 @@ class _Probe:
             ),
             disputed_nodes=tuple(sorted(reader.believed.disputed)),
             recent=self._recent(max(nodes.values(), default=MANY_CORES)),
+            cluster=cluster,
         )
 
     def _find_exporters(self) -> Pins | None:
@@ -97,6 +101,16 @@ class _Probe:
         if pins is not None:
             self._settings = replace(self._settings, pins=pins.matchers)
         return pins
+
+    def _find_cluster(self) -> ClusterFacts:
+        """Look up which series are another cluster's, and leave them out from now on, as a source does."""
+        if not (self._settings.plausible and self._pods):
+            return ClusterFacts()
+        seen = SeenPods()
+        seen.take(self._snapshot, self._at)
+        found = find_cluster(self._settings, self._client, self._snapshot, self._at, seen)
+        self._settings = replace(self._settings, matchers=joined(self._settings.matchers, found.matchers))
+        return found
 
     def _recent(self, cores: float) -> SampleBlock:
         step = self._settings.step_seconds

@@ -1,6 +1,7 @@
 """The queries: one sample a series and step, and nothing computed by the server but the rates of whole nodes."""
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 
 from cruise.adapters.prometheus.matrix import ALL_CORES, CORE_LABEL
 from cruise.adapters.prometheus.settings import PrometheusSettings
@@ -41,7 +42,19 @@ def cadvisor_matchers(settings: PrometheusSettings, metric: str) -> tuple[str, .
 
 def selector(metric: str, *matchers: str) -> str:
     """Return the selector of a metric; empty matchers are left out."""
-    return f"{metric}{{{','.join(filter(None, matchers))}}}"
+    return f"{metric}{{{joined(*matchers)}}}"
+
+
+def joined(*matchers: str) -> str:
+    """Return matchers as one text; empty ones are left out."""
+    return ",".join(filter(None, matchers))
+
+
+def matcher(label: str, values: Sequence[str]) -> str:
+    """Return what selects some values of a label; an empty one stands for its absence."""
+    if len(values) == 1:
+        return f"{label}={quoted(values[0])}"
+    return f"{label}=~{quoted('|'.join(map(re.escape, values)))}"
 
 
 def node_load_query(settings: PrometheusSettings) -> str:

@@ -11,16 +11,20 @@ import structlog
 from numpy.typing import NDArray
 
 from cruise.adapters.prometheus.client import PrometheusClient, QueryTooLarge
+from cruise.adapters.prometheus.clusters import find_cluster, log_cluster
 from cruise.adapters.prometheus.counter_rows import CountersBefore
 from cruise.adapters.prometheus.counters import joined_tail
 from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
 from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of, selectors
 from cruise.adapters.prometheus.pinning import find_pins
+from cruise.adapters.prometheus.queries import joined
+from cruise.adapters.prometheus.seen_pods import SeenPods
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Snapshot
-from cruise.domain.usage import NO_NODE_USE, CounterTail, LoadSample, NodeUse, SampleBlock
+from cruise.domain.preflight import ClusterFacts
+from cruise.domain.usage import NO_NODE_USE, ContainerKey, CounterTail, LoadSample, NodeUse, SampleBlock
 from cruise.errors import BadInput, CruiseError, Unavailable
 
 log = structlog.get_logger()
@@ -36,8 +40,8 @@ class PrometheusSource:
     """Usage and node load from Prometheus; every sample costs the server one sample, and is asked for once.
 
     Containers are counted from the snapshot last given to `partitions`, to bound what one query covers; its nodes are
-    those whose load is looked for beyond the load averages. Who reports its containers is looked up once an hour of
-    `clock`, in Unix seconds; without a clock it is not.
+    those whose load is looked for beyond the load averages. Who reports its containers, and which series are of
+    another cluster, is looked up once an hour of `clock`, in Unix seconds; without a clock it is not.
     """
 
     def __init__(self, settings: PrometheusSettings, clock: Callable[[], float] | None = None) -> None:
@@ -55,6 +59,10 @@ class PrometheusSource:
         self._cores = MANY_CORES
         self._clock = clock
         self._looked_up_at = float("-inf")
+        self._seen = SeenPods()
+        self._of_others: tuple[int, ContainerKey] | None = None
+        self.cluster = ClusterFacts()
+        """Which of the server's series are this cluster's, as of the last look-up."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -71,8 +79,10 @@ class PrometheusSource:
         self._questions.choose(snapshot)
         cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0)
         self._cores = cores or MANY_CORES
-        if self._settings.finds_exporters and self._clock is not None:
-            await self._find_exporters(snapshot, self._clock())
+        if self._settings.plausible and self._clock is not None:
+            now = self._clock()
+            self._seen.take(snapshot, now)
+            await self._look_up(snapshot, now)
         return list(PARTITIONS)
 
     async def read(
@@ -87,6 +97,8 @@ class PrometheusSource:
         before = CountersBefore.of(tail)
         read = await self._read_pieces(partition, times, before)
         block = _joined([one for one, _ in read], times)
+        if self._of_others is not None:
+            block, self._of_others = replace(block, of_others=_sum([block.of_others, self._of_others])), None
         if not block.keys and any(key[:2] in self._running for key in before.containers):
             # Perhaps another exporter reports them now.
             self._looked_up_at = float("-inf")
@@ -119,7 +131,7 @@ class PrometheusSource:
     async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
         step, names, labels = self._settings.step_seconds, sorted(nodes), self._settings.labels
         times = np.arange(start + step, end + 1, step, dtype=np.int64)
-        if not (names and len(times) and labels.id and labels.node):
+        if not (names and len(times) and labels.id and labels.node and self.cluster.told_apart):
             return NO_NODE_USE
         found = [
             await self._ask_nodes(names[first : first + NODES_TOGETHER], times)
@@ -133,20 +145,32 @@ class PrometheusSource:
         )
 
     async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
+        if not self.cluster.told_apart:
+            # Nodes of another cluster may have the same names.
+            return {}
         async with self._queries_at_once:
             return await asyncio.to_thread(self._node_loads.read, at, self._nodes)
 
-    async def _find_exporters(self, snapshot: Snapshot, now: float) -> None:
+    async def _look_up(self, snapshot: Snapshot, now: float) -> None:
+        """See who reports the containers of this cluster, and by which labels its series are told from others'."""
         if now - self._looked_up_at < HOUR_SECONDS:
             return
+        settings = self._settings
         async with self._queries_at_once:
-            pins = await asyncio.to_thread(find_pins, self._settings, self._client, snapshot, int(now))
-        if pins is None:
-            return
-        self._looked_up_at = now
-        pinned = replace(self._settings, pins=pins.matchers)
-        self._questions.settings = pinned
-        self._node_loads = NodeLoadReader(pinned, self._client)
+            if settings.finds_exporters:
+                pins = await asyncio.to_thread(find_pins, settings, self._client, snapshot, int(now))
+                settings = replace(settings, pins=pins.matchers if pins is not None else {})
+            cluster = await asyncio.to_thread(find_cluster, settings, self._client, snapshot, int(now), self._seen)
+        if cluster != self.cluster:
+            log_cluster(cluster)
+        self.cluster = cluster
+        self._of_others = (cluster.left_out, cluster.example) if cluster.example is not None else None
+        settings = replace(settings, matchers=joined(settings.matchers, cluster.matchers))
+        self._questions.settings = settings
+        self._questions.only_seen = None if cluster.told_apart else self._seen
+        self._node_loads = NodeLoadReader(settings, self._client)
+        if settings.pins or not settings.finds_exporters:
+            self._looked_up_at = now
 
     async def _ask_nodes(self, nodes: Sequence[str], times: Int64Array) -> NodeUse:
         async with self._queries_at_once:
@@ -198,4 +222,10 @@ def _joined(blocks: Sequence[SampleBlock], times: Int64Array) -> SampleBlock:
         refused=np.concatenate([refused_of(block) for block in blocks])
         if any(block.refused is not None for block in blocks)
         else None,
+        of_others=_sum([block.of_others for block in blocks]),
     )
+
+
+def _sum(counts: Sequence[tuple[int, ContainerKey] | None]) -> tuple[int, ContainerKey] | None:
+    known = [one for one in counts if one is not None]
+    return (sum(count for count, _ in known), known[0][1]) if known else None

@@ -1,6 +1,7 @@
 """One question about usage: the three families of some pods over some times, made into samples."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -11,6 +12,7 @@ from cruise.adapters.prometheus.counters import Answers, usage_of
 from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder, SeriesName, ask_range
 from cruise.adapters.prometheus.queries import root_group_selector, usage_query, usage_selector
 from cruise.adapters.prometheus.scrape_times import ScrapeTimes
+from cruise.adapters.prometheus.seen_pods import SeenPods
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Snapshot
@@ -55,6 +57,8 @@ class UsageQuestions:
 
     def __init__(self, settings: PrometheusSettings, client: PrometheusClient, server_folds: bool = True) -> None:
         self.settings = settings
+        self.only_seen: SeenPods | None = None
+        """The pods that count, where series of other pods may be another cluster's."""
         self._client = client
         self._query = usage_query if server_folds and not settings.plausible else usage_selector
         self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
@@ -75,15 +79,19 @@ class UsageQuestions:
         """
         metrics = self.settings.metrics
         spared = self.scrape_times.spare(pods, len(times))
-        answers = Answers(
-            cpu_seconds=self._matrix(metrics.cpu, pods, times),
-            cpu_waiting_seconds=self._matrix(metrics.cpu_waiting, pods, times, spared),
-            memory_bytes=self._matrix(metrics.memory, pods, times),
-            pods=pods,
-        )
+        families = [
+            self._matrix(metrics.cpu, pods, times),
+            self._matrix(metrics.cpu_waiting, pods, times, spared),
+            self._matrix(metrics.memory, pods, times),
+        ]
+        of_others: tuple[int, ContainerKey] | None = None
+        if self.only_seen is not None:
+            families, of_others = self.only_seen.only(families, times)
+        answers = Answers(families[0], families[1], families[2], pods)
         counting = Counting(self.settings.step_seconds, cores, self.settings.plausible)
         ages_of = partial(self.scrape_times.ages, self.settings)
-        return usage_of(answers, times, before, counting, self._pressured_nodes, ages_of, self._lately)
+        block, tail = usage_of(answers, times, before, counting, self._pressured_nodes, ages_of, self._lately)
+        return replace(block, of_others=of_others), tail
 
     def of_nodes(self, nodes: Sequence[str], times: Int64Array, cores: float) -> NodeUse:
         """Return what nodes used in all at the `times`, which are a step apart, by their root control groups.

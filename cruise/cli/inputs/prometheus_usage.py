@@ -12,10 +12,12 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.app.clock import wall_clock
-from cruise.cli.terminal import progress, quiet_logs
+from cruise.cli.terminal import complain, progress, quiet_logs
 from cruise.decisions.oom import learn_in_turn
+from cruise.decisions.preflight.plausibility import CLUSTER_FIX, cluster_words
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
+from cruise.domain.preflight import ClusterFacts
 from cruise.domain.usage import HourlyPeaks, PartitionProgress, StatisticsTable, UsageAdvance
 from cruise.errors import BadInput, Throttled, Unavailable
 from cruise.runtime.usage.reading import ReadingProgress, UsageReading
@@ -53,20 +55,24 @@ def read_usage_of(
     at = now or wall_clock()
     try:
         with quiet_logs():
-            table = asyncio.run(_read(snapshot, prometheus, parse_duration(history), at, policy))
+            table, cluster = asyncio.run(_read(snapshot, prometheus, parse_duration(history), at, policy))
     except (Throttled, Unavailable) as error:
         raise BadInput(f"{error}; try again later, or give --usage") from error
+    if not cluster.told_apart:
+        complain(f"{cluster_words(cluster)}; {CLUSTER_FIX}")
     if not table.keys:
         raise BadInput(
             f"Prometheus at {prometheus.url} has no usage of this cluster's containers in the last {history}: "
             "see the label names and prometheus_matchers, and whether snapshot and server are of one cluster"
         )
-    return table, at, f"{history} of usage from Prometheus at {prometheus.url}"
+    of_cluster = f" with {cluster.matchers}" if cluster.matchers else ""
+    doubt = "" if cluster.told_apart else ", which has series of other clusters that no label tells apart"
+    return table, at, f"{history} of usage from Prometheus at {prometheus.url}{of_cluster}{doubt}"
 
 
 async def _read(
     snapshot: Snapshot, prometheus: "PrometheusSettings", history: timedelta, now: datetime, policy: Policy
-) -> StatisticsTable:
+) -> tuple[StatisticsTable, ClusterFacts]:
     cluster, store, state = RecordedCluster(snapshot), MemoryStore(), UsageState()
     reading = UsageReading(
         step_seconds=prometheus.step_seconds,
@@ -89,7 +95,9 @@ async def _read(
             for lesson in lessons:
                 await store.record_oom(lesson)
             # What a kill teaches depends on what was used; nothing is read again for it.
-            return await usage_pass(cluster, source, store, state, policy, now, reading) if lessons else table
+            if lessons:
+                table = await usage_pass(cluster, source, store, state, policy, now, reading)
+            return table, source.cluster
     finally:
         source.close()
     failure = state.failures[0]

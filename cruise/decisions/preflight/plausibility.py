@@ -7,15 +7,20 @@ from cruise.decisions.preflight.items import CheckItem, Level, count_of, named
 from cruise.decisions.usage.plausibility import Judgement, judge
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.domain.cluster import Snapshot
-from cruise.domain.preflight import UsageFacts
+from cruise.domain.preflight import ClusterFacts, UsageFacts
 
 AREA = "metrics"
+CLUSTER_FIX = (
+    "give each cluster's series a label of its own (external_labels), or select this cluster's by prometheus_matchers, "
+    'such as cluster="prod"'
+)
 
 
 def plausibility_items(usage: UsageFacts, snapshot: Snapshot, now: datetime) -> Iterator[CheckItem]:
     """Yield the items."""
     if usage.exporters:
         yield _exporters(usage)
+    yield from cluster_items(usage.cluster)
     if usage.recent is not None:
         yield _samples(usage, snapshot, now)
     if usage.disputed_nodes or usage.loads_left_out:
@@ -29,6 +34,34 @@ def _exporters(usage: UsageFacts) -> CheckItem:
     others = named(f"{one.exporter} (such as {one.example})" for one in usage.left_out)
     fix = "see who exposes these; to read them too, select all that is to be read by prometheus_cadvisor_matchers"
     return CheckItem(AREA, "exporters", Level.WARN, f"{words}; not from {others}", fix)
+
+
+def cluster_items(found: ClusterFacts) -> Iterator[CheckItem]:
+    """Yield an item where a server holds series of several clusters."""
+    words = cluster_words(found)
+    if not words:
+        return
+    level = Level.OK if found.told_apart else Level.WARN
+    yield CheckItem(AREA, "clusters", level, words, "" if found.told_apart else CLUSTER_FIX)
+
+
+def cluster_words(found: ClusterFacts) -> str:
+    """Say which series of a server that holds several clusters are read, empty where there is but one."""
+    parts = []
+    if found.others:
+        example = f", such as {'/'.join(found.example)}" if found.example is not None else ""
+        parts.append(
+            f"series of this cluster are those with {found.matchers}; {found.left_out:,} of others are not read "
+            f"({named(found.others)}{example})"
+        )
+    if not found.told_apart:
+        pods = f"{found.strangers_in_all:,} pod{'' if found.strangers_in_all == 1 else 's'}"
+        parts.append(
+            f"Prometheus has series of {pods} that this cluster does not have, such as {named(found.strangers)}, and "
+            "no label tells them from its own: only pods that were seen here count, and their workloads' former pods "
+            "do not"
+        )
+    return "; ".join(parts)
 
 
 def _samples(usage: UsageFacts, snapshot: Snapshot, now: datetime) -> CheckItem:

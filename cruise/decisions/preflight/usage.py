@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from cruise.decisions.node_load import is_plausible, load_of
 from cruise.decisions.preflight.items import CheckItem, Level, count_of, named
-from cruise.decisions.preflight.plausibility import plausibility_items
+from cruise.decisions.preflight.plausibility import cluster_items, plausibility_items
 from cruise.domain.cluster import Snapshot
 from cruise.domain.preflight import HelmRelease, PrometheusFacts, UsageFacts
 
@@ -39,6 +39,7 @@ def usage_items(
     yield _family("cpu series", _CPU, usage.with_cpu, usage)
     yield _family("memory series", _MEMORY, usage.with_memory, usage)
     if not usage.with_cpu:
+        yield from cluster_items(usage.cluster)
         return
     yield _nodes(usage)
     yield _freshness(usage, now)

@@ -77,6 +77,11 @@ class _Ruling:
         self._examples: dict[Refusal, RefusedSample] = {}
         if block.refused is not None and block.refused.any():
             self._take_note(Refusal.SERIES_DISAGREE, np.arange(len(block.keys)), block.refused, "", None, None)
+        if block.of_others is not None:
+            count, container = block.of_others
+            self._counts[Refusal.OTHER_CLUSTER] = count
+            at = int(block.times[-1]) if len(block.times) else 0
+            self._examples[Refusal.OTHER_CLUSTER] = RefusedSample(container, at)
 
     def judge_cpu(self, bounds: RowBounds) -> None:
         # Where a source does not tell use from pressure, pressure at most doubles it.

@@ -117,7 +117,7 @@ def test_samples_of_another_shape_are_refused(values):
 
 
 def test_another_type_of_result_is_named():
-    assert "with a vector where a matrix" in refusal(document((METRIC, []), result_type="vector"), BadInput)
+    assert "with a vector where a matrix" in refusal(document(result_type="vector"), BadInput)
 
 
 def test_an_error_under_a_status_of_success_is_told():
