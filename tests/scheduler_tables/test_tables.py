@@ -4,6 +4,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import pytest
 
@@ -22,6 +23,7 @@ from cruise.decisions.scheduling.neighbours import Spreads, refuse_by_affinity, 
 from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.packing import Proposal
+from cruise.domain.unplaced import Finding, Pattern
 from cruise.errors import BadInput
 from cruise.kube_json.reading.snapshot import read_snapshot
 from cruise.packer.pack import quick_packing
@@ -135,15 +137,33 @@ def why_planned_otherwise(case: Case) -> str | None:
     return case.contradiction("placed" if placed else f"not placed: {left}")
 
 
+def why_not_told(case: Case) -> str | None:
+    """Say of which pod that is not judged no plan says so; None where it does."""
+    unjudged = why_not_judged(case.snapshot.surroundings, case.pod)
+    told = [one.finding for one in build_problem(case.snapshot).left_out if one.key == case.verdict.pod]
+    if told == [Finding(Pattern.NOT_JUDGED, unjudged=unjudged or "")]:
+        return None
+    return case.contradiction(f"not judged for {unjudged}, but told {told}")
+
+
+class Compared(NamedTuple):
+    """What becomes of the verdicts, by plugin, with the cases that are agreed on and those that are not judged."""
+
+    tallies: dict[str, Tally]
+    agreed: list[Case]
+    not_judged: list[Case]
+
+
 @pytest.fixture(scope="module")
-def cases() -> tuple[dict[str, Tally], list[Case]]:
-    """What becomes of the verdicts, by plugin, and those that can be compared."""
+def compared() -> Compared:
+    """All verdicts, compared with what cruise says."""
     try:
         path = verdicts()
     except NotAvailable as missing:
         pytest.skip(f"no tables of kube-scheduler on this machine: {missing}")
     tallies: defaultdict[str, Tally] = defaultdict(Tally)
-    found = []
+    agreed: list[Case] = []
+    not_judged: list[Case] = []
     for line in read_lines(path):
         if line["plugin"] not in FLOORS:
             continue
@@ -157,12 +177,13 @@ def cases() -> tuple[dict[str, Tally], list[Case]]:
         contradiction = None if unjudged else why_contradicted(case)
         if unjudged is not None:
             tally.not_judged[unjudged] += 1
+            not_judged.append(case)
         elif contradiction is not None:
             tally.wrong.append(contradiction)
         else:
             tally.agreed += 1
-            found.append(case)
-    return dict(sorted(tallies.items())), found
+            agreed.append(case)
+    return Compared(dict(sorted(tallies.items())), agreed, not_judged)
 
 
 def table(tallies: dict[str, Tally]) -> str:
@@ -181,16 +202,19 @@ def reasons(heading: str, counted: Iterable[tuple[str, Counter[str]]]) -> list[s
     return ["", heading, *(f"  {plugin}: {many} × {why}" for plugin, by in counted for why, many in sorted(by.items()))]
 
 
-def test_no_verdict_is_contradicted(cases: tuple[dict[str, Tally], list[Case]]):
-    tallies, _ = cases
-    print(table(tallies))
-    assert [wrong for tally in tallies.values() for wrong in tally.wrong] == []
+def test_no_verdict_is_contradicted(compared: Compared):
+    print(table(compared.tallies))
+    assert [wrong for tally in compared.tallies.values() for wrong in tally.wrong] == []
 
 
-def test_plans_place_pods_where_kube_scheduler_does(cases: tuple[dict[str, Tally], list[Case]]):
-    assert list(filter(None, map(why_planned_otherwise, cases[1]))) == []
+def test_plans_place_pods_where_kube_scheduler_does(compared: Compared):
+    assert list(filter(None, map(why_planned_otherwise, compared.agreed))) == []
 
 
-def test_the_suite_has_not_shrunk(cases: tuple[dict[str, Tally], list[Case]]):
-    agreed = {plugin: tally.agreed for plugin, tally in cases[0].items()}
+def test_what_is_not_judged_is_told(compared: Compared):
+    assert list(filter(None, map(why_not_told, compared.not_judged))) == []
+
+
+def test_the_suite_has_not_shrunk(compared: Compared):
+    agreed = {plugin: tally.agreed for plugin, tally in compared.tallies.items()}
     assert {plugin: agreed.get(plugin, 0) for plugin, floor in FLOORS.items() if agreed.get(plugin, 0) < floor} == {}
