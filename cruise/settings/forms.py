@@ -16,6 +16,10 @@ _ADDRESS = re.compile(r"(?:[A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", re.ASC
 # Printable ASCII without a space at either end, which HTTP carries as it is.
 _HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
 _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~A-Za-z0-9-]+", re.ASCII)
+_SERIES_NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*", re.ASCII)
+_MATCHER = r"""[A-Za-z_][A-Za-z0-9_]*\s*(?:=|!=|=~|!~)\s*(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`)"""
+_MATCHERS = re.compile(rf"{_MATCHER}(?:\s*,\s*{_MATCHER})*", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?", re.ASCII)
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 
@@ -54,17 +58,18 @@ def _text_of(value: object) -> str:
     return value.strip()
 
 
-def duration(example: str = "15m or 1h30m", least: timedelta = timedelta(seconds=1)) -> Form:
-    """A duration of at least `least`."""
+def duration(most: str, example: str = "15m or 1h30m", least: timedelta = timedelta(seconds=1)) -> Form:
+    """A duration from `least` to `most`: a slip of the unit makes it sixty times as long, or more."""
+    longest = parse_duration(most)
 
     def read(value: object) -> timedelta:
         found = parse_duration(_text_of(value))
-        if found < least:
+        if not least <= found <= longest:
             raise ValueError(value)
         return found
 
     what = "a duration" if least <= timedelta(seconds=1) else f"a duration of at least {least.total_seconds():g}s"
-    return Form(what, example, read)
+    return Form(f"{what}{' and' if least > timedelta(seconds=1) else ' of'} at most {most}", example, read)
 
 
 def count(example: str, least: int = 0) -> Form:
@@ -105,9 +110,10 @@ def price(example: str) -> Form:
     return number("a number of at least 0", example, lambda found: found >= 0)
 
 
-def share(example: str) -> Form:
-    """A share between 0 and 1, neither of them included."""
-    return number("a share between 0 and 1", example, lambda found: 0 < found < 1)
+def at_most(most: float, example: str, *, least: float = 0) -> Form:
+    """A number above 0, or of at least `least`, and at most `most`."""
+    low = f"of at least {least:g}" if least else "above 0"
+    return number(f"a number {low} and at most {most:g}", example, lambda found: 0 < found and least <= found <= most)
 
 
 def _read_flag(value: object) -> bool:
@@ -219,18 +225,46 @@ def _read_path(value: object) -> Path:
 
 
 def _read_label(value: object) -> str:
-    return "" if value in ("", "-") else _text_of(value)
+    return "" if value in ("", "-") else _read_name(value)
+
+
+def _read_name(value: object) -> str:
+    text = _text_of(value)
+    if not _SERIES_NAME.fullmatch(text):
+        raise ValueError(value)
+    return text
+
+
+def _read_matchers(value: object) -> str:
+    text = _text_of(value)
+    if not _MATCHERS.fullmatch(text):
+        raise ValueError(value)
+    return text
+
+
+def _read_hosts(value: object) -> frozenset[str]:
+    names = _read_names(value)
+    for name in sorted(names):
+        if not _HOST.fullmatch(name):
+            raise Slip(f"{quoted(name)} is not the name of a host")
+    return names
 
 
 TEXT = Form("text", "web", _text_of)
 SECRET = Form("text", "'…'", _text_of, secret=True)
-NAME = Form("the name of a series or a label", "namespace", _text_of)
+NAME = Form("the name of a series or a label", "namespace", _read_name)
 NAME_OR_NONE = Form("the name of a label, or - for none", "container_id", _read_label)
 PATH = Form("a path", "/etc/cruise/token", _read_path)
 FLAG = Form("true or false", "true", _read_flag)
 NAMES = Form("a list of names", "kube-system,monitoring", _read_names)
+HOSTS = Form("a list of hosts", "cruise.example.com", _read_hosts)
 NAMESPACE = Form("the name of a namespace", "cruise", _read_namespace)
 NAMESPACES = Form("a list of namespaces", "monitoring,observability", _read_namespaces)
 URL = Form("an address", "http://prometheus.monitoring:9090", _read_url)
 ADDRESS = Form("an address to listen on", "127.0.0.1:8080", _read_address)
 HEADERS = Form("a list of headers", "X-Scope-OrgID=tenant", _read_headers, secret=True)
+
+
+def matchers(example: str) -> Form:
+    """Label matchers of PromQL, without braces."""
+    return Form("a list of label matchers", example, _read_matchers)

@@ -23,6 +23,7 @@ from cruise.errors import BadInput
 from cruise.kube_json.review_bounds import ReviewBounds
 from cruise.settings import choices, forms
 from cruise.settings.choices import ApiAuthentication, HttpTls, NotifyFormat, PublishedVpas, UsageFrom
+from cruise.settings.contradictions import refuse_contradictions
 from cruise.settings.forms import Form
 
 if TYPE_CHECKING:
@@ -47,11 +48,15 @@ def _https(value: object) -> str:
 
 
 _HTTPS = Form("an address with https", "https://idp.example.com", _https)
-_DURATION = forms.duration()
-_NOTIFY_INTERVAL = forms.duration("1m", least=timedelta(seconds=5))
-_PAUSE = forms.duration(least=timedelta(0))
-_MINUTES = forms.duration("60s", least=timedelta(seconds=5))
-_LEASE = forms.duration("15s", least=timedelta(seconds=2))
+_TIMEOUT = forms.duration("1h", "30s")
+_PASS = forms.duration("1d")
+_PAUSE = forms.duration("366d", least=timedelta(0))
+_WAIT = forms.duration("1h", "10s", least=timedelta(0))
+_NOTIFY_INTERVAL = forms.duration("1d", "1m", least=timedelta(seconds=5))
+_STEP = forms.duration("10m", "60s", least=timedelta(seconds=5))
+_LEASE = forms.duration("5m", "15s", least=timedelta(seconds=2))
+_BUDGET = forms.duration("30s", "1s")
+_DAYS = forms.duration("30d")
 _LOG_FORMAT = forms.choice("a log format", [(name, name) for name in ("auto", "json", "text")])
 _LOG_LEVEL = forms.choice("a log level", [(name, name) for name in ("debug", "info", "warning", "error")])
 
@@ -82,14 +87,14 @@ class Settings:
     kube_context: str | None = _setting(Form("a context", "prod", forms.TEXT.read), None)
     kube_requests_per_second: float = _setting(forms.positive("100"), 100.0)
     kube_burst: int = _setting(forms.count("200", least=1), 200)
-    kube_timeout: timedelta = _setting(_DURATION, timedelta(seconds=30))
+    kube_timeout: timedelta = _setting(_TIMEOUT, timedelta(seconds=30))
     namespace: str | None = _setting(forms.NAMESPACE, None)
     usage_source: UsageFrom = _setting(choices.USAGE_SOURCE, UsageFrom.AUTO)
     kubelet_access: Access = _setting(choices.KUBELET_ACCESS, Access.DIRECT)
     kubelet_endpoint: Endpoint = _setting(choices.KUBELET_ENDPOINT, Endpoint.CADVISOR)
     kubelet_ca_file: Path | None = _setting(forms.PATH, None)
     kubelet_insecure_tls: bool = _setting(forms.FLAG, False)
-    kubelet_timeout: timedelta = _setting(_DURATION, timedelta(seconds=10))
+    kubelet_timeout: timedelta = _setting(_TIMEOUT, timedelta(seconds=10))
     kubelet_concurrency: int = _setting(forms.count("16", least=1), 16)
     kubelet_max_bytes: int = _setting(forms.count("33554432", least=1 << 16), 32 << 20)
     cross_check_nodes: int = _setting(forms.count("2"), 2)
@@ -102,10 +107,10 @@ class Settings:
     prometheus_headers: Mapping[str, str] | None = _setting(forms.HEADERS, None)
     prometheus_ca_file: Path | None = _setting(forms.PATH, None)
     prometheus_insecure_tls: bool = _setting(forms.FLAG, False)
-    prometheus_matchers: str = _setting(Form("text", 'cluster="prod"', forms.TEXT.read), "")
-    prometheus_cadvisor_matchers: str = _setting(Form("text", 'job="kubelet"', forms.TEXT.read), "")
-    prometheus_node_load_matchers: str = _setting(Form("text", 'job="node-exporter"', forms.TEXT.read), "")
-    prometheus_kube_state_matchers: str = _setting(Form("text", 'job="kube-state-metrics"', forms.TEXT.read), "")
+    prometheus_matchers: str = _setting(forms.matchers('cluster="prod"'), "")
+    prometheus_cadvisor_matchers: str = _setting(forms.matchers('job="kubelet"'), "")
+    prometheus_node_load_matchers: str = _setting(forms.matchers('job="node-exporter"'), "")
+    prometheus_kube_state_matchers: str = _setting(forms.matchers('job="kube-state-metrics"'), "")
     prometheus_namespace_label: str = _setting(forms.NAME, "namespace")
     prometheus_pod_label: str = _setting(forms.NAME, "pod")
     prometheus_container_label: str = _setting(forms.NAME, "container")
@@ -116,9 +121,9 @@ class Settings:
     prometheus_cpu_waiting_metric: str = _setting(forms.NAME, "container_pressure_cpu_waiting_seconds_total")
     prometheus_memory_metric: str = _setting(forms.NAME, "container_memory_working_set_bytes")
     prometheus_node_load_metric: str = _setting(forms.NAME, "node_load1")
-    prometheus_step: timedelta = _setting(_MINUTES, timedelta(minutes=1))
-    prometheus_settle: timedelta | None = _setting(_PAUSE, None)
-    prometheus_timeout: timedelta = _setting(_DURATION, timedelta(seconds=30))
+    prometheus_step: timedelta = _setting(_STEP, timedelta(minutes=1))
+    prometheus_settle: timedelta | None = _setting(_WAIT, None)
+    prometheus_timeout: timedelta = _setting(_TIMEOUT, timedelta(seconds=30))
     prometheus_concurrency: int = _setting(forms.count("4", least=1), 4)
     prometheus_max_series_per_query: int = _setting(forms.count("20000", least=1), 20_000)
     prometheus_max_samples_per_query: int = _setting(forms.count("1000000", least=1), 1_000_000)
@@ -126,7 +131,7 @@ class Settings:
     database_url: str | None = _setting(
         Form("a database's address", "postgresql://cruise@db:5432/cruise", forms.TEXT.read, secret=True), None
     )
-    database_timeout: timedelta = _setting(_DURATION, timedelta(minutes=5))
+    database_timeout: timedelta = _setting(_TIMEOUT, timedelta(minutes=5))
     data_dir: Path | None = _setting(forms.PATH, None)
     mode: Mode = _setting(choices.MODE, _POLICY.mode)
     rules: Rules = _setting(choices.RULES, _POLICY.rules)
@@ -136,10 +141,10 @@ class Settings:
     http_max_headers: int = _setting(forms.count("100", least=10), 100)
     http_max_connections: int = _setting(forms.count("512", least=1), 512)
     http_max_body_bytes: int = _setting(forms.count("33554432", least=1 << 16), 32 << 20)
-    http_handshake_timeout: timedelta = _setting(_DURATION, timedelta(seconds=5))
-    http_header_timeout: timedelta = _setting(_DURATION, timedelta(seconds=10))
-    http_body_timeout: timedelta = _setting(_DURATION, timedelta(seconds=10))
-    http_idle_timeout: timedelta = _setting(_DURATION, timedelta(seconds=120))
+    http_handshake_timeout: timedelta = _setting(_TIMEOUT, timedelta(seconds=5))
+    http_header_timeout: timedelta = _setting(_TIMEOUT, timedelta(seconds=10))
+    http_body_timeout: timedelta = _setting(_TIMEOUT, timedelta(seconds=10))
+    http_idle_timeout: timedelta = _setting(_TIMEOUT, timedelta(seconds=120))
     tls_dir: Path | None = _setting(forms.PATH, None)
     webhook_service: str = _setting(Form("a Service's name", "cruise-webhook", forms.TEXT.read), "cruise-webhook")
     webhook_configuration: str = _setting(Form("a configuration's name", "cruise", forms.TEXT.read), "cruise")
@@ -151,10 +156,10 @@ class Settings:
     webhook_max_affinity_terms: int = _setting(forms.count("1000"), _BOUNDS.terms)
     webhook_max_annotations: int = _setting(forms.count("1000"), _BOUNDS.annotations)
     webhook_max_tolerations: int = _setting(forms.count("200"), _BOUNDS.tolerations)
-    webhook_time_budget: timedelta = _setting(_DURATION, timedelta(seconds=1))
+    webhook_time_budget: timedelta = _setting(_BUDGET, timedelta(seconds=1))
     http_tls: HttpTls = _setting(choices.HTTP_TLS, HttpTls.AUTO)
     http_tls_dir: Path | None = _setting(forms.PATH, None)
-    http_allowed_hosts: frozenset[str] = _setting(forms.NAMES, frozenset())
+    http_allowed_hosts: frozenset[str] = _setting(forms.HOSTS, frozenset())
     api_authentication: ApiAuthentication = _setting(choices.API_AUTHENTICATION, ApiAuthentication.TOKEN)
     api_token_file: Path | None = _setting(forms.PATH, None)
     api_requests_per_caller: int = _setting(forms.count("16", least=1), 16)
@@ -170,18 +175,18 @@ class Settings:
     oidc_ca_file: Path | None = _setting(forms.PATH, None)
     metrics_open: bool = _setting(forms.FLAG, False)
     lease_duration: timedelta = _setting(_LEASE, timedelta(seconds=15))
-    stop_grace: timedelta = _setting(_PAUSE, timedelta(seconds=10))
+    stop_grace: timedelta = _setting(_WAIT, timedelta(seconds=10))
     log_format: str = _setting(_LOG_FORMAT, "auto")
     log_level: str = _setting(_LOG_LEVEL, "info")
-    pass_interval: timedelta = _setting(_DURATION, _POLICY.pass_interval)
-    node_load_interval: timedelta = _setting(_DURATION, _POLICY.node_load_interval)
-    max_age: timedelta = _setting(_DURATION, _POLICY.max_age)
-    look_ahead: timedelta = _setting(_PAUSE, _POLICY.look_ahead)
+    pass_interval: timedelta = _setting(_PASS, _POLICY.pass_interval)
+    node_load_interval: timedelta = _setting(_PASS, _POLICY.node_load_interval)
+    max_age: timedelta = _setting(_PASS, _POLICY.max_age)
+    look_ahead: timedelta = _setting(forms.duration("1d", least=timedelta(0)), _POLICY.look_ahead)
     new_workload_age: timedelta = _setting(_PAUSE, _POLICY.new_workload_age)
     memory_limit_history: timedelta = _setting(_PAUSE, _POLICY.memory_limit_history)
-    memory_limit_ceiling: float = _setting(forms.positive("2"), _POLICY.memory_limit_ceiling)
-    deferred_patience: timedelta = _setting(_DURATION, _POLICY.deferred_patience)
-    oom_cooldown: timedelta = _setting(_PAUSE, _POLICY.oom_cooldown)
+    memory_limit_ceiling: float = _setting(forms.at_most(100, "2", least=1), _POLICY.memory_limit_ceiling)
+    deferred_patience: timedelta = _setting(_PASS, _POLICY.deferred_patience)
+    oom_cooldown: timedelta = _setting(forms.duration("1d", least=timedelta(0)), _POLICY.oom_cooldown)
     oom_reaction: OomReaction = _setting(choices.OOM_REACTION, _POLICY.oom_reaction)
     max_evictions_per_node: int = _setting(forms.count("1"), _POLICY.max_evictions_per_node)
     max_evictions_per_workload: int = _setting(forms.count("1"), _POLICY.max_evictions_per_workload)
@@ -196,18 +201,18 @@ class Settings:
     notify_topics: frozenset[Topic] = _setting(choices.NOTIFY_TOPICS, frozenset(Topic))
     notify_interval: timedelta = _setting(_NOTIFY_INTERVAL, timedelta(minutes=1))
     packing: bool = _setting(forms.FLAG, True)
-    packing_time_limit: timedelta = _setting(_DURATION, timedelta(seconds=10))
+    packing_time_limit: timedelta = _setting(_TIMEOUT, timedelta(seconds=10))
     consolidate: Consolidation = _setting(choices.CONSOLIDATE, Consolidation.ADVISE)
-    consolidate_interval: timedelta = _setting(_DURATION, timedelta(minutes=30))
+    consolidate_interval: timedelta = _setting(_DAYS, timedelta(minutes=30))
     consolidate_rest: timedelta = _setting(_PAUSE, timedelta(hours=4))
     price_core_hour: float | None = _setting(forms.price("0.0145"), None)
     price_gibibyte_hour: float | None = _setting(forms.price("0.00724"), None)
     headroom: str = _setting(choices.HEADROOM, _POLICY.headroom)
-    headroom_risk: float = _setting(forms.share("0.01"), _POLICY.headroom_risk)
-    headroom_cpu_risk: float | None = _setting(forms.share("0.05"), _POLICY.headroom_cpu_risk)
+    headroom_risk: float = _setting(forms.at_most(0.5, "0.01"), _POLICY.headroom_risk)
+    headroom_cpu_risk: float | None = _setting(forms.at_most(0.5, "0.05"), _POLICY.headroom_cpu_risk)
     headroom_start: HeadroomStart = _setting(choices.HEADROOM_START, _POLICY.headroom_start)
-    cpu_band: float = _setting(forms.positive("0.15"), _POLICY.cpu_band)
-    memory_band: float = _setting(forms.positive("0.15"), _POLICY.memory_band)
+    cpu_band: float = _setting(forms.at_most(1, "0.15"), _POLICY.cpu_band)
+    memory_band: float = _setting(forms.at_most(1, "0.15"), _POLICY.memory_band)
     band_patience: timedelta = _setting(_PAUSE, _POLICY.band_patience)
     below_patience: timedelta = _setting(_PAUSE, _POLICY.below_patience)
     resize_rest: timedelta = _setting(_PAUSE, _POLICY.resize_rest)
@@ -216,52 +221,12 @@ class Settings:
     allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)
     admission_size: AdmissionSize | None = _setting(choices.ADMISSION_SIZE, _POLICY.admission_size)
     node_autoscaler: NodeAutoscaling = _setting(choices.NODE_AUTOSCALER, _POLICY.node_autoscaler)
-    overload_above: float = _setting(forms.positive("1.0"), _POLICY.overload_above)
-    overload_below: float = _setting(forms.positive("0.9"), _POLICY.overload_below)
+    overload_above: float = _setting(forms.at_most(50, "1.0"), _POLICY.overload_above)
+    overload_below: float = _setting(forms.at_most(50, "0.9"), _POLICY.overload_below)
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict each other."""
-        if self.overload_below > self.overload_above:
-            raise BadInput(
-                f"overload_below ({self.overload_below:g}) is above overload_above ({self.overload_above:g}); "
-                "a node could never settle: lower it, e.g. to 0.9"
-            )
-        if self.webhook_client_names and self.webhook_client_ca_file is None:
-            raise BadInput(
-                "webhook_client_names without webhook_client_ca_file: nobody's name is verified; set both, or none"
-            )
-        if self.prometheus_token_file is not None and self.prometheus_user is not None:
-            raise BadInput("prometheus_token_file and prometheus_user are both set; keep one way of signing in")
-        if self.prometheus_password is not None and self.prometheus_password_file is not None:
-            raise BadInput("prometheus_password and prometheus_password_file are both set; keep one")
-        if self.api_authentication is ApiAuthentication.KUBERNETES and self.api_token_file is not None:
-            raise BadInput("api_authentication is kubernetes and api_token_file is set; keep one way of authentication")
-        self._check_oidc()
-        if self.notify_url is not None and self.notify_url_file is not None:
-            raise BadInput("notify_url and notify_url_file are both set; keep one")
-        notifies = self.notify_url is not None or self.notify_url_file is not None
-        if notifies and self.notify_format is NotifyFormat.GENERIC and self.notify_secret_file is None:
-            raise BadInput("notify_format generic needs notify_secret_file: without it nobody can tell who sent it")
-        if (self.price_core_hour is None) != (self.price_gibibyte_hour is None):
-            raise BadInput(
-                "price_core_hour and price_gibibyte_hour go together: a node is paid for both; set both or none"
-            )
-
-    def _check_oidc(self) -> None:
-        if self.oidc_issuer_url is None:
-            return
-        if self.api_authentication is not ApiAuthentication.KUBERNETES:
-            raise BadInput("oidc_issuer_url needs api_authentication = kubernetes: roles say who may do what")
-        for name in ("oidc_client_id", "oidc_redirect_url"):
-            if getattr(self, name) is None:
-                raise BadInput(f"oidc_issuer_url needs {name} as well")
-        if not (self.oidc_redirect_url or "").endswith("/signed-in"):
-            raise BadInput(
-                f"oidc_redirect_url: {self.oidc_redirect_url} does not end with /signed-in; "
-                "write e.g. https://cruise.example.com/signed-in"
-            )
-        if "openid" not in self.oidc_scopes.split():
-            raise BadInput("oidc_scopes lacks openid, without which there is no ID token")
+        refuse_contradictions(self)
 
     def oidc(self) -> "OidcSettings | None":
         """Return the identity provider that people sign in by, None without one."""

@@ -60,7 +60,7 @@ def test_an_unknown_key_names_the_nearest_one_and_its_place(tmp_path):
 
 def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
     assert refusal({"CRUISE_MAX_AGE": "5 minutes"}) == (
-        'CRUISE_MAX_AGE: "5 minutes" is not a duration; write e.g. 15m or 1h30m'
+        'CRUISE_MAX_AGE: "5 minutes" is not a duration of at most 1d; write e.g. 15m or 1h30m'
     )
     path = written(tmp_path, "max_evictions_per_node = -1")
     assert refusal(config=path) == (
@@ -99,10 +99,48 @@ def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
         ("http_address", "localhost:99999"),
         ("overload_above", "nan"),
         ("overload_above", "0"),
+        ("overload_above", "80"),
+        ("headroom_risk", "7"),
+        ("headroom_risk", "0.95"),
+        ("headroom_cpu_risk", "7%"),
+        ("cpu_band", "15"),
+        ("memory_band", "0"),
+        ("memory_limit_ceiling", "0.5"),
+        ("max_age", "15d"),
+        ("pass_interval", "5d"),
+        ("kube_timeout", "30h"),
+        ("lease_duration", "15m"),
+        ("webhook_time_budget", "1m"),
+        ("growth_rest", "400d"),
+        ("prometheus_matchers", '{cluster="prod"}'),
+        ("prometheus_matchers", "cluster=prod"),
+        ("prometheus_matchers", "prod"),
+        ("prometheus_cadvisor_matchers", 'job="kubelet'),
+        ("prometheus_namespace_label", "name space"),
+        ("prometheus_cpu_metric", "rate(usage[5m])"),
+        ("prometheus_node_label", "node-name"),
+        ("http_allowed_hosts", "https://cruise.example.com"),
+        ("http_allowed_hosts", "*.example.com"),
     ],
 )
 def test_values_that_cannot_be_meant_are_refused(key, value):
     assert refusal({f"CRUISE_{key.upper()}": value}).startswith(f"CRUISE_{key.upper()}: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("prometheus_matchers", 'cluster="prod"'),
+        ("prometheus_matchers", "cluster=~'prod|test' , region!=\"eu\""),
+        ("prometheus_cpu_metric", "pod:container_cpu:rate"),
+        ("http_allowed_hosts", "cruise.example.com:8443,[2001:db8::1],10.0.0.1"),
+        ("look_ahead", "0s"),
+        ("headroom_cpu_risk", "0.07"),
+        ("memory_limit_ceiling", "1"),
+    ],
+)
+def test_values_that_can_be_meant_are_taken(key, value):
+    load_settings({f"CRUISE_{key.upper()}": value})
 
 
 @pytest.mark.parametrize(
@@ -146,6 +184,7 @@ def test_what_a_manifest_leaves_empty_is_not_set():
 
 def test_settings_that_contradict_each_other_are_refused():
     assert "overload_below" in refusal({"CRUISE_OVERLOAD_BELOW": "2"})
+    assert "raise max_age" in refusal({"CRUISE_PASS_INTERVAL": "20m"})
     assert "one way" in refusal({"CRUISE_PROMETHEUS_TOKEN_FILE": "/t", "CRUISE_PROMETHEUS_USER": "me"})
 
 
