@@ -1,16 +1,12 @@
 """Settings that contradict each other, each refused with what to change."""
 
-from typing import TYPE_CHECKING
-
 from cruise.errors import BadInput
 from cruise.settings.choices import ApiAuthentication, NotifyFormat
-
-if TYPE_CHECKING:
-    from cruise.settings.table import Settings
+from cruise.settings.table import Settings
 
 
-def refuse_contradictions(settings: "Settings") -> None:
-    """Raise BadInput for settings of which one makes another one useless, or unsafe."""
+def without_contradictions(settings: Settings) -> Settings:
+    """Return the settings. Raises BadInput where one makes another one useless, or unsafe."""
     if settings.overload_below > settings.overload_above:
         raise BadInput(
             f"overload_below ({settings.overload_below:g}) is above overload_above ({settings.overload_above:g}); "
@@ -39,9 +35,10 @@ def refuse_contradictions(settings: "Settings") -> None:
         raise BadInput("notify_format generic needs notify_secret_file: without it nobody can tell who sent it")
     if (settings.price_core_hour is None) != (settings.price_gibibyte_hour is None):
         raise BadInput("price_core_hour and price_gibibyte_hour go together: a node is paid for both; set both or none")
+    return settings
 
 
-def _check_oidc(settings: "Settings") -> None:
+def _check_oidc(settings: Settings) -> None:
     if settings.oidc_issuer_url is None:
         return
     if settings.api_authentication is not ApiAuthentication.KUBERNETES:

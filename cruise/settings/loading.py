@@ -10,6 +10,7 @@ from typing import Any
 
 from cruise.domain.policy import Policy
 from cruise.errors import BadInput
+from cruise.settings.contradictions import without_contradictions
 from cruise.settings.forms import Slip
 from cruise.settings.table import FORMS, Settings
 
@@ -28,7 +29,7 @@ def load_settings(environment: Mapping[str, str], config: Path | None = None) ->
     """Resolve all settings. Raises BadInput that names place, key and a well-formed example."""
     values = {} if config is None else _from_file(config)
     values |= _from_environment(environment)
-    return Settings(**values)
+    return without_contradictions(Settings(**values))
 
 
 def changed(settings: Settings, texts: Mapping[str, str]) -> Settings:
@@ -39,7 +40,7 @@ def changed(settings: Settings, texts: Mapping[str, str]) -> Settings:
             near = get_close_matches(key, RULE_KEYS, n=1, cutoff=0.0)
             raise BadInput(f"{key}: no setting that a replay depends on; did you mean {near[0]}?")
         values[key] = _read(key, key, text)
-    return replace(settings, **values)
+    return without_contradictions(replace(settings, **values))
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:

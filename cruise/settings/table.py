@@ -23,7 +23,6 @@ from cruise.errors import BadInput
 from cruise.kube_json.review_bounds import ReviewBounds
 from cruise.settings import choices, forms
 from cruise.settings.choices import ApiAuthentication, HttpTls, NotifyFormat, PublishedVpas, UsageFrom
-from cruise.settings.contradictions import refuse_contradictions
 from cruise.settings.forms import Form
 
 if TYPE_CHECKING:
@@ -223,10 +222,6 @@ class Settings:
     node_autoscaler: NodeAutoscaling = _setting(choices.NODE_AUTOSCALER, _POLICY.node_autoscaler)
     overload_above: float = _setting(forms.at_most(50, "1.0"), _POLICY.overload_above)
     overload_below: float = _setting(forms.at_most(50, "0.9"), _POLICY.overload_below)
-
-    def __post_init__(self) -> None:
-        """Refuse settings that contradict each other."""
-        refuse_contradictions(self)
 
     def oidc(self) -> "OidcSettings | None":
         """Return the identity provider that people sign in by, None without one."""
