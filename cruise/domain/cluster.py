@@ -35,6 +35,7 @@ class Container:
 
     `allocated` and `actual` are the requests in `status.containerStatuses[].allocatedResources` and
     `….resources.requests`, None where the kubelet reports nothing; `actual_limits` is `….resources.limits`.
+    `running` is False where the kubelet says that it waits or has ended.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Container:
     cpu_resize_restarts: bool = False
     memory_resize_restarts: bool = False
     restart_count: int = 0
+    running: bool = True
 
 
 class ResizePending(StrEnum):
@@ -154,7 +156,7 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node; `kubelet_version` is (major, minor), None where unknown.
+    """One node; `kubelet_version` is (major, minor), None where unknown. `deleting` is one with a deletionTimestamp.
 
     `allocatable_extended` also has huge pages and local storage. `cpu_capacity_millicores` and `memory_capacity_bytes`
     are what the machine has, of which a part may be kept from pods; None where unknown. `address` is where its kubelet
@@ -174,6 +176,12 @@ class Node:
     memory_capacity_bytes: int | None = None
     address: str = ""
     kubelet_port: int = 10250
+    deleting: bool = False
+
+    @property
+    def takes_pods(self) -> bool:
+        """Tell whether pods may be planned onto it, cordons and taints apart: it is ready, and not being deleted."""
+        return self.ready and not self.deleting
 
 
 class NodeAutoscaler(StrEnum):

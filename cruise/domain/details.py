@@ -19,6 +19,7 @@ class Detail(StrEnum):
     ANNOTATIONS_UNREADABLE = "annotations-unreadable"
     BEING_DELETED = "being-deleted"
     NODE_NOT_READY = "node-not-ready"
+    NODE_BEING_DELETED = "node-being-deleted"
     LIMIT_RANGE_REFUSES = "limit-range-refuses"
     QUOTA_REFUSES = "quota-refuses"
     VOLUME_UNKNOWN = "volume-unknown"

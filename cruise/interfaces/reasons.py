@@ -108,6 +108,7 @@ DETAILS: Mapping[Detail, str] = {
     Detail.ANNOTATIONS_UNREADABLE: "its annotations cannot be read: {}",
     Detail.BEING_DELETED: "it is being deleted",
     Detail.NODE_NOT_READY: "its node is not ready, so it would not end",
+    Detail.NODE_BEING_DELETED: "its node is being deleted, and its pods leave it anyway",
     Detail.LIMIT_RANGE_REFUSES: "a LimitRange would refuse its replacement",
     Detail.QUOTA_REFUSES: "a ResourceQuota has no room for its replacement",
     Detail.VOLUME_UNKNOWN: "its claim {} is not usable yet, so where it may go is not known",

@@ -20,7 +20,8 @@ class NodeIndex:
     """Nodes, found by what a pod asks of them; made once for many pods, and only as far as they ask."""
 
     def __init__(self, nodes: Sequence[Node]) -> None:
-        self._nodes = nodes
+        # What goes away is nothing to size a pod for.
+        self._nodes = [node for node in nodes if not node.deleting]
         self.evaluated = 0
         """How many requirements were looked at so far: the work of a placement, whatever the number of nodes."""
 

@@ -105,6 +105,11 @@ class Eligibility:
         self._history_since = statistics.history_since.tolist()
         refused = np.flatnonzero(statistics.refused_percent > MOST_REFUSED_PERCENT) if policy.rules.plausible else ()
         self._implausible = frozenset(int(row) for row in refused)
+        # What runs has some memory: zero of a container that waits, or of all pods of a workload, is no use at all.
+        largest = np.maximum(statistics.memory_peak_bytes, statistics.memory_7d_max_bytes)
+        idle = statistics.memory_base_bytes == 0 if policy.rules.plausible else np.zeros(len(largest), dtype=np.bool_)
+        self._idle = frozenset(np.flatnonzero(idle).tolist())
+        self._never_ran = frozenset(np.flatnonzero(idle & (largest == 0)).tolist())
         self._others = OtherAutoscalers(snapshot)
         self._vertical = vertical_layers(snapshot)
         self.evictability = Evictability(snapshot, policy.rules)
@@ -159,7 +164,7 @@ class Eligibility:
         """What no memory limit of a new pod need pass, in bytes; None where larger nodes may come."""
         if self.nodes_autoscale:
             return None
-        return max((node.allocatable.memory_bytes for node in self._snapshot.nodes), default=None)
+        return max((node.allocatable.memory_bytes for node in self._snapshot.nodes if not node.deleting), default=None)
 
     def daemons_beside(self, pod: Pod) -> Resources:
         """Return what every node may lose to the pods of DaemonSets, its own apart."""
@@ -203,7 +208,8 @@ class Eligibility:
 
     def why_statistics_forbid(self, pod: Pod, rows: Sequence[int | None]) -> Reason | None:
         """Tell what is wrong with a pod's statistics: missing, stale, implausible, or of a workload that is too new."""
-        return self._why_rows_forbid(rows, self._group_of(pod))
+        known = [None if row in self._never_ran else row for row in rows] if self._never_ran else rows
+        return self._why_rows_forbid(known, self._group_of(pod))
 
     def is_new_revision(self, pod: Pod, age: timedelta) -> bool:
         """Tell whether the pod's template states other resources than the revision before it, which is younger.
@@ -251,6 +257,11 @@ class Eligibility:
         sized = pod.sized_containers
         find = self._statistics.find
         rows = [find(pod.namespace, pod.name, pod.workload, container.name, pod.identity) for container in sized]
+        if self._idle:
+            rows = [
+                None if row in self._idle and not container.running else row
+                for container, row in zip(sized, rows, strict=True)
+            ]
         reason = self._why_rows_forbid(rows, group)
         if reason in _OF_ANOTHER_REVISION and not killed and self._waits_for_own_samples(pod, rows):
             reason = Reason.NEW_REVISION

@@ -17,6 +17,7 @@ class Evictability:
         self._snapshot = snapshot
         self._careful = rules.careful_evictions
         self._covering = CoveringBudgets(snapshot.budgets)
+        self._deleting = frozenset(node.name for node in snapshot.nodes if node.deleting)
         self._pods_of_workload: Counter[tuple[str, WorkloadRef]] | None = None
         self._unready: dict[tuple[str, WorkloadRef], str] | None = None
 
@@ -34,6 +35,8 @@ class Evictability:
             return Detail.RANKING_NEVER
         if guidance.mode < Mode.FULL:
             return Detail.MODE_WITHOUT_EVICTIONS.of(guidance.mode.label)
+        if pod.node in self._deleting:
+            return Detail.NODE_BEING_DELETED
         if self._careful and pod.runs_to_completion and guidance.ranking is not EvictionRanking.LOW:
             return Detail.JOB
         return self.why_protected(pod)

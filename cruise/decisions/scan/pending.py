@@ -84,7 +84,9 @@ class _Rooms:
         self._calm = np.array([plan.fits and not plan.evict for plan in ordered], dtype=np.bool_)
         counts = Counter(pod.node for pod in snapshot.pods if not pod.terminal)
         self._pods_free = np.array([node.allocatable_pods - counts[node.name] for node in self._nodes], dtype=np.int64)
-        self._schedulable = np.array([not node.unschedulable for node in self._nodes], dtype=np.bool_)
+        self._schedulable = np.array(
+            [node.takes_pods and not node.unschedulable for node in self._nodes], dtype=np.bool_
+        )
         self._extended_used = _extended_used(snapshot)
         self._masks: dict[Placement, tuple[BoolArray, BoolArray]] = {}
 

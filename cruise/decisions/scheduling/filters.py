@@ -17,6 +17,8 @@ def refuse_by_node(board: Board, pod: Pod, node: Node) -> Iterator[str]:
     """Say why the node itself takes no pod like this: its state, its labels, its taints."""
     if not node.ready:
         yield "is not ready"
+    if node.deleting:
+        yield "is being deleted"
     if node.unschedulable and not tolerates_cordon(pod):
         yield "is cordoned"
     if not pod.placement.admits(node.name, node.labels):

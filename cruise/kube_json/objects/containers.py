@@ -64,6 +64,7 @@ class ContainerReader:
             _hashable(report.allocated_resources) if report else None,
             (_hashable(actual.requests), _hashable(actual.limits)) if actual else None,
             report.restart_count if report else 0,
+            _runs(report),
         )
         entry = self._latest.get(key)
         if entry is None:
@@ -114,8 +115,13 @@ def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | N
         cpu_resize_restarts="cpu" in restarts,
         memory_resize_restarts="memory" in restarts,
         restart_count=report.restart_count if report else 0,
+        running=_runs(report),
     )
     return container, tuple(sorted((intern(resource), count) for resource, count in extended.items()))
+
+
+def _runs(report: ContainerStatus | None) -> bool:
+    return report is None or report.state is None or report.state.running is not None
 
 
 def _same(stated: Amounts, reported: Amounts) -> Amounts:

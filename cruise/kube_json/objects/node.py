@@ -46,6 +46,7 @@ def decode_node(document: NodeObject | NodeClaimObject, maps: StringMaps | None 
             memory_capacity_bytes=read_memory(capacity.get("memory"), "status.capacity.memory"),
             address=next((one.address for one in status.addresses or () if one.type == "InternalIP"), ""),
             kubelet_port=_kubelet_port(status),
+            deleting=document.metadata.deletion_timestamp is not None,
         )
     except BadInput as error:
         raise BadInput(f"{label_of(str(document.__struct_config__.tag), None, name)}: {error}") from error

@@ -76,9 +76,14 @@ class Terminated(Wire, frozen=True):
     finished_at: Timestamp | None = None
 
 
-class ContainerState(Wire, frozen=True):
-    """One state of a container; running and waiting are not read."""
+class Running(Wire, frozen=True):
+    """That a container runs."""
 
+
+class ContainerState(Wire, frozen=True):
+    """One state of a container; one that neither runs nor has ended waits."""
+
+    running: Running | None = None
     terminated: Terminated | None = None
 
 

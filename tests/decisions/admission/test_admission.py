@@ -527,7 +527,7 @@ def test_before_the_first_node_pass_a_planned_size_is_the_peak():
     assert requested(created(PLANNED, sharing=None))[0] == make_amounts(500, 300)
 
 
-@pytest.mark.parametrize(("factor", "expected"), [("2", (300, 300)), ("0", (100, 200)), ("100", (500, 300))])
+@pytest.mark.parametrize(("factor", "expected"), [("2", (300, 300)), ("0", (100, 200)), ("10", (500, 300))])
 def test_a_headroom_factor_counts_up_to_the_peak(factor, expected):
     pod = new_pod(annotations={"cruise.io/headroom-factor": factor})
     assert requested(created(PLANNED, pod=pod))[0] == make_amounts(*expected)

@@ -59,6 +59,7 @@ def test_each_place_is_taken_once_and_free_again_for_who_does_not_go():
     [
         ({}, {"unschedulable": True}),
         ({}, {"ready": False}),
+        ({}, {"deleting": True}),
         ({}, {"taints": (Taint("gpu", "", TaintEffect.NO_SCHEDULE),)}),
         ({}, {"allocatable_pods": 1}),
         ({"placement": Placement(node_selector=((HOSTNAME, "n1"),))}, {}),

@@ -110,6 +110,32 @@ def test_pods_of_a_node_that_is_not_ready_are_left_and_those_of_a_cordoned_one_n
     assert reason(make_pod(phase="Failed"), nodes=[make_node(ready=False)]) is Reason.TERMINAL
 
 
+def test_zero_use_of_a_container_that_does_not_run_is_no_use_at_all():
+    waiting = make_pod(containers=[make_container(), make_container("proxy", running=False)])
+    known = make_statistic("web-1")
+    assert (
+        reason(waiting, known, make_statistic("web-1", container="proxy", memory_base_mib=0, memory_peak_mib=0))
+        is Reason.NO_STATISTICS
+    )
+    # What it used before it was left waiting is known all the same.
+    assert touchable(waiting, known, make_statistic("web-1", container="proxy")).rows == (0, 1)
+    # A new pod has no containers that run, and what its workload never used says nothing of it.
+    unused = make_statistic("", memory_base_mib=0, memory_peak_mib=0)
+    for row, expected in ((unused, Reason.NO_STATISTICS), (make_statistic(""), None)):
+        found = eligibility_of(make_snapshot([waiting]), row)
+        assert found.why_statistics_forbid(waiting, [0]) is expected
+
+
+def test_a_pod_on_a_node_that_is_being_deleted_is_sized_and_not_evicted():
+    pod, node = make_pod(), make_node(deleting=True)
+    assert touchable(pod, nodes=[node])
+    found = eligibility_of(make_snapshot([pod], [node]), make_statistic_for(pod))
+    guidance = found.guidance_of(pod)
+    assert isinstance(guidance, Guidance)
+    assert found.evictability.why_kept(pod, guidance) == Detail.NODE_BEING_DELETED
+    assert found.largest_memory is None
+
+
 @pytest.mark.parametrize(("version", "held"), [((1, 32), True), ((1, 33), False), ((1, 40), False), (None, False)])
 def test_kubelets_before_1_33_resize_nothing(version, held):
     found = verdict(make_pod(), nodes=[make_node(kubelet_version=version)])

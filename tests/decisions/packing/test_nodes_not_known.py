@@ -87,3 +87,10 @@ def test_a_node_that_is_not_listed_may_be_one_more_to_spread_over():
 def spread_api() -> Json:
     even = spread("kubernetes.io/hostname")["topologySpreadConstraints"][0]
     return {"topologySpreadConstraints": [even | {"labelSelector": {"matchLabels": {"app": "api"}}}]}
+
+
+def test_nothing_is_planned_onto_a_node_that_is_being_deleted():
+    going = a_node("n2")
+    going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    assert placed(planned(a_node("n2"), a_pod("web-1"))) == {"web-1": "n2"}
+    assert placed(planned(going, a_pod("web-1"))) == {}

@@ -120,6 +120,7 @@ def test_what_the_kubelet_reports_is_joined_by_name():
     assert app.actual == make_amounts(200, 64)
     assert app.actual_limits == make_amounts(None, 128)
     assert app.restart_count == 3
+    assert app.running
     assert (log.allocated, log.actual, log.actual_limits) == (None, None, None)
     assert proxy.allocated == make_amounts(50, 32)
     assert (proxy.actual, proxy.actual_limits) == (Amounts(), Amounts())
@@ -539,3 +540,17 @@ def test_any_value_in_any_place_is_read_or_refused_by_name(data):
         assert "\n" not in str(refused)
     else:
         assert replace(pod) == pod
+
+
+@pytest.mark.parametrize(
+    ("state", "running"),
+    [
+        ({"running": {"startedAt": "2026-01-01T00:00:00Z"}}, True),
+        ({"waiting": {"reason": "CrashLoopBackOff"}}, False),
+        ({"terminated": {"exitCode": 0}}, False),
+        (None, True),
+    ],
+)
+def test_a_container_runs_unless_the_kubelet_says_otherwise(state, running):
+    report = {"name": "app"} | ({"state": state} if state is not None else {})
+    assert decode_bytes(make_pod_json(container_statuses=[report])).containers[0].running is running

@@ -27,7 +27,11 @@ class Movability:
         self._snapshot = snapshot
         self._eligibility = eligibility
         self._policy = policy
-        self._unready = frozenset(node.name for node in snapshot.nodes if not node.ready)
+        self._closed = {
+            node.name: Detail.NODE_BEING_DELETED if node.ready else Detail.NODE_NOT_READY
+            for node in snapshot.nodes
+            if not node.takes_pods
+        }
         self._others_size = any(one.changes_pods for one in snapshot.vertical_autoscalers)
         self._known: dict[tuple[object, ...], Mobility] = {}
 
@@ -46,8 +50,8 @@ class Movability:
         """Tell why this running pod stays, apart from what it shares with others of its workload."""
         if pod.terminating:
             return Detail.BEING_DELETED
-        if pod.node in self._unready:
-            return Detail.NODE_NOT_READY
+        if pod.node in self._closed:
+            return self._closed[pod.node]
         if self._others_size:
             # What else holds a pod keeps it from other sizes, not from another place: this one is somebody else's.
             sized_by = self._eligibility.claimed(pod).sized_by

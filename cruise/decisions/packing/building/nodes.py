@@ -31,7 +31,7 @@ class NodeColumns:
         self._taints = np.array([numbers.setdefault(node.taints, len(numbers)) for node in nodes], dtype=np.int64)
         self._taint_sets = list(numbers)
         # A cordoned node's own pods stay, and a kubelet that is away starts nothing.
-        self.ready = np.array([node.ready for node in nodes], dtype=np.bool_)
+        self.ready = np.array([node.takes_pods for node in nodes], dtype=np.bool_)
         self.cordoned = np.array([node.unschedulable for node in nodes], dtype=np.bool_)
 
     def domains(self, key: str) -> Int64Array:

@@ -125,7 +125,7 @@ def _types_of(snapshot: Snapshot) -> tuple[NodeType, ...]:
     """The kinds of nodes that there are: equal but for their names, and of none of the NodePools."""
     kinds: dict[tuple[object, ...], Node] = {}
     for node in snapshot.nodes:
-        if node.ready and not node.unschedulable and not (snapshot.node_pools and NODE_POOL in node.labels):
+        if node.takes_pods and not node.unschedulable and not (snapshot.node_pools and NODE_POOL in node.labels):
             own = frozenset(item for item in node.labels.items() if item[0] != HOSTNAME and item[1] != node.name)
             taints = lasting_taints(node.taints)
             kind = (node.allocatable, node.allocatable_pods, tuple(node.allocatable_extended.items()), own, taints)

@@ -74,7 +74,7 @@ def _has_rested(pod: Pod, ground: Ground) -> bool:
 
 
 def _is_left_to_others(node: Node) -> bool:
-    return node.unschedulable or any(taint.key in _LEFT_TO_OTHERS for taint in node.taints)
+    return node.unschedulable or node.deleting or any(taint.key in _LEFT_TO_OTHERS for taint in node.taints)
 
 
 def _only_move(stage: Stage) -> Arrival | None:

@@ -64,7 +64,7 @@ def find_obstacles(stage: Stage, snapshot: Snapshot, places: Places) -> Iterator
         node = nodes.get(target)
         if node is None:
             yield Halt(HaltCode.NODE_GONE, target)
-        elif not node.ready or (node.unschedulable and not all(_passes_cordons(one, places) for one in arriving)):
+        elif not node.takes_pods or (node.unschedulable and not all(_passes_cordons(one, places) for one in arriving)):
             yield Halt(HaltCode.NODE_CLOSED, target)
         elif places.evicting and not _has_room(node, stage, arriving, staying[target], places):
             yield Halt(HaltCode.NODE_FULL, target)

@@ -95,7 +95,7 @@ def find_astray(plan: PackingPlan, stage: Stage, snapshot: Snapshot) -> list[Arr
 
 def _lets_in(node: Node, pod: Pod) -> bool:
     placement = pod.placement
-    is_open = node.ready and (tolerates_cordon(pod) or not node.unschedulable)
+    is_open = node.takes_pods and (tolerates_cordon(pod) or not node.unschedulable)
     return is_open and placement.admits(node.name, node.labels) and placement.tolerates_all(node.taints)
 
 

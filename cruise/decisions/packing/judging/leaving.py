@@ -22,7 +22,11 @@ class Leaving:
         self._snapshot = snapshot
         self._policy = policy
         self._stored = stored
-        self._unready = {node.name for node in snapshot.nodes if not node.ready}
+        self._closed = {
+            node.name: "its node is being deleted" if node.ready else "its node is not ready, so it would not end"
+            for node in snapshot.nodes
+            if not node.takes_pods
+        }
         self._others = OtherAutoscalers(snapshot)
         self._vertical = vertical_layers(snapshot)
         self.covering = CoveringBudgets(snapshot.budgets)
@@ -33,8 +37,8 @@ class Leaving:
             return "it ends by itself"
         if pod.mirror or pod.owner_kind is None or pod.owner_kind == "DaemonSet":
             return "no controller would start it elsewhere"
-        if pod.node in self._unready:
-            return "its node is not ready, so it would not end"
+        if pod.node in self._closed:
+            return self._closed[pod.node]
         if self.is_sized_by_another(pod):
             return "another autoscaler sizes it"
         if pod.scheduler != DEFAULT_SCHEDULER:

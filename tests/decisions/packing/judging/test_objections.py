@@ -152,6 +152,11 @@ def an_arrival_on_a_cordoned_node(snapshot, pods, plan):
     return with_node(snapshot, "n3", unschedulable=True), plan
 
 
+@breaks("is being deleted")
+def an_arrival_on_a_node_that_is_being_deleted(snapshot, pods, plan):
+    return with_node(snapshot, "n3", deleting=True), plan
+
+
 @breaks("is not ready")
 def an_arrival_on_a_node_that_is_away(snapshot, pods, plan):
     return with_node(snapshot, "n3", ready=False), plan
