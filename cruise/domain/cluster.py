@@ -134,9 +134,9 @@ class Pod:
     def runs_to_completion(self) -> bool:
         """Tell whether the pod has work to finish, which is lost with it: a Job's, or one that is not always restarted.
 
-        Controllers of apps/v1 accept no other policy than Always.
+        Controllers of apps/v1 accept no other policy than Always; Jobs of other groups may state it, too.
         """
-        return self.owner_kind == "Job" or self.restart_policy != "Always"
+        return (self.owner_kind or "").partition(".")[0] == "Job" or self.restart_policy != "Always"
 
     @property
     def terminal(self) -> bool:

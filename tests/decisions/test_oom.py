@@ -278,6 +278,8 @@ def test_what_was_refused_is_not_asked_again():
         ({"annotations": {"cruise.io/eviction-ranking": "never"}}, Reason.UNMOVABLE),
         ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, Reason.UNMOVABLE),
         ({"workload": "DaemonSet/agent"}, Reason.UNMOVABLE),
+        ({"workload": "Job/import"}, Reason.UNMOVABLE),
+        ({"workload": "RayCluster/train", "restart_policy": "OnFailure"}, Reason.UNMOVABLE),
         ({"annotations": {"cruise.io/mode": "resize"}}, Reason.NO_ROOM),
     ],
 )

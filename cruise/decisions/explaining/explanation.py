@@ -240,7 +240,9 @@ def explain_on(basis: Basis, pod: Pod) -> Explanation:
         statements=statements,
         guidance=known,
         ranking=eligibility.evictability.ranking_of(pod, known) if known is not None else None,
-        unmovable=eligibility.evictability.why_protected(pod),
+        unmovable=eligibility.evictability.why_kept(pod, known)
+        if known is not None
+        else eligibility.evictability.why_protected(pod),
         hold=hold,
         node=_node(plan, found, basis.headroom),
         steps=steps_of(found.sized, own, statistics, items) if own is not None and sized else (),

@@ -1,5 +1,6 @@
 from dataclasses import replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -211,6 +212,20 @@ def test_on_a_full_node_the_ranking_names_who_goes_and_why_others_stay():
         ("kept", None, Detail.RANKING_NEVER),
     ]
     assert node.base + node.headroom == make_resources(1600 + 700, 4 * 64 + 36)
+
+
+@pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (make_pod(), None),
+        (make_pod(workload="Workflow/run", restart_policy="Never"), Detail.JOB),
+        (make_pod(workload="Job.batch.volcano.sh/train"), Detail.JOB),
+        (make_pod(annotations={"cruise.io/eviction-ranking": "never"}), Detail.RANKING_NEVER),
+    ],
+)
+def test_that_a_pod_may_be_evicted_is_said_only_where_it_may(pod, expected):
+    explanation = explain(pod, make_snapshot([pod]), make_table(make_statistic_for(pod)), FULL, NOW)
+    assert explanation.unmovable == expected
 
 
 def test_a_held_pod_keeps_its_reason_and_what_is_known_of_it():

@@ -50,7 +50,8 @@ def test_longhorns_nodes_and_volcanos_jobs_are_not_kubernetes_own(odd):
         ("Node.longhorn.io", "Node.longhorn.io/n1", False),
         ("Job.batch.volcano.sh", "Job.batch.volcano.sh/train", False),
     ]
-    # What runs to completion there says so itself.
+    # It is a Job still, whose work would be lost.
+    assert all(one.runs_to_completion for one in snapshot.pods if one.name == "train-0")
     snapshot = read(owned("train-0", "batch.volcano.sh/v1alpha1", "Job", "train", "OnFailure"))
     assert snapshot.pods[0].runs_to_completion
 
