@@ -93,7 +93,8 @@ class Pod:
     `priority_class` is the name of its PriorityClass, empty where it has none. `restart_policy` is as in its spec.
     `extended_requests` also has huge pages and local storage. `preempts` is False for a pod whose preemptionPolicy is
     Never. `ready` is its condition Ready: whether it serves. `scheduler` is the one that is to place it, and
-    `nominated_node` the node on which kube-scheduler keeps room for it, empty for none.
+    `nominated_node` the node on which kube-scheduler keeps room for it, empty for none. `pod_group` names the group
+    with which it is scheduled, empty for a pod that is scheduled by itself.
     """
 
     namespace: str
@@ -128,6 +129,7 @@ class Pod:
     priority_class: str = ""
     scheduler: str = DEFAULT_SCHEDULER
     nominated_node: str = ""
+    pod_group: str = ""
     restart_policy: str = "Always"
 
     @property

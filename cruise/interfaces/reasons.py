@@ -116,6 +116,7 @@ DETAILS: Mapping[Detail, str] = {
     Detail.NOT_JUDGED: "where its replacement may go cannot be judged: {}",
     Detail.UNMANAGED: "its {} is not managed",
     Detail.JOB: "it runs to completion and would lose its work; state eviction-ranking low to have it evicted",
+    Detail.POD_GROUP: "its pod group {} is scheduled as a whole, and may need every pod",
     Detail.REPLICA_NOT_READY: "replica {} of its workload is not ready",
     Detail.REFUSED_BEFORE: "its eviction was refused a pass ago",
     Detail.NOWHERE_TO_GO: "no other node has room for its replacement",

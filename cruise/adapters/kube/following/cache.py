@@ -78,6 +78,9 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "PersistentVolume": ("surroundings",),
     "StorageClass": ("surroundings",),
     "CSINode": ("surroundings",),
+    "CSIDriver": ("surroundings",),
+    "CSIStorageCapacity": ("surroundings",),
+    "VolumeAttachment": ("surroundings",),
     "PriorityClass": (),
 }
 _PARTS_OF_WORKLOADS = ("workloads", "annotations", "node autoscaler")
