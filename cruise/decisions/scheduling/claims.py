@@ -21,6 +21,14 @@ def claims_of(surroundings: Surroundings, pod: Pod) -> Iterator[tuple[str, Claim
         yield name, claim
 
 
+UNUSABLE = {
+    Pattern.CLAIM_UNKNOWN: "does not exist",
+    Pattern.CLAIM_UNBOUND: "is not bound",
+    Pattern.CLAIM_OF_ANOTHER: "is not the pod's own",
+}
+"""What is said of a claim that keeps its pod pending."""
+
+
 def why_unusable(pod: Pod, name: str, claim: Claim | None) -> Pattern | None:
     """Say what about a claim keeps its pod pending wherever it goes; None for nothing."""
     if claim is None:

@@ -5,20 +5,14 @@ from collections.abc import Iterator
 
 from cruise.decisions.scheduling.attachments import attached_for, attached_for_running
 from cruise.decisions.scheduling.board import Board, key_of
-from cruise.decisions.scheduling.claims import claims_of, why_unusable, why_volumes_not_judged
+from cruise.decisions.scheduling.claims import UNUSABLE, claims_of, why_unusable, why_volumes_not_judged
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.colocation import AttachedVolume
 from cruise.domain.cordons import tolerates_cordon
 from cruise.domain.requests import counted_requests
-from cruise.domain.unplaced import Pattern
 
 # kube-scheduler lets such a pod in, and its kubelet waits for the volume for as long as the other node has it.
 IN_USE = "in use on another node"
-_UNUSABLE = {
-    Pattern.CLAIM_UNKNOWN: "does not exist",
-    Pattern.CLAIM_UNBOUND: "is not bound",
-    Pattern.CLAIM_OF_ANOTHER: "the pod does not own",
-}
 
 
 def refuse_by_node(board: Board, pod: Pod, node: Node) -> Iterator[str]:
@@ -71,7 +65,7 @@ def refuse_by_volumes(board: Board, pod: Pod, node: Node) -> Iterator[str]:
     for name, claim in claims_of(board.surroundings, pod):
         unusable = why_unusable(pod, name, claim)
         if unusable is not None:
-            yield f"cannot give claim {name}, which {_UNUSABLE[unusable]}"
+            yield f"cannot give claim {name}, which {UNUSABLE[unusable]}"
         if claim is None:
             continue
         if claim.terms is not None and not any(term.matches(node.name, node.labels) for term in claim.terms):

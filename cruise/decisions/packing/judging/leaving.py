@@ -7,7 +7,7 @@ from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.other_autoscalers import OtherAutoscalers
 from cruise.decisions.guidance.quotas import grants
-from cruise.decisions.scheduling.claims import claims_of, why_unusable, why_volumes_not_judged
+from cruise.decisions.scheduling.claims import UNUSABLE, claims_of, why_unusable, why_volumes_not_judged
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
 from cruise.domain.cluster import DEFAULT_SCHEDULER, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides, resolve_overrides, vertical_layers
@@ -64,7 +64,7 @@ class Leaving:
         for name, claim in claims_of(surroundings, pod):
             unusable = why_unusable(pod, name, claim)
             if unusable is not None:
-                return f"its claim {name}: {unusable}"
+                return f"its claim {name} {UNUSABLE[unusable]}"
         return None
 
     def _why_guarded(self, pod: Pod) -> str | None:
