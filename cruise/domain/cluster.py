@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from cruise.domain.colocation import NO_SURROUNDINGS, UNCONSTRAINED, PodConstraints, Surroundings
 from cruise.domain.node_pools import NodePool
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.scheduling import ANYWHERE, LabelSelector, Placement, Taint
 
@@ -326,27 +327,6 @@ class LimitRangeItem:
     max_cpu_ratio: float | None = None
     max_memory_ratio: float | None = None
     default_limits: Amounts = NO_AMOUNTS
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaScope:
-    """One condition on the pods that a ResourceQuota counts: a scope by name, or a requirement on a PriorityClass."""
-
-    name: str
-    operator: str = "Exists"
-    values: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """What a ResourceQuota still grants to new pods, never negative; None for what it does not count.
-
-    It counts the pods for which all of its scopes hold.
-    """
-
-    requests_left: Amounts = NO_AMOUNTS
-    limits_left: Amounts = NO_AMOUNTS
-    scopes: tuple[QuotaScope, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.sizing.candidate_columns import CandidateColumns, candidate_columns
 from cruise.decisions.sizing.memory_limit import Ceilings, LimitDemand, ceilings, limit_demand
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, capped, round_up_whole
-from cruise.domain.cluster import LimitRangeItem, Quota
+from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.policy import Policy
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticColumns, StatisticsTable
 

@@ -13,13 +13,13 @@ from cruise.domain.cluster import (
     NodeAutoscaler,
     OomKill,
     Pod,
-    Quota,
     Snapshot,
     VerticalAutoscaler,
     Workload,
     WorkloadRef,
 )
 from cruise.domain.node_pools import NodePool
+from cruise.domain.quotas import Quota
 from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import StringMaps, trimmed, with_name
 from cruise.kube_json.objects.around_pods import (
