@@ -41,9 +41,11 @@ FLOORS = {
     "NodePorts": 20,
     "NodeResourcesFit": 58,
     "NodeUnschedulable": 3,
+    "NodeVolumeLimits": 29,
     "PodTopologySpread": 140,
     "SchedulingGates": 1,
-    "TaintToleration": 13,
+    "TaintToleration": 9,
+    "VolumeBinding": 86,
     "VolumeRestrictions": 13,
     "VolumeZone": 22,
 }
