@@ -115,7 +115,7 @@ DETAILS: Mapping[Detail, str] = {
     Detail.VOLUME_SHARED: "its claim {} is used by other pods as well, which have to stay on one node with it",
     Detail.NOT_JUDGED: "where its replacement may go cannot be judged: {}",
     Detail.UNMANAGED: "its {} is not managed",
-    Detail.JOB: "it runs to completion and would lose its work; state eviction-ranking low to have it evicted",
+    Detail.JOB: "a pod that runs to completion would lose its work; state eviction-ranking low to have it evicted",
     Detail.POD_GROUP: "its pod group {} is scheduled as a whole, and may need every pod",
     Detail.REPLICA_NOT_READY: "replica {} of its workload is not ready",
     Detail.REFUSED_BEFORE: "its eviction was refused a pass ago",
