@@ -168,7 +168,7 @@ async def test_a_token_opens_the_pages_and_their_forms_and_signing_out_closes_th
         assert await visit.page.evaluate("document.cookie") == ""
         await visit.open("actions")
         await visit.page.get_by_role("button", name="Stop every write").click()
-        await visit.page.get_by_text("Every write is stopped.").wait_for()
+        await visit.page.get_by_text("cruise is paused").wait_for()
         await visit.open(POLICY)
         await visit.page.get_by_label("cpu-max").fill("lots")
         await visit.page.get_by_role("button", name="Store").click()
