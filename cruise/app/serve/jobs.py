@@ -63,7 +63,7 @@ class Jobs:
             id=name,
             name=name,
             next_run_time=wall_clock() + delay,
-            misfire_grace_time=None,
+            misfire_grace_time=max(1, round(seconds)),
         )
 
     def always(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
