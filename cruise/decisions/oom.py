@@ -7,17 +7,17 @@ from datetime import datetime, timedelta
 
 from cruise.decisions.guidance.container_bounds import container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility, Touchable
-from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.limit_ranges import refuses_resize
+from cruise.decisions.guidance.pod_ranges import pod_ranges
 from cruise.decisions.guidance.quotas import QuotaRoom, limits_stay
 from cruise.decisions.sizing.dead_band import dead_band_of
-from cruise.decisions.sizing.memory_limit import ceiling_of, limit_after_kill
+from cruise.decisions.sizing.memory_limit import ceiling_of, least_after_kill, limit_after_kill
 from cruise.decisions.sizing.resize import becomes_guaranteed, is_forgotten, was_refused, withdrawn_target
 from cruise.decisions.usage.lessons import lessons_of, with_lesson
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, OomKill, Pod
+from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, OomKill, Pod, Quota
 from cruise.domain.details import Detail
 from cruise.domain.policy import Mode, OomReaction, Policy
-from cruise.domain.quotas import Quota
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, whole_mebibytes
 from cruise.domain.sizes import with_sizes
@@ -177,11 +177,19 @@ def _target(record: OomRecord, verdict: Touchable, scene: Scene, policy: Policy)
     if container is None:
         return Hold(pod.namespace, pod.name, Reason.GONE, record.container)
     statistic = scene.statistics.get(container.name)
-    bounds = container_bounds(verdict.guidance, container.name, scene.limit_ranges, policy.floor)
+    bounds = container_bounds(verdict.guidance, container.name, scene.limit_ranges, policy)
     now_requested, now_limit = container.requests.memory_bytes or 0, container.limits.memory_bytes
     request = max(min(max(whole_mebibytes(record.oom_memory_bytes), bounds.whole[2]), bounds.whole[3]), now_requested)
     ceiling = _ceiling(verdict, container, scene, policy)
+    if policy.rules.careful_limits and bounds.ratios[1] < math.inf:
+        # A limit that is to rise takes the request with it.
+        least = least_after_kill(record, statistic, now_limit, bounds, policy, ceiling)
+        beside = whole_mebibytes(math.ceil(least / bounds.ratios[1]))
+        request = max(request, beside) if beside <= bounds.whole[3] else request
     limit = limit_after_kill(record, statistic, request, now_limit, scene.node, bounds, policy, ceiling)
+    if limit is not None and now_limit is not None and policy.rules.careful_limits:
+        limit = _within_pod_range(pod, container, request, limit, scene)
+        request = min(request, limit)
     if limits_stay(pod, scene.quotas, ResourceName.MEMORY):
         limit, request = now_limit, request if now_limit is None else min(request, now_limit)
         if request == now_requested:
@@ -198,6 +206,17 @@ def _target(record: OomRecord, verdict: Touchable, scene: Scene, policy: Policy)
     )
 
 
+def _within_pod_range(pod: Pod, container: Container, request: int, limit: int, scene: Scene) -> int:
+    """Return as much of a limit as LimitRanges of type Pod leave beside the pod's other containers, never lower."""
+    bound = pod_ranges(pod, scene.limit_ranges).get(ResourceName.MEMORY)
+    if bound is None:
+        return limit
+    others = [one for one in pod.sized_containers if one is not container and one.name != container.name]
+    limits = [(container.limits.memory_bytes or 0), *(one.limits.memory_bytes or 0 for one in others)]
+    requests = [request, *(one.requests.memory_bytes or 0 for one in others)]
+    return bound.limits(requests, limits, [limit, *limits[1:]], [limit, *limits[1:]])[0]
+
+
 def _ceiling(verdict: Touchable, container: Container, scene: Scene, policy: Policy) -> int:
     """Return what the container's memory limit may rise to."""
     limits = scene.original_limits if verdict.template_limits is None else verdict.template_limits
@@ -211,7 +230,7 @@ def _grown(verdict: Touchable, target: ContainerTarget | Hold, scene: Scene) -> 
         return target
     pod = verdict.pod
     targets = (target,) if pod.resize.pending is None else _with_others(verdict, (target,))
-    if breaks_limit_range(pod, targets, scene.limit_ranges):
+    if refuses_resize(pod, targets, scene.limit_ranges):
         return Hold(pod.namespace, pod.name, Reason.LIMIT_RANGE)
     if becomes_guaranteed(pod, targets):
         return Hold(pod.namespace, pod.name, Reason.QOS_CHANGE)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.guidance.eligibility import FIRST_RESIZING_KUBELET
-from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.limit_ranges import refuses_resize
 from cruise.decisions.sizing.memory_limit import lowers_memory_limits
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, Pod, Snapshot
@@ -92,7 +92,7 @@ def _why_held(
         reason = Reason.NODE_NOT_READY
     elif qos_class(with_sizes(pod, targets)) is not pod.qos:
         reason = Reason.QOS_CHANGE
-    elif ranges and breaks_limit_range(pod, targets, ranges):
+    elif ranges and refuses_resize(pod, targets, ranges):
         reason = Reason.LIMIT_RANGE
     return reason
 

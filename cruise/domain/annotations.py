@@ -10,7 +10,7 @@ from enum import StrEnum
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from cruise.domain.policy import FLOOR, Bounds, EvictionRanking, Mode
+from cruise.domain.policy import FLOOR, Bounds, EvictionRanking, MemoryLimits, Mode
 from cruise.domain.quantity import (
     format_cpu_millicores,
     format_memory_bytes,
@@ -20,7 +20,7 @@ from cruise.domain.quantity import (
 from cruise.domain.quoting import quoted
 from cruise.domain.resources import ResourceName
 
-Choice = TypeVar("Choice", Mode, EvictionRanking)
+Choice = TypeVar("Choice", Mode, EvictionRanking, MemoryLimits)
 
 PREFIX = "cruise.io/"
 _CRUISEKUBE = "cruisekube.truefoundry.com/"
@@ -58,7 +58,8 @@ class Unreadable:
 class Overrides:
     """What annotations or the API state for one pod, each field None (or empty) where nothing is stated.
 
-    `container_bounds` is keyed by container name; `bounds` holds for the others.
+    `container_bounds` and `container_memory_limits` are keyed by container name; `bounds` and `memory_limits` hold for
+    the others.
     """
 
     mode: Mode | None = None
@@ -67,13 +68,16 @@ class Overrides:
     bounds: Bounds = Bounds()
     container_bounds: Mapping[str, Bounds] = field(default_factory=dict)
     headroom_factor: float | None = None
+    memory_limits: MemoryLimits | None = None
+    container_memory_limits: Mapping[str, MemoryLimits] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
     """What holds for one pod once its overrides are resolved.
 
-    `ranking` is None where none is stated: the default depends on the workload. `administered` is what would hold by
+    `ranking` is None where none is stated: the default depends on the workload; of `memory_limits` the settings have
+    the default. `administered` is what would hold by
     what administrators state alone, None where annotations of the workload's own ask for no more than that.
     """
 
@@ -83,6 +87,8 @@ class Guidance:
     headroom_factor: float = 1.0
     bounds: Bounds = Bounds()
     container_bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    memory_limits: MemoryLimits | None = None
+    container_memory_limits: Mapping[str, MemoryLimits] = field(default_factory=dict)
     administered: "Guidance | None" = None
 
     def bounds_of(self, container: str) -> Bounds:
@@ -91,6 +97,10 @@ class Guidance:
         if own is None:
             return rest
         return Bounds(own.minimum.filled_from(rest.minimum), own.maximum.filled_from(rest.maximum))
+
+    def memory_limits_of(self, container: str) -> MemoryLimits | None:
+        """Return which memory limits may be changed for a container: its own value, the pod's otherwise."""
+        return self.container_memory_limits.get(container, self.memory_limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,19 +211,27 @@ _read_mode = _choice({mode.label: mode for mode in Mode}, "mode")
 
 MODE = _override("mode", "mode", _read_mode, _LABEL)
 RESOURCES = _override("resources", "resources", _read_resources, _write_resources)
+MEMORY_LIMITS = _override(
+    "memory-limits",
+    "memory_limits",
+    _choice({one.value: one for one in MemoryLimits}, "choice of memory limits"),
+    attrgetter("value"),
+)
 SETTINGS = (
     MODE,
     _override("eviction-ranking", "ranking", _choice(_RANKINGS, "ranking"), _LABEL),
     RESOURCES,
     _override("headroom-factor", "headroom_factor", _read_factor, _write_factor),
+    MEMORY_LIMITS,
 )
-# `NAME.CONTAINER` holds for one container alone.
 BOUNDS = (
     _override("cpu-min", "minimum.cpu_millicores", _cpu(least_or_none=True), format_cpu_millicores),
     _override("memory-min", "minimum.memory_bytes", _memory(least_or_none=True), format_memory_bytes),
     _override("cpu-max", "maximum.cpu_millicores", _cpu(), format_cpu_millicores),
     _override("memory-max", "maximum.memory_bytes", _memory(), format_memory_bytes),
 )
+# `NAME.CONTAINER` holds for one container alone.
+PER_CONTAINER = (*BOUNDS, MEMORY_LIMITS)
 OVERRIDES = {override.setting: override for override in (*SETTINGS, *BOUNDS)}
 # What may ask for more than a pod's requests, at a neighbour's cost.
 ASKING = frozenset({"eviction-ranking", "headroom-factor", "cpu-min", "memory-min"})
@@ -239,7 +257,6 @@ MIRROR_POD = "kubernetes.io/config.mirror"
 HPA_METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
-MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 OPERATING_SYSTEM = "kubernetes.io/os"
@@ -256,19 +273,6 @@ NODE_GROUPS = (
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
-)
-# What names the group that a pod is scheduled with: labels of scheduler-plugins and Kueue, annotations of Volcano, of
-# kube-batch before it, and of Koordinator.
-POD_GROUP_LABELS = (
-    "scheduling.x-k8s.io/pod-group",
-    "pod-group.scheduling.sigs.k8s.io",
-    "pod-group.scheduling.sigs.k8s.io/name",
-    "kueue.x-k8s.io/pod-group-name",
-)
-POD_GROUP_ANNOTATIONS = (
-    "scheduling.volcano.sh/group-name",
-    "scheduling.k8s.io/group-name",
-    "gang.scheduling.koordinator.sh/name",
 )
 APP_NAME, APP_COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 APP_INSTANCE = "app.kubernetes.io/instance"
@@ -292,9 +296,8 @@ TABLE = (
     Annotation(ORIGINAL_RESOURCES, (Setter.CRUISE,)),
     Annotation(ORIGINAL_RESOURCES_SIGNATURE, (Setter.CRUISE,)),
     Annotation(STEERED, (Setter.CRUISE,), read_steered, write_steered),
-    *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, MIGRATED_PLUGINS, STORAGE_CLASS)),
+    *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
-    *map(Annotation, (*POD_GROUP_LABELS, *POD_GROUP_ANNOTATIONS)),
     *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, PUBLISHED, INSTANCE_TYPE, *NODE_GROUPS)),
 )
 RECORDS = frozenset(one.name for one in TABLE if one.set_by == (Setter.CRUISE,))

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
+from itertools import chain
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -11,9 +12,11 @@ from cruise.domain.annotations import (
     ASKING,
     BOUNDS,
     EXCLUDED,
+    MEMORY_LIMITS,
     MODE,
     OF_TENANTS,
     OVERRIDES,
+    PER_CONTAINER,
     PREFIX,
     RECORDS,
     SETTINGS,
@@ -42,7 +45,7 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | Unreadable:
             continue
         setting, _, container = key.removeprefix(PREFIX).partition(".")
         override = OVERRIDES.get(setting)
-        if override is None or (container and override not in BOUNDS):
+        if override is None or (container and override not in PER_CONTAINER):
             near = get_close_matches(setting, OVERRIDES, n=1)
             return Unreadable(f"{key}: no such setting" + (f"; did you mean {PREFIX}{near[0]}?" if near else ""))
         try:
@@ -75,11 +78,13 @@ def _above(low: Amounts, high: Amounts) -> bool:
 
 
 def values_of(overrides: Overrides) -> Iterator[tuple[str, Any]]:
-    """Yield each stated setting, `NAME.CONTAINER` for a bound of one container, and its value."""
+    """Yield each stated setting, `NAME.CONTAINER` for one that holds for one container, and its value."""
     for override in SETTINGS:
         value = getattr(overrides, override.field)
         if value is not None:
             yield override.setting, value
+    for container, limits in sorted(overrides.container_memory_limits.items()):
+        yield f"{MEMORY_LIMITS.setting}.{container}", limits
     for container, bounds in [("", overrides.bounds), *sorted(overrides.container_bounds.items())]:
         for override in BOUNDS:
             value = attrgetter(override.field)(bounds)
@@ -90,11 +95,19 @@ def values_of(overrides: Overrides) -> Iterator[tuple[str, Any]]:
 def fields_of(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `Overrides` or `Guidance` for values as `values_of` yields them."""
     fields = {one.field: values[one.setting] for one in SETTINGS if one.setting in values}
-    containers = sorted({setting.partition(".")[2] for setting in values} - {""})
+    by_setting: dict[str, dict[str, Any]] = {}
+    for name, value in values.items():
+        setting, _, container = name.partition(".")
+        if container:
+            by_setting.setdefault(setting, {})[container] = value
+    limits = by_setting.pop(MEMORY_LIMITS.setting, {})
     return {
         **fields,
         "bounds": _bounds(values, ""),
-        "container_bounds": {container: _bounds(values, f".{container}") for container in containers},
+        "container_bounds": {
+            container: _bounds(values, f".{container}") for container in sorted({*chain(*by_setting.values())})
+        },
+        "container_memory_limits": limits,
     }
 
 

@@ -86,6 +86,14 @@ class Consolidation(StrEnum):
     ACT = "act"
 
 
+class MemoryLimits(StrEnum):
+    """Which containers have their memory limit changed: those that state one, all, or none."""
+
+    EXISTING = "existing"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
 class OomReaction(StrEnum):
     """What follows an out-of-memory kill."""
 
@@ -123,6 +131,7 @@ class Policy:
     pass_interval: timedelta = timedelta(minutes=5)
     node_load_interval: timedelta = timedelta(minutes=1)
     new_workload_age: timedelta = timedelta(minutes=30)
+    memory_limits: MemoryLimits = MemoryLimits.EXISTING
     memory_limit_history: timedelta = timedelta(days=28)
     memory_limit_factor: float = 2.0  # of the largest use seen
     memory_limit_ceiling: float = 2.0  # of the limit that the pod template states

@@ -19,6 +19,8 @@ class Rules:
     `calm`: a size is written where that is worth it; otherwise wherever it leaves its dead band.
     `lent_scores`: scores of other places stand in where a cluster has none of its own yet.
     `quotas`: no write that a ResourceQuota would refuse, or that uses up what it grants.
+    `careful_limits`: a limit is added only where the settings or the namespace ask for one, falls only on a history
+    that is known to be long, and is never lowered below known use because of a LimitRange.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Rules:
     quotas: bool = True
     calm: bool = True
     lent_scores: bool = True
+    careful_limits: bool = True
 
 
 DEFAULT_RULES = Rules("default")
@@ -49,5 +52,6 @@ SEEDS = Rules(
     quotas=False,
     calm=False,
     lent_scores=False,
+    careful_limits=False,
 )
 RULES = (DEFAULT_RULES, SEEDS)

@@ -84,7 +84,7 @@ CAUSES: Mapping[WriteCause, str] = {
     WriteCause.ROOM_WANTED: "others on the node need the room",
     WriteCause.ABOVE_BAND: "the node's pods have had more than they need together for long, and it is the most idle",
     WriteCause.LIMIT_NEAR: "its use is near a limit that may rise",
-    WriteCause.OUT_OF_BOUNDS: "it is above what its bounds allow",
+    WriteCause.OUT_OF_BOUNDS: "it is outside what its bounds allow",
 }
 
 
@@ -115,8 +115,7 @@ DETAILS: Mapping[Detail, str] = {
     Detail.VOLUME_SHARED: "its claim {} is used by other pods as well, which have to stay on one node with it",
     Detail.NOT_JUDGED: "where its replacement may go cannot be judged: {}",
     Detail.UNMANAGED: "its {} is not managed",
-    Detail.JOB: "a pod that runs to completion would lose its work; state eviction-ranking low to have it evicted",
-    Detail.POD_GROUP: "its pod group {} is scheduled as a whole, and may need every pod",
+    Detail.JOB: "it runs to completion and would lose its work; state eviction-ranking low to have it evicted",
     Detail.REPLICA_NOT_READY: "replica {} of its workload is not ready",
     Detail.REFUSED_BEFORE: "its eviction was refused a pass ago",
     Detail.NOWHERE_TO_GO: "no other node has room for its replacement",

@@ -5,7 +5,15 @@ from enum import StrEnum
 from cruise.adapters.kubelets.settings import Access, Endpoint
 from cruise.decisions.sizing.headroom.choosing import MODELS
 from cruise.domain.notices import Topic
-from cruise.domain.policy import AdmissionSize, Consolidation, HeadroomStart, Mode, NodeAutoscaling, OomReaction
+from cruise.domain.policy import (
+    AdmissionSize,
+    Consolidation,
+    HeadroomStart,
+    MemoryLimits,
+    Mode,
+    NodeAutoscaling,
+    OomReaction,
+)
 from cruise.domain.rules import RULES as RULE_SETS
 from cruise.settings import forms
 
@@ -53,6 +61,7 @@ MODE = forms.choice("a mode", [(mode.label, mode) for mode in Mode if mode is no
 RULES = forms.choice("a set of rules", [(rules.name, rules) for rules in RULE_SETS])
 HEADROOM = forms.choice("a headroom model", [(model, model) for model in MODELS])
 HEADROOM_START = forms.choice("what headroom starts with", [(start.value, start) for start in HeadroomStart])
+MEMORY_LIMITS = forms.choice("a choice of memory limits", [(one.value, one) for one in MemoryLimits])
 OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
 NODE_AUTOSCALER = forms.choice("a node autoscaler", [(one.value, one) for one in NodeAutoscaling])
 CONSOLIDATE = forms.choice("a way to consolidate", [(one.value, one) for one in Consolidation])

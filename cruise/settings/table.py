@@ -13,6 +13,7 @@ from cruise.domain.policy import (
     AdmissionSize,
     Consolidation,
     HeadroomStart,
+    MemoryLimits,
     Mode,
     NodeAutoscaling,
     OomReaction,
@@ -182,6 +183,7 @@ class Settings:
     max_age: timedelta = _setting(_PASS, _POLICY.max_age)
     look_ahead: timedelta = _setting(forms.duration("1d", least=timedelta(0)), _POLICY.look_ahead)
     new_workload_age: timedelta = _setting(_PAUSE, _POLICY.new_workload_age)
+    memory_limits: MemoryLimits = _setting(choices.MEMORY_LIMITS, _POLICY.memory_limits)
     memory_limit_history: timedelta = _setting(_PAUSE, _POLICY.memory_limit_history)
     memory_limit_ceiling: float = _setting(forms.at_most(100, "2", least=1), _POLICY.memory_limit_ceiling)
     deferred_patience: timedelta = _setting(_PASS, _POLICY.deferred_patience)

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from cruise.domain.annotations import BOUNDS, OVERRIDES, TABLE, Annotation, Setter
-from cruise.domain.policy import EvictionRanking, Mode
+from cruise.domain.annotations import OVERRIDES, PER_CONTAINER, TABLE, Annotation, Setter
+from cruise.domain.policy import EvictionRanking, MemoryLimits, Mode
 from scripts.reference.markdown import code, page, section, table
 
 _WORDS: Mapping[str, tuple[str, str]] = {
@@ -18,6 +18,10 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     ),
     "cruise.io/resources": ("`cpu`, `memory`, `cpu,memory`", "What is sized; the other is left as it is."),
     "cruise.io/headroom-factor": ("0 to 10", "Multiplies the pod's headroom."),
+    "cruise.io/memory-limits": (
+        ", ".join(code(one.value) for one in MemoryLimits),
+        "Which memory limits cruise changes, as the setting `memory_limits` has it for the whole cluster.",
+    ),
     "cruise.io/cpu-min": ("0, or 10m and more", "No smaller CPU request."),
     "cruise.io/cpu-max": ("10m and more", "No larger CPU request."),
     "cruise.io/memory-min": ("0, or 16Mi and more", "No smaller memory request."),
@@ -37,15 +41,6 @@ _OTHERS: Mapping[str, str] = {
     "autoscaling.alpha.kubernetes.io/metrics": "The metrics of an old HPA, which may target utilisation.",
     "pv.kubernetes.io/bind-completed": "Tells that a claim is bound.",
     "volume.kubernetes.io/selected-node": "The node that a claim waits for.",
-    "storage.alpha.kubernetes.io/migrated-plugins": "On a CSINode: the plugins from before CSI that drivers replace.",
-    "scheduling.x-k8s.io/pod-group": "The group that a pod is scheduled with (scheduler-plugins): it is never evicted "
-    "or moved, and where it may run is not judged.",
-    "pod-group.scheduling.sigs.k8s.io": "The same, of older releases.",
-    "pod-group.scheduling.sigs.k8s.io/name": "The same.",
-    "kueue.x-k8s.io/pod-group-name": "The same, of Kueue.",
-    "scheduling.volcano.sh/group-name": "The same, of Volcano.",
-    "scheduling.k8s.io/group-name": "The same, of Volcano and kube-batch.",
-    "gang.scheduling.koordinator.sh/name": "The same, of Koordinator.",
     "volume.beta.kubernetes.io/storage-class": "The storage class of an old claim.",
     "kubernetes.io/metadata.name": "The name of a namespace, for selectors.",
     "kubernetes.io/os": "The node's operating system: Windows pods are left alone.",
@@ -81,7 +76,7 @@ def annotations_page() -> str:
     names = {one.name for one in TABLE}
     if described != names:
         raise ValueError(f"annotations.py: described or read, not both: {', '.join(sorted(described ^ names))}")
-    bounds = {one.name for one in BOUNDS}
+    bounds = {one.name for one in PER_CONTAINER}
     guiding = table(
         ("annotation", "values", "meaning"),
         ((_named(one.name, one.name in bounds), *_WORDS[one.name]) for one in OVERRIDES.values()),

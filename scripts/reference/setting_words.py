@@ -58,6 +58,11 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "new_workload_age": (
             "How long a new workload is left alone, and how long pods of a changed template get no less than it states."
         ),
+        "memory_limits": (
+            "Which memory limits are changed: `existing`, those that the pod states; `always`, a container without one "
+            "gets one as well; `never`, none, unless the request has to pass it. See "
+            "[memory limits](../operating.md#memory-limits)."
+        ),
         "memory_limit_history": "No memory limit is lowered on a shorter history.",
         "memory_limit_ceiling": "The most that a memory limit rises to, as a multiple of what the pod template states.",
         "deferred_patience": "How long a resize that a kubelet puts off may wait before it is taken back.",

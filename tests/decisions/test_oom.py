@@ -11,7 +11,7 @@ from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, Refus
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, Pod, QosClass, ResizePending, ResizeState
 from cruise.domain.details import Detail
-from cruise.domain.policy import EvictionRanking, Mode, OomReaction, Policy
+from cruise.domain.policy import EvictionRanking, MemoryLimits, Mode, OomReaction, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.domain.rules import SEEDS
 from cruise.domain.usage import OomRecord
@@ -230,7 +230,9 @@ def test_other_containers_are_left_as_they_are():
 @pytest.mark.parametrize(("version", "limit_mib"), [((1, 34), 512), (None, 512), ((1, 33), None)])
 def test_a_limit_is_added_where_the_kubelet_can(version, limit_mib):
     pod = pod_of(limit_mib=None)
-    target = grown(pod, learn_from(kill_of(pod, None, 256), None), version=version)
+    always = replace(FULL, memory_limits=MemoryLimits.ALWAYS)
+    target = grown(pod, learn_from(kill_of(pod, None, 256), None), version=version, policy=always)
+    assert grown(pod, learn_from(kill_of(pod, None, 256), None), version=version).limits == make_amounts()
     assert target == ContainerTarget("app", ContainerRole.MAIN, make_amounts(100, 256), make_amounts(None, limit_mib))
 
 
@@ -347,7 +349,10 @@ def test_bounds_hold_and_a_container_at_its_bounds_is_capped():
     target = grown(pod_of(), ranges=tight)
     assert (target.requests.memory_bytes, target.limits.memory_bytes) == (256 * MEBIBYTE, 300 * MEBIBYTE)
     of_pod = (LimitRangeItem(True, maximum=make_amounts(None, 300)),)
-    assert held(pod_of(), ranges=of_pod) is Reason.LIMIT_RANGE
+    target = grown(pod_of(), ranges=of_pod)
+    assert (target.requests.memory_bytes, target.limits.memory_bytes) == (256 * MEBIBYTE, 300 * MEBIBYTE)
+    too_small = (LimitRangeItem(True, maximum=make_amounts(None, 250)),)
+    assert held(pod_of(), ranges=too_small) in (Reason.LIMIT_RANGE, Reason.CAPPED)
 
 
 def test_the_class_of_the_pod_stays():

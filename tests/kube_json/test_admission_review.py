@@ -131,9 +131,6 @@ CHANGES: dict[str, dict[str, object]] = {
         "resourceClaims": [{"name": "gpu"}],
         "schedulerName": "other",
         "restartPolicy": "Never",
-        "hostUsers": False,
-        "schedulingGroup": {"podGroupName": "g"},
-        "workloadRef": {"name": "w"},
     },
 }
 

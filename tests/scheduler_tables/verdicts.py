@@ -21,6 +21,7 @@ _CONFIGURED = (
     (_FIT, "ignoredResources"),
     (_FIT, "ignoredResourceGroups"),
     ("PodTopologySpread", "defaultConstraints"),
+    ("TaintToleration", "enableTaintTolerationComparisonOperators"),
     ("NodeVolumeLimits", "enableVolumeLimitScaling"),
 )
 

@@ -5,21 +5,21 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.admission.largest_node import Terms, within_largest_node
+from cruise.decisions.admission.limits import Limits
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
-from cruise.decisions.guidance.quotas import breaks_quota, counts_cpu_limits
-from cruise.decisions.sizing.memory_limit import ceiling_of, limit_at_admission
+from cruise.decisions.guidance.pod_ranges import pod_ranges
+from cruise.decisions.guidance.quotas import breaks_quota
+from cruise.decisions.sizing.memory_limit import ceiling_of
 from cruise.decisions.sizing.resize import becomes_guaranteed
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import Unreadable
-from cruise.domain.arrays import UNBOUNDED
-from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass
+from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, Quota
 from cruise.domain.headroom import Sharing
 from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.qos import qos_of
-from cruise.domain.quotas import Quota
 from cruise.domain.replacing import replacing
 from cruise.domain.resources import Amounts, ResourceName, Resources, whole_mebibytes
 from cruise.domain.revisions import originals_of
@@ -89,10 +89,13 @@ def decide_admission(
     if new_revision:
         wanted = [one.at_least(container.requests.resources) for one, container in zip(wanted, sized, strict=True)]
     ceilings = [ceiling_of(limit, eligibility.largest_memory, policy) for limit in _template_limits(pod, sized)]
-    bounds = [container_bounds(guidance, container.name, limit_ranges, policy.floor) for container in sized]
+    bounds = [container_bounds(guidance, container.name, limit_ranges, policy) for container in sized]
     targets = _requesting(sized, wanted, bounds, managed)
+    ranges = pod_ranges(pod, limit_ranges) if limit_ranges else {}
+    limits = Limits(sized, known, ceilings, bounds, managed, ranges, quotas, nodes, policy)
+    targets = limits.requests_beside(targets)
     targets = within_largest_node(pod, targets, managed, nodes, _terms(pod, eligibility, policy))
-    targets = _limited(targets, known, ceilings, bounds, managed, limit_ranges, quotas, nodes, policy)
+    targets = limits.beside(targets)
     if new_revision:
         targets = _with_stated_limits(targets, sized, managed)
     decision = _judged(pod, sized, Mutate(tuple(targets), size, new_revision), limit_ranges)
@@ -158,38 +161,6 @@ def _requesting(
     return targets
 
 
-def _limited(
-    targets: Sequence[ContainerTarget],
-    known: Sequence[Statistic],
-    ceilings: Sequence[int],
-    bounds: Sequence[ContainerBounds],
-    managed: frozenset[ResourceName],
-    limit_ranges: Sequence[LimitRangeItem],
-    quotas: Sequence[Quota],
-    nodes: NodeIndex,
-    policy: Policy,
-) -> list[ContainerTarget]:
-    """Return targets with the limits that belong beside their requests."""
-    limited = []
-    cpu_limit_demanded = _demands_cpu_limit(limit_ranges)
-    cpu_limit_counted = counts_cpu_limits(quotas)
-    for target, statistic, ceiling, bound in zip(targets, known, ceilings, bounds, strict=True):
-        requests, cpu_limit, memory_limit = target.requests, target.limits.cpu_millicores, target.limits.memory_bytes
-        if ResourceName.CPU in managed:
-            cpu = requests.resources.cpu_millicores
-            if cpu_limit_counted and cpu_limit is not None:
-                # Without one the API server would refuse the container, and a larger one would use up the quota.
-                cpu_limit = max(cpu, min(cpu_limit, _cpu_limit(cpu, bound, nodes)))
-            else:
-                cpu_limit = _cpu_limit(cpu, bound, nodes) if cpu_limit_demanded else None
-        if ResourceName.MEMORY in managed:
-            memory = requests.resources.memory_bytes
-            memory_limit = limit_at_admission(statistic, memory, memory_limit, bound, policy, ceiling)
-        # Built whole: to replace fields one by one takes several times as long, at every admission.
-        limited.append(ContainerTarget(target.container, target.role, requests, Amounts(cpu_limit, memory_limit)))
-    return limited
-
-
 def _template_limits(pod: Pod, sized: Sequence[Container]) -> list[int | None]:
     """Return the memory limits that the pod was submitted with, whatever an earlier mutation made of them."""
     originals = originals_of(pod)
@@ -220,32 +191,11 @@ def _with_stated_limits(
         return list(targets)
     pairs = [(target, container.limits.memory_bytes) for target, container in zip(targets, sized, strict=True)]
     return [
-        replace(target, limits=replace(target.limits, memory_bytes=max(target.limits.memory_bytes or 0, stated or 0)))
+        target
+        if stated is None
+        else replace(target, limits=replace(target.limits, memory_bytes=max(target.limits.memory_bytes or 0, stated)))
         for target, stated in pairs
     ]
-
-
-def _demands_cpu_limit(limit_ranges: Sequence[LimitRangeItem]) -> bool:
-    """Tell whether containers must state a CPU limit.
-
-    A largest limit or a ratio makes the API server refuse a container without one. A default is put back on a
-    container that lost its limit, since LimitRanger runs again after a webhook, and may be under the new request.
-    """
-    return any(
-        not item.of_pod
-        and (
-            item.maximum.cpu_millicores is not None
-            or item.max_cpu_ratio is not None
-            or item.default_limits.cpu_millicores is not None
-        )
-        for item in limit_ranges
-    )
-
-
-def _cpu_limit(request: int, bounds: ContainerBounds, nodes: NodeIndex) -> int:
-    """Return the largest CPU limit that the LimitRanges allow, and that any node could need."""
-    most = UNBOUNDED if nodes.most_cpu_millicores is None else nodes.most_cpu_millicores
-    return int(max(request, min(bounds.whole[4], request * bounds.ratios[0], most)))
 
 
 def _unchanged(container: Container, target: ContainerTarget) -> bool:

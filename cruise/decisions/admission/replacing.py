@@ -13,9 +13,8 @@ from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import grants
 from cruise.decisions.scheduling.claims import of_replacement
 from cruise.domain.annotations import Guidance
-from cruise.domain.cluster import NO_RESIZE, ContainerRole, LimitRangeItem, Pod, Snapshot
+from cruise.domain.cluster import NO_RESIZE, ContainerRole, LimitRangeItem, Pod, Quota, Snapshot
 from cruise.domain.policy import Policy
-from cruise.domain.quotas import Quota
 from cruise.domain.resources import NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import StatisticsTable
@@ -73,7 +72,7 @@ def _at_its_base(
         row = statistics.find(pod.namespace, "", pod.workload, one.name, pod.identity)
         base = NO_RESOURCES
         if row is not None and one.role is not ContainerRole.INIT and isinstance(guidance, Guidance):
-            known, most = statistics.row(row), container_bounds(guidance, one.name, ranges, policy.floor).whole
+            known, most = statistics.row(row), container_bounds(guidance, one.name, ranges, policy).whole
             base = Resources(
                 min(known.cpu_base_millicores, known.cpu_peak_millicores, most[1]) * (ResourceName.CPU in managed),
                 min(known.memory_base_bytes, known.memory_peak_bytes, most[3]) * (ResourceName.MEMORY in managed),

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from cruise.decisions.admission.admission import Leave, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.limit_ranges import refuses_resize
 from cruise.decisions.sizing.dead_band import dead_band_of
 from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused
 from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
@@ -95,7 +95,7 @@ def _decide(
     pairs = list(zip(containers, decision.containers, strict=True))
     targets = tuple(_shrunk(container, target) for container, target in pairs)
     reason = _why_not(pod, containers, targets, policy)
-    if reason is None and ranges and breaks_limit_range(pod, targets, ranges):
+    if reason is None and ranges and refuses_resize(pod, targets, ranges):
         reason = Reason.LIMIT_RANGE
     earlier = refused.get(pod.uid)
     if reason is None and earlier is not None and was_refused(targets, earlier, dead_band_of(pod, policy)):

@@ -125,8 +125,10 @@ class MemoryLimitSteps:
     `wanted` is 2 × the larger of 7-day maximum and OOM memory, `safe` 1.2 × the working set now, `cap` what the
     LimitRanges leave (None: anything), `ceiling` what the limit may rise to now (None: anything). `kept` tells that the
     kubelet cannot lower limits in place, `young` that the history is too short to lower one, `stays` that a quota
-    counts it, `grows` that use only grows, towards a limit that does not follow. A container that gets no request gets
-    no limit either.
+    counts it, `grows` that use only grows, towards a limit that does not follow. `least` is what the limit is not
+    lowered below, `adds` tells that a container without a limit gets one, `keeps` that the limit stays by the setting
+    `memory_limits`, and `in_sum` that a LimitRange asks something of the sum of the pod's limits. A container that gets
+    no request gets no limit either.
     """
 
     managed: bool
@@ -141,6 +143,10 @@ class MemoryLimitSteps:
     young: bool
     stays: bool
     grows: bool
+    least: int
+    adds: bool
+    keeps: bool
+    in_sum: bool
     final: int
     dead_band: DeadBandStep
 
@@ -221,6 +227,9 @@ def _request(
     current, clamped, final = int(demand.current[at]), int(shares.clamped[at]), int(sized.trimmed.of(resource)[at])
     wish = _wish(sized, at, resource, pod, base)
     lower, upper = _ends(resource, int(demand.lower[at]), int(demand.upper[at]), pod.guidance, container, items, wish)
+    if lower.value is not None and lower.value > int(columns.candidates.least[resource][at]):
+        # What a limit that is not lowered needs beside it.
+        lower = Bound(lower.value, "limit-range")
     most = int(columns.candidates.most[resource][at])
     if upper.value is not None and upper.value < most:
         upper = Bound(upper.value, "quota")
@@ -311,6 +320,10 @@ def _memory_limit(sized: Sized, at: int, statistic: Statistic) -> MemoryLimitSte
         young=current > 0 and not bool(table.limit_demand.may_fall[at]),
         stays=limit_stays(sized.columns, ResourceName.MEMORY, at),
         grows=bool(sized.unchecked[at]),
+        least=0 if table.least_limit is None else int(table.least_limit[ResourceName.MEMORY][at]),
+        adds=bool(table.candidates.adds_limit[ResourceName.MEMORY][at]),
+        keeps=bool(table.candidates.keeps_memory_limit[at]),
+        in_sum=ResourceName.MEMORY in table.candidates.pod_ranges.get(int(table.candidates.pod_of[at]), {}),
         final=final,
         dead_band=_dead_band(sized, at, ResourceName.MEMORY, current, final),
     )

@@ -318,7 +318,7 @@ class Eligibility:
             annotations, namespace, ref, self._snapshot, self._stored, self._policy.mode, self._vertical
         )
         guidance = resolution.guidance
-        if isinstance(guidance, Guidance) and guidance.container_bounds:
+        if isinstance(guidance, Guidance) and (guidance.container_bounds or guidance.container_memory_limits):
             guidance = self._why_misnamed(resolution, pod) or guidance
         if isinstance(guidance, Guidance) and not self._policy.rules.own_room:
             guidance = replace(guidance, administered=None) if guidance.administered is not None else guidance

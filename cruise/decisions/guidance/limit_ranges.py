@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod
-from cruise.domain.resources import Amounts
+from cruise.domain.resources import Amounts, ResourceName
 from cruise.domain.sizes import with_sizes
 
 
@@ -23,6 +23,22 @@ def breaks_limit_range(pod: Pod, targets: Sequence[ContainerTarget], ranges: Seq
         elif any(_outside(container.requests, container.limits, item) for container in containers):
             return True
     return False
+
+
+def refuses_resize(pod: Pod, targets: Sequence[ContainerTarget], ranges: Sequence[LimitRangeItem]) -> bool:
+    """Tell whether a resize to the targets' sizes would break a range, or have more done to the pod than it says.
+
+    The API server puts a default limit on each container without one, when a pod is resized as well: on pods that are
+    older than the LimitRange, whatever they use.
+    """
+    return breaks_limit_range(pod, targets, ranges) or any(
+        item.default_limits.of(resource) is not None and container.limits.of(resource) is None
+        for container in with_sizes(pod, targets).containers
+        if container.role is not ContainerRole.INIT
+        for item in ranges
+        if not item.of_pod
+        for resource in ResourceName
+    )
 
 
 def _of_pod(containers: Sequence[Container], stated: Sequence[Amounts]) -> Amounts:

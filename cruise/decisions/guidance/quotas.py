@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import Pod, QosClass
-from cruise.domain.quotas import Quota, QuotaScope
+from cruise.domain.cluster import Pod, QosClass, Quota, QuotaScope
 from cruise.domain.requests import counted_limits, counted_requests
 from cruise.domain.resources import NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.sizes import with_sizes
@@ -44,9 +43,9 @@ def _of_class(scope: QuotaScope, name: str) -> bool:
             return scope.operator != "Exists" or bool(name)
 
 
-def counts_cpu_limits(quotas: Sequence[Quota]) -> bool:
-    """Tell whether a quota counts CPU limits: then the API server refuses containers without one."""
-    return any(quota.limits_left.cpu_millicores is not None for quota in quotas)
+def counts_limits(quotas: Sequence[Quota], resource: ResourceName) -> bool:
+    """Tell whether a quota counts limits of a resource: then the API server refuses containers without one."""
+    return any(quota.limits_left.of(resource) is not None for quota in quotas)
 
 
 def limits_stay(pod: Pod, quotas: Sequence[Quota], resource: ResourceName) -> bool:

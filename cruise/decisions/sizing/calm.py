@@ -142,6 +142,10 @@ class _Resource:
     def grow_below_base(self) -> None:
         """Grow what has used more than its request for long, or has none, and what is granted of a wish."""
         self._grow(self.is_below & (self._calm.below[self._resource] | (self._demand.current == 0)), Why.BELOW_BASE)
+        # A LimitRange refuses every write of a pod whose request is too small beside its limit.
+        asked = self._demand.lower > self._columns.candidates.least[self._resource]
+        short = self._counts & asked & (self.sizes < self._demand.lower) & (self._targets > self.sizes)
+        self._grow(short, Why.OUT_OF_BOUNDS)
 
     def grow_for_node(self) -> bool:
         """Grow the pods furthest below their targets, where a node's sum is short of what it needs; tell if any."""

@@ -8,6 +8,7 @@ import numpy as np
 from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
 from cruise.decisions.guidance.eligibility import Touchable
 from cruise.decisions.guidance.own_room import shields_itself
+from cruise.decisions.guidance.pod_ranges import PodRanges, pod_ranges_of
 from cruise.decisions.sizing.dead_band import DeadBand, dead_bands_of
 from cruise.decisions.sizing.init_floors import InitFloors, init_floors
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array
@@ -40,6 +41,8 @@ class CandidateColumns:
 
     `first_container` has the index of each pod's first container, `pod_of` the pod of each container. One entry a
     container: `least` and `most` bound its requests, `limit_cap` and `limit_ratio` (infinite where free) its limits,
+    `adds_limit` tells whether it gets a limit where it has none, and `keeps_memory_limit` that its memory limit stays.
+    `pod_ranges` has what LimitRanges ask of the sums over a pod's containers, by the indices of the pods concerned.
     `headroom_factor` multiplies its headroom; what is a mere wish is in `wishes`, None where there is none. `manages`
     has one entry a pod; `resizing` are the indices of the pods whose last resize is still pending.
     """
@@ -51,6 +54,9 @@ class CandidateColumns:
     most: PerResource
     limit_cap: PerResource
     limit_ratio: Mapping[ResourceName, Float64Array]
+    adds_limit: Mapping[ResourceName, BoolArray]
+    keeps_memory_limit: BoolArray
+    pod_ranges: Mapping[int, PodRanges]
     headroom_factor: Float64Array
     manages: Mapping[ResourceName, BoolArray]
     floors: InitFloors
@@ -102,6 +108,10 @@ def candidate_columns(
     bounded = [number for pod in pods for number in bounds.of_pod(pod)]
     whole = np.array([bound.whole for bound in bounds.found], dtype=np.int64).reshape(-1, 6)[bounded]
     ratios = np.array([bound.ratios for bound in bounds.found], dtype=np.float64).reshape(-1, 2)[bounded]
+    rules = np.array(
+        [(bound.demanded[0], bound.adds_memory_limit, bound.keeps_memory_limit) for bound in bounds.found],
+        dtype=np.bool_,
+    ).reshape(-1, 3)[bounded]
     factors = np.fromiter((pod.guidance.headroom_factor for pod in pods), dtype=np.float64, count=len(pods))
     factors = factors[pod_of]
     least = {ResourceName.CPU: whole[:, 0], ResourceName.MEMORY: whole[:, 2]}
@@ -115,6 +125,9 @@ def candidate_columns(
         most={ResourceName.CPU: whole[:, 1], ResourceName.MEMORY: whole[:, 3]},
         limit_cap={ResourceName.CPU: whole[:, 4], ResourceName.MEMORY: whole[:, 5]},
         limit_ratio={ResourceName.CPU: ratios[:, 0], ResourceName.MEMORY: ratios[:, 1]},
+        adds_limit={ResourceName.CPU: rules[:, 0] & policy.rules.careful_limits, ResourceName.MEMORY: rules[:, 1]},
+        keeps_memory_limit=rules[:, 2],
+        pod_ranges=pod_ranges_of(pods, limit_ranges) if policy.rules.careful_limits and limit_ranges else {},
         headroom_factor=factors,
         manages={
             ResourceName.CPU: np.fromiter((pod.manages_cpu for pod in pods), dtype=np.bool_, count=len(pods)),
@@ -165,13 +178,13 @@ class _Bounds:
 
     def __init__(self, limit_ranges: Mapping[str, Sequence[LimitRangeItem]], policy: Policy) -> None:
         self._limit_ranges = limit_ranges
-        self._floor = policy.floor
+        self._policy = policy
         self._numbers: dict[tuple[str, int, str], int] = {}
         self.found: list[ContainerBounds] = []
 
     def of_pod(self, pod: Touchable) -> list[int]:
         """Return the number of each sized container's bounds."""
-        if not pod.guidance.container_bounds:
+        if not pod.guidance.container_bounds and not pod.guidance.container_memory_limits:
             return [self._number(pod, "")] * len(pod.sized)
         return [self._number(pod, container.name) for container in pod.sized]
 
@@ -182,5 +195,5 @@ class _Bounds:
         if number is None:
             items = self._limit_ranges.get(pod.pod.namespace, ())
             number = self._numbers[key] = len(self.found)
-            self.found.append(container_bounds(pod.guidance, container, items, self._floor))
+            self.found.append(container_bounds(pod.guidance, container, items, self._policy))
         return number

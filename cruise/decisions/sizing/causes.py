@@ -7,7 +7,7 @@ from enum import IntEnum
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.limit_ranges import refuses_resize
 from cruise.decisions.sizing.recommendation import DemandTable
 from cruise.decisions.sizing.resize import becomes_guaranteed, was_refused
 from cruise.domain.actions import ContainerTarget, RefusedTarget
@@ -96,7 +96,7 @@ def _cause(table: DemandTable, index: int, targets: tuple[ContainerTarget, ...],
     band = table.candidates.dead_band.of_container(int(table.candidates.first_container[index]))
     if earlier is not None and was_refused(targets, earlier, band):
         return Cause.REFUSED
-    if ranges and breaks_limit_range(pod, targets, ranges):
+    if ranges and refuses_resize(pod, targets, ranges):
         return Cause.LIMIT_RANGE
     return Cause.QOS_CHANGE if becomes_guaranteed(pod, targets) else Cause.RIGHTSIZED
 

@@ -9,7 +9,13 @@ from cruise.decisions.sizing.calm import Calm, Sizes, Why, Whys, Writes, choose_
 from cruise.decisions.sizing.causes import NO_REFUSALS, Cause, Causes, Refusals, SizeColumns, find_causes
 from cruise.decisions.sizing.fitting import Fit
 from cruise.decisions.sizing.headroom.model import Headroom
-from cruise.decisions.sizing.memory_limit import Ceilings, grows_unchecked, lowers_memory_limits, memory_limits
+from cruise.decisions.sizing.memory_limit import (
+    Ceilings,
+    LimitTerms,
+    grows_unchecked,
+    lowers_memory_limits,
+    memory_limits,
+)
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.decisions.sizing.quota_bounds import trim_to_quotas
 from cruise.decisions.sizing.sharing import NodeSums, Shares, share_headroom, sum_up
@@ -177,8 +183,33 @@ def _memory_limits(columns: NodeColumns, memory: Int64Array) -> Int64Array:
     table = columns.table
     most = columns.candidates.most_limit(ResourceName.MEMORY, memory)
     lowers = np.array([lowers_memory_limits(node) for node in columns.nodes], dtype=np.bool_)[columns.node_of]
-    limits = memory_limits(table.limit_demand, table.memory_limit, memory, most, lowers, ceilings_on(columns))
+    terms = None
+    if table.least_limit is not None:
+        candidates = columns.candidates
+        adds, keeps = candidates.adds_limit[ResourceName.MEMORY], candidates.keeps_memory_limit
+        terms = LimitTerms(table.least_limit[ResourceName.MEMORY], adds, keeps)
+    limits = memory_limits(table.limit_demand, table.memory_limit, memory, most, lowers, ceilings_on(columns), terms)
+    limits = _within_pod_ranges(columns, ResourceName.MEMORY, memory, limits, most)
     return np.where(table.memory.managed & ~_stay(columns, ResourceName.MEMORY), limits, table.memory_limit)
+
+
+def _within_pod_ranges(
+    columns: NodeColumns, resource: ResourceName, requests: Int64Array, limits: Int64Array, most: Int64Array
+) -> Int64Array:
+    """Return limits whose sums over a pod are within the LimitRanges of type Pod, where they can be."""
+    candidates, table = columns.candidates, columns.table
+    if not candidates.pod_ranges or table.least_limit is None:
+        return limits
+    current = table.memory_limit if resource is ResourceName.MEMORY else table.cpu_limit
+    least = np.where(current > 0, np.minimum(table.least_limit[resource], current), table.least_limit[resource])
+    limits = limits.copy()
+    for index, ranges in candidates.pod_ranges.items():
+        if resource in ranges:
+            first = int(candidates.first_container[index])
+            at = slice(first, first + len(candidates.pods[index].sized))
+            own = (column[at].tolist() for column in (requests, least, limits, most))
+            limits[at] = ranges[resource].limits(*own)
+    return limits
 
 
 def ceilings_on(columns: NodeColumns) -> Ceilings | None:
@@ -190,7 +221,7 @@ def ceilings_on(columns: NodeColumns) -> Ceilings | None:
 
 
 def _cpu_limits(columns: NodeColumns, cpu: Int64Array) -> Int64Array:
-    """Return the CPU limit of each container: what the node has, where there is one already; 0 for none.
+    """Return the CPU limit of each container: what the node has, where there is or must be one; 0 for none.
 
     It cannot be removed in place. A limit above the node's CPU limits nothing, and stays.
     """
@@ -198,7 +229,12 @@ def _cpu_limits(columns: NodeColumns, cpu: Int64Array) -> Int64Array:
     whole = whole_numbers([node.allocatable.cpu_millicores for node in columns.nodes])[columns.node_of]
     most = columns.candidates.most_limit(ResourceName.CPU, cpu)
     raised = np.maximum(np.minimum(np.maximum(whole, table.cpu_limit), most), cpu)
-    rises = table.cpu.managed & (table.cpu_limit > 0) & ~_stay(columns, ResourceName.CPU)
+    if table.least_limit is not None:
+        least = table.least_limit[ResourceName.CPU]
+        raised = np.maximum(raised, np.where(table.cpu_limit > 0, np.minimum(least, table.cpu_limit), least))
+    there = (table.cpu_limit > 0) | (columns.candidates.adds_limit[ResourceName.CPU] & (cpu > 0))
+    raised = _within_pod_ranges(columns, ResourceName.CPU, cpu, np.where(there, raised, 0), most)
+    rises = table.cpu.managed & there & ~_stay(columns, ResourceName.CPU)
     return np.where(rises, raised, table.cpu_limit)
 
 

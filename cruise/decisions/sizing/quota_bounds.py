@@ -15,10 +15,9 @@ import numpy as np
 
 from cruise.decisions.guidance.quotas import QuotaRoom, limits_stay
 from cruise.decisions.sizing.candidate_columns import CandidateColumns, PerResource
-from cruise.decisions.sizing.recommendation import UNIT, Demand, DemandTable, QuotaBounds
+from cruise.decisions.sizing.recommendation import UNIT, Demand, DemandTable, QuotaBounds, with_least_limits
 from cruise.domain.arrays import BoolArray, Int64Array, round_up_whole
-from cruise.domain.cluster import ResizePending
-from cruise.domain.quotas import Quota
+from cruise.domain.cluster import Quota, ResizePending
 from cruise.domain.requests import counted_container
 from cruise.domain.resources import ResourceName, Resources
 
@@ -61,7 +60,15 @@ def within_quotas(table: DemandTable, counted: PerResource, quotas: Quotas) -> D
             demand.upper[at] = np.minimum(demand.upper[at], demand.current[at])
             demand.lower[at] = np.minimum(demand.lower[at], demand.upper[at])
             demand.base[at] = np.minimum(demand.base[at], demand.upper[at])
-    return replace(table, cpu=cpu, memory=memory, quotas=QuotaBounds(quotas, stay, short))
+    found = replace(table, cpu=cpu, memory=memory, quotas=QuotaBounds(quotas, stay, short))
+    return found if table.least_limit is None else with_least_limits(found, _kept(table, stay))
+
+
+def _kept(table: DemandTable, stay: Mapping[ResourceName, BoolArray]) -> PerResource:
+    """Return the least limits, which are those of now where limits stay."""
+    assert table.least_limit is not None
+    limits = {ResourceName.CPU: table.cpu_limit, ResourceName.MEMORY: table.memory_limit}
+    return {one: np.where(stay[one], limits[one], least) for one, least in table.least_limit.items()}
 
 
 def trim_to_quotas(

@@ -7,12 +7,17 @@ from itertools import chain
 import numpy as np
 
 from cruise.decisions.guidance.eligibility import Touchable
-from cruise.decisions.sizing.candidate_columns import CandidateColumns, candidate_columns
+from cruise.decisions.sizing.candidate_columns import CandidateColumns, PerResource, candidate_columns
 from cruise.decisions.sizing.memory_limit import Ceilings, LimitDemand, ceilings, limit_demand
+from cruise.decisions.sizing.range_bounds import (
+    RequestBounds,
+    least_cpu_limits,
+    least_memory_limits,
+    within_ranges,
+)
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, capped, round_up_whole
-from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.cluster import LimitRangeItem, Quota
 from cruise.domain.policy import Policy
-from cruise.domain.quotas import Quota
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticColumns, StatisticsTable
 
@@ -59,7 +64,8 @@ class DemandTable:
     """The demand of touchable pods, in the order of `candidates`; `rows` are the rows of their statistics.
 
     `cpu_limit` and `memory_limit` are those in the spec, 0 where there is none; `ceilings` is None where limits have
-    none, `quotas` where no quota concerns a pod.
+    none, `quotas` where no quota concerns a pod. `least_limit` is what each container's limits are not lowered below, 0
+    where it has and gets none; None by the first design.
     """
 
     candidates: CandidateColumns
@@ -71,6 +77,7 @@ class DemandTable:
     limit_demand: LimitDemand
     ceilings: Ceilings | None = None
     quotas: QuotaBounds | None = None
+    least_limit: PerResource | None = None
 
     def of(self, resource: ResourceName) -> Demand:
         """Return one resource's demand."""
@@ -103,7 +110,7 @@ def demand_table(
     of_limits = limit_demand(statistics, rows, policy)
     memory = _demand(memory_base, memory_peak, candidates, ResourceName.MEMORY, stated[:, 1], policy)
     highest = _ceilings(candidates, stated[:, 3], of_limits, policy) if policy.rules.ceiling else None
-    return DemandTable(
+    table = DemandTable(
         candidates=candidates,
         rows=rows,
         cpu=_demand(cpu_base, cpu_peak, candidates, ResourceName.CPU, stated[:, 0], policy),
@@ -112,6 +119,34 @@ def demand_table(
         memory_limit=stated[:, 3],
         limit_demand=of_limits,
         ceilings=highest,
+    )
+    if not policy.rules.careful_limits:
+        return table
+    least = {
+        ResourceName.CPU: least_cpu_limits(candidates, table.cpu_limit, table.cpu.peak),
+        ResourceName.MEMORY: least_memory_limits(candidates, table.memory_limit, of_limits, highest),
+    }
+    return with_least_limits(table, least)
+
+
+def with_least_limits(table: DemandTable, least: PerResource) -> DemandTable:
+    """Return the demand with limits that are not lowered below `least`, and with requests that LimitRanges ask for."""
+    cpu = _beside(table.cpu, table.cpu_limit, table.candidates, ResourceName.CPU, least[ResourceName.CPU])
+    memory = _beside(
+        table.memory, table.memory_limit, table.candidates, ResourceName.MEMORY, least[ResourceName.MEMORY]
+    )
+    return replace(table, cpu=cpu, memory=memory, least_limit=least)
+
+
+def _beside(
+    demand: Demand, limit: Int64Array, candidates: CandidateColumns, resource: ResourceName, least: Int64Array
+) -> Demand:
+    bounds = RequestBounds(demand.lower, demand.upper, demand.base, demand.peak, demand.current, limit, demand.managed)
+    lower, upper = within_ranges(candidates, resource, bounds, least)
+    if lower is demand.lower and upper is demand.upper:
+        return demand
+    return replace(
+        demand, lower=lower, upper=upper, base=np.where(demand.managed, np.clip(demand.base, lower, upper), 0)
     )
 
 
@@ -133,7 +168,7 @@ def _ceilings(candidates: CandidateColumns, current: Int64Array, demand: LimitDe
     """
     template = np.where(current > 0, current, UNBOUNDED)
     asking = False if candidates.wishes is None else candidates.wishes.asking[candidates.pod_of]
-    might_rise = (current == 0) | (demand.wanted > current) | asking
+    might_rise = (current == 0) & candidates.adds_limit[ResourceName.MEMORY] | (demand.wanted > current) | asking
     for at in np.flatnonzero((current > 0) & might_rise).tolist():
         pod = int(candidates.pod_of[at])
         touchable = candidates.pods[pod]

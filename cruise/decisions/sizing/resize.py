@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from cruise.decisions.guidance.eligibility import Touchable
-from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.limit_ranges import refuses_resize
 from cruise.decisions.sizing.dead_band import DeadBand, dead_band_of
 from cruise.domain.actions import ContainerTarget, Hold, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, ResizePending
@@ -69,7 +69,7 @@ def without_growth(pod: Pod, resize: ResizePod, ranges: Sequence[LimitRangeItem]
     named = {container.name: container for container in pod.containers}
     targets = tuple([_not_above(target, named[target.container]) for target in resize.containers])
     moves = dead_band_of(pod, policy).is_left((named[target.container], target) for target in targets)
-    if not moves or becomes_guaranteed(pod, targets) or (ranges and breaks_limit_range(pod, targets, ranges)):
+    if not moves or becomes_guaranteed(pod, targets) or (ranges and refuses_resize(pod, targets, ranges)):
         return None
     return replace(resize, containers=targets, growth=NO_RESOURCES)
 

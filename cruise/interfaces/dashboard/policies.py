@@ -15,7 +15,7 @@ from cruise.domain.overrides import (
     settings_of,
     vertical_layers,
 )
-from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.policy import EvictionRanking, MemoryLimits, Mode, Policy
 from cruise.interfaces.dashboard.doing import SETTING, refused_form
 from cruise.interfaces.dashboard.frame import Dashboard, Page
 from cruise.interfaces.dashboard.rehearsing import panel_of
@@ -28,6 +28,7 @@ _CHOICES: Mapping[str, Sequence[str]] = {
     "mode": [mode.label for mode in Mode],
     "eviction-ranking": [ranking.label for ranking in EvictionRanking],
     "resources": ["cpu,memory", "cpu", "memory"],
+    "memory-limits": [one.value for one in MemoryLimits],
 }
 # The mode and the interval are the replay's own.
 _NOT_TRIED = frozenset({"mode", "pass_interval"})
@@ -138,6 +139,7 @@ def rules_of(policy: Policy) -> Sequence[tuple[str, str]]:
         ("max_evictions_per_node", str(policy.max_evictions_per_node)),
         ("max_evictions_per_workload", str(policy.max_evictions_per_workload)),
         ("max_evictions_per_hour", str(policy.max_evictions_per_hour)),
+        ("memory_limits", policy.memory_limits.value),
         ("memory_limit_factor", f"{policy.memory_limit_factor:g}"),
         ("memory_limit_ceiling", f"{policy.memory_limit_ceiling:g}"),
         ("oom_reaction", policy.oom_reaction.value),

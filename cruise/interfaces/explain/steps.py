@@ -201,11 +201,28 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy, follows:
 
     if not steps.managed:
         return
+    if not steps.current and not steps.adds:
+        rows.add_row("  limit", "none, and none is added (memory_limits)")
+        return
+    if steps.keeps:
+        rows.add_row("  limit", "stays, unless the request passes it (memory_limits: never)")
+        rows.add_row("", _verdict(_MEMORY, steps.dead_band, follows))
+        return
     largest = f"max(7-day maximum {amount(steps.memory_7d_max)}, OOM memory {amount(steps.oom_memory)})"
     rows.add_row("  limit", f"{policy.memory_limit_factor:g} × {largest} = {amount(steps.wanted)}")
+    rows.add_row("", Text("; ".join(_limit_notes(steps, policy, amount)), style="dim"))
+    rows.add_row("", _verdict(_MEMORY, steps.dead_band, follows))
+
+
+def _limit_notes(steps: MemoryLimitSteps, policy: Policy, amount: Callable[[float], str]) -> list[str]:
+    """Say what keeps a memory limit from the multiple of the largest use."""
     notes = [f"at least the request, and {policy.working_set_margin:g} × the working set now, {amount(steps.safe)}"]
     if steps.cap is not None:
-        notes.append(f"a LimitRange allows {amount(steps.cap)}")
+        notes.append(f"a LimitRange allows {amount(steps.cap)} beside the request")
+    if steps.in_sum:
+        notes.append("a LimitRange bounds the sum of the pod's limits")
+    if steps.cap is not None and steps.cap < steps.wanted:
+        notes.append(f"not lowered under {amount(steps.least)} because of it")
     if steps.ceiling is not None:
         notes.append(
             f"not above {amount(steps.ceiling)} (the template's limit while use only grows, else "
@@ -219,8 +236,7 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy, follows:
         notes.append("this kubelet can neither add nor lower a limit in place")
     if steps.young:
         notes.append("not lowered on a history this short (memory_limit_history)")
-    rows.add_row("", Text("; ".join(notes), style="dim"))
-    rows.add_row("", _verdict(_MEMORY, steps.dead_band, follows))
+    return notes
 
 
 def _cpu_limit(rows: Table, steps: CpuLimitSteps, follows: bool) -> None:

@@ -14,7 +14,7 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, NodeAutoscaler, Pod, QosClass, WorkloadRef
 from cruise.domain.headroom import Sharing
 from cruise.domain.original_resources import format_original_resources
-from cruise.domain.policy import AdmissionSize, Mode, Policy
+from cruise.domain.policy import AdmissionSize, MemoryLimits, Mode, Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName
@@ -38,7 +38,7 @@ from tests.builders import (
 )
 from tests.strategies import Cluster, clusters
 
-INITIAL = Policy(mode=Mode.INITIAL)
+INITIAL = Policy(mode=Mode.INITIAL, memory_limits=MemoryLimits.ALWAYS)
 ONE_NODE = (make_node(),)
 
 
@@ -179,7 +179,8 @@ def test_a_limit_range_wins_over_an_override():
 
 def test_a_ratio_caps_the_limit():
     [target] = mutated(new_pod(), use(max_mib=500), ranges=(LimitRangeItem(False, max_memory_ratio=1.5),))
-    assert target.limits == make_amounts(None, 450)
+    # Half as much again as the peak of 300 MiB would be under the largest use.
+    assert (target.requests.memory_bytes, target.limits) == (334 * MEBIBYTE, make_amounts(None, 501))
 
 
 @pytest.mark.parametrize(
@@ -201,7 +202,7 @@ def test_a_cpu_limit_stays_only_where_a_limit_range_demands_one(item, limit):
 
 
 def test_a_pod_that_cannot_be_brought_inside_a_limit_range_is_left():
-    too_large = (LimitRangeItem(True, maximum=make_amounts(None, 500)),)
+    too_large = (LimitRangeItem(True, maximum=make_amounts(None, 299)),)
     assert left(new_pod(), use(memory_mib=300), ranges=too_large) is Reason.LIMIT_RANGE
     needs_limit = (LimitRangeItem(True, maximum=make_amounts(5000, None)),)
     assert left(new_pod(), ranges=needs_limit) is Reason.LIMIT_RANGE
@@ -266,7 +267,8 @@ def test_a_template_is_not_cut_to_the_nodes_of_today():
 
 def test_what_a_peak_adds_is_cut_to_the_largest_node_and_not_below_the_template():
     peak = use(cpu=8000, memory_mib=240 * 1024)
-    [larger] = mutated(LARGE_TEMPLATE, peak, nodes=SMALL_NODES)
+    template = new_pod(make_container(cpu=9000, memory_mib=200 * 1024))
+    [larger] = mutated(template, peak, nodes=SMALL_NODES)
     assert larger.requests == make_amounts(8000, 200 * 1024)
     [smaller] = mutated(new_pod(make_container(memory_mib=1024)), peak, nodes=SMALL_NODES)
     assert smaller.requests == make_amounts(8000, 60 * 1024)
@@ -432,8 +434,8 @@ def test_admission_is_idempotent_keeps_the_class_and_makes_nothing_that_is_refus
         assert again.reason is Reason.SETTLED
 
 
-@pytest.mark.parametrize(("days", "limit_mib"), [(27, 900), (28, 700), (None, 700)])
-def test_the_limit_of_a_template_falls_only_on_a_long_history_or_one_of_unknown_length(days, limit_mib):
+@pytest.mark.parametrize(("days", "limit_mib"), [(27, 900), (28, 700), (None, 900)])
+def test_the_limit_of_a_template_falls_only_on_a_history_that_is_known_to_be_long(days, limit_mib):
     since = 0 if days is None else NOW_SECONDS - days * 86400
     pod = new_pod(make_container(memory_limit_mib=900))
     [target] = mutated(pod, use(memory_mib=300, max_mib=350, history_since=since))
@@ -569,7 +571,8 @@ def test_a_memory_limit_ends_at_twice_the_templates_own_and_at_the_largest_node(
 def test_what_is_cut_from_a_request_does_not_stay_in_its_limit():
     # The peak of 17,000 MiB is cut to the 16,384 of the node, and the limit was never to be above those.
     [target] = mutated(new_pod(make_container(memory_mib=1000)), use(memory_mib=17_000))
-    assert (target.requests.memory_bytes, target.limits.memory_bytes) == (16_384 * MEBIBYTE, 16_384 * MEBIBYTE)
+    # None is added: it would be under known use, or above the node.
+    assert (target.requests.memory_bytes, target.limits.memory_bytes) == (16_384 * MEBIBYTE, None)
 
 
 def test_where_larger_nodes_may_come_only_the_template_ends_a_memory_limit():

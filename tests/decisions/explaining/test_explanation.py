@@ -49,18 +49,21 @@ def test_the_steps_of_a_memory_limit_lead_to_its_final_number(cluster):
                 assert steps.final == steps.current
                 continue
             assert steps.wanted == 2 * max(steps.memory_7d_max, steps.oom_memory)
-            needed = max(steps.safe, request)
-            limit = -(-max(steps.wanted, needed) // MEBIBYTE) * MEBIBYTE
+            limit = -(-max(steps.wanted, steps.safe, request) // MEBIBYTE) * MEBIBYTE
             if steps.ceiling is not None:
                 limit = max(min(limit, steps.ceiling), request)
             if steps.cap is not None:
-                limit = min(limit, max(steps.cap, needed))
-            if steps.young:
-                limit = max(limit, steps.current if steps.cap is None else min(steps.current, steps.cap))
+                limit = min(limit, steps.cap)
+            least = max(min(steps.least, steps.current) if steps.current else steps.least, request)
+            limit = max(limit, least)
+            assert not steps.young or limit >= steps.current
             if steps.kept:
                 limit = max(limit, steps.current) if steps.current else 0
-            if not request and not steps.current:
+            if not steps.current and not (request and steps.adds):
                 limit = 0  # the API server would make it the request
+            if steps.in_sum:
+                assert steps.final == limit or least <= steps.final
+                continue
             assert steps.final == limit
 
 

@@ -5,11 +5,11 @@ import pytest
 from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.decisions.guidance.quotas import breaks_quota, counts_cpu_limits
+from cruise.decisions.guidance.quotas import breaks_quota, counts_limits
 from cruise.domain.actions import ContainerTarget, Reason
-from cruise.domain.cluster import ContainerRole, LimitRangeItem
-from cruise.domain.policy import Mode, Policy
-from cruise.domain.quotas import Quota
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, Quota
+from cruise.domain.policy import MemoryLimits, Mode, Policy
+from cruise.domain.resources import ResourceName
 from tests.builders import (
     NOW,
     make_amounts,
@@ -27,7 +27,7 @@ COUNTS_CPU_LIMITS = Quota(limits_left=make_amounts(5000, None))
 
 
 def decide(*quotas: Quota, ranges=(), **container):
-    policy = Policy(mode=Mode.INITIAL)
+    policy = Policy(mode=Mode.INITIAL, memory_limits=MemoryLimits.ALWAYS)
     snapshot = make_snapshot([], nodes=[make_node()], workloads=[make_workload()])
     pod = make_pod("", node=None, containers=[make_container(settled=False, **container)])
     eligibility = Eligibility(snapshot, TABLE, {}, policy, NOW)
@@ -89,5 +89,5 @@ def test_init_containers_and_sidecars_count_as_the_api_server_counts_them():
 
 
 def test_only_cpu_limits_have_to_be_stated():
-    assert counts_cpu_limits([Quota(), COUNTS_CPU_LIMITS])
-    assert not counts_cpu_limits([Quota(make_amounts(5, 5), make_amounts(None, 5))])
+    assert counts_limits([Quota(), COUNTS_CPU_LIMITS], ResourceName.CPU)
+    assert not counts_limits([Quota(make_amounts(5, 5), make_amounts(None, 5))], ResourceName.CPU)

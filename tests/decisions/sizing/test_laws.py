@@ -158,7 +158,7 @@ def bases_of(pod: Touchable, snapshot: Snapshot, table: StatisticsTable) -> dict
     for container, row in zip(pod.sized, pod.rows, strict=True):
         use, items = table.row(row), snapshot.limit_ranges.get(pod.pod.namespace, ())
         low_cpu, high_cpu, low_memory, high_memory, *_ = container_bounds(
-            pod.guidance, container.name, items, FULL.floor
+            pod.guidance, container.name, items, FULL
         ).whole
         found[container.name] = Resources(
             min(max(use.cpu_base_millicores, low_cpu), high_cpu) if pod.manages_cpu else 0,
@@ -511,7 +511,7 @@ def test_what_is_written_is_inside_its_bounds_or_what_it_is_now(cluster):
             pod = touchable[resize.namespace, resize.pod]
             items = snapshot.limit_ranges.get(resize.namespace, ())
             for container, target in zip(pod.sized, resize.containers, strict=True):
-                bounds = container_bounds(pod.guidance, container.name, items, FULL.floor).whole
+                bounds = container_bounds(pod.guidance, container.name, items, FULL).whole
                 now, then = container.requests.resources, target.requests.resources
                 for current, written, lowest, highest in (
                     (now.cpu_millicores, then.cpu_millicores, *bounds[0:2]),

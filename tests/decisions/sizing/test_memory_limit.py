@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from cruise.decisions.guidance.container_bounds import ContainerBounds
 from cruise.decisions.oom import learn_from
 from cruise.decisions.sizing.memory_limit import (
+    LimitTerms,
     ceilings,
     grows_unchecked,
+    least_limit_at_admission,
     limit_after_kill,
     limit_at_admission,
     limit_demand,
@@ -57,7 +59,12 @@ def in_node_pass(statistic, request, stated, bounds, policy):
     table = make_table(statistic)
     most = min(bounds.whole[5], int(min(request * bounds.ratios[1], UNBOUNDED)))
     now, asked, allowed = (np.array([value], dtype=np.int64) for value in (stated or 0, request, most))
-    [limit] = memory_limits(limit_demand(table, np.array([0]), policy), now, asked, allowed, np.array([True])).tolist()
+    demand, always, never = limit_demand(table, np.array([0]), policy), np.array([True]), np.array([False])
+    terms = None
+    if policy.rules.careful_limits:
+        least = least_limit_at_admission(statistic, stated, bounds, policy, UNBOUNDED, adds=True)
+        terms = LimitTerms(np.array([least], dtype=np.int64), adds=always, keeps=never)
+    [limit] = memory_limits(demand, now, asked, allowed, always, terms=terms).tolist()
     return limit
 
 

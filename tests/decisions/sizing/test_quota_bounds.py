@@ -6,9 +6,8 @@ import pytest
 
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Reason
-from cruise.domain.cluster import Container, ContainerRole, Pod
-from cruise.domain.policy import Mode, Policy
-from cruise.domain.quotas import Quota, QuotaScope
+from cruise.domain.cluster import Container, ContainerRole, Pod, Quota, QuotaScope
+from cruise.domain.policy import MemoryLimits, Mode, Policy
 from cruise.domain.requests import counted_limits
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.rules import SEEDS
@@ -24,7 +23,7 @@ from tests.builders import (
     make_table,
 )
 
-FULL = Policy(mode=Mode.FULL, rules=TRACKING)
+FULL = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimits.ALWAYS)
 COUNTS_LIMITS = Quota(limits_left=make_amounts(64_000, 65_536))
 
 

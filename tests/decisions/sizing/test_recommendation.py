@@ -32,7 +32,7 @@ FREE = (math.inf, math.inf)
 
 
 def bounds_of(guidance: Guidance | None = None, *items: LimitRangeItem, container="app") -> ContainerBounds:
-    return container_bounds(guidance or Guidance(Mode.FULL), container, items, FULL.floor)
+    return container_bounds(guidance or Guidance(Mode.FULL), container, items, FULL)
 
 
 def whole(bounds: ContainerBounds) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.resize import becomes_guaranteed, without_growth
 from cruise.domain.actions import ContainerTarget, Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod, ResizePending, ResizeState
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import MemoryLimits, Mode, Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.rules import SEEDS
@@ -30,7 +30,7 @@ from tests.builders import (
     make_workload,
 )
 
-FULL = Policy(mode=Mode.FULL, rules=TRACKING)
+FULL = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimits.ALWAYS)
 SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
 
 
@@ -397,7 +397,7 @@ def test_containers_that_are_not_resized_count_for_the_server_too():
 
 def test_a_pod_that_cannot_be_brought_inside_is_held():
     pod = make_pod(containers=[of(cpu=500)])
-    pod_range = LimitRangeItem(True, minimum=make_amounts(300, None))
+    pod_range = LimitRangeItem(True, minimum=make_amounts(None, 300), maximum=make_amounts(None, 200))
     assert hold_of(plan_of(pod, limit_ranges={"shop": (pod_range,)})) is Reason.LIMIT_RANGE
     # 1.2 × the working set is more than the range allows: rather no resize than a limit that kills.
     tight = LimitRangeItem(False, maximum=make_amounts(None, 105))

@@ -12,10 +12,11 @@ from cruise.decisions.sizing.init_floors import init_floors
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.recommendation import recommend
 from cruise.decisions.sizing.sharing import average_sharing
+from cruise.domain.actions import Reason
 from cruise.domain.arrays import UNBOUNDED, round_up, whole_numbers
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, Pod
 from cruise.domain.headroom import Sharing
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import MemoryLimits, Mode, Policy
 from cruise.domain.requests import init_floor
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
 from cruise.domain.rules import SEEDS
@@ -35,7 +36,7 @@ from tests.builders import (
     make_table,
 )
 
-FULL = Policy(mode=Mode.FULL, rules=TRACKING)
+FULL = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimits.ALWAYS)
 SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
 
 
@@ -470,20 +471,24 @@ def test_absurd_requests_and_statistics_are_decided_all_the_same():
 
 
 @pytest.mark.parametrize(
-    ("days", "had", "gets"), [(27, 1000, 1000), (28, 1000, 300), (None, 1000, 300), (1, 100, 100), (1, None, 300)]
+    ("days", "had", "gets"), [(27, 1000, 1000), (28, 1000, 300), (None, 1000, 1000), (1, 100, 100), (1, None, 300)]
 )
-def test_a_memory_limit_falls_only_on_a_long_history_or_one_of_unknown_length(days, had, gets):
+def test_a_memory_limit_falls_only_on_a_history_that_is_known_to_be_long(days, had, gets):
     pod = make_pod(containers=[make_container(memory_limit_mib=had)])
     since = 0 if days is None else NOW_SECONDS - days * 86400
     row = use(pod, cpu=(50, 50), memory=(64, 100), memory_7d_max_mib=150, history_since=since)
     assert sizes_of(plan_of([pod], [row])) == {("web-1", "app"): (50, 100, gets)}
 
 
-def test_a_limit_that_is_kept_stays_within_what_a_limit_range_allows():
+def test_on_a_short_history_a_later_largest_limit_does_not_lower_one():
     pod = make_pod(containers=[make_container(memory_limit_mib=1000)])
     row = use(pod, cpu=(50, 50), memory=(64, 100), memory_7d_max_mib=150, history_since=NOW_SECONDS - 86400)
     item = LimitRangeItem(of_pod=False, maximum=make_amounts(None, 600))
-    assert sizes_of(plan_of([pod], [row], limit_ranges={"shop": (item,)})) == {("web-1", "app"): (50, 100, 600)}
+    plan = plan_of([pod], [row], limit_ranges={"shop": (item,)})
+    assert sizes_of(plan) == {("web-1", "app"): (50, 100, 1000)}
+    assert [hold.reason for hold in plan.hold] == [Reason.LIMIT_RANGE]
+    row = replace(row, history_since=NOW_SECONDS - 40 * 86400)
+    assert sizes_of(plan_of([pod], [row], limit_ranges={"shop": (item,)})) == {("web-1", "app"): (50, 100, 300)}
 
 
 def test_the_average_share_is_that_of_all_nodes_together():

@@ -102,7 +102,7 @@ def test_a_resized_pod_shows_the_formula_with_its_numbers_and_the_patch():
     assert "50m + 100m = 150m, rounded up to 150m" in text
     assert "its pods need 400m together and have 200m; up to 460m may stay" in text
     assert "100m → 165m, with something to spare: the node's pods need more together than they have" in text
-    assert "2 × max(7-day maximum 100Mi, OOM memory 0Mi) = 200Mi" in text
+    assert "none, and none is added (memory_limits)" in text
     [command] = [line for line in text.splitlines() if line.startswith("kubectl patch")]
     patch = json.loads(command.partition("-p '")[2].removesuffix("'"))
     assert patch["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "165m"
@@ -212,7 +212,7 @@ def test_a_pending_pod_shows_what_admission_would_give():
     pods = [make_pod("web-2", node=None), make_pod("web-1")]
     text = text_of(explained(pods, make_statistic(pod="", cpu_peak=400)))
     assert "pending: it is on no node" in text
-    assert "app: requests 400m and 100Mi, limits no CPU and 200Mi" in text
+    assert "app: requests 400m and 100Mi, limits no CPU and no memory" in text
     assert "it would stay as it is: no-statistics" in text_of(explained(pods))
 
 

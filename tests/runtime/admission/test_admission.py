@@ -46,7 +46,7 @@ def test_the_pod_is_created_with_other_sizes_and_a_record_of_its_own():
     created, decision = admit(pod)
     assert isinstance(decision, Mutate)
     [container] = created.containers
-    assert (container.requests, container.limits) == (make_amounts(400, 300), make_amounts(None, 700))
+    assert (container.requests, container.limits) == (make_amounts(400, 300), make_amounts())
     original = parse_original_resources(created.annotations[ORIGINAL_RESOURCES])
     assert original == {"app": (make_amounts(100, 128), make_amounts(200, None))}
     assert replace(created, containers=pod.containers, annotations={}) == pod
@@ -151,8 +151,10 @@ def test_stored_overrides_and_limit_ranges_of_the_namespace_count():
     stored = {("shop", make_ref("Deployment/web")): Overrides(mode=Mode.OFF)}
     assert admit(new_pod(), stored=stored)[1] == Leave(Reason.MODE_OFF)
     ranges = {
-        "shop": (LimitRangeItem(False, maximum=make_amounts(None, 200)),),
+        "shop": (LimitRangeItem(False, maximum=make_amounts(None, 400)),),
         "other": (LimitRangeItem(False, maximum=make_amounts(50, 50)),),
     }
     created, _ = admit(new_pod(), limit_ranges=ranges)
-    assert created.containers[0].requests == make_amounts(400, 200)
+    assert created.containers[0].limits == make_amounts(None, 400)
+    tight = {"shop": (LimitRangeItem(False, maximum=make_amounts(None, 200)),)}
+    assert admit(new_pod(), limit_ranges=tight)[1] == Leave(Reason.LIMIT_RANGE)

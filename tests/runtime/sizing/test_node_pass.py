@@ -13,7 +13,7 @@ from cruise.domain.actions import EvictPod, Reason, RefusedTarget, ResizePod, Ve
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.details import Detail
-from cruise.domain.policy import Bounds, Mode, Policy
+from cruise.domain.policy import Bounds, MemoryLimits, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName
 from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import LabelSelector
@@ -132,7 +132,8 @@ async def test_a_grow_that_waits_for_a_shrink_is_done_by_the_next_pass() -> None
     uses = {"idle": 500, "busy": 2500}
     rows = [statistic(pod, uses[pod.labels["app"]], 512) for pod in await pods(world)]
     await store.write_statistics(StatisticsTable.of_rows(rows))
-    first = await node_pass(world, store, FULL, world.now)
+    always = replace(FULL, memory_limits=MemoryLimits.ALWAYS)
+    first = await node_pass(world, store, always, world.now)
     assert [(o.verdict, o.reason) for o in first.outcomes] == [
         (Verdict.DONE, Reason.RIGHTSIZED),
         # The limit of the memory is written now, the CPU has no room yet.

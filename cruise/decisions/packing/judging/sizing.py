@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from cruise.decisions.guidance.limit_ranges import breaks_limit_range
+from cruise.decisions.guidance.limit_ranges import refuses_resize
 from cruise.decisions.guidance.quotas import breaks_quota
 from cruise.decisions.scheduling.board import Board, PodKey, key_of
 from cruise.domain.actions import ContainerTarget
@@ -42,7 +42,7 @@ def find_wrong_sizes(snapshot: Snapshot, pod: Pod, targets: Sequence[ContainerTa
         yield "cannot be resized"
     if qos_class(with_sizes(pod, targets)) is not pod.qos:
         yield "would change its QoS class"
-    if breaks_limit_range(pod, targets, snapshot.limit_ranges.get(pod.namespace, ())):
+    if refuses_resize(pod, targets, snapshot.limit_ranges.get(pod.namespace, ())):
         yield "would be outside its namespace's LimitRange"
     if breaks_quota(pod, targets, snapshot.quotas.get(pod.namespace, ())):
         yield "would exceed its namespace's quota"

@@ -75,7 +75,7 @@ def test_who_moves_is_created_with_the_size_for_its_new_node() -> None:
 
 def unwritable() -> tuple[Snapshot, Statistic]:
     """A neighbour that a LimitRange keeps from giving back what its statistics say it could."""
-    item = LimitRangeItem(of_pod=True, minimum=Amounts(500, None))
+    item = LimitRangeItem(of_pod=True, maximum=Amounts(None, 1 << 40))  # no container states a limit
     pods: tuple[Pod, ...] = (a_pod("a", "n1", 900), a_pod("new", cpu=500, owner_kind=None, workload=None))
     return Snapshot(nodes=(node(),), pods=pods, limit_ranges={"shop": (item,)}), statistic(base=100, peak=300)
 

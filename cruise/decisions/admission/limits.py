@@ -1,0 +1,166 @@
+"""The limits that a pod is created with, and what LimitRanges ask of its requests beside them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.guidance.container_bounds import ContainerBounds
+from cruise.decisions.guidance.pod_ranges import UNITS, PodRanges
+from cruise.decisions.guidance.quotas import counts_limits
+from cruise.decisions.sizing.memory_limit import least_limit_at_admission, limit_at_admission
+from cruise.domain.actions import ContainerTarget
+from cruise.domain.arrays import UNBOUNDED
+from cruise.domain.cluster import Container, Quota
+from cruise.domain.policy import MemoryLimits, Policy
+from cruise.domain.resources import Amounts, ResourceName
+from cruise.domain.usage import Statistic
+
+_CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the limits of one pod depend on; one entry a sized container.
+
+    `ceilings` are what memory limits may rise to, `ranges` what LimitRanges ask of the sums over the pod.
+    """
+
+    sized: Sequence[Container]
+    known: Sequence[Statistic]
+    ceilings: Sequence[int]
+    bounds: Sequence[ContainerBounds]
+    managed: frozenset[ResourceName]
+    ranges: PodRanges
+    quotas: Sequence[Quota]
+    nodes: NodeIndex
+    policy: Policy
+
+    def requests_beside(self, targets: Sequence[ContainerTarget]) -> list[ContainerTarget]:
+        """Return targets whose requests are large enough, where they may be, beside the least limits.
+
+        The first design lowers limits instead.
+        """
+        concerned = [one for one in ResourceName if one in self.managed and self._is_bound(one)]
+        if not concerned or not self.policy.rules.careful_limits:
+            return list(targets)
+        requests = {one: [target.requests.resources.of(one) for target in targets] for one in ResourceName}
+        for resource in concerned:
+            requests[resource] = self._requests_beside(resource, requests[resource])
+        pairs = zip(targets, requests[_CPU], requests[_MEMORY], strict=True)
+        return [replace(target, requests=Amounts(cpu or None, memory or None)) for target, cpu, memory in pairs]
+
+    def _is_bound(self, resource: ResourceName) -> bool:
+        at = int(resource is _MEMORY)
+        return resource in self.ranges or any(bound.ratios[at] < math.inf for bound in self.bounds)
+
+    def _requests_beside(self, resource: ResourceName, requests: Sequence[int]) -> list[int]:
+        at, unit = int(resource is _MEMORY), UNITS[resource]
+        least, most = self._least(resource), [bound.whole[2 * at + 1] for bound in self.bounds]
+        raised = []
+        for request, limit, cap, bound in zip(requests, least, most, self.bounds, strict=True):
+            needed = -(-math.ceil(limit / bound.ratios[at]) // unit) * unit
+            needed += unit if needed * bound.ratios[at] < limit else 0
+            raised.append(max(request, needed) if limit and needed <= cap else request)
+        if resource not in self.ranges:
+            return raised
+        bound_of_pod, stated = self.ranges[resource], [one.requests.resources.of(resource) for one in self.sized]
+        floors = [bound.whole[2 * at] for bound in self.bounds]
+        highest = bound_of_pod.most_requests(floors, raised, raised, least)
+        if highest is not None:
+            raised = [min(pair) for pair in zip(raised, highest, strict=True)]
+            most = [min(pair) for pair in zip(most, highest, strict=True)]
+        lowest = bound_of_pod.least_requests(stated, raised, most, least)
+        return [max(pair) for pair in zip(raised, lowest, strict=True)]
+
+    def beside(self, targets: Sequence[ContainerTarget]) -> list[ContainerTarget]:
+        """Return targets with the limits that belong beside their requests."""
+        cpu = self._cpu_limits(targets) if _CPU in self.managed else [one.limits.cpu_millicores for one in targets]
+        memory = (
+            self._memory_limits(targets) if _MEMORY in self.managed else [one.limits.memory_bytes for one in targets]
+        )
+        # Built whole: to replace fields one by one takes several times as long, at every admission.
+        return [
+            ContainerTarget(target.container, target.role, target.requests, Amounts(*limits))
+            for target, *limits in zip(targets, cpu, memory, strict=True)
+        ]
+
+    def _memory_limits(self, targets: Sequence[ContainerTarget]) -> list[int | None]:
+        adds = self._adds_memory_limit()
+        found = [
+            limit_at_admission(
+                statistic,
+                target.requests.resources.memory_bytes,
+                target.limits.memory_bytes,
+                bound,
+                self.policy,
+                high,
+                add,
+            )
+            for target, statistic, high, bound, add in zip(
+                targets, self.known, self.ceilings, self.bounds, adds, strict=True
+            )
+        ]
+        return self._within_range(_MEMORY, targets, found)
+
+    def _adds_memory_limit(self) -> list[bool]:
+        """Tell for each container whether it gets a limit where it states none: a quota may refuse it otherwise."""
+        counted = bool(self.quotas) and counts_limits(self.quotas, _MEMORY)
+        return [
+            bound.adds_memory_limit or (counted and bound.memory_limits is MemoryLimits.EXISTING)
+            for bound in self.bounds
+        ]
+
+    def _cpu_limits(self, targets: Sequence[ContainerTarget]) -> list[int | None]:
+        counted = bool(self.quotas) and counts_limits(self.quotas, _CPU)
+        in_sum = _CPU in self.ranges and self.ranges[_CPU].demands_limit and self.policy.rules.careful_limits
+        found: list[int | None] = []
+        for target, bound in zip(targets, self.bounds, strict=True):
+            limit, request = target.limits.cpu_millicores, target.requests.resources.cpu_millicores
+            if counted and limit is not None:
+                # Without one the API server would refuse the container, and a larger one would use up the quota.
+                found.append(max(request, min(limit, self._most_cpu_limit(request, bound))))
+            elif bound.demanded[0] or (in_sum and limit is not None):
+                found.append(self._most_cpu_limit(request, bound))
+            else:
+                found.append(None)
+        return self._within_range(_CPU, targets, found)
+
+    def _most_cpu_limit(self, request: int, bounds: ContainerBounds) -> int:
+        """Return the largest CPU limit that the LimitRanges allow, and that any node could need."""
+        most = UNBOUNDED if self.nodes.most_cpu_millicores is None else self.nodes.most_cpu_millicores
+        return int(max(request, min(bounds.whole[4], request * bounds.ratios[0], most)))
+
+    def _within_range(
+        self, resource: ResourceName, targets: Sequence[ContainerTarget], limits: Sequence[int | None]
+    ) -> list[int | None]:
+        """Return limits whose sum is within the LimitRanges of type Pod, where it can be."""
+        if resource not in self.ranges or not self.policy.rules.careful_limits:
+            return list(limits)
+        requests = [target.requests.resources.of(resource) for target in targets]
+        at = int(resource is _MEMORY)
+        found = self.ranges[resource].limits(
+            requests,
+            self._least(resource),
+            [limit or 0 for limit in limits],
+            [
+                min(bound.whole[4 + at], int(min(bound.ratios[at] * request, UNBOUNDED)))
+                for bound, request in zip(self.bounds, requests, strict=True)
+            ],
+        )
+        return [one or None for one in found]
+
+    def _least(self, resource: ResourceName) -> list[int]:
+        """Return the least limit of each container, 0 where it gets none."""
+        if resource is _MEMORY:
+            terms = zip(self.sized, self.known, self.ceilings, self.bounds, self._adds_memory_limit(), strict=True)
+            return [
+                least_limit_at_admission(statistic, one.limits.memory_bytes, bound, self.policy, high, add)
+                for one, statistic, high, bound, add in terms
+            ]
+        found = []
+        for one, statistic, bound in zip(self.sized, self.known, self.bounds, strict=True):
+            stated, peak = one.limits.cpu_millicores, statistic.cpu_peak_millicores
+            there = bound.demanded[0] or (_CPU in self.ranges and stated is not None)
+            found.append(min(peak, peak if stated is None else stated) if there else 0)
+        return found
