@@ -14,7 +14,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "cruise.io/eviction-ranking": (
         ", ".join(code(one.label) for one in EvictionRanking),
         "Who goes first where a node does not hold its pods. Unset: `medium` for StatefulSets and single replicas, "
-        "else `low`.",
+        "else `low`. A pod that runs to completion is evicted only where `low` is stated.",
     ),
     "cruise.io/resources": ("`cpu`, `memory`, `cpu,memory`", "What is sized; the other is left as it is."),
     "cruise.io/headroom-factor": ("0 to 10", "Multiplies the pod's headroom."),
