@@ -16,6 +16,7 @@ from cruise.decisions.scheduling.neighbours import refuse_by_affinity, refuse_by
 from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.annotations import Guidance
 from cruise.domain.cluster import Container, Pod, Snapshot
+from cruise.domain.cordons import is_open_to
 from cruise.domain.packing import UNLIMITED, Allowance
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.requests import counted_requests
@@ -147,7 +148,8 @@ class _Search:
         """The nodes that take the pod when they are empty, affinity and spread apart."""
         alone = replace(self._as_sized(pod), constraints=replace(pod.constraints, affinity=(), spread=()))
         scheduler = Scheduler(Board(replace(self.snapshot, pods=())))
-        return (name for name in names if not any(scheduler.refuse(alone, self.nodes[name])))
+        taking = (name for name in names if is_open_to(self.nodes[name], pod))
+        return (name for name in taking if not any(scheduler.refuse(alone, self.nodes[name])))
 
     def _nothing(self) -> Key:
         if self.target is not None:

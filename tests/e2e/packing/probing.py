@@ -4,7 +4,6 @@ from cruise.decisions.scheduling.board import Board
 from cruise.decisions.scheduling.filters import IN_USE
 from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.cluster import Snapshot
-from cruise.domain.scheduling import CORDONED
 from tests.controlplane.api import Json, until
 from tests.e2e.packing.stage import PodName, Stage, verdict
 
@@ -33,18 +32,12 @@ def create_probes(stage: Stage, number: int) -> dict[str, PodName]:
 def nodes_that_admit(snapshot: Snapshot, name: PodName) -> dict[str, list[str]]:
     """What the judge says of each node; nothing where it lets the pod in.
 
-    A pod that tolerates the taint of cordoned nodes is let onto them by the scheduler, but never sent there by cruise;
-    nor is one whose volume another node has, where it would wait in vain.
+    One whose volume another node has is let in by the scheduler, and would wait there in vain.
     """
     pod = next(pod for pod in snapshot.pods if (pod.namespace, pod.name) == name)
     scheduler = Scheduler(Board(snapshot))
-    tolerant = pod.placement.tolerates_all([CORDONED])
     return {
-        node.name: [
-            text
-            for text in scheduler.refuse(pod, node)
-            if not (tolerant and text == "is cordoned") and not text.endswith(IN_USE)
-        ]
+        node.name: [text for text in scheduler.refuse(pod, node) if not text.endswith(IN_USE)]
         for node in snapshot.nodes
     }
 
