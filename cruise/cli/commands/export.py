@@ -12,11 +12,11 @@ from cruise.cli.inputs.sources import (
     MEMORY_GIB_HOUR,
     ClusterOption,
     History,
-    HistoryOption,
     PriceOption,
     PrometheusUrlOption,
     Sources,
     UsageFileOption,
+    WeekOption,
     prices_of,
     read_sources,
 )
@@ -55,7 +55,7 @@ def export(
     snapshot: ClusterOption = None,
     usage: UsageFileOption = None,
     prometheus_url: PrometheusUrlOption = None,
-    history: HistoryOption = History.WEEK,
+    history: WeekOption = None,
     now: NowOption = None,
     format: Annotated[
         ExportFormat | None, optional("--format", None, "table, or with -o DIR all that goes into Git.", "-f")
@@ -99,7 +99,8 @@ def export(
     directory = None if output is None or str(output) == "-" else output
     if directory is not None and format in (ExportFormat.TABLE, ExportFormat.JSON):
         raise BadInput(f"--format {format.value} is not for files: leave out --output, or redirect standard output")
-    settings, sources = settings_of(config), Sources(snapshot, usage, prometheus_url, history, parse_time(now))
+    settings = settings_of(config)
+    sources = Sources(snapshot, usage, prometheus_url, history, parse_time(now), History.WEEK)
     with uncollected():
         cluster, statistics, at, rests_on = read_sources(sources, settings)
         pods = _chosen(cluster, wanted, namespace or [])

@@ -38,14 +38,16 @@ def pack(
     snapshot: SnapshotOption,
     usage: Annotated[
         str | None,
-        optional(
-            "--usage", "FILE", "A UsageStatistics file, for --sizes rightsized; .gz as well, - for standard input."
-        ),
+        optional("--usage", "FILE", "A UsageStatistics file, to size pods by; .gz as well, - for standard input."),
     ] = None,
     sizes: Annotated[
-        SizesName,
-        typer.Option("--sizes", help="Keep every size, or size pods to base and shared headroom where that helps."),
-    ] = SizesName.FIXED,
+        SizesName | None,
+        optional(
+            "--sizes",
+            None,
+            "Keep every size, or resize pods to their targets where that helps: rightsized with --usage, else fixed.",
+        ),
+    ] = None,
     time_limit: Annotated[
         float | None,
         optional(
@@ -98,7 +100,7 @@ def pack(
     Examples:
       cruise pack --snapshot cluster.json
 
-      cruise pack --snapshot cluster.json --usage usage.json --sizes rightsized
+      cruise pack --snapshot cluster.json --usage usage.json
 
       cruise pack --snapshot cluster.json --time-limit 60 --format json
 
@@ -133,6 +135,8 @@ def pack(
 
     if sizes is SizesName.RIGHTSIZED and usage is None:
         raise BadInput("--sizes rightsized needs --usage FILE: without measured use no size is known")
+    if now is not None and usage is None:
+        raise BadInput("--now needs --usage FILE: it is the time at which the statistics are judged")
     if not consolidate and (max_evictions is not None or node_types is not None):
         given = "--max-evictions" if max_evictions is not None else "--node-types"
         raise BadInput(f"{given} is for --consolidate; add that")
@@ -152,7 +156,8 @@ def pack(
             fleet = with_new_nodes(cluster, None if node_types is None else load_node_types(node_types))
             cluster = fleet.snapshot
         allowance = Allowance(in_all=max_evictions)
-        scene = Scene(cluster, policy, known, allowance, Sizes(sizes.value), fleet)
+        chosen = sizes or (SizesName.FIXED if usage is None else SizesName.RIGHTSIZED)
+        scene = Scene(cluster, policy, known, allowance, Sizes(chosen.value), fleet)
         plan, seconds = plan_packing(Wish(scene, search, within_budgets))
         shown = cluster if fleet is None else fleet.with_those_added(plan)
         _print(plan, seconds, shown, format, full, within_budgets)

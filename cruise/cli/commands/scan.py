@@ -9,8 +9,8 @@ from cruise.cli.inputs.sources import (
     CPU_CORE_HOUR,
     MEMORY_GIB_HOUR,
     ClusterOption,
+    DayOption,
     History,
-    HistoryOption,
     PriceOption,
     PrometheusUrlOption,
     Sources,
@@ -34,7 +34,7 @@ def scan(
     snapshot: ClusterOption = None,
     usage: UsageFileOption = None,
     prometheus_url: PrometheusUrlOption = None,
-    history: HistoryOption = History.DAY,
+    history: DayOption = None,
     now: NowOption = None,
     format: Annotated[
         ReportFormat | None, optional("--format", None, "table unless the name of --output says otherwise.", "-f")
@@ -72,7 +72,8 @@ def scan(
     from cruise.interfaces.scan.report import ScanReport
 
     prices, chosen = prices_of(price_cpu_core_hour, price_gib_hour), _format(format, output, email_ready)
-    settings, sources = settings_of(config), Sources(snapshot, usage, prometheus_url, history, parse_time(now))
+    settings = settings_of(config)
+    sources = Sources(snapshot, usage, prometheus_url, history, parse_time(now), History.DAY)
     with uncollected():
         cluster, statistics, at, rests_on = read_sources(sources, settings)
         with busy(f"looking at {len(cluster.pods):,} pods", len(cluster.pods) > _MANY_PODS):

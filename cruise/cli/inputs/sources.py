@@ -33,19 +33,25 @@ class History(StrEnum):
 ClusterOption = Annotated[str | None, optional("--snapshot", "FILE", "A recorded cluster, as for `cruise plan`.")]
 UsageFileOption = Annotated[str | None, optional("--usage", "FILE", "A UsageStatistics file.")]
 PrometheusUrlOption = Annotated[str | None, optional("--prometheus-url", "URL", "Read the usage from this server.")]
-HistoryOption = Annotated[History, typer.Option("--history", help="How much of the past to read from it.")]
+DayOption = Annotated[
+    History | None, optional("--history", None, "How much of the past to read from it; 1d by default.")
+]
+WeekOption = Annotated[
+    History | None, optional("--history", None, "How much of the past to read from it; 7d by default.")
+]
 PriceOption = Annotated[float, typer.Option(min=0, metavar="$", help="For the estimate.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """What the options of a command name; None where one is not given."""
+    """What the options of a command name; None where one is not given. `usual_history` is then read."""
 
     snapshot: str | None
     usage: str | None
     prometheus_url: str | None
-    history: History
+    history: History | None
     now: datetime | None
+    usual_history: History
 
 
 class Known(NamedTuple):
@@ -61,6 +67,8 @@ def read_sources(sources: Sources, settings: "Settings") -> Known:
     """Read cluster and usage. Raises BadInput, also for options that contradict each other."""
     if sources.usage is not None and sources.prometheus_url is not None:
         raise BadInput("--usage and --prometheus-url are both given; choose one source")
+    if sources.usage is not None and sources.history is not None:
+        raise BadInput("--history is how much to read from Prometheus, and --usage is a file; leave out one of them")
     if sources.now is not None and sources.snapshot is None:
         raise BadInput("--now needs --snapshot: a cluster that is read now is judged now")
     cluster, prometheus = _cluster(sources, settings)
@@ -86,7 +94,7 @@ def _cluster(sources: Sources, settings: "Settings") -> "tuple[Snapshot, Prometh
         return live.snapshot, live.prometheus
     from cruise.cli.inputs.files import load_snapshot
 
-    cluster = load_snapshot(sources.snapshot)
+    cluster = load_snapshot(sources.snapshot, settings.node_autoscaler)
     if usage is not None:
         return cluster, None
     if prometheus_url is None and settings.prometheus_url is None:
@@ -110,4 +118,6 @@ def _statistics(
         return read_kubelets_of(snapshot, settings)
     from cruise.cli.inputs.prometheus_usage import read_usage_of
 
-    return read_usage_of(snapshot, prometheus, sources.history.value, sources.now, settings.policy())
+    return read_usage_of(
+        snapshot, prometheus, (sources.history or sources.usual_history).value, sources.now, settings.policy()
+    )

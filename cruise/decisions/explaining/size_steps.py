@@ -8,6 +8,7 @@ from cruise.decisions.sizing.calm import Why
 from cruise.decisions.sizing.causes import Cause
 from cruise.decisions.sizing.memory_limit import lowers_memory_limits
 from cruise.decisions.sizing.node_sizes import Sized, ceilings_on, limit_stays
+from cruise.decisions.sizing.recommendation import most_under_limits
 from cruise.domain.actions import WriteCause
 from cruise.domain.annotations import Guidance
 from cruise.domain.arrays import UNBOUNDED
@@ -20,8 +21,8 @@ from cruise.domain.usage import Statistic, StatisticsTable
 class Bound:
     """One end of what a request may be, and what set it, None for no bound.
 
-    `floor`, `override`, `limit-range`, `quota`, or `submitted`: an override that counts as far as the pod was submitted
-    with.
+    `floor`, `override`, `limit-range`, `quota`, `memory-limit` (as far as the limit may rise), or `submitted`: an
+    override that counts as far as the pod was submitted with.
     """
 
     value: int | None
@@ -232,7 +233,7 @@ def _request(
         lower = Bound(lower.value, "limit-range")
     most = int(columns.candidates.most[resource][at])
     if upper.value is not None and upper.value < most:
-        upper = Bound(upper.value, "quota")
+        upper = Bound(upper.value, _why_below(sized, at, resource, upper.value))
     return RequestSteps(
         managed=bool(demand.managed[at]),
         current=current,
@@ -261,6 +262,15 @@ def _request(
         worth=_worth(sized, at, resource),
         dead_band=_dead_band(sized, at, resource, current, final),
     )
+
+
+def _why_below(sized: Sized, at: int, resource: ResourceName, upper: int) -> str:
+    """Return what keeps a request under the bounds that people state: what its limit may rise to, or a quota."""
+    table = sized.columns.table
+    if resource is ResourceName.MEMORY and table.ceilings is not None:
+        if upper >= int(most_under_limits(table.memory, table.memory_limit, table.ceilings)[at]):
+            return "memory-limit"
+    return "quota"
 
 
 def _worth(sized: Sized, at: int, resource: ResourceName) -> WorthStep | None:

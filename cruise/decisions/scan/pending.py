@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.decisions.sizing.outlook import estimate_counted_after
+from cruise.decisions.sizing.outlook import estimate_counted_at_targets
 from cruise.domain.arrays import BoolArray, Int64Array
 from cruise.domain.cluster import Node, Pod, Snapshot
 from cruise.domain.cordons import tolerates_cordon
@@ -40,7 +40,7 @@ class PendingPod:
     """One pending pod. `obstacles` counts nodes; a node short of both CPU and memory counts for both.
 
     `fits_now` counts the nodes that have room already. Where there are none, `room_after` counts those that would once
-    their own pods are sized as planned, without an eviction; `best` is one of these, with `best_freed` what its pods
+    their own pods have their targets, without an eviction; `best` is one of these, with `best_freed` what its pods
     would give back.
     """
 
@@ -70,15 +70,16 @@ def explain_pending(snapshot: Snapshot, plans: Sequence[NodePlan]) -> tuple[Pend
 
 
 class _Rooms:
-    """What every node has free, now and after its plan, in columns."""
+    """What every node has free, now and at its pods' targets, in columns."""
 
     def __init__(self, snapshot: Snapshot, plans: Sequence[NodePlan]) -> None:
         self._nodes: Sequence[Node] = snapshot.nodes
         by_name = {plan.node: plan for plan in plans}
         pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
+        held = {(hold.namespace, hold.pod) for plan in plans for hold in plan.hold}
         ordered = [by_name[node.name] for node in self._nodes]
         now = [plan.allocatable - plan.counted for plan in ordered]
-        after = [plan.allocatable - estimate_counted_after(plan, pods) for plan in ordered]
+        after = [plan.allocatable - estimate_counted_at_targets(plan, pods, held) for plan in ordered]
         self._free = _columns(now)
         self._free_after = _columns(after)
         self._calm = np.array([plan.fits and not plan.evict for plan in ordered], dtype=np.bool_)
@@ -151,7 +152,7 @@ class _Rooms:
         return has
 
     def _roomiest(self, nodes: BoolArray) -> int | None:
-        """Return the node with the most memory free after its plan, the first of equals; None if there is none."""
+        """Return the node with the most memory free at its pods' targets, the first of equals; None without one."""
         if not nodes.any():
             return None
         return int(np.argmax(np.where(nodes, self._free_after[1], np.iinfo(np.int64).min)))

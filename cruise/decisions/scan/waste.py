@@ -1,11 +1,11 @@
-"""What a cluster requests beyond what the node plans would give it, workload by workload."""
+"""What a cluster requests beyond its targets, workload by workload."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.decisions.sizing.outlook import counted_when_sized
+from cruise.decisions.sizing.outlook import counted_when_sized, sizes_as_planned, sizes_at_targets
 from cruise.domain.actions import Reason
 from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.requests import counted_requests
@@ -32,11 +32,12 @@ class Prices:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadWaste:
-    """One workload's requests as kube-scheduler counts them, what the plan recommends, and what it uses (its bases).
+    """One workload's requests as kube-scheduler counts them, now, at the targets, and as planned; `used` are its bases.
 
-    `share` is that of the cluster's allocatable which would come free, CPU and memory averaged; negative where the
-    workload needs more than it requests. `held` counts its pods that are left as they are, `held_reason` the most
-    frequent reason.
+    `recommended` is what its containers should have (the `targets` of the node plans), `planned` what they have once
+    the plans' resizes are written. `share` is that of the cluster's allocatable which is reclaimable, CPU and memory
+    averaged; negative where the workload needs more than it requests. `held` counts its pods that are left as they are,
+    `held_reason` the most frequent reason.
     """
 
     namespace: str
@@ -44,14 +45,15 @@ class WorkloadWaste:
     pods: int
     requested: Resources
     recommended: Resources
+    planned: Resources
     used: Resources
     share: float
     held: int
     held_reason: Reason | None
 
     @property
-    def freed(self) -> Resources:
-        """What would come free; negative where it needs more."""
+    def reclaimable(self) -> Resources:
+        """What is requested beyond the target; negative where the target is more."""
         return self.requested - self.recommended
 
 
@@ -62,11 +64,12 @@ class Totals:
     allocatable: Resources
     requested: Resources
     recommended: Resources
+    planned: Resources
     used: Resources
 
     @property
     def reclaimable(self) -> Resources:
-        """What would come free, all in all; negative where the cluster requests too little."""
+        """What is requested beyond the targets, net: what some workloads should have more is taken off."""
         return self.requested - self.recommended
 
 
@@ -75,6 +78,7 @@ class _Sum:
     pods: int = 0
     requested: Resources = NO_RESOURCES
     recommended: Resources = NO_RESOURCES
+    planned: Resources = NO_RESOURCES
     used_cpu: int = 0
     used_memory: int = 0
     held: Counter[Reason] = field(default_factory=Counter)
@@ -85,13 +89,13 @@ def estimate_waste(
 ) -> tuple[tuple[WorkloadWaste, ...], Totals]:
     """Return all workloads with pods on nodes, the largest share of the cluster first, and the totals.
 
-    A pod that is held, or evicted to be placed anew, is recommended what it requests.
+    A pod without a target, since it is left out of sizing or evicted to be placed anew, counts as it is.
     """
-    sizes: dict[tuple[str, str], dict[str, Resources]] = {}
+    targets: dict[tuple[str, str], Mapping[str, Resources]] = {}
+    planned: dict[tuple[str, str], Mapping[str, Resources]] = {}
     for plan in plans:
-        for target in plan.targets:
-            own = sizes.setdefault((target.namespace, target.pod), {})
-            own[target.container] = Resources(target.cpu_millicores, target.memory_bytes)
+        targets |= sizes_at_targets(plan)
+        planned |= sizes_as_planned(plan)
     held = {(hold.namespace, hold.pod): hold.reason for plan in plans for hold in plan.hold}
     sums: dict[tuple[str, str], _Sum] = {}
     used = _UsedSoFar(statistics)
@@ -99,7 +103,7 @@ def estimate_waste(
         if pod.node is None or pod.terminal:
             continue
         total = sums.setdefault((pod.namespace, pod.workload_name), _Sum())
-        _add(total, pod, sizes.get((pod.namespace, pod.name)))
+        _add(total, pod, targets.get((pod.namespace, pod.name)), planned.get((pod.namespace, pod.name)))
         used.add(total, pod)
         reason = held.get((pod.namespace, pod.name))
         if reason is not None:
@@ -110,16 +114,20 @@ def estimate_waste(
         allocatable,
         _sum(row.requested for row in rows),
         _sum(row.recommended for row in rows),
+        _sum(row.planned for row in rows),
         _sum(row.used for row in rows),
     )
     return tuple(sorted(rows, key=lambda row: (-row.share, row.namespace, row.workload))), totals
 
 
-def _add(total: _Sum, pod: Pod, sizes: Mapping[str, Resources] | None) -> None:
+def _add(
+    total: _Sum, pod: Pod, targets: Mapping[str, Resources] | None, planned: Mapping[str, Resources] | None
+) -> None:
     requested = counted_requests(pod)
     total.pods += 1
     total.requested += requested
-    total.recommended += requested if sizes is None else counted_when_sized(pod, sizes)
+    total.recommended += requested if targets is None else counted_when_sized(pod, targets)
+    total.planned += requested if planned is None else counted_when_sized(pod, planned)
 
 
 class _UsedSoFar:
@@ -140,10 +148,10 @@ class _UsedSoFar:
 
 
 def _row(namespace: str, workload: str, total: _Sum, allocatable: Resources) -> WorkloadWaste:
-    freed = total.requested - total.recommended
+    reclaimable = total.requested - total.recommended
     share = (
-        freed.cpu_millicores / max(1, allocatable.cpu_millicores)
-        + freed.memory_bytes / max(1, allocatable.memory_bytes)
+        reclaimable.cpu_millicores / max(1, allocatable.cpu_millicores)
+        + reclaimable.memory_bytes / max(1, allocatable.memory_bytes)
     ) / 2
     most_common = total.held.most_common(1)
     return WorkloadWaste(
@@ -152,6 +160,7 @@ def _row(namespace: str, workload: str, total: _Sum, allocatable: Resources) -> 
         pods=total.pods,
         requested=total.requested,
         recommended=total.recommended,
+        planned=total.planned,
         used=Resources(total.used_cpu, total.used_memory),
         share=share,
         held=total.held.total(),

@@ -1,6 +1,6 @@
 """What a node plan leads to once it is done: the requests that kube-scheduler will count."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.cluster import ContainerRole, Pod
@@ -15,10 +15,40 @@ def estimate_counted_after(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) 
         gone = counted_requests(pods[(eviction.namespace, eviction.pod)])
         cpu -= gone.cpu_millicores
         memory -= gone.memory_bytes
-    for resize in plan.resize:
-        pod = pods[(resize.namespace, resize.pod)]
-        sizes = {target.container: target.requests.resources for target in resize.containers}
-        before, after = counted_requests(pod), counted_when_sized(pod, sizes)
+    more = _growth(sizes_as_planned(plan), pods)
+    return Resources(cpu + more.cpu_millicores, memory + more.memory_bytes)
+
+
+def estimate_counted_at_targets(
+    plan: NodePlan, pods: Mapping[tuple[str, str], Pod], without: Collection[tuple[str, str]] = ()
+) -> Resources:
+    """Return what would count on the node if every pod but those `without` had its target, and none were evicted."""
+    sizes = {name: own for name, own in sizes_at_targets(plan).items() if name not in without}
+    return plan.counted + _growth(sizes, pods)
+
+
+def sizes_as_planned(plan: NodePlan) -> Mapping[tuple[str, str], Mapping[str, Resources]]:
+    """Return the requests that the plan writes, by namespace and pod, and by container."""
+    return {
+        (resize.namespace, resize.pod): {one.container: one.requests.resources for one in resize.containers}
+        for resize in plan.resize
+    }
+
+
+def sizes_at_targets(plan: NodePlan) -> Mapping[tuple[str, str], Mapping[str, Resources]]:
+    """Return the requests that containers should have, by namespace and pod, and by container."""
+    found: dict[tuple[str, str], dict[str, Resources]] = {}
+    for target in plan.targets:
+        own = found.setdefault((target.namespace, target.pod), {})
+        own[target.container] = Resources(target.cpu_millicores, target.memory_bytes)
+    return found
+
+
+def _growth(sizes: Mapping[tuple[str, str], Mapping[str, Resources]], pods: Mapping[tuple[str, str], Pod]) -> Resources:
+    """Return how much more these sizes count than now; negative where they count less."""
+    cpu = memory = 0
+    for name, own in sizes.items():
+        before, after = counted_requests(pods[name]), counted_when_sized(pods[name], own)
         cpu += after.cpu_millicores - before.cpu_millicores
         memory += after.memory_bytes - before.memory_bytes
     return Resources(cpu, memory)

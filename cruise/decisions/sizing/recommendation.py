@@ -155,9 +155,13 @@ def _within_limits(memory: Demand, limit: Int64Array, highest: Ceilings) -> Dema
 
     A share of a node's headroom may be more than a container ever used, and a request above a limit would lift it.
     """
+    return replace(memory, upper=np.minimum(memory.upper, most_under_limits(memory, limit, highest)))
+
+
+def most_under_limits(memory: Demand, limit: Int64Array, highest: Ceilings) -> Int64Array:
+    """Return the largest memory request of each container under what its limit may rise to."""
     least = np.maximum(memory.lower, round_up_whole(memory.base, MEBIBYTE))
-    most = np.where(limit > 0, np.maximum.reduce([highest.at_all, limit, least]), UNBOUNDED)
-    return replace(memory, upper=np.minimum(memory.upper, most))
+    return np.where(limit > 0, np.maximum.reduce([highest.at_all, limit, least]), UNBOUNDED)
 
 
 def _ceilings(candidates: CandidateColumns, current: Int64Array, demand: LimitDemand, policy: Policy) -> Ceilings:

@@ -24,10 +24,10 @@ _COLUMNS = (
     Column("Pods", "pods"),
     Column("used", "cpu-used"),
     Column("requested", "cpu"),
-    Column("to free", "cpu-freed"),
+    Column("reclaimable", "cpu-reclaimable"),
     Column("used", "memory-used"),
     Column("requested", "memory"),
-    Column("to free", "memory-freed"),
+    Column("reclaimable", "memory-reclaimable"),
 )
 
 

@@ -104,12 +104,12 @@ def _request(rows: Table, resource: ResourceName, steps: RequestSteps) -> None:
         rows.add_row("  trimmed", f"by {amount(steps.trimmed)}, so that the sum of what is written fits the node")
     if steps.worth is None:
         if steps.written not in (None, steps.final):
-            rows.add_row("  written", f"{amount(steps.written or 0)}: pods that keep their sizes leave no more room")
+            rows.add_row("  planned", f"{amount(steps.written or 0)}: pods that keep their sizes leave no more room")
         rows.add_row("", _verdict(resource, steps.dead_band))
         return
     rows.add_row("  target", Text(f"{amount(steps.final)}, {amount(steps.current)} now", style="bold"))
     rows.add_row("  node", _node_need(steps.worth, amount))
-    rows.add_row("  written", _worth(resource, steps, steps.worth, amount))
+    rows.add_row("  planned", _worth(resource, steps, steps.worth, amount))
 
 
 def _node_need(worth: WorthStep, amount: Callable[[float], str]) -> str:

@@ -13,6 +13,10 @@ from cruise.interfaces.export.patches import patch_of
 from cruise.interfaces.reasons import in_words
 from cruise.interfaces.shapes import Shape, shape
 
+TEMPLATES = (
+    "Sizes of pod templates, as the webhook gives them to new pods: by default their peaks (admission_size). "
+    "The target of a running pod (cruise scan, plan, explain) may be less, since the pods of a node share headroom."
+)
 _WORDS = {
     Unpatched.NO_TEMPLATE: "its template is not in what was read",
     Unpatched.IMMUTABLE: "the template of this kind cannot be changed",

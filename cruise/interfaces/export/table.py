@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from cruise.interfaces.amounts import count_text
-from cruise.interfaces.export.report import ExportReport, why_left
+from cruise.interfaces.export.report import TEMPLATES, ExportReport, why_left
 from cruise.interfaces.export.rows import freed_words, injected_words, rows_of
 from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow, plain_table
 
@@ -44,6 +44,7 @@ def export_table(report: ExportReport, console: Console) -> Iterator[RenderableT
         injected = injected_words(ranked)
         if injected:
             yield Text(injected, style="dim")
+        yield Text(TEMPLATES, style="dim")
         yield Text("-o DIR writes what goes into Git", style="dim")
     for why, count in Counter(why_left(one) for one in changes.left).most_common():
         yield Text(f"left as they are, {count:,}: {why}", style="dim")

@@ -183,10 +183,10 @@ SORTS: Mapping[str, _Key] = {
     "pods": lambda line: line.waste.pods,
     "cpu": lambda line: line.waste.requested.cpu_millicores,
     "cpu-used": lambda line: line.waste.used.cpu_millicores,
-    "cpu-freed": lambda line: line.waste.freed.cpu_millicores,
+    "cpu-reclaimable": lambda line: line.waste.reclaimable.cpu_millicores,
     "memory": lambda line: line.waste.requested.memory_bytes,
     "memory-used": lambda line: line.waste.used.memory_bytes,
-    "memory-freed": lambda line: line.waste.freed.memory_bytes,
+    "memory-reclaimable": lambda line: line.waste.reclaimable.memory_bytes,
     "risk": lambda line: len(line.risks),
     "share": lambda line: line.waste.share,
 }
@@ -218,7 +218,9 @@ def _fits(line: SurveyLine, wanted: Wanted) -> bool:
 class WorkloadDocument:
     """One workload's sums, as kube-scheduler counts requests.
 
-    `used` is the sum of bases. `held` counts its pods that are left alone, `heldBecause` is the most frequent reason.
+    `recommended` is its target, `planned` what it requests once the pass has written, `reclaimable` requested −
+    recommended, and `used` the sum of bases. `held` counts its pods that are left alone, `heldBecause` is the most
+    frequent reason.
     """
 
     __pydantic_config__ = CAMEL
@@ -228,6 +230,8 @@ class WorkloadDocument:
     pods: int
     requested: SizesDocument
     recommended: SizesDocument
+    planned: SizesDocument
+    reclaimable: SizesDocument
     used: SizesDocument
     risks: list[str]
     held: int
@@ -248,6 +252,8 @@ class WorkloadPage:
 class Overview:
     """The cluster in the last pass: sums over pods on nodes, `saved` against the requests before cruise of `savedPods`.
 
+    `recommended` are the targets, `planned` what is requested once the pass has written, `reclaimable` requested −
+    recommended, net of workloads that should have more.
     `modes` counts pods by mode, `risks` by kind.
     """
 
@@ -255,6 +261,8 @@ class Overview:
     allocatable: SizesDocument
     requested: SizesDocument
     recommended: SizesDocument
+    planned: SizesDocument
+    reclaimable: SizesDocument
     used: SizesDocument
     saved: SizesDocument
     saved_pods: int
@@ -274,6 +282,8 @@ def survey_routes(surveys: Surveys) -> APIRouter:
             allocatable=_sizes(found.totals.allocatable),
             requested=_sizes(found.totals.requested),
             recommended=_sizes(found.totals.recommended),
+            planned=_sizes(found.totals.planned),
+            reclaimable=_sizes(found.totals.reclaimable),
             used=_sizes(found.totals.used),
             saved=_sizes(found.savings.saved),
             saved_pods=found.savings.pods,
@@ -312,6 +322,8 @@ def _document(line: SurveyLine) -> WorkloadDocument:
         pods=waste.pods,
         requested=_sizes(waste.requested),
         recommended=_sizes(waste.recommended),
+        planned=_sizes(waste.planned),
+        reclaimable=_sizes(waste.reclaimable),
         used=_sizes(waste.used),
         risks=_kinds(line.risks),
         held=waste.held,

@@ -1,4 +1,4 @@
-"""One node's plan in full for people: every container, what it requests now and what it gets."""
+"""One node's plan in full for people: every container, what it requests now, what is written, and its target."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,6 +8,7 @@ from rich.text import Text
 
 from cruise.decisions.sizing.container_sizes import ContainerSize
 from cruise.decisions.sizing.node_plans import NodePlan
+from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, Pod
 from cruise.interfaces.amounts import cpu_text, memory_text
 from cruise.interfaces.plan.table import arrow
@@ -16,13 +17,20 @@ from cruise.interfaces.reasons import detail_words
 _NAME_COLUMNS = 24
 _NUMBER_COLUMNS = (14, 16, 16)
 
+# CPU, memory and memory limit.
+_Size = tuple[int, int, int]
+
 
 def node_table(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Iterator[RenderableType]:
     """Yield the pods of a node one by one; `pods` are the snapshot's by (namespace, name)."""
     targets = {(target.namespace, target.pod, target.container): target for target in plan.targets}
     yield Text.assemble(
-        (f"\nContainers on {plan.node}", "bold"), ("  CPU, memory, memory limit: now → after the plan", "dim")
+        (f"\nContainers on {plan.node}", "bold"),
+        ("  CPU, memory, memory limit: requested → planned, and the target where it is another", "dim"),
     )
+    planned = {
+        (resize.namespace, resize.pod, one.container): one for resize in plan.resize for one in resize.containers
+    }
     for name, (state, style) in sorted(states_of(plan).items()):
         yield Text.assemble((f"{name[0]}/{name[1]}", "bold"), "  ", (state, style))
         rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
@@ -30,8 +38,11 @@ def node_table(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Iterator[
         for width in _NUMBER_COLUMNS:
             rows.add_column(min_width=width, justify="right", no_wrap=True)
         for container in pods[name].containers:
-            target = targets.get((*name, container.name))
-            rows.add_row(*_cells(container, target), style=None if target is not None else "dim")
+            key = (*name, container.name)
+            target, size = targets.get(key), _size(container, planned.get(key))
+            rows.add_row(*_cells(container, size), style=None if target is not None else "dim")
+            if target is not None and size != (wanted := _wanted(target)):
+                rows.add_row("    target", *_texts(wanted), style="dim")
         yield rows
 
 
@@ -50,14 +61,23 @@ def states_of(plan: NodePlan) -> dict[tuple[str, str], tuple[str, str]]:
     return states
 
 
-def _cells(container: Container, target: ContainerSize | None) -> tuple[Text, Text, Text, Text]:
-    now, limit = container.requests.resources, container.limits.memory_bytes or 0
-    cpu, memory, limit_after = now.cpu_millicores, now.memory_bytes, limit
-    if target is not None:
-        cpu, memory, limit_after = target.cpu_millicores, target.memory_bytes, target.memory_limit_bytes
+def _size(container: Container, planned: ContainerTarget | None) -> _Size:
+    """Return a container's requests and memory limit once the plan is written, 0 for what is absent."""
+    requests = container.requests if planned is None else planned.requests
+    limits = container.limits if planned is None else planned.limits
+    return requests.cpu_millicores or 0, requests.memory_bytes or 0, limits.memory_bytes or 0
+
+
+def _wanted(target: ContainerSize) -> _Size:
+    return target.cpu_millicores, target.memory_bytes, target.memory_limit_bytes
+
+
+def _texts(size: _Size) -> tuple[str, str, str]:
+    return cpu_text(size[0]), memory_text(size[1]), memory_text(size[2])
+
+
+def _cells(container: Container, planned: _Size) -> tuple[Text, ...]:
     return (
         Text(f"  {container.name}"),
-        arrow(cpu_text(now.cpu_millicores), cpu_text(cpu)),
-        arrow(memory_text(now.memory_bytes), memory_text(memory)),
-        arrow(memory_text(limit), memory_text(limit_after)),
+        *map(arrow, _texts(_size(container, None)), _texts(planned)),
     )

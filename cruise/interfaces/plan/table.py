@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.decisions.sizing.outlook import estimate_counted_after
+from cruise.decisions.sizing.outlook import estimate_counted_after, estimate_counted_at_targets
 from cruise.domain.cluster import Pod
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 from cruise.interfaces.amounts import cores_text, count_text, gibibytes_text, share_text
@@ -25,6 +25,7 @@ _MOST_CHANGES = 12
 class _Line:
     plan: NodePlan
     after: Resources
+    at_targets: Resources
 
 
 @dataclass(slots=True)
@@ -51,7 +52,7 @@ def plan_table(
 
     Where the nodes are shown in full elsewhere, what changes most is not picked out here.
     """
-    lines = [_Line(plan, estimate_counted_after(plan, pods)) for plan in plans]
+    lines = [_Line(plan, estimate_counted_after(plan, pods), estimate_counted_at_targets(plan, pods)) for plan in plans]
     wide = console.width >= WIDE_COLUMNS
     yield _nodes(lines, wide, in_full)
     if any(plan.evict for plan in plans):
@@ -88,15 +89,27 @@ def _nodes(lines: Sequence[_Line], wide: bool, in_full: bool) -> RenderableType:
     if len(lines) > 1:
         table.add_section()
         table.add_row(*_total_cells(lines, wide), style="bold")
-    notes = []
+    notes = [_terms(lines)]
     if len(shown) < len(lines):
         notes.append(
             f"{count_text(len(lines) - len(shown), 'more node')} not shown: those that change least. "
             "--format json has all, --node NAME one in full."
         )
     if wide:
-        notes.append("Requested now → after the plan. NEEDS: base + shared headroom, as a share of what pods may have.")
+        notes.append("NEEDS: base + shared headroom, as a share of what pods may have.")
     return Group(table, *(Text(note, style="dim") for note in notes))
+
+
+def _terms(lines: Sequence[_Line]) -> str:
+    """Say what the two sides of an arrow are, and what the targets come to, which are no side of any."""
+    targets = NO_RESOURCES
+    for line in lines:
+        targets += line.at_targets
+    return (
+        "requested → planned: what this plan writes. Targets, what every container should have, come to "
+        f"{cores_text(targets.cpu_millicores)} cores and {gibibytes_text(targets.memory_bytes)} GiB; what is not worth "
+        "a write yet stays."
+    )
 
 
 def _most_telling(lines: Sequence[_Line]) -> list[_Line]:
@@ -204,7 +217,7 @@ def _biggest(changes: Sequence[_Change], plans: Sequence[NodePlan], wide: bool) 
     for plan in plans:
         whole += plan.allocatable
     ranked = sorted(changes, key=lambda one: (-_share(one.freed, whole), one.namespace, one.workload, one.container))
-    table = plain_table("Biggest changes")
+    table = plain_table("Biggest changes, requested → planned")
     table.add_column("WORKLOAD", overflow="fold", ratio=None if wide else 1)
     table.add_column("CONTAINER", overflow="ellipsis", no_wrap=True)
     table.add_column("PODS", justify="right", no_wrap=True)

@@ -136,14 +136,14 @@ RISKS: tuple[Column[Risk], ...] = (
 def _change(
     write: Callable[[int], str], of: Callable[[Resources], int]
 ) -> tuple[Callable[[WorkloadWaste, Findings, bool], Text], Callable[[WorkloadWaste, Findings], PageCell]]:
-    """Return the cells of one resource, from what is requested to what is recommended."""
+    """Return the cells of one resource, from what is requested to the target."""
 
     def cell(row: WorkloadWaste, findings: Findings, wide: bool) -> Text:
         return arrow(write(of(row.requested)), write(of(row.recommended)))
 
     def page(row: WorkloadWaste, findings: Findings) -> PageCell:
         before, after = of(row.requested), of(row.recommended)
-        return PageCell([(write(before), ""), ("→", "arrow"), (write(after), "")], of(row.freed), (before, after))
+        return PageCell([(write(before), ""), ("→", "arrow"), (write(after), "")], of(row.reclaimable), (before, after))
 
     return cell, page
 
@@ -185,11 +185,14 @@ WASTE: tuple[Column[WorkloadWaste], ...] = (
         lambda one, _: {
             "requested": amounts_document(one.requested),
             "recommended": amounts_document(one.recommended),
+            "planned": amounts_document(one.planned),
+            "reclaimable": amounts_document(one.reclaimable),
             "used": amounts_document(one.used),
         },
         {
             "cpu_requested_millicores": lambda one, _: one.requested.cpu_millicores,
             "cpu_recommended_millicores": lambda one, _: one.recommended.cpu_millicores,
+            "cpu_planned_millicores": lambda one, _: one.planned.cpu_millicores,
             "cpu_used_millicores": lambda one, _: one.used.cpu_millicores,
         },
         "number",
@@ -202,6 +205,7 @@ WASTE: tuple[Column[WorkloadWaste], ...] = (
         record={
             "memory_requested_bytes": lambda one, _: one.requested.memory_bytes,
             "memory_recommended_bytes": lambda one, _: one.recommended.memory_bytes,
+            "memory_planned_bytes": lambda one, _: one.planned.memory_bytes,
             "memory_used_bytes": lambda one, _: one.used.memory_bytes,
         },
         kind="number",
@@ -218,13 +222,13 @@ WASTE: tuple[Column[WorkloadWaste], ...] = (
     ),
     Column(
         "$/MONTH",
-        lambda one, findings, wide: Text(money_text(findings.prices.month(one.freed))),
+        lambda one, findings, wide: Text(money_text(findings.prices.month(one.reclaimable))),
         "$ a month",
         lambda one, findings: PageCell(
-            [(money_text(findings.prices.month(one.freed)), "")], findings.prices.month(one.freed)
+            [(money_text(findings.prices.month(one.reclaimable)), "")], findings.prices.month(one.reclaimable)
         ),
-        lambda one, findings: {"estimatedMonthlySaving": round(findings.prices.month(one.freed), 2)},
-        {"estimated_monthly_saving": lambda one, findings: f"{findings.prices.month(one.freed):.2f}"},
+        lambda one, findings: {"estimatedMonthlySaving": round(findings.prices.month(one.reclaimable), 2)},
+        {"estimated_monthly_saving": lambda one, findings: f"{findings.prices.month(one.reclaimable):.2f}"},
         "number",
         narrow="$/MO",
     ),

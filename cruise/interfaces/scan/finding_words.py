@@ -71,7 +71,7 @@ def where_room(pod: PendingPod) -> str:
     if pod.gated or pod.fits_now:
         return ""
     if pod.best is None:
-        return "no, whatever its neighbours are sized to"
+        return "no, not by sizing its neighbours alone"
     freed = pod.best_freed
     return (
         f"yes, on {count_text(pod.room_after, 'node')}: sizing {pod.best} frees {cpu_text(freed.cpu_millicores)} "

@@ -56,6 +56,7 @@ def _document(report: ScanReport) -> Shape:
                 "allocatable": amounts_document(totals.allocatable),
                 "requested": amounts_document(totals.requested),
                 "recommended": amounts_document(totals.recommended),
+                "planned": amounts_document(totals.planned),
                 "used": amounts_document(totals.used),
                 "reclaimable": amounts_document(totals.reclaimable),
                 "estimatedMonthlySaving": round(prices.month(totals.reclaimable), 2),

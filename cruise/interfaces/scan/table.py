@@ -19,6 +19,11 @@ from cruise.interfaces.scan.report import ESTIMATE, ScanReport
 _MOST_RISKS = 20
 _MOST_WORKLOADS = 15
 _MOST_PENDING = 15
+TERMS = (
+    "target: what every container should have, as in cruise plan and explain; workloads: requested → target. "
+    "planned: what they have once the next pass has written what is worth a write. "
+    "reclaimable: requested − target, net of what some should have more."
+)
 
 
 def scan_table(report: ScanReport, console: Console) -> Iterator[RenderableType]:
@@ -102,12 +107,13 @@ def _more(number: int) -> Iterator[RenderableType]:
 
 def _waste(findings: Findings, wide: bool) -> Iterator[RenderableType]:
     totals, prices = findings.totals, findings.prices
-    yield _heading("Waste", "requested beyond what the node plans give")
+    yield _heading("Waste", "requested beyond the targets, decided as mode full")
     sums = _grid(("", False), ("CORES", True), ("", True), ("GIB", True), ("", True))
     for label, amounts in (
         ("allocatable", totals.allocatable),
         ("requested", totals.requested),
-        ("recommended", totals.recommended),
+        ("target", totals.recommended),
+        ("planned", totals.planned),
         ("used", totals.used),
         ("reclaimable", totals.reclaimable),
     ):
@@ -120,6 +126,7 @@ def _waste(findings: Findings, wide: bool) -> Iterator[RenderableType]:
             style="bold" if label == "reclaimable" else None,
         )
     yield sums
+    yield Text(TERMS, style="dim")
     month = prices.month(totals.reclaimable)
     yield Text.assemble(
         (f"about {money_text(abs(month))} {'less' if month >= 0 else 'more'} a month", "bold"),
@@ -155,7 +162,7 @@ def _pending(findings: Findings, wide: bool) -> Iterator[RenderableType]:
     rescued = sum(pod.best is not None for pod in findings.pending)
     yield _heading(
         "Pending",
-        f"{count_text(len(findings.pending), 'pod')}; sizing their neighbours would make room for {rescued:,}, "
+        f"{count_text(len(findings.pending), 'pod')}; at their targets, neighbours would leave room for {rescued:,}, "
         "each judged alone",
     )
     shown = findings.pending[:_MOST_PENDING]
@@ -164,6 +171,7 @@ def _pending(findings: Findings, wide: bool) -> Iterator[RenderableType]:
     else:
         yield from (_pending_lines(pod, findings) for pod in shown)
     yield from _more(len(findings.pending) - _MOST_PENDING)
+    yield Text("cruise pack with --usage plans where they go, and what is resized or moved for it", style="dim")
 
 
 def _pending_lines(pod: PendingPod, findings: Findings) -> RenderableType:

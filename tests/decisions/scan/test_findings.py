@@ -142,11 +142,11 @@ def test_waste_is_what_is_requested_beyond_the_plan():
     [row] = findings.workloads
     assert row.requested == make_resources(1000, 1124)
     assert row.recommended == make_resources(200, 100)
-    assert row.freed == make_resources(800, 1024)
+    assert row.reclaimable == make_resources(800, 1024)
     assert row.share == pytest.approx((0.2 + 1 / 16) / 2)
-    assert findings.totals.reclaimable == row.freed
+    assert findings.totals.reclaimable == row.reclaimable
     assert findings.totals.used == make_resources(50, 64)
-    assert PRICES.month(row.freed) == pytest.approx(730 * (0.8 * 0.01 + 1.0 * 0.001))
+    assert PRICES.month(row.reclaimable) == pytest.approx(730 * (0.8 * 0.01 + 1.0 * 0.001))
 
 
 def test_the_recommendation_does_not_wait_for_the_mode():
@@ -173,8 +173,10 @@ def test_workloads_come_by_share_of_the_cluster_and_growth_is_negative():
     short = make_pod("short", workload="Deployment/short", containers=[make_container(cpu=20, memory_mib=100)])
     findings = scanned([big, small, short], *(make_statistic_for(pod) for pod in (big, small, short)))
     assert [row.workload for row in findings.workloads] == ["Deployment/big", "Deployment/small", "Deployment/short"]
-    assert findings.workloads[-1].freed.cpu_millicores < 0
-    assert findings.totals.reclaimable.cpu_millicores == sum(row.freed.cpu_millicores for row in findings.workloads)
+    assert findings.workloads[-1].reclaimable.cpu_millicores < 0
+    assert findings.totals.reclaimable.cpu_millicores == sum(
+        row.reclaimable.cpu_millicores for row in findings.workloads
+    )
 
 
 def test_init_containers_set_a_floor_to_the_recommendation():
