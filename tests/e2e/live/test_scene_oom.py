@@ -9,7 +9,7 @@ from tests.e2e.live.stage import Stage
 from tests.e2e.live.usage import Use
 
 # One node pass at the start, and none that could interfere afterwards.
-CALM = {"pass_interval": "1h"}
+CALM = {"pass_interval": "1h", "max_age": "1h"}
 USE = Use(cores=0.1, mebibytes=120)
 
 

@@ -10,7 +10,7 @@ from tests.e2e.live.usage import Use
 
 OWN = {"key": "cruise.io/overloaded", "value": "true", "effect": "NoSchedule"}
 FOREIGN = {"key": "example.com/reserved", "value": "batch", "effect": "PreferNoSchedule"}
-OFTEN = {"pass_interval": "1h", "node_load_interval": "1s"}
+OFTEN = {"pass_interval": "1h", "max_age": "1h", "node_load_interval": "1s"}
 
 
 def taints(stage: Stage, node: str) -> list[dict[str, str]]:
