@@ -38,8 +38,11 @@ def make_storage_class_json(name: str = "fast", **more: Any) -> Json:
     } | more
 
 
-def make_drivers_json(node: str = "n1", **counts: int | None) -> Json:
-    """A node's drivers with how many volumes each attaches; `_` in a name stands for a dot."""
+def make_drivers_json(node: str = "n1", migrated: str = "", **counts: int | None) -> Json:
+    """A node's drivers with how many volumes each attaches; `_` in a name stands for a dot.
+
+    `migrated` are the plugins from before CSI that drivers have taken over there.
+    """
     drivers = [
         {"name": name.replace("_", "."), "nodeID": node} | ({} if count is None else {"allocatable": {"count": count}})
         for name, count in counts.items()
@@ -47,8 +50,22 @@ def make_drivers_json(node: str = "n1", **counts: int | None) -> Json:
     return {
         "apiVersion": "storage.k8s.io/v1",
         "kind": "CSINode",
-        "metadata": make_metadata(node, None),
+        "metadata": make_metadata(
+            node, None, annotations={"storage.alpha.kubernetes.io/migrated-plugins": migrated} if migrated else {}
+        ),
         "spec": {"drivers": drivers},
+    }
+
+
+def make_attachment_json(volume: str, node: str = "n1", **spec: Any) -> Json:
+    """A volume that the driver attaches to a node."""
+    source = {"persistentVolumeName": volume}
+    return {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "VolumeAttachment",
+        "metadata": make_metadata(f"csi-{volume}", None),
+        "spec": {"attacher": DRIVER, "nodeName": node, "source": source} | spec,
+        "status": {"attached": True},
     }
 
 

@@ -15,9 +15,10 @@ from cruise.decisions.sizing.memory_limit import ceiling_of, least_after_kill, l
 from cruise.decisions.sizing.resize import becomes_guaranteed, is_forgotten, was_refused, withdrawn_target
 from cruise.decisions.usage.lessons import lessons_of, with_lesson
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, OomKill, Pod, Quota
+from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, OomKill, Pod
 from cruise.domain.details import Detail
 from cruise.domain.policy import Mode, OomReaction, Policy
+from cruise.domain.quotas import Quota
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, whole_mebibytes
 from cruise.domain.sizes import with_sizes

@@ -257,6 +257,7 @@ MIRROR_POD = "kubernetes.io/config.mirror"
 HPA_METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
+MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
 STORAGE_CLASS = "volume.beta.kubernetes.io/storage-class"
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 OPERATING_SYSTEM = "kubernetes.io/os"
@@ -273,6 +274,19 @@ NODE_GROUPS = (
     "cloud.google.com/gke-nodepool",
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
+)
+# What names the group that a pod is scheduled with: labels of scheduler-plugins and Kueue, annotations of Volcano, of
+# kube-batch before it, and of Koordinator.
+POD_GROUP_LABELS = (
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "pod-group.scheduling.sigs.k8s.io/name",
+    "kueue.x-k8s.io/pod-group-name",
+)
+POD_GROUP_ANNOTATIONS = (
+    "scheduling.volcano.sh/group-name",
+    "scheduling.k8s.io/group-name",
+    "gang.scheduling.koordinator.sh/name",
 )
 APP_NAME, APP_COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 APP_INSTANCE = "app.kubernetes.io/instance"
@@ -296,8 +310,9 @@ TABLE = (
     Annotation(ORIGINAL_RESOURCES, (Setter.CRUISE,)),
     Annotation(ORIGINAL_RESOURCES_SIGNATURE, (Setter.CRUISE,)),
     Annotation(STEERED, (Setter.CRUISE,), read_steered, write_steered),
-    *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, STORAGE_CLASS)),
+    *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, MIGRATED_PLUGINS, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
+    *map(Annotation, (*POD_GROUP_LABELS, *POD_GROUP_ANNOTATIONS)),
     *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, PUBLISHED, INSTANCE_TYPE, *NODE_GROUPS)),
 )
 RECORDS = frozenset(one.name for one in TABLE if one.set_by == (Setter.CRUISE,))

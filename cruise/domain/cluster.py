@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from cruise.domain.colocation import NO_SURROUNDINGS, UNCONSTRAINED, PodConstraints, Surroundings
 from cruise.domain.node_pools import NodePool
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.scheduling import ANYWHERE, LabelSelector, Placement, Taint
 
@@ -93,7 +94,8 @@ class Pod:
     `priority_class` is the name of its PriorityClass, empty where it has none. `restart_policy` is as in its spec.
     `extended_requests` also has huge pages and local storage. `preempts` is False for a pod whose preemptionPolicy is
     Never. `ready` is its condition Ready: whether it serves. `scheduler` is the one that is to place it, and
-    `nominated_node` the node on which kube-scheduler keeps room for it, empty for none.
+    `nominated_node` the node on which kube-scheduler keeps room for it, empty for none. `pod_group` names the group
+    with which it is scheduled, empty for a pod that is scheduled by itself.
     """
 
     namespace: str
@@ -128,6 +130,7 @@ class Pod:
     priority_class: str = ""
     scheduler: str = DEFAULT_SCHEDULER
     nominated_node: str = ""
+    pod_group: str = ""
     restart_policy: str = "Always"
 
     @property
@@ -328,27 +331,6 @@ class LimitRangeItem:
     def max_ratio(self, resource: ResourceName) -> float | None:
         """Return the largest limit / request of one resource, None where the entry has none."""
         return self.max_cpu_ratio if resource is ResourceName.CPU else self.max_memory_ratio
-
-
-@dataclass(frozen=True, slots=True)
-class QuotaScope:
-    """One condition on the pods that a ResourceQuota counts: a scope by name, or a requirement on a PriorityClass."""
-
-    name: str
-    operator: str = "Exists"
-    values: frozenset[str] = frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class Quota:
-    """What a ResourceQuota still grants to new pods, never negative; None for what it does not count.
-
-    It counts the pods for which all of its scopes hold.
-    """
-
-    requests_left: Amounts = NO_AMOUNTS
-    limits_left: Amounts = NO_AMOUNTS
-    scopes: tuple[QuotaScope, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

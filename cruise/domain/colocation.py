@@ -67,7 +67,7 @@ class PodConstraints:
     """Everything a pod asks beside resources, node selectors and tolerations; `claims` are of its own namespace.
 
     Of these the `own_claims` are made with the pod and go with it: of a pod that is `replaced`, anew. `unjudged` is
-    what kube-scheduler minds and cruise cannot, such as `device gpu`.
+    what kube-scheduler minds and cruise cannot judge, such as `device gpu`.
     """
 
     affinity: tuple[PodTerm, ...] = ()
@@ -90,8 +90,8 @@ class Claim:
     `terms` are where the volume (or, before there is one, its class) may be used, None everywhere. A claim that is
     neither `bound` nor `waits` for its first pod keeps that pod pending. `driver` is the CSI driver whose attach limit
     it counts against, None for none; `volume` tells equal volumes of different claims apart. With `single_pod` no
-    second pod may use it, with `single_node` none on another node. `anew` is another claim of its class before it has
-    a volume, None where that is not known.
+    second pod may use it, with `single_node` none on another node. `controller` is the uid of the pod that it was made
+    with, empty for none. `anew` is another claim of its class before it has a volume, None where that is not known.
     """
 
     namespace: str
@@ -103,7 +103,12 @@ class Claim:
     volume: str = ""
     single_pod: bool = False
     single_node: bool = False
+    controller: str = ""
     anew: "Claim | None" = None
+
+
+AttachedVolume = tuple[str, str]
+"""CSI driver and volume, as attach limits count them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +116,14 @@ class Surroundings:
     """What pods' constraints refer to: claims by (namespace, name), attach limits by node, labels by namespace.
 
     `unjudged` has the claims of which not enough is known to say where they can be used, with what is missing.
+    `attached` are the volumes of VolumeAttachments by node, whether or not a pod there still uses them.
     """
 
     claims: Mapping[tuple[str, str], Claim] = field(default_factory=dict)
     attach_limits: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     namespace_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     unjudged: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    attached: Mapping[str, frozenset[AttachedVolume]] = field(default_factory=dict)
 
     def mean(self, term: PodTerm, namespace: str, labels: Mapping[str, str]) -> bool:
         """Tell whether a term means a pod of a namespace, with these labels."""

@@ -27,6 +27,7 @@ class Detail(StrEnum):
     NOT_JUDGED = "not-judged"
     UNMANAGED = "unmanaged"
     JOB = "job"
+    POD_GROUP = "pod-group"
     REPLICA_NOT_READY = "replica-not-ready"
     REFUSED_BEFORE = "refused-before"
     NOWHERE_TO_GO = "nowhere-to-go"

@@ -16,6 +16,7 @@ class Pattern(StrEnum):
     NOT_JUDGED = "not-judged"  # by a rule that cruise does not know
     CLAIM_UNKNOWN = "claim-unknown"
     CLAIM_UNBOUND = "claim-unbound"
+    CLAIM_OF_ANOTHER = "claim-of-another"
     CLAIM_OUT_OF_REACH = "claim-out-of-reach"
     NO_NODES = "no-nodes"
     OPEN = "open"  # a node would take it, which no plan found in the time has used

@@ -38,9 +38,13 @@ RISKS: Mapping[object, str] = {
     RiskKind.OOM_KILLED: "killed for lack of memory within seven days",
     RiskKind.MEMORY_GROWS: "its memory only grows, and is near its limit",
     RiskKind.MEMORY_NEAR_LIMIT: "its peak is 90 % of its memory limit or more",
-    RiskKind.MEMORY_UNDER_REQUESTED: "it uses more memory than it requests, on a node that may run out",
+    RiskKind.MEMORY_UNDER_REQUESTED: (
+        "it uses more memory than it requests, on a node whose pods use more than they request together"
+    ),
     RiskKind.CPU_THROTTLED: "it wants more CPU than its limit",
-    RiskKind.CPU_STARVED: "it uses more CPU than it requests, on a node that is full",
+    RiskKind.CPU_STARVED: (
+        "it uses more CPU than it requests, on a node that is full and whose pods use more than they request together"
+    ),
     RiskKind.NO_REQUESTS: "it requests nothing, so nothing is kept for it",
 }
 OBSTACLES: Mapping[object, str] = {

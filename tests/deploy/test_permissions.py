@@ -31,7 +31,7 @@ READ_BY_SERVE = {
     "karpenter.sh": ("nodeclaims", "nodepools"),
     "policy": ("poddisruptionbudgets",),
     "scheduling.k8s.io": ("priorityclasses",),
-    "storage.k8s.io": ("csinodes", "storageclasses"),
+    "storage.k8s.io": ("csidrivers", "csinodes", "csistoragecapacities", "storageclasses", "volumeattachments"),
 }
 READ_BY_WEBHOOK = {
     "": ("limitranges", "namespaces", "nodes", "resourcequotas"),

@@ -11,9 +11,10 @@ from cruise.decisions.guidance.quotas import grants
 from cruise.decisions.packing.judging.leaving import Leaving
 from cruise.decisions.preflight.preflight import decide_preflight
 from cruise.domain.actions import Hold, Reason
-from cruise.domain.cluster import Autoscaler, NodeAutoscaler, Quota, Snapshot, VerticalAutoscaler, WorkloadRef
+from cruise.domain.cluster import Autoscaler, NodeAutoscaler, Snapshot, VerticalAutoscaler, WorkloadRef
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.preflight import Surroundings
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import ResourceName
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from cruise.interfaces.check_report import check_table

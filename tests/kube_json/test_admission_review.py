@@ -131,6 +131,9 @@ CHANGES: dict[str, dict[str, object]] = {
         "resourceClaims": [{"name": "gpu"}],
         "schedulerName": "other",
         "restartPolicy": "Never",
+        "hostUsers": False,
+        "schedulingGroup": {"podGroupName": "g"},
+        "workloadRef": {"name": "w"},
     },
 }
 

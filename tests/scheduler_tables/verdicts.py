@@ -21,7 +21,6 @@ _CONFIGURED = (
     (_FIT, "ignoredResources"),
     (_FIT, "ignoredResourceGroups"),
     ("PodTopologySpread", "defaultConstraints"),
-    ("TaintToleration", "enableTaintTolerationComparisonOperators"),
     ("NodeVolumeLimits", "enableVolumeLimitScaling"),
 )
 

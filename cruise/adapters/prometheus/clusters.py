@@ -44,7 +44,7 @@ CLUSTER_LABELS = (
 OF_A_SERIES = frozenset(
     "__name__ id name image uid pod_uid container_id cpu instance node job metrics_path endpoint service scope".split()
 )
-PAST_SECONDS = tuple(int(days * 86_400) for days in (1, 3, 6.9))
+PAST_SECONDS = tuple(int(days * 86_400) for days in (0.1, 0.5, 1, 2, 4, 6.9))
 # A pod that lived then and lives now did so whenever the snapshot was taken.
 LIVED_SECONDS = 900
 # Scraped so shortly before the newest sample of all: alive.
@@ -70,6 +70,21 @@ def find_cluster(
     Raises BadInput, Throttled, Unavailable.
     """
     return _Finder(settings, client, snapshot, at, seen).find()
+
+
+def of_cluster(settings: PrometheusSettings, snapshot: Snapshot, at: int) -> tuple[PrometheusSettings, ClusterFacts]:
+    """Return the settings that select the snapshot's cluster, as of one look, and what that found; blocks.
+
+    Raises BadInput, Throttled, Unavailable.
+    """
+    seen = SeenPods()
+    seen.take(snapshot, at)
+    client = PrometheusClient(settings)
+    try:
+        found = find_cluster(settings, client, snapshot, at, seen)
+    finally:
+        client.close()
+    return replace(settings, matchers=joined(settings.matchers, found.matchers)), found
 
 
 @dataclass(slots=True)
@@ -102,7 +117,8 @@ class _Finder:
         rows = self._rows([pod.name for pod in self._sample], self._at)
         self._ids_have_uids = any(self._by_uid(row) for row in rows)
         more = {name for row in rows for name in row if "cluster" in name.lower()}
-        self._labels = tuple(sorted(more | set(CLUSTER_LABELS)))
+        # Of labels that do as well, the one that is usual.
+        self._labels = (*CLUSTER_LABELS, *sorted(more - set(CLUSTER_LABELS)))
         ours = [row for row in rows if self._is_ours(row)] or self._probably_ours(rows)
         selection, others = self._by_cluster_labels(ours) if ours else (NOTHING, {})
         found = ClusterFacts(others=tuple(sorted(map(self._named, others))), left_out=sum(others.values()))
@@ -142,18 +158,32 @@ class _Finder:
         groups = self._groups(self._at)
         now = {self._values(row) for row in ours}
         others_now, mine, others = groups.keys() - now, set(now), groups.keys() - now
+        before: set[Values] = set()
         for back in PAST_SECONDS:
             then, ours_then = self._past(back)
             mine |= ours_then - others_now
+            before |= then
             # Values that never stood beside ours may be what ours were called before.
             others |= then - mine if then & mine else set()
         others -= mine
         if not others:
-            return NOTHING, {}
-        missing = [pod.name for pod in self._missing(self._selecting(mine, others))]
+            return self._against_newcomers(now, before), {}
+        missing = self._missing(self._selecting(mine, others))
         mine |= {self._values(row) for row in self._rows(missing, self._at) if self._is_ours(row)}
         others -= mine
         return self._selecting(mine, others), {one: groups.get(one, 0) for one in others}
+
+    def _against_newcomers(self, now: Collection[Values], before: Collection[Values]) -> Selection:
+        """Return what selects the values that there are and were, where ours have a usual label of one value.
+
+        Another cluster that comes to the server is then left out from the start.
+        """
+        for place, label in enumerate(CLUSTER_LABELS):
+            value, *more = {one[place] for one in now}
+            if value and not more:
+                selection = {label: sorted({value, *(one[place] for one in before)})}
+                return NOTHING if self._missing(selection) else selection
+        return NOTHING
 
     def _example(self, values: Values) -> ContainerKey | None:
         theirs = {label: [value] for label, value in zip(self._labels, values, strict=True)}
@@ -188,11 +218,11 @@ class _Finder:
             left -= without[best]
         return chosen
 
-    def _missing(self, selection: Selection) -> list[Pod]:
-        """Return some pods of ours that would have no series any more."""
+    def _missing(self, selection: Selection) -> list[str]:
+        """Return which pods of ours would have no series any more."""
         alive = self._alive(selection)
         return [
-            pod
+            pod.name
             for pod in self._sample
             if has_generated_name(pod) and self._age(pod) > LIVED_SECONDS and (pod.namespace, pod.name) not in alive
         ]

@@ -32,7 +32,7 @@ def uid_in(id_: str) -> str:
 
 @dataclass(slots=True)
 class _Seen:
-    uids: set[str]
+    uids: tuple[str, ...]
     since: float
     last: float
 
@@ -52,13 +52,16 @@ class SeenPods:
         """Take over the pods of a snapshot."""
         self.first = now if self.first is None else self.first
         for pod in snapshot.pods:
+            name = pod.namespace, pod.name
+            one = self.pods.get(name)
+            if one is not None and pod.uid in one.uids:
+                one.last = now
+                continue
             since = float("-inf") if pod.created_at is None else pod.created_at.timestamp()
-            one = self.pods.get((pod.namespace, pod.name))
             if one is None:
-                self.pods[pod.namespace, pod.name] = _Seen({pod.uid}, since, now)
+                self.pods[name] = _Seen((pod.uid,), since, now)
             else:
-                one.uids.add(pod.uid)
-                one.since, one.last = min(one.since, since), now
+                one.uids, one.since, one.last = (*one.uids, pod.uid), min(one.since, since), now
         gone = [name for name, one in self.pods.items() if now - one.last > _KEPT_SECONDS]
         for name in gone:
             del self.pods[name]

@@ -30,6 +30,8 @@ from cruise.errors import BadInput, CruiseError, Unavailable
 log = structlog.get_logger()
 
 HOUR_SECONDS = 3600
+# Often enough to see what lived for as long as a stranger has to (`clusters.LIVED_SECONDS`).
+SEEN_SECONDS = 600
 # Their names stand in the question.
 NODES_TOGETHER = 100
 
@@ -60,6 +62,7 @@ class PrometheusSource:
         self._clock = clock
         self._looked_up_at = float("-inf")
         self._seen = SeenPods()
+        self._seen_at = float("-inf")
         self._of_others: tuple[int, ContainerKey] | None = None
         self.cluster = ClusterFacts()
         """Which of the server's series are this cluster's, as of the last look-up."""
@@ -81,7 +84,9 @@ class PrometheusSource:
         self._cores = cores or MANY_CORES
         if self._settings.plausible and self._clock is not None:
             now = self._clock()
-            self._seen.take(snapshot, now)
+            if not self.cluster.told_apart or now - self._seen_at >= SEEN_SECONDS:
+                self._seen.take(snapshot, now)
+                self._seen_at = now
             await self._look_up(snapshot, now)
         return list(PARTITIONS)
 

@@ -12,8 +12,9 @@ import structlog
 from cruise.adapters.kube.cluster import MOST_LAG_SECONDS, KubeCluster
 from cruise.app.webhook.stored_view import StoredView, StoreFollower
 from cruise.domain.actions import Reason
-from cruise.domain.cluster import Quota, Snapshot
+from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.quotas import Quota
 from cruise.errors import Unavailable
 from cruise.runtime.admission.admission import Admitter
 from cruise.runtime.admission.reviewing import Reviewer

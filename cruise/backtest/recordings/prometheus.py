@@ -2,10 +2,12 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime
 
 import numpy as np
 
+from cruise.adapters.prometheus.clusters import of_cluster
 from cruise.adapters.prometheus.kube_state import REQUESTS, KubeState, read_kube_state
 from cruise.adapters.prometheus.recording import DAY, RecordingReader
 from cruise.adapters.prometheus.settings import PrometheusSettings
@@ -13,6 +15,7 @@ from cruise.adapters.prometheus.usage_questions import MANY_CORES
 from cruise.backtest.recordings.provisioning import Provisioning
 from cruise.backtest.recordings.recording import RecordedContainer, Recording
 from cruise.backtest.recordings.traces import PASS_SECONDS, WHAT_FITS, fits_passes
+from cruise.decisions.preflight.plausibility import cluster_words
 from cruise.domain.arrays import Float32Array
 from cruise.domain.cluster import Snapshot
 from cruise.domain.usage import ContainerKey
@@ -47,6 +50,11 @@ def read_recording(
     until = (math.floor(end.timestamp()) - SETTLE_SECONDS) // step * step
     start = until - days * DAY
     cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0) if snapshot else 0.0
+    if snapshot is not None and prometheus.plausible:
+        prometheus, cluster = of_cluster(prometheus, snapshot, until)
+        if say is not None and cluster.others:
+            # Pods that ended between the recording and the snapshot are no strangers.
+            say(cluster_words(replace(cluster, strangers_in_all=0)))
     reader = RecordingReader(prometheus, start, until, cores or MANY_CORES)
     try:
         keys = reader.containers()

@@ -95,7 +95,8 @@ def pack(
     far they may be off. The snapshot is what this prints:
 
       kubectl get -A -o json \
-      no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,quota,pv,pvc,sc,csinodes,pc,ns
+      no,po,rs,deploy,sts,ds,job,cj,pdb,hpa,limits,quota,pv,pvc,sc,pc,ns,\
+      csinodes,csidrivers,csistoragecapacities,volumeattachments
 
     Examples:
       cruise pack --snapshot cluster.json

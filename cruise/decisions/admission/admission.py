@@ -16,10 +16,11 @@ from cruise.decisions.sizing.memory_limit import ceiling_of
 from cruise.decisions.sizing.resize import becomes_guaranteed
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import Unreadable
-from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, Quota
+from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass
 from cruise.domain.headroom import Sharing
 from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.qos import qos_of
+from cruise.domain.quotas import Quota
 from cruise.domain.replacing import replacing
 from cruise.domain.resources import Amounts, ResourceName, Resources, whole_mebibytes
 from cruise.domain.revisions import originals_of

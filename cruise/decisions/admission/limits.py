@@ -11,8 +11,9 @@ from cruise.decisions.guidance.quotas import counts_limits
 from cruise.decisions.sizing.memory_limit import least_limit_at_admission, limit_at_admission
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.arrays import UNBOUNDED
-from cruise.domain.cluster import Container, Quota
+from cruise.domain.cluster import Container
 from cruise.domain.policy import MemoryLimits, Policy
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.domain.usage import Statistic
 

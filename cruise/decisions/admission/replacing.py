@@ -13,8 +13,9 @@ from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.quotas import grants
 from cruise.decisions.scheduling.claims import of_replacement
 from cruise.domain.annotations import Guidance
-from cruise.domain.cluster import NO_RESIZE, ContainerRole, LimitRangeItem, Pod, Quota, Snapshot
+from cruise.domain.cluster import NO_RESIZE, ContainerRole, LimitRangeItem, Pod, Snapshot
 from cruise.domain.policy import Policy
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import StatisticsTable

@@ -9,7 +9,7 @@ import numpy as np
 
 from cruise.decisions.eviction.ranking import Exits
 from cruise.decisions.scheduling.board import Board, PodKey, key_of, waits_for_a_node
-from cruise.decisions.scheduling.claims import claims_of, why_volumes_not_judged
+from cruise.decisions.scheduling.claims import claims_of, why_not_judged, why_unusable
 from cruise.decisions.scheduling.filters import refuse_by_node
 from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.annotations import HOSTNAME
@@ -105,7 +105,7 @@ class Destinations:
         if kind in self._hopeless or pod.node is None:
             return False
         fresh = self._prospects.anew(pod)
-        if fresh is None:
+        if fresh is None or why_not_judged(self._snapshot.surroundings, fresh) is not None:
             self._hopeless.add(kind)
             return False
         places = self._places = self._places or _Places(self._snapshot, self._spare, self._prospects)
@@ -138,12 +138,10 @@ class Destinations:
     def _is_pinned(self, pod: Pod) -> bool:
         """Tell whether the pod cannot run on a node that is yet to come, or cannot run at all."""
         surroundings = self._snapshot.surroundings
-        if why_volumes_not_judged(surroundings, pod) is not None:
-            return True
-        for _, claim in claims_of(surroundings, pod):
-            if claim is None or not (claim.bound or claim.waits):
+        for name, claim in claims_of(surroundings, pod):
+            if why_unusable(pod, name, claim) is not None:
                 return True
-            if _name_nodes(claim.terms):
+            if claim is not None and _name_nodes(claim.terms):
                 return True
         return _name_nodes(pod.placement.terms) or any(key == HOSTNAME for key, _ in pod.placement.node_selector)
 
@@ -173,13 +171,15 @@ class _Places:
     def put(self, pod: Pod, *, beside: str | None = None) -> str | None:
         """Bind a pod that waits to the node with the most room that takes it; None where none does.
 
-        One that takes the place of another is not to come back to its node, which it is `beside`, nor to take what
-        others need.
+        One that is nominated for a node goes there or nowhere. One that takes the place of another is not to come back
+        to its node, which it is `beside`, nor to take what others need.
         """
         need = counted_requests(pod)
         free = self._free if beside is None else self._unneeded
         room = free - (need.cpu_millicores, need.memory_bytes)
         holding = np.flatnonzero((room >= 0).all(axis=1))
+        if beside is None and pod.nominated_node in self._number:
+            holding = holding[holding == self._number[pod.nominated_node]]
         shares = (room[holding] / self._whole[holding]).min(axis=1)
         for number in holding[np.argsort(-shares, kind="stable")].tolist():
             node: Node = self._nodes[number]
@@ -237,7 +237,8 @@ class _Places:
         hopeless: dict[tuple[object, ...], Pod] = {}
         for pod in sorted(filter(waits_for_a_node, snapshot.pods), key=lambda pod: -pod.priority):
             # Replicas share what they are made of: where one finds no place, the others need not be tried.
-            kind = (pod.namespace, id(pod.labels), id(pod.placement), id(pod.constraints), counted_requests(pod))
+            kind: tuple[object, ...] = (pod.namespace, id(pod.labels), id(pod.placement), id(pod.constraints))
+            kind = (*kind, pod.nominated_node, counted_requests(pod))
             if kind not in hopeless and self.put(pod) is None and self.put(small := shrunk(pod)) is None:
                 hopeless[kind] = small
         return list(hopeless.values())

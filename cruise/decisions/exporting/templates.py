@@ -176,7 +176,7 @@ class _Sizing:
         workload = self.snapshot.workloads.get((first.namespace, first.workload))
         reason = _why_unpatched(first, workload)
         if workload is None or reason is not None:
-            detail = "" if workload is None else str(workload.controller or workload.ref.kind)
+            detail = "" if workload is None else str(workload.controller or _kind_and_group(workload))
             return left(reason or Unpatched.NO_TEMPLATE, detail)
         newest: dict[str, Pod] = {}
         for pod in sorted(pods, key=lambda one: (one.created_at.timestamp() if one.created_at else 0.0, one.name)):
@@ -255,6 +255,11 @@ def _why_unpatched(pod: Pod, workload: Workload | None) -> Unpatched | None:
         return Unpatched.CUSTOM_RESOURCE
     names = (pod.namespace, workload.ref.name, *(one.name for one in pod.containers))
     return None if all(_NAME.fullmatch(name) for name in names) else Unpatched.ODD_NAME
+
+
+def _kind_and_group(workload: Workload) -> str:
+    group = workload.api_version.rpartition("/")[0]
+    return f"{workload.ref.kind} of {group}" if "." in group else workload.ref.kind
 
 
 def _templated(pod: Pod, workload: Workload, snapshot: Snapshot) -> Pod:

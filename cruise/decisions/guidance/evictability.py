@@ -57,6 +57,9 @@ class Evictability:
             return Detail.NO_CONTROLLER
         if pod.owner_kind == "DaemonSet":
             return Detail.DAEMON_SET
+        if pod.pod_group:
+            # One less may be fewer than the group's minimum, and the replacement waits for that of the whole group.
+            return Detail.POD_GROUP.of(pod.pod_group)
         for one in PROTECTIVE:
             if one.name in pod.annotations and one.read(pod.annotations[one.name]):
                 return Detail.PROTECTED.of(f"{one.name}: {pod.annotations[one.name]}")

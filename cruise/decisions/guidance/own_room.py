@@ -3,8 +3,9 @@
 from collections.abc import Sequence
 
 from cruise.domain.annotations import Guidance
-from cruise.domain.cluster import Container, Pod, Quota, Snapshot
+from cruise.domain.cluster import Container, Pod, Snapshot
 from cruise.domain.policy import EvictionRanking
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import NO_AMOUNTS, Amounts, Resources
 
 _SHIELDS = (EvictionRanking.HIGH, EvictionRanking.NEVER)

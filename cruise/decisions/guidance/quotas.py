@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import Pod, QosClass, Quota, QuotaScope
+from cruise.domain.cluster import Pod, QosClass
+from cruise.domain.quotas import Quota, QuotaScope
 from cruise.domain.requests import counted_limits, counted_requests
 from cruise.domain.resources import NO_RESOURCES, Amounts, ResourceName, Resources
 from cruise.domain.sizes import with_sizes

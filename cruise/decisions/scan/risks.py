@@ -1,5 +1,6 @@
 """Which containers are in danger as they are sized now: killed, about to be, throttled, or without any claim."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -8,6 +9,7 @@ from enum import StrEnum
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.cluster import Container, OomKill, Pod, Snapshot
 from cruise.domain.policy import Policy
+from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 
 NEAR_LIMIT = 0.9
@@ -25,6 +27,8 @@ class RiskKind(StrEnum):
     NO_REQUESTS = "no-requests"
 
 
+# What threatens a container only where its node keeps less than its pods use.
+_OF_NODES = {RiskKind.MEMORY_UNDER_REQUESTED: ResourceName.MEMORY, RiskKind.CPU_STARVED: ResourceName.CPU}
 _ORDER = {kind: place for place, kind in enumerate(RiskKind)}
 
 
@@ -73,14 +77,26 @@ def rank_risks(
     live = [pod for pod in snapshot.pods if pod.node is not None and not pod.terminal and not pod.terminating]
     counts: dict[tuple[str, str, str], int] = {}
     found: dict[tuple[RiskKind, str, str, str], Risk] = {}
+    over_requests: list[tuple[str | None, Risk]] = []
+
+    def add(risk: Risk) -> None:
+        key = (risk.kind, risk.namespace, risk.workload, risk.container)
+        found[key] = _joined(found[key], risk) if key in found else risk
+
     for pod in live:
         workload = pod.workload_name
         for container in pod.sized_containers:
             place = (pod.namespace, workload, container.name)
             counts[place] = counts.get(place, 0) + 1
             for risk in judge.risks_of(pod, workload, container):
-                key = (risk.kind, *place)
-                found[key] = _joined(found[key], risk) if key in found else risk
+                if risk.kind in _OF_NODES:
+                    over_requests.append((pod.node, risk))
+                else:
+                    add(risk)
+    # Pods of a node share what is kept for them: one above its request is at risk where all of them use more than that.
+    for node, risk in over_requests:
+        if judge.is_short(node, _OF_NODES[risk.kind]):
+            add(risk)
     risks = [replace(risk, of_pods=counts[risk.namespace, risk.workload, risk.container]) for risk in found.values()]
     return tuple(sorted(risks, key=_severity))
 
@@ -124,6 +140,8 @@ class _Judge:
         self._growing = growing
         self._kills = kills
         self._excludes = policy.excludes
+        # By node and resource: by how much bases are above requests, over all containers with fresh statistics.
+        self._short: defaultdict[tuple[str | None, ResourceName], int] = defaultdict(int)
         self._updated_at = statistics.updated_at.tolist()
         self._cpu_base = statistics.cpu_base_millicores.tolist()
         self._cpu_peak = statistics.cpu_peak_millicores.tolist()
@@ -145,6 +163,10 @@ class _Judge:
         elif remembered:
             yield Risk(RiskKind.OOM_KILLED, *place, remembered, restarts=container.restart_count)
         if row is not None and fresh:
+            if pod.pod_requests is None:
+                requests = container.requests.resources
+                self._short[pod.node, ResourceName.CPU] += self._cpu_base[row] - requests.cpu_millicores
+                self._short[pod.node, ResourceName.MEMORY] += self._memory_base[row] - requests.memory_bytes
             yield from self._by_use(place, pod.node, container, row)
         missing = tuple(
             name
@@ -156,6 +178,10 @@ class _Judge:
         )
         if missing and not self._excludes(pod.namespace):
             yield Risk(RiskKind.NO_REQUESTS, *place, observed=len(missing), missing=missing)
+
+    def is_short(self, node: str | None, resource: ResourceName) -> bool:
+        """Tell whether the pods of a node that were judged use more together than they request."""
+        return self._short[node, resource] > 0
 
     def _by_use(
         self, place: tuple[str, str, str, str], node: str | None, container: Container, row: int

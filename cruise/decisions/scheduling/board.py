@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 
+from cruise.decisions.scheduling.attachments import left_attached
 from cruise.decisions.scheduling.lookup import LabelIndex, Labels, SelectorIndex
 from cruise.domain.cluster import DEFAULT_SCHEDULER, Node, Pod, Snapshot
 from cruise.domain.colocation import PodTerm, Surroundings
@@ -23,7 +24,10 @@ def waits_for_a_node(pod: Pod) -> bool:
 
 
 class Board:
-    """The pods that hold room on nodes; finished ones hold none. Terminating pods do until they are gone."""
+    """The pods that hold room on nodes; finished ones hold none. Terminating pods do until they are gone.
+
+    `left_attached` has by node the volumes that are still attached there for pods that are gone.
+    """
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.nodes: dict[str, Node] = {node.name: node for node in snapshot.nodes}
@@ -36,6 +40,7 @@ class Board:
         self._terms_by_selector: SelectorIndex[PodTerm] = SelectorIndex()
         self._claims: defaultdict[PodKey, Counter[str]] = defaultdict(Counter)
         self._nominated: defaultdict[str, list[Pod]] = defaultdict(list)
+        self.left_attached = left_attached(snapshot)
         for pod in snapshot.pods:
             if pod.nominated_node and waits_for_a_node(pod):
                 self._nominated[pod.nominated_node].append(pod)
@@ -64,7 +69,7 @@ class Board:
         return iter(self._on_node[node].values())
 
     def expected_on(self, node: str, pod: Pod) -> list[Pod]:
-        """The pods for which kube-scheduler keeps room on a node before another one: no others of lower priority."""
+        """The nominated pods that kube-scheduler counts on a node as if they were there: none of lower priority."""
         return [
             one
             for one in self._nominated.get(node, ())

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from cruise.domain.cluster import DEFAULT_SCHEDULER, Pod
 from cruise.domain.colocation import Claim, PodConstraints, Surroundings
+from cruise.domain.unplaced import Pattern
 
 
 def claims_of(surroundings: Surroundings, pod: Pod) -> Iterator[tuple[str, Claim | None]]:
@@ -20,13 +21,31 @@ def claims_of(surroundings: Surroundings, pod: Pod) -> Iterator[tuple[str, Claim
         yield name, claim
 
 
+UNUSABLE = {
+    Pattern.CLAIM_UNKNOWN: "does not exist",
+    Pattern.CLAIM_UNBOUND: "is not bound",
+    Pattern.CLAIM_OF_ANOTHER: "is not the pod's own",
+}
+"""What is said of a claim that keeps its pod pending."""
+
+
+def why_unusable(pod: Pod, name: str, claim: Claim | None) -> Pattern | None:
+    """Say what about a claim keeps its pod pending wherever it goes; None for nothing."""
+    if claim is None:
+        return Pattern.CLAIM_UNKNOWN
+    replaced = pod.node is not None or pod.constraints.replaced
+    if name in pod.constraints.own_claims and not replaced and pod.uid and claim.controller != pod.uid:
+        return Pattern.CLAIM_OF_ANOTHER
+    return None if claim.bound or claim.waits else Pattern.CLAIM_UNBOUND
+
+
 def of_replacement(constraints: PodConstraints) -> PodConstraints:
     """Return the constraints of a pod that takes the place of one with these."""
     return replace(constraints, replaced=True) if constraints.own_claims else constraints
 
 
 def why_volumes_not_judged(surroundings: Surroundings, pod: Pod) -> str | None:
-    """Say what of a pod's volumes and devices no rule here can judge; None for nothing."""
+    """Say what of a pod's volumes, devices and the like no rule here can judge; None for nothing."""
     if pod.constraints.unjudged:
         return pod.constraints.unjudged[0]
     # A list without any claim was most likely printed without them.
@@ -44,4 +63,6 @@ def why_not_judged(surroundings: Surroundings, pod: Pod) -> str | None:
         return "scheduling gates"
     if pod.scheduler != DEFAULT_SCHEDULER:
         return f"scheduler {pod.scheduler}"
+    if pod.pod_group:
+        return f"pod group {pod.pod_group}"
     return why_volumes_not_judged(surroundings, pod)

@@ -1,11 +1,13 @@
 """What kube-scheduler's filters say about one pod on one node, neighbours apart: the node itself, room, volumes."""
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 
+from cruise.decisions.scheduling.attachments import attached_for, attached_for_running
 from cruise.decisions.scheduling.board import Board, key_of
-from cruise.decisions.scheduling.claims import claims_of, why_volumes_not_judged
+from cruise.decisions.scheduling.claims import UNUSABLE, claims_of, why_unusable, why_volumes_not_judged
 from cruise.domain.cluster import Node, Pod
-from cruise.domain.colocation import Claim
+from cruise.domain.colocation import AttachedVolume
 from cruise.domain.cordons import tolerates_cordon
 from cruise.domain.requests import counted_requests
 
@@ -29,7 +31,7 @@ def refuse_by_node(board: Board, pod: Pod, node: Node) -> Iterator[str]:
 
 def refuse_by_room(board: Board, pod: Pod, node: Node) -> Iterator[str]:
     """Say what the node has too little of."""
-    here = [*board.pods_on(node.name), *board.expected_on(node.name, pod)]
+    here = list(board.pods_on(node.name))
     if len(here) + 1 > node.allocatable_pods:
         yield f"holds {len(here)} pods of {node.allocatable_pods}"
     counted = [counted_requests(other) for other in here]
@@ -61,11 +63,11 @@ def refuse_by_volumes(board: Board, pod: Pod, node: Node) -> Iterator[str]:
     if unjudged is not None:
         yield f"cannot be judged for {unjudged}"
     for name, claim in claims_of(board.surroundings, pod):
+        unusable = why_unusable(pod, name, claim)
+        if unusable is not None:
+            yield f"cannot give claim {name}, which {UNUSABLE[unusable]}"
         if claim is None:
-            yield f"cannot give claim {name}, which does not exist"
             continue
-        if not claim.bound and not claim.waits:
-            yield f"cannot give claim {name}, which is not bound"
         if claim.terms is not None and not any(term.matches(node.name, node.labels) for term in claim.terms):
             yield f"is out of reach for the volume of claim {name}"
         users = board.users_of((pod.namespace, name))
@@ -76,28 +78,24 @@ def refuse_by_volumes(board: Board, pod: Pod, node: Node) -> Iterator[str]:
 
 
 def refuse_by_attach_limits(board: Board, pod: Pod, node: Node) -> Iterator[str]:
-    """Say which CSI drivers attach no more volumes there; a volume that is attached already counts once."""
+    """Say which CSI drivers attach no more volumes there.
+
+    A volume that several pods there use counts once. One that is only left attached counts apart from a pod that comes
+    to use it again.
+    """
     limits = board.surroundings.attach_limits.get(node.name, {})
     if not limits or not pod.constraints.claims:
         return
-    attached = {volume for other in board.pods_on(node.name) for volume in _volumes(board, other)}
-    wanted = _named(claim for _, claim in claims_of(board.surroundings, pod))
-    for driver, limit in limits.items():
-        before = {volume for volume in attached if volume[0] == driver}
-        after = before | {volume for volume in wanted if volume[0] == driver}
-        if len(after) > len(before) and len(after) > limit:
-            yield f"attaches at most {limit} volumes of {driver}, and would have {len(after)}"
+    used = {volume for other in board.pods_on(node.name) for volume in _attached(board, other)}
+    attached = Counter(driver for driver, _ in used | board.left_attached.get(node.name, frozenset()))
+    new = Counter(driver for driver, _ in attached_for(claim for _, claim in claims_of(board.surroundings, pod)) - used)
+    for driver, more in new.items():
+        if driver in limits and attached[driver] + more > limits[driver]:
+            most, would = limits[driver], attached[driver] + more
+            yield f"attaches at most {most} volumes of {driver}, and would have {would}"
 
 
-def _volumes(board: Board, pod: Pod) -> set[tuple[str, str]]:
+def _attached(board: Board, pod: Pod) -> set[AttachedVolume]:
     if board.place_of(key_of(pod)) != pod.node:
-        return _named(claim for _, claim in claims_of(board.surroundings, pod))
-    return _named(board.surroundings.claims.get((pod.namespace, name)) for name in pod.constraints.claims)
-
-
-def _named(claims: Iterable[Claim | None]) -> set[tuple[str, str]]:
-    return {(claim.driver, _name_of(claim)) for claim in claims if claim is not None and claim.driver is not None}
-
-
-def _name_of(claim: Claim) -> str:
-    return claim.volume or f"{claim.namespace}/{claim.name}"
+        return attached_for(claim for _, claim in claims_of(board.surroundings, pod))
+    return attached_for_running(board.surroundings, pod)

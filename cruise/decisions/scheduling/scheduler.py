@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import chain
 
-from cruise.decisions.scheduling.board import Board
+from cruise.decisions.scheduling.board import Board, key_of
 from cruise.decisions.scheduling.filters import (
     refuse_by_attach_limits,
     refuse_by_node,
@@ -23,7 +23,25 @@ class Scheduler:
         self._spreads = Spreads(board)
 
     def refuse(self, pod: Pod, node: Node) -> Iterator[str]:
-        """Say everything that keeps the pod from the node, as things stand on the board."""
+        """Say everything that keeps the pod from the node, as things stand on the board.
+
+        A pod has to pass with the pods that are nominated for the node, and without them: they may still go elsewhere.
+        """
+        refused = False
+        for why in self._refuse(pod, node):
+            refused = True
+            yield why
+        expected = [] if refused else self._board.expected_on(node.name, pod)
+        if expected:
+            for one in expected:
+                self._board.add(one, node.name)
+            refusals = list(self._refuse(pod, node))
+            for one in expected:
+                self._board.remove(key_of(one))
+            names = ", ".join(f"{one.namespace}/{one.name}" for one in expected)
+            yield from (f"{why}, with {names} nominated for it" for why in refusals)
+
+    def _refuse(self, pod: Pod, node: Node) -> Iterator[str]:
         filters = (
             refuse_by_node,
             refuse_by_room,

@@ -17,7 +17,8 @@ from cruise.decisions.guidance.quotas import QuotaRoom, limits_stay
 from cruise.decisions.sizing.candidate_columns import CandidateColumns, PerResource
 from cruise.decisions.sizing.recommendation import UNIT, Demand, DemandTable, QuotaBounds, with_least_limits
 from cruise.domain.arrays import BoolArray, Int64Array, round_up_whole
-from cruise.domain.cluster import Quota, ResizePending
+from cruise.domain.cluster import ResizePending
+from cruise.domain.quotas import Quota
 from cruise.domain.requests import counted_container
 from cruise.domain.resources import ResourceName, Resources
 

@@ -16,8 +16,9 @@ from cruise.decisions.sizing.range_bounds import (
     within_ranges,
 )
 from cruise.domain.arrays import UNBOUNDED, BoolArray, Float64Array, Int64Array, capped, round_up_whole
-from cruise.domain.cluster import LimitRangeItem, Quota
+from cruise.domain.cluster import LimitRangeItem
 from cruise.domain.policy import Policy
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.usage import StatisticColumns, StatisticsTable
 

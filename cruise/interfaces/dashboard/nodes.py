@@ -10,6 +10,7 @@ from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.annotations import INSTANCE_TYPE, NODE_GROUPS, ZONE
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
+from cruise.domain.sizes import with_sizes
 from cruise.interfaces.dashboard.frame import Dashboard, Page
 from cruise.interfaces.dashboard.headings import Column, headings_of, parts_around
 from cruise.interfaces.http.controller import last_pass, seen_plans
@@ -63,12 +64,15 @@ class NodeLine:
 
 @dataclass(frozen=True, slots=True)
 class PodLine:
-    """One pod of a node: what becomes of it, and what its containers request now and after the plan."""
+    """One pod of a node: what becomes of it, what its containers requested when the pass began, and what it writes.
+
+    `after` is None where the pass writes nothing.
+    """
 
     pod: Pod
     state: str
     before: Resources
-    after: Resources
+    after: Resources | None
 
 
 _COLUMNS = (
@@ -170,14 +174,12 @@ def share_of(plan: NodePlan, resource: ResourceName) -> Share:
 def pod_lines(plan: NodePlan, pods: Sequence[Pod]) -> Sequence[PodLine]:
     """Return a node's pods, those that something becomes of first."""
     states = states_of(plan)
-    after: dict[tuple[str, str], Resources] = {}
-    for target in plan.targets:
-        key = (target.namespace, target.pod)
-        after[key] = after.get(key, NO_RESOURCES) + Resources(target.cpu_millicores, target.memory_bytes)
+    resizes = {one.key: one.containers for one in plan.resize}
     lines = []
     for pod in pods:
-        key, before = (pod.namespace, pod.name), _requested(pod)
-        lines.append(PodLine(pod, states[key][0] if key in states else "not sized", before, after.get(key, before)))
+        key = (pod.namespace, pod.name)
+        after = _requested(with_sizes(pod, resizes[key])) if key in resizes else None
+        lines.append(PodLine(pod, states[key][0] if key in states else "not sized", _requested(pod), after))
     changed = {(one.namespace, one.pod) for one in plan.resize} | {(one.namespace, one.pod) for one in plan.evict}
     return sorted(lines, key=lambda line: ((line.pod.namespace, line.pod.name) not in changed, line.pod.namespace))
 

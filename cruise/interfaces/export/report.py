@@ -21,8 +21,8 @@ _WORDS = {
     Unpatched.NO_TEMPLATE: "its template is not in what was read",
     Unpatched.IMMUTABLE: "the template of this kind cannot be changed",
     Unpatched.GENERATED: "its template is made by {}: change it there",
-    Unpatched.CUSTOM_RESOURCE: "a {} of another API group, in which a patch would replace its containers: set its "
-    "resources in its manifest",
+    Unpatched.CUSTOM_RESOURCE: "{} is a custom resource, whose list of containers a patch would replace: set the sizes "
+    "in its manifest",
     Unpatched.ODD_NAME: "its name is not one that an API server takes",
 }
 

@@ -33,7 +33,7 @@ def unplaced_words(one: Unplaced) -> str:
             words = f"cruise cannot judge where it may run: {finding.unjudged}"
         case Pattern.AFFINITY_UNLABELLED:
             words = f"but no node has the label {joined(list(finding.topology_keys))}"
-        case Pattern.CLAIM_UNKNOWN | Pattern.CLAIM_UNBOUND | Pattern.CLAIM_OUT_OF_REACH:
+        case Pattern.CLAIM_UNKNOWN | Pattern.CLAIM_UNBOUND | Pattern.CLAIM_OF_ANOTHER | Pattern.CLAIM_OUT_OF_REACH:
             words = f"its claim {finding.claim} {words}"
     if finding.pattern in _OF_AFFINITY:
         words = f"wants to run beside {affinity_words(finding.affinity)}, {words}"
@@ -51,6 +51,7 @@ _SHORT = {
     Pattern.GATED: "its scheduling gates are not lifted yet",
     Pattern.CLAIM_UNKNOWN: "is not known",
     Pattern.CLAIM_UNBOUND: "is not bound",
+    Pattern.CLAIM_OF_ANOTHER: "is not owned by this pod",
     Pattern.CLAIM_OUT_OF_REACH: "is used on a node that is not there",
     Pattern.NO_NODES: "the cluster has no nodes",
     Pattern.OPEN: "there is a place for it, which no plan found in the time has used",

@@ -36,7 +36,8 @@ def why_at_risk(risk: Risk, now: datetime) -> str:
             rising = ", and rising" if risk.kind is RiskKind.MEMORY_GROWS else ""
             return f"peak {memory_text(risk.observed)}, {risk.ratio:.0%} of limit {memory_text(risk.allowed)}{rising}"
         case RiskKind.MEMORY_UNDER_REQUESTED:
-            return f"uses {memory_text(risk.observed)}, requests {memory_text(risk.allowed)}"
+            use = f"uses {memory_text(risk.observed)}, requests {memory_text(risk.allowed)}"
+            return f"{use}, on a node whose pods use more than they request"
         case RiskKind.CPU_THROTTLED:
             return f"wants up to {cpu_text(risk.observed)}, is limited to {cpu_text(risk.allowed)}"
         case RiskKind.CPU_STARVED:

@@ -15,6 +15,9 @@ _PROTOCOLS = ("TCP", "UDP", "SCTP")
 _EVERY_ADDRESS = "0.0.0.0"
 _MOST_PORT = 65535
 _POLICIES = ("Honor", "Ignore")
+_NEGATIVE = ("NotIn", "DoesNotExist")
+_RESTART_ALL = "RestartAllContainers"
+_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "cinder", "rbd", "iscsi")
 # Pods with claims of their own are all different; only the latest are kept, for replicas that share theirs.
 _LATEST = 4096
 
@@ -39,13 +42,13 @@ class ConstraintReader:
         """
         affinity, anti_affinity = _required_terms(spec.affinity)
         spread = spec.topology_spread_constraints or ()
-        ports = _host_ports(spec)
-        if not (affinity or anti_affinity or spread or ports):
+        ports, unjudged = _host_ports(spec), _unjudged(spec)
+        if not (affinity or anti_affinity or spread or ports or unjudged):
             return UNCONSTRAINED
         spread_key = tuple([_spread_key(one, labels) for one in spread])
-        key = (namespace, _terms_key(affinity, labels), _terms_key(anti_affinity, labels), spread_key, ports)
+        key = (namespace, _terms_key(affinity, labels), _terms_key(anti_affinity, labels), spread_key, ports, unjudged)
         known = self._known.get(key)
-        return self._known.keep(key, _read(spec, namespace, labels, ports)) if known is None else known
+        return self._known.keep(key, _read(spec, namespace, labels, ports, unjudged)) if known is None else known
 
     def with_claims(self, constraints: PodConstraints, spec: pod_json.PodSpec, pod: str) -> PodConstraints:
         """Add the claims of a pod of that name to the other constraints of its spec."""
@@ -60,7 +63,8 @@ class ConstraintReader:
         if entry is None:
             if len(self._latest) >= _LATEST:
                 self._latest.clear()
-            full = replace(constraints, claims=claims, own_claims=own_claims, unjudged=unjudged)
+            all_unjudged = tuple(sorted({*constraints.unjudged, *unjudged}))
+            full = replace(constraints, claims=claims, own_claims=own_claims, unjudged=all_unjudged)
             entry = self._latest[key] = (constraints, full)
         return entry[1]
 
@@ -115,7 +119,9 @@ def _own(labels: Mapping[str, str], keys: tuple[str, ...] | None) -> tuple[tuple
     return tuple([(key, labels[key]) for key in keys if key in labels]) if keys else ()
 
 
-def _read(spec: pod_json.PodSpec, namespace: str, labels: Mapping[str, str], ports: _Ports) -> PodConstraints:
+def _read(
+    spec: pod_json.PodSpec, namespace: str, labels: Mapping[str, str], ports: _Ports, unjudged: _Names
+) -> PodConstraints:
     affinity, anti_affinity = _required_terms(spec.affinity)
     spread = [
         _spread(one, labels, f"spec.topologySpreadConstraints[{index}]")
@@ -126,6 +132,7 @@ def _read(spec: pod_json.PodSpec, namespace: str, labels: Mapping[str, str], por
         anti_affinity=_read_terms(anti_affinity, namespace, labels, "spec.affinity.podAntiAffinity"),
         spread=tuple([one for one in spread if one is not None]),
         host_ports=ports,
+        unjudged=unjudged,
     )
     return UNCONSTRAINED if constraints == UNCONSTRAINED else constraints
 
@@ -229,10 +236,37 @@ def _add_host_ports(
         found.append(HostPort(intern(protocol), number, address or ""))
 
 
+def _unjudged(spec: pod_json.PodSpec) -> _Names:
+    """Return what of a spec kube-scheduler minds and cruise cannot judge, volumes and devices apart, sorted.
+
+    These are features that a node has to declare (NodeDeclaredFeatures, on by default as of 1.36), tolerations that
+    compare numbers, and selectors of namespaces that select a namespace without labels: kube-scheduler 1.34 to 1.36
+    takes them for all namespaces.
+    """
+    found = set[str]()
+    if spec.host_network and spec.host_users is False:
+        found.add("node feature UserNamespacesHostNetworkSupport")
+    for container in (*spec.containers, *(spec.init_containers or ())):
+        if any(rule.action == _RESTART_ALL for rule in container.restart_policy_rules or ()):
+            found.add("node feature RestartAllContainersOnContainerExits")
+    for toleration in spec.tolerations or ():
+        if toleration.operator not in (None, "", "Equal", "Exists"):
+            found.add(f"toleration by {toleration.operator}")
+    for terms in _required_terms(spec.affinity):
+        if any(term.namespace_selector is not None and _is_negative(term.namespace_selector) for term in terms):
+            found.add("namespaceSelector with nothing but NotIn or DoesNotExist")
+    return tuple(sorted(found))
+
+
+def _is_negative(selector: pod_json.Selector) -> bool:
+    expressions = selector.match_expressions or ()
+    return bool(expressions) and not selector.match_labels and all(one.operator in _NEGATIVE for one in expressions)
+
+
 def _claims(spec: pod_json.PodSpec, pod: str) -> tuple[_Names, _Names, _Names]:
     """Return a pod's claims, those of them that are made with it, and what cannot be judged; each sorted.
 
-    The last are devices, and disks without a claim, which no two nodes can have.
+    The last are devices, and disks without a claim, which no two nodes can have, or which count against attach limits.
     """
     claims, own = set[str](), set[str]()
     unjudged = {f"device {claim.name}" for claim in spec.resource_claims or ()}
@@ -241,6 +275,6 @@ def _claims(spec: pod_json.PodSpec, pod: str) -> tuple[_Names, _Names, _Names]:
             claims.add(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral is not None:
             own.add(f"{pod}-{volume.name}")
-        elif volume.gce_persistent_disk or volume.aws_elastic_block_store or volume.rbd or volume.iscsi:
+        elif any(getattr(volume, disk) is not None for disk in _DISKS):
             unjudged.add(f"disk {volume.name}")
     return tuple(sorted(claims | own)), tuple(sorted(own - claims)), tuple(sorted(unjudged))

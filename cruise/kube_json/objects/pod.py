@@ -7,7 +7,7 @@ from operator import attrgetter
 from sys import intern
 from typing import Any
 
-from cruise.domain.annotations import MIRROR_POD, OPERATING_SYSTEM
+from cruise.domain.annotations import MIRROR_POD, OPERATING_SYSTEM, POD_GROUP_ANNOTATIONS, POD_GROUP_LABELS
 from cruise.domain.cluster import (
     DEFAULT_SCHEDULER,
     NO_RESIZE,
@@ -53,6 +53,7 @@ _OF_TEMPLATE = attrgetter(
     "priority_class_name",
     "scheduler_name",
     "restart_policy",
+    "host_users",
 )
 
 
@@ -150,6 +151,7 @@ class PodReader:
             scheduler=shape.scheduler,
             nominated_node="" if node else intern(status.nominated_node_name or ""),
             restart_policy=shape.restart_policy,
+            pod_group=_pod_group(spec, shape.labels, metadata.annotations),
         )
 
     def _shape(self, document: PodObject, status: PodStatus) -> _Shape:
@@ -227,6 +229,17 @@ def _running(containers: tuple[Container, ...]) -> list[Container]:
 def _sum_or(limit: int | None, requests: list[int | None]) -> int | None:
     stated = [request for request in requests if request is not None]
     return limit if limit is None or not stated else sum(stated)
+
+
+def _pod_group(spec: PodSpec, labels: Mapping[str, str], annotations: Mapping[str, str] | None) -> str:
+    """Return the group that a pod is scheduled with: by its spec, else by what other schedulers go by."""
+    if spec.scheduling_group is not None:
+        return spec.scheduling_group.pod_group_name or "schedulingGroup"
+    if spec.workload_ref is not None:
+        return f"{spec.workload_ref.name}/{spec.workload_ref.pod_group}"
+    named = [labels[key] for key in POD_GROUP_LABELS if labels.get(key)]
+    named += [annotations[key] for key in POD_GROUP_ANNOTATIONS if annotations.get(key)] if annotations else []
+    return intern(named[0]) if named else ""
 
 
 def _stated_qos(status: PodStatus) -> QosClass | None:

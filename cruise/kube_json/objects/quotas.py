@@ -4,8 +4,8 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from cruise.domain.cluster import Quota, QuotaScope
 from cruise.domain.quantity import QuantityError, parse_cpu_millicores, parse_memory_bytes
+from cruise.domain.quotas import Quota, QuotaScope
 from cruise.domain.resources import NO_AMOUNTS, Amounts
 from cruise.kube_json.refusals import decoded
 from cruise.kube_json.wire.object_json import QuotaObject, QuotaSpec, QuotaStatus

@@ -1,51 +1,24 @@
-"""Volumes, claims, storage classes and drivers, and what they make of a claim for kube-scheduler."""
+"""Claims, storage classes and drivers, and what they make of a claim for kube-scheduler, with its volume."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from itertools import product
+from dataclasses import dataclass, field, replace
 from sys import intern
 
-from cruise.domain.annotations import BIND_COMPLETED, OLD_REGION, OLD_ZONE, REGION, SELECTED_NODE, STORAGE_CLASS, ZONE
+from cruise.domain.annotations import BIND_COMPLETED, MIGRATED_PLUGINS, SELECTED_NODE, STORAGE_CLASS
 from cruise.domain.colocation import Claim, Surroundings
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
 from cruise.errors import BadInput
+from cruise.kube_json.objects.owners import controller_of
 from cruise.kube_json.objects.quantity import read_memory
-from cruise.kube_json.objects.selectors import read_node_terms, read_selector
+from cruise.kube_json.objects.selectors import read_selector
+from cruise.kube_json.objects.volumes import IN_TREE_PLUGINS, Attachment, Terms, Volume, attached_by_node, both
 from cruise.kube_json.refusals import label_of, named
 from cruise.kube_json.wire import storage_json
-
-_Terms = tuple[NodeSelectorTerm, ...] | None
-AttachLimits = Mapping[str, int]
-"""How many volumes of each driver a node attaches; drivers without a limit are left out."""
 
 _MADE_BY_HAND = "kubernetes.io/no-provisioner"
 _ONE_POD = "ReadWriteOncePod"
 _ON_ONE_NODE = {"ReadWriteOnce", _ONE_POD}
 _WAITS, _AT_ONCE = "WaitForFirstConsumer", "Immediate"
-# The CSI drivers that have taken over from those inside Kubernetes.
-_SUCCESSORS = {
-    "kubernetes.io/aws-ebs": "ebs.csi.aws.com",
-    "kubernetes.io/azure-disk": "disk.csi.azure.com",
-    "kubernetes.io/cinder": "cinder.csi.openstack.org",
-    "kubernetes.io/gce-pd": "pd.csi.storage.gke.io",
-    "kubernetes.io/vsphere-volume": "csi.vsphere.vmware.com",
-}
-_NEW_KEYS = {
-    OLD_ZONE: ZONE,
-    OLD_REGION: REGION,
-}
-_ZONE_KEYS = (*_NEW_KEYS, *_NEW_KEYS.values())
-_UNZONED = NodeSelectorTerm(tuple(Requirement(key, Operator.DOES_NOT_EXIST) for key in _ZONE_KEYS))
-
-
-@dataclass(frozen=True, slots=True)
-class Volume:
-    """A PersistentVolume: where it may be used, and as what it counts against which driver's limit."""
-
-    name: str
-    terms: _Terms
-    driver: str | None
-    handle: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +28,7 @@ class StorageClass:
     name: str
     waits: bool
     provisioner: str
-    terms: _Terms
+    terms: Terms
 
     @property
     def makes_volumes(self) -> bool:
@@ -65,7 +38,10 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True)
 class ClaimRequest:
-    """A claim by itself: `volume`, `storage_class` and `selected_node` are names, empty where it has none."""
+    """A claim by itself: `volume`, `storage_class` and `selected_node` are names, empty where it has none.
+
+    `controller` is the uid of the pod that it was made with, empty for none.
+    """
 
     namespace: str
     name: str
@@ -77,44 +53,7 @@ class ClaimRequest:
     single_pod: bool
     single_node: bool = False
     wanted_bytes: int = 0
-
-
-def decode_volume(document: storage_json.VolumeObject) -> Volume:
-    """Return a volume. Raises BadInput that names volume, place and fix."""
-    spec, name = document.spec or storage_json.VolumeSpec(), document.metadata.name
-    required = spec.node_affinity.required if spec.node_affinity else None
-    with named("PersistentVolume", None, name):
-        terms = None if required is None else read_node_terms(required, "spec.nodeAffinity")
-    for key in _ZONE_KEYS:
-        zones = (document.metadata.labels or {}).get(key)
-        if zones is not None:
-            terms = _both(terms, _in_zones(key, tuple(zones.split("__"))))
-    driver, handle = _driver_of(spec)
-    return Volume(intern(name), terms, intern(driver) if driver else None, handle or name)
-
-
-def _in_zones(key: str, zones: tuple[str, ...]) -> _Terms:
-    """Return where a volume with a zone label may be used: there, and on nodes that know of no zones at all."""
-    terms = [NodeSelectorTerm((Requirement(key, Operator.IN, zones),)), _UNZONED]
-    if key in _NEW_KEYS:
-        by_new_key = (Requirement(key, Operator.DOES_NOT_EXIST), Requirement(_NEW_KEYS[key], Operator.IN, zones))
-        terms.append(NodeSelectorTerm(by_new_key))
-    return tuple(terms)
-
-
-def _driver_of(spec: storage_json.VolumeSpec) -> tuple[str | None, str]:
-    if spec.csi is not None:
-        return spec.csi.driver, spec.csi.volume_handle
-    for disk, old in (
-        (spec.aws_elastic_block_store, "kubernetes.io/aws-ebs"),
-        (spec.azure_disk, "kubernetes.io/azure-disk"),
-        (spec.cinder, "kubernetes.io/cinder"),
-        (spec.gce_persistent_disk, "kubernetes.io/gce-pd"),
-        (spec.vsphere_volume, "kubernetes.io/vsphere-volume"),
-    ):
-        if disk is not None:
-            return _SUCCESSORS[old], disk.volume_id or disk.pd_name or disk.disk_name or disk.volume_path
-    return None, ""
+    controller: str = ""
 
 
 def decode_claim(document: storage_json.ClaimObject) -> ClaimRequest:
@@ -122,7 +61,7 @@ def decode_claim(document: storage_json.ClaimObject) -> ClaimRequest:
     metadata, spec = document.metadata, document.spec or storage_json.ClaimSpec()
     annotations = metadata.annotations or {}
     phase = (document.status.phase if document.status else None) or ""
-    volume = spec.volume_name or ""
+    volume, controller = spec.volume_name or "", controller_of(metadata.owner_references)
     return ClaimRequest(
         namespace=intern(metadata.namespace or "default"),
         name=metadata.name,
@@ -134,6 +73,7 @@ def decode_claim(document: storage_json.ClaimObject) -> ClaimRequest:
         single_pod=_ONE_POD in (spec.access_modes or ()),
         single_node=bool(spec.access_modes) and _ON_ONE_NODE.issuperset(spec.access_modes or ()),
         wanted_bytes=_wanted_bytes(document),
+        controller=(controller.uid or "") if controller else "",
     )
 
 
@@ -158,13 +98,24 @@ def decode_storage_class(document: storage_json.StorageClassObject) -> StorageCl
     return StorageClass(
         name=intern(name),
         waits=mode == _WAITS,
-        provisioner=intern(_SUCCESSORS.get(document.provisioner, document.provisioner)),
+        provisioner=intern(document.provisioner),
         terms=tuple(terms) if document.allowed_topologies else None,
     )
 
 
-def decode_attach_limits(document: storage_json.NodeDriversObject) -> AttachLimits:
-    """Return a node's limits. Raises BadInput that names node, place and fix."""
+@dataclass(frozen=True, slots=True)
+class NodeDrivers:
+    """A CSINode: how many volumes of each driver a node attaches, drivers without a limit left out.
+
+    `migrated` are the plugins from before CSI whose volumes are a CSI driver's there.
+    """
+
+    limits: Mapping[str, int] = field(default_factory=dict)
+    migrated: frozenset[str] = frozenset()
+
+
+def decode_node_drivers(document: storage_json.NodeDriversObject) -> NodeDrivers:
+    """Return a node's drivers. Raises BadInput that names node, place and fix."""
     limits = {}
     for index, driver in enumerate(document.spec.drivers or () if document.spec else ()):
         count = driver.allocatable.count if driver.allocatable else None
@@ -174,7 +125,14 @@ def decode_attach_limits(document: storage_json.NodeDriversObject) -> AttachLimi
             place = f"{label_of('CSINode', None, document.metadata.name)}: spec.drivers[{index}].allocatable.count"
             raise BadInput(f"{place}: {count} is negative; write 0 or more")
         limits[intern(driver.name)] = count
-    return limits
+    migrated = (document.metadata.annotations or {}).get(MIGRATED_PLUGINS, "")
+    return NodeDrivers(limits, frozenset(IN_TREE_PLUGINS.keys() & set(migrated.split(","))))
+
+
+def decode_publishing_driver(document: storage_json.DriverObject) -> str | None:
+    """Return the name of a driver that publishes how much storage it can still give; None for any other one."""
+    publishes = document.spec is not None and document.spec.storage_capacity
+    return document.metadata.name if publishes else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,13 +167,23 @@ class StorageRooms:
     publishing: frozenset[str] = frozenset()
     rooms: tuple[StorageRoom, ...] = ()
 
-    def terms(self, storage: StorageClass, wanted_bytes: int) -> _Terms:
+    def terms(self, storage: StorageClass, wanted_bytes: int) -> Terms:
         """Return where a class has room for a volume; None for everywhere."""
-        if storage.provisioner not in self.publishing:
+        if storage.provisioner not in self.publishing or not wanted_bytes:
             return None
-        return tuple(
-            room.term for room in self.rooms if room.storage_class == storage.name and room.most_bytes >= wanted_bytes
-        )
+        listed: dict[str, list[str]] = {}
+        terms: list[NodeSelectorTerm] = []
+        for room in self.rooms:
+            if room.storage_class != storage.name or room.most_bytes < wanted_bytes:
+                continue
+            only = room.term.expressions[0] if len(room.term.expressions) == 1 else None
+            if only is not None and only.operator is Operator.IN:
+                # Storage of single nodes has an object for each node: one term for all of them.
+                listed.setdefault(only.key, []).extend(only.values)
+            else:
+                terms.append(room.term)
+        together = [NodeSelectorTerm((Requirement(key, Operator.IN, tuple(all_)),)) for key, all_ in listed.items()]
+        return (*together, *terms)
 
 
 ROOM_UNKNOWN = StorageRooms()
@@ -225,95 +193,120 @@ def surroundings_of(
     claims: Iterable[ClaimRequest],
     volumes: Mapping[str, Volume],
     classes: Mapping[str, StorageClass],
-    limits: Mapping[str, AttachLimits],
+    drivers: Mapping[str, NodeDrivers],
     namespace_labels: Mapping[str, Mapping[str, str]],
     blind: Collection[str] = (),
     rooms: StorageRooms = ROOM_UNKNOWN,
+    attachments: Iterable[Attachment] = (),
 ) -> Surroundings:
-    """Resolve claims; `volumes` and `classes` are by name, `limits` by node, `blind` are nodes with unreadable limits.
+    """Resolve claims; `volumes` and `classes` are by name, `drivers` by node, those of `blind` nodes cannot be read.
 
     A claim of which not all is known is not judged: its volume or class was not seen, volumes of its class are made
     by hand, or its driver may have limits but no node's were seen, though every kubelet reports its own.
     """
+    resolver = _Resolver(volumes, classes, rooms, [one.migrated for one in drivers.values()])
     found: dict[tuple[str, str], Claim] = {}
     unjudged: dict[tuple[str, str], str] = {}
     for request in claims:
-        key, claim = (request.namespace, request.name), _resolved(request, volumes, classes, rooms)
+        key, claim = (request.namespace, request.name), resolver.resolve(request)
         if isinstance(claim, str):
             unjudged[key] = claim
-        elif claim.driver is not None and not (limits or blind):
+        elif claim.driver is not None and not (drivers or blind):
             unjudged[key] = "no CSINode is known"
         else:
-            found[key] = replace(claim, anew=_anew(request, classes, rooms))
-    drivers = sorted({claim.driver for claim in found.values() if claim.driver is not None})
-    nothing = dict.fromkeys(drivers, 0)
+            found[key] = replace(claim, anew=resolver.resolve_anew(request))
+    known = sorted({claim.driver for claim in found.values() if claim.driver is not None})
+    limits = {node: one.limits for node, one in drivers.items() if one.limits}
     return Surroundings(
         claims=found,
-        attach_limits={node: of_node for node, of_node in limits.items() if of_node} | dict.fromkeys(blind, nothing),
+        attach_limits=limits | dict.fromkeys(blind, dict.fromkeys(known, 0)),
         namespace_labels=namespace_labels,
         unjudged=unjudged,
+        attached=attached_by_node(attachments, volumes),
     )
 
 
-def _anew(request: ClaimRequest, classes: Mapping[str, StorageClass], rooms: StorageRooms) -> Claim | None:
-    """Return the claim as it is made again with a pod: without a volume, and without a node chosen for one."""
-    fresh = replace(request, volume="", bound=False, usable=True, selected_node="")
-    claim = _resolved(fresh, {}, classes, rooms)
-    return claim if isinstance(claim, Claim) and claim.waits else None
+@dataclass(frozen=True, slots=True)
+class _Resolver:
+    """Resolves claims by what is known; `migrated` has the plugins that are migrated on each node with CSI drivers."""
 
+    volumes: Mapping[str, Volume]
+    classes: Mapping[str, StorageClass]
+    rooms: StorageRooms
+    migrated: Collection[frozenset[str]]
+    _room_terms: dict[tuple[str, int], Terms] = field(default_factory=dict)
 
-def _resolved(
-    request: ClaimRequest,
-    volumes: Mapping[str, Volume],
-    classes: Mapping[str, StorageClass],
-    rooms: StorageRooms,
-) -> Claim | str:
-    """Return a claim, or what is missing to judge it."""
-    if request.volume:
-        volume = volumes.get(request.volume)
-        if volume is None:
-            return f"volume {request.volume} is not known"
-        return Claim(
+    def resolve(self, request: ClaimRequest) -> Claim | str:
+        """Return a claim, or what is missing to judge it."""
+        claim = Claim(
             request.namespace,
             request.name,
-            bound=request.bound and request.usable,
-            terms=volume.terms,
-            driver=volume.driver,
-            volume=volume.handle,
             single_pod=request.single_pod,
             single_node=request.single_node,
+            controller=request.controller,
         )
-    storage = classes.get(request.storage_class)
-    if storage is None and request.storage_class:
-        return f"storage class {request.storage_class} is not known"
-    waits = request.usable and storage is not None and storage.waits
-    if waits and storage is not None and not storage.makes_volumes:
-        return f"volumes of class {storage.name} are made by hand"
-    terms = storage.terms if storage else None
-    if waits and storage is not None and not request.selected_node:
-        terms = _both(terms, rooms.terms(storage, request.wanted_bytes))
-    if request.selected_node:
-        by_name = Requirement("metadata.name", Operator.IN, (request.selected_node,))
-        terms = _both(terms, (NodeSelectorTerm(fields=(by_name,)),))
-    return Claim(
-        request.namespace,
-        request.name,
-        bound=False,
-        waits=waits,
-        terms=terms,
-        driver=storage.provisioner if storage and storage.makes_volumes else None,
-        volume=f"{request.namespace}/{request.name}",
-        single_pod=request.single_pod,
-        single_node=request.single_node,
-    )
+        if not request.volume:
+            return self._without_volume(request, claim)
+        volume = self.volumes.get(request.volume)
+        if volume is None:
+            return f"volume {request.volume} is not known"
+        migrated = self._is_migrated(volume.plugin)
+        if migrated is None:
+            return f"volume {request.volume} is of {volume.plugin}, which is migrated to CSI on some nodes alone"
+        return replace(
+            claim,
+            bound=request.bound and request.usable,
+            terms=volume.migrated_terms if volume.plugin and migrated else volume.terms,
+            driver=volume.driver if migrated else None,
+            volume=volume.handle,
+        )
+
+    def resolve_anew(self, request: ClaimRequest) -> Claim | None:
+        """Return the claim as it is made again with a pod: without a volume, and without a node chosen for one."""
+        fresh = replace(request, volume="", bound=False, usable=True, selected_node="", controller="")
+        claim = self.resolve(fresh)
+        return claim if isinstance(claim, Claim) and claim.waits else None
+
+    def _without_volume(self, request: ClaimRequest, claim: Claim) -> Claim | str:
+        storage = self.classes.get(request.storage_class)
+        if storage is None and request.storage_class:
+            return f"storage class {request.storage_class} is not known"
+        waits = request.usable and storage is not None and storage.waits
+        if waits and storage is not None and not storage.makes_volumes:
+            return f"volumes of class {storage.name} are made by hand"
+        migrated = self._is_migrated(storage.provisioner) if storage else False
+        if migrated is None:
+            return f"class {request.storage_class} is of a plugin that is migrated to CSI on some nodes alone"
+        terms = storage.terms if storage else None
+        if waits and storage is not None:
+            # Also once a node is chosen: kube-scheduler asks anew each time.
+            terms = both(terms, self._with_room(storage, request.wanted_bytes))
+        if request.selected_node:
+            by_name = Requirement("metadata.name", Operator.IN, (request.selected_node,))
+            terms = both(terms, (NodeSelectorTerm(fields=(by_name,)),))
+        return replace(
+            claim,
+            bound=False,
+            waits=waits,
+            terms=terms,
+            driver=_driver_of(storage) if storage and storage.makes_volumes and migrated else None,
+            volume=f"{request.namespace}/{request.name}",
+        )
+
+    def _with_room(self, storage: StorageClass, wanted_bytes: int) -> Terms:
+        key = (storage.name, wanted_bytes)
+        if key not in self._room_terms:
+            self._room_terms[key] = self.rooms.terms(storage, wanted_bytes)
+        return self._room_terms[key]
+
+    def _is_migrated(self, plugin: str) -> bool | None:
+        """Tell whether volumes of a provisioner are a CSI driver's on the nodes, None where that differs among them."""
+        if plugin not in IN_TREE_PLUGINS or not self.migrated:
+            return True
+        there = sum(plugin in of_node for of_node in self.migrated)
+        return None if 0 < there < len(self.migrated) else there > 0
 
 
-def _both(one: _Terms, other: _Terms) -> _Terms:
-    """Return terms that hold where both do; an empty term holds nowhere and takes others with it."""
-    if one is None or other is None:
-        return other if one is None else one
-    return tuple(
-        NodeSelectorTerm(a.expressions + b.expressions, a.fields + b.fields)
-        for a, b in product(one, other)
-        if (a.expressions or a.fields) and (b.expressions or b.fields)
-    )
+def _driver_of(storage: StorageClass) -> str:
+    plugin = IN_TREE_PLUGINS.get(storage.provisioner)
+    return plugin.driver if plugin else storage.provisioner

@@ -13,13 +13,13 @@ from cruise.domain.cluster import (
     NodeAutoscaler,
     OomKill,
     Pod,
-    Quota,
     Snapshot,
     VerticalAutoscaler,
     Workload,
     WorkloadRef,
 )
 from cruise.domain.node_pools import NodePool
+from cruise.domain.quotas import Quota
 from cruise.errors import BadInput
 from cruise.kube_json.objects.annotations import StringMaps, trimmed, with_name
 from cruise.kube_json.objects.around_pods import (
@@ -42,19 +42,19 @@ from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.objects.priority_classes import PriorityClass, class_of, decode_priority_class
 from cruise.kube_json.objects.quotas import by_namespace, decode_quota
 from cruise.kube_json.objects.storage import (
-    AttachLimits,
     ClaimRequest,
+    NodeDrivers,
     StorageClass,
     StorageRoom,
     StorageRooms,
-    Volume,
-    decode_attach_limits,
     decode_claim,
+    decode_node_drivers,
+    decode_publishing_driver,
     decode_storage_class,
     decode_storage_room,
-    decode_volume,
     surroundings_of,
 )
+from cruise.kube_json.objects.volumes import Attachment, Volume, decode_attachment, decode_volume
 from cruise.kube_json.refusals import label_of
 from cruise.kube_json.wire import device_json, object_json, pod_json, storage_json
 
@@ -78,7 +78,8 @@ class Gathering:
     claims: list[ClaimRequest] = field(default_factory=list)
     volumes: dict[str, Volume] = field(default_factory=dict)
     storage_classes: dict[str, StorageClass] = field(default_factory=dict)
-    attach_limits: dict[str, AttachLimits] = field(default_factory=dict)
+    node_drivers: dict[str, NodeDrivers] = field(default_factory=dict)
+    attachments: list[Attachment] = field(default_factory=list)
     publishing_drivers: set[str] = field(default_factory=set)
     storage_rooms: list[StorageRoom] = field(default_factory=list)
     devices: Devices = field(default_factory=Devices)
@@ -156,10 +157,13 @@ class Gathering:
             case storage_json.StorageClassObject():
                 self.storage_classes[name] = decode_storage_class(document)
             case storage_json.NodeDriversObject():
-                self.attach_limits[name] = decode_attach_limits(document)
+                self.node_drivers[name] = decode_node_drivers(document)
+            case storage_json.AttachmentObject():
+                attachment = decode_attachment(document)
+                self.attachments += [attachment] if attachment else []
             case storage_json.DriverObject():
-                if document.spec is not None and document.spec.storage_capacity:
-                    self.publishing_drivers.add(name)
+                publishing = decode_publishing_driver(document)
+                self.publishing_drivers |= {publishing} if publishing else set()
             case storage_json.CapacityObject():
                 room = decode_storage_room(document)
                 self.storage_rooms += [room] if room else []
@@ -222,9 +226,10 @@ class Gathering:
                 self.claims,
                 self.volumes,
                 self.storage_classes,
-                self.attach_limits,
+                self.node_drivers,
                 {pod.namespace: with_name(None, pod.namespace) for pod in pods} | self.namespace_labels,
                 rooms=StorageRooms(frozenset(self.publishing_drivers), tuple(self.storage_rooms)),
+                attachments=self.attachments,
             ),
             node_autoscaler=autoscaler_of(nodes, self.workloads.values(), self.node_autoscalers),
             node_pools=tuple(sorted(self.node_pools, key=lambda pool: pool.name)),

@@ -25,6 +25,7 @@ class OwnerReference(Wire, frozen=True):
     name: str
     controller: bool | None = None
     api_version: str = ""
+    uid: str | None = None
 
 
 class Metadata(Wire, frozen=True):
@@ -62,12 +63,19 @@ class ContainerPort(Wire, frozen=True):
     host_ip: str | None = field(name="hostIP", default=None)
 
 
+class RestartRule(Wire, frozen=True):
+    """What is done once a container has ended."""
+
+    action: str = ""
+
+
 class ContainerSpec(Wire, frozen=True):
     name: str
     ports: tuple[ContainerPort, ...] | None = None
     resources: ResourceRequirements | None = None
     resize_policy: tuple[ResizeRule, ...] | None = None
     restart_policy: str | None = None
+    restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
 class Terminated(Wire, frozen=True):
@@ -179,6 +187,8 @@ class PodVolume(Wire, frozen=True):
     ephemeral: Present | None = None
     gce_persistent_disk: Present | None = None
     aws_elastic_block_store: Present | None = None
+    azure_disk: Present | None = None
+    cinder: Present | None = None
     rbd: Present | None = None
     iscsi: Present | None = None
 
@@ -215,6 +225,19 @@ class SchedulingGate(Wire, frozen=True):
     name: str
 
 
+class SchedulingGroup(Wire, frozen=True):
+    """The PodGroup of a pod, as of 1.36."""
+
+    pod_group_name: str | None = None
+
+
+class WorkloadReference(Wire, frozen=True):
+    """The same in 1.35: a group within a Workload."""
+
+    name: str = ""
+    pod_group: str = ""
+
+
 class PodSpec(Wire, frozen=True):
     containers: tuple[ContainerSpec, ...]
     init_containers: tuple[ContainerSpec, ...] | None = None
@@ -235,6 +258,9 @@ class PodSpec(Wire, frozen=True):
     resource_claims: tuple[PodResourceClaim, ...] | None = None
     scheduler_name: str | None = None
     restart_policy: str | None = None
+    host_users: bool | None = None
+    scheduling_group: SchedulingGroup | None = None
+    workload_ref: WorkloadReference | None = None
 
 
 class PodStatus(Wire, frozen=True):

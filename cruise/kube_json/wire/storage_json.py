@@ -105,6 +105,23 @@ class DriverObject(Wire, frozen=True, tag_field="kind", tag="CSIDriver"):
     spec: DriverSpec | None = None
 
 
+class AttachmentSource(Wire, frozen=True):
+    persistent_volume_name: str | None = None
+
+
+class AttachmentSpec(Wire, frozen=True):
+    attacher: str = ""
+    node_name: str = ""
+    source: AttachmentSource | None = None
+
+
+class AttachmentObject(Wire, frozen=True, tag_field="kind", tag="VolumeAttachment"):
+    """A volume that is attached to a node, is to be, or is being detached."""
+
+    metadata: Metadata
+    spec: AttachmentSpec | None = None
+
+
 class CapacityObject(Wire, frozen=True, tag_field="kind", tag="CSIStorageCapacity"):
     """How much more a class can give to the nodes of a topology; none where no selector is."""
 
@@ -115,5 +132,13 @@ class CapacityObject(Wire, frozen=True, tag_field="kind", tag="CSIStorageCapacit
     maximum_volume_size: QuantityText | None = None
 
 
-AnyStorage = VolumeObject | ClaimObject | StorageClassObject | NodeDriversObject | DriverObject | CapacityObject
+AnyStorage = (
+    VolumeObject
+    | ClaimObject
+    | StorageClassObject
+    | NodeDriversObject
+    | DriverObject
+    | CapacityObject
+    | AttachmentObject
+)
 """Every object that claims are resolved with."""

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cruise.domain.cluster import Pod, Quota
+from cruise.domain.cluster import Pod
+from cruise.domain.quotas import Quota
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_AMOUNTS, Amounts, ResourceName, Resources
 from cruise.errors import Refused

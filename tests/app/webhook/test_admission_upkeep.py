@@ -10,8 +10,9 @@ from structlog.testing import capture_logs
 from cruise.app.webhook.admission_upkeep import AdmissionUpkeep
 from cruise.app.webhook.stored_view import StoredView, StoreFollower
 from cruise.domain.actions import Reason
-from cruise.domain.cluster import Quota, Snapshot, VerticalAutoscaler
+from cruise.domain.cluster import Snapshot, VerticalAutoscaler
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.quotas import Quota
 from cruise.errors import BadInput, Unavailable
 from cruise.kube_json.objects.owners import NO_OWNERS
 from cruise.runtime.admission.reviewing import Reviewer

@@ -6,8 +6,9 @@ import pytest
 
 from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.domain.cluster import Pod, Quota, Workload
+from cruise.domain.cluster import Pod, Workload
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import Amounts
 from tests.builders import (
     NOW,

@@ -179,3 +179,30 @@ def test_what_the_api_server_would_not_create_does_not_go():
     snapshot = make_snapshot([pod], [named("n1"), named("n2")])
     room = Spare(make_resources(100, 128), make_resources(100, 128))
     assert not Destinations(snapshot, Prospects(lambda _: None), {"n2": room}).leave(pod)
+
+
+def test_a_nominated_pod_keeps_its_node_its_ports_and_its_rules():
+    nodes = [named("n1"), named("n2"), named("n3")]
+    first = replace(web("first", None, constraints=PORT), phase="Pending", nominated_node="n2", priority=1)
+    assert destinations(make_snapshot([web("a", constraints=PORT), first], nodes[:2])).leave(web("a")) is False
+    roomy = make_resources(300, 512)
+    for constraints in (PORT, APART):
+        going = web("a", constraints=constraints)
+        other = replace(first, constraints=constraints)
+        found = destinations(make_snapshot([going, other], nodes), roomy)
+        assert (found.leave(going), list(found.promised())) == (True, ["n3"])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"scheduler": "volcano"},
+        {"pod_group": "train"},
+        {"constraints": PodConstraints(unjudged=("device gpu",))},
+    ],
+)
+@pytest.mark.parametrize("autoscaler", [None, NodeAutoscaler.KARPENTER])
+def test_what_cannot_be_judged_goes_nowhere(fields, autoscaler):
+    going = web("a", **fields)
+    snapshot = replace(make_snapshot([going], [named("n1"), named("n2")]), node_autoscaler=autoscaler)
+    assert not destinations(snapshot).leave(going)

@@ -7,8 +7,9 @@ from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.quotas import breaks_quota, counts_limits
 from cruise.domain.actions import ContainerTarget, Reason
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Quota
+from cruise.domain.cluster import ContainerRole, LimitRangeItem
 from cruise.domain.policy import MemoryLimits, Mode, Policy
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import ResourceName
 from tests.builders import (
     NOW,

@@ -18,13 +18,13 @@ from cruise.domain.cluster import (
     LimitRangeItem,
     Node,
     Pod,
-    Quota,
     Snapshot,
     Workload,
     WorkloadRef,
 )
 from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
 from cruise.domain.qos import qos_class
+from cruise.domain.quotas import Quota
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, Resources
 from cruise.domain.scheduling import (

@@ -8,6 +8,7 @@ import random
 from collections import Counter
 from typing import Any
 
+from cruise.decisions.packing.building.kept_room import KeptRoom
 from cruise.decisions.scheduling.board import Board, key_of, waits_for_a_node
 from cruise.decisions.scheduling.claims import why_not_judged
 from cruise.decisions.scheduling.scheduler import Scheduler
@@ -166,10 +167,14 @@ def _named(kind: str, name: str, namespace: str = "shop", labels: Json | None = 
 
 def most_let_in(snapshot: Snapshot) -> Counter[int]:
     """The best of what kube-scheduler can bind, in some order, without an eviction: pods by priority."""
+    kept = KeptRoom(snapshot)
     waiting = [
         pod
         for pod in snapshot.pods
-        if waits_for_a_node(pod) and not pod.nominated_node and why_not_judged(snapshot.surroundings, pod) is None
+        if waits_for_a_node(pod)
+        and not pod.nominated_node
+        and why_not_judged(snapshot.surroundings, pod) is None
+        and kept.why_not_judged(pod) is None
     ]
     board = Board(snapshot)
     scheduler, tiers = Scheduler(board), sorted(set(_PRIORITIES), reverse=True)

@@ -1,11 +1,15 @@
 """Room that kube-scheduler keeps for a nominated pod: what is said of the others, by their priorities."""
 
+from typing import Any
+
 import pytest
 
 from cruise.interfaces.packing.unplaced_words import unplaced_words
 from cruise.packer.answer import Status
 from cruise.packer.problem import Objective
-from tests.decisions.packing.test_truth_at_the_edges import a_node, a_pod, planned
+from tests.builders import Json
+from tests.decisions.packing.test_truth_at_the_edges import ZONE, a_node, a_pod, on_claim, planned, said
+from tests.storage_builders import make_claim_json, make_drivers_json, make_volume_json
 
 NOMINATED = a_pod("first-1", status={"nominatedNodeName": "n1"})
 BOTH = pytest.mark.parametrize("objective", [Objective.PAPER, Objective.OPERATOR])
@@ -57,3 +61,100 @@ def test_a_place_among_the_pods_of_a_node_is_kept_as_well(objective, other):
     plan = planned(a_node("n1", cpu="4", pods="1"), NOMINATED, a_pod(other), objective=objective)
     assert [(one.pod, one.target) for one in plan.placed] == [("first-1", "n1")]
     assert ([one.blocked_by for one in plan.unplaced], plan.status) == ([("pods",)], Status.OPTIMAL)
+
+
+# What is nominated for n1 waits for a pod there to end; another one has to leave for the pod that wants in.
+HOSTNAME = "kubernetes.io/hostname"
+TWO = [a_node("n1", cpu="2", labels={"disk": "ssd", ZONE: "a"}), a_node("n2", cpu="4", labels={ZONE: "b"})]
+MAY_LEAVE = a_pod("app-1", "n1", cpu="800m")
+
+
+def ports(*numbers: int, cpu: str = "500m") -> list[Json]:
+    listed = [{"containerPort": number, "hostPort": number} for number in numbers]
+    return [{"name": "c", "ports": listed, "resources": {"requests": {"cpu": cpu}}}]
+
+
+def apart(app: str) -> Json:
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": app}}}
+    return {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+
+
+def spread_over(key: str, app: str) -> list[Json]:
+    selector = {"matchLabels": {"app": app}}
+    return [{"maxSkew": 1, "topologyKey": key, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}]
+
+
+def waits_for_n1(**spec: Any) -> Json:
+    return a_pod("vip-1", cpu="500m", status={"nominatedNodeName": "n1"}, **{"priority": 10, **spec})
+
+
+def wants_in(**spec: Any) -> Json:
+    return a_pod("web-1", cpu="500m", **{"nodeSelector": {"disk": "ssd"}, **spec})
+
+
+RULES = pytest.mark.parametrize(
+    ("nominated", "other"),
+    [
+        ({"containers": ports(80, 443)}, {"containers": ports(443)}),
+        ({"affinity": apart("web")}, {}),
+        ({}, {"affinity": apart("vip")}),
+        ({}, {"topologySpreadConstraints": spread_over(HOSTNAME, "vip")}),
+        ({"volumes": [on_claim("data")]}, {"volumes": [on_claim("data")]}),
+    ],
+)
+STORAGE = [
+    make_claim_json("data", volume="pv-1", spec={"accessModes": ["ReadWriteOncePod"]}),
+    make_volume_json(),
+    make_drivers_json(ebs_csi_aws_com=9),
+]
+
+
+@BOTH
+@RULES
+def test_no_pod_is_evicted_for_one_that_the_rules_of_a_nominated_pod_keep_out(objective, nominated, other):
+    holds_80 = a_pod("ending-1", "n1", containers=ports(80))
+    holds_80["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    first = waits_for_n1(**{"containers": ports(80), **nominated})
+    plan = planned(*TWO, *STORAGE, MAY_LEAVE, holds_80, first, wants_in(**other), objective=objective)
+    assert (plan.moves, plan.preempted, plan.placed) == ((), (), ())
+    obstacle = "not-judged: its rules concern shop/vip-1, which is nominated for n1"
+    assert said(plan)["web-1"] == ((obstacle,), False)
+    assert {line.priority: line.placed == line.most for line in plan.by_priority} == {0: True}
+
+
+@BOTH
+@RULES
+def test_a_nominated_pod_that_may_come_now_keeps_its_rules_too(objective, nominated, other):
+    plan = planned(
+        *TWO, *STORAGE, MAY_LEAVE, waits_for_n1(priority=0, **nominated), wants_in(**other), objective=objective
+    )
+    assert [(one.pod, one.target) for one in plan.placed] == [("vip-1", "n1")]
+    assert (plan.moves, plan.preempted) == ((), ())
+
+
+@BOTH
+def test_rules_of_a_nominated_pod_of_a_lower_priority_keep_nobody_out(objective):
+    low, high = waits_for_n1(priority=-1, containers=ports(443)), wants_in(containers=ports(443))
+    plan = planned(a_node("n1", labels={"disk": "ssd"}), low, high, objective=objective)
+    assert ("web-1", "n1") in [(one.pod, one.target) for one in plan.placed]
+
+
+@BOTH
+def test_a_nominated_pod_that_is_not_judged_keeps_its_volumes_attached(objective):
+    claims = [make_claim_json(name, volume=f"pv-{name}") for name in "ab"]
+    volumes = [make_volume_json(f"pv-{name}") for name in "ab"]
+    ending = a_pod("ending-1", "n1", containers=ports(80))
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    first = waits_for_n1(containers=ports(80), volumes=[on_claim("a")])
+    items = [*TWO, MAY_LEAVE, ending, first, wants_in(volumes=[on_claim("b")]), *claims, *volumes]
+    plan = planned(*items, make_drivers_json(ebs_csi_aws_com=1), objective=objective)
+    assert (plan.moves, plan.placed) == ((), ())
+    assert said(plan)["web-1"][0] == ("attach-limit",)
+
+
+def test_a_pod_that_rules_tie_to_a_nominated_one_stays_where_it_is():
+    bound = a_pod("web-1", "n1", containers=ports(443, cpu="1"), labels={"app": "web"})
+    first = a_pod("vip-1", cpu="500m", status={"nominatedNodeName": "n2"}, containers=ports(443))
+    late = a_pod("late-1", cpu="1500m", nodeSelector={"disk": "ssd"})
+    plan = planned(*TWO, bound, first, late)
+    assert plan.moves == ()

@@ -11,6 +11,7 @@ from cruise.decisions.packing.judging import find_objections
 from cruise.decisions.packing.proposing import propose
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Proposal
+from cruise.domain.unplaced import Pattern
 from cruise.kube_json.reading.snapshot import read_snapshot
 from cruise.packer.answer import Note, NoteCode, Status
 from cruise.packer.budget import Budget
@@ -47,6 +48,17 @@ def a_pod(name: str, node: str = "", cpu: str = "600m", status: Json | None = No
         | spec,
         "status": {"phase": "Running" if node else "Pending"} | (status or {}),
     }
+
+
+def among_namespaces(affinity: str, operator: str, *values: str) -> Json:
+    """Affinity to pods of the namespaces with such a label."""
+    expression = {"key": "team", "operator": operator} | ({"values": list(values)} if values else {})
+    term = {
+        "topologyKey": ZONE,
+        "labelSelector": {"matchLabels": {"app": "web"}},
+        "namespaceSelector": {"matchExpressions": [expression]},
+    }
+    return {affinity: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
 
 
 def on_claim(name: str) -> Json:
@@ -120,6 +132,17 @@ def test_no_chain_preempts_for_a_pod_that_never_preempts(objective):
             [make_claim_json(storage="fast"), make_storage_class_json()],
             "claim data: no CSINode is known",
         ),
+        (a_pod("web-1", schedulingGroup={"podGroupName": "train"}), [], "pod group train"),
+        (
+            a_pod("web-1", affinity=among_namespaces("podAffinity", "NotIn", "a")),
+            [],
+            "namespaceSelector with nothing but NotIn or DoesNotExist",
+        ),
+        (
+            a_pod("web-1", hostNetwork=True, hostUsers=False),
+            [],
+            "node feature UserNamespacesHostNetworkSupport",
+        ),
     ],
 )
 def test_what_is_not_modelled_is_said_and_counts_in_no_proof(pod, more, why):
@@ -187,6 +210,52 @@ def test_a_volume_that_is_made_with_its_pod_does_not_tie_the_replacement():
     assert [(one.pod, one.target) for one in plan.moves] == [("web-1", "n2")]
 
 
+@pytest.mark.parametrize(
+    ("owner", "finding"),
+    [("uid-web-1", None), ("uid-web-0", Pattern.CLAIM_OF_ANOTHER), ("", Pattern.CLAIM_OF_ANOTHER)],
+)
+def test_a_claim_of_an_ephemeral_volume_serves_the_pod_that_owns_it_alone(owner, finding):
+    reference = {"apiVersion": "v1", "kind": "Pod", "name": "web-1", "uid": owner, "controller": True}
+    metadata = make_metadata("web-1-data", "shop", ownerReferences=[reference] if owner else [])
+    own = [{"name": "data", "ephemeral": {"volumeClaimTemplate": {"spec": {"storageClassName": "fast"}}}}]
+    claim = make_claim_json("web-1-data", volume="pv-1", storage="fast", metadata=metadata)
+    claim["metadata"]["annotations"] = {"pv.kubernetes.io/bind-completed": "yes"}
+    claims = [claim, make_volume_json(), make_storage_class_json(), make_drivers_json(ebs_csi_aws_com=9)]
+    # Room would have to be made for it.
+    nodes = [a_node("n1", labels={"disk": "ssd"}), a_node("n2"), a_pod("app-1", "n1")]
+    plan = planned(*nodes, *claims, a_pod("web-1", volumes=own, nodeSelector={"disk": "ssd"}))
+    assert [one.finding.pattern for one in plan.unplaced] == ([] if finding is None else [finding])
+    assert len(plan.moves) == (finding is None)
+
+
+LABELLED = {"scheduling.x-k8s.io/pod-group": "train"}
+
+
+@pytest.mark.parametrize(
+    ("metadata", "spec"),
+    [
+        ({}, {"schedulingGroup": {"podGroupName": "train"}}),
+        ({}, {"workloadRef": {"name": "job", "podGroup": "workers"}}),
+        ({"labels": LABELLED}, {}),
+        ({"labels": {"pod-group.scheduling.sigs.k8s.io": "train"}}, {}),
+        ({"annotations": {"scheduling.k8s.io/group-name": "train"}}, {}),
+    ],
+)
+def test_a_member_of_a_pod_group_is_not_moved_and_nobody_is_moved_for_one(metadata, spec):
+    nodes = [a_node("n1", labels={"disk": "ssd"}), a_node("n2"), a_pod("app-1", "n1")]
+    one_in = a_pod("web-1", nodeSelector={"disk": "ssd"})
+    assert len(planned(*nodes, one_in).moves) == 1
+    of_group = a_pod("web-1", nodeSelector={"disk": "ssd"}, **spec)
+    of_group["metadata"] |= metadata
+    waits = planned(*nodes, of_group)
+    assert (waits.moves, waits.preempted) == ((), ())
+    assert said(waits)["web-1"][0][0].startswith("not-judged: pod group ")
+    member = a_pod("app-1", "n1", **spec)
+    member["metadata"] |= metadata
+    stays = planned(*nodes[:2], member, one_in)
+    assert (stays.moves, stays.preempted) == ((), ())
+
+
 def test_a_waiting_claim_goes_where_its_class_has_room_for_it():
     def room(zone: str, size: str) -> Json:
         return {
@@ -215,6 +284,11 @@ def test_a_waiting_claim_goes_where_its_class_has_room_for_it():
     ]
     assert placed(planned(*items, room("a", "5Gi"), room("b", "20Gi"))) == {"web-1": "n2"}
     assert said(planned(*items, room("a", "5Gi"))) == {"web-1": (("volume",), True)}
+    # kube-scheduler asks for room again once it has chosen a node.
+    chosen = {"volume.kubernetes.io/selected-node": "n1"}
+    items[4] = make_claim_json(storage="fast", annotations=chosen, spec=items[4]["spec"])
+    assert said(planned(*items, room("a", "5Gi"), room("b", "20Gi"))) == {"web-1": (("volume",), True)}
+    assert placed(planned(*items, room("a", "10Gi"), room("b", "20Gi"))) == {"web-1": "n1"}
 
 
 OBJECTIVES = pytest.mark.parametrize("objective", [Objective.PAPER, Objective.OPERATOR])

@@ -11,7 +11,7 @@ from cruise.decisions.preflight.access import required_access
 from cruise.decisions.preflight.items import CheckItem, Level
 from cruise.decisions.preflight.preflight import decide_preflight
 from cruise.decisions.sizing.headroom.promise import Promise
-from cruise.domain.cluster import LimitRangeItem, NodeAutoscaler, Quota, VerticalAutoscaler
+from cruise.domain.cluster import LimitRangeItem, NodeAutoscaler, VerticalAutoscaler
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (
     AccessFacts,
@@ -24,6 +24,7 @@ from cruise.domain.preflight import (
     UsageFacts,
     WebhookFacts,
 )
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import ResourceName
 from cruise.domain.scheduling import OVERLOADED
 from tests.builders import NOW, make_amounts, make_autoscaler, make_budget, make_node, make_pod, make_ref, make_snapshot

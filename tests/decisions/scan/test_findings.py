@@ -83,6 +83,28 @@ def test_memory_in_use_above_the_request_is_at_risk():
     assert (risk.observed, risk.allowed) == (64 * MEBIBYTE, 60 * MEBIBYTE)
 
 
+def test_a_request_below_use_is_no_risk_where_the_node_keeps_what_its_pods_use_together():
+    low, high = (
+        make_pod(name, containers=[make_container(cpu=500, memory_mib=mib)]) for name, mib in (("a", 60), ("b", 70))
+    )
+    rows = [make_statistic_for(pod, memory_base_mib=64) for pod in (low, high)]
+    assert kinds(scanned([low, high], *rows)) == []
+    [risk] = scanned([low, high], rows[0], make_statistic_for(high, memory_base_mib=67)).risks
+    assert (risk.kind, risk.worst_pod) == (RiskKind.MEMORY_UNDER_REQUESTED, "a")
+    elsewhere = replace(high, node="n2")
+    found = scanned([low, elsewhere], *rows, nodes=[make_node("n1"), make_node("n2")])
+    assert kinds(found) == [RiskKind.MEMORY_UNDER_REQUESTED]
+
+
+def test_cpu_below_use_on_a_full_node_is_no_risk_where_the_node_keeps_what_its_pods_use_together():
+    pods = [
+        make_pod(name, containers=[make_container(cpu=cpu, memory_mib=512)]) for name, cpu in (("a", 300), ("b", 900))
+    ]
+    rows = [make_statistic_for(pod, cpu_base=base, cpu_peak=950) for pod, base in zip(pods, (500, 600), strict=True)]
+    full = scanned(pods, *rows, nodes=[make_node(cpu=1000)])
+    assert full.full_nodes == ("n1",) and kinds(full) == []
+
+
 def test_demand_above_the_cpu_limit_is_throttled():
     pod = make_pod(containers=[make_container(**AMPLE, cpu_limit=600)])
     [risk] = scanned([pod], make_statistic_for(pod, cpu_peak=900)).risks

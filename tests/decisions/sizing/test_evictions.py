@@ -10,9 +10,10 @@ from cruise.decisions.eviction.earlier import NOTHING_SEEN, SAME_AGAIN, Earlier
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import Node, NodeAutoscaler, Pod, Quota
+from cruise.domain.cluster import Node, NodeAutoscaler, Pod
 from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import MemoryLimits, Mode, Policy
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import LabelSelector, Operator, Placement, Requirement, Toleration

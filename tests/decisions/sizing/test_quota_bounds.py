@@ -6,8 +6,9 @@ import pytest
 
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Reason
-from cruise.domain.cluster import Container, ContainerRole, Pod, Quota, QuotaScope
+from cruise.domain.cluster import Container, ContainerRole, Pod
 from cruise.domain.policy import MemoryLimits, Mode, Policy
+from cruise.domain.quotas import Quota, QuotaScope
 from cruise.domain.requests import counted_limits
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.rules import SEEDS

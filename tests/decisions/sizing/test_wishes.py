@@ -7,8 +7,9 @@ import pytest
 from cruise.decisions.explaining.explanation import explain
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.annotations import Overrides
-from cruise.domain.cluster import Pod, Quota, Snapshot
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.policy import Bounds, EvictionRanking, Mode, Policy
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.rules import SEEDS
 from cruise.domain.sizes import with_sizes

@@ -51,7 +51,7 @@ async def test_who_did_what_to_cruise_stands_below(scene):
     await scene.store.record_intervention(Intervention(NOW, "alice@example.com", Deed.PAUSE))
     async with browser(scene) as page:
         shown = (await page.get("/actions")).text
-    assert "alice@example.com" in shown and "<td>pause</td>" in shown
+    assert "alice@example.com" in shown and 'data-label="What">pause</td>' in shown
 
 
 async def test_without_a_session_nothing_can_be_stopped_here(scene):

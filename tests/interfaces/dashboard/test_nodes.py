@@ -51,8 +51,10 @@ async def test_a_nodes_pods_are_shown_with_what_the_plan_gives_them(scene):
     pods = [pod for pod in scene.done.snapshot.pods if pod.node == plan.node]
     lines = {line.pod.name: line for line in pod_lines(plan, pods)}
     assert set(lines) == {pod.name for pod in pods}
-    for target in plan.targets:
-        assert lines[target.pod].after.cpu_millicores == target.cpu_millicores
+    written = {one.pod: one.containers[0].requests.cpu_millicores for one in plan.resize}
+    assert written and {name: line.after.cpu_millicores for name, line in lines.items() if line.after} == written
+    settled = pod_lines(replace(plan, resize=()), pods)
+    assert all(line.after is None for line in settled)
     async with browser(scene) as page:
         shown = (await page.get(f"/nodes/{plan.node}")).text
         assert all(name in shown for name in lines)

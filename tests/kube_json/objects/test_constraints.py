@@ -194,10 +194,74 @@ def test_claims_are_found_by_name():
     assert constraints(volumes=volumes).claims == ("web-7d9f8b6c5d-x2x4z-scratch", "web-data")
 
 
-def test_what_cannot_be_judged_stands_apart_from_claims():
-    volumes = [{"name": "disk", "awsElasticBlockStore": {"volumeID": "v"}}, {"name": "old", "nfs": {"path": "/"}}]
+@pytest.mark.parametrize(
+    "source", [{"awsElasticBlockStore": {"volumeID": "v"}}, {"cinder": {"volumeID": "v"}}, {"azureDisk": {}}]
+)
+def test_what_cannot_be_judged_stands_apart_from_claims(source):
+    volumes = [{"name": "disk", **source}, {"name": "old", "nfs": {"path": "/"}}]
     found = constraints(volumes=volumes, resourceClaims=[{"name": "gpu", "resourceClaimName": "g"}])
     assert (found.claims, found.unjudged) == ((), ("device gpu", "disk disk"))
+
+
+NEGATIVE = ("namespaceSelector with nothing but NotIn or DoesNotExist",)
+
+
+@pytest.mark.parametrize("kind", ["podAffinity", "podAntiAffinity"])
+@pytest.mark.parametrize(
+    ("selector", "unjudged"),
+    [
+        ({"matchExpressions": [{"key": "team", "operator": "NotIn", "values": ["a"]}]}, NEGATIVE),
+        ({"matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}, NEGATIVE),
+        (
+            {
+                "matchExpressions": [
+                    {"key": "team", "operator": "DoesNotExist"},
+                    {"key": "env", "operator": "NotIn", "values": ["a"]},
+                ]
+            },
+            NEGATIVE,
+        ),
+        # With a label that a namespace has to have, nothing is taken for all of them.
+        ({"matchLabels": {"a": "b"}, "matchExpressions": [{"key": "team", "operator": "DoesNotExist"}]}, ()),
+        (
+            {
+                "matchExpressions": [
+                    {"key": "team", "operator": "Exists"},
+                    {"key": "env", "operator": "NotIn", "values": ["a"]},
+                ]
+            },
+            (),
+        ),
+        ({}, ()),
+        (None, ()),
+    ],
+)
+def test_selectors_that_kube_scheduler_takes_for_all_namespaces_are_not_judged(kind, selector, unjudged):
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}, "namespaceSelector": selector}
+    found = constraints(affinity={kind: {"requiredDuringSchedulingIgnoredDuringExecution": [term]}})
+    assert found.unjudged == unjudged
+    preferred = {"weight": 1, "podAffinityTerm": term}
+    found = constraints(affinity={kind: {"preferredDuringSchedulingIgnoredDuringExecution": [preferred]}})
+    assert found.unjudged == ()
+
+
+def test_features_that_a_node_has_to_declare_are_not_judged():
+    rule = {"action": "RestartAllContainers", "exitCodes": {"operator": "In", "values": [42]}}
+    ends = {"name": "app", "restartPolicy": "Never", "restartPolicyRules": [rule]}
+    restarts = ("node feature RestartAllContainersOnContainerExits",)
+    assert constraints(containers=[ends]).unjudged == restarts
+    assert constraints(initContainers=[ends | {"name": "first"}]).unjudged == restarts
+    assert constraints(containers=[ends | {"restartPolicyRules": [rule | {"action": "Restart"}]}]).unjudged == ()
+    on_host = ("node feature UserNamespacesHostNetworkSupport",)
+    assert constraints(hostNetwork=True, hostUsers=False).unjudged == on_host
+    assert constraints(hostNetwork=True).unjudged == constraints(hostUsers=False).unjudged == ()
+    claims = [{"name": "gpu", "resourceClaimName": "g"}]
+    assert constraints(hostNetwork=True, hostUsers=False, resourceClaims=claims).unjudged == ("device gpu", *on_host)
+
+
+@pytest.mark.parametrize(("operator", "unjudged"), [("Lt", ("toleration by Lt",)), ("Equal", ()), ("Exists", ())])
+def test_a_toleration_that_compares_numbers_is_not_judged(operator, unjudged):
+    assert constraints(tolerations=[{"key": "sla", "operator": operator, "value": "5"}]).unjudged == unjudged
 
 
 def test_a_volume_that_is_made_with_its_pod_is_a_claim_of_its_own():

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from cruise.domain.cluster import Quota
+from cruise.domain.quotas import Quota
 from cruise.errors import BadInput
 from cruise.kube_json.objects.quotas import decode_quotas
 from tests.builders import make_amounts

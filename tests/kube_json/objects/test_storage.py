@@ -10,7 +10,14 @@ from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
 from cruise.errors import BadInput
 from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.builders import Json, make_list_json, make_metadata, make_namespace_json, make_pod_json
-from tests.storage_builders import DRIVER, make_claim_json, make_drivers_json, make_storage_class_json, make_volume_json
+from tests.storage_builders import (
+    DRIVER,
+    make_attachment_json,
+    make_claim_json,
+    make_drivers_json,
+    make_storage_class_json,
+    make_volume_json,
+)
 
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 
@@ -43,14 +50,84 @@ def test_a_volume_that_is_no_drivers_counts_against_no_limit():
     )
 
 
-def test_a_volume_from_before_csi_counts_for_its_drivers_successor():
-    volume = make_volume_json(awsElasticBlockStore={"volumeID": "aws://a/vol-7"})
-    claim = claim_of(volume, make_claim_json(volume="pv-1"))
+EBS: Json = {"awsElasticBlockStore": {"volumeID": "aws://a/vol-7"}}
+BEFORE_CSI = "kubernetes.io/aws-ebs"
+
+
+def claim_where_migrated(*items: Json, migrated: str = f"kubernetes.io/azure-disk,{BEFORE_CSI}") -> Claim | None:
+    return read(*items, make_drivers_json(migrated=migrated, ebs_csi_aws_com=25)).claims.get(("shop", "data"))
+
+
+@pytest.mark.parametrize(("migrated", "driver"), [(BEFORE_CSI, DRIVER), ("kubernetes.io/gce-pd", None), ("", None)])
+def test_a_volume_from_before_csi_counts_for_the_driver_that_its_plugin_is_migrated_to(migrated, driver):
+    claim = claim_where_migrated(make_volume_json(**EBS), make_claim_json(volume="pv-1"), migrated=migrated)
     assert claim is not None
-    assert (claim.driver, claim.volume) == (DRIVER, "aws://a/vol-7")
-    waiting = claim_of(make_storage_class_json(provisioner="kubernetes.io/aws-ebs"), make_claim_json(storage="fast"))
+    assert (claim.driver, claim.volume) == (driver, "aws://a/vol-7")
+    waiting = claim_where_migrated(
+        make_storage_class_json(provisioner=BEFORE_CSI), make_claim_json(storage="fast"), migrated=migrated
+    )
     assert waiting is not None
-    assert waiting.driver == DRIVER
+    assert waiting.driver == driver
+
+
+CSI_ZONE = "topology.ebs.csi.aws.com/zone"
+
+
+def in_zones(key: str, *zones: str) -> Json:
+    expression = {"key": key, "operator": "In", "values": list(zones)}
+    return {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}}}
+
+
+@pytest.mark.parametrize(
+    ("volume", "node", "admitted"),
+    [
+        (make_volume_json(**EBS, **in_zones(ZONE, "a")), {CSI_ZONE: "a", ZONE: "a"}, True),
+        (make_volume_json(**EBS, **in_zones(ZONE, "a")), {ZONE: "a"}, False),
+        (make_volume_json(**EBS, **in_zones(OLD_ZONE, "a")), {CSI_ZONE: "a"}, True),
+        (make_volume_json(**EBS, **in_zones(CSI_ZONE, "a")), {CSI_ZONE: "a"}, True),
+        (make_volume_json(labels={ZONE: "a__b"}, **EBS), {CSI_ZONE: "b", ZONE: "b"}, True),
+        (make_volume_json(labels={ZONE: "a__b"}, **EBS), {ZONE: "b"}, False),
+        (make_volume_json(labels={OLD_ZONE: "a"}, **EBS), {CSI_ZONE: "a", ZONE: "a"}, True),
+        (make_volume_json(labels={OLD_ZONE: "a"}, **EBS), {CSI_ZONE: "b", ZONE: "a"}, False),
+        (make_volume_json(labels={ZONE: "a__"}, **EBS), {}, True),
+        (make_volume_json(labels={ZONE: "a"}, **EBS, **in_zones(ZONE, "b")), {CSI_ZONE: "b", ZONE: "b"}, False),
+        (make_volume_json(azureDisk={"diskName": "d"}, **in_zones(ZONE, "a")), {ZONE: "a"}, True),
+    ],
+)
+def test_a_volume_of_a_migrated_plugin_goes_by_its_drivers_zones(volume, node, admitted):
+    claim = claim_where_migrated(volume, make_claim_json(volume="pv-1"))
+    assert claim is not None
+    assert (claim.terms is None or any(term.matches("n1", node) for term in claim.terms)) is admitted
+
+
+def test_a_volume_of_a_plugin_that_some_nodes_have_migrated_is_not_judged():
+    nodes = [make_drivers_json("n1", migrated=BEFORE_CSI, ebs_csi_aws_com=25), make_drivers_json("n2")]
+    found = read(make_volume_json(**EBS), make_claim_json(volume="pv-1"), *nodes)
+    assert found.unjudged == {
+        ("shop", "data"): "volume pv-1 is of kubernetes.io/aws-ebs, which is migrated to CSI on some nodes alone"
+    }
+    of_class = read(make_storage_class_json(provisioner=BEFORE_CSI), make_claim_json(storage="fast"), *nodes)
+    assert of_class.unjudged.keys() == {("shop", "data")}
+
+
+def test_attachments_are_counted_by_node_driver_and_volume():
+    volumes = [make_volume_json("pv-1"), make_volume_json("pv-2"), make_volume_json("old", **EBS)]
+    attachments = [make_attachment_json(name) for name in ("pv-1", "old", "gone")]
+    others = [make_attachment_json("pv-2", "n2"), make_attachment_json("pv-2", "n3", source={}, attacher="")]
+    assert read(*volumes, *attachments, *others).attached == {
+        "n1": frozenset({(DRIVER, "vol-pv-1")}),
+        "n2": frozenset({(DRIVER, "vol-pv-2")}),
+    }
+
+
+def test_a_claim_knows_the_pod_that_it_was_made_with():
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": "web-1", "uid": "uid-7", "controller": True}
+    metadata = make_metadata("data", ownerReferences=[owner])
+    claim = claim_of(make_storage_class_json(), make_claim_json(storage="fast", metadata=metadata))
+    assert claim is not None
+    assert claim.controller == "uid-7"
+    assert claim.anew is not None
+    assert claim.anew.controller == ""
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,10 @@ import pytest
 
 from cruise.domain.actions import Action, Outcome, Reason, ResizePod, TaintNode, Verdict
 from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE
-from cruise.domain.cluster import Container, Pod, Quota, Snapshot, WorkloadRef
+from cruise.domain.cluster import Container, Pod, Snapshot, WorkloadRef
 from cruise.domain.original_resources import format_original_resources, signature_of
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import NO_RESOURCES
 from cruise.runtime.writing.exclusions import Exclusions
 from cruise.runtime.writing.grows import RecentGrows

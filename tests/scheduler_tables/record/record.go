@@ -92,26 +92,35 @@ func Filter(test string, plugin filter, ctx context.Context, state fwk.CycleStat
 	return status
 }
 
-// PreFilter asks a plugin about all nodes at once. Where Filter does not follow, its answer is the verdict on each node
-// that the plugin knows, or on any where it knows none.
+// PreFilter asks a plugin about all nodes at once. Where the test does not call Filter afterwards, the verdicts are those on
+// each node that the plugin knows, or, of a refusal, on any where it knows none.
 func PreFilter(test string, plugin preFilter, ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
 	answer := newVerdict(test, plugin, pod)
-	answer.show(plugin, nil)
+	known := answer.show(plugin, nil)
 	only, status := plugin.PreFilter(ctx, state, pod, nodes)
 	lock.Lock()
 	defer lock.Unlock()
 	before := &beforehand{status: status, only: only}
-	if !status.IsSuccess() {
-		for place := range max(1, len(answer.Nodes)) {
-			one := *answer.given(status)
-			if len(answer.Nodes) > 0 {
-				one.On = place
-			}
-			before.places = append(before.places, len(verdicts))
-			verdicts = append(verdicts, &one)
+	earlier[asked{plugin, pod}] = before
+	expect := func(place int, status *fwk.Status) {
+		one := *answer.given(status)
+		one.On = place
+		before.places = append(before.places, len(verdicts))
+		verdicts = append(verdicts, &one)
+	}
+	filters, ok := plugin.(filter)
+	for place, node := range known {
+		switch {
+		case node.Node() == nil: // Only pods refer to it.
+		case !status.IsSuccess():
+			expect(place, status)
+		case ok:
+			expect(place, filters.Filter(ctx, state, pod, node))
 		}
 	}
-	earlier[asked{plugin, pod}] = before
+	if len(known) == 0 && !status.IsSuccess() {
+		expect(-1, status)
+	}
 	return only, status
 }
 
@@ -204,8 +213,8 @@ func newVerdict(test string, plugin any, pod *v1.Pod) *verdict {
 	return answer
 }
 
-// show takes in what a plugin knows, and the node that it is asked about.
-func (v *verdict) show(plugin any, node fwk.NodeInfo) {
+// show takes in what a plugin knows, and the node that it is asked about; it returns the nodes.
+func (v *verdict) show(plugin any, node fwk.NodeInfo) []fwk.NodeInfo {
 	known := knownTo(plugin)
 	for _, one := range known.objects {
 		v.Objects = append(v.Objects, encoded(one))
@@ -230,6 +239,7 @@ func (v *verdict) show(plugin any, node fwk.NodeInfo) {
 		}
 		v.Nodes = append(v.Nodes, shown)
 	}
+	return nodes
 }
 
 // place adds a node by itself, and tells where.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cruise.domain.cluster import Quota
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import NO_AMOUNTS, Amounts
 from cruise.errors import Refused
 from cruise.simulation.cluster.cluster import SimulatedCluster

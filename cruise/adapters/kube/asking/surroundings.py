@@ -10,8 +10,8 @@ import msgspec
 
 from cruise.adapters.kube.http.answers import decoded
 from cruise.adapters.kube.http.client import KubeClient
-from cruise.domain.cluster import Quota
 from cruise.domain.preflight import HelmRelease
+from cruise.domain.quotas import Quota
 from cruise.errors import NotFound, Unavailable
 from cruise.kube_json.objects.quotas import decode_quotas
 

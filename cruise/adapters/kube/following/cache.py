@@ -20,7 +20,6 @@ from cruise.domain.cluster import (
     DisruptionBudget,
     LimitRangeItem,
     Node,
-    Quota,
     Snapshot,
     VerticalAutoscaler,
     Workload,
@@ -28,6 +27,7 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.colocation import Surroundings
 from cruise.domain.policy import Mode
+from cruise.domain.quotas import Quota
 from cruise.domain.scheduling import LabelSelector
 from cruise.kube_json.objects.annotations import StringMaps, with_name
 from cruise.kube_json.objects.around_pods import (
@@ -78,6 +78,9 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "PersistentVolume": ("surroundings",),
     "StorageClass": ("surroundings",),
     "CSINode": ("surroundings",),
+    "CSIDriver": ("surroundings",),
+    "CSIStorageCapacity": ("surroundings",),
+    "VolumeAttachment": ("surroundings",),
     "PriorityClass": (),
 }
 _PARTS_OF_WORKLOADS = ("workloads", "annotations", "node autoscaler")

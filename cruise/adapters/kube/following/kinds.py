@@ -61,6 +61,16 @@ STORAGE_KINDS: tuple[Kind, ...] = (
     Kind("persistentvolumes", "/api/v1/persistentvolumes", storage_json.VolumeObject, optional=True),
     Kind("storageclasses", "/apis/storage.k8s.io/v1/storageclasses", storage_json.StorageClassObject, optional=True),
     Kind("csinodes", "/apis/storage.k8s.io/v1/csinodes", storage_json.NodeDriversObject, optional=True),
+    Kind("csidrivers", "/apis/storage.k8s.io/v1/csidrivers", storage_json.DriverObject, optional=True),
+    Kind(
+        "csistoragecapacities",
+        "/apis/storage.k8s.io/v1/csistoragecapacities",
+        storage_json.CapacityObject,
+        optional=True,
+    ),
+    Kind(
+        "volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments", storage_json.AttachmentObject, optional=True
+    ),
 )
 """The kinds that limit where a pod with claims may run."""
 

@@ -12,7 +12,7 @@ from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.packing.building.amounts import ATTACH, amounts_table, capacities, only, resource_names
 from cruise.decisions.packing.building.budgets import apply_limits, most_evicted
 from cruise.decisions.packing.building.built import Built, Usage
-from cruise.decisions.packing.building.census import Census, extras_of, shared_volumes, take_census
+from cruise.decisions.packing.building.census import Census, extras_of, is_nominated, shared_volumes, take_census
 from cruise.decisions.packing.building.classes import classify
 from cruise.decisions.packing.building.kept_room import without_kept_room
 from cruise.decisions.packing.building.marks import find_marks
@@ -22,6 +22,7 @@ from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.decisions.packing.building.rules import RuleMaker
 from cruise.decisions.packing.building.signatures import sign
 from cruise.decisions.packing.building.sites import Sites
+from cruise.decisions.scheduling.attachments import left_attached
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import UNLIMITED, Allowance, Sizes
 from cruise.domain.policy import Mode, Policy
@@ -77,17 +78,23 @@ def build_problem(
     else:
         needs = rightsized_needs(pods, snapshot, eligibility, usage, policy)
     # Room is kept for these.
-    needs[[index for index, pod in enumerate(pods) if pod.node is None and pod.nominated_node]] = 0
+    needs[[index for index, pod in enumerate(pods) if is_nominated(pod)]] = 0
     pod_node = np.array([taken.node for taken in census.taken], dtype=np.int64)
     here = np.bincount(pod_node[pod_node >= 0], minlength=len(nodes))
     most_pods = np.maximum(here, np.array([node.allocatable_pods for node in nodes], dtype=np.int64))
+    left = left_attached(snapshot)
     names = resource_names(
-        (extras_of(kind.pod, kind.needs) for kind in census.kinds), nodes, snapshot.surroundings, most_pods
+        (extras_of(kind.pod, kind.needs) for kind in census.kinds), nodes, snapshot.surroundings, most_pods, left
     )
     shared = shared_volumes(census)
     extras = [only(extras_of(kind.pod, kind.needs, shared), names) for kind in census.kinds]
     once = [
-        only(tuple((ATTACH + volume[0], 1) for volume in kind.needs.attached if volume in shared), names)
+        only(
+            ()
+            if is_nominated(kind.pod)
+            else tuple((ATTACH + volume[0], 1) for volume in kind.needs.attached if volume in shared),
+            names,
+        )
         for kind in census.kinds
     ]
     classes = classify(census, needs, signatures, extras, once)
@@ -99,12 +106,7 @@ def build_problem(
     rules, exclusion_obstacles = maker.rules(marks, limits)
     problem = Problem(
         resources=names,
-        capacities=without_kept_room(
-            capacities(nodes, snapshot.surroundings, names),
-            snapshot.pods,
-            nodes,
-            names,
-        ),
+        capacities=without_kept_room(capacities(nodes, snapshot.surroundings, names, left), snapshot, nodes, names),
         demands=amounts_table(
             [
                 (key.cpu, key.memory, int(not one.kept), key.extras)

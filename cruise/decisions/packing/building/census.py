@@ -116,12 +116,16 @@ def shared_volumes(census: Census) -> frozenset[tuple[str, str]]:
 
 def extras_of(pod: Pod, needs: VolumeNeeds, shared: Container[tuple[str, str]] = ()) -> Extras:
     """Return what a pod takes beside CPU and memory, sorted by resource; what is `shared` is not counted."""
-    if not pod.extended_requests and not needs.attached:
+    # For a nominated pod room is kept.
+    if is_nominated(pod) or not (pod.extended_requests or needs.attached):
         return ()
     attached = Counter(ATTACH + driver for driver, volume in needs.attached if (driver, volume) not in shared).items()
-    # For a nominated pod room is kept.
-    extended = () if pod.node is None and pod.nominated_node else pod.extended_requests
-    return tuple(sorted([*extended, *attached]))
+    return tuple(sorted([*pod.extended_requests, *attached]))
+
+
+def is_nominated(pod: Pod) -> bool:
+    """Tell whether a pod waits for room that is kept for it on a node."""
+    return pod.node is None and bool(pod.nominated_node)
 
 
 class _Kinds:
@@ -225,7 +229,11 @@ class _Kinds:
     def _why_not_elsewhere(self, pod: Pod, needs: VolumeNeeds) -> str | None:
         if pod.scheduler != DEFAULT_SCHEDULER:
             return Detail.NOT_JUDGED.of(f"scheduler {pod.scheduler}")
-        unjudged = why_volumes_not_judged(self._surroundings, pod) or self._elsewhere.why_not_judged(pod)
+        unjudged = (
+            why_volumes_not_judged(self._surroundings, pod)
+            or self._keeping_room.why_not_judged(pod)
+            or self._elsewhere.why_not_judged(pod)
+        )
         if unjudged is not None:
             return Detail.NOT_JUDGED.of(unjudged)
         if needs.missing is not None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from cruise.decisions.scheduling.board import key_of
-from cruise.decisions.scheduling.claims import claims_of
+from cruise.decisions.scheduling.claims import claims_of, why_unusable
 from cruise.domain.cluster import Pod
 from cruise.domain.colocation import Claim, Surroundings
 from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
@@ -36,14 +36,15 @@ class Volumes:
         self._surroundings = surroundings
         self._users: dict[tuple[str, str], list[Pod]] = {}
         self._out_of_reach: set[tuple[str, str]] = set()
-        self._known: dict[tuple[str, tuple[str, ...], bool], VolumeNeeds] = {}
+        self._known: dict[tuple[str, tuple[str, ...], bool, str | None], VolumeNeeds] = {}
 
     def of(self, pod: Pod) -> VolumeNeeds:
         """Return what a pod's claims ask."""
         names = pod.constraints.claims
         if not names:
             return NOTHING
-        key = (pod.namespace, names, bool(pod.constraints.own_claims) and pod.node is not None)
+        owner = pod.uid if pod.constraints.own_claims and pod.node is None else None
+        key = (pod.namespace, names, bool(pod.constraints.own_claims) and pod.node is not None, owner)
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = self._look_up(pod)
@@ -87,12 +88,11 @@ class Volumes:
         found: list[Claim] = []
         missing: Finding | None = None
         for name, claim in claims_of(self._surroundings, pod):
-            if claim is None:
-                missing = missing or Finding(Pattern.CLAIM_UNKNOWN, claim=name)
-            else:
+            unusable = why_unusable(pod, name, claim)
+            if unusable is not None:
+                missing = missing or Finding(unusable, claim=name)
+            if claim is not None:
                 found.append(claim)
-                if not claim.bound and not claim.waits:
-                    missing = missing or Finding(Pattern.CLAIM_UNBOUND, claim=name)
         # A running pod that cannot be created anew stays, and what it has now is attached to its node.
         present = [self._surroundings.claims.get((pod.namespace, name)) for name in pod.constraints.claims]
         counted = [claim for claim in present if claim] if missing and pod.node else found

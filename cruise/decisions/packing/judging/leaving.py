@@ -7,7 +7,7 @@ from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.other_autoscalers import OtherAutoscalers
 from cruise.decisions.guidance.quotas import grants
-from cruise.decisions.scheduling.claims import claims_of, why_volumes_not_judged
+from cruise.decisions.scheduling.claims import UNUSABLE, claims_of, why_unusable, why_volumes_not_judged
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
 from cruise.domain.cluster import DEFAULT_SCHEDULER, Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides, resolve_overrides, vertical_layers
@@ -62,8 +62,9 @@ class Leaving:
         if unjudged is not None:
             return f"its {unjudged}"
         for name, claim in claims_of(surroundings, pod):
-            if claim is None or not (claim.bound or claim.waits):
-                return f"its claim {name} is {'missing' if claim is None else 'not bound'}"
+            unusable = why_unusable(pod, name, claim)
+            if unusable is not None:
+                return f"its claim {name} {UNUSABLE[unusable]}"
         return None
 
     def _why_guarded(self, pod: Pod) -> str | None:
@@ -88,6 +89,8 @@ class Leaving:
             return "a LimitRange would refuse its replacement"
         if not grants(pod, self._snapshot.quotas.get(pod.namespace, ())):
             return "a ResourceQuota would refuse its replacement"
+        if pod.pod_group:
+            return f"its replacement waits for all of pod group {pod.pod_group}"
         return self.why_claims_are_unusable(pod)
 
     def guidance_of(self, pod: Pod) -> Guidance | Unreadable:

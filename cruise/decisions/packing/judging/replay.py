@@ -37,7 +37,10 @@ class Replay:
         waiting = [
             pod.priority
             for pod in snapshot.pods
-            if pod.preempts and waits_for_a_node(pod) and leaving.why_claims_are_unusable(pod) is None
+            if pod.preempts
+            and waits_for_a_node(pod)
+            and not pod.pod_group
+            and leaving.why_claims_are_unusable(pod) is None
         ]
         self._highest_waiting = max(waiting, default=None)
         self._out: dict[PodKey, Arrival] = {}

@@ -3,7 +3,8 @@
 The packer knows plans at whose end every rule holds for all pods that came. kube-scheduler asks a pod's rules when it
 binds that pod and never again: what comes later may break them. And it attaches a volume to a node once for all pods
 there, where the packer does so for one of a driver's volumes alone. Room that it keeps for a pod it keeps from no
-higher priority, where the packer keeps it from all.
+higher priority, where the packer keeps it from all. A volume that is left attached to a node counts there twice for a
+pod that comes to use it, and once as soon as that pod is there.
 """
 
 from collections import Counter
@@ -15,6 +16,7 @@ from cruise.decisions.packing.building import Built
 from cruise.decisions.packing.building.amounts import ATTACH
 from cruise.decisions.packing.building.kept_room import may_take_kept_room
 from cruise.decisions.packing.building.obstacle import Obstacle
+from cruise.decisions.scheduling.attachments import attached_for, left_attached
 from cruise.decisions.scheduling.board import Board, PodKey, key_of
 from cruise.decisions.scheduling.claims import claims_of
 from cruise.decisions.scheduling.scheduler import Scheduler
@@ -35,6 +37,7 @@ def open_by_other_plans(built: Built, unplaced: Iterable[Unplaced]) -> frozenset
     known: dict[tuple[object, ...], bool] = {}
     matters = order_matters(built.problem)
     limited = any(name.startswith(ATTACH) for name in built.problem.resources)
+    returns = limited and _volume_returns(built)
     found |= {key_of(pod) for pod in may_take_kept_room(built.snapshot, pods.values())} & {one.key for one in unplaced}
     for one in unplaced:
         pod = pods.get(one.key)
@@ -44,7 +47,7 @@ def open_by_other_plans(built: Built, unplaced: Iterable[Unplaced]) -> frozenset
         if alike not in known:
             known[alike] = (
                 (matters and not one.impossible)
-                or (limited and bool(pod.constraints.claims) and _shares_volumes(built, pod))
+                or (limited and bool(pod.constraints.claims) and (returns or _shares_volumes(built, pod)))
                 or _is_open(built, pod, one.blocked_by)
             )
         if known[alike]:
@@ -125,6 +128,17 @@ def _may_found(built: Built, pod: Pod) -> bool:
 
     meant = [other for other in built.pods if is_meant(other)] if is_meant(pod) else []
     return len(meant) > 1 and all(other.node is None for other in meant)
+
+
+def _volume_returns(built: Built) -> bool:
+    """Tell whether a volume that is left attached to a node is one that a pod of the problem uses."""
+    surroundings = built.snapshot.surroundings
+    left = {volume for volumes in left_attached(built.snapshot).values() for volume in volumes}
+    return bool(left) and any(
+        left & attached_for(claim for _, claim in claims_of(surroundings, pod))
+        for pod in built.pods
+        if pod.constraints.claims
+    )
 
 
 def _shares_volumes(built: Built, pod: Pod) -> bool:

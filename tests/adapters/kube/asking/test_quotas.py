@@ -1,6 +1,6 @@
 from cruise.adapters.kube.asking.surroundings import read_quotas
 from cruise.adapters.kube.http.client import KubeClient
-from cruise.domain.cluster import Quota
+from cruise.domain.quotas import Quota
 from tests.builders import make_amounts
 from tests.controlplane import manifests
 from tests.controlplane.api import Api, until

@@ -14,6 +14,7 @@ from tests.builders import Json, make_namespace_json, make_pod_json
 from tests.controlplane.manifests import container, pod
 from tests.storage_builders import (
     DRIVER,
+    make_attachment_json,
     make_claim_json,
     make_drivers_json,
     make_priority_class_json,
@@ -69,6 +70,29 @@ def test_what_cannot_be_read_takes_its_claims_with_it():
 def test_a_node_whose_limits_cannot_be_read_attaches_nothing():
     found = surroundings(make_claim_json(volume="pv-1"), make_volume_json(), make_drivers_json("n2", a=-1))
     assert found.attach_limits == {"n2": {DRIVER: 0}}
+
+
+def test_attachments_and_the_storage_that_drivers_publish_are_followed():
+    cache = Cache()
+    driver = {"kind": "CSIDriver", "metadata": {"name": DRIVER}, "spec": {"storageCapacity": True}}
+    room = {
+        "kind": "CSIStorageCapacity",
+        "metadata": {"name": "room", "namespace": "kube-system"},
+        "storageClassName": "fast",
+        "nodeTopology": {"matchLabels": {"zone": "a"}},
+        "capacity": "5Gi",
+    }
+    waiting = make_claim_json(storage="fast", spec={"resources": {"requests": {"storage": "1Gi"}}})
+    put(cache, waiting, make_storage_class_json(), LIMITS, make_volume_json(), make_attachment_json("pv-1"))
+    before = cache.snapshot().surroundings
+    assert before.attached == {"n1": frozenset({(DRIVER, "vol-pv-1")})}
+    assert before.claims["shop", "data"].terms is None
+    put(cache, driver)
+    assert cache.snapshot().surroundings.claims["shop", "data"].terms == ()
+    put(cache, room)
+    terms = cache.snapshot().surroundings.claims["shop", "data"].terms
+    assert terms is not None
+    assert [term.matches("n1", {"zone": zone}) for term in terms for zone in "ab"] == [True, False]
 
 
 def test_namespaces_have_their_names_before_they_are_seen():

@@ -6,9 +6,10 @@ import pytest
 
 from cruise.decisions.packing.judging.leaving import Leaving, find_broken_budgets
 from cruise.domain.annotations import Overrides
-from cruise.domain.cluster import LimitRangeItem, Pod, Quota, Snapshot, VerticalAutoscaler
+from cruise.domain.cluster import LimitRangeItem, Pod, Snapshot, VerticalAutoscaler
 from cruise.domain.colocation import Claim, PodConstraints, Surroundings
 from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import Amounts
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
 from tests.builders import make_budget, make_node, make_pod, make_ref, make_snapshot, make_workload

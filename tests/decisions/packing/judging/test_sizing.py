@@ -13,7 +13,8 @@ from cruise.decisions.packing.judging.sizing import (
 )
 from cruise.decisions.scheduling.board import Board
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, QosClass, Quota
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, QosClass
+from cruise.domain.quotas import Quota
 from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
 from tests.builders import make_amounts, make_container, make_node, make_pod, make_resources, make_snapshot
 

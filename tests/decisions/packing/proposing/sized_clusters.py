@@ -11,7 +11,6 @@ from cruise.domain.cluster import (
     LimitRangeItem,
     Node,
     Pod,
-    Quota,
     ResizePending,
     ResizeState,
     Snapshot,
@@ -19,6 +18,7 @@ from cruise.domain.cluster import (
     WorkloadRef,
 )
 from cruise.domain.qos import qos_class
+from cruise.domain.quotas import Quota
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, Resources
 from cruise.domain.scheduling import LabelSelector, Operator, Requirement
