@@ -158,3 +158,12 @@ def test_a_pod_that_rules_tie_to_a_nominated_one_stays_where_it_is():
     late = a_pod("late-1", cpu="1500m", nodeSelector={"disk": "ssd"})
     plan = planned(*TWO, bound, first, late)
     assert plan.moves == ()
+
+
+@pytest.mark.parametrize(("affinity", "moves"), [({}, 1), (apart("vip"), 0)])
+def test_a_host_port_of_a_node_that_a_pod_cannot_go_to_is_none_of_its_own(affinity, moves):
+    nodes = [a_node("n1", cpu="2", labels={"disk": "ssd"}), a_node("n2", labels={"disk": "hdd"}), a_node("n3")]
+    first = waits_for_n1(containers=ports(443))
+    other = wants_in(containers=ports(443), nodeSelector={"disk": "hdd"}, affinity=affinity)
+    plan = planned(*nodes, a_pod("app-1", "n2", cpu="900m"), first, other)
+    assert len(plan.moves) == moves

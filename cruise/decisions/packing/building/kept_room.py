@@ -13,6 +13,7 @@ from cruise.decisions.scheduling.filters import refuse_by_node
 from cruise.decisions.scheduling.scheduler import Scheduler
 from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.colocation import UNCONSTRAINED
 from cruise.domain.requests import counted_requests
 
 
@@ -22,7 +23,9 @@ class KeptRoom:
     def __init__(self, snapshot: Snapshot) -> None:
         self._nodes = {node.name: node for node in snapshot.nodes}
         nominated = [pod for pod in snapshot.pods if pod.nominated_node in self._nodes and waits_for_a_node(pod)]
-        self._nominated, self._surroundings = nominated, snapshot.surroundings
+        self._surroundings = snapshot.surroundings
+        # One for all that rules do not tell apart.
+        self._nominated = list({_seen_by_rules(pod): pod for pod in nominated}.values())
         board = Board(snapshot) if nominated else None
         scheduler = Scheduler(board) if board else None
         self._may_come: dict[tuple[str, str], bool] = {}
@@ -51,17 +54,26 @@ class KeptRoom:
     def _are_tied(self, pod: Pod, nominated: Pod) -> bool:
         """Tell whether the place of a nominated pod decides where another pod may go."""
         asks, others = pod.constraints, nominated.constraints
+        if asks is UNCONSTRAINED and not others.anti_affinity:
+            return False
         if pod.namespace == nominated.namespace and (
             set(asks.claims) & set(others.claims) or any(one.counts(nominated.labels) for one in asks.spread)
         ):
             return True
-        if any(one.collides_with(other) for one in asks.host_ports for other in others.host_ports):
-            node = self._nodes[nominated.nominated_node]
-            return pod.placement.admits(node.name, node.labels)
+        node = self._nodes[nominated.nominated_node]
+        if pod.placement.admits(node.name, node.labels) and any(
+            one.collides_with(other) for one in asks.host_ports for other in others.host_ports
+        ):
+            return True
         return any(
             self._surroundings.mean(term, nominated.namespace, nominated.labels)
             for term in (*asks.affinity, *asks.anti_affinity)
         ) or any(self._surroundings.mean(term, pod.namespace, pod.labels) for term in others.anti_affinity)
+
+
+def _seen_by_rules(pod: Pod) -> tuple[object, ...]:
+    node = pod.nominated_node if pod.constraints.host_ports else ""
+    return pod.namespace, frozenset(pod.labels.items()), pod.constraints, pod.priority, node
 
 
 def may_take_kept_room(snapshot: Snapshot, pods: Iterable[Pod]) -> Iterator[Pod]:
