@@ -230,6 +230,7 @@ def test_options_that_would_be_ignored_are_refused(capfd):
     for arguments, named in (
         (["scan", *files, "--history", "1d"], "--history"),
         (["export", *files, "--history", "7d"], "--history"),
+        (["export", *files, "--format", "patches", "--price-gib-hour", "1"], "prices"),
         (["pack", *files[:2], "--now", "2026-01-05T12:00:00Z"], "--now"),
     ):
         assert main(arguments) == 2

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cruise.cli.inputs.sources import (
-    CPU_CORE_HOUR,
-    MEMORY_GIB_HOUR,
     ClusterOption,
+    CorePriceOption,
+    GibPriceOption,
     History,
-    PriceOption,
     PrometheusUrlOption,
     Sources,
     UsageFileOption,
@@ -42,6 +41,7 @@ class ExportFormat(StrEnum):
 
 
 _PULL_REQUEST = "PULL_REQUEST.md"
+_WITHOUT_PRICES = (ExportFormat.PATCHES, ExportFormat.KUSTOMIZE, ExportFormat.HELM)
 
 
 def export(
@@ -63,8 +63,8 @@ def export(
     output: Annotated[
         Path | None, optional("--output", "DIR", "Write files there instead; - for standard output.", "-o")
     ] = None,
-    price_cpu_core_hour: PriceOption = CPU_CORE_HOUR,
-    price_gib_hour: PriceOption = MEMORY_GIB_HOUR,
+    price_cpu_core_hour: CorePriceOption = None,
+    price_gib_hour: GibPriceOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Write the sizes that workloads should have in Git: patches, Kustomize, Helm values, the text of a pull request.
@@ -95,6 +95,8 @@ def export(
     from cruise.interfaces.export.report import ExportReport
 
     prices = prices_of(price_cpu_core_hour, price_gib_hour)
+    if (price_cpu_core_hour, price_gib_hour) != (None, None) and format in _WITHOUT_PRICES:
+        raise BadInput(f"prices are for the estimate, and --format {format.value} has none; leave them out")
     wanted = [_read_name(name) for name in workloads or ()]
     directory = None if output is None or str(output) == "-" else output
     if directory is not None and format in (ExportFormat.TABLE, ExportFormat.JSON):

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cruise.cli.inputs.sources import (
-    CPU_CORE_HOUR,
-    MEMORY_GIB_HOUR,
     ClusterOption,
+    CorePriceOption,
     DayOption,
+    GibPriceOption,
     History,
-    PriceOption,
     PrometheusUrlOption,
     Sources,
     UsageFileOption,
@@ -43,8 +42,8 @@ def scan(
     email_ready: Annotated[
         bool, typer.Option("--email-ready", help="Write html that mail programs show: no script, no style sheet.")
     ] = False,
-    price_cpu_core_hour: PriceOption = CPU_CORE_HOUR,
-    price_gib_hour: PriceOption = MEMORY_GIB_HOUR,
+    price_cpu_core_hour: CorePriceOption = None,
+    price_gib_hour: GibPriceOption = None,
     config: ConfigOption = None,
 ) -> None:
     """Report what is at risk, what is wasted and what is pending; nothing is changed.

@@ -6,8 +6,6 @@ from datetime import datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from cruise.cli.options import optional
 from cruise.errors import BadInput
 
@@ -39,7 +37,12 @@ DayOption = Annotated[
 WeekOption = Annotated[
     History | None, optional("--history", None, "How much of the past to read from it; 7d by default.")
 ]
-PriceOption = Annotated[float, typer.Option(min=0, metavar="$", help="For the estimate.")]
+CorePriceOption = Annotated[
+    float | None, optional("--price-cpu-core-hour", "$", f"For the estimate; {CPU_CORE_HOUR} by default.", min=0)
+]
+GibPriceOption = Annotated[
+    float | None, optional("--price-gib-hour", "$", f"For the estimate; {MEMORY_GIB_HOUR} by default.", min=0)
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +78,12 @@ def read_sources(sources: Sources, settings: "Settings") -> Known:
     return Known(cluster, *_statistics(cluster, prometheus, sources, settings))
 
 
-def prices_of(cpu_core_hour: float, gib_hour: float) -> "Prices":
-    """Return the prices that the options state. Raises BadInput."""
+def prices_of(cpu_core_hour: float | None, gib_hour: float | None) -> "Prices":
+    """Return the prices that the options state, or the usual ones. Raises BadInput."""
     from cruise.decisions.scan.waste import Prices
 
+    cpu_core_hour = CPU_CORE_HOUR if cpu_core_hour is None else cpu_core_hour
+    gib_hour = MEMORY_GIB_HOUR if gib_hour is None else gib_hour
     if not math.isfinite(cpu_core_hour + gib_hour):
         raise BadInput("a price is a number, such as 0.0145")
     return Prices(cpu_core_hour, gib_hour)
