@@ -10,11 +10,12 @@ from cruise.decisions.explaining.explanation import Explanation, HeldContainer, 
 from cruise.decisions.explaining.past import Past
 from cruise.decisions.explaining.size_steps import ContainerSteps, RequestSteps
 from cruise.decisions.guidance.other_autoscalers import Claimed
-from cruise.domain.actions import Hold
+from cruise.domain.actions import Hold, Outcome, ResizePod
 from cruise.domain.original_resources import amounts_json
 from cruise.domain.overrides import Statement
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.interfaces.reasons import detail_words, in_words, source_words
+from cruise.interfaces.resize_words import changes_text
 from cruise.interfaces.shapes import Shape, shape
 from cruise.kube_json.patches.resize_patch import resize_patch
 
@@ -170,9 +171,17 @@ def _past(past: Past | None) -> object:
                 "verdict": outcome.verdict.value,
                 "reason": outcome.reason.value,
                 "detail": detail_words(outcome.detail),
+                **_resize(outcome),
             }
             for outcome in past.outcomes
         ],
         "kills": shape(past.kills),
         "hourlyPeaks": shape(past.profiles),
     }
+
+
+def _resize(outcome: Outcome) -> dict[str, object]:
+    action = outcome.action
+    if not isinstance(action, ResizePod):
+        return {}
+    return {"cause": action.cause, "changes": changes_text(action, outcome.before, "→")}

@@ -7,12 +7,13 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from cruise.decisions.explaining.past import HourProfile, Past
-from cruise.domain.actions import EvictPod
+from cruise.domain.actions import EvictPod, ResizePod, Verdict
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.amounts import age_text, cpu_text, exact_text, memory_text
 from cruise.interfaces.explain.steps import grid, statistic_line
 from cruise.interfaces.reasons import in_words
+from cruise.interfaces.resize_words import changes_text, why_resized
 
 _MOST_OUTCOMES = 10
 _BARS = "▁▂▃▄▅▆▇█"
@@ -26,6 +27,8 @@ def past_text(past: Past, now: datetime) -> Iterator[RenderableType]:
         for outcome in past.outcomes[:_MOST_OUTCOMES]:
             action = "evict" if isinstance(outcome.action, EvictPod) else "resize"
             why = in_words(outcome.reason, outcome.detail)
+            if isinstance(outcome.action, ResizePod) and outcome.verdict is Verdict.DONE:
+                why = f"{changes_text(outcome.action, outcome.before, '→')}: {why_resized(outcome.action)}"
             if outcome.count > 1:
                 why = f"{why} ({outcome.count:,} times, first {age_text(now, outcome.since)})"
             rows.add_row(f"  {age_text(now, outcome.at)}", action, outcome.verdict.value, why)

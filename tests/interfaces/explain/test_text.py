@@ -10,10 +10,10 @@ from cruise.decisions.explaining.explanation import explain
 from cruise.decisions.explaining.past import past_of
 from cruise.decisions.sizing.headroom.joint_peak import JointPeak
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
-from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
+from cruise.domain.actions import ContainerTarget, EvictPod, Outcome, Reason, ResizePod, Verdict, WriteCause
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, ResizePending, ResizeState, VerticalAutoscaler
 from cruise.domain.policy import EvictionRanking, Mode, Policy
-from cruise.domain.resources import MEBIBYTE, ResourceName
+from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, NO_RESOURCES, ResourceName
 from cruise.domain.rules import SEEDS
 from cruise.domain.usage import HourlyPeaks, OomRecord, PeakKey
 from cruise.interfaces.explain.document import explanation_json, stored_json
@@ -272,6 +272,23 @@ def test_the_past_is_shown_after_the_present():
     assert "3h ago  web-1  app  no limit" in text
     assert "up to 250m" in text
     assert "no samples" in text
+
+
+def test_a_resize_of_the_past_says_from_what_to_what_and_why():
+    pod = make_pod()
+
+    def sizes(cpu):
+        return (ContainerTarget("app", ContainerRole.MAIN, make_amounts(cpu, 128), NO_AMOUNTS),)
+
+    action = ResizePod(
+        pod.namespace, pod.name, pod.uid, pod.node, pod.workload, sizes(130), NO_RESOURCES, Reason.RIGHTSIZED,
+        WriteCause.BELOW_BASE,
+    )  # fmt: skip
+    done = replace(past(), outcomes=(Outcome(NOW, action, Verdict.DONE, Reason.RIGHTSIZED, before=sizes(100)),))
+    text = shown(lambda console: past_text(done, NOW))
+    assert "resize  done  cpu 100m → 130m: it has used more than its request for" in text
+    [line] = json.loads(stored_json("shop", "web-1", make_table(make_statistic()), done))["past"]["outcomes"]
+    assert (line["cause"], line["changes"]) == ("below-base", "cpu 100m → 130m")
 
 
 def test_the_store_alone_shows_statistics_and_past():
