@@ -67,7 +67,7 @@ class Limits:
             return raised
         bound_of_pod, stated = self.ranges[resource], [one.requests.resources.of(resource) for one in self.sized]
         floors = [bound.whole[2 * at] for bound in self.bounds]
-        highest = bound_of_pod.most_requests(floors, raised, raised, least)
+        highest = bound_of_pod.most_requests(floors, raised, raised, self._kept(resource))
         if highest is not None:
             raised = [min(pair) for pair in zip(raised, highest, strict=True)]
             most = [min(pair) for pair in zip(most, highest, strict=True)]
@@ -142,7 +142,7 @@ class Limits:
         at = int(resource is _MEMORY)
         found = self.ranges[resource].limits(
             requests,
-            self._least(resource),
+            self._kept(resource),
             [limit or 0 for limit in limits],
             [
                 min(bound.whole[4 + at], int(min(bound.ratios[at] * request, UNBOUNDED)))
@@ -150,6 +150,14 @@ class Limits:
             ],
         )
         return [one or None for one in found]
+
+    def _kept(self, resource: ResourceName) -> list[int]:
+        """Return the least limits, no larger than stated ones: those may stay where no more can be had."""
+        stated = [one.limits.of(resource) for one in self.sized]
+        return [
+            least if limit is None else min(least, limit)
+            for least, limit in zip(self._least(resource), stated, strict=True)
+        ]
 
     def _least(self, resource: ResourceName) -> list[int]:
         """Return the least limit of each container, 0 where it gets none."""

@@ -34,7 +34,8 @@ def decide_unscheduled(
 ) -> tuple[list[ResizePod], list[Hold]]:
     """Return the resizes of unschedulable pods and the pods held, both in the pods' order.
 
-    Requests only fall, to the workload's peak; limits stay. kube-scheduler tries a pod again once it has shrunk.
+    Requests only fall, to the workload's peak; limits stay, unless a LimitRange lets no request fall beside them.
+    kube-scheduler tries a pod again once it has shrunk.
     """
     waiting = [pod for pod in snapshot.pods if _waits_for_room(pod)]
     if not waiting:
@@ -93,7 +94,10 @@ def _decide(
         return Hold(pod.namespace, pod.name, Reason.MODE_INITIAL)
     containers = pod.sized_containers
     pairs = list(zip(containers, decision.containers, strict=True))
-    targets = tuple(_shrunk(container, target) for container, target in pairs)
+    targets = tuple(_shrunk(container, target, container.limits.memory_bytes) for container, target in pairs)
+    if ranges and refuses_resize(pod, targets, ranges):
+        # Beside a smaller request a LimitRange may ask for the limit that the pod would be created with.
+        targets = tuple(_shrunk(container, target, target.limits.memory_bytes) for container, target in pairs)
     reason = _why_not(pod, containers, targets, policy)
     if reason is None and ranges and refuses_resize(pod, targets, ranges):
         reason = Reason.LIMIT_RANGE
@@ -113,12 +117,13 @@ def _why_not(
     return Reason.QOS_CHANGE if becomes_guaranteed(pod, targets) else None
 
 
-def _shrunk(container: Container, target: ContainerTarget) -> ContainerTarget:
+def _shrunk(container: Container, target: ContainerTarget, memory_limit: int | None) -> ContainerTarget:
     requests = Amounts(
         _lower(container.requests.cpu_millicores, target.requests.cpu_millicores),
         _lower(container.requests.memory_bytes, target.requests.memory_bytes),
     )
-    return replace(target, requests=requests, limits=container.limits)
+    limit = _lower(container.limits.memory_bytes, memory_limit)
+    return replace(target, requests=requests, limits=replace(container.limits, memory_bytes=limit))
 
 
 def _lower(stated: int | None, wanted: int | None) -> int | None:

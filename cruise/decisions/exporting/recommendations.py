@@ -22,8 +22,8 @@ def recommend(sizes: Iterable[TemplateSizes], snapshot: Snapshot, now: datetime)
         workload = snapshot.workloads.get((one.namespace, one.workload))
         if workload is None or not workload.uid or (one.namespace, one.workload) in theirs:
             continue
-        since = max(container.evidence.history_since for container in one.containers)
-        confident = bool(since) and since <= (now - _CONFIDENT_AFTER).timestamp()
+        since = [container.evidence.history_since for container in one.containers]
+        confident = all(since) and max(since) <= (now - _CONFIDENT_AFTER).timestamp()
         containers = tuple([_of_container(container) for container in one.containers])
         found = Recommendation(one.namespace, one.workload, workload.uid, containers, confident)
         if (found.namespace, found.name) not in taken:

@@ -45,7 +45,8 @@ def pull_request(report: ExportReport) -> str:
 def _workload(sizes: TemplateSizes, report: ExportReport) -> Iterator[str]:
     yield f"### {sizes.namespace}/{sizes.workload}"
     yield ""
-    since = min((at for one in sizes.containers if (at := one.evidence.history_since)), default=0)
+    starts = [one.evidence.history_since for one in sizes.containers]
+    since = max(starts) if all(starts) else 0
     history = f", history since {time_of(since):%Y-%m-%d}" if since else ""
     yield f"{count_text(sizes.pods, 'pod')}{history}: {freed_words(sizes.freed, report.prices)}."
     yield ""

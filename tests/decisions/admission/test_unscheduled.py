@@ -12,7 +12,7 @@ from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, NodeAutoscaler, Pod, QosClass
 from cruise.domain.original_resources import format_original_resources
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import NO_RESOURCES
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES
 from cruise.domain.rules import DEFAULT_RULES, SEEDS
 from cruise.domain.sizes import with_sizes
 from tests.builders import (
@@ -123,10 +123,15 @@ def test_keeps_the_qos_class():
     assert reasons(decide(waiting(limited, other), *rows)) == [Reason.QOS_CHANGE]
 
 
-def test_a_limit_range_that_the_smaller_request_would_break_holds_the_pod():
+def test_a_limit_falls_with_the_request_where_a_limit_range_asks_for_it_and_is_kept_elsewhere():
     ranges = {"shop": (LimitRangeItem(of_pod=False, max_memory_ratio=4.0),)}
     pod = waiting(make_container(cpu=5000, memory_mib=512, memory_limit_mib=2000, settled=False))
-    assert reasons(decide(pod, limit_ranges=ranges)) == [Reason.LIMIT_RANGE]
+    [resize], _ = decide(pod, limit_ranges=ranges)
+    [free], _ = decide(pod)
+    assert resize.containers[0].limits.memory_bytes < 2000 * MEBIBYTE
+    assert free.containers[0].limits.memory_bytes == 2000 * MEBIBYTE
+    tight = {"shop": (LimitRangeItem(of_pod=False, maximum=make_amounts(None, 50)),)}
+    assert reasons(decide(pod, limit_ranges=tight)) == [Reason.LIMIT_RANGE]
 
 
 def test_a_refused_target_is_not_asked_for_again():

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -228,3 +229,99 @@ def test_a_new_pod_gets_what_is_admitted_and_no_limit_under_known_use(found, con
         judge(found, decided.containers, items, policy)
     elif decided.reason is Reason.LIMIT_RANGE:
         assert not admissible(found, container, of_pod, policy)
+
+
+# ---- by hand ----
+
+CALM = Policy(mode=Mode.FULL)
+NIGHT = Use(request=1024, limit=1024, base=200, peak=300, most=900, last=210, since=LONG)
+
+
+def sizes(decided: NodePlan) -> list[tuple[int, int]]:
+    """Memory request and limit of each container, in MiB."""
+    return [(one.memory_bytes // MEBIBYTE, one.memory_limit_bytes // MEBIBYTE) for one in decided.targets]
+
+
+@pytest.mark.parametrize("policy", [CALM, Policy(mode=Mode.FULL, rules=TRACKING)])
+@pytest.mark.parametrize(
+    ("ratio", "since", "expected"),
+    [
+        (1.0, LONG, (900, 900)),
+        (2.0, LONG, (450, 900)),
+        # Nor is it lowered on a history that is short, or of unknown length.
+        (1.0, SHORT, (1024, 1024)),
+        (2.0, 0, (512, 1024)),
+    ],
+)
+def test_the_request_rises_to_what_the_limit_needs(policy, ratio, since, expected):
+    decided = plan([replace(NIGHT, since=since)], [Range(ratio=ratio).item(False)], policy)
+    assert sizes(decided) == [expected]
+    assert not decided.hold
+
+
+def test_a_largest_limit_under_known_use_holds_the_pod():
+    decided = plan([NIGHT], [Range(most=800).item(False)], Policy(mode=Mode.FULL, rules=TRACKING))
+    assert [hold.reason for hold in decided.hold] == [Reason.LIMIT_RANGE]
+    assert sizes(decided)[0][1] >= 900
+
+
+def test_limits_share_what_a_limit_range_of_type_pod_leaves():
+    pair = [
+        Use(request=400, limit=500, base=200, peak=300, most=400, last=200, since=LONG),
+        Use(request=200, limit=300, base=50, peak=100, most=100, last=60, since=LONG),
+    ]
+    [decided] = [plan(pair, [Range(most=800).item(True)], Policy(mode=Mode.FULL, rules=TRACKING))]
+    [(_, first), (_, second)] = sizes(decided)
+    assert (first >= 400, second >= 100, first + second <= 800, len(decided.resize)) == (True, True, True, 1)
+
+
+FREE = Use(request=128, limit=None, base=200, peak=300, most=400, last=210, since=LONG)
+
+
+@pytest.mark.parametrize(
+    ("setting", "annotations", "limited"),
+    [
+        (MemoryLimits.EXISTING, {}, 0),
+        (MemoryLimits.ALWAYS, {}, 800),
+        (MemoryLimits.NEVER, {}, 0),
+        (MemoryLimits.EXISTING, {"cruise.io/memory-limits": "always"}, 800),
+        (MemoryLimits.EXISTING, {"cruise.io/memory-limits.a": "always"}, 800),
+        (MemoryLimits.ALWAYS, {"cruise.io/memory-limits": "always", "cruise.io/memory-limits.a": "existing"}, 0),
+    ],
+)
+def test_a_container_without_a_limit_gets_one_where_that_is_asked_for(setting, annotations, limited):
+    policy = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=setting)
+    decided = plan([FREE], (), policy, replace(pod_of([FREE]), annotations=annotations))
+    assert sizes(decided) == [(300, limited)]
+    assert (admission([FREE], (), policy).containers[0].limits.memory_bytes is None) is (
+        setting is not MemoryLimits.ALWAYS
+    )
+
+
+def test_never_keeps_a_limit_until_a_request_has_to_pass_it():
+    never = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimits.NEVER)
+    high = replace(NIGHT, limit=4000)
+    assert sizes(plan([high], (), never)) == [(300, 4000)]
+    assert sizes(plan([replace(NIGHT, request=100, limit=910)], (), never)) == [(300, 910)]
+    least = replace(pod_of([high]), annotations={"cruise.io/memory-min": "5000Mi"})
+    assert sizes(plan([high], (), never, least)) == [(5000, 5000)]
+
+
+def test_a_default_that_the_api_server_would_add_is_stated_above_known_use():
+    default = LimitRangeItem(False, default_limits=make_amounts(None, 64))
+    tracking = Policy(mode=Mode.FULL, rules=TRACKING)
+    assert sizes(plan([FREE], [default], tracking)) == [(300, 800)]
+    never = replace(tracking, memory_limits=MemoryLimits.NEVER)
+    assert [hold.reason for hold in plan([FREE], [default], never).hold] == [Reason.LIMIT_RANGE]
+
+
+def test_a_cpu_limit_is_not_lowered_below_the_peak_for_a_ratio():
+    pod = make_pod(containers=[make_container("a", cpu=1000, cpu_limit=1000, memory_mib=1024, memory_limit_mib=2048)])
+    row = replace(row_of(pod, 0, NIGHT), cpu_base_millicores=100, cpu_peak_millicores=600)
+    items = (LimitRangeItem(False, max_cpu_ratio=1.0),)
+    snapshot = make_snapshot([pod], nodes=[make_node(memory_mib=MANY_GIB)], workloads=[make_workload()])
+    table = make_table(row, replace(row, key=row.key._replace(pod="other")))
+    snapshot = replace(snapshot, limit_ranges={"shop": items})
+    [decided] = decide_node_plans(snapshot, table, Policy(mode=Mode.FULL, rules=TRACKING), NOW)
+    [resize] = decided.resize
+    assert resize.containers[0].requests.cpu_millicores == resize.containers[0].limits.cpu_millicores == 600
