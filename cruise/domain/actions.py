@@ -36,6 +36,7 @@ class Reason(StrEnum):
     NEW_REVISION = "new-revision"
     AUTOSCALED = "hpa"
     OTHER_AUTOSCALER = "other-autoscaler"
+    LOOKUP_PENDING = "lookup-pending"
     RESIZE_UNSUPPORTED = "resize-unsupported"
     RESIZE_RESTARTS = "resize-restarts"
     LIMIT_RANGE = "limit-range"

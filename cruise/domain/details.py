@@ -49,6 +49,9 @@ class Detail(StrEnum):
     # other reasons
     UTILISATION_TARGETED = "utilisation-targeted"
     UTILISATION_MAY_BE_TARGETED = "utilisation-may-be-targeted"
+    SCALE_NOT_READ = "scale-not-read"
+    NAMESPACE_NOT_SEEN = "namespace-not-seen"
+    OWNER_NOT_SEEN = "owner-not-seen"
     SIZED_BY_VPA = "sized-by-vpa"
     MAY_BE_SIZED_BY_VPA = "may-be-sized-by-vpa"
     GROWTH_WAITS = "growth-waits"

@@ -9,7 +9,7 @@ from cruise.domain.actions import Reason, ResizePod, Verdict
 from cruise.domain.cluster import Autoscaler, VerticalAutoscaler, WorkloadRef
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName
-from cruise.domain.scheduling import OVERLOADED, Placement
+from cruise.domain.scheduling import OVERLOADED, LabelSelector, Operator, Placement, Requirement
 from cruise.runtime.node_load import NodeLoads, node_load_pass
 from cruise.runtime.usage.reading import UsageReading
 from cruise.simulation.cluster.behaviour import Behaviour
@@ -71,6 +71,8 @@ async def test_over_a_day_what_a_vpa_takes_over_at_noon_is_left_alone_from_then_
             Autoscaler(NAMESPACE, "engine", WorkloadRef("KafkaConnect", "engine"), frozenset({ResourceName.CPU}))
         ],
     )
+    # Its kind has no scale.
+    world.show_scale(NAMESPACE, WorkloadRef("KafkaConnect", "engine"), None)
     store = MemoryStore()
     controller = Controller(
         world, SimulatedUsage(world), store, FULL, lambda: world.now, UsageReading(settle_seconds=0)
@@ -105,3 +107,29 @@ async def test_over_a_day_what_a_vpa_takes_over_at_noon_is_left_alone_from_then_
         [one] = pod.containers
         assert one.requests.cpu_millicores == 1000
         assert (one.requests.memory_bytes or 0) < 1 << 30
+
+
+async def test_no_pod_that_a_scale_may_select_is_written_before_the_scale_was_answered():
+    names, big = ("free", "engine"), container(1000, 1024)
+    world = cluster(
+        [workload(name, template(big), Dial(cpu=100, mebibytes=200), replicas=2) for name in names],
+        [node("n1", cpu=16000, mebibytes=32768)],
+        BY_MINUTE,
+        autoscalers=[Autoscaler(NAMESPACE, "main", WorkloadRef("KafkaConnect", "main"), frozenset({ResourceName.CPU}))],
+    )
+    controller = Controller(
+        world, SimulatedUsage(world), MemoryStore(), FULL, lambda: world.now, UsageReading(settle_seconds=0)
+    )
+    answered = START + timedelta(hours=3)
+    engines = LabelSelector((Requirement("app", Operator.IN, ("engine",)),))
+    for quarter in range(1, 4 * 6 + 1):
+        world.advance(START + timedelta(minutes=15 * quarter))
+        if world.now == answered:
+            assert not controller.activity.outcomes
+            world.show_scale(NAMESPACE, WorkloadRef("KafkaConnect", "main"), engines)
+        await controller.refresh_statistics()
+        await controller.rightsize()
+    for pod in await pods(world, "engine"):
+        assert pod.containers[0].requests.cpu_millicores == 1000
+    for pod in await pods(world, "free"):
+        assert (pod.containers[0].requests.cpu_millicores or 0) < 300

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncGenerator, Callable, Collection
+from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import quote
 
@@ -27,6 +28,7 @@ from cruise.kube_json.wire.object_json import NodeObject
 from cruise.kube_json.wire.pod_json import PodObject
 
 MOST_LAG_SECONDS = 60.0
+_SCALES_SECONDS = 10.0
 
 
 class KubeCluster:
@@ -83,6 +85,10 @@ class KubeCluster:
         for watch in self._watches.values():
             await watch.listed.wait()
         await self._asked.asked.wait()
+        # Late answers are not waited for: until they come, the pods that they could concern are held.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SCALES_SECONDS):
+                await self._scales.read_due()
 
     def lag_seconds(self) -> float:
         """How long ago the least fresh kind was last known to be in step; infinite before all were listed."""

@@ -72,6 +72,8 @@ def decide_admission(
         detail = guidance.detail if isinstance(guidance, Unreadable) else ""
         if reason is Reason.OTHER_AUTOSCALER:
             detail = eligibility.claimed(pod).sized_by
+        elif reason is Reason.LOOKUP_PENDING:
+            detail = eligibility.why_pending(pod)
         return Leave(reason or Reason.UNREADABLE_ANNOTATION, detail)
     managed = eligibility.managed(pod)
     if not managed:

@@ -12,6 +12,7 @@ from cruise.decisions.guidance.daemons import daemon_requests
 from cruise.decisions.guidance.evictability import Evictability
 from cruise.decisions.guidance.other_autoscalers import Claimed, OtherAutoscalers
 from cruise.decisions.guidance.own_room import submitted_requests
+from cruise.decisions.guidance.pending_lookups import pending_lookup
 from cruise.decisions.guidance.template_limits import noted_limits_of, workload_limits_of
 from cruise.decisions.usage.estimation import OWN_SECONDS
 from cruise.decisions.usage.plausibility import MOST_REFUSED_PERCENT
@@ -141,11 +142,19 @@ class Eligibility:
         kubelet = self._kubelets.get(pod.node)
         if kubelet is not None and kubelet < FIRST_RESIZING_KUBELET:
             return Hold(pod.namespace, pod.name, Reason.RESIZE_UNSUPPORTED, f"kubelet {kubelet[0]}.{kubelet[1]}")
+        held = self._held_for_others(pod, group)
+        if held is not None:
+            return held
+        return self._with_statistics(pod, guidance, group, killed=killed)
+
+    def _held_for_others(self, pod: Pod, group: "_Group") -> Hold | None:
+        """Hold a pod that others size or scale, or may do so for all that is known."""
+        pending = pending_lookup(pod, self._snapshot, group.claimed)
         if group.claimed.sized_by:
             return Hold(pod.namespace, pod.name, Reason.OTHER_AUTOSCALER, group.claimed.sized_by)
-        if not group.managed:
-            return Hold(pod.namespace, pod.name, Reason.AUTOSCALED, group.claimed.scaled_by)
-        return self._with_statistics(pod, guidance, group, killed=killed)
+        if pending:
+            return Hold(pod.namespace, pod.name, Reason.LOOKUP_PENDING, pending)
+        return None if group.managed else Hold(pod.namespace, pod.name, Reason.AUTOSCALED, group.claimed.scaled_by)
 
     def group_of(self, pod: Pod) -> object | None:
         """Return one object for pods of the same overrides, autoscalers and workload.
@@ -196,7 +205,12 @@ class Eligibility:
             or self._why_group_is_held(pod.namespace, group.guidance, Mode.INITIAL)
             or self._why_unfit(pod)
             or (Reason.OTHER_AUTOSCALER if group.claimed.sized_by else None)
+            or (Reason.LOOKUP_PENDING if self.why_pending(pod) else None)
         )
+
+    def why_pending(self, pod: Pod) -> str:
+        """Return the detail of what decides about a pod and is not known yet, empty where all is known."""
+        return pending_lookup(pod, self._snapshot, self._group_of(pod).claimed)
 
     def claimed(self, pod: Pod) -> Claimed:
         """Return what other autoscalers do to a pod."""

@@ -1,7 +1,8 @@
 """What other autoscalers do to pods: HPAs that scale by utilisation, VPAs that size.
 
-Their pods are those that their target controls, and those that its scale selects. Where neither is known of a target,
-it may be any pod of its namespace that cannot be shown to be another's.
+Their pods are those that their target controls, and those that its scale selects. Until the scale was answered it may
+be any pod of the namespace but those of another target of that kind; where a target has no scale, any that cannot be
+shown to be another's.
 """
 
 from collections.abc import Iterator
@@ -19,12 +20,14 @@ Labels = tuple[tuple[str, str], ...]
 class Claimed(NamedTuple):
     """What others do to a pod: `scaled` are the resources on whose utilisation an HPA acts.
 
-    `scaled_by` and `sized_by` are details that name the HPA and the VPA, empty where there is none.
+    `scaled_by` and `sized_by` are details that name the HPA and the VPA, empty where there is none. `pending` is the
+    detail of a scale that may select the pod and was not answered yet.
     """
 
     scaled: frozenset[ResourceName] = frozenset()
     scaled_by: str = ""
     sized_by: str = ""
+    pending: str = ""
 
 
 UNCLAIMED = Claimed()
@@ -43,6 +46,7 @@ class _Claim:
     sizes: bool
     is_plain: bool
     selector: LabelSelector | None
+    answered: bool
 
 
 class OtherAutoscalers:
@@ -82,12 +86,15 @@ class OtherAutoscalers:
 
     def _look(self, pod: Pod) -> Claimed:
         scaled: frozenset[ResourceName] = frozenset()
-        scaled_by = sized_by = ""
+        scaled_by = sized_by = pending = ""
         chain = self._chain_of(pod)
         for claim in self._claims[pod.namespace]:
             surely = claim.target in chain.controllers
             if claim.selector is not None:
                 surely = surely or claim.selector.selects(pod.labels)
+            if not surely and not claim.answered and _may_select(claim.target, chain):
+                pending = pending or Detail.SCALE_NOT_READ.of(claim.target)
+                continue
             if not surely and (claim.is_plain or claim.selector is not None or not _may_own(claim.target, pod, chain)):
                 continue
             if claim.sizes:
@@ -97,7 +104,7 @@ class OtherAutoscalers:
                 detail = Detail.UTILISATION_TARGETED if surely else Detail.UTILISATION_MAY_BE_TARGETED
                 scaled |= claim.scaled
                 scaled_by = scaled_by or detail.of(claim.name)
-        return Claimed(scaled, scaled_by, sized_by)
+        return Claimed(scaled, scaled_by, sized_by, pending)
 
     def _chain_of(self, pod: Pod) -> "_Chain":
         if pod.workload is None:
@@ -116,6 +123,11 @@ class _Chain(NamedTuple):
 
     controllers: tuple[WorkloadRef, ...]
     is_whole: bool
+
+
+def _may_select(target: WorkloadRef, chain: _Chain) -> bool:
+    """Tell whether a scale that is not known may select a pod: a selector need not go by who controls what."""
+    return not any(one.kind == target.kind and one != target for one in chain.controllers)
 
 
 def _may_own(target: WorkloadRef, pod: Pod, chain: _Chain) -> bool:
@@ -154,4 +166,5 @@ def _claim(
         isinstance(one, VerticalAutoscaler),
         target.kind in PLAIN_KINDS,
         snapshot.scales.get((one.namespace, target)),
+        target.kind in PLAIN_KINDS or (one.namespace, target) in snapshot.scales,
     )

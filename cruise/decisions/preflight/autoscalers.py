@@ -54,7 +54,9 @@ def _unknown_targets(snapshot: Snapshot) -> Iterator[CheckItem]:
     }
     unknown = [
         f"{namespace}/{ref}"
-        for namespace, ref in sorted(targets - snapshot.scales.keys())
+        for namespace, ref in sorted(
+            targets - {target for target, found in snapshot.scales.items() if found is not None}
+        )
         if ref.kind not in PLAIN_KINDS
     ]
     if unknown:

@@ -8,6 +8,7 @@ import msgspec
 
 from cruise.domain.annotations import HPA_METRICS, PUBLISHED
 from cruise.domain.cluster import (
+    PLAIN_KINDS,
     Autoscaler,
     ContainerRule,
     DisruptionBudget,
@@ -167,6 +168,17 @@ def decode_budget(document: object_json.BudgetObject) -> DisruptionBudget | None
             disruptions_allowed=status.disruptions_allowed,
             never_allows=0 < status.expected_pods <= status.desired_healthy,
         )
+
+
+def scale_targets(
+    autoscalers: Iterable[Autoscaler], vertical: Iterable[VerticalAutoscaler]
+) -> dict[tuple[str, WorkloadRef], str]:
+    """Return what autoscalers target whose pods do not name it, by namespace, each with its group and version."""
+    found = {(one.namespace, one.target): one.target_api for one in autoscalers}
+    for other in vertical:
+        if other.changes_pods and other.target is not None:
+            found[other.namespace, other.target] = other.target_api
+    return {target: api for target, api in found.items() if target[1].kind not in PLAIN_KINDS}
 
 
 def decode_autoscaler(document: object_json.AutoscalerObject) -> Autoscaler:

@@ -31,6 +31,7 @@ from cruise.kube_json.objects.around_pods import (
     decode_workload,
     has_known_controller,
     known_through,
+    scale_targets,
 )
 from cruise.kube_json.objects.devices import Devices, with_devices
 from cruise.kube_json.objects.node import decode_node
@@ -218,6 +219,8 @@ class Gathering:
             budgets=tuple(sorted(self.budgets, key=lambda budget: (budget.namespace, budget.name))),
             autoscalers=tuple(sorted(self.autoscalers, key=lambda scaler: (scaler.namespace, scaler.name))),
             vertical_autoscalers=tuple(sorted(self.vertical_autoscalers, key=lambda vpa: (vpa.namespace, vpa.name))),
+            # A file has no scales, and none comes later.
+            scales=dict.fromkeys(scale_targets(self.autoscalers, self.vertical_autoscalers)),
             limit_ranges=self.limit_ranges,
             namespace_annotations=self.namespace_annotations,
             oom_kills=tuple(_with_workloads(self.oom_kills, pods)),

@@ -11,9 +11,18 @@ from datetime import datetime
 from typing import assert_never
 
 from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, UntaintNode
-from cruise.domain.cluster import Autoscaler, LimitRangeItem, Node, OomKill, Pod, Snapshot, VerticalAutoscaler
+from cruise.domain.cluster import (
+    Autoscaler,
+    LimitRangeItem,
+    Node,
+    OomKill,
+    Pod,
+    Snapshot,
+    VerticalAutoscaler,
+    WorkloadRef,
+)
 from cruise.domain.resources import Resources
-from cruise.domain.scheduling import Taint
+from cruise.domain.scheduling import LabelSelector, Taint
 from cruise.errors import Conflict, NotFound, Refused, Throttled
 from cruise.simulation.cluster.api_server import check_resize, resized
 from cruise.simulation.cluster.behaviour import Behaviour
@@ -107,6 +116,10 @@ class SimulatedCluster:
     def show_vertical_autoscaler(self, one: VerticalAutoscaler) -> None:
         """Let somebody create a VerticalPodAutoscaler now."""
         self._shown = replace(self._shown, vertical_autoscalers=(*self._shown.vertical_autoscalers, one))
+
+    def show_scale(self, namespace: str, target: WorkloadRef, selector: LabelSelector | None) -> None:
+        """Answer what the scale of an autoscaler's target selects, None for one that has none; unknown until then."""
+        self._shown = replace(self._shown, scales={**self._shown.scales, (namespace, target): selector})
 
     @property
     def tally(self) -> Tally:

@@ -41,11 +41,12 @@ def snapshot(
     autoscalers: Iterable[Autoscaler] = (),
     vertical: Iterable[VerticalAutoscaler] = (),
     workloads: Iterable[Workload] | None = None,
-    scales: dict[str, LabelSelector] | None = None,
+    scales: dict[str, LabelSelector | None] | None = None,
+    namespaces: frozenset[str] | None = None,
 ) -> Snapshot:
     found = make_snapshot(pods, [make_node()], workloads, autoscalers=autoscalers)
     selectors = {("shop", make_ref(target)): selector for target, selector in (scales or {}).items()}
-    return replace(found, vertical_autoscalers=tuple(vertical), scales=selectors)
+    return replace(found, vertical_autoscalers=tuple(vertical), scales=selectors, namespaces=namespaces)
 
 
 def verdict(pod: Pod, world: Snapshot) -> Touchable | Hold:
@@ -70,15 +71,66 @@ def test_pods_of_a_kind_that_is_not_read_are_found_by_its_scale(target: str, pod
     assert found.manages_cpu
 
 
+UNANSWERED = [make_autoscaler("KafkaConnect/web")], [replace(VPA, target=WorkloadRef("KafkaConnect", "web"))]
+
+
+@pytest.mark.parametrize(("autoscalers", "vertical"), [(UNANSWERED[0], []), ([], UNANSWERED[1])])
+@pytest.mark.parametrize(
+    "pod",
+    [
+        CONNECT,
+        make_pod("workers-1", workload="Deployment/workers", labels={"app": "workers"}),
+        make_pod("db-0", workload="StatefulSet/db"),
+    ],
+)
+def test_until_a_scale_was_answered_every_pod_of_the_namespace_is_held_whole(pod, autoscalers, vertical):
+    workloads = [make_workload(str(pod.workload))]
+    world = snapshot(pod, autoscalers=autoscalers, vertical=vertical, workloads=workloads)
+    detail = Detail.SCALE_NOT_READ.of("KafkaConnect/web")
+    assert verdict(pod, world) == Hold("shop", pod.name, Reason.LOOKUP_PENDING, detail)
+    table = make_table(make_statistic("", workload=str(pod.workload)))
+    created = replace(pod, node=None, phase="Pending")
+    eligibility = Eligibility(world, table, {}, FULL, NOW)
+    decision = decide_admission(created, eligibility, table, NodeIndex(world.nodes), (), FULL)
+    assert decision == Leave(Reason.LOOKUP_PENDING, detail)
+    answered = replace(world, scales={("shop", WorkloadRef("KafkaConnect", "web")): label("app", "else")})
+    assert isinstance(verdict(pod, answered), Touchable)
+
+
+def test_what_cannot_be_the_targets_is_not_held_for_its_scale():
+    other = make_pod("other-0", workload="KafkaConnect/other")
+    elsewhere = make_pod("web-0", namespace="data")
+    world = snapshot(other, elsewhere, autoscalers=[make_autoscaler("KafkaConnect/web")])
+    assert isinstance(verdict(other, world), Touchable)
+    assert OtherAutoscalers(world).of(elsewhere) == UNCLAIMED
+
+
+def test_the_pods_of_a_namespace_or_of_an_owner_that_was_not_seen_yet_are_held():
+    pod = make_pod(workload="Deployment/web", owner_kind="ReplicaSet", owner_name="web-5d")
+    known = snapshot(pod, workloads=[make_workload("Deployment/web")], namespaces=frozenset({"shop"}))
+    assert isinstance(verdict(pod, known), Touchable)
+    unseen = replace(known, namespaces=frozenset({"bank"}))
+    assert verdict(pod, unseen) == Hold("shop", "web-1", Reason.LOOKUP_PENDING, Detail.NAMESPACE_NOT_SEEN)
+    for owner in ("Deployment/web", "ReplicaSet/web-5d", "Job/web"):
+        kind = "Job" if owner.startswith("Job/") else "ReplicaSet"
+        orphan = make_pod(workload=owner, owner_kind=kind, owner_name="web-5d")
+        world = snapshot(orphan, workloads=[], namespaces=frozenset({"shop"}))
+        detail = Detail.OWNER_NOT_SEEN.of(owner)
+        assert verdict(orphan, world) == Hold("shop", "web-1", Reason.LOOKUP_PENDING, detail)
+        # A file has what it has.
+        assert isinstance(verdict(orphan, replace(world, namespaces=None)), Touchable)
+
+
 @pytest.mark.parametrize(("target", "pod"), [("KafkaConnect/web", CONNECT), ("DeploymentConfig/web", CONFIG)])
 def test_without_its_scale_every_pod_that_it_could_own_is_held(target: str, pod: Pod) -> None:
     both = make_autoscaler(target, "shop", ResourceName.CPU, ResourceName.MEMORY)
-    world = snapshot(pod, autoscalers=[both])
+    world = snapshot(pod, autoscalers=[both], scales={target: None})
     assert verdict(pod, world) == Hold(
         "shop", pod.name, Reason.AUTOSCALED, Detail.UTILISATION_MAY_BE_TARGETED.of("web")
     )
 
 
+NO_SCALE: dict[str, LabelSelector | None] = {"KafkaConnect/web": None}
 NOT_OWNED = {
     "a Deployment that nothing controls, of another name": (
         make_pod(workload="Deployment/shop"),
@@ -113,14 +165,14 @@ MAY_BE_OWNED = {
 @pytest.mark.parametrize("case", NOT_OWNED)
 def test_what_is_surely_anothers_is_sized(case: str) -> None:
     pod, workloads = NOT_OWNED[case]
-    world = snapshot(pod, autoscalers=[make_autoscaler("KafkaConnect/web")], workloads=workloads)
+    world = snapshot(pod, autoscalers=[make_autoscaler("KafkaConnect/web")], workloads=workloads, scales=NO_SCALE)
     assert OtherAutoscalers(world).of(pod) == UNCLAIMED
 
 
 @pytest.mark.parametrize("case", MAY_BE_OWNED)
 def test_what_may_be_its_own_is_not(case: str) -> None:
     pod, workloads = MAY_BE_OWNED[case]
-    world = snapshot(pod, autoscalers=[make_autoscaler("KafkaConnect/web")], workloads=workloads)
+    world = snapshot(pod, autoscalers=[make_autoscaler("KafkaConnect/web")], workloads=workloads, scales=NO_SCALE)
     assert OtherAutoscalers(world).of(pod).scaled == CPU
 
 
@@ -172,10 +224,10 @@ def test_a_vpa_that_sizes_nothing_of_it_holds_nothing(harmless: VerticalAutoscal
 
 def test_a_vpa_on_a_kind_that_is_not_read_holds_what_it_may_size() -> None:
     vertical = replace(VPA, target=WorkloadRef("KafkaConnect", "web"))
-    assert verdict(CONNECT, snapshot(CONNECT, vertical=[vertical])) == Hold(
+    assert verdict(CONNECT, snapshot(CONNECT, vertical=[vertical], scales=NO_SCALE)) == Hold(
         "shop", CONNECT.name, Reason.OTHER_AUTOSCALER, Detail.MAY_BE_SIZED_BY_VPA.of("web")
     )
-    known = {"KafkaConnect/web": label("strimzi.io/cluster", "else")}
+    known: dict[str, LabelSelector | None] = {"KafkaConnect/web": label("strimzi.io/cluster", "else")}
     assert isinstance(verdict(CONNECT, snapshot(CONNECT, vertical=[vertical], scales=known)), Touchable)
 
 

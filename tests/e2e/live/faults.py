@@ -114,10 +114,15 @@ class PrometheusProxy(_Listening):
 
 
 class ApiServerProxy(_Listening):
-    """An API server, spoken to without TLS, that answers 429 to everything while `storm` is on; `refused` counts."""
+    """An API server, spoken to without TLS, that answers 429 to everything while `storm` is on; `refused` counts.
+
+    What ends with `late` is passed on only once `released` is set.
+    """
 
     def __init__(self, target: str, ca_file: Path) -> None:
         self.storm = False
+        self.late = ""
+        self.released = threading.Event()
         self.refused = 0
         self.target = urlsplit(target).netloc
         self.tls = ssl.create_default_context(cafile=str(ca_file))
@@ -147,6 +152,8 @@ class _ApiHandler(BaseHTTPRequestHandler):
             self.proxy.refused += 1
             self._answer(429, {"Retry-After": "1", "Content-Type": "text/plain"}, b"slow down")
             return
+        if self.proxy.late and self.path.partition("?")[0].endswith(self.proxy.late):
+            self.proxy.released.wait(120)
         upstream = http.client.HTTPSConnection(self.proxy.target, timeout=600, context=self.proxy.tls)
         headers = {name: text for name, text in self.headers.items() if name.lower() != "host"}
         upstream.request(self.command, self.path, sent, headers)
@@ -162,8 +169,10 @@ class _ApiHandler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, text in (headers | {"Content-Length": str(len(body))}).items():
             self.send_header(name, text)
-        self.end_headers()
-        self.wfile.write(body)
+        # Whoever asked may have had enough.
+        with suppress(OSError):
+            self.end_headers()
+            self.wfile.write(body)
 
     def _stream(self, answer: http.client.HTTPResponse, headers: dict[str, str]) -> None:
         """Pass on what comes, piece by piece, until either end has enough."""

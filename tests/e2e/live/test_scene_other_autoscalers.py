@@ -2,11 +2,13 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.controlplane.api import Api, until
 from tests.e2e.live.custom_kinds import create_engine, create_vertical, engines, vertical_autoscalers
+from tests.e2e.live.faults import ApiServerProxy
 from tests.e2e.live.manifests import app, autoscaler
 from tests.e2e.live.programs import Running
 from tests.e2e.live.sizes import requests
@@ -63,3 +65,31 @@ def test_an_engines_hpa_keeps_its_cpu_and_a_vpa_that_appears_keeps_its_pods(stag
             assert requests(stage.pod("pistons")).cpu == 700
             explained = stage.command("explain", f"{ns}/{rival}", mode="resize")
             assert "another autoscaler sizes it (VPA rival)" in " ".join(explained.out.split())
+
+
+def test_nothing_is_written_to_pods_that_a_scale_may_select_before_it_was_answered(stage: Stage, with_engines: None):
+    ns, admin = stage.namespace, stage.admin
+    stage.node(cpu="16", memory="32Gi")
+    stage.create(*(app("Deployment", ns, name, "700m", "1Gi") for name in ("pistons", "free")))
+    create_engine(admin, ns, "main", "app=pistons")
+    scaler = autoscaler(ns, "main")
+    scaler["spec"]["scaleTargetRef"] = {"apiVersion": "scenes.example.com/v1", "kind": "Engine", "name": "main"}
+    stage.create(scaler)
+    stage.running(2)
+    stage.measure(dict.fromkeys(("pistons", "free"), USE))
+    stage.mark()
+    both = {stage.pod(name)["metadata"]["name"] for name in ("pistons", "free")}
+    with ApiServerProxy(stage.plane.address, stage.plane.ca_file) as proxy:
+        proxy.late = "/scale"
+        kubeconfig = proxy.kubeconfig(Path(stage.settings("resize")["kubeconfig"]))
+        try:
+            with stage.serving("resize", kubeconfig=str(kubeconfig), **FAST) as serving:
+                held = dict.fromkeys(both, "lookup-pending")
+                until(lambda: held.items() <= holds(serving).items(), "both are held", seconds=60)
+                assert not stage.deeds()
+                proxy.released.set()
+                until(lambda: requests(stage.pod("free")).cpu < 300, "what it does not select is sized", seconds=60)
+                until(lambda: requests(stage.pod("pistons")).memory < 1 << 30, "its memory is sized")
+                assert requests(stage.pod("pistons")).cpu == 700
+        finally:
+            proxy.released.set()

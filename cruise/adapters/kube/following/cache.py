@@ -15,7 +15,6 @@ from cruise.adapters.kube.following.shelf import Keeper, Key, KindShelf, Shelf
 from cruise.adapters.kube.following.storage_shelves import ClassShelf, StorageShelves
 from cruise.domain.annotations import MODE, OPERATING_SYSTEM
 from cruise.domain.cluster import (
-    PLAIN_KINDS,
     Autoscaler,
     DisruptionBudget,
     LimitRangeItem,
@@ -36,6 +35,7 @@ from cruise.kube_json.objects.around_pods import (
     decode_limit_range,
     decode_vertical_autoscaler,
     known_through,
+    scale_targets,
 )
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.node_autoscaling import autoscaler_of
@@ -73,7 +73,7 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "VerticalPodAutoscaler": ("vertical autoscalers", "annotations"),
     "LimitRange": ("limit ranges", "annotations"),
     "ResourceQuota": ("quotas", "annotations"),
-    "Namespace": ("annotations", "surroundings"),
+    "Namespace": ("annotations", "surroundings", "namespaces"),
     "PersistentVolumeClaim": ("surroundings",),
     "PersistentVolume": ("surroundings",),
     "StorageClass": ("surroundings",),
@@ -120,7 +120,7 @@ class Cache:
         self._vertical: Shelf[object_json.VerticalAutoscalerObject, VerticalAutoscaler] = Shelf(
             decode_vertical_autoscaler, partial(self._changed, "VerticalPodAutoscaler")
         )
-        self._scales: Mapping[Target, LabelSelector] = {}
+        self._scales: Mapping[Target, LabelSelector | None] = {}
         self._limit_ranges: Shelf[object_json.LimitRangeObject, tuple[LimitRangeItem, ...]] = Shelf(
             decode_limit_range, partial(self._changed, "LimitRange")
         )
@@ -162,14 +162,10 @@ class Cache:
 
     def scale_targets(self) -> dict[Target, str]:
         """Return what autoscalers target whose pods do not name it, each with its group and version."""
-        found = {(one.namespace, one.target): one.target_api for one in self._autoscalers.values.values()}
-        for one in self._vertical.values.values():
-            if one.changes_pods and one.target is not None:
-                found[one.namespace, one.target] = one.target_api
-        return {target: api for target, api in found.items() if target[1].kind not in PLAIN_KINDS}
+        return scale_targets(self._autoscalers.values.values(), self._vertical.values.values())
 
-    def use_scales(self, scales: Mapping[Target, LabelSelector]) -> None:
-        """Take over what the scales of targets select."""
+    def use_scales(self, scales: Mapping[Target, LabelSelector | None]) -> None:
+        """Take over what the scales of targets select, None for those that have no scale."""
         if scales != self._scales:
             self._scales = dict(scales)
             self.version += 1
@@ -189,6 +185,7 @@ class Cache:
             autoscalers=self._part("autoscalers", lambda: tuple(_sorted(self._autoscalers.values))),
             vertical_autoscalers=self._part("vertical autoscalers", lambda: tuple(_sorted(self._vertical.values))),
             scales=self._scales,
+            namespaces=self._part("namespaces", lambda: frozenset(name for _, name in self._all_namespaces())),
             limit_ranges=self._part("limit ranges", self._all_limit_ranges),
             quotas=self._part("quotas", self._all_quotas),
             namespace_annotations=self._part("annotations", self._all_annotations),
@@ -196,6 +193,10 @@ class Cache:
             surroundings=self._surroundings(),
             node_autoscaler=self._part("node autoscaler", lambda: autoscaler_of(nodes, workloads.values())),
         )
+
+    def _all_namespaces(self) -> Iterator[Key]:
+        yield from self._namespaces.values
+        yield from self._namespaces.odd
 
     def _all_workloads(self) -> Mapping[tuple[str, WorkloadRef], Workload]:
         found: dict[tuple[str, WorkloadRef], Workload] = {}

@@ -20,7 +20,8 @@ log = structlog.get_logger()
 _LOOK_SECONDS = 1.0
 # A target's selector changes seldom; a target without one may get one soon.
 _KNOWN_SECONDS = 300.0
-_UNKNOWN_SECONDS = 30.0
+_FIRST_RETRY_SECONDS = 1.0
+_LONGEST_RETRY_SECONDS = 30.0
 _AT_ONCE = 4
 
 
@@ -42,13 +43,19 @@ class _Scale(msgspec.Struct):
 
 
 class ScaleReader:
-    """Reads the scales of targets and keeps the cache up to date; a target that cannot be read is not known."""
+    """Reads the scales of targets and keeps the cache up to date.
+
+    A target without a scale, or that is not there, has None in the cache. What is not answered (an error, no rights, a
+    scale without a selector) is left out of it: that is not known, and never counts as no.
+    """
 
     def __init__(self, client: KubeClient, cache: Cache, clock: Callable[[], float]) -> None:
         self._client = client
         self._cache = cache
         self._clock = clock
-        self._selectors: dict[Target, LabelSelector] = {}
+        self._answers: dict[Target, LabelSelector | None] = {}
+        self._retry_seconds: dict[Target, float] = {}
+        self._reading = asyncio.Lock()
         self._due_at: dict[Target, float] = {}
         self._plurals: dict[tuple[str, str], str] = {}
         self._said = False
@@ -61,33 +68,53 @@ class ScaleReader:
 
     async def read_due(self) -> None:
         """Read the targets that are new, and those that were read long ago."""
+        async with self._reading:
+            await self._read_due()
+
+    async def _read_due(self) -> None:
         targets = self._cache.scale_targets()
         for gone in self._due_at.keys() - targets.keys():
             del self._due_at[gone]
-            self._selectors.pop(gone, None)
+            self._answers.pop(gone, None)
+            self._retry_seconds.pop(gone, None)
         now = self._clock()
         due = sorted(target for target in targets if self._due_at.get(target, now) <= now)
         for start in range(0, len(due), _AT_ONCE):
             await asyncio.gather(*(self._read(target, targets[target]) for target in due[start : start + _AT_ONCE]))
-        self._cache.use_scales(self._selectors)
+            self._cache.use_scales(self._answers)
+        self._cache.use_scales(self._answers)
 
     async def _read(self, target: Target, api: str) -> None:
         namespace, ref = target
         try:
-            found = await self._selector_of(namespace, ref, api)
+            self._answers[target] = await self._selector_of(namespace, ref, api)
         except (Throttled, Unavailable):
-            self._due_at[target] = self._clock() + _UNKNOWN_SECONDS
-        except CruiseError as error:
-            self._selectors.pop(target, None)
+            # What was answered before is still the best that is known.
+            self._due_at[target] = self._clock() + self._next_retry(target)
+        except NotFound as error:
+            self._answers[target] = None
             self._plurals.pop((api, ref.kind), None)
-            if not self._said:
-                place = f"{namespace}/{ref}"
-                log.warning("the pods of an autoscaler's target are not known", target=place, why=str(error))
-            self._said = True
-            self._due_at[target] = self._clock() + _UNKNOWN_SECONDS
+            self._say(target, error)
+            self._due_at[target] = self._clock() + self._next_retry(target)
+        except CruiseError as error:
+            self._answers.pop(target, None)
+            self._plurals.pop((api, ref.kind), None)
+            self._say(target, error)
+            self._due_at[target] = self._clock() + self._next_retry(target)
         else:
-            self._selectors[target] = found
+            self._retry_seconds.pop(target, None)
             self._due_at[target] = self._clock() + _KNOWN_SECONDS
+
+    def _next_retry(self, target: Target) -> float:
+        seconds = self._retry_seconds.get(target, _FIRST_RETRY_SECONDS)
+        self._retry_seconds[target] = min(2 * seconds, _LONGEST_RETRY_SECONDS)
+        return seconds
+
+    def _say(self, target: Target, error: CruiseError) -> None:
+        if not self._said:
+            place = f"{target[0]}/{target[1]}"
+            log.warning("the pods of an autoscaler's target are not known", target=place, why=str(error))
+        self._said = True
 
     async def _selector_of(self, namespace: str, ref: WorkloadRef, api: str) -> LabelSelector:
         group = f"/apis/{api}" if "/" in api else f"/api/{api or 'v1'}"

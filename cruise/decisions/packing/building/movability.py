@@ -52,11 +52,11 @@ class Movability:
             return Detail.BEING_DELETED
         if pod.node in self._closed:
             return self._closed[pod.node]
-        if self._others_size:
-            # What else holds a pod keeps it from other sizes, not from another place: this one is somebody else's.
-            sized_by = self._eligibility.claimed(pod).sized_by
-            if sized_by:
-                return sized_by
+        # What else holds a pod keeps it from other sizes, not from another place: this one is, or may be, another's.
+        of_others = self._eligibility.claimed(pod).sized_by if self._others_size else ""
+        of_others = of_others or self._eligibility.why_pending(pod)
+        if of_others:
+            return of_others
         ranges = self._snapshot.limit_ranges.get(pod.namespace)
         if ranges and breaks_limit_range(pod, (), ranges):
             return Detail.LIMIT_RANGE_REFUSES

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from cruise.decisions.guidance.covering import CoveringBudgets
 from cruise.decisions.guidance.limit_ranges import breaks_limit_range
 from cruise.decisions.guidance.other_autoscalers import OtherAutoscalers
+from cruise.decisions.guidance.pending_lookups import pending_lookup
 from cruise.decisions.guidance.quotas import grants
 from cruise.decisions.scheduling.claims import UNUSABLE, claims_of, why_unusable, why_volumes_not_judged
 from cruise.domain.annotations import DO_NOT_DISRUPT, SAFE_TO_EVICT, Guidance, Unreadable
@@ -39,15 +40,17 @@ class Leaving:
             return "no controller would start it elsewhere"
         if pod.node in self._closed:
             return self._closed[pod.node]
-        if self.is_sized_by_another(pod):
-            return "another autoscaler sizes it"
         if pod.scheduler != DEFAULT_SCHEDULER:
             return f"scheduler {pod.scheduler} would place it"
-        return self._why_guarded(pod) or self._why_not_created_again(pod)
+        return self.why_anothers(pod) or self._why_guarded(pod) or self._why_not_created_again(pod)
 
-    def is_sized_by_another(self, pod: Pod) -> bool:
-        """Tell whether a VerticalPodAutoscaler holds the pod."""
-        return bool(self._others.of(pod).sized_by)
+    def why_anothers(self, pod: Pod) -> str | None:
+        """Say that a VerticalPodAutoscaler holds the pod, or that it is not known yet whether one does; else None."""
+        claimed = self._others.of(pod)
+        if claimed.sized_by:
+            return "another autoscaler sizes it"
+        pending = pending_lookup(pod, self._snapshot, claimed)
+        return f"it is not known yet what decides about it ({pending})" if pending else None
 
     def mode_of(self, pod: Pod) -> Mode:
         """How far cruise may go with the pod; off where it is excluded or its annotations cannot be read."""

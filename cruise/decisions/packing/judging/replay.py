@@ -183,8 +183,9 @@ class Replay:
     def _judge_sizes(self, pod: Pod, targets: Sequence[ContainerTarget], where: str, what: str) -> None:
         if self._proposal.sizes is Sizes.FIXED:
             self._object(where, key_of(pod), f"{what}, though sizes are fixed")
-        if self._leaving.is_sized_by_another(pod):
-            self._object(where, key_of(pod), f"{what}, though another autoscaler sizes it")
+        anothers = self._leaving.why_anothers(pod)
+        if anothers is not None:
+            self._object(where, key_of(pod), f"{what}, though {anothers}")
         for wrong in find_wrong_sizes(self._snapshot, pod, targets):
             self._object(where, key_of(pod), wrong)
 

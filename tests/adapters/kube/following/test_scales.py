@@ -75,9 +75,9 @@ async def test_a_target_of_a_foreign_kind_is_asked_for_its_selector_once_in_a_wh
 @pytest.mark.parametrize(
     "odd",
     [
-        lambda asked: status(404),
         lambda asked: status(403, reason="Forbidden"),
-        lambda asked: answer({"resources": []}),
+        lambda asked: status(500),
+        lambda asked: answer("no document"),
         respond(""),
         respond("a > 1"),
     ],
@@ -96,6 +96,19 @@ async def test_what_is_not_told_is_not_known_and_asked_for_again(tmp_path, odd):
         assert cache.snapshot().scales == {CONNECT: parse_selector("app=web")}
 
 
+@pytest.mark.parametrize("odd", [lambda asked: status(404), lambda asked: answer({"resources": []})])
+async def test_what_is_not_there_is_an_answer_and_asked_for_again(tmp_path, odd):
+    cache, clock, now = cache_with("KafkaConnect/web"), Clock(), [odd]
+    async with asking(tmp_path, lambda asked: now[0](asked)) as (client, _):
+        reader = ScaleReader(client, cache, clock)
+        assert CONNECT not in cache.snapshot().scales
+        await reader.read_due()
+        assert cache.snapshot().scales == {CONNECT: None}
+        now[0], clock.seconds = respond("app=web"), 1.5
+        await reader.read_due()
+        assert cache.snapshot().scales == {CONNECT: parse_selector("app=web")}
+
+
 async def test_a_server_that_is_away_takes_nothing_back(tmp_path):
     cache, clock, now = cache_with("KafkaConnect/web"), Clock(), [respond("app=web")]
     async with asking(tmp_path, lambda asked: now[0](asked)) as (client, _):
@@ -106,4 +119,4 @@ async def test_a_server_that_is_away_takes_nothing_back(tmp_path):
         assert cache.snapshot().scales == {CONNECT: parse_selector("app=web")}
         now[0], clock.seconds = (lambda asked: status(404)), 332
         await reader.read_due()
-        assert cache.snapshot().scales == {}
+        assert cache.snapshot().scales == {CONNECT: None}
