@@ -149,7 +149,8 @@ def _waste(findings: Findings, wide: bool) -> Iterator[RenderableType]:
     yield from _more(len(wasteful) - _MOST_WORKLOADS)
     short = sum(row.share < 0 for row in findings.workloads)
     if short:
-        yield Text(f"{count_text(short, 'workload')} would get more than they request", style="dim")
+        its, their = "workload should have more than it requests", "workloads should have more than they request"
+        yield Text(count_text(short, its, their), style="dim")
     if findings.held:
         held = ", ".join(f"{reason.value} {count:,}" for reason, count in findings.held.items())
         yield Text(f"pods left as they are: {held}", style="dim")

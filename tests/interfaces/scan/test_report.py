@@ -193,7 +193,7 @@ def test_a_cluster_that_requests_too_little_needs_more():
     findings = scan(make_snapshot([short]), make_table(make_statistic_for(short)), Policy(), PRICES, NOW)
     text = shown(lambda console: scan_table(ScanReport(findings, "a file"), console))
     assert " more a month" in text
-    assert "1 workload would get more than they request" in text
+    assert "1 workload should have more than it requests" in text
     assert "more a month" in scan_html(ScanReport(findings, "a file")).decode()
 
 
