@@ -293,9 +293,9 @@ def test_a_container_without_a_limit_gets_one_where_that_is_asked_for(setting, a
     policy = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=setting)
     decided = plan([FREE], (), policy, replace(pod_of([FREE]), annotations=annotations))
     assert sizes(decided) == [(300, limited)]
-    assert (admission([FREE], (), policy).containers[0].limits.memory_bytes is None) is (
-        setting is not MemoryLimits.ALWAYS
-    )
+    created = admission([FREE], (), policy)
+    assert isinstance(created, Mutate)
+    assert (created.containers[0].limits.memory_bytes is not None) is (setting is MemoryLimits.ALWAYS)
 
 
 def test_never_keeps_a_limit_until_a_request_has_to_pass_it():
