@@ -136,8 +136,6 @@ def pack(
 
     if sizes is SizesName.RIGHTSIZED and usage is None:
         raise BadInput("--sizes rightsized needs --usage FILE: without measured use no size is known")
-    if now is not None and usage is None:
-        raise BadInput("--now needs --usage FILE: it is the time at which the statistics are judged")
     if not consolidate and (max_evictions is not None or node_types is not None):
         given = "--max-evictions" if max_evictions is not None else "--node-types"
         raise BadInput(f"{given} is for --consolidate; add that")
@@ -149,6 +147,8 @@ def pack(
         raise BadInput("--time-limit and --work both end the search; write one of them")
     search = Search(_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed)
     policy, at = policy_of(config, ModeName.FULL), parse_time(now)
+    if at is not None and usage is None:
+        raise BadInput("--now needs --usage FILE: it is the time at which the statistics are judged")
     with uncollected():
         cluster = load_snapshot(snapshot, policy.node_autoscaler)
         known = Usage(*load_usage(usage, cluster, at)) if usage is not None else NOTHING_KNOWN
