@@ -24,7 +24,7 @@ T = TypeVar("T", NodePoolObject, NodeClaimObject)
 
 _KARPENTER = f"/apis/{KARPENTER_GROUP}/v1"
 _STATUS = f"/api/v1/namespaces/{STATUS_NAMESPACE}/configmaps/{STATUS_NAME}"
-_ASK_SECONDS = 60.0
+_ASK_SECONDS, _RETRY_SECONDS = 60.0, 2.0
 _POOLS, _CLAIMS = StreamDecoder(NodePoolObject), StreamDecoder(NodeClaimObject)
 
 
@@ -98,7 +98,7 @@ async def _read(client: KubeClient, path: str) -> bytes | None:
 
 
 class AskedNodeAutoscaler:
-    """What `ask_for_node_autoscaler` said last; `asked` is set once it was tried."""
+    """What `ask_for_node_autoscaler` said last; `asked` is set once it was answered."""
 
     def __init__(self, client: KubeClient) -> None:
         self.seen = NodeAutoscalerTraces()
@@ -112,6 +112,7 @@ class AskedNodeAutoscaler:
                 self.seen = await ask_for_node_autoscaler(self._client)
             except CruiseError:
                 # The watches of the same server say what is wrong with it.
-                pass
-            self.asked.set()
-            await asyncio.sleep(_ASK_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                self.asked.set()
+                await asyncio.sleep(_ASK_SECONDS)
