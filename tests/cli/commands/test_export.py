@@ -10,6 +10,7 @@ import yaml
 
 from cruise.cli import main
 from tests.builders import (
+    LONG_AGO,
     Json,
     make_container_json,
     make_list_json,
@@ -18,6 +19,7 @@ from tests.builders import (
     make_usage_item_json,
     make_usage_json,
     make_workload_json,
+    stamp,
 )
 
 WEB = [
@@ -78,7 +80,8 @@ def usage() -> Json:
     ]
     items.append(make_usage_item_json("nightly-1-1", "data", "CronJob/nightly"))
     items.append(make_usage_item_json(None, "shop", "Deployment/kept"))
-    return make_usage_json(*items)
+    # No limit falls on a shorter history, or on one of unknown length.
+    return make_usage_json(*(item | {"historySince": stamp(LONG_AGO)} for item in items))
 
 
 def write(directory: Path, objects: dict[str, Json]) -> list[str]:
@@ -139,7 +142,6 @@ def test_a_patch_states_what_changes_and_no_more(capsys, files):
             "name": "app",
             "resources": {"requests": {"cpu": "400m", "memory": "300Mi"}, "limits": {"memory": "600Mi", "cpu": None}},
         },
-        {"name": "logs", "resources": {"limits": {"memory": "128Mi"}}},
     ]
     assert [one["name"] for one in web["initContainers"]] == ["proxy"]
     assert (patches["web"]["apiVersion"], patches["nightly"]["apiVersion"]) == ("apps/v1", "batch/v1")
@@ -203,7 +205,7 @@ def test_a_pull_request_has_the_evidence(capsys, files):
     assert text.startswith("Set the resources of 3 workloads from their measured use\n")
     assert "| `app` | CPU | 2000m → **400m** | 4000m → **–** | 50m | 400m |  |" in text
     assert "| `app` | memory | 1.0Gi → **300Mi** | 2.0Gi → **600Mi** | 64Mi | 300Mi | 300Mi |" in text
-    assert "2 pods: 4.08 cores less" in text
+    assert "2 pods, history since 2025-12-01: 4.08 cores less" in text
     assert "- 1: its template is made by Engine/main: change it there" in text
 
 
@@ -289,3 +291,13 @@ def test_where_nothing_changes_nothing_is_written(capsys, tmp_path):
     export(capsys, *options, "-o", str(tmp_path / "out"))
     assert not (tmp_path / "out").exists()
     assert "No template needs other resources." in export(capsys, *options)
+
+
+def test_no_limit_falls_on_a_history_of_unknown_length(capsys, files):
+    usage_file = Path(files[-1])
+    document = json.loads(usage_file.read_text())
+    for item in document["items"]:
+        del item["historySince"]
+    usage_file.write_text(json.dumps(document))
+    # A limit that stays is not part of a patch.
+    assert "memory: 600Mi" not in export(capsys, *files, "--format", "patches", "-n", "shop")
