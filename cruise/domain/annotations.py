@@ -98,7 +98,7 @@ class Guidance:
             return rest
         return Bounds(own.minimum.filled_from(rest.minimum), own.maximum.filled_from(rest.maximum))
 
-    def memory_limits_of(self, container: str) -> MemoryLimits | None:
+    def which_memory_limits(self, container: str) -> MemoryLimits | None:
         """Return which memory limits may be changed for a container: its own value, the pod's otherwise."""
         return self.container_memory_limits.get(container, self.memory_limits)
 

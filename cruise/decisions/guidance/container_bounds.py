@@ -48,7 +48,7 @@ def container_bounds(
     """
     own, floor = guidance.bounds_of(container), policy.floor
     # The first design gives every container a memory limit.
-    stated = (guidance.memory_limits_of(container) or policy.memory_limits) if policy.rules.careful_limits else None
+    stated = (guidance.which_memory_limits(container) or policy.memory_limits) if policy.rules.careful_limits else None
     memory_limits = stated or MemoryLimits.ALWAYS
     if not items:
         return _bounds_alone(own, floor, memory_limits)
