@@ -19,6 +19,9 @@ class ShownCluster:
     async def pod(self, namespace: str, name: str) -> Pod | None:
         return next((pod for pod in self.shown.pods if (pod.namespace, pod.name) == (namespace, name)), None)
 
+    def known_pod(self, namespace: str, name: str) -> Pod | None:
+        return next((pod for pod in self.shown.pods if (pod.namespace, pod.name) == (namespace, name)), None)
+
     async def oom_kills(self) -> AsyncIterator[OomKill]:
         none: tuple[OomKill, ...] = ()
         for kill in none:

@@ -55,6 +55,8 @@ class Reason(StrEnum):
     BUDGET_HOUR = "budget-hour"
     CAME_BACK = "came-back"
     CHANGED_SINCE = "changed-since"
+    STALE_DECISION = "stale-decision"
+    USE_GREW = "use-grew"
     GONE = "gone"
     THROTTLED = "throttled"
     DISRUPTION_BUDGET = "disruption-budget"

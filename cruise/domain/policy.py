@@ -127,6 +127,7 @@ class Policy:
     node_autoscaler: NodeAutoscaling = NodeAutoscaling.DETECT
     admission_size: AdmissionSize | None = None  # None: planned where nodes come and go by themselves
     max_age: timedelta = timedelta(minutes=15)
+    max_decision_age: timedelta = timedelta(seconds=60)  # since the snapshot; older decisions are not written
     look_ahead: timedelta = timedelta(minutes=15)
     pass_interval: timedelta = timedelta(minutes=5)
     node_load_interval: timedelta = timedelta(minutes=1)

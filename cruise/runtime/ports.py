@@ -39,6 +39,9 @@ class Cluster(SnapshotSource, Protocol):
     async def pod(self, namespace: str, name: str) -> Pod | None:
         """Return one pod freshly read, None if there is none of that name."""
 
+    def known_pod(self, namespace: str, name: str) -> Pod | None:
+        """Return one pod as the cluster's watch has it now, without a request; None if there is none of that name."""
+
     def oom_kills(self) -> AsyncIterator[OomKill]:
         """Yield out-of-memory kills as they are seen; the same kill may come again."""
 

@@ -181,6 +181,7 @@ class Settings:
     pass_interval: timedelta = _setting(_PASS, _POLICY.pass_interval)
     node_load_interval: timedelta = _setting(_PASS, _POLICY.node_load_interval)
     max_age: timedelta = _setting(_PASS, _POLICY.max_age)
+    max_decision_age: timedelta = _setting(_PASS, _POLICY.max_decision_age)
     look_ahead: timedelta = _setting(forms.duration("1d", least=timedelta(0)), _POLICY.look_ahead)
     new_workload_age: timedelta = _setting(_PAUSE, _POLICY.new_workload_age)
     memory_limits: MemoryLimits = _setting(choices.MEMORY_LIMITS, _POLICY.memory_limits)

@@ -51,6 +51,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "pass_interval": "How often nodes are sized.",
         "node_load_interval": "How often the load of nodes is looked at.",
         "max_age": "Older statistics change nothing.",
+        "max_decision_age": "A decision whose snapshot is older is not written; the next pass decides anew.",
         "look_ahead": (
             "A pod's peak is the largest of this hour of the day and of the hour that begins within this time, over "
             "seven days."

@@ -83,6 +83,9 @@ class Recorder:
     async def pod(self, namespace: str, name: str) -> Pod | None:
         return await self.cluster.pod(namespace, name)
 
+    def known_pod(self, namespace: str, name: str) -> Pod | None:
+        return self.cluster.known_pod(namespace, name)
+
     def oom_kills(self) -> AsyncIterator[OomKill]:
         return self.cluster.oom_kills()
 

@@ -63,6 +63,7 @@ class KubeCluster:
         }
         self._scales = ScaleReader(client, self._cache, clock)
         self._written = Written(self._cache, self._read_ahead)
+        self._clock = clock
 
     @property
     def version(self) -> int:
@@ -114,11 +115,12 @@ class KubeCluster:
     async def snapshot(self) -> Snapshot:
         self._check_in_step()
         await self._written.settle()
+        taken_at = self._clock()
         snapshot = self._asked.seen.beside(self._cache.snapshot())
         autoscaler = self._node_autoscaling.settled(snapshot.node_autoscaler)
         # Where nodes do not come by themselves, one that is gone is gone.
         former = () if autoscaler is None else self._former_nodes.beside(snapshot.nodes)
-        return replace(snapshot, node_autoscaler=autoscaler, former_nodes=former)
+        return replace(snapshot, node_autoscaler=autoscaler, former_nodes=former, taken_at=taken_at)
 
     async def pod(self, namespace: str, name: str) -> Pod | None:
         document = await self._read_pod(namespace, name)
@@ -126,6 +128,9 @@ class KubeCluster:
             return None if document is None else self._cache.pods.read(document)
         except BadInput as error:
             raise Unavailable(str(error)) from error
+
+    def known_pod(self, namespace: str, name: str) -> Pod | None:
+        return self._cache.pods.get(namespace, name)
 
     def oom_kills(self) -> AsyncGenerator[OomKill, None]:
         return self._cache.oom.kills()

@@ -133,13 +133,13 @@ class Controller:
         self._loads = NodeLoads()
         shared = shared or Shared()
         exclusions = shared.exclusions
+        self._usage = UsageState()
         # All add to one audit, and taints need no more. Node passes, reactions to kills and packing take turns in
         # evictions and count each other's grows. The latter two also exclude pods and nodes from node passes.
         of_taints = partial(Writer, cluster, store, policy, audit=shared.audit, at_once=shared.at_once)
-        of_pods = partial(of_taints, evictions=shared.evictions, grows=shared.grows)
+        of_pods = partial(of_taints, evictions=shared.evictions, grows=shared.grows, latest=self._usage.latest)
         self._load_writer, self._node_writer = of_taints(), of_pods(exclusions=exclusions)
         self._reverting = of_pods()
-        self._usage = UsageState()
         self._headroom = PassHeadroom(self._usage)
         # A new leader evicts nobody before its second look.
         self._earlier = earlier

@@ -13,6 +13,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.qos import qos_of
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, Resources
 from cruise.domain.sizes import sized_containers
+from cruise.domain.usage import StatisticsTable
 
 
 def withdraw_pending(
@@ -150,3 +151,27 @@ def _has_play(requests: Amounts, limits: Amounts) -> bool:
 
 def _resize(pod: Pod, targets: tuple[ContainerTarget, ...], growth: Resources, reason: Reason) -> ResizePod:
     return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, targets, growth, reason)
+
+
+def is_below_usage(
+    action: ResizePod, pod: Pod, before: StatisticsTable, now: StatisticsTable, working_set_margin: float
+) -> bool:
+    """Tell whether a size, decided by the statistics `before`, is too small by those of `now`, because usage grew.
+
+    That is a request below its base, or a memory limit below `working_set_margin` times the last working set.
+    """
+    for target in action.containers:
+        place = (pod.namespace, pod.name, pod.workload, target.container, pod.identity)
+        row, earlier = now.find(*place), before.find(*place)
+        if row is None or earlier is None:
+            continue
+        requests, limit = target.requests, target.limits.memory_bytes
+        for wanted, figure in (
+            (requests.cpu_millicores, "cpu_base_millicores"),
+            (requests.memory_bytes, "memory_base_bytes"),
+            (None if limit is None else limit / working_set_margin, "memory_last_bytes"),
+        ):
+            usage = getattr(now, figure)[row]
+            if wanted is not None and wanted < usage and getattr(before, figure)[earlier] < usage:
+                return True
+    return False

@@ -189,7 +189,7 @@ class _Steps:
 
     async def write(self) -> None:
         actions = [*self.shrunk, *ordered(self.plans)]
-        self.outcomes = await self.writer.apply(actions, self.snapshot, self.now)
+        self.outcomes = await self.writer.apply(actions, self.snapshot, self.now, statistics=self.statistics)
 
     async def report(self) -> None:
         log.info(

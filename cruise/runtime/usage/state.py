@@ -75,6 +75,10 @@ class UsageState:
             self.table = await store.read_statistics()
         return self.table
 
+    def latest(self) -> StatisticsTable | None:
+        """Return the table of the last usage pass, None before there is one."""
+        return self.table
+
     def share(self, sharing: Sharing, table: StatisticsTable) -> StatisticsTable:
         """Take over how headroom is shared since the table was made; return the table with it."""
         if self.table is not None:

@@ -24,6 +24,7 @@ log = structlog.get_logger()
 
 _MOST_ATTEMPTS = 5
 _ORIGINALS_AT_ONCE = 5000
+_UNTRIED = (Reason.FORBIDDEN, Reason.THROTTLED, Reason.STALE_DECISION)
 
 
 class ActionRunner:
@@ -85,7 +86,7 @@ class ActionRunner:
         outcome = await self._ended(action)
         self._outcomes[number] = outcome
         # The first refusal of a kind stands for the rest, which is not even tried.
-        untried = outcome.verdict is Verdict.HELD and outcome.reason in (Reason.FORBIDDEN, Reason.THROTTLED)
+        untried = outcome.verdict is Verdict.HELD and outcome.reason in _UNTRIED
         evicted = isinstance(action, EvictPod) and outcome.verdict is Verdict.DONE
         if outcome.verdict is not Verdict.OBSERVED and not untried and not evicted:
             self._audit.note(outcome)
@@ -169,15 +170,22 @@ class ActionRunner:
 
     async def _why_kept_back(self, action: Action) -> Outcome | None:
         """Return how an action ends that is not to be sent, by what is known right before; None for any other."""
-        if not self._guards.heeds_pause(action):
-            return None
+        if self._guards.is_too_old():
+            return self._outcome(action, Verdict.HELD, Reason.STALE_DECISION)
         changed = None
-        if await self._pause.allows_writing() and self._guards.must_be_read_again(action):
-            assert isinstance(action, ResizePod | EvictPod)
-            changed = self._guards.why_changed(action, await self._cluster.pod(action.namespace, action.pod))
-        # Once more, since reading may have taken its time.
-        if not await self._pause.allows_writing():
-            return self._outcome(action, Verdict.OBSERVED, Reason.PAUSED)
+        if self._guards.heeds_pause(action):
+            if await self._pause.allows_writing() and self._guards.must_be_read_again(action):
+                assert isinstance(action, ResizePod | EvictPod)
+                changed = self._guards.why_changed(action, await self._cluster.pod(action.namespace, action.pod))
+            # Once more, since reading may have taken its time.
+            if not await self._pause.allows_writing():
+                return self._outcome(action, Verdict.OBSERVED, Reason.PAUSED)
+        # Once more, after every wait.
+        if self._guards.is_too_old():
+            return self._outcome(action, Verdict.HELD, Reason.STALE_DECISION)
+        if changed is None and isinstance(action, ResizePod) and not self._guards.must_be_read_again(action):
+            pod = self._cluster.known_pod(action.namespace, action.pod)
+            changed = self._guards.why_not_to_shrink(action, pod)
         return None if changed is None else self._outcome(action, Verdict.HELD, changed)
 
     async def _send(self, action: Action, detail: str) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from cruise.decisions.sizing.resize import without_growth
+from cruise.decisions.sizing.resize import is_below_usage, without_growth
 from cruise.domain.actions import (
     Action,
     ContainerTarget,
@@ -21,6 +21,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.sizes import spec_targets
+from cruise.domain.usage import StatisticsTable
 from cruise.runtime.writing.evictions import EvictionBudgets
 from cruise.runtime.writing.exclusions import OF_A_NODE_PASS, Exclusions
 from cruise.runtime.writing.grows import Grow, RecentGrows
@@ -40,7 +41,11 @@ class Guards:
         exclusions: Exclusions,
         asked_for: bool = False,
         pass_began: datetime | None = None,
+        statistics: StatisticsTable | None = None,
+        latest: Callable[[], StatisticsTable | None] = lambda: None,
     ) -> None:
+        self._taken_at = snapshot.taken_at
+        self._statistics, self._latest = statistics, latest
         self._asked_for = asked_for
         self._policy = policy
         self._grows = grows
@@ -131,11 +136,28 @@ class Guards:
         decided_on = self.decided_on(action)
         return grow is not None and grow.by is not self and decided_on is not None and not grow.shows_in(decided_on)
 
-    def must_be_read_again(self, action: Action) -> bool:
-        """Tell whether an action's pod is read once more right before.
+    def is_too_old(self) -> bool:
+        """Tell whether the snapshot that was decided on is older than `max_decision_age`."""
+        taken_at = self._taken_at
+        return taken_at is not None and self._grows.now() - taken_at > self._policy.max_decision_age.total_seconds()
 
-        For a pure shrink it is not: the server checks uid and values itself, and what the shrink could overwrite is
-        sized again by the next pass.
+    def why_not_to_shrink(self, action: ResizePod, pod: Pod | None) -> Reason | None:
+        """Return why a shrink does not fit the pod as the watch has it now, or its usage as of the last usage pass."""
+        if pod is None or pod is not self.decided_on(action):
+            changed = self.why_changed(action, pod)
+            if changed is not None or pod is None:
+                return changed
+        before, now = self._statistics, self._latest()
+        if before is None or now is None or now.memory_base_bytes is before.memory_base_bytes:
+            return None
+        margin = self._policy.working_set_margin
+        return Reason.USE_GREW if is_below_usage(action, pod, before, now, margin) else None
+
+    def must_be_read_again(self, action: Action) -> bool:
+        """Tell whether an action's pod is read once more from the API server right before.
+
+        For a pure shrink it is not, which spares a request a pod: `why_not_to_shrink` compares it with what the watch
+        has, and the server checks uid and values itself.
         """
         if isinstance(action, ResizePod):
             return action.grows or action.reason is not Reason.RIGHTSIZED or action.node is None

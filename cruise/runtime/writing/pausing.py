@@ -47,15 +47,17 @@ class Pause:
     async def allows_writing(self) -> bool:
         """Tell whether writing may go on, by an answer that is young enough; a slow store makes slow writers.
 
-        Raises what the store raised, and Unavailable where it does not answer.
+        Raises what the store raised, and Unavailable where no answer was young enough within `pause_answer`, however
+        many came too late.
         """
+        until = time.monotonic() + self._waits.pause_answer
         while not self.paused:
             if self._failure is not None:
                 raise Unavailable(f"whether writing is paused is not known: {self._failure}") from self._failure
             if self._store is None or time.monotonic() - self._answered_at <= self._good_for_seconds:
                 return True
-            if not await waited(self._news, self._waits.pause_answer):
-                raise Unavailable("whether writing is paused is not known: the store does not answer")
+            if not await waited(self._news, max(0.0, until - time.monotonic())):
+                raise Unavailable("whether writing is paused is not known: the store does not answer in time")
         return False
 
     async def sleep(self, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """The one way to write to a cluster: a plan in its phases, many actions at once, until done, paused or cancelled."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 
 import structlog
@@ -9,6 +9,7 @@ import structlog
 from cruise.domain.actions import Action, EvictPod, Outcome, ResizePod
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Policy
+from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError
 from cruise.runtime.ports import Cluster, Store
 from cruise.runtime.writing.action_runner import ActionRunner
@@ -40,7 +41,7 @@ class Writer:
 
     Writers of one process share what keeps their plans apart: `audit`, what waits for the store; `evictions`, the turn
     in which budgets are spent; `grows`, the room taken on nodes; `exclusions`, what node passes leave alone. No plan
-    has more than `at_once` writes under way.
+    has more than `at_once` writes under way. `latest` returns the statistics of the last usage pass.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Writer:
         exclusions: Exclusions | None = None,
         at_once: int = AT_ONCE,
         waits: WriteWaits = WRITE_WAITS,
+        latest: Callable[[], StatisticsTable | None] = lambda: None,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -65,6 +67,7 @@ class Writer:
         self._exclusions = exclusions or Exclusions()
         self._at_once = at_once
         self._waits = waits
+        self._latest = latest
 
     async def apply(
         self,
@@ -74,15 +77,18 @@ class Writer:
         *,
         asked_for: bool = False,
         pass_began: datetime | None = None,
+        statistics: StatisticsTable | None = None,
     ) -> list[Outcome]:
         """Do what mode, pause, budgets and the cluster as it is now allow; return each action's outcome, in order.
 
-        `snapshot` is what the actions were decided on. First everything that takes no room, many together; then the
-        evictions, one after the other; then the grows, those of one node in sequence. What a person has `asked_for` is
-        done in any mode and while paused, and so is the removal of cruise's own taints. Where the actions are a part of
-        a longer pass, `pass_began` is since when evictions count against a node's budget. What mode or pause forbids is
-        not audited: it comes again with every pass. Raises Unavailable where the cluster or the store is out of reach;
-        what was done until then, and what may have been, is in the audit, as it is when this is cancelled.
+        `snapshot` and `statistics` are what the actions were decided on. They are written while the snapshot is younger
+        than `max_decision_age`, and a shrink only where the usage of the latest usage pass has not outgrown it. First
+        everything that takes no room, many together; then the evictions, one after the other; then the grows, those of
+        one node in sequence. What a person has `asked_for` is done in any mode and while paused, and so is the removal
+        of cruise's own taints. Where the actions are a part of a longer pass, `pass_began` is since when evictions
+        count against a node's budget. What mode or pause forbids is not audited: it comes again with every pass.
+        Raises Unavailable where the cluster or the store is out of reach; what was done until then, and what may have
+        been, is in the audit, as it is when this is cancelled.
         """
         guards = Guards(
             actions,
@@ -93,6 +99,8 @@ class Writer:
             exclusions=self._exclusions,
             asked_for=asked_for,
             pass_began=pass_began,
+            statistics=statistics,
+            latest=self._latest,
         )
         # What no pause holds back does not wait for the store to say so.
         heeded = not asked_for and any(guards.heeds_pause(action) for action in actions)

@@ -5,6 +5,7 @@ only shown). A node's capacity is its allocatable.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -186,9 +187,14 @@ class SimulatedCluster:
             pods=self._state.pods,
             budgets=budgets_seen(self._budgets, records),
             quotas=self._quotas.left(self._state.pods),
+            taken_at=time.monotonic(),
         )
 
     async def pod(self, namespace: str, name: str) -> Pod | None:
+        record = self._state.records.get((namespace, name))
+        return None if record is None else record.pod
+
+    def known_pod(self, namespace: str, name: str) -> Pod | None:
         record = self._state.records.get((namespace, name))
         return None if record is None else record.pod
 

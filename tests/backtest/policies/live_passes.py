@@ -166,6 +166,10 @@ class FleetCluster:
         index = self._index.get((namespace, name))
         return None if index is None or index in self._evicted else self.pod_of(index)
 
+    def known_pod(self, namespace, name):
+        index = self._index.get((namespace, name))
+        return None if index is None or index in self._evicted else self.pod_of(index)
+
     def oom_kills(self):
         raise AssertionError("the replay tells of kills itself")
 
