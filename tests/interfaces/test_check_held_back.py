@@ -81,7 +81,13 @@ def drawn(seed: int) -> Snapshot:
         scaling,
         node_autoscaler=random.choice([None, *NodeAutoscaler]),
     )
-    return replace(whole, vertical_autoscalers=vertical, quotas=quotas)
+    # Some scales were not read, some targets have none, and some select pods.
+    scales = {
+        (namespace, WorkloadRef("Kafka", "db")): random.choice([None, selector()])
+        for namespace in NAMESPACES
+        if random.random() < 0.5
+    }
+    return replace(whole, vertical_autoscalers=vertical, quotas=quotas, scales=scales)
 
 
 def lines_of(snapshot: Snapshot, width: int) -> dict[str, str]:
@@ -114,7 +120,7 @@ def holding(snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
             yield "VPAs", f"{pod.namespace}/{claimed.sized_by.partition(': ')[2]}", 'updateMode to "Off"'
         if claimed.scaled_by:
             yield "HPAs", f"{pod.namespace}/{claimed.scaled_by.partition(': ')[2]}", "AverageValue"
-        if "may-be" in f"{claimed.sized_by}{claimed.scaled_by}":
+        if claimed.pending or "may-be" in f"{claimed.sized_by}{claimed.scaled_by}":
             yield "targets", f"{pod.namespace}/Kafka/db", "scale subresource"
         covering = leaving.covering.of(pod)
         if len(covering) > 1:

@@ -37,6 +37,7 @@ from tests.simulation.scenes import START, cluster, node, pods, workload
 
 NOW = START
 TOKEN = "correct horse battery staple of 43 bytes"
+FULL = Policy(mode=Mode.FULL)
 
 
 @dataclass
@@ -45,7 +46,7 @@ class Scene:
 
     world: SimulatedCluster
     store: Store = field(default_factory=MemoryStore)
-    policy: Policy = Policy(mode=Mode.FULL)
+    policy: Policy = FULL
     authority: Authority | None = None
     done: NodePass | None = None
     leader: bool = True
@@ -121,12 +122,13 @@ def _api() -> FastAPI:
     return create_api(*present(3))
 
 
-async def busy_scene(token_file: Path | None = None) -> Scene:
+async def busy_scene(token_file: Path | None = None, policy: Policy = FULL) -> Scene:
     """Three nodes with five pods, after one pass."""
     nodes = [node(f"n{number}") for number in (1, 2, 3)]
     scene = Scene(
         cluster(workload(replicas=5, created_at=START.replace(day=1)), nodes),
         authority=StaticToken(token_file) if token_file is not None else None,
+        policy=policy,
     )
     rows = [make_statistic_for(pod, updated_at=int(NOW.timestamp())) for pod in await pods(scene.world)]
     await scene.store.write_statistics(StatisticsTable.of_rows(rows))

@@ -4,7 +4,7 @@ import pytest
 
 from cruise.domain.callers import Deed
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.policy import Mode
+from cruise.domain.policy import MemoryLimits, Mode, Policy
 from tests.interfaces.dashboard.test_pages import browser, sign_in
 from tests.interfaces.http.api_scene import TOKEN, Scene, asking, busy_scene
 from tests.simulation.scenes import pods, run
@@ -24,7 +24,14 @@ async def sizes(scene: Scene) -> set[int | None]:
     return {pod.containers[0].requests.cpu_millicores for pod in await pods(scene.world)}
 
 
-async def test_the_pods_are_put_back_and_the_workload_is_left_alone_from_then_on(scene):
+@pytest.mark.parametrize(
+    ("memory_limits", "left"),
+    [(MemoryLimits.EXISTING, []), (MemoryLimits.ALWAYS, ["app: the memory limit cannot be removed"] * 5)],
+)
+async def test_the_pods_are_put_back_and_the_workload_is_left_alone_from_then_on(tmp_path, memory_limits, left):
+    (tmp_path / "token").write_text(TOKEN)
+    scene = await busy_scene(tmp_path / "token", Policy(mode=Mode.FULL, memory_limits=memory_limits))
+    run(scene.world, 30)
     assert await sizes(scene) != {500}
     async with asking(scene, TOKEN) as api:
         answered = await api.put("/reverts/shop/Deployment/web")
@@ -36,7 +43,7 @@ async def test_the_pods_are_put_back_and_the_workload_is_left_alone_from_then_on
         assert [line["why"] for line in lines[:5]] == ["reverted"] * 5
         run(scene.world, 30)
         again = (await api.put("/reverts/shop/Deployment/web")).json()["pods"]
-        assert {one["detail"] for one in again} == {"app: the memory limit cannot be removed"}
+        assert [one["detail"] for one in again] == left
     assert await sizes(scene) == {500}
     assert (await scene.store.overrides())["shop", WEB].mode is Mode.OBSERVE
     assert {(one.deed, one.namespace, one.workload) for one in scene.announced} == {(Deed.REVERT, "shop", WEB)}
