@@ -1,8 +1,9 @@
 """The baseline `cruisekube`: the open-source rightsizer, as its code does it, not as its pages say.
 
-Source: truefoundry/cruisekube at 94de669 (v0.1.9, MIT), `pkg/task/taskApplyRecommendation.go`,
+Source: truefoundry/cruisekube at commit 94de669 (MIT), `pkg/task/taskApplyRecommendation.go`,
 `pkg/task/taskCreateStats.go`, `pkg/handlers/webhookAdmission.go`, `pkg/oom/{observer,processor}.go`; statistics and the
-node's plan are in modules of their own. Its tasks run at their default intervals, with writing switched on for CPU and
+node's plan are in modules of their own. The commit is later than the tag v0.1.9, which resizes more often, and older
+than v0.3.1, which lowers memory limits. Its tasks run at their default intervals, with writing switched on for CPU and
 memory, as an operator who wants it to work sets it (by default it writes nothing).
 
 - Every 15 minutes the statistics are made anew, every 5 minutes they are applied to every node, at once from the

@@ -1,6 +1,6 @@
 """CruiseKube's strategy for the pods of a node: which are evicted, and how headroom is shared, as its code has it.
 
-Source: truefoundry/cruisekube at 94de669 (v0.1.9),
+Source: truefoundry/cruisekube at 94de669,
 `pkg/task/applystrategies/adjust_amongst_pods_distributed_strategy.go` and `…/utils.go`. All nodes are planned at once.
 
 Kept as they are: `rest` = prediction - base may be negative, though base was rounded up and the prediction was not;

@@ -1,6 +1,6 @@
 """What CruiseKube writes: at admission, and in place.
 
-Source: truefoundry/cruisekube at 94de669 (v0.1.9), `pkg/handlers/webhookAdmission.go` (adjustResources),
+Source: truefoundry/cruisekube at 94de669, `pkg/handlers/webhookAdmission.go` (adjustResources),
 `pkg/task/taskApplyRecommendation.go` (applyCPURecommendation, applyMemoryRecommendation) and `pkg/task/utils/util.go`.
 CPU is in millicores here, where the source has cores; memory in megabytes of 1,000,000 bytes, as it has. What has no
 request gets none.

@@ -1,6 +1,6 @@
 """What CruiseKube knows of a workload's usage, from the recording's samples instead of from Prometheus.
 
-Source: truefoundry/cruisekube at 94de669 (v0.1.9), `pkg/adapters/metricsProvider/prometheus/promql.go`,
+Source: truefoundry/cruisekube at 94de669, `pkg/adapters/metricsProvider/prometheus/promql.go`,
 `pkg/task/utils/timeseries_prediction.go` and `pkg/task/utils/util.go` (BuildContainerStatFromCache).
 
 A container's statistics are those of its workload: the queries take the maximum over the pods first, at every sample,
