@@ -6,8 +6,9 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cruise.interfaces.amounts import cores_text, count_text, memory_text, percent_text, rate_text
-from cruise.interfaces.backtest.words import dominated_note, seconds_text
+from cruise.interfaces.amounts import cores_text, count_text, memory_text, money_text, percent_text, rate_text
+from cruise.interfaces.backtest.costs import factor_text
+from cruise.interfaces.backtest.words import PROGRESS_NOTE, dominated_note, seconds_text
 
 _COLUMNS: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
     ("CPU slack %", lambda policy: _percent(policy["cpu"]["relativeSlack"])),
@@ -22,7 +23,10 @@ _COLUMNS: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
     ("moves / 1,000 p·d", lambda policy: _rate(policy["consolidationMovesPer1000PodDays"])),
     ("nodes mean", lambda policy: _rate(policy["nodesMean"])),
     ("peak", lambda policy: f"{policy['nodesPeak']:,}"),
+    ("way to the bound, CPU %", lambda policy: _percent(policy["fromVpaToClairvoyant"]["cpu"])),
+    ("memory %", lambda policy: _percent(policy["fromVpaToClairvoyant"]["memory"])),
 )
+_CAUSES = ("cpuSlack", "memorySlack", "starvation", "kills", "evictions", "resizes")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "\\|"}
 
 
@@ -52,6 +56,35 @@ def _lines(traces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             yield f"| {_plain(trace['trace'])} | {label} | {' | '.join(write(policy) for _, write in _COLUMNS)} |"
     yield ""
     yield f"×, dominated: {dominated_note()}."
+    yield ""
+    yield f"{PROGRESS_NOTE}."
+    yield ""
+    yield "## Cost"
+    yield ""
+    yield "What 1,000 container-days cost at the prices of [backtest.md](backtest.md#the-cost-of-a-policy),"
+    yield "and each cause's share of it in percent."
+    yield ""
+    yield "| trace | policy | cost | CPU slack | memory slack | starvation | kills | own evictions | resizes |"
+    yield f"|---|---|{'---:|' * (1 + len(_CAUSES))}"
+    for trace in traces:
+        for name, policy in trace["policies"].items():
+            label = f"**{name}**" if name == "cruise" else name
+            yield f"| {_plain(trace['trace'])} | {label} | {' | '.join(_costs(policy))} |"
+    yield ""
+    yield "What each price × 3 and ÷ 3 changes in the order of the policies:"
+    yield ""
+    for trace in traces:
+        yield f"- **{_plain(trace['trace'])}**, the cheapest first: {', '.join(trace['objective']['order'])}."
+        for change in trace["objective"]["orderChanges"]:
+            swaps = "; ".join(f"{swap['cheaper']} before {swap['dearer']}" for swap in change["swaps"])
+            yield f"  - `{change['price']}` {factor_text(change['factor'])}: {swaps}."
+
+
+def _costs(policy: Mapping[str, Any]) -> Iterator[str]:
+    total, parts = policy["costPer1000ContainerDays"], policy["costByCause"]
+    yield money_text(total)
+    for cause in _CAUSES:
+        yield _percent(parts[cause] / total if total > 0 else None)
 
 
 def _about(trace: Mapping[str, Any]) -> str:

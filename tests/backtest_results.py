@@ -22,12 +22,13 @@ def make_score(
     nodes_mean: float = 8.25,
     nodes_peak: int = 10,
     moves: float = 2.0,
+    mean_slack: tuple[float, float] = (0.0, 0.0),
     **others,
 ) -> PolicyScore:
     return PolicyScore(
         policy=policy,
-        cpu=ResourceScore(*cpu),
-        memory=ResourceScore(*memory) if memory is not None else None,
+        cpu=ResourceScore(*cpu, mean_slack=mean_slack[0]),
+        memory=ResourceScore(*memory, mean_slack=mean_slack[1]) if memory is not None else None,
         oom_per_1000_container_days=oom,
         resizes_per_container_day=resizes,
         resize_reversal_share=reversals,
@@ -106,6 +107,7 @@ def make_policies(memory: bool = True, cost: bool = False, times: int = 288) -> 
             nodes_mean_by_requests=mean - 0.2,
             moves_by_requests=3.0,
             cost=mean * 30 * 24 * 0.7 if cost else None,
+            mean_slack=(1000 * cpu[0], of_memory[0] * (1 << 30)),
             worst=tuple(make_container(f"web-7d9-{at}", starved_minutes=60.0 - at) for at in range(6)),
             time_line=make_time_line(times, base="cruise" in name, spike_at=times // 3),
         )

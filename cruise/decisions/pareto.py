@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cruise.domain.backtest import PolicyScore
 
-NEVER_RIVALS = frozenset({"oracle"})
+NEVER_RIVALS = frozenset({"clairvoyant", "clairvoyant-1h", "clairvoyant-24h", "oracle"})
 """Policies that know the future: nobody can choose them, so they put nobody else out of the question."""
 
 FEW_RESIZES = 5.0

@@ -14,12 +14,14 @@ class ResourceScore:
 
     `relative_slack` is Σ(request − use) / Σ request; `starved_share` the share of container-minutes in which a
     container used more than its request while its node's use was over its allocatable; `short_share` the share of
-    intervals of nodes in which the largest summed use passed the summed requests.
+    intervals of nodes in which the largest summed use passed the summed requests. `mean_slack` is the mean of
+    request − use of a container, in millicores or bytes.
     """
 
     relative_slack: float
     starved_share: float
     short_share: float
+    mean_slack: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ from cruise.domain.policy import (
     OomReaction,
     Policy,
 )
+from cruise.domain.prices import BacktestPrices
 from cruise.domain.rules import Rules
 from cruise.errors import BadInput
 from cruise.kube_json.review_bounds import ReviewBounds
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from cruise.adapters.prometheus.settings import PrometheusSettings
 
 _POLICY = Policy()
+_PRICES = BacktestPrices()
 _BOUNDS = ReviewBounds()
 
 
@@ -209,6 +211,10 @@ class Settings:
     consolidate_rest: timedelta = _setting(_PAUSE, timedelta(hours=4))
     price_core_hour: float | None = _setting(forms.price("0.0145"), None)
     price_gibibyte_hour: float | None = _setting(forms.price("0.00724"), None)
+    price_starved_minute: float = _setting(forms.price("0.01"), _PRICES.starved_minute)
+    price_kill: float = _setting(forms.price("1"), _PRICES.kill)
+    price_eviction: float = _setting(forms.price("0.05"), _PRICES.eviction)
+    price_resize: float = _setting(forms.price("0.0002"), _PRICES.resize)
     headroom: str = _setting(choices.HEADROOM, _POLICY.headroom)
     headroom_risk: float = _setting(forms.at_most(0.5, "0.01"), _POLICY.headroom_risk)
     headroom_cpu_risk: float | None = _setting(forms.at_most(0.5, "0.05"), _POLICY.headroom_cpu_risk)

@@ -249,7 +249,16 @@ WORDS: Mapping[str, Mapping[str, str]] = {
     "Logs and prices": {
         "log_level": "The least that is logged.",
         "log_format": "`auto`: text on a terminal, JSON elsewhere.",
-        "price_core_hour": "Adds the cost of nodes to `cruise backtest`; set both prices.",
-        "price_gibibyte_hour": "The same for memory.",
+        "price_core_hour": (
+            "What a core-hour costs in `cruise backtest`; set with `price_gibibyte_hour` it adds the cost of nodes. "
+            "Slack is counted at 0.0145 where it is not set."
+        ),
+        "price_gibibyte_hour": "The same for memory, 0.00724 where it is not set.",
+        "price_starved_minute": (
+            "What a minute costs in which a container gets less CPU than it requests, in `cruise backtest`."
+        ),
+        "price_kill": "What a kill for lack of memory costs, in `cruise backtest`.",
+        "price_eviction": "What an eviction costs that the policy wants, in `cruise backtest`.",
+        "price_resize": "What a write into a running pod costs, in `cruise backtest`.",
     },
 }

@@ -5,7 +5,9 @@ import pytest
 
 from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms, backtest_json
 from scripts.backtest_docs import results_markdown
-from tests.backtest_results import make_policies, make_result
+from tests.backtest_results import make_policies, make_result, make_score
+
+COSTS = "| trace | policy | cost |"
 
 
 def page(*results, half=None):
@@ -13,8 +15,10 @@ def page(*results, half=None):
     return results_markdown(json.loads(backtest_json(report)))
 
 
-def rows(text):
-    return [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")][1:]
+def rows(text, heading="| trace | policy | CPU slack %"):
+    """The rows of the table with a heading."""
+    lines = text[text.index(heading) :].split("\n\n")[0].splitlines()
+    return [line.strip("| ").split(" | ") for line in lines[2:]]
 
 
 def test_a_row_for_each_policy_of_each_trace():
@@ -25,6 +29,7 @@ def test_a_row_for_each_policy_of_each_trace():
         *("49.0", "38.0", "0.21", "0.40", "1.20"),
         *("41.0", "2.40", "20.0", "408", "2.00"),
         *("13.6", "17"),
+        *("–", "–"),
     ]
     assert found[4][1] == "**cruise**"
 
@@ -36,8 +41,20 @@ def test_the_installed_policy_is_marked_like_any_other_where_it_is_dominated():
 
 
 def test_every_row_has_the_columns_of_the_heading():
-    lines = [line for line in page(make_result()).splitlines() if line.startswith("|")]
-    assert len({line.count("|") for line in lines}) == 1
+    for heading in ("| trace | policy | CPU slack %", COSTS):
+        lines = page(make_result()).partition(heading)[2].split("\n\n")[0].splitlines()
+        assert len({line.count("|") for line in lines[1:]}) == 1
+        assert lines[0].count("|") + heading.count("|") == lines[1].count("|")
+
+
+def test_the_way_to_the_bound_stands_beside_the_figures_and_cost_in_a_table_of_its_own():
+    policies = make_policies()
+    policies["clairvoyant"] = make_score("clairvoyant", cpu=(0.12, 0.0, 0.0), memory=(0.05, 0.0, 0.0))
+    text = page(make_result("a", policies))
+    assert rows(text)[4][-2:] == ["40.0", "36.0"]
+    assert rows(text, COSTS)[1] == ["a", "vpa", "$297", "60.8", "32.1", "1.94", "1.04", "4.00", "0.040"]
+    assert "- **a**, the cheapest first: cruise, cruise-risk," in text
+    assert "  - `price_kill` × 3:" in text
 
 
 def test_one_trace_is_a_page_too_and_its_terms_are_told():

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from cruise.backtest.baselines.as_requested import AsRequested
 from cruise.backtest.baselines.autopilot.autopilot import Autopilot
+from cruise.backtest.baselines.clairvoyant import Clairvoyant
 from cruise.backtest.baselines.cruisekube.cruisekube import CruiseKube
 from cruise.backtest.baselines.eks.eks import Eks
 from cruise.backtest.baselines.oracle import Oracle
@@ -45,6 +46,10 @@ def _cruise(name: str, rules: Callable[[ReplayOptions], Policy]) -> Callable[[Re
     return lambda recording, options: CruisePasses(recording, rules(options), name, options.stored)
 
 
+def _clairvoyant(name: str, hours: int) -> Callable[[Recording, ReplayOptions], ReplayPolicy]:
+    return lambda recording, options: Clairvoyant(recording, options, name, hours)
+
+
 POLICIES: Mapping[str, Callable[[Recording, ReplayOptions], ReplayPolicy]] = MappingProxyType(
     {
         "as-requested": AsRequested,
@@ -59,6 +64,9 @@ POLICIES: Mapping[str, Callable[[Recording, ReplayOptions], ReplayPolicy]] = Map
             "cruise-joint-peak", lambda options: replace(options.policy, headroom="joint-peak")
         ),
         "cruise-risk": _cruise("cruise-risk", lambda options: _keeping_to(options.risk, options.policy)),
+        "clairvoyant-1h": _clairvoyant("clairvoyant-1h", 1),
+        "clairvoyant": _clairvoyant("clairvoyant", 4),
+        "clairvoyant-24h": _clairvoyant("clairvoyant-24h", 24),
         "oracle": Oracle,
     }
 )

@@ -39,10 +39,12 @@ class ResourceAccount:
     def score(self) -> ResourceScore:
         """Return the shares; 0 where there is nothing to share."""
         requested, samples = float(self.requested.sum()), int(self.samples.sum())
+        slack = requested - float(self.used.sum())
         return ResourceScore(
-            relative_slack=(requested - float(self.used.sum())) / requested if requested else 0.0,
+            relative_slack=slack / requested if requested else 0.0,
             starved_share=int(self.starved.sum()) / samples if samples else 0.0,
             short_share=self._short / self._node_intervals if self._node_intervals else 0.0,
+            mean_slack=slack / samples if samples else 0.0,
         )
 
     def mean_slack(self) -> Float64Array:

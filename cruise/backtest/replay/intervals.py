@@ -35,7 +35,7 @@ def intervals_of(recording: Recording, options: ReplayOptions) -> Iterator[Inter
     times = start + step * np.arange(len(recording.cpu_millicores), dtype=np.int64)
     interval_of = -(-times // max(options.pass_seconds, step))
     edges = np.append(np.flatnonzero(np.diff(interval_of, prepend=interval_of[:1] - 1)), len(times))
-    first, last = _sampled_rows(recording)
+    first, last = sampled_rows(recording)
     come = np.where(first < len(times), 0 if options.arrivals is Arrivals.START else first, len(times))
     coming, going = _grouped(come), _grouped(last)
     for row, end in zip(edges[:-1].tolist(), edges[1:].tolist(), strict=True):
@@ -61,7 +61,7 @@ def _grouped(rows: Int64Array) -> _Grouped:
     return _Grouped(order, rows[order])
 
 
-def _sampled_rows(recording: Recording) -> tuple[Int64Array, Int64Array]:
+def sampled_rows(recording: Recording) -> tuple[Int64Array, Int64Array]:
     """Return each container's first and last row with a sample: the number of rows, and -1, where it has none."""
     length, count = recording.cpu_millicores.shape
     first = np.full(count, length, dtype=np.int64)

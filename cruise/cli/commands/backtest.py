@@ -87,8 +87,9 @@ def backtest(
     Simulated time drives the controller's own passes on a simulated
     cluster, and beside it what other tools would do. Nothing is written
     anywhere else, and no cluster is touched. docs/backtest.md has the
-    formulas. Costs are shown where price_core_hour and price_gibibyte_hour
-    are set.
+    formulas. Each policy's slack and harm is summed up at the prices of the
+    settings price_*. What the nodes cost is shown where price_core_hour and
+    price_gibibyte_hour are set.
 
     With --against this configuration (CRUISE_* variables, --config) is
     compared with the settings of FILE, so that a change of settings can be
@@ -265,6 +266,7 @@ def _replayed(replay: "Replay", jobs: int | None, scheduler: str | None) -> "lis
 
 
 def _terms(options: "ReplayOptions", half: HalfName | None, settings: "Settings") -> "ReplayTerms":
+    from cruise.domain.prices import CORE_HOUR, GIBIBYTE_HOUR, BacktestPrices
     from cruise.interfaces.backtest.report import Prices, ReplayTerms
 
     prices = None
@@ -278,6 +280,14 @@ def _terms(options: "ReplayOptions", half: HalfName | None, settings: "Settings"
         half.value if half is not None else None,
         prices,
         options.policy.rules.name,
+        BacktestPrices(
+            CORE_HOUR if settings.price_core_hour is None else settings.price_core_hour,
+            GIBIBYTE_HOUR if settings.price_gibibyte_hour is None else settings.price_gibibyte_hour,
+            settings.price_starved_minute,
+            settings.price_kill,
+            settings.price_eviction,
+            settings.price_resize,
+        ),
     )
 
 

@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from cruise.cli.options import optional
+from cruise.domain.prices import CORE_HOUR, GIBIBYTE_HOUR
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
@@ -15,9 +16,6 @@ if TYPE_CHECKING:
     from cruise.domain.cluster import Snapshot
     from cruise.domain.usage import StatisticsTable
     from cruise.settings import Settings
-
-CPU_CORE_HOUR = 0.0145
-MEMORY_GIB_HOUR = 0.00724
 
 
 class History(StrEnum):
@@ -38,10 +36,10 @@ WeekOption = Annotated[
     History | None, optional("--history", None, "How much of the past to read from it; 7d by default.")
 ]
 CorePriceOption = Annotated[
-    float | None, optional("--price-cpu-core-hour", "$", f"For the estimate; {CPU_CORE_HOUR} by default.", min=0)
+    float | None, optional("--price-cpu-core-hour", "$", f"For the estimate; {CORE_HOUR} by default.", min=0)
 ]
 GibPriceOption = Annotated[
-    float | None, optional("--price-gib-hour", "$", f"For the estimate; {MEMORY_GIB_HOUR} by default.", min=0)
+    float | None, optional("--price-gib-hour", "$", f"For the estimate; {GIBIBYTE_HOUR} by default.", min=0)
 ]
 
 
@@ -82,8 +80,8 @@ def prices_of(cpu_core_hour: float | None, gib_hour: float | None) -> "Prices":
     """Return the prices that the options state, or the usual ones. Raises BadInput."""
     from cruise.decisions.scan.waste import Prices
 
-    cpu_core_hour = CPU_CORE_HOUR if cpu_core_hour is None else cpu_core_hour
-    gib_hour = MEMORY_GIB_HOUR if gib_hour is None else gib_hour
+    cpu_core_hour = CORE_HOUR if cpu_core_hour is None else cpu_core_hour
+    gib_hour = GIBIBYTE_HOUR if gib_hour is None else gib_hour
     if not math.isfinite(cpu_core_hour + gib_hour):
         raise BadInput("a price is a number, such as 0.0145")
     return Prices(cpu_core_hour, gib_hour)

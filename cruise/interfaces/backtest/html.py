@@ -4,14 +4,26 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cruise import __version__
+from cruise.decisions.bound_progress import bound_progress
 from cruise.decisions.pareto import find_dominated
+from cruise.decisions.policy_costs import cost_of
 from cruise.domain.backtest import BacktestResult, ContainerScore, PolicyScore
+from cruise.domain.prices import BacktestPrices
 from cruise.interfaces.amounts import cores_text, gibibytes_text, money_text
+from cruise.interfaces.backtest.costs import cost_figures, cost_note, order_lines, progress_figures
 from cruise.interfaces.backtest.pareto import KILLS, STARVATION, ParetoPicture, pareto_picture, radius_of
 from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, cost_a_month
 from cruise.interfaces.backtest.table import figures
 from cruise.interfaces.backtest.time_lines import COLUMNS, HEIGHT, NodePicture, node_pictures, start_text
-from cruise.interfaces.backtest.words import DEFINITIONS, dominated_note, recording_line, terms_line, verdict, warnings
+from cruise.interfaces.backtest.words import (
+    DEFINITIONS,
+    PROGRESS_NOTE,
+    dominated_note,
+    recording_line,
+    terms_line,
+    verdict,
+    warnings,
+)
 from cruise.interfaces.page_template import page_template
 
 _DEFAULT = "cruise"
@@ -23,6 +35,8 @@ _SIZES = (("wide", 580.0, 380.0), ("narrow", 350.0, 340.0))
 class _Row:
     name: str
     figures: Sequence[str]
+    progress: Sequence[str]
+    objective: Sequence[str]
     cost: str | None
     dominated_by: str | None
 
@@ -48,6 +62,7 @@ class _Section:
     verdict: str | None
     warnings: Sequence[str]
     rows: Sequence[_Row]
+    order: Sequence[str]
     paretos: Sequence[tuple[str, ParetoPicture]]
     policies: Sequence[_Policy]
     memory: bool
@@ -56,11 +71,13 @@ class _Section:
 def backtest_html(report: BacktestReport, watched: str | None = None) -> bytes:
     """Return the page; `watched` is the node whose time line is wanted."""
     page = page_template("backtest.html.j2").render(
-        sections=[_section(result, watched) for result in report.results],
+        sections=[_section(result, report.terms.objective_prices, watched) for result in report.results],
         terms=terms_line(report.terms),
         have_cost=report.have_cost,
         cost_note=COST_NOTE,
         definitions=DEFINITIONS,
+        progress_note=PROGRESS_NOTE,
+        objective_note=cost_note(report.terms.objective_prices),
         dominated_note=dominated_note(),
         columns=COLUMNS,
         height=HEIGHT,
@@ -72,8 +89,8 @@ def backtest_html(report: BacktestReport, watched: str | None = None) -> bytes:
     return page.encode()
 
 
-def _section(result: BacktestResult, watched: str | None) -> _Section:
-    dominated = find_dominated(result.policies)
+def _section(result: BacktestResult, prices: BacktestPrices, watched: str | None) -> _Section:
+    dominated, progress = find_dominated(result.policies), bound_progress(result.policies)
     memory = any(score.memory is not None for score in result.policies.values())
     pairs = (STARVATION, KILLS) if memory else (STARVATION,)
     drawn = [
@@ -88,9 +105,17 @@ def _section(result: BacktestResult, watched: str | None) -> _Section:
         verdict=verdict(result),
         warnings=list(warnings(result, watched)),
         rows=[
-            _Row(name, figures(score), _cost(score, result), dominated.get(name))
+            _Row(
+                name,
+                figures(score),
+                progress_figures(progress.get(name)),
+                cost_figures(cost_of(score, prices)),
+                _cost(score, result),
+                dominated.get(name),
+            )
             for name, score in result.policies.items()
         ],
+        order=list(order_lines(result, prices)),
         paretos=[(size, picture) for size, picture in drawn if picture is not None],
         policies=[_policy(name, score, name == first) for name, score in result.policies.items()],
         memory=memory,

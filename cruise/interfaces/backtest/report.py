@@ -10,8 +10,11 @@ from dataclasses import dataclass
 import msgspec
 import yaml
 
+from cruise.decisions.bound_progress import BoundProgress, bound_progress
 from cruise.decisions.pareto import find_dominated
-from cruise.domain.backtest import BacktestResult, ContainerScore, PolicyScore, ResourceScore
+from cruise.decisions.policy_costs import PolicyCost, cost_of, order_by_cost, order_changes
+from cruise.domain.backtest import BacktestResult, ContainerScore, PolicyScore
+from cruise.domain.prices import BacktestPrices
 from cruise.domain.rules import DEFAULT_RULES
 from cruise.interfaces.shapes import Shape, camel, shape
 
@@ -32,7 +35,8 @@ class Prices:
 class ReplayTerms:
     """What a replay was run under, besides its nodes; `half` is tune, report or None for every series.
 
-    `rules` is the name of those that cruise decides by.
+    `rules` is the name of those that cruise decides by. `prices` are those of nodes where they are set,
+    `objective_prices` those that every policy's slack and harm are summed up at.
     """
 
     pass_seconds: int
@@ -42,6 +46,7 @@ class ReplayTerms:
     half: str | None = None
     prices: Prices | None = None
     rules: str = DEFAULT_RULES.name
+    objective_prices: BacktestPrices = BacktestPrices()
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +83,7 @@ def backtest_csv(report: BacktestReport) -> bytes:
     text = io.StringIO()
     lines: list[dict[str, Shape]] = []
     for result in report.results:
-        dominated = find_dominated(result.policies)
-        for name, score in result.policies.items():
-            figures = _policy(score, result, dominated.get(name))
+        for name, figures in _policies(result, report.terms).items():
             lines.append({"trace": result.trace, "policy": name, **_flat(figures)})
     writer = csv.DictWriter(text, list(lines[0]) if lines else ["trace", "policy"], lineterminator="\n")
     writer.writeheader()
@@ -106,7 +109,6 @@ def _document(report: BacktestReport) -> Shape:
 
 def result_shape(result: BacktestResult, terms: ReplayTerms) -> dict[str, Shape]:
     """Return one recording's document."""
-    dominated = find_dominated(result.policies)
     return {
         "trace": result.trace,
         "containers": result.containers,
@@ -115,21 +117,63 @@ def result_shape(result: BacktestResult, terms: ReplayTerms) -> dict[str, Shape]
         "stepSeconds": result.step_seconds,
         "node": {"cpuMillicores": result.node.cpu_millicores, "memoryBytes": result.node.memory_bytes},
         "terms": shape(terms),
-        "policies": {name: _policy(score, result, dominated.get(name)) for name, score in result.policies.items()},
+        "policies": dict(_policies(result, terms)),
+        "objective": _objective(result, terms.objective_prices),
     }
 
 
-def _policy(score: PolicyScore, result: BacktestResult, dominated_by: str | None) -> dict[str, Shape]:
+def _policies(result: BacktestResult, terms: ReplayTerms) -> Mapping[str, dict[str, Shape]]:
+    dominated, progress = find_dominated(result.policies), bound_progress(result.policies)
+    return {
+        name: _policy(score, result, dominated.get(name), progress.get(name), cost_of(score, terms.objective_prices))
+        for name, score in result.policies.items()
+    }
+
+
+def _objective(result: BacktestResult, prices: BacktestPrices) -> Shape:
+    """Return the policies by cost, and what other prices change in their order."""
+    return {
+        "order": list(order_by_cost(result.policies, prices)),
+        "orderChanges": [
+            {
+                "price": f"price_{change.price}",
+                "factor": figure(change.factor),
+                "swaps": [{"cheaper": cheaper, "dearer": dearer} for cheaper, dearer in change.swaps],
+            }
+            for change in order_changes(result.policies, prices)
+        ],
+    }
+
+
+def _policy(
+    score: PolicyScore,
+    result: BacktestResult,
+    dominated_by: str | None,
+    progress: BoundProgress | None,
+    objective: PolicyCost,
+) -> dict[str, Shape]:
     """Return a policy's figures; those of memory are null where memory was not recorded."""
     memory = score.memory
     kills = score.oom_per_1000_container_days if memory is not None else None
     return {
-        "cpu": _figures(score.cpu),
+        "cpu": {
+            "relativeSlack": figure(score.cpu.relative_slack),
+            "starvedShare": figure(score.cpu.starved_share),
+            "shortShare": figure(score.cpu.short_share),
+            "meanSlackMillicores": figure(score.cpu.mean_slack),
+        },
         "memory": {
             "relativeSlack": figure(memory.relative_slack if memory is not None else None),
             "shortShare": figure(memory.short_share if memory is not None else None),
             "oomPer1000ContainerDays": figure(kills),
+            "meanSlackBytes": figure(memory.mean_slack if memory is not None else None),
         },
+        "fromVpaToClairvoyant": {
+            "cpu": figure(progress.cpu if progress is not None else None),
+            "memory": figure(progress.memory if progress is not None else None),
+        },
+        "costPer1000ContainerDays": figure(objective.total),
+        "costByCause": {camel(cause): figure(part) for cause, part in objective.by_cause.items()},
         "resizesPerContainerDay": figure(score.resizes_per_container_day),
         "resizeReversalShare": figure(score.resize_reversal_share),
         "reversedShare": figure(score.resize_reversal_share),
@@ -149,7 +193,7 @@ def _policy(score: PolicyScore, result: BacktestResult, dominated_by: str | None
     }
 
 
-def _figures(value: ContainerScore | ResourceScore) -> dict[str, Shape]:
+def _figures(value: ContainerScore) -> dict[str, Shape]:
     """Return a value's fields in their order, by their names in camel case."""
     fields = ((entry.name, getattr(value, entry.name)) for entry in dataclasses.fields(value))
     return {camel(name): figure(field) if isinstance(field, float) else field for name, field in fields}

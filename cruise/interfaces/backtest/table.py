@@ -6,16 +6,29 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.pareto import find_dominated
+from cruise.decisions.bound_progress import bound_progress
+from cruise.decisions.pareto import NEVER_RIVALS, find_dominated
+from cruise.decisions.policy_costs import cost_of
 from cruise.domain.backtest import BacktestResult, PolicyScore
+from cruise.domain.prices import BacktestPrices
 from cruise.interfaces.amounts import money_text, percent_text, rate_text
+from cruise.interfaces.backtest.costs import cost_figures, cost_note, order_lines, progress_figures
 from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, cost_a_month
-from cruise.interfaces.backtest.words import DEFINITIONS, dominated_note, recording_line, terms_line, verdict, warnings
+from cruise.interfaces.backtest.words import (
+    DEFINITIONS,
+    PROGRESS_NOTE,
+    dominated_note,
+    names_text,
+    recording_line,
+    terms_line,
+    verdict,
+    warnings,
+)
 
 DOMINATED = "×"
 _UNKNOWN = "–"
 _WIDE_COLUMNS = 152
-_STYLES = {"cruise": "bold", "oracle": "italic"}
+_STYLES = {"cruise": "bold", **dict.fromkeys(NEVER_RIVALS, "italic")}
 # Heading in a wide and in a narrow table; two lines each, the unit below.
 _HEADINGS = (
     ("CPU\nSLACK %", "SLACK\nCPU%"),
@@ -33,6 +46,19 @@ _HEADINGS = (
     ("\nBY REQ.", ""),
 )
 
+# The same of what policies cost, and of how far they are on the way from VPA to the clairvoyant.
+_COST_HEADINGS = (
+    ("COST\n/1,000 C·D", "COST\n/1k"),
+    ("CPU SLACK,\n% OF COST", "SLACK\nCPU%"),
+    ("MEMORY\nSLACK %", "SLACK\nMEM%"),
+    ("\nSTARVED %", "STARV\n%"),
+    ("\nKILLS %", "OOM\n%"),
+    ("\nEVICTIONS %", "EVICT\n%"),
+    ("\nRESIZES %", "RESIZ\n%"),
+    ("WAY TO THE BOUND,\nCPU %", "BOUND\nCPU%"),
+    ("\nMEMORY %", "BOUND\nMEM%"),
+)
+
 
 def backtest_table(report: BacktestReport, console: Console, watched: str | None = None) -> Iterator[RenderableType]:
     """Yield the parts of the report; `watched` is the node whose time line is wanted."""
@@ -47,6 +73,10 @@ def backtest_table(report: BacktestReport, console: Console, watched: str | None
             yield Text(sentence)
         yield ""
         yield _table(result, losers, wide, report.have_cost)
+        yield ""
+        yield _cost_table(result, report.terms.objective_prices, losers, wide)
+        for line in order_lines(result, report.terms.objective_prices):
+            yield Text(line)
         costs = None if wide else _costs(result)
         if costs is not None:
             yield costs
@@ -70,6 +100,18 @@ def _table(result: BacktestResult, losers: Mapping[str, str], wide: bool, cost: 
         if wide and cost:
             cells.append(_money(score, result))
         table.add_row(label, *cells, style=style)
+    return table
+
+
+def _cost_table(result: BacktestResult, prices: BacktestPrices, losers: Mapping[str, str], wide: bool) -> Table:
+    progress = bound_progress(result.policies)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0) if wide else (0, 1, 0, 0))
+    table.add_column(_two_lines("\nPOLICY"), overflow="fold", header_style="dim")
+    for long, short in _COST_HEADINGS:
+        table.add_column(_two_lines(long if wide else short), justify="right", no_wrap=True, header_style="dim")
+    for name, score in result.policies.items():
+        cells = (*cost_figures(cost_of(score, prices)), *progress_figures(progress.get(name)))
+        table.add_row(Text(name), *cells, style="dim" if name in losers else _STYLES.get(name, ""))
     return table
 
 
@@ -114,8 +156,14 @@ def _notes(report: BacktestReport, dominated: bool) -> Iterator[Text]:
     yield Text(f"\nReplayed with {terms_line(report.terms)}.", style="dim")
     if dominated:
         yield Text(f"{DOMINATED} dominated: {dominated_note()}.", style="dim")
-    if any("oracle" in result.policies for result in report.results):
-        yield Text("oracle knows the next interval: a bound, and nothing to choose.", style="dim")
+    bounds = sorted({name for result in report.results for name in result.policies if name in NEVER_RIVALS})
+    if bounds:
+        yield Text(
+            f"With knowledge of the future, so a bound and nothing to choose: {names_text(bounds)}.", style="dim"
+        )
     yield Text(DEFINITIONS, style="dim")
+    yield Text(f"{cost_note(report.terms.objective_prices)}.", style="dim")
+    if any(bound_progress(result.policies) for result in report.results):
+        yield Text(f"{PROGRESS_NOTE}.", style="dim")
     if report.have_cost:
-        yield Text(f"Cost is {COST_NOTE}.", style="dim")
+        yield Text(f"Cost a month is {COST_NOTE}.", style="dim")

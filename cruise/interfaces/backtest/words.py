@@ -17,6 +17,10 @@ DEFINITIONS = (
     "elsewhere as they would be created; nodes by requests: the mean where it judges by the requests that they "
     "have."
 )
+PROGRESS_NOTE = (
+    "Way to the bound: how much of the way from VPA's slack to the clairvoyant's a policy has come. 100 % is what pods "
+    "that share a node can reach when the future is known and they are resized every 4 hours"
+)
 _INSTALLED, _BEFORE = "cruise", "as-requested"
 
 
@@ -24,7 +28,7 @@ def dominated_note() -> str:
     """Say what the mark of a dominated policy means."""
     axes = list(AXES)
     return (
-        f"another policy ({' and '.join(sorted(NEVER_RIVALS))} apart) is as good or better on "
+        f"another policy (the bounds {names_text(sorted(NEVER_RIVALS))} apart) is as good or better on "
         f"{', '.join(axes[:-1])} and {axes[-1]}, and better on one of them"
     )
 

@@ -15,6 +15,9 @@ ORDER = [
     "cruise-shared-max",
     "cruise-joint-peak",
     "cruise-risk",
+    "clairvoyant-1h",
+    "clairvoyant",
+    "clairvoyant-24h",
     "oracle",
 ]
 

@@ -15,6 +15,7 @@ from cruise.backtest.recordings.traces import load_trace
 from cruise.backtest.replay.options import Arrivals, ReplayOptions
 from cruise.backtest.replay.policy import ClusterView, ReplayPolicy
 from cruise.backtest.replay.replay import replay
+from cruise.decisions.pareto import NEVER_RIVALS
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.simulation.demand.trace import SHIPPED_TRACE
 from tests.backtest.baselines.recordings import recording_of
@@ -154,7 +155,7 @@ def answers_under_two_futures(name: str, until: int) -> tuple[list[Asked], list[
 
 
 @pytest.mark.parametrize("until_hours", [5, pytest.param(10, marks=pytest.mark.beyond_core)])
-@pytest.mark.parametrize("name", [name for name in POLICIES if name != "oracle"])
+@pytest.mark.parametrize("name", [name for name in POLICIES if name not in NEVER_RIVALS])
 def test_no_policy_sees_the_future(name: str, until_hours: int):
     one, other = answers_under_two_futures(name, until_hours * HOUR)
     assert len(one) > until_hours * 12

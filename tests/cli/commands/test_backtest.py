@@ -147,6 +147,7 @@ def test_nodes_of_another_size(capsys, trace):
 def test_terms_reach_the_replay(capsys, trace, monkeypatch):
     monkeypatch.setenv("CRUISE_PRICE_CORE_HOUR", "0.02")
     monkeypatch.setenv("CRUISE_PRICE_GIBIBYTE_HOUR", "0.005")
+    monkeypatch.setenv("CRUISE_PRICE_KILL", "3")
     found = answer(capsys, "--trace", trace, "--arrivals", "start", "--risk", "0.01", "--seed", "7")
     assert found["terms"] == {
         "passSeconds": 300,
@@ -156,6 +157,14 @@ def test_terms_reach_the_replay(capsys, trace, monkeypatch):
         "half": None,
         "prices": {"coreHour": 0.02, "gibibyteHour": 0.005},
         "rules": "default",
+        "objectivePrices": {
+            "coreHour": 0.02,
+            "gibibyteHour": 0.005,
+            "starvedMinute": 0.01,
+            "kill": 3.0,
+            "eviction": 0.05,
+            "resize": 0.0002,
+        },
     }
     month = found["policies"]["as-requested"]["estimatedCostPerMonth"]
     assert month == pytest.approx(730 * (16 * 0.02 + 64 * 0.005), rel=1e-4)

@@ -83,13 +83,27 @@ def test_the_terms_are_told():
         "half": "tune",
         "prices": {"coreHour": 0.03, "gibibyteHour": 0.004},
         "rules": "default",
+        "objectivePrices": {
+            "coreHour": 0.0145,
+            "gibibyteHour": 0.00724,
+            "starvedMinute": 0.01,
+            "kill": 1.0,
+            "eviction": 0.05,
+            "resize": 0.0002,
+        },
     }
     assert document(make_result())["terms"]["prices"] is None
 
 
 def test_without_memory_its_keys_are_there_and_null():
     policy = document(make_result(policies=make_policies(memory=False)))["policies"]["cruise"]
-    assert policy["memory"] == {"relativeSlack": None, "shortShare": None, "oomPer1000ContainerDays": None}
+    assert policy["memory"] == {
+        "relativeSlack": None,
+        "shortShare": None,
+        "oomPer1000ContainerDays": None,
+        "meanSlackBytes": None,
+    }
+    assert policy["costByCause"]["memorySlack"] == policy["costByCause"]["kills"] == 0
 
 
 def test_how_long_it_took_makes_no_difference():
@@ -100,7 +114,12 @@ def test_how_long_it_took_makes_no_difference():
 def test_what_is_no_number_is_null_and_noise_is_rounded():
     policies = {"cruise": make_score(cpu=(math.nan, 0.123456789, math.inf))}
     cpu = document(make_result(policies=policies))["policies"]["cruise"]["cpu"]
-    assert cpu == {"relativeSlack": None, "starvedShare": 0.123457, "shortShare": None}
+    assert cpu == {
+        "relativeSlack": None,
+        "starvedShare": 0.123457,
+        "shortShare": None,
+        "meanSlackMillicores": 0.0,
+    }
 
 
 def test_no_policies_and_no_recordings_are_documents_too():
@@ -109,7 +128,37 @@ def test_no_policies_and_no_recordings_are_documents_too():
     assert backtest_csv(BacktestReport([], TERMS)) == b"trace,policy\n"
 
 
+def test_the_way_to_the_bound_is_a_share_for_each_resource():
+    policies = make_policies()
+    assert document(make_result())["policies"]["cruise"]["fromVpaToClairvoyant"] == {"cpu": None, "memory": None}
+    policies["clairvoyant"] = make_score("clairvoyant", cpu=(0.12, 0.0, 0.0), memory=(0.05, 0.0, 0.0))
+    found = document(make_result(policies=policies))["policies"]
+    assert found["cruise"]["fromVpaToClairvoyant"] == {"cpu": 0.4, "memory": 0.36}
+    assert found["vpa"]["fromVpaToClairvoyant"] == {"cpu": 0, "memory": 0}
+
+
 # ---- money ----
+
+
+def test_each_policy_has_its_cost_by_cause_and_all_their_order():
+    found = document(make_result())
+    policy = found["policies"]["vpa"]
+    assert policy["costByCause"] == {
+        "cpuSlack": 180.96,
+        "memorySlack": 95.568,
+        "starvation": 5.76,
+        "kills": 3.1,
+        "evictions": 11.9,
+        "resizes": 0.12,
+    }
+    assert policy["costPer1000ContainerDays"] == 297.408
+    assert found["objective"]["order"][0] == "cruise"
+    assert found["objective"]["order"][-2:] == ["as-requested", "cruisekube"]
+    assert "oracle" not in found["objective"]["order"]
+    for change in found["objective"]["orderChanges"]:
+        assert change["price"].startswith("price_")
+        assert change["factor"] in (3.0, 0.333333)
+        assert change["swaps"]
 
 
 def test_cost_is_brought_to_a_month_of_730_hours():

@@ -15,7 +15,14 @@ def table(*results, width=160, terms=TERMS, watched=None):
 
 
 def row(text: str, name: str) -> list[str]:
-    [found] = [line.split() for line in text.splitlines() if line.split()[:1] == [name]]
+    """The row of a policy in the first table."""
+    return rows(text, name)[0]
+
+
+def rows(text: str, name: str) -> list[list[str]]:
+    """The rows of a policy, first what it does, then what it costs."""
+    found = [line.split() for line in text.splitlines() if line.split()[:1] == [name]]
+    assert len(found) == 2
     return found
 
 
@@ -34,15 +41,15 @@ def test_a_row_has_every_figure_in_its_order():
 
 def test_policies_stand_in_the_order_they_come_in():
     lines = [line.split() for line in table().splitlines()]
-    rows = [words[0] for words in lines if len(words) >= 12 and words[-2].isdecimal()]
-    assert rows == list(make_policies())
+    names = [words[0] for words in lines if len(words) >= 12 and words[-2].isdecimal()]
+    assert names == list(make_policies())
 
 
 def test_the_dominated_are_marked_and_the_mark_is_explained():
     text = table()
     marked = [line.split()[0] for line in text.splitlines() if line.split()[1:2] == ["×"]]
     assert marked == ["vpa", "cruisekube", "autopilot", "cruise-joint-peak"]
-    assert "× dominated: another policy (oracle apart) is as good or better on CPU slack" in text
+    assert "× dominated: another policy (the bounds clairvoyant," in text
     alone = table(make_result(policies={"cruise": make_score()}))
     assert "×" not in alone
     assert "oracle" not in alone
@@ -67,14 +74,14 @@ def test_a_narrow_table_leaves_out_what_is_known_by_the_rest_and_says_costs_belo
         "13.6",
     ]
     assert "Cost a month: as-requested $12,775, vpa $7,256," in flat(text)
-    assert "Cost" not in table(width=80)
+    assert "Cost a month" not in table(width=80)
 
 
 def test_costs_are_an_estimate_and_said_to_be_one():
     terms = ReplayTerms(300, "first-sample", 0, 1e-3, None, Prices(0.03, 0.004))
     text = table(make_result(policies=make_policies(cost=True)), terms=terms)
     assert row(text, "cruise")[-1] == "$4,650"
-    assert "Cost is an estimate" in text
+    assert "Cost a month is an estimate" in text
 
 
 def test_what_was_not_recorded_is_a_dash():
@@ -95,6 +102,26 @@ def test_what_was_not_recorded_is_a_dash():
         "8.90",
     ]
     assert "Note: memory was not recorded" in text
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_a_second_table_has_the_cost_the_share_of_each_cause_and_the_way_to_the_bound(width):
+    policies = make_policies()
+    policies["clairvoyant"] = make_score("clairvoyant", cpu=(0.12, 0.0, 0.0), memory=(0.05, 0.0, 0.0))
+    text = table(make_result(policies=policies), width=width)
+    assert rows(text, "vpa")[1] == ["vpa", "$297", "60.8", "32.1", "1.94", "1.04", "4.00", "0.040", "0", "0"]
+    assert rows(text, "cruise")[1][-2:] == ["40.0", "36.0"]
+    assert rows(text, "clairvoyant")[1][-2:] == ["100", "100"]
+    assert "Way to the bound" in text
+    assert rows(table(), "cruise")[1][-2:] == ["–", "–"]
+
+
+def test_the_order_by_cost_is_told_with_the_prices_that_change_it():
+    text = flat(table())
+    assert "By cost: cruise, cruise-risk," in text
+    assert "With price_kill × 3:" in text
+    assert "No other price × 3 or ÷ 3 changes the order." in text
+    assert "0.0145 for a core-hour" in text
 
 
 def test_one_recording_after_the_other_and_the_notes_once():

@@ -81,7 +81,8 @@ def test_a_watched_node_that_was_never_there_is_told():
 
 def test_the_note_on_dominance_names_every_axis():
     assert dominated_note() == (
-        "another policy (oracle apart) is as good or better on CPU slack, memory slack, CPU starvation, "
+        "another policy (the bounds clairvoyant, clairvoyant-1h, clairvoyant-24h and oracle apart) is as good or "
+        "better on CPU slack, memory slack, CPU starvation, "
         "out-of-memory kills, own evictions, mean nodes and resizes beyond 5 a container and day, and better on one "
         "of them"
     )
