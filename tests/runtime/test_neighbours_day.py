@@ -79,8 +79,8 @@ async def test_over_a_day_what_a_vpa_takes_over_at_noon_is_left_alone_from_then_
     )
     noon = START + timedelta(hours=12)
     for quarter in range(1, 24 * 4 + 1):
-        # Use rises and falls all day.
-        level = 100 + 80 * np.sin(quarter / 5)
+        # Use rises and falls all day, each time a little higher, so that sizes have to follow it.
+        level = 100 + quarter + 80 * np.sin(quarter / 5)
         for dial in dials.values():
             dial.cpu[:], dial.mebibytes[:] = level, 2 * level
         world.advance(START + timedelta(minutes=15 * quarter))
