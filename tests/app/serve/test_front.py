@@ -19,6 +19,7 @@ from cruise.interfaces.http.health import answer
 from cruise.interfaces.http.static_token import StaticToken
 from cruise.settings import Settings
 from cruise.settings.choices import ApiAuthentication, HttpTls
+from cruise.settings.loading import load_settings
 from tests.adapters.kube.answering_server import Answer, asking
 
 KUBERNETES = ApiAuthentication.KUBERNETES
@@ -42,7 +43,7 @@ def test_elsewhere_callers_are_known_or_it_does_not_start(host: str, tmp_path: P
 
 def test_two_ways_of_authentication_contradict_each_other():
     with pytest.raises(BadInput, match="keep one way"):
-        Settings(api_authentication=KUBERNETES, api_token_file=Path("token"))
+        load_settings({"CRUISE_API_AUTHENTICATION": "kubernetes", "CRUISE_API_TOKEN_FILE": "token"})
 
 
 async def test_what_is_open_follows_from_where_it_listens(tmp_path: Path):
