@@ -3,7 +3,7 @@ import pytest
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.actions import ContainerTarget, Reason, ResizePod
 from cruise.domain.cluster import ContainerRole
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import MemoryLimits, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, Amounts
 from cruise.kube_json.patches.resize_patch import resize_patch
 from tests.builders import (
@@ -78,7 +78,8 @@ def test_the_patch_of_a_plan_says_all_that_the_plan_decided():
         containers=[make_container("proxy", cpu=900, role=ContainerRole.SIDECAR), make_container(cpu_limit=500)]
     )
     table = make_table(make_statistic_for(pod), make_statistic_for(pod, "proxy"))
-    [plan] = decide_node_plans(make_snapshot([pod]), table, Policy(mode=Mode.FULL), NOW)
+    policy = Policy(mode=Mode.FULL, memory_limits=MemoryLimits.ALWAYS)
+    [plan] = decide_node_plans(make_snapshot([pod]), table, policy, NOW)
     [resize] = plan.resize
     # Headrooms of 150 each, shared: 50 + 75, so the node needs 250 and has 1000. What is cut keeps half of the way from
     # its target to its peak of 200, and then the other CPU request may stay. Memory: 64 + 18, halfway to 100.
