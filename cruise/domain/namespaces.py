@@ -10,7 +10,7 @@ from cruise.domain.quoting import quoted
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
 _LONGEST = 63
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
-_TOKEN = re.compile(r"\*|\?|\[!?\]?[^\]]*\]|[-a-z0-9]", re.ASCII)
+_TOKEN = re.compile(r"\*|\?|\[!?\]?[-a-z0-9*?!\[]*\]|[-a-z0-9]", re.ASCII)
 
 
 def is_namespace(text: str) -> bool:
