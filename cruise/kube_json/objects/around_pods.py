@@ -131,16 +131,31 @@ def has_known_controller(workload: Workload) -> bool:
     return workload.controller is not None and workload.controller.kind in READ_CONTROLLERS
 
 
-def known_through(below: Iterable[Workload]) -> Mapping[tuple[str, WorkloadRef], Workload]:
-    """Return what ReplicaSets and Jobs tell of their controllers: the pod template, by the newest that is in use.
+def with_known_through(
+    workloads: Mapping[tuple[str, WorkloadRef], Workload], below: Iterable[Workload]
+) -> Mapping[tuple[str, WorkloadRef], Workload]:
+    """Return workloads with what ReplicaSets and Jobs tell of theirs: the pod template, by the newest that is in use.
 
-    Controllers of other kinds, such as Argo's Rollouts, are not read themselves where `kubectl` was not asked for them.
+    Controllers of other kinds, such as Argo's Rollouts, are not read themselves where `kubectl` was not asked for them;
+    a Rollout with a workloadRef has no template of its own.
     """
-    found: dict[tuple[str, WorkloadRef], Workload] = {}
-    for one in sorted(below, key=_in_use):
-        if one.controller is not None and one.requests is not None:
-            found[one.namespace, one.controller] = replace(
-                one, ref=one.controller, replicas=None, annotations={}, created_at=None, controller=None, is_read=False
+    found = dict(workloads)
+    newest = {(one.namespace, one.controller): one for one in sorted(below, key=_in_use) if one.requests is not None}
+    for (namespace, controller), one in newest.items():
+        if controller is None:
+            continue
+        own = workloads.get((namespace, controller))
+        if own is None:
+            found[namespace, controller] = replace(
+                one, ref=controller, replicas=None, annotations={}, created_at=None, controller=None, is_read=False
+            )
+        elif own.requests is None:
+            found[namespace, controller] = replace(
+                own,
+                requests=one.requests,
+                memory_limits=one.memory_limits,
+                cpu_limits=one.cpu_limits,
+                init_containers=one.init_containers,
             )
     return found
 

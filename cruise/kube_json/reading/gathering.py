@@ -30,8 +30,8 @@ from cruise.kube_json.objects.around_pods import (
     decode_vertical_autoscaler,
     decode_workload,
     has_known_controller,
-    known_through,
     scale_targets,
+    with_known_through,
 )
 from cruise.kube_json.objects.devices import Devices, with_devices
 from cruise.kube_json.objects.node import decode_node
@@ -215,7 +215,7 @@ class Gathering:
         return Snapshot(
             nodes=tuple(nodes),
             pods=tuple(pods),
-            workloads={**known_through(self._below), **self.workloads},
+            workloads=with_known_through(self.workloads, self._below),
             budgets=tuple(sorted(self.budgets, key=lambda budget: (budget.namespace, budget.name))),
             autoscalers=tuple(sorted(self.autoscalers, key=lambda scaler: (scaler.namespace, scaler.name))),
             vertical_autoscalers=tuple(sorted(self.vertical_autoscalers, key=lambda vpa: (vpa.namespace, vpa.name))),

@@ -103,6 +103,20 @@ def test_a_rollouts_template_is_that_of_its_newest_replica_set_in_use():
     assert read(*sets, whole).workloads["shop", WorkloadRef("Rollout", "web")].is_read
 
 
+def test_a_rollout_with_a_workload_ref_has_the_template_of_its_replica_sets():
+    rollout = with_api(make_workload_json("Rollout", "web", replicas=3), "argoproj.io/v1alpha1")
+    rollout["spec"].pop("template", None)
+    rollout["spec"]["workloadRef"] = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "old"}
+    rollout["metadata"]["annotations"] = {"cruise.io/cpu-min": "100m"}
+    replica_set = make_replica_set_json("web-1", owner="Rollout/web", template=TEMPLATE)
+    for items in ([rollout, replica_set], [replica_set, rollout]):
+        workload = read(*items).workloads["shop", WorkloadRef("Rollout", "web")]
+        assert (workload.requests, workload.memory_limits) == ({"app": Amounts(1000, 1 << 30)}, {})
+        # All else is the Rollout's own.
+        assert (workload.replicas, workload.api_version, workload.is_read) == (3, "argoproj.io/v1alpha1", True)
+        assert workload.annotations == {"cruise.io/cpu-min": "100m"}
+
+
 def test_a_job_that_was_not_seen_is_its_cron_jobs_by_name_where_that_is_there():
     pod = make_pod_json("nightly-29384712-x2x4z", owner="Job/nightly-29384712")
     cron_job = make_workload_json("CronJob", "nightly")

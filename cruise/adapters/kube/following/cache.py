@@ -34,8 +34,8 @@ from cruise.kube_json.objects.around_pods import (
     decode_budget,
     decode_limit_range,
     decode_vertical_autoscaler,
-    known_through,
     scale_targets,
+    with_known_through,
 )
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.objects.node_autoscaling import autoscaler_of
@@ -207,7 +207,7 @@ class Cache:
                 below += [one for one in workloads if one.controller is not None]
                 workloads = [one for one in workloads if one.controller is None]
             found |= {(one.namespace, one.ref): one for one in workloads}
-        return {**known_through(below), **found}
+        return with_known_through(found, below)
 
     def _all_budgets(self) -> tuple[DisruptionBudget, ...]:
         odd = {
