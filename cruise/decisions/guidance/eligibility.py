@@ -106,7 +106,7 @@ class Eligibility:
         self._history_since = statistics.history_since.tolist()
         refused = np.flatnonzero(statistics.refused_percent > MOST_REFUSED_PERCENT) if policy.rules.plausible else ()
         self._implausible = frozenset(int(row) for row in refused)
-        # What runs has some memory: zero of a container that waits, or of all pods of a workload, is no use at all.
+        # What runs has some memory: zero all along is no use at all, and so is zero now of a container that waits.
         largest = np.maximum(statistics.memory_peak_bytes, statistics.memory_7d_max_bytes)
         idle = statistics.memory_base_bytes == 0 if policy.rules.plausible else np.zeros(len(largest), dtype=np.bool_)
         self._idle = frozenset(np.flatnonzero(idle).tolist())
@@ -273,7 +273,7 @@ class Eligibility:
         rows = [find(pod.namespace, pod.name, pod.workload, container.name, pod.identity) for container in sized]
         if self._idle:
             rows = [
-                None if row in self._idle and not container.running else row
+                None if row in self._never_ran or (row in self._idle and not container.running) else row
                 for container, row in zip(sized, rows, strict=True)
             ]
         reason = self._why_rows_forbid(rows, group)

@@ -110,7 +110,7 @@ def test_pods_of_a_node_that_is_not_ready_are_left_and_those_of_a_cordoned_one_n
     assert reason(make_pod(phase="Failed"), nodes=[make_node(ready=False)]) is Reason.TERMINAL
 
 
-def test_zero_use_of_a_container_that_does_not_run_is_no_use_at_all():
+def test_zero_use_of_memory_is_no_use_at_all():
     waiting = make_pod(containers=[make_container(), make_container("proxy", running=False)])
     known = make_statistic("web-1")
     assert (
@@ -119,6 +119,9 @@ def test_zero_use_of_a_container_that_does_not_run_is_no_use_at_all():
     )
     # What it used before it was left waiting is known all the same.
     assert touchable(waiting, known, make_statistic("web-1", container="proxy")).rows == (0, 1)
+    # No container that runs has used no memory all along.
+    idle = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0)
+    assert reason(make_pod(), idle) is Reason.NO_STATISTICS
     # A new pod has no containers that run, and what its workload never used says nothing of it.
     unused = make_statistic("", memory_base_mib=0, memory_peak_mib=0)
     for row, expected in ((unused, Reason.NO_STATISTICS), (make_statistic(""), None)):
