@@ -42,6 +42,7 @@ _CONTROLLER = ControllerFigures(
     consolidation=ConsolidationPass(_NOW, _ADVISED, seconds=1.0),
     load_pass=NodeLoadPass(_NOW, 1),
     cross_check=CrossTally(nodes=1),
+    success_ages={"node pass": 1.0},
 )
 _WEBHOOK = WebhookFigures({("mutated", "peak"): 1}, ((0.001, 1),), 0.1, _NOW, _NOW, 1.0)
 _LISTENER = ListenerFigures(1, 0, {"connections": 1})

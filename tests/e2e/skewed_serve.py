@@ -1,22 +1,47 @@
-"""`cruise serve` on a host whose clock is wrong by the minutes given as argument."""
+"""`cruise serve` on a host whose clock is wrong by the minutes given as argument, or in the file that it names."""
 
 import sys
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, tzinfo
+from pathlib import Path
+
+from apscheduler.executors import base as executors
+from apscheduler.schedulers import base as schedulers
 
 from cruise.adapters.kube.leading import leases
-from cruise.app import clock
-from cruise.app.serve import connections, serving
+from cruise.app import clock, usage_source
+from cruise.app.serve import connections, jobs, serving
 from cruise.cli import main
 
 _true_time = clock.wall_clock
 
 
+def _wrong_by() -> timedelta:
+    stated = sys.argv[1]
+    return timedelta(minutes=int(Path(stated).read_text() if Path(stated).is_file() else stated))
+
+
 def _skewed() -> datetime:
-    return _true_time() + timedelta(minutes=int(sys.argv[1]))
+    return _true_time() + _wrong_by()
 
 
-# Everything that judges by the time of day is handed it by these; the scheduler of passes only measures how long.
-for place, name in ((serving, "wall_clock"), (connections, "wall_clock"), (leases, "_wall_clock")):
+class _Skewed(datetime):
+    """What APScheduler reads the time from."""
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return _skewed().astimezone(tz)
+
+
+# Everything that judges by the time of day is handed it by these.
+for scheduling in (schedulers, executors):
+    scheduling.datetime = _Skewed
+for place, name in (
+    (serving, "wall_clock"),
+    (connections, "wall_clock"),
+    (jobs, "wall_clock"),
+    (usage_source, "wall_clock"),
+    (leases, "_wall_clock"),
+):
     assert hasattr(place, name)
     setattr(place, name, _skewed)
 sys.exit(main(["serve"]))

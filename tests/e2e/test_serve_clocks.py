@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -51,6 +52,29 @@ def test_a_leader_with_a_wrong_clock_does_no_harm_and_can_be_followed(stage: Sta
     times = Counter(event.target for event in resizes(stage))
     assert times.pop(f"{stage.namespace}/{victim['metadata']['name']}") == 2
     assert set(times.values()) == {1}
+
+
+@pytest.mark.parametrize("steps", [[-60], [60, 0]])
+def test_a_clock_that_is_set_while_it_leads_ends_no_passes(stage: Stage, tmp_path: Path, steps: list[int]):
+    furnished(stage, replicas=2)
+    minutes = tmp_path / "minutes"
+    minutes.write_text("0")
+    settings = stage.settings("full", pass_interval="4s", node_load_interval="4s")
+    with started(settings, tmp_path, ("tests.e2e.skewed_serve", str(minutes))) as running:
+        server = Server(running, settings, credential_of(Path(settings["kubeconfig"])))
+        eventually(lambda: answers(server) and server.leads(), "it leads", 40)
+        all_sized(stage, 2)
+        for step in steps:
+            minutes.write_text(str(step))
+            before = passes(server)
+            eventually(partial(has_passed, server, before + 4), "the passes go on", 30)
+            assert server.leads()
+    # What was used an hour later, or is to come, is no ground to act on.
+    assert set(Counter(event.target for event in resizes(stage)).values()) == {1}
+
+
+def has_passed(server: Server, times: int) -> bool:
+    return passes(server) >= times
 
 
 def answers(server: Server) -> bool:

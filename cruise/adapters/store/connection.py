@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from weakref import WeakSet
 
 import asyncpg
-from sqlalchemy import text
+from sqlalchemy import event, text
+from sqlalchemy.exc import InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
@@ -17,9 +19,13 @@ from cruise.adapters.store.failures import DRIVER_ERRORS, translated
 from cruise.errors import BadInput
 
 CONNECT_SECONDS = 10.0
+PING_SECONDS = 2.0
+# For a transaction of a few rows, the wait for a connection included.
+SHORT = timedelta(seconds=10)
 STATEMENT_TIMEOUT = timedelta(minutes=5)
 POOL_SIZE = 5
 OLDEST_SERVER = 15
+_NEW = "cruise-new"
 
 
 def dsn_of(database_url: str) -> str:
@@ -72,6 +78,10 @@ class Database:
 
     With `server`, the embedded one, it is started again when it is found dead. No statement takes longer than
     `statement_timeout`, the wait for locks included, and no transaction stays open for as long without one.
+
+    A connection is asked for a sign of life before it is handed out. Where one gives none within `PING_SECONDS`, or a
+    transaction is not over in time, all connections are dropped at once, those in use included: after a failover that
+    nobody announced, each of them would hold a transaction for as long as its statements may take.
     """
 
     def __init__(
@@ -85,16 +95,26 @@ class Database:
             "postgresql+asyncpg://",
             async_creator=self._connect,
             pool_size=POOL_SIZE,
-            pool_pre_ping=True,
         )
+        self._connections: WeakSet[Any] = WeakSet()
+        event.listen(self._engine.sync_engine, "connect", _is_new)
+        event.listen(self._engine.sync_engine, "checkout", self._ping)
 
     @asynccontextmanager
-    async def transaction(self) -> AsyncIterator[AsyncConnection]:
-        """One transaction: committed at the end, rolled back by any exception. Raises BadInput, Unavailable."""
+    async def transaction(self, longest: timedelta | None = None) -> AsyncIterator[AsyncConnection]:
+        """One transaction: committed at the end, rolled back by any exception. Raises BadInput, Unavailable.
+
+        It is given up after `longest`, its wait for a connection included.
+        """
         try:
-            async with self._engine.begin() as connection:
+            async with (
+                asyncio.timeout(None if longest is None else longest.total_seconds()),
+                self._engine.begin() as connection,
+            ):
                 yield connection
         except DRIVER_ERRORS as error:
+            if isinstance(error, TimeoutError):
+                self._drop_connections()
             raise translated(error, self.place) from error
 
     async def start_server(self) -> None:
@@ -118,6 +138,22 @@ class Database:
             if self._server is not None:
                 await _to_its_end(self._server.release)
 
+    def _ping(self, adapted: Any, record: Any, proxy: object) -> None:  # noqa: ANN401 - SQLAlchemy's own
+        """See that a connection that was idle is alive, else replace all. Called by the pool, which tries again."""
+        if record.info.pop(_NEW, False):
+            return
+        try:
+            adapted.run_async(lambda connection: connection.execute("SELECT 1", timeout=PING_SECONDS))
+        except DRIVER_ERRORS as error:
+            if isinstance(error, TimeoutError):
+                self._drop_connections()
+            raise InvalidatePoolError from error
+
+    def _drop_connections(self) -> None:
+        """Abort every connection without a word to the server; what they were used for fails at once."""
+        for connection in list(self._connections):
+            connection.terminate()
+
     async def _connect(self) -> Any:  # noqa: ANN401 - the driver has no types
         if self._server is None:
             return await self._connect_once()
@@ -129,7 +165,7 @@ class Database:
 
     async def _connect_once(self) -> Any:  # noqa: ANN401 - the driver has no types
         milliseconds = str(int(self._statement_timeout.total_seconds() * 1000))
-        return await asyncpg.connect(
+        connection = await asyncpg.connect(
             self._dsn,
             timeout=CONNECT_SECONDS,
             command_timeout=self._statement_timeout.total_seconds(),
@@ -140,6 +176,13 @@ class Database:
                 "idle_in_transaction_session_timeout": milliseconds,
             },
         )
+        self._connections.add(connection)
+        return connection
+
+
+def _is_new(adapted: object, record: Any) -> None:  # noqa: ANN401 - SQLAlchemy's own
+    """Note that a connection was just made, and needs no sign of life."""
+    record.info[_NEW] = True
 
 
 def _is_loopback(host: str) -> bool:

@@ -1,7 +1,7 @@
 """The store in Postgres: every method is one transaction."""
 
 from collections.abc import Awaitable, Callable, Coroutine
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import text
@@ -23,7 +23,7 @@ from cruise.adapters.store import (
     statistic_rows,
     usage,
 )
-from cruise.adapters.store.connection import Database
+from cruise.adapters.store.connection import SHORT, Database
 from cruise.adapters.store.tables import metadata
 from cruise.domain.cluster_hours import hour_of
 from cruise.domain.retention import RETENTION
@@ -33,12 +33,12 @@ T = TypeVar("T")
 
 
 def _one_transaction(
-    work: Callable[Concatenate[AsyncConnection, P], Awaitable[T]],
+    work: Callable[Concatenate[AsyncConnection, P], Awaitable[T]], longest: timedelta | None = None
 ) -> Callable[Concatenate["PostgresStore", P], Coroutine[Any, Any, T]]:
-    """Make a method that does this work in a transaction of its own."""
+    """Make a method that does this work in a transaction of its own, given up after `longest`."""
 
     async def method(self: "PostgresStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
-        async with self._database.transaction() as connection:
+        async with self._database.transaction(longest) as connection:
             return await work(connection, *args, **kwargs)
 
     return method
@@ -53,39 +53,39 @@ class PostgresStore:
     write_statistics = _one_transaction(statistic_rows.write)
     read_statistics = _one_transaction(statistic_rows.read_all)
     workload_statistics = _one_transaction(statistic_rows.read_of_workloads)
-    statistics_of_pod = _one_transaction(statistic_rows.read_of_pod)
+    statistics_of_pod = _one_transaction(statistic_rows.read_of_pod, SHORT)
     record_usage = _one_transaction(usage.record)
     usage_progress = _one_transaction(usage.progress)
     recent_blocks = _one_transaction(usage.recent_blocks)
     peak_summary = _one_transaction(peaks.summary)
     hourly_peaks = _one_transaction(peaks.of_workload)
     peaks_of_hour = _one_transaction(peaks.of_hour)
-    record_sharing = _one_transaction(headroom_scores.record_sharing)
+    record_sharing = _one_transaction(headroom_scores.record_sharing, SHORT)
     record_headroom_scores = _one_transaction(headroom_scores.record)
     headroom_scores = _one_transaction(headroom_scores.of_days)
-    record_cluster_hour = _one_transaction(cluster_hours.record)
-    cluster_hours = _one_transaction(cluster_hours.since)
-    record_oom = _one_transaction(oom.remember)
-    knows_oom = _one_transaction(oom.known)
+    record_cluster_hour = _one_transaction(cluster_hours.record, SHORT)
+    cluster_hours = _one_transaction(cluster_hours.since, SHORT)
+    record_oom = _one_transaction(oom.remember, SHORT)
+    knows_oom = _one_transaction(oom.known, SHORT)
     oom_records = _one_transaction(oom.finished_since)
     record_outcomes = _one_transaction(audit.append)
     outcomes = _one_transaction(audit.newest)
-    outcomes_of_pod = _one_transaction(audit.of_pod)
-    record_intervention = _one_transaction(interventions.record)
-    interventions = _one_transaction(interventions.newest)
-    evictions_since = _one_transaction(audit.evictions_done)
-    put_override = _one_transaction(overrides.put)
-    paused = _one_transaction(overrides.paused)
-    set_paused = _one_transaction(overrides.set_paused)
-    overrides = _one_transaction(overrides.of_workloads)
-    refused_targets = _one_transaction(refusals.of_pods)
-    remember_refused = _one_transaction(refusals.remember)
+    outcomes_of_pod = _one_transaction(audit.of_pod, SHORT)
+    record_intervention = _one_transaction(interventions.record, SHORT)
+    interventions = _one_transaction(interventions.newest, SHORT)
+    evictions_since = _one_transaction(audit.evictions_done, SHORT)
+    put_override = _one_transaction(overrides.put, SHORT)
+    paused = _one_transaction(overrides.paused, SHORT)
+    set_paused = _one_transaction(overrides.set_paused, SHORT)
+    overrides = _one_transaction(overrides.of_workloads, SHORT)
+    refused_targets = _one_transaction(refusals.of_pods, SHORT)
+    remember_refused = _one_transaction(refusals.remember, SHORT)
     remember_original_sizes = _one_transaction(original_sizes.remember)
     original_sizes = _one_transaction(original_sizes.of_pods)
-    signing_keys = _one_transaction(signing_keys.latest_first)
-    save_packing = _one_transaction(packing_plans.save)
-    packing = _one_transaction(packing_plans.last)
-    steered = _one_transaction(packing_plans.steered)
+    signing_keys = _one_transaction(signing_keys.latest_first, SHORT)
+    save_packing = _one_transaction(packing_plans.save, SHORT)
+    packing = _one_transaction(packing_plans.last, SHORT)
+    steered = _one_transaction(packing_plans.steered, SHORT)
 
     async def prune(self, now: datetime) -> None:
         kept = RETENTION

@@ -1,6 +1,7 @@
 """The controller: every pass as a job over one cluster, one usage source and one store."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -152,11 +153,12 @@ class Controller:
         self._sums = HourlySums()
         # A plan that another process has begun is taken up before a new one is made.
         self._packing_due, self._packs, self._looked_for_plan = False, True, False
-        self._consolidation_due_at: datetime | None = None
+        self._consolidation_due_at: float | None = None  # by the monotonic clock
         self._reading = reading
         self._hooks = hooks
         self._grace = grace
         self.activity = activity or Activity()
+        self.jobs: Jobs | None = None
         self._usage.refusals.counts = self.activity.refused
         self.activity.forget_term()
 
@@ -247,7 +249,7 @@ class Controller:
         there is no advice, and the reason for that.
         """
         packer, now = self._packer, self._clock()
-        self._consolidation_due_at = now if packer is None else now + packer.consolidate_interval
+        self._consolidate_in(timedelta(0) if packer is None else packer.consolidate_interval)
         if packer is None or packer.consolidate is Consolidation.OFF:
             return None
         try:
@@ -270,7 +272,7 @@ class Controller:
         if done.begun is not None:
             # The rest is planned anew, on the cluster that this part leaves.
             self._packs = True
-            self._consolidation_due_at = now + min(packer.consolidate_interval, self._policy.pass_interval)
+            self._consolidate_in(min(packer.consolidate_interval, self._policy.pass_interval))
         return done
 
     async def keep_history(self) -> None:
@@ -322,6 +324,10 @@ class Controller:
     async def run(self, stop: asyncio.Event) -> None:
         """Run all passes until `stop` or cancelled; what runs then has `grace`. Raises what none of them expected."""
         async with Jobs(self._grace, self.activity.jobs) as jobs:
+            self.jobs = jobs
+            slack = self._policy.max_decision_age
+            jobs.watch("node load", self._paced(self._policy.node_load_interval), slack)
+            jobs.watch("statistics", self._paced(self._policy.pass_interval), slack, vital=True)
             jobs.always("oom reactor", self.react_to_kills)
             if self._hooks.meanwhile is not None:
                 jobs.always("notifications", self._hooks.meanwhile)
@@ -344,11 +350,21 @@ class Controller:
             # Nothing is written, so who looks for the first time need not wait until a pass's usual turn.
             await jobs.turn("node pass", self.rightsize)
         jobs.every(interval, "statistics", self.refresh_statistics, delay=interval)
+        jobs.watch("node pass", interval, self._policy.max_decision_age, vital=True)
         # Half an interval later, so that a pass sees statistics that are young and whole.
-        jobs.every(interval, "node pass", self.rightsize, delay=interval / 2)
+        jobs.every(interval, "node pass", self._rightsize_all, delay=interval / 2)
         jobs.every(interval, "history", self.keep_history, delay=interval * 5 / 8)
         if self._publication is not None:
             jobs.every(interval, "publication", self.publish, delay=interval * 3 / 4)
+
+    async def _rightsize_all(self) -> None:
+        """Run node passes until none leaves writes behind for being too old: what is left is decided anew at once."""
+        while (await self.rightsize()).left_behind:
+            self._extend("node pass")
+
+    def _extend(self, name: str) -> None:
+        if self.jobs is not None:
+            self.jobs.extend(name)
 
     async def _pack_after_passes(self, jobs: Jobs) -> None:
         while True:
@@ -363,7 +379,10 @@ class Controller:
         """Tell whether it is time to look for fewer nodes: between packing passes, which share the solver."""
         wanted = self._packer is not None and self._packer.consolidate is not Consolidation.OFF
         due_at = self._consolidation_due_at
-        return wanted and self.activity.node_pass is not None and (due_at is None or self._clock() >= due_at)
+        return wanted and self.activity.node_pass is not None and (due_at is None or time.monotonic() >= due_at)
+
+    def _consolidate_in(self, interval: timedelta) -> None:
+        self._consolidation_due_at = time.monotonic() + self._paced(interval).total_seconds()
 
     async def _acted(self, outcomes: Sequence[Outcome]) -> None:
         self.activity.add(outcomes)
@@ -377,4 +396,5 @@ class Controller:
 
     def _progressed(self, read: ReadingProgress) -> None:
         self.activity.filling = read
+        self._extend("statistics")
         self._hooks.progress(read)

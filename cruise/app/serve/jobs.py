@@ -1,11 +1,15 @@
-"""Passes as jobs of one scheduler: never two at once, a late one once, a failed one again at its next turn."""
+"""Passes as jobs of one scheduler: never two at once, a late one once, a failed one again at its next turn.
+
+Every interval and deadline is measured by the monotonic clock: a step of the wall clock neither delays a turn nor
+brings one forward.
+"""
 
 import asyncio
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, timedelta
 from types import TracebackType
 from typing import Any
@@ -15,14 +19,59 @@ from apscheduler.executors.asyncio import AsyncIOExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
 from cruise.app.clock import wall_clock
-from cruise.errors import CruiseError
+from cruise.errors import CruiseError, Unavailable
 from cruise.interfaces.http.figures import JobFigures
 
 log = structlog.get_logger()
 
 GRACE = timedelta(seconds=10)
 _PAUSE_SECONDS = 1.0
+# APScheduler goes by the wall clock: smaller differences from the monotonic clock are left until they add up.
+_STEP_SECONDS = 0.1
+_FAILURES = 3
 _NUMBER = re.compile(r"\d+(\.\d+)?")
+
+
+class _SteadyScheduler(AsyncIOScheduler):  # type: ignore[misc]
+    """APScheduler with its due times moved along whenever the wall clock is set."""
+
+    def __init__(self, **options: object) -> None:
+        super().__init__(**options)
+        self._offset = _wall_offset()
+
+    def follow_clock(self) -> None:
+        """Move every due time by as much as the wall clock was set since the last call."""
+        offset = _wall_offset()
+        step = offset - self._offset
+        if abs(step) < _STEP_SECONDS:
+            return
+        self._offset = offset
+        for job in self.get_jobs():
+            self.modify_job(job.id, next_run_time=job.next_run_time + timedelta(seconds=step))
+
+    def _process_jobs(self) -> float | None:
+        self.follow_clock()
+        seconds: float | None = super()._process_jobs()
+        return seconds
+
+
+def _wall_offset() -> float:
+    """Return how many seconds the wall clock is ahead of the monotonic clock."""
+    return wall_clock().timestamp() - time.monotonic()
+
+
+@dataclass(slots=True)
+class _Watched:
+    """A periodic job: how long a turn of it may take, how long it may go without success, and since when it does.
+
+    `running` is the deadline of the turn that runs, `overdue` whether the last one was not over by its own.
+    """
+
+    deadline: float
+    longest: float | None
+    succeeded_at: float
+    running: asyncio.Timeout | None = None
+    overdue: bool = False
 
 
 class Jobs:
@@ -35,18 +84,52 @@ class Jobs:
 
     def __init__(self, grace: timedelta = GRACE, latest: dict[str, JobFigures] | None = None) -> None:
         self._grace = grace
-        self._scheduler = AsyncIOScheduler(
+        self._scheduler = _SteadyScheduler(
             executors={"default": AsyncIOExecutor()},
             job_defaults={"max_instances": 1, "coalesce": True},
             timezone=UTC,
         )
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running: set[asyncio.Future[Any]] = set()
+        self._watched: dict[str, _Watched] = {}
         self.latest: dict[str, JobFigures] = {} if latest is None else latest
+
+    def watch(self, name: str, interval: timedelta, slack: timedelta, *, vital: bool = False) -> None:
+        """From now on expect each turn of a job to be over after its interval and `slack`.
+
+        A `vital` job is expected to succeed as well, in one of three turns.
+        """
+        longest = (_FAILURES * interval + slack).total_seconds() if vital else None
+        self._watched[name] = _Watched((interval + slack).total_seconds(), longest, time.monotonic())
+
+    def extend(self, name: str) -> None:
+        """Begin the deadline of the turn that runs anew: it is long, but something came of it."""
+        watched = self._watched.get(name)
+        if watched is not None and watched.running is not None and not watched.running.expired():
+            watched.running.reschedule(asyncio.get_running_loop().time() + watched.deadline)
+
+    def success_ages(self) -> Mapping[str, float]:
+        """Return how many seconds ago each watched job last went through, or was first expected to."""
+        now = time.monotonic()
+        return {name: now - watched.succeeded_at for name, watched in self._watched.items()}
+
+    def why_stuck(self) -> str | None:
+        """Return which job does not end, or does not go through any more; None while all do."""
+        now = asyncio.get_running_loop().time()
+        for name, watched in self._watched.items():
+            until = None if watched.running is None else watched.running.when()
+            if watched.overdue or (until is not None and now > until):
+                return f"{name}: not over after {watched.deadline:.0f} s"
+            age = time.monotonic() - watched.succeeded_at
+            if watched.longest is not None and age > watched.longest:
+                return f"{name}: no success for {age:.0f} s"
+        return None
 
     def every(self, interval: timedelta, name: str, job: Callable[[], Awaitable[object]], delay: timedelta) -> None:
         """Run `job` at intervals, first after `delay`; a turn that comes late is still taken, once."""
         seconds = interval.total_seconds()
+        # What is added must not be moved by an earlier step.
+        self._scheduler.follow_clock()
 
         async def run() -> None:
             turn = asyncio.current_task()
@@ -90,11 +173,11 @@ class Jobs:
         self._own(asyncio.ensure_future(guarded()))
 
     async def turn(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
-        """Run a job once, and keep its figures."""
+        """Run a job once, within its deadline if it is watched, and keep its figures."""
         started = time.monotonic()
         error: str | None = None
         try:
-            await job()
+            await self._in_time(name, job)
         except CruiseError as refusal:
             error = str(refusal)
         except asyncio.CancelledError:
@@ -115,6 +198,24 @@ class Jobs:
             stopped.cancel()
         if self._broken.done():
             self._broken.result()
+
+    async def _in_time(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
+        """Run a job once. Raises what it raises, and Unavailable where it is not over by its deadline."""
+        watched = self._watched.get(name)
+        if watched is None:
+            await job()
+            return
+        try:
+            async with asyncio.timeout(watched.deadline) as watched.running:
+                await job()
+        except TimeoutError as error:
+            if watched.running is None or not watched.running.expired():
+                raise
+            watched.overdue = True
+            raise Unavailable(f"not over after {watched.deadline:.0f} s: it was given up") from error
+        finally:
+            watched.running = None
+        watched.overdue, watched.succeeded_at = False, time.monotonic()
 
     def _own(self, running: asyncio.Future[Any]) -> None:
         self._running.add(running)

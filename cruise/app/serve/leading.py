@@ -32,13 +32,18 @@ def contender(client: KubeClient, namespace: str, duration: timedelta) -> Leader
     return LeaderLease(client, namespace, LEASE, identity, duration=duration)
 
 
-async def lead(lease: LeaderLease | None, work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work` whenever and as long as this process leads; without a Lease, at once and for good."""
+async def lead(
+    lease: LeaderLease | None, work: Callable[[], Awaitable[None]], why_stuck: Callable[[], str | None] = lambda: None
+) -> None:
+    """Run `work` whenever and as long as this process leads; without a Lease, at once and for good.
+
+    The lead is given up where `why_stuck` says why the work does not go on.
+    """
     if lease is None:
         log.info("no election: in this mode nothing is written to the cluster, and one process is enough")
         await work()
         return
-    await lease.lead(work)
+    await lease.lead(work, why_stuck)
 
 
 def fenced(store: Store, may_write: Callable[[], bool]) -> Store:

@@ -68,6 +68,11 @@ class Running:
         """Tell whether the passes run here."""
         return self.awaited is None and (self.lease is None or self.lease.held)
 
+    def why_stuck(self) -> str | None:
+        """Return which pass does not end or go through any more, None where all do or none runs here."""
+        jobs = None if self.controller is None else self.controller.jobs
+        return None if jobs is None else jobs.why_stuck()
+
     def now(self) -> datetime:
         """Return the time now."""
         return self.clock()
@@ -76,6 +81,12 @@ class Running:
         """Return how the controller is doing."""
         lag = None if self.cluster is None else self.cluster.lag_seconds()
         figures = self.activity.figures(self.policy.mode, self.leading, lag)
+        jobs = None if self.controller is None else self.controller.jobs
+        figures = replace(
+            figures,
+            success_ages={} if jobs is None else jobs.success_ages(),
+            leads_given_up=0 if self.lease is None else self.lease.times_given_up,
+        )
         return replace(figures, cross_check=self.compared()) if self.leading else figures
 
     def last_pass(self) -> NodePass | None:
@@ -116,7 +127,20 @@ class Running:
         if self.awaited is not None:
             return [f"waiting for {self.awaited}"]
         found = self._cluster_reasons()
-        return [*found, *self._statistics_reasons(), *self._job_reasons()] if self.leading else found
+        if self.leading:
+            return [*found, *self._stuck_reasons(), *self._statistics_reasons(), *self._job_reasons()]
+        return [*found, *self._given_up_reasons()]
+
+    def _stuck_reasons(self) -> list[str]:
+        why = self.why_stuck()
+        return [] if why is None else [why]
+
+    def _given_up_reasons(self) -> list[str]:
+        """A process that gave up the lead is not ready until it contends for it again."""
+        lease = self.lease
+        if lease is None or lease.gave_up is None:
+            return []
+        return [f"gave up the lead: {lease.gave_up}"]
 
     def _cluster_reasons(self) -> list[str]:
         lag = self.cluster.lag_seconds() if self.cluster is not None else 0.0

@@ -181,7 +181,7 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
         running.policy = await _able(connected, running.policy)
         running.awaited = None
         try:
-            await lead(connected.lease, term)
+            await lead(connected.lease, term, running.why_stuck)
         finally:
             running.awaited = "the end"
 

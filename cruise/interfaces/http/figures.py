@@ -111,7 +111,8 @@ class ControllerFigures:
 
     `statistics_at` is when the statistics were last brought up to date, `watch_lag_seconds` how old the view of the
     cluster may be at most (None where nothing is watched, infinity before the first list). `history` has the passes
-    of this process, oldest first.
+    of this process, oldest first. `success_ages` has the seconds since each periodic job last went through, by the
+    monotonic clock; `leads_given_up` counts how often this process gave up the lead because a pass was stuck.
     """
 
     mode: Mode
@@ -131,6 +132,8 @@ class ControllerFigures:
     consolidation: ConsolidationPass | None = None
     history: Sequence[ClusterMoment] = ()
     cross_check: CrossTally = CrossTally()
+    success_ages: Mapping[str, float] = field(default_factory=dict)
+    leads_given_up: int = 0
 
 
 @dataclass(frozen=True, slots=True)

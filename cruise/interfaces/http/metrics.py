@@ -95,6 +95,7 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     if figures.paused is not None:
         yield GaugeMetricFamily("cruise_paused", "1 where every write is stopped.", int(figures.paused))
     yield from _jobs(figures.jobs)
+    yield from _going_on(figures)
     outcomes = CounterMetricFamily(
         "cruise_outcomes", "Actions by how they ended.", labels=["action", "verdict", "reason"]
     )
@@ -143,6 +144,22 @@ def _jobs(jobs: Sequence[JobFigures]) -> Iterator[Metric]:
         if job.last_success_at is not None:
             success.add_metric([job.name], job.last_success_at.timestamp())
     yield from (runs, failures, success, duration)
+
+
+def _going_on(figures: ControllerFigures) -> Iterator[Metric]:
+    ages = GaugeMetricFamily(
+        "cruise_last_success_age_seconds",
+        "Age of the last pass of a kind that went through, by the monotonic clock; only where passes run.",
+        labels=["pass"],
+    )
+    for name, seconds in sorted(figures.success_ages.items()):
+        ages.add_metric([name], seconds)
+    yield ages
+    yield CounterMetricFamily(
+        "cruise_leads_given_up",
+        "How often this process gave up the lead because a pass did not end or go through.",
+        figures.leads_given_up,
+    )
 
 
 def _pass(figures: PassFigures) -> Iterator[Metric]:

@@ -51,6 +51,12 @@ class NodePass:
     promises: Mapping[ResourceName, Promise] = field(default_factory=dict)
     seen: Earlier = SAME_AGAIN
 
+    @property
+    def left_behind(self) -> bool:
+        """Tell whether it wrote something, and left something else because its decisions grew too old."""
+        is_stale = any(outcome.reason is Reason.STALE_DECISION for outcome in self.outcomes)
+        return is_stale and any(outcome.verdict is Verdict.DONE for outcome in self.outcomes)
+
 
 async def node_pass(
     cluster: Cluster,

@@ -2,7 +2,7 @@
 
 import re
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -10,6 +10,7 @@ import pytest
 
 from cruise.adapters.kube.following.watching import Timing
 from cruise.app.serve.activity import Activity
+from cruise.app.serve.jobs import Jobs
 from cruise.app.serve.readiness import Running
 from cruise.domain.actions import Outcome, Reason, TaintNode, Verdict
 from cruise.domain.policy import Mode, Policy
@@ -53,6 +54,24 @@ def test_a_pass_that_fails_again_and_again_is_named_with_its_reason():
     activity.jobs["node pass"] = JobFigures("node pass", failures_in_a_row=3, error="Postgres is away")
     activity.jobs["prune"] = JobFigures("prune", failures_in_a_row=2, error="Postgres is away")
     assert running(activity=activity).reasons() == ["node pass: failed 3 times in a row: Postgres is away"]
+
+
+async def test_a_pass_that_does_not_end_or_go_through_is_named_while_this_process_leads():
+    async with Jobs() as jobs:
+        jobs.watch("node pass", timedelta(0), timedelta(0), vital=True)
+        one = running(controller=Passing(jobs))
+        [reason] = one.reasons()
+        assert reason.startswith("node pass: no success for")
+        metrics = one.metrics().decode()
+    assert 'cruise_last_success_age_seconds{pass="node pass"}' in metrics
+    assert "cruise_leads_given_up_total 0.0" in metrics
+
+
+@dataclass
+class Passing:
+    """The jobs of a controller."""
+
+    jobs: Jobs
 
 
 @pytest.mark.server

@@ -191,7 +191,11 @@ class _ApiHandler(BaseHTTPRequestHandler):
 
 
 class SocketProxy:
-    """A Unix socket in front of another one; `gone` breaks and refuses connections, `delay_seconds` slows answers."""
+    """A Unix socket in front of another one; `gone` breaks and refuses connections, `delay_seconds` slows answers.
+
+    `fail_over` is what a cloud's failover looks like from here: the connections that there are stay open and carry
+    nothing more, and new ones are served.
+    """
 
     def __init__(self, target: Path, directory: Path) -> None:
         self.directory = directory
@@ -199,6 +203,7 @@ class SocketProxy:
         self._target = target
         self._gone = False
         self._open: set[socket.socket] = set()
+        self._silenced: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._listener = socket.socket(socket.AF_UNIX)
         self._listener.bind(str(directory / target.name))
@@ -220,6 +225,11 @@ class SocketProxy:
         for one in broken:
             with suppress(OSError):
                 one.shutdown(socket.SHUT_RDWR)
+
+    def fail_over(self) -> None:
+        """Carry nothing more on the connections that there are."""
+        with self._lock:
+            self._silenced |= self._open
 
     def close(self) -> None:
         """Break every connection and listen no more."""
@@ -247,6 +257,8 @@ class SocketProxy:
     def _pump(self, source: socket.socket, sink: socket.socket, slowed: bool) -> None:
         with suppress(OSError):
             while chunk := source.recv(_CHUNK):
+                if source in self._silenced:
+                    continue
                 if slowed and self.delay_seconds:
                     time.sleep(self.delay_seconds)
                 sink.sendall(chunk)

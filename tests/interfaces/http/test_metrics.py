@@ -29,6 +29,8 @@ FIGURES = ControllerFigures(
     mode=Mode.RESIZE,
     leader=True,
     jobs=JOBS,
+    success_ages={"node pass": 42.0, "statistics": 17.0},
+    leads_given_up=1,
     outcomes={
         ("resize", Verdict.DONE, Reason.RIGHTSIZED): 4,
         ("resize", Verdict.HELD, Reason.WAITING_FOR_ROOM): 1,
@@ -101,6 +103,7 @@ def test_a_controller_tells_all_that_an_operator_watches():
         ("cruise_job_duration_seconds_sum", "node pass"): 3.5,
         ("cruise_job_duration_seconds_count", "node pass"): 7,
         ("cruise_job_last_success_timestamp_seconds", "node pass"): NOW.timestamp() - 180,
+        ("cruise_last_success_age_seconds", "node pass"): 42.0,
         ("cruise_outcomes_total", "resize", "rightsized", "done"): 4,
         ("cruise_outcomes_total", "evict", "disruption-budget", "refused"): 2,
         ("cruise_pods_held", "guaranteed"): 5,

@@ -65,25 +65,36 @@ class LeaderLease:
         self._seen_at = 0.0
         self._acquired = ""
         self._held_until: float | None = None
+        self.gave_up: str | None = None
+        """Why it let the Lease go although it could have kept it; None once it contends again."""
+        self.times_given_up = 0
 
     @property
     def held(self) -> bool:
         """Tell whether this contender may write now."""
         return self._held_until is not None and self._clock() < self._held_until
 
-    async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def lead(
+        self, work: Callable[[], Awaitable[None]], why_stuck: Callable[[], str | None] = lambda: None
+    ) -> None:
         """Run `work` whenever and as long as the Lease is held; return when it returns, raise what it raises.
 
-        It is cancelled when the Lease is lost, and begun anew once it is held again. Cancelled itself, this ends the
-        work first and then lets the Lease go, so that another may follow at once. Raises NamespaceMissing.
+        The work is cancelled when the Lease is lost, and begun anew once it is held again. `why_stuck` is asked before
+        each renewal why the work does not go on: with an answer the Lease is let go, and not contended for during one
+        `duration`, so that another may have it. Cancelled itself, this ends the work first and then lets the Lease go,
+        so that another may follow at once. Raises NamespaceMissing.
         """
         try:
             while True:
                 await self._campaign()
                 log.info("leading", lease=self._name, identity=self._identity)
-                if await self._lead_once(work):
+                if await self._lead_once(work, why_stuck):
                     return
-                log.warning("not leading any more", lease=self._name, identity=self._identity)
+                log.warning("not leading any more", lease=self._name, identity=self._identity, why=self.gave_up)
+                if self.gave_up is not None:
+                    await self._release()
+                    await asyncio.sleep(self._duration)
+                    self.gave_up = None
         finally:
             await self._release()
 
@@ -110,7 +121,7 @@ class LeaderLease:
         left = self._dead_at() - self._clock()
         return left if 0 < left < usual else usual
 
-    async def _lead_once(self, work: Callable[[], Awaitable[None]]) -> bool:
+    async def _lead_once(self, work: Callable[[], Awaitable[None]], why_stuck: Callable[[], str | None]) -> bool:
         """Work while the Lease is held; tell whether the work came to its own end, whose exception is raised."""
         failed: list[Exception] = []
 
@@ -123,7 +134,7 @@ class LeaderLease:
 
         try:
             async with asyncio.TaskGroup() as group:
-                working, keeping = group.create_task(settle()), group.create_task(self._keep())
+                working, keeping = group.create_task(settle()), group.create_task(self._keep(why_stuck))
                 await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
                 lost = keeping.done()
                 working.cancel()
@@ -134,11 +145,15 @@ class LeaderLease:
             raise failed[0]
         return not lost
 
-    async def _keep(self) -> None:
-        """Renew the Lease again and again; return when it is lost."""
+    async def _keep(self, why_stuck: Callable[[], str | None]) -> None:
+        """Renew the Lease again and again while the work goes on; return when it is lost or not to be kept."""
         reported = False
         while self.held:
             await asyncio.sleep(min(self._retry, self._left()))
+            self.gave_up = why_stuck()
+            if self.gave_up is not None:
+                self.times_given_up += 1
+                break
             try:
                 async with asyncio.timeout(min(self._left(), self._deadline / 2)):
                     if not await self._renew():

@@ -27,6 +27,7 @@ class Contender:
         self.name = name
         self.log = log
         self.working = False
+        self.stuck: str | None = None
         self.task: asyncio.Task[None] | None = None
 
     async def work(self) -> None:
@@ -74,7 +75,7 @@ class Field:
             retry=RETRY,
         )
         contender = Contender(lease, name, self.log)
-        contender.task = self._group.create_task(lease.lead(contender.work))
+        contender.task = self._group.create_task(lease.lead(contender.work, lambda: contender.stuck))
         self.contenders.append(contender)
         return contender
 
@@ -132,6 +133,27 @@ async def test_one_leads_and_its_end_lets_another_follow_at_once(client: KubeCli
         assert spec(admin, lease_namespace)["leaseTransitions"] == 1
     assert field.log == ["first begins", "first ends", "second begins", "second ends"]
     assert spec(admin, lease_namespace)["holderIdentity"] == ""
+
+
+async def test_one_whose_work_is_stuck_lets_another_follow_and_contends_again_later(
+    client: KubeClient, admin: Api, lease_namespace: str
+):
+    async with contest(client, lease_namespace) as field:
+        first = field.join("first")
+        await eventually(lambda: first.working, "the first leads")
+        second = field.join("second")
+        first.stuck = "node pass: not over after 360 s"
+        await eventually(lambda: second.working, "the second follows")
+        assert not first.lease.held
+        assert first.lease.gave_up == "node pass: not over after 360 s"
+        assert first.lease.times_given_up == 1
+        first.stuck = None
+        await eventually(lambda: first.lease.gave_up is None, "the first contends again")
+        assert second.lease.held
+        await second.stop()
+        await eventually(lambda: first.working, "the first leads again")
+    assert field.log[:5] == ["first begins", "first ends", "second begins", "second ends", "first begins"]
+    assert field.overlaps == []
 
 
 PROGRAM = """

@@ -1,0 +1,86 @@
+"""Connections that stay open and carry nothing more: found out within seconds, and all of them dropped."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from cruise.adapters.store import PostgresStore, open_store
+from cruise.adapters.store.connection import POOL_SIZE, SHORT, Database, dsn_of
+from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
+from cruise.errors import CruiseError, Unavailable
+from tests.e2e.live.faults import SocketProxy, proxied_database
+
+# What is held up by each dead connection is over long before its statements would be.
+WITHIN_SECONDS = 20.0
+
+
+@pytest.fixture
+def proxied(embedded_postgres: Path) -> Iterator[tuple[str, SocketProxy]]:
+    with proxied_database(EmbeddedPostgres(embedded_postgres).dsn) as found:
+        yield found
+
+
+@pytest.fixture
+async def store(proxied: tuple[str, SocketProxy]) -> AsyncIterator[PostgresStore]:
+    async with open_store(proxied[0], Path("/nowhere"), print) as opened:
+        yield opened
+
+
+async def outcome_of(work: object) -> str:
+    try:
+        await work  # type: ignore[misc]
+    except CruiseError as error:
+        return str(error)
+    return "done"
+
+
+async def test_idle_connections_are_found_dead_and_replaced_within_one_look(
+    proxied: tuple[str, SocketProxy], store: PostgresStore
+):
+    await asyncio.gather(*(store.paused() for _ in range(POOL_SIZE)))
+    proxied[1].fail_over()
+    async with asyncio.timeout(WITHIN_SECONDS):
+        for _ in range(POOL_SIZE):
+            assert await store.paused() is False
+
+
+async def test_what_is_under_way_ends_with_the_first_that_is_found_dead(proxied: tuple[str, SocketProxy]):
+    database = Database(dsn_of(proxied[0]))
+
+    async def long() -> None:
+        async with database.transaction() as connection:
+            await connection.execute(text("SELECT pg_sleep(600)"))
+
+    async def short() -> None:
+        async with database.transaction(SHORT) as connection:
+            await connection.execute(text("SELECT 1"))
+
+    try:
+        await asyncio.gather(short(), short())
+        under_way = asyncio.ensure_future(outcome_of(long()))
+        await asyncio.sleep(0.5)
+        proxied[1].fail_over()
+        async with asyncio.timeout(WITHIN_SECONDS):
+            await short()
+            assert "Postgres at" in await under_way
+    finally:
+        await database.close()
+
+
+async def test_a_short_transaction_ends_in_time_wherever_it_hangs(proxied: tuple[str, SocketProxy]):
+    database = Database(dsn_of(proxied[0]))
+    try:
+        async with asyncio.timeout(WITHIN_SECONDS):
+            with pytest.raises(Unavailable, match="no answer in time"):
+                async with database.transaction(timedelta(seconds=2)) as connection:
+                    await connection.execute(text("SELECT 1"))
+                    proxied[1].fail_over()
+                    await connection.execute(text("SELECT 2"))
+            async with database.transaction(timedelta(seconds=5)) as connection:
+                assert await connection.scalar(text("SELECT 3")) == 3
+    finally:
+        await database.close()

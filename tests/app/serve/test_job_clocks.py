@@ -1,0 +1,157 @@
+"""Jobs by the monotonic clock: steps of the wall clock, deadlines, and what is told of passes that do not end."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta, tzinfo
+
+import pytest
+from apscheduler.executors import base as executors
+from apscheduler.schedulers import base as schedulers
+
+from cruise.app.serve import jobs as under_test
+from cruise.app.serve.jobs import Jobs
+from cruise.errors import Unavailable
+
+SOON, HOUR, NOW = timedelta(milliseconds=20), timedelta(hours=1), timedelta(0)
+
+
+class Steps(datetime):
+    """The wall clock of a host that somebody sets."""
+
+    ahead = timedelta(0)
+
+    @classmethod
+    def now(cls, tz: tzinfo | None = None) -> datetime:  # type: ignore[override]
+        return datetime.now(tz or UTC) + cls.ahead  # noqa: TID251 - the clock that is set
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> type[Steps]:
+    monkeypatch.setattr(Steps, "ahead", timedelta(0))
+    for place in (schedulers, executors):
+        monkeypatch.setattr(place, "datetime", Steps)
+    monkeypatch.setattr(under_test, "wall_clock", lambda: Steps.now(UTC))
+    return Steps
+
+
+class Counted:
+    """A job that counts its runs."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+
+    async def __call__(self) -> None:
+        self.runs += 1
+
+    async def runs_on(self) -> None:
+        """Wait for three more runs."""
+        enough = self.runs + 3
+        async with asyncio.timeout(20):
+            while self.runs < enough:
+                await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("steps", [[-HOUR], [HOUR], [HOUR, -HOUR], [-HOUR, HOUR]])
+async def test_a_step_of_the_clock_delays_no_turn(clock: type[Steps], steps: list[timedelta]) -> None:
+    job = Counted()
+    async with Jobs() as jobs:
+        jobs.every(SOON, "node pass", job, delay=NOW)
+        await job.runs_on()
+        for step in steps:
+            clock.ahead += step
+            await job.runs_on()
+
+
+async def test_a_step_of_the_clock_brings_no_turn_forward(clock: type[Steps]) -> None:
+    job, other = Counted(), Counted()
+    async with Jobs() as jobs:
+        jobs.every(HOUR, "prune", job, delay=HOUR)
+        jobs.every(SOON, "node pass", other, delay=NOW)
+        for step in (2 * HOUR, -4 * HOUR):
+            clock.ahead += step
+            await other.runs_on()
+    assert job.runs == 0
+
+
+async def test_a_job_that_begins_right_after_a_step_is_not_moved(clock: type[Steps]) -> None:
+    job = Counted()
+    async with Jobs() as jobs:
+        clock.ahead += HOUR
+        jobs.every(SOON, "node pass", job, delay=NOW)
+        await job.runs_on()
+
+
+# ---- deadlines ----
+
+
+async def hangs() -> None:
+    await asyncio.sleep(3600)
+
+
+async def ended(jobs: Jobs, job: Callable[[], Awaitable[object]]) -> None:
+    async with asyncio.timeout(20):
+        await jobs.turn("node pass", job)
+
+
+async def test_a_pass_that_hangs_is_given_up_at_its_deadline_and_told_until_one_ends() -> None:
+    async with Jobs() as jobs:
+        jobs.watch("node pass", SOON, SOON)
+        assert jobs.why_stuck() is None
+        await ended(jobs, hangs)
+        assert jobs.latest["node pass"].error == "not over after 0 s: it was given up"
+        assert jobs.why_stuck() == "node pass: not over after 0 s"
+        await ended(jobs, Counted())
+        assert jobs.why_stuck() is None
+        assert jobs.latest["node pass"].error is None
+
+
+async def test_a_pass_that_does_not_even_end_when_it_is_given_up_is_told() -> None:
+    release = asyncio.Event()
+
+    async def stubborn() -> None:
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                continue
+
+    async with Jobs() as jobs:
+        jobs.watch("node pass", SOON, SOON)
+        turn = asyncio.ensure_future(ended(jobs, stubborn))
+        async with asyncio.timeout(20):
+            while jobs.why_stuck() is None:
+                await asyncio.sleep(0.01)
+        assert not turn.done()
+        release.set()
+        await asyncio.gather(turn, return_exceptions=True)
+
+
+async def test_progress_begins_the_deadline_anew() -> None:
+    async def long() -> None:
+        for _ in range(6):
+            await asyncio.sleep(0.1)
+            jobs.extend("node pass")
+
+    async with Jobs() as jobs:
+        jobs.watch("node pass", timedelta(seconds=0.2), timedelta(seconds=0.2))
+        await ended(jobs, long)
+        assert jobs.latest["node pass"].error is None
+
+
+async def test_a_vital_pass_that_only_fails_is_told_after_a_while_and_its_age_grows() -> None:
+    async def fails() -> None:
+        raise Unavailable("Postgres is away")
+
+    async with Jobs() as jobs:
+        jobs.watch("node pass", SOON, SOON, vital=True)
+        jobs.watch("node load", SOON, SOON)
+        for _ in range(10):
+            await ended(jobs, fails)
+            await asyncio.sleep(0.01)
+        why = jobs.why_stuck()
+        assert why is not None
+        assert why.startswith("node pass: no success for")
+        assert jobs.success_ages()["node pass"] >= 0.08
+        await ended(jobs, Counted())
+        assert jobs.why_stuck() is None
+        assert jobs.success_ages()["node pass"] < jobs.success_ages()["node load"]
