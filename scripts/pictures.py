@@ -40,7 +40,7 @@ class _Node:
 def _node() -> _Node:
     policy = Policy(mode=Mode.FULL)
     snapshot = load_snapshot(str(DOCS / "example" / "cluster.json"), policy.node_autoscaler)
-    statistics, at = load_usage(str(DOCS / "example" / "usage.json"), snapshot, None)
+    statistics, at = load_usage(str(DOCS / "example" / "usage.json"), snapshot, None, policy)
     (plan,) = decide_node_plans(snapshot, statistics, policy, at, replacements=replacements)
     (node,) = snapshot.nodes
     running = {pod.name: pod for pod in snapshot.pods if pod.node == node.name}

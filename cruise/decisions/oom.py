@@ -14,8 +14,9 @@ from cruise.decisions.sizing.dead_band import dead_band_of
 from cruise.decisions.sizing.memory_limit import ceiling_of, least_after_kill, limit_after_kill
 from cruise.decisions.sizing.resize import becomes_guaranteed, is_forgotten, was_refused, withdrawn_target
 from cruise.decisions.usage.lessons import lessons_of, with_lesson
+from cruise.decisions.usage.shown_kills import kills_that_count
 from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
-from cruise.domain.cluster import NO_RESIZE, Container, LimitRangeItem, Node, OomKill, Pod
+from cruise.domain.cluster import NO_RESIZE, Container, ContainerRole, LimitRangeItem, Node, OomKill, Pod, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.policy import Mode, OomReaction, Policy
 from cruise.domain.quotas import Quota
@@ -61,6 +62,7 @@ def learn_from(kill: OomKill, statistic: Statistic | None) -> OomRecord:
         memory_request_bytes=kill.memory_request_bytes,
         last_working_set_bytes=kill.last_working_set_bytes,
         oom_memory_bytes=lesson,
+        teaches_workload=kill.runs_to_completion,
     )
 
 
@@ -79,8 +81,19 @@ def learn_in_turn(kills: Iterable[OomKill], statistics: StatisticsTable) -> list
     return records
 
 
+def with_shown_kills(statistics: StatisticsTable, snapshot: Snapshot, policy: Policy, now: datetime) -> StatisticsTable:
+    """Return statistics with what the kills teach that pod statuses still show."""
+    if not policy.rules.shown_kills:
+        return statistics
+    records: list[OomRecord] = []
+    for record in learn_in_turn(kills_that_count(snapshot, now), statistics):
+        records.append(record)
+        statistics = with_lesson(statistics, record, shared=is_shared(record, records))
+    return statistics
+
+
 def is_shared(record: OomRecord, known: Iterable[OomRecord]) -> bool:
-    """Tell whether a kill teaches its whole workload: it is not the only one among the `known`."""
+    """Tell whether a kill teaches its whole workload: it is not the only `known` one, or its pod does not run again."""
     return PeakKey(record.namespace, record.workload, record.container, "") in lessons_of(known).of_keys
 
 
@@ -150,6 +163,8 @@ def _why_hold(
         return Hold(record.namespace, record.pod, Reason.RECORDED)
     if pod is None or pod.uid != record.pod_uid:
         return Hold(record.namespace, record.pod, Reason.GONE)
+    if any(one.name == record.container and one.role is ContainerRole.INIT for one in pod.containers):
+        return Hold(record.namespace, record.pod, Reason.RECORDED, Detail.INIT_CONTAINER.of(record.container))
     return None
 
 

@@ -374,10 +374,11 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class OomKill:
-    """One container killed for lack of memory: terminated with reason OOMKilled and exit code 137.
+    """One container that ended with reason OOMKilled: at least one of its processes was killed for lack of memory.
 
     Limit and request are those in force at the kill, None where unstated; `last_working_set_bytes` is the last
-    observation before it, None where there is none.
+    observation before it, None where there is none. `restarts` counts how often the container was started again.
+    `runs_to_completion` tells that the workload's next run is another pod.
     """
 
     namespace: str
@@ -391,6 +392,9 @@ class OomKill:
     memory_limit_bytes: int | None
     memory_request_bytes: int | None
     last_working_set_bytes: int | None = None
+    role: ContainerRole = ContainerRole.MAIN
+    restarts: int = 0
+    runs_to_completion: bool = False
 
     @property
     def key(self) -> tuple[str, str, datetime]:

@@ -40,6 +40,7 @@ class Detail(StrEnum):
     NOTHING_GROWS = "nothing-grows"
     LIMIT_AT_CEILING = "limit-at-ceiling"
     NODE_RAN_OUT = "node-ran-out"
+    INIT_CONTAINER = "init-container"
     # why a NodePool offers no node
     POOL_FIXED = "pool-fixed"
     POOL_NOT_READY = "pool-not-ready"

@@ -21,6 +21,7 @@ class Rules:
     `quotas`: no write that a ResourceQuota would refuse, or that uses up what it grants.
     `careful_limits`: a limit is added only where the settings or the namespace ask for one, falls only on a history
     that is known to be long, and is never lowered below known use because of a LimitRange.
+    `shown_kills`: out-of-memory kills in the pod statuses of a file count as if they had been watched.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Rules:
     calm: bool = True
     lent_scores: bool = True
     careful_limits: bool = True
+    shown_kills: bool = True
 
 
 DEFAULT_RULES = Rules("default")
@@ -53,5 +55,6 @@ SEEDS = Rules(
     calm=False,
     lent_scores=False,
     careful_limits=False,
+    shown_kills=False,
 )
 RULES = (DEFAULT_RULES, SEEDS)

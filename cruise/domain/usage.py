@@ -268,7 +268,10 @@ class CounterTail:
 
 @dataclass(frozen=True, slots=True)
 class OomRecord:
-    """An out-of-memory kill as it is remembered."""
+    """An out-of-memory kill as it is remembered.
+
+    `teaches_workload` tells that it counts for all pods of the workload, since the killed pod does not run again.
+    """
 
     namespace: str
     pod: str
@@ -282,6 +285,7 @@ class OomRecord:
     memory_request_bytes: int | None
     last_working_set_bytes: int | None
     oom_memory_bytes: int  # what it teaches: the limit at the kill, else the last observed peak
+    teaches_workload: bool = False
 
 
 @dataclass(frozen=True, slots=True)

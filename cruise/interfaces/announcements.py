@@ -69,7 +69,7 @@ def _of_hold(hold: Hold) -> str | None:
         return f"not resized: annotation of the {hold.detail}"
     if hold.reason is Reason.MEMORY_GROWS:
         return f"{hold.detail}: memory only grows, and its limit does not follow; it will be killed there"
-    if hold.reason is Reason.CAPPED and code_of(hold.detail) is Detail.LIMIT_AT_CEILING:
+    if code_of(hold.detail) in (Detail.LIMIT_AT_CEILING, Detail.INIT_CONTAINER):
         return f"ran out of memory: {detail_words(hold.detail)}"
     return None
 

@@ -37,14 +37,14 @@ def refusals_in(outcomes: Iterable[Outcome]) -> Iterator[Notice]:
         yield Notice(outcome.at, Topic.REFUSED, namespace, outcome.reason.value, message)
 
 
-def kill_notice(record: OomRecord, decision: ResizePod | EvictPod | Hold, outcome: Outcome | None) -> Notice:
+def kill_notice(record: OomRecord, decision: ResizePod | EvictPod | Hold, outcome: Outcome) -> Notice:
     """Return the notice of a container that was killed for lack of memory."""
     limit = f" at {memory_text(record.memory_limit_bytes)}" if record.memory_limit_bytes else ""
     if isinstance(decision, Hold):
         then = f"left as it is, {in_words(decision.reason, decision.detail)}"
     else:
         wanted = "resize" if isinstance(decision, ResizePod) else "eviction"
-        then = f"{wanted} {outcome.verdict.value if outcome is not None else 'not tried'}"
+        then = f"{wanted} {outcome.verdict.value}"
     message = plain(f"{record.namespace}/{record.pod} {record.container} was killed{limit}: {then}", _LONGEST)
     return Notice(record.finished_at, Topic.KILLED, record.namespace, record.workload or record.pod, message)
 

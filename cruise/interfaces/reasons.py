@@ -129,8 +129,11 @@ DETAILS: Mapping[Detail, str] = {
     Detail.NODE_UNKNOWN: "its node is not known",
     Detail.KILLED_LONG_AGO: "the kill was too long ago to act on it",
     Detail.NOTHING_GROWS: "no bound lets it grow",
-    Detail.LIMIT_AT_CEILING: "the memory limit of {} is at its ceiling, which only its owner can lift",
+    Detail.LIMIT_AT_CEILING: (
+        "the memory limit of {} is at its ceiling: raise it in the pod template, or look for a memory leak"
+    ),
     Detail.NODE_RAN_OUT: "its use was far below its limit: the node ran out of memory, not the container",
+    Detail.INIT_CONTAINER: "init container {} is not sized by cruise: raise its memory limit in the pod template",
     Detail.POOL_FIXED: "it has {} nodes, whatever waits",
     Detail.POOL_NOT_READY: "Karpenter says that it is not ready",
     Detail.POOL_UNREADABLE: "it cannot be read: {}",

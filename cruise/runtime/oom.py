@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 
 import structlog
 
@@ -11,7 +11,8 @@ from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.template_limits import template_limits_of
 from cruise.decisions.oom import Scene, decide_oom_reaction, is_shared, learn
 from cruise.decisions.usage.lessons import with_lesson
-from cruise.domain.actions import EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
+from cruise.decisions.usage.shown_kills import TEACHES_FOR
+from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.cluster import ContainerRole, Node, OomKill, Pod, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.requests import counted_requests
@@ -28,21 +29,19 @@ log = structlog.get_logger()
 
 # A write that was overtaken or put off leaves its kill unanswered.
 _AGAIN: Mapping[Reason, type[CruiseError]] = {Reason.CHANGED_SINCE: Conflict, Reason.THROTTLED: Throttled}
-# An older kill teaches nothing: `oom_memory` is that of the last seven days.
-_TEACHES_FOR = timedelta(days=7)
 _MOST_KNOWN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Reaction:
-    """What followed one kill: the decision, and how it ended (None where nothing was tried).
+    """What followed one kill: the decision, and how it ended, which is in the audit for a hold as well.
 
     `pod` is the pod as it was read right before, None where it was gone.
     """
 
     record: OomRecord
     decision: ResizePod | EvictPod | Hold
-    outcome: Outcome | None
+    outcome: Outcome
     pod: Pod | None = None
 
 
@@ -136,7 +135,7 @@ class OomReactor:
 
         Raises what the world refused: the kill is not answered then.
         """
-        if now - kill.finished_at > _TEACHES_FOR or kill.key in self._known or await self._store.knows_oom(*kill.key):
+        if now - kill.finished_at > TEACHES_FOR or kill.key in self._known or await self._store.knows_oom(*kill.key):
             self._know(kill)
             self._let_rest(kill, kill.finished_at, now)
             return None
@@ -144,32 +143,38 @@ class OomReactor:
         record = learn(kill, statistics)
         snapshot = around(await self._cluster.snapshot(), kill)
         pod = await self._cluster.pod(kill.namespace, kill.pod)
-        # The successor of a pod that is gone has another name.
-        gone = pod is None or pod.uid != kill.pod_uid or pod.terminal
-        shared = gone or await self._is_shared(record, now)
+        if pod is None or pod.uid != kill.pod_uid or pod.terminal:
+            # The successor of a pod that is gone has another name.
+            record = replace(record, teaches_workload=True)
+        shared = record.teaches_workload or await self._is_shared(record, now)
         decision = await self._decide(record, pod, snapshot, with_lesson(statistics, record, shared=shared), now)
-        outcome = None
         if isinstance(decision, EvictPod):
             # The pod comes back at once under another name, and shall be admitted with what was learnt.
             await self._teach(kill, record, shared=True)
-        if not isinstance(decision, Hold):
+        if isinstance(decision, Hold):
+            outcome = _held(kill, decision, pod, now)
+        else:
             fresh = _with_fresh(snapshot, pod)
             [outcome] = await self._writer.apply([decision], fresh, now)
             if outcome.verdict is Verdict.DONE:
                 self._remember(kill, now)
+                record = replace(record, teaches_workload=record.teaches_workload or isinstance(decision, EvictPod))
         if isinstance(decision, ResizePod | Hold):
             await self._teach(kill, record, shared=shared)
-        if outcome is not None and outcome.verdict is not Verdict.DONE and outcome.reason in _AGAIN:
+        if not isinstance(decision, Hold) and outcome.verdict is not Verdict.DONE and outcome.reason in _AGAIN:
             raise _AGAIN[outcome.reason](outcome.detail or "the pod changed while it was decided on")
         await self._store.record_oom(record)
+        if isinstance(decision, Hold) or outcome.verdict is Verdict.OBSERVED:
+            # What a mode or a pause forbids comes again with every pass, a kill does not.
+            await self._writer.note(outcome)
         self._know(kill)
         log.info(
             "out of memory",
             namespace=kill.namespace,
             pod=kill.pod,
             container=kill.container,
-            reason=(outcome or decision).reason.value,
-            verdict=outcome.verdict.value if outcome is not None else "held",
+            reason=outcome.reason.value,
+            verdict=outcome.verdict.value,
         )
         return Reaction(record, decision, outcome, pod)
 
@@ -179,7 +184,7 @@ class OomReactor:
 
     async def _is_shared(self, record: OomRecord, now: datetime) -> bool:
         """Tell whether a kill teaches its whole workload: there was one before."""
-        earlier = await self._store.oom_records(now - _TEACHES_FOR, (record.namespace, record.workload))
+        earlier = await self._store.oom_records(now - TEACHES_FOR, (record.namespace, record.workload))
         return is_shared(record, [*earlier, record])
 
     async def _teach(self, kill: OomKill, record: OomRecord, *, shared: bool) -> None:
@@ -265,6 +270,20 @@ def around(snapshot: Snapshot, kill: OomKill) -> Snapshot:
         or (pod.name == kill.pod and pod.namespace == kill.namespace)
     ]
     return replace(snapshot, pods=tuple(pods))
+
+
+def _held(kill: OomKill, hold: Hold, pod: Pod | None, now: datetime) -> Outcome:
+    """Return how a kill ended that nothing was done about: the killed container stays as it is."""
+    same = pod is not None and pod.uid == kill.pod_uid
+    containers = tuple(
+        ContainerTarget(one.name, one.role, one.requests, one.limits)
+        for one in (pod.containers if pod is not None and same else ())
+        if one.name == kill.container
+    )
+    resize = ResizePod(
+        kill.namespace, kill.pod, kill.pod_uid, kill.node, kill.workload, containers, NO_RESOURCES, Reason.OOM_KILLED
+    )
+    return Outcome(now, resize, Verdict.HELD, hold.reason, hold.detail, before=containers)
 
 
 def _touches(action: ResizePod | EvictPod, record: OomRecord) -> bool:

@@ -549,7 +549,8 @@ def kill(container: str = "app", minutes: int = 0, **changed: object) -> OomReco
 
 
 async def test_a_kill_is_remembered_once(store):
-    first, second = kill(), kill("sidecar", minutes=-5, node="n1", memory_request_bytes=1, last_working_set_bytes=2)
+    known = {"node": "n1", "memory_request_bytes": 1, "last_working_set_bytes": 2, "teaches_workload": True}
+    first, second = kill(), kill("sidecar", minutes=-5, **known)
     assert await store.knows_oom(first.pod_uid, first.container, first.finished_at) is False
     assert await store.record_oom(first) is True
     assert await store.knows_oom(first.pod_uid, first.container, first.finished_at) is True

@@ -16,6 +16,7 @@ from tests.builders import NOW, make_ref
 EVICTION = EvictPod(
     "shop", "web-1", "u", "n1", make_ref("Deployment/web"), EvictionRanking.LOW, ResourceName.CPU, Reason.DOES_NOT_FIT
 )
+HELD = Outcome(NOW, EVICTION, Verdict.HELD, Reason.COOLING_DOWN)
 KILL = OomRecord("shop", "web-1", "u", "Deployment/web", "app", "", "n1", NOW, 256 * MEBIBYTE, None, None, 0)
 
 
@@ -29,7 +30,7 @@ def message(text: str = "no") -> Notification:
         Intervention(NOW + timedelta(seconds=5), "ana", Deed.PAUSE),
         Intervention(NOW, "ben", Deed.PUT_OVERRIDE, "shop", make_ref("Deployment/web"), "cpu-min=1"),
     ]
-    kill = kill_notice(KILL, Hold("shop", "web-1", Reason.COOLING_DOWN), None)
+    kill = kill_notice(KILL, Hold("shop", "web-1", Reason.COOLING_DOWN), HELD)
     notices = [*refusals_in(outcomes), kill, *pauses_in(people)]
     return Notification("k1", NOW, grouped(notices), 3)
 
@@ -63,7 +64,7 @@ def test_teams_gets_an_adaptive_card_whose_text_is_text():
 
 
 def test_a_message_of_very_many_groups_stays_short():
-    kill = kill_notice(KILL, Hold("shop", "web-1", Reason.COOLING_DOWN), None)
+    kill = kill_notice(KILL, Hold("shop", "web-1", Reason.COOLING_DOWN), HELD)
     many = grouped(replace(kill, reason=f"Deployment/{at}") for at in range(900))
     found = Notification("k", NOW, many)
     assert len(slack_body(found)) < 40_000, "Slack takes no more"

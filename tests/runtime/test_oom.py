@@ -8,11 +8,12 @@ from typing import Any, TypeVar
 
 import pytest
 
-from cruise.decisions.oom import learn_from
-from cruise.decisions.usage.lessons import with_lesson
+from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
+from cruise.decisions.usage.lessons import lessons_of, with_lesson
 from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.annotations import Overrides
-from cruise.domain.cluster import OomKill, Pod
+from cruise.domain.cluster import ContainerRole, OomKill, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import OomRecord, Statistic, StatisticKey, StatisticsTable
@@ -95,7 +96,6 @@ async def test_a_kill_is_recorded_taught_and_answered_in_place():
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, kill)
     assert isinstance(reaction.decision, ResizePod)
-    assert reaction.outcome is not None
     assert reaction.outcome.verdict is Verdict.DONE
     [record] = await store.oom_records(START)
     assert (record.container, record.workload, record.node, record.oom_memory_bytes) == (
@@ -220,7 +220,6 @@ async def test_eviction_budgets_hold_here_too():
     world = leaking(nodes=[node(mebibytes=300)])
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, kill, policy=replace(FULL, max_evictions_per_hour=0))
-    assert reaction.outcome is not None
     assert (reaction.outcome.verdict, reaction.outcome.reason) == (Verdict.HELD, Reason.BUDGET_HOUR)
     assert world.tally.evictions == 0
 
@@ -231,7 +230,6 @@ async def test_modes(mode, verdict):
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, kill, policy=Policy(mode=mode))
     assert isinstance(reaction.decision, ResizePod)
-    assert reaction.outcome is not None
     assert reaction.outcome.verdict is verdict
     assert len(await store.oom_records(START)) == 1
 
@@ -242,8 +240,8 @@ async def test_modes_that_may_not_resize_only_record(mode):
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, kill, policy=Policy(mode=mode))
     assert isinstance(reaction.decision, Hold)
-    assert reaction.outcome is None
     assert len(await store.oom_records(START)) == 1
+    assert [line.reason for line in await store.outcomes(START)] == [reaction.decision.reason]
 
 
 async def test_a_pause_holds_the_reactor_too():
@@ -251,9 +249,77 @@ async def test_a_pause_holds_the_reactor_too():
     store, kill = await store_for(world), await killed(world)
     await store.set_paused(True)
     reaction = await reacted(world, store, kill)
-    assert reaction.outcome is not None
     assert (reaction.outcome.verdict, reaction.outcome.reason) == (Verdict.OBSERVED, Reason.PAUSED)
     assert world.tally.resizes_asked == 0
+    # A kill does not come again with the next pass as other work does.
+    assert await store.outcomes(START) == [reaction.outcome]
+
+
+async def test_every_kill_is_in_the_audit_also_those_that_nothing_is_done_about():
+    world = leaking(mebibytes=4096)
+    store, kill = await store_for(world), await killed(world)
+    reactor = OomReactor(world, store, FULL)
+    for _ in range(10):
+        run(world, 600)
+        known = await store.read_statistics()
+        await store.write_statistics(replace(known, updated_at=known.updated_at + 600))
+        await reacted(world, store, replace(kill, finished_at=world.now), reactor)
+    lines = await store.outcomes(START)
+    assert sum(line.count for line in lines) == 10
+    assert all(isinstance(line.action, ResizePod) and line.action.reason is Reason.OOM_KILLED for line in lines)
+    held = [line for line in lines if line.verdict is Verdict.HELD]
+    # The limit grew to its ceiling, twice what the template states, and stays there.
+    assert [(line.reason, line.detail) for line in held] == [(Reason.CAPPED, "limit-at-ceiling: app")] * len(held)
+    assert sum(line.count for line in held) == 9
+    assert [line.action.containers for line in held if isinstance(line.action, ResizePod)] == [held[0].before]
+    assert held[0].before[0].limits.memory_bytes == 1024 * MEBIBYTE
+
+
+async def test_a_kill_during_the_cool_down_is_in_the_audit():
+    world = leaking()
+    store, kill = await store_for(world), await killed(world)
+    reactor = OomReactor(world, store, FULL)
+    await reacted(world, store, kill, reactor)
+    for seconds in (1, 2):
+        await reacted(world, store, replace(kill, finished_at=kill.finished_at + timedelta(seconds=seconds)), reactor)
+    counts = {line.reason: line.count for line in await store.outcomes(START)}
+    assert counts == {Reason.OOM_KILLED: 1, Reason.COOLING_DOWN: 2}
+
+
+async def test_a_killed_init_container_is_for_its_owner_to_size():
+    world = leaking()
+    store, kill = await store_for(world), await killed(world)
+    pod = await only_pod(world)
+    init = replace(pod.containers[0], name="migrate", role=ContainerRole.INIT)
+    record = learn_from(replace(kill, container="migrate"), None)
+    snapshot = await world.snapshot()
+    scene = Scene(node=snapshot.nodes[0], room=snapshot.nodes[0].allocatable, statistics={})
+    eligibility = Eligibility(snapshot, await store.read_statistics(), {}, FULL, world.now)
+    decision = decide_oom_reaction(
+        record, replace(pod, containers=(init, *pod.containers)), scene, eligibility, FULL, world.now
+    )
+    assert decision == Hold("shop", pod.name, Reason.RECORDED, "init-container: migrate")
+
+
+async def test_one_kill_of_a_pod_that_runs_to_completion_teaches_the_next_one():
+    world = leaking()
+    store, kill = await store_for(world), await killed(world)
+    await reacted(world, store, replace(kill, runs_to_completion=True))
+    [record] = await store.oom_records(START)
+    assert record.teaches_workload
+    # The next usage pass works out from the records what kills taught.
+    assert list(lessons_of([record]).of_keys.values()) == [512 * MEBIBYTE]
+    assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE] * 2
+
+
+@pytest.mark.parametrize("gone", [True, False])
+async def test_what_a_pod_taught_that_is_gone_is_remembered_for_its_successor(gone):
+    world = leaking(nodes=[node(mebibytes=4096 if gone else 300)])
+    store, kill = await store_for(world), await killed(world)
+    reaction = await reacted(world, store, replace(kill, pod_uid="gone") if gone else kill)
+    assert isinstance(reaction.decision, Hold if gone else EvictPod)
+    [record] = await store.oom_records(START)
+    assert record.teaches_workload
 
 
 async def test_a_pod_that_is_gone_still_teaches_its_successor():
@@ -358,7 +424,6 @@ async def test_a_kill_that_the_cluster_did_not_take_is_acted_on_when_it_is_back(
         await reactor.react(kill, world.now)
     lost.faults.answered_writes = 9
     reaction = await reacted(world, store, kill, reactor)
-    assert reaction.outcome is not None
     assert reaction.outcome.verdict is Verdict.DONE
 
 
@@ -431,7 +496,6 @@ async def test_a_kill_is_answered_while_a_long_plan_is_under_way():
     before = len(faulty.faults.sent)
     reaction = await OomReactor(faulty, store, FULL, writer).react(kill, world.now)
     assert reaction is not None
-    assert reaction.outcome is not None
     assert reaction.outcome.verdict is Verdict.DONE
     # It stood behind a few of the plan's actions, never behind the plan.
     assert len(faulty.faults.sent) - before < 16 * 20

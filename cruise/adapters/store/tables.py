@@ -147,6 +147,7 @@ oom_record = Table(
     Column("memory_request_bytes", BigInteger),
     Column("last_working_set_bytes", BigInteger),
     Column("oom_memory_bytes", BigInteger, nullable=False),
+    Column("teaches_workload", Boolean, nullable=False),
 )
 
 # The audit. `action` is the whole action as JSON; the columns beside it are for queries by hand. `at` is when it ended

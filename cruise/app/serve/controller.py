@@ -314,12 +314,10 @@ class Controller:
         async for reaction in self._reactor.reactions(self._clock):
             self.activity.reactions.append(reaction)
             self._hooks.reacted(reaction)
-            if reaction.outcome is not None:
-                self.activity.add([reaction.outcome])
-                await self._hooks.announce([reaction.outcome], (), {})
-            elif isinstance(reaction.decision, Hold) and reaction.pod is not None:
-                pod = reaction.pod
-                await self._hooks.announce((), [reaction.decision], {(pod.namespace, pod.name): pod})
+            self.activity.add([reaction.outcome])
+            pods = {} if reaction.pod is None else {(reaction.pod.namespace, reaction.pod.name): reaction.pod}
+            holds = [reaction.decision] if isinstance(reaction.decision, Hold) else []
+            await self._hooks.announce([reaction.outcome], holds, pods)
 
     async def run(self, stop: asyncio.Event) -> None:
         """Run all passes until `stop` or cancelled; what runs then has `grace`. Raises what none of them expected."""

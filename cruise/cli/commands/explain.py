@@ -148,7 +148,8 @@ def _from_snapshot(request: _Request, snapshot: str, usage: str | None) -> None:
     cluster = load_snapshot(snapshot, settings_of(request.config).node_autoscaler)
     found = _find(request.name, cluster, "snapshot")
     if usage is not None:
-        statistics, at = load_usage(usage, cluster, request.at)
+        policy = policy_of(request.config, request.mode, request.rules)
+        statistics, at = load_usage(usage, cluster, request.at, policy)
         _answer(request, found, cluster, statistics, at, None)
         return
     from cruise.app.clock import wall_clock

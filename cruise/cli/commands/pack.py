@@ -151,7 +151,7 @@ def pack(
         raise BadInput("--now needs --usage FILE: it is the time at which the statistics are judged")
     with uncollected():
         cluster = load_snapshot(snapshot, policy.node_autoscaler)
-        known = Usage(*load_usage(usage, cluster, at)) if usage is not None else NOTHING_KNOWN
+        known = Usage(*load_usage(usage, cluster, at, policy)) if usage is not None else NOTHING_KNOWN
         fleet = None
         if consolidate:
             fleet = with_new_nodes(cluster, None if node_types is None else load_node_types(node_types))

@@ -67,7 +67,7 @@ def plan(
     with uncollected():
         cluster = load_snapshot(snapshot, policy.node_autoscaler)
         wanted = _wanted(node, cluster)
-        statistics, at = load_usage(usage, cluster, at)
+        statistics, at = load_usage(usage, cluster, at, policy)
         with busy(f"deciding {len(cluster.nodes):,} nodes", is_large(snapshot)):
             # All of them, since a pod that goes may take the room that another one would need.
             plans = decide_node_plans(cluster, statistics, policy, at, replacements=replacements)

@@ -6,8 +6,9 @@ from datetime import datetime
 
 from cruise.adapters import files
 from cruise.cli.terminal import busy
+from cruise.decisions.oom import with_shown_kills
 from cruise.domain.cluster import Snapshot
-from cruise.domain.policy import NodeAutoscaling
+from cruise.domain.policy import NodeAutoscaling, Policy
 from cruise.domain.usage import StatisticsTable
 
 _LARGE_FILE_BYTES = 32 << 20
@@ -28,7 +29,11 @@ def load_snapshot(path: str, node_autoscaling: NodeAutoscaling = NodeAutoscaling
     return replace(snapshot, node_autoscaler=node_autoscaling.settled(snapshot.node_autoscaler))
 
 
-def load_usage(path: str, snapshot: Snapshot, now: datetime | None) -> tuple[StatisticsTable, datetime]:
-    """Read a usage file that belongs to a snapshot, and the time that it is judged at. Raises BadInput."""
+def load_usage(path: str, snapshot: Snapshot, now: datetime | None, policy: Policy) -> tuple[StatisticsTable, datetime]:
+    """Read a usage file that belongs to a snapshot, and the time that it is judged at. Raises BadInput.
+
+    The snapshot's out-of-memory kills count as well.
+    """
     with busy(f"reading {path}", is_large(path)):
-        return files.load_usage(path, snapshot, now)
+        statistics, at = files.load_usage(path, snapshot, now)
+    return with_shown_kills(statistics, snapshot, policy, at), at

@@ -56,5 +56,5 @@ async def _read(snapshot: Snapshot, settings: "Settings") -> tuple[StatisticsTab
         complain(f"left aside, {len(source.failures):,} of {len(snapshot.nodes):,} kubelets: {first}")
     table = glimpse_of(blocks, snapshot, at)
     for lesson in learn_in_turn(snapshot.oom_kills, table):
-        table = with_lesson(table, lesson, shared=False)
+        table = with_lesson(table, lesson, shared=lesson.teaches_workload)
     return table, datetime.fromtimestamp(at, UTC)

@@ -113,7 +113,7 @@ def _statistics(
     if usage is not None:
         from cruise.cli.inputs.files import load_usage
 
-        statistics, at = load_usage(usage, snapshot, sources.now)
+        statistics, at = load_usage(usage, snapshot, sources.now, settings.policy())
         return statistics, at, f"the statistics in {usage if usage != '-' else 'standard input'}"
     if prometheus is None:
         from cruise.cli.inputs.kubelet_usage import read_kubelets_of

@@ -13,6 +13,7 @@ from cruise.decisions.eviction.ranking import rank_for_eviction
 from cruise.decisions.explaining.size_steps import ContainerSteps, steps_of
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.guidance.other_autoscalers import UNCLAIMED, Claimed
+from cruise.decisions.scan.risks import Risk, kill_risks_of
 from cruise.decisions.sizing.fitting import Crowd
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
@@ -32,6 +33,7 @@ class Fate(StrEnum):
 
     RESIZED = "resized"
     SETTLED = "settled"  # sized, but no change is worth a write
+    AT_RISK = "at-risk"  # as settled, but a container of it was killed for lack of memory
     HELD = "held"
     EVICTED = "evicted"
     PENDING = "pending"  # on no node, so the node pass has nothing to decide
@@ -103,6 +105,7 @@ class Explanation:
     """One pod's fate and all that led to it.
 
     `steps` has its containers where it is sized, `held` where it is not; `hold` why it is left alone or held back;
+    `kills` has its containers that were killed for lack of memory;
     `admission` what a pod in its place would be created with, for a pod that is pending; `claimed` what other
     autoscalers do to it.
     """
@@ -121,6 +124,7 @@ class Explanation:
     eviction: EvictPod | None = None
     admission: Mutate | Leave | None = None
     claimed: Claimed = UNCLAIMED
+    kills: tuple[Risk, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +213,7 @@ def explain_on(basis: Basis, pod: Pod) -> Explanation:
     statements = eligibility.statements_of(pod)
     guidance = eligibility.guidance_of(pod)
     known = guidance if isinstance(guidance, Guidance) else None
+    kills = kill_risks_of(pod, snapshot, statistics, policy, basis.now)
     rooms = [] if basis.sized is None else [room for room in basis.sized.rooms if room.node.name == pod.node]
     if basis.sized is None or not rooms:
         nodes = NodeIndex(snapshot.known_nodes)
@@ -224,6 +229,7 @@ def explain_on(basis: Basis, pod: Pod) -> Explanation:
             held=_held(pod, statistics),
             admission=admission,
             claimed=eligibility.claimed(pod),
+            kills=kills,
         )
     found = replace(basis.sized, rooms=rooms)
     [plan] = plans_of(found, policy, basis.refused, basis.now)
@@ -236,7 +242,7 @@ def explain_on(basis: Basis, pod: Pod) -> Explanation:
     sized = own is not None and eviction is None
     return Explanation(
         pod=pod,
-        fate=_fate(resize, eviction, hold),
+        fate=_fate(resize, eviction, hold, kills),
         statements=statements,
         guidance=known,
         ranking=eligibility.evictability.ranking_of(pod, known) if known is not None else None,
@@ -250,15 +256,18 @@ def explain_on(basis: Basis, pod: Pod) -> Explanation:
         resize=resize,
         eviction=eviction,
         claimed=eligibility.claimed(pod),
+        kills=kills,
     )
 
 
-def _fate(resize: ResizePod | None, eviction: EvictPod | None, hold: Hold | None) -> Fate:
+def _fate(resize: ResizePod | None, eviction: EvictPod | None, hold: Hold | None, kills: Sequence[Risk]) -> Fate:
     if eviction is not None:
         return Fate.EVICTED
     if resize is not None:
         return Fate.RESIZED
-    return Fate.HELD if hold is not None else Fate.SETTLED
+    if hold is not None:
+        return Fate.HELD
+    return Fate.AT_RISK if kills else Fate.SETTLED
 
 
 def _held(pod: Pod, statistics: StatisticsTable) -> tuple[HeldContainer, ...]:

@@ -14,10 +14,11 @@ from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.admission.replacing import created_anew
 from cruise.decisions.exporting.evidence import Evidence, evidence_of, with_workload_rows
+from cruise.decisions.exporting.killed import KilledWorkloads, killed_workloads
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, Reason
 from cruise.domain.annotations import APP_INSTANCE, RECORDS
-from cruise.domain.cluster import ContainerRole, Pod, Snapshot, Workload, WorkloadRef
+from cruise.domain.cluster import Container, ContainerRole, Pod, Snapshot, Workload, WorkloadRef
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_of
@@ -134,15 +135,17 @@ def size_templates(
     """Size the templates of all workloads, or of those of the `chosen` pods, as mode `full` would their pods.
 
     A template has one size for pods that differ (a StatefulSet's, a DaemonSet's): the largest that one of them needs.
+    Where no pod runs, templates of pods that were killed for lack of memory are sized, such as a CronJob's.
     """
     policy = replace(policy, mode=Mode.FULL)
-    statistics = with_workload_rows(statistics)
+    pods = snapshot.pods if chosen is None else list(chosen)
+    killed = killed_workloads(pods, snapshot, with_workload_rows(statistics), now)
+    statistics = killed.statistics
     eligibility = Eligibility(snapshot, statistics, stored, policy, now)
-    sizing = _Sizing(snapshot, statistics, eligibility, policy, NodeIndex(snapshot.known_nodes))
+    sizing = _Sizing(snapshot, killed, eligibility, policy, NodeIndex(snapshot.known_nodes))
     groups: dict[tuple[str, WorkloadRef | None, str], list[Pod]] = {}
-    for pod in snapshot.pods if chosen is None else chosen:
-        if not pod.terminal and not pod.terminating:
-            groups.setdefault((pod.namespace, pod.workload, "" if pod.workload else pod.name), []).append(pod)
+    for pod in [*[one for one in pods if not one.terminal and not one.terminating], *killed.pods]:
+        groups.setdefault((pod.namespace, pod.workload, "" if pod.workload else pod.name), []).append(pod)
     found = [sizing.of(pods) for pods in groups.values()]
     sized = [one for one in found if isinstance(one, TemplateSizes)]
     settled = [one for one in sized if not one.changes]
@@ -159,17 +162,17 @@ def size_templates(
 @dataclass(frozen=True, slots=True)
 class _Sizing:
     snapshot: Snapshot
-    statistics: StatisticsTable
+    killed: KilledWorkloads
     eligibility: Eligibility
     policy: Policy
     nodes: NodeIndex
 
     def of(self, pods: Sequence[Pod]) -> TemplateSizes | LeftTemplate:
         """Size the template of one workload, by its pods."""
-        first = pods[0]
+        first, running = pods[0], sum(not pod.terminal for pod in pods)
 
         def left(reason: Reason | Unpatched, detail: str = "") -> LeftTemplate:
-            return LeftTemplate(first.namespace, first.workload_name, len(pods), reason, detail)
+            return LeftTemplate(first.namespace, first.workload_name, running, reason, detail)
 
         if first.workload is None:
             return left(Reason.NO_CONTROLLER)
@@ -203,7 +206,7 @@ class _Sizing:
         return TemplateSizes(
             first.namespace,
             first.workload,
-            len(pods),
+            running,
             containers,
             first.labels.get(APP_INSTANCE, ""),
             api_version=workload.api_version,
@@ -214,7 +217,7 @@ class _Sizing:
     def _decided(self, pod: Pod) -> Mutate | Leave:
         ranges = self.snapshot.limit_ranges.get(pod.namespace, ())
         # Without quotas: what they have left now says nothing of the day on which the change is rolled out.
-        return decide_admission(pod, self.eligibility, self.statistics, self.nodes, ranges, self.policy)
+        return decide_admission(pod, self.eligibility, self.killed.statistics, self.nodes, ranges, self.policy)
 
     def _joined(self, sized: Sequence[tuple[Pod, Sequence[ContainerTarget]]]) -> tuple[ContainerSizes, ...]:
         """Join what pods of one template need, container by container; pods of older revisions may lack some."""
@@ -222,11 +225,10 @@ class _Sizing:
         needed: dict[str, list[tuple[Pod, ContainerTarget]]] = {name: [] for name in containers}
         for pod, of_pod in sized:
             for target in of_pod:
-                needed[target.container].append((pod, target))
+                needed[target.container].append((pod, self._as_known(pod, target, containers[target.container])))
         joined = []
         for name, container in containers.items():
             targets = [target for _, target in needed[name]]
-            rows = [self._row(pod, name) for pod, _ in needed[name]]
             joined.append(
                 ContainerSizes(
                     name,
@@ -235,13 +237,33 @@ class _Sizing:
                     container.limits,
                     _largest([one.requests for one in targets]),
                     _largest([one.limits for one in targets]),
-                    evidence_of([self.statistics.row(row) for row in rows if row is not None]),
+                    self._evidence(name, [pod for pod, _ in needed[name]]),
                 )
             )
         return tuple(joined)
 
-    def _row(self, pod: Pod, container: str) -> int | None:
-        return self.statistics.find(pod.namespace, "", pod.workload, container, pod.identity)
+    def _as_known(self, pod: Pod, target: ContainerTarget, container: Container) -> ContainerTarget:
+        """Return a target without what is not known: a kill alone says nothing of CPU, nor of other containers."""
+        taught = self.killed.taught(pod, target.container)
+        if taught is None:
+            return target
+        requests, limits = container.requests, container.limits
+        if taught:
+            requests = Amounts(requests.cpu_millicores, target.requests.memory_bytes)
+            limits = Amounts(limits.cpu_millicores, target.limits.memory_bytes)
+        return replace(target, requests=requests, limits=limits)
+
+    def _evidence(self, container: str, pods: Sequence[Pod]) -> Evidence:
+        statistics = self.killed.statistics
+        known, taught = [], 0
+        for pod in pods:
+            row = statistics.find(pod.namespace, "", pod.workload, container, pod.identity)
+            of_kills = self.killed.taught(pod, container)
+            if of_kills is not None:
+                taught = max(taught, of_kills)
+            elif row is not None:
+                known.append(statistics.row(row))
+        return evidence_of(known) if known else Evidence(oom_memory_bytes=taught)
 
 
 def _why_unpatched(pod: Pod, workload: Workload | None) -> Unpatched | None:

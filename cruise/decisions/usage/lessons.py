@@ -1,4 +1,7 @@
-"""What kills teach, and which containers learn it: one kill its own pod, two the whole workload."""
+"""What kills teach, and which containers learn it: one kill its own pod, two the whole workload.
+
+One kill is enough where the killed pod does not run again: the workload's next pod has another name.
+"""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -22,9 +25,9 @@ class SingleLesson(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Lessons:
-    """What kills taught: `of_pods` their own, `of_keys` identities and, after a second kill, whole workloads.
+    """What kills taught: `of_pods` their own, `of_keys` identities and whole workloads.
 
-    `single` has the workloads with one kill, by their key without identity.
+    `single` has the workloads with one kill that the killed pod alone learns from, by their key without identity.
     """
 
     of_pods: Mapping[ContainerKey, int] = field(default_factory=dict)
@@ -50,7 +53,7 @@ def lessons_of(records: Iterable[OomRecord]) -> Lessons:
             kills.setdefault(key._replace(identity=""), []).append(one)
     single = {}
     for key, known in kills.items():
-        if len(known) > 1:
+        if len(known) > 1 or known[0].teaches_workload:
             of_keys[key] = max(one.oom_memory_bytes for one in known)
         else:
             single[key] = single_lesson(known[0].oom_memory_bytes, known[0].memory_limit_bytes)

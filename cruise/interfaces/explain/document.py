@@ -10,10 +10,12 @@ from cruise.decisions.explaining.explanation import Explanation, HeldContainer, 
 from cruise.decisions.explaining.past import Past
 from cruise.decisions.explaining.size_steps import ContainerSteps, RequestSteps
 from cruise.decisions.guidance.other_autoscalers import Claimed
+from cruise.decisions.scan.risks import Risk
 from cruise.domain.actions import Hold, Outcome, ResizePod
 from cruise.domain.original_resources import amounts_json
 from cruise.domain.overrides import Statement
 from cruise.domain.usage import Statistic, StatisticsTable
+from cruise.interfaces.kill_words import kill_words
 from cruise.interfaces.reasons import detail_words, in_words, source_words
 from cruise.interfaces.resize_words import changes_text
 from cruise.interfaces.shapes import Shape, shape
@@ -31,6 +33,7 @@ def explanation_json(explanation: Explanation, now: datetime, past: Past | None)
         "at": shape(now),
         "fate": explanation.fate,
         "hold": _hold(explanation.hold),
+        "kills": [_kill(one, now) for one in explanation.kills],
         "overrides": [_statement(one) for one in explanation.statements],
         "guidance": shape(explanation.guidance),
         "autoscaled": _autoscaled(explanation.claimed),
@@ -82,6 +85,17 @@ def _hold(hold: Hold | None) -> Shape:
         "words": in_words(hold.reason),
         "detail": detail_words(hold.detail),
         "until": shape(hold.until),
+    }
+
+
+def _kill(risk: Risk, now: datetime) -> Shape:
+    return {
+        "container": risk.container,
+        "limitBytes": risk.observed or None,
+        "killedAt": shape(risk.killed_at),
+        "restarts": risk.restarts,
+        "remedy": shape(risk.remedy),
+        "why": kill_words(risk, now),
     }
 
 

@@ -17,6 +17,7 @@ from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.interfaces.amounts import count_text, exact_text
 from cruise.interfaces.explain.steps import container_steps, grid, statistic_line
+from cruise.interfaces.kill_words import kill_words
 from cruise.interfaces.reasons import CAUSES, detail_words, in_words, source_words
 from cruise.kube_json.patches.resize_patch import resize_patch
 
@@ -29,6 +30,7 @@ _BY_REVISION = "no less than its template states, since that is new; nor less th
 _FATES = {
     Fate.RESIZED: ("to be resized", "cyan"),
     Fate.SETTLED: ("settled", "green"),
+    Fate.AT_RISK: ("at risk", "bold red"),
     Fate.HELD: ("left as it is", "yellow"),
     Fate.EVICTED: ("to be evicted", "red"),
     Fate.PENDING: ("pending", "magenta"),
@@ -41,6 +43,8 @@ def explanation_text(explanation: Explanation, policy: Policy, now: datetime) ->
     where = f" on {pod.node}" if pod.node is not None else ""
     yield Text.assemble((f"{pod.namespace}/{pod.name}", "bold"), f"  {pod.workload or 'no controller'}{where}")
     yield _fate(explanation)
+    for risk in explanation.kills:
+        yield Text.assemble(("  ", ""), (risk.container, "bold"), f": {kill_words(risk, now)}", style="red")
     yield _heading("Overrides")
     yield _statements(explanation.statements)
     if explanation.claimed.scaled:
@@ -85,6 +89,8 @@ def _fate(explanation: Explanation) -> Text:
         why += "; it grows on its node" if grows else ""
     elif explanation.fate is Fate.SETTLED:
         why = "no change of its sizes is worth a write"
+    elif explanation.fate is Fate.AT_RISK:
+        why = "it was killed for lack of memory, and the node pass has no size for it that would help"
     elif explanation.fate is Fate.PENDING:
         why = "it is on no node, so there is nothing to share yet"
     return Text.assemble((word, style), f": {why}")

@@ -79,7 +79,8 @@ def _risk_figures(risk: Risk, findings: Findings) -> Mapping[str, Shape]:
         return document | {"missing": [name.lower() for name in risk.missing]}
     if risk.kind is RiskKind.OOM_KILLED:
         killed_at = shape(risk.killed_at)
-        return document | {"limitBytes": risk.observed or None, "killedAt": killed_at, "restarts": risk.restarts}
+        figures = {"limitBytes": risk.observed or None, "killedAt": killed_at, "restarts": risk.restarts}
+        return document | figures | {"remedy": shape(risk.remedy)}
     return document | {f"observed{unit}": risk.observed, f"allowed{unit}": risk.allowed}
 
 

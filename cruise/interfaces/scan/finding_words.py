@@ -5,7 +5,8 @@ from datetime import datetime
 
 from cruise.decisions.scan.pending import Obstacle, PendingPod
 from cruise.decisions.scan.risks import Risk, RiskKind
-from cruise.interfaces.amounts import age_text, count_text, cpu_text, memory_text
+from cruise.interfaces.amounts import count_text, cpu_text, memory_text
+from cruise.interfaces.kill_words import kill_words
 
 RISK_TITLES: Mapping[RiskKind, str] = {
     RiskKind.OOM_KILLED: "OOM-killed",
@@ -31,7 +32,7 @@ def why_at_risk(risk: Risk, now: datetime) -> str:
     """Say in one line what threatens a container, with the worst pod's numbers."""
     match risk.kind:
         case RiskKind.OOM_KILLED:
-            return _killed(risk, now)
+            return kill_words(risk, now)
         case RiskKind.MEMORY_NEAR_LIMIT | RiskKind.MEMORY_GROWS:
             rising = ", and rising" if risk.kind is RiskKind.MEMORY_GROWS else ""
             return f"peak {memory_text(risk.observed)}, {risk.ratio:.0%} of limit {memory_text(risk.allowed)}{rising}"
@@ -44,13 +45,6 @@ def why_at_risk(risk: Risk, now: datetime) -> str:
             return f"uses {cpu_text(risk.observed)}, requests {cpu_text(risk.allowed)} on a node that is full"
         case RiskKind.NO_REQUESTS:
             return f"requests no {' and no '.join(risk.missing)}: nothing is kept for it"
-
-
-def _killed(risk: Risk, now: datetime) -> str:
-    where = f"at {memory_text(risk.observed)}" if risk.observed else "without a limit of its own"
-    when = age_text(now, risk.killed_at) if risk.killed_at is not None else "in the last 7 days"
-    restarts = f", {count_text(risk.restarts, 'restart')}" if risk.restarts else ""
-    return f"killed {where} {when}{restarts}"
 
 
 def why_pending(pod: PendingPod) -> str:

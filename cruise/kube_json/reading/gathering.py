@@ -203,7 +203,8 @@ class Gathering:
     def snapshot(self) -> Snapshot:
         """Return everything as one snapshot, sorted, with owners followed to the top.
 
-        Pods that have finished or are going, on a node that is gone already, are left out: they hold nothing. Other
+        Pods that have finished or are going, on a node that is gone already, are left out: they hold nothing. Their
+        kills stay, since the workload's next pod has the same limits. Other
         pods may be on nodes that are not listed, since nodes are printed before pods and come meanwhile.
         Raises BadInput for duplicates, and for running pods where no node at all is listed.
         """
@@ -223,7 +224,7 @@ class Gathering:
             scales=dict.fromkeys(scale_targets(self.autoscalers, self.vertical_autoscalers)),
             limit_ranges=self.limit_ranges,
             namespace_annotations=self.namespace_annotations,
-            oom_kills=tuple(_with_workloads(self.oom_kills, pods)),
+            oom_kills=tuple(_with_workloads(self.oom_kills, self.pods)),
             quotas=by_namespace(self.quotas),
             surroundings=surroundings_of(
                 self.claims,
@@ -246,6 +247,12 @@ class Gathering:
         windows = {node.name: node.labels.get(OPERATING_SYSTEM) == "windows" for node in nodes}
         for pod, class_name in zip(self.pods, self._class_names, strict=True):
             on_windows = False
+            changes: dict[str, object] = {}
+            if pod.owner_kind in INTERMEDIATE_KINDS:
+                workload = owners.workload_of(pod.namespace, pod.owner_kind, pod.owner_name, pod.labels)
+                if workload != pod.workload:
+                    # Nothing else has seen the pod yet, and to make it anew takes as long as half of reading it.
+                    object.__setattr__(pod, "workload", workload)
             if pod.node is not None:
                 if pod.node not in windows and (pod.terminal or pod.terminating):
                     continue
@@ -255,16 +262,10 @@ class Gathering:
                         f"{label}: is on node {pod.node}, and no node is listed; print nodes and pods together"
                     )
                 on_windows = windows.get(pod.node, False)
-            changes: dict[str, object] = {}
-            if pod.owner_kind in INTERMEDIATE_KINDS:
-                workload = owners.workload_of(pod.namespace, pod.owner_kind, pod.owner_name, pod.labels)
-                if workload != pod.workload:
-                    changes["workload"] = workload
             if on_windows and not pod.windows:
                 changes["windows"] = True
             if class_name is not None:
                 changes |= self._from_class(pod, class_name)
-            # Nothing else has seen the pod yet, and to make it anew takes as long as half of reading it.
             for name, value in changes.items():
                 object.__setattr__(pod, name, value)
             yield pod
@@ -284,13 +285,13 @@ class Gathering:
 
 
 def _with_workloads(kills: Iterable[OomKill], pods: Iterable[Pod]) -> Iterable[OomKill]:
-    """Yield the kills of `pods` in the pods' order, with the workloads that the pods were found to have."""
-    of_pods: dict[tuple[str, str], list[OomKill]] = {}
-    for kill in kills:
-        of_pods.setdefault((kill.namespace, kill.pod), []).append(kill)
-    for pod in pods if of_pods else ():
-        for kill in of_pods.get((pod.namespace, pod.name), ()):
-            yield replace(kill, workload=pod.workload)
+    """Return kills sorted by pod, with the workloads that the pods were found to have."""
+    killed = {(kill.namespace, kill.pod) for kill in kills}
+    if not killed:
+        return ()
+    workloads = {(pod.namespace, pod.name): pod.workload for pod in pods if (pod.namespace, pod.name) in killed}
+    found = [replace(kill, workload=workloads[kill.namespace, kill.pod]) for kill in kills]
+    return sorted(found, key=lambda kill: (kill.namespace, kill.pod))
 
 
 def _refuse_duplicates(kind: str, names: Sequence[tuple[str, str]]) -> None:

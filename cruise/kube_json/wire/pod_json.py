@@ -79,7 +79,6 @@ class ContainerSpec(Wire, frozen=True):
 
 
 class Terminated(Wire, frozen=True):
-    exit_code: int
     reason: str | None = None
     finished_at: Timestamp | None = None
 

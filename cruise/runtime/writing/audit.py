@@ -16,14 +16,15 @@ _Ending = tuple[Verdict, Reason]
 
 @dataclass(slots=True)
 class _Going:
-    """What goes on: its line as it is now, and as of when it was last told."""
+    """What goes on: its line as it is now, and as of when and with which count it was last told."""
 
     line: Outcome
     told_at: datetime
+    told_count: int = 1
 
     @property
     def is_untold(self) -> bool:
-        return self.line.at > self.told_at
+        return self.line.count > self.told_count
 
 
 class AuditQueue:
@@ -38,7 +39,7 @@ class AuditQueue:
     def note(self, outcome: Outcome) -> None:
         """Add an outcome; what was not done, and was not done last time for the same reason, counts on its line."""
         key = (type(outcome.action), _subject(outcome.action))
-        if outcome.verdict in (Verdict.DONE, Verdict.OBSERVED):
+        if outcome.verdict is Verdict.DONE:
             self._tell(self._going.pop(key, {}).values())
             self._unrecorded.append(outcome)
             return
@@ -53,7 +54,8 @@ class AuditQueue:
             return
         line = before.line
         before.line = replace(line, at=outcome.at, first_at=line.since, count=line.count + 1)
-        if outcome.at - before.told_at >= _TOLD_AFTER:
+        if outcome.at - before.told_at >= _TOLD_AFTER or outcome.action.reason is Reason.OOM_KILLED:
+            # Each kill is an event of its own, and rare: its count is not kept back.
             self._tell([before])
 
     async def record(self, store: Store) -> None:
@@ -77,7 +79,7 @@ class AuditQueue:
         for going in some:
             if going.is_untold:
                 self._unrecorded.append(going.line)
-                going.told_at = going.line.at
+                going.told_at, going.told_count = going.line.at, going.line.count
 
     def _forget_old(self, now: datetime) -> None:
         if len(self._going) <= self._most_kept:

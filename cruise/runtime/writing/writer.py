@@ -1,7 +1,7 @@
 """The one way to write to a cluster: a plan in its phases, many actions at once, until done, paused or cancelled."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime
 
 import structlog
@@ -120,6 +120,11 @@ class Writer:
             raise
         return run.outcomes()
 
+    async def note(self, outcome: Outcome) -> None:
+        """Add to the audit what was not tried; where the store is out of reach the line waits."""
+        self._audit.note(outcome)
+        await self._in_audit(lambda: self._audit.record(self._store))
+
     async def _run(self, run: ActionRunner, phases: Iterable[Phase], pause: Pause) -> None:
         ended = asyncio.Event()
         try:
@@ -147,8 +152,11 @@ class Writer:
 
     async def _record_if_possible(self, run: ActionRunner) -> None:
         """Bring the audit up to date after something else went wrong, which must not be hidden."""
+        await self._in_audit(run.record)
+
+    async def _in_audit(self, record: Callable[[], Awaitable[None]]) -> None:
         try:
-            await run.record()
+            await record()
         except CruiseError as error:
             log.warning("the audit waits for the store", lines=len(self._audit.unrecorded), error=str(error))
 

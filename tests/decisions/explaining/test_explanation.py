@@ -8,10 +8,11 @@ from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.explaining.explanation import Explanation, Fate, explain
 from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.scan.remedies import Remedy
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import Guidance, Overrides
-from cruise.domain.cluster import LimitRangeItem, Snapshot
+from cruise.domain.cluster import LimitRangeItem, OomKill, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
@@ -19,6 +20,7 @@ from cruise.domain.usage import StatisticsTable
 from cruise.interfaces.reasons import source_words
 from tests.builders import (
     NOW,
+    NOW_SECONDS,
     make_amounts,
     make_container,
     make_node,
@@ -175,6 +177,37 @@ def test_a_pod_that_settled_says_by_how_little_it_moves():
     assert (steps.cpu.final, steps.cpu.dead_band.before, steps.cpu.dead_band.leaves) == (200, 204, False)
     assert (steps.cpu.largest, steps.cpu.total, steps.cpu.share) == (150, 150, 150.0)
     assert steps.cpu.lower.source == "floor"
+
+
+def test_a_pod_that_was_killed_is_at_risk_and_not_settled():
+    pod = make_pod(containers=[make_container(cpu=204, memory_mib=100, memory_limit_mib=200, restart_count=10)])
+    table = make_table(make_statistic_for(pod, cpu_base=50, cpu_peak=200, memory_base_mib=64, memory_peak_mib=100))
+    killed = OomKill(*(pod.namespace, pod.name, pod.uid, "app", pod.workload, "", "n1", NOW, 200 * MEBIBYTE, None))
+    workload = make_workload(memory_limits={"app": 100 * MEBIBYTE})
+    snapshot = replace(make_snapshot([pod], workloads=[workload]), oom_kills=(killed,))
+    explanation = explain(pod, snapshot, table, FULL, NOW)
+    assert explanation.fate is Fate.AT_RISK
+    [risk] = explanation.kills
+    assert (risk.container, risk.restarts, risk.remedy) == ("app", 10, Remedy.RAISE_TEMPLATE_LIMIT)
+
+
+def test_a_kill_that_statistics_remember_is_told_while_they_are_fresh():
+    pod = make_pod(containers=[make_container(cpu=204, memory_mib=200, memory_limit_mib=400)])
+    figures = {"cpu_base": 50, "cpu_peak": 200, "memory_base_mib": 64, "memory_peak_mib": 100, "oom_memory_mib": 200}
+    row = make_statistic_for(pod, **figures)
+    [risk] = explain(pod, make_snapshot([pod]), make_table(row), FULL, NOW).kills
+    assert risk.observed == 200 * MEBIBYTE
+    stale = replace(row, updated_at=NOW_SECONDS - 86_400)
+    assert explain(pod, make_snapshot([pod]), make_table(stale), FULL, NOW).kills == ()
+
+
+def test_a_pod_that_ended_tells_its_kill():
+    pod = make_pod(workload="CronJob/report", phase="Failed", owner_kind="Job", restart_policy="Never")
+    killed = OomKill(*(pod.namespace, pod.name, pod.uid, "app", pod.workload, "", "n1", NOW, 200 * MEBIBYTE, None))
+    snapshot = replace(make_snapshot([pod]), oom_kills=(replace(killed, runs_to_completion=True),))
+    explanation = explain(pod, snapshot, make_table(), FULL, NOW)
+    assert explanation.fate is Fate.HELD
+    assert [risk.remedy for risk in explanation.kills] == [Remedy.SIZE_TEMPLATE]
 
 
 def test_bounds_name_who_set_them():

@@ -6,6 +6,7 @@ import pytest
 
 from cruise.decisions.scan.findings import Findings, scan
 from cruise.decisions.scan.pending import Obstacle
+from cruise.decisions.scan.remedies import Remedy
 from cruise.decisions.scan.risks import RiskKind
 from cruise.decisions.scan.waste import Prices
 from cruise.domain.actions import Reason
@@ -27,6 +28,7 @@ from tests.builders import (
     make_statistic,
     make_statistic_for,
     make_table,
+    make_workload,
 )
 
 PRICES = Prices(0.01, 0.001)
@@ -67,6 +69,72 @@ def test_a_kill_that_only_statistics_remember_counts_as_one():
     findings = scanned([pod], make_statistic_for(pod, oom_memory_mib=300))
     assert kinds(findings) == [RiskKind.OOM_KILLED]
     assert findings.risks[0].observed == 300 * MEBIBYTE
+
+
+def ended(name="report-1", days=0, **more):
+    return make_pod(
+        name,
+        workload="CronJob/report",
+        owner_kind="Job",
+        phase="Failed",
+        restart_policy="Never",
+        created_at=NOW - timedelta(days=days, hours=1),
+        containers=[make_container(**AMPLE, memory_limit_mib=256)],
+        **more,
+    )
+
+
+def kill_of_ended(pod, **more) -> OomKill:
+    return replace(kill(pod, pod.created_at + timedelta(hours=1)), runs_to_completion=True, **more)
+
+
+def test_a_kill_of_a_pod_that_ended_is_a_risk_of_its_workload():
+    pods = [ended("report-1", days=1), ended("report-2")]
+    [risk] = scanned(pods, kills=[kill_of_ended(pod) for pod in pods]).risks
+    assert (risk.kind, risk.workload, risk.container) == (RiskKind.OOM_KILLED, "CronJob/report", "app")
+    assert (risk.worst_pod, risk.pods, risk.of_pods, risk.observed) == ("report-2", 2, 2, 256 * MEBIBYTE)
+
+
+def test_a_kill_whose_pod_is_gone_from_the_list_is_a_risk_all_the_same():
+    [risk] = scanned([], kills=[kill_of_ended(ended())]).risks
+    assert (risk.workload, risk.worst_pod) == ("CronJob/report", "report-1")
+
+
+def test_the_last_run_of_a_workload_is_a_risk_however_long_ago_it_was_killed():
+    old = ended("report-1", days=20)
+    assert kinds(scanned([old], kills=[kill_of_ended(old)])) == [RiskKind.OOM_KILLED]
+    newer = ended("report-2", days=1)
+    assert kinds(scanned([old, newer], kills=[kill_of_ended(old)])) == []
+
+
+def test_a_kill_that_is_remembered_of_a_workload_without_pods_is_a_risk():
+    row = make_statistic("", workload="CronJob/report", oom_memory_mib=300)
+    known = make_workload("CronJob/report")
+    [risk] = scanned([], row, workloads=[known]).risks
+    assert (risk.kind, risk.workload, risk.worst_pod) == (RiskKind.OOM_KILLED, "CronJob/report", "")
+    # A workload that was deleted, and one whose pods run without a kill, are not.
+    assert scanned([], row, workloads=[]).risks == ()
+
+
+def test_a_killed_init_container_is_a_risk_that_only_its_owner_can_end():
+    migrate = make_container("migrate", role=ContainerRole.INIT, memory_limit_mib=64, restart_count=3)
+    pod = make_pod(containers=[migrate, make_container(**AMPLE)])
+    killed = replace(kill(pod), container="migrate", role=ContainerRole.INIT, restarts=3)
+    [risk] = scanned([pod], make_statistic_for(pod), kills=[killed]).risks
+    assert (risk.kind, risk.container, risk.restarts) == (RiskKind.OOM_KILLED, "migrate", 3)
+    assert risk.remedy is Remedy.SIZE_INIT_CONTAINER
+
+
+@pytest.mark.parametrize(("limit", "remedy"), [(255, None), (256, Remedy.RAISE_TEMPLATE_LIMIT)])
+def test_a_kill_at_the_ceiling_of_the_limit_is_for_the_owner_to_end(limit, remedy):
+    pod = make_pod(containers=[make_container(**AMPLE, memory_limit_mib=limit)])
+    states = make_workload(memory_limits={"app": 128 * MEBIBYTE})
+    [risk] = scanned([pod], kills=[kill(pod)], workloads=[states]).risks[:1]
+    assert risk.remedy is remedy
+    cron_job = make_workload("CronJob/report", memory_limits={"app": 128 * MEBIBYTE})
+    killed = kill_of_ended(ended(), memory_limit_bytes=limit * MEBIBYTE)
+    [risk] = scanned([], kills=[killed], workloads=[cron_job]).risks
+    assert risk.remedy is (remedy or Remedy.SIZE_TEMPLATE)
 
 
 @pytest.mark.parametrize(("largest", "at_risk"), [(899, False), (900, True), (1200, True)])

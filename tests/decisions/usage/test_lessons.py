@@ -54,6 +54,13 @@ def test_a_second_kill_teaches_the_workload_the_larger_lesson():
     assert lessons_of([record(), record(hours=2)]).of_keys == {WEB: 600 * MEBIBYTE}
 
 
+def test_one_kill_of_a_pod_that_does_not_run_again_teaches_the_workload():
+    ended = replace(record("report-1", workload="CronJob/report"), teaches_workload=True)
+    lessons = lessons_of([ended])
+    assert lessons.of_keys == {PeakKey("shop", "CronJob/report", "app", ""): 600 * MEBIBYTE}
+    assert lessons.single == {}
+
+
 def test_a_kill_that_taught_nothing_does_not_count():
     assert lessons_of([record(), record("web-2", 0)]).of_keys == {}
 

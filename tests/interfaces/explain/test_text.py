@@ -11,7 +11,7 @@ from cruise.decisions.explaining.past import past_of
 from cruise.decisions.sizing.headroom.joint_peak import JointPeak
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
 from cruise.domain.actions import ContainerTarget, EvictPod, Outcome, Reason, ResizePod, Verdict, WriteCause
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, ResizePending, ResizeState, VerticalAutoscaler
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, ResizePending, ResizeState, VerticalAutoscaler
 from cruise.domain.policy import EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, NO_RESOURCES, ResourceName
 from cruise.domain.rules import SEEDS
@@ -48,6 +48,25 @@ def explained(pods, *rows, of=0, policy=FULL, **more):
 
 def text_of(explanation, width=200) -> str:
     return shown(lambda console: explanation_text(explanation, FULL, NOW), width)
+
+
+def test_a_killed_pod_is_red_with_what_a_person_has_to_do():
+    pod = make_pod(containers=[make_container(cpu=204, memory_mib=100, memory_limit_mib=200, restart_count=10)])
+    row = make_statistic_for(pod, cpu_base=50, cpu_peak=200, memory_base_mib=64, memory_peak_mib=100)
+    place = (pod.namespace, pod.name, pod.uid, "app", pod.workload, "", "n1", NOW - timedelta(minutes=3))
+    workload = make_workload(memory_limits={"app": 100 * MEBIBYTE})
+    snapshot = make_snapshot([pod], workloads=[workload])
+    snapshot = replace(snapshot, oom_kills=(OomKill(*place, 200 * MEBIBYTE, None),))
+    explanation = explain(pod, snapshot, make_table(row), FULL, NOW)
+    lines = text_of(explanation).splitlines()
+    assert lines[1].startswith("at risk: it was killed for lack of memory")
+    assert lines[2] == (
+        "  app: killed at 200Mi 3m ago, 10 restarts; its limit is at its ceiling: "
+        "raise the memory limit in the pod template, or look for a leak"
+    )
+    assert "settled" not in text_of(explanation)
+    [kill] = json.loads(explanation_json(explanation, NOW, None))["kills"]
+    assert (kill["container"], kill["limitBytes"], kill["remedy"]) == ("app", 200 * MEBIBYTE, "raise-template-limit")
 
 
 def test_a_node_that_shares_another_headroom_than_the_largest_single_one_tells_by_which_rule():

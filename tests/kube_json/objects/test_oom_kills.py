@@ -5,7 +5,7 @@ from datetime import timedelta
 import msgspec
 import pytest
 
-from cruise.domain.cluster import OomKill, WorkloadRef
+from cruise.domain.cluster import ContainerRole, OomKill, WorkloadRef
 from cruise.domain.resources import MEBIBYTE
 from cruise.kube_json.objects.oom_kills import oom_kills_of
 from cruise.kube_json.objects.pod import decode_pod
@@ -59,11 +59,39 @@ def test_sidecars_are_killed_too():
     assert [kill.container for kill in kills] == ["proxy"]
 
 
+@pytest.mark.parametrize("exit_code", [0, 1, 137, 143])
+def test_the_reason_counts_whatever_the_exit_code(exit_code):
+    # The kernel killed a process of the container; the main process may end as it likes.
+    [kill] = kills_of(container_statuses=[{"name": "app", "state": terminated(exit_code=exit_code)}])
+    assert kill.finished_at == NOW
+
+
+def test_init_containers_are_killed_too():
+    migrate = make_container_json("migrate", memory_limit="64Mi")
+    state = {"name": "migrate", "restartCount": 3, "lastState": terminated(exit_code=1)}
+    [kill] = kills_of(init_containers=[migrate], init_container_statuses=[state])
+    assert (kill.container, kill.role, kill.restarts) == ("migrate", ContainerRole.INIT, 3)
+    assert kill.memory_limit_bytes == 64 * MEBIBYTE
+
+
+def test_a_kill_of_a_pod_that_runs_to_completion_says_so():
+    state = {"name": "app", "state": terminated()}
+    [ended] = kills_of(owner="Job/report-1", container_statuses=[state], phase="Failed")
+    [running] = kills_of(container_statuses=[state])
+    assert (ended.runs_to_completion, running.runs_to_completion) == (True, False)
+
+
+def test_a_pod_that_the_kubelet_evicted_teaches_nothing():
+    status = {"name": "app", "state": terminated(reason="Error"), "lastState": {}}
+    assert kills_of(phase="Failed", container_statuses=[status], status={"reason": "Evicted"}) == []
+
+
 @pytest.mark.parametrize(
     "state",
     [
-        terminated(exit_code=143),
         terminated(reason="Error"),
+        terminated(reason="Completed", exit_code=0),
+        terminated(reason="ContainerStatusUnknown"),
         terminated(finishedAt=None),
         {"running": {"startedAt": stamp(NOW)}},
         {},

@@ -182,6 +182,20 @@ def test_oom_kills_stand_in_the_pods_order_with_the_final_workload():
     ]
 
 
+def test_a_kill_outlives_the_node_of_the_pod_that_ended():
+    state = {"terminated": {"reason": "OOMKilled", "exitCode": 1, "finishedAt": stamp(NOW)}}
+    ended = make_pod_json(
+        "report-29-x",
+        node="gone",
+        phase="Failed",
+        owner="Job/report-29",
+        container_statuses=[{"name": "app", "state": state}],
+    )
+    snapshot = read_items(ended, make_workload_json("Job", "report-29", owner="CronJob/report"), N1)
+    assert snapshot.pods == ()
+    assert [(kill.pod, str(kill.workload)) for kill in snapshot.oom_kills] == [("report-29-x", "CronJob/report")]
+
+
 def test_absent_qos_is_computed():
     assert read_items(N1, make_pod_json(containers=[{"name": "app"}])).pods[0].qos is QosClass.BEST_EFFORT
 
