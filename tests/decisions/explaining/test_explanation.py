@@ -193,8 +193,7 @@ def test_a_pod_that_was_killed_is_at_risk_and_not_settled():
 
 def test_a_kill_that_statistics_remember_is_told_while_they_are_fresh():
     pod = make_pod(containers=[make_container(cpu=204, memory_mib=200, memory_limit_mib=400)])
-    figures = {"cpu_base": 50, "cpu_peak": 200, "memory_base_mib": 64, "memory_peak_mib": 100, "oom_memory_mib": 200}
-    row = make_statistic_for(pod, **figures)
+    row = make_statistic_for(pod, memory_base_mib=64, memory_peak_mib=100, oom_memory_mib=200)
     [risk] = explain(pod, make_snapshot([pod]), make_table(row), FULL, NOW).kills
     assert risk.observed == 200 * MEBIBYTE
     stale = replace(row, updated_at=NOW_SECONDS - 86_400)
