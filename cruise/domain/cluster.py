@@ -344,7 +344,7 @@ class Snapshot:
     where nothing is followed: then what is missing is no answer that comes later. `former_nodes` has one
     node of each kind that was there lately and is not now, where nodes come and go by themselves. `node_claims` are
     nodes that Karpenter has ordered from its `node_pools`, whether they are there yet or not, by the claims' names.
-    `taken_at` is when a live cluster was read, in seconds of `time.monotonic`; None for a file.
+    `taken_at` is when a live cluster was read, in seconds of `time.monotonic`; None for a file or a simulation.
     """
 
     nodes: tuple[Node, ...] = ()

@@ -1,8 +1,9 @@
 """What goes wrong between cruise and a cluster: slow answers, storms of 429, refusals, and no answer at all."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cruise.domain.actions import Action
 from cruise.domain.cluster import OomKill, Pod, Snapshot
@@ -38,7 +39,7 @@ class FaultyCluster:
         self.faults = faults
 
     async def snapshot(self) -> Snapshot:
-        return await self.cluster.snapshot()
+        return replace(await self.cluster.snapshot(), taken_at=time.monotonic())
 
     async def pod(self, namespace: str, name: str) -> Pod | None:
         self.faults.read.append((namespace, name))

@@ -5,7 +5,6 @@ only shown). A node's capacity is its allocatable.
 """
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -187,7 +186,6 @@ class SimulatedCluster:
             pods=self._state.pods,
             budgets=budgets_seen(self._budgets, records),
             quotas=self._quotas.left(self._state.pods),
-            taken_at=time.monotonic(),
         )
 
     async def pod(self, namespace: str, name: str) -> Pod | None:
