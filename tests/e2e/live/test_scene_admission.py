@@ -107,7 +107,7 @@ def test_from_the_only_node_nobody_is_evicted(stage: Stage):
 
 def test_a_pod_of_a_larger_template_gets_what_that_states_until_its_own_use_is_known(stage: Stage):
     stage.node(cpu="16", memory="64Gi")
-    stage.create(app("Deployment", stage.namespace, "web", "1", "2Gi"))
+    stage.create(app("Deployment", stage.namespace, "web", "1", "2Gi", {"memory": "2Gi"}))
     stage.running(1)
     stage.measure({"web": Use(cores=0.4, mebibytes=1000)})
     # The Deployment is a few seconds old, and what is read first is what was used until half an hour ago.
@@ -115,7 +115,7 @@ def test_a_pod_of_a_larger_template_gets_what_that_states_until_its_own_use_is_k
     stage.once("initial", prometheus_settle="35m", **age)
     with stage.reviewing(**age):
         until(lambda: find(successor(stage), Size(400, 1000)), "the old revision is sized", seconds=SOON)
-        stage.admin.apply(app("Deployment", stage.namespace, "web", "2", "6Gi"))
+        stage.admin.apply(app("Deployment", stage.namespace, "web", "2", "6Gi", {"memory": "6Gi"}))
         stated = until(lambda: placed(stage, other_than=Size(400, 1000)), "it is rolled out")
         assert requests(stated) == Size(2000, 6 * 1024)
         assert limits(stated).memory == 6 * 1024

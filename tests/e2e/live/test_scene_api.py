@@ -19,6 +19,7 @@ from tests.e2e.live.test_scene_revert import passes_of
 
 TOKEN = "correct horse battery staple of 43 bytes"
 FAST = {"pass_interval": "2s"}
+GOES_ON = {"paused": False, "since": None, "by": None}
 UNVERIFIED = ssl._create_unverified_context()
 
 
@@ -43,13 +44,14 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
     override = f"/api/v1/overrides/{stage.namespace}/Deployment/web"
     with stage.serving("resize", api_token_file=str(tmp_path / "token"), **FAST) as running:
         # Nothing is sized while cruise is paused, so the override is there before the first write.
-        assert ask(running, "PUT", "/api/v1/pause") == (200, {"paused": True})
+        status, pause = ask(running, "PUT", "/api/v1/pause")
+        assert (status, pause["paused"], pause["by"]) == (200, True, "api_token_file")
         assert ask(running, "PUT", override, {"mode": "off"})[0] == 200
         assert ask(running, "PUT", override, {"mode": "of"})[0] == 422
         assert ask(running, "PUT", override, {"mode": "off"}, token="wrong")[0] == 401
         until(lambda: ask(running, "GET", "/api/v1/nodes")[0] == 200, "a pass was made")
         stage.mark()
-        assert ask(running, "DELETE", "/api/v1/pause") == (200, {"paused": False})
+        assert ask(running, "DELETE", "/api/v1/pause") == (200, GOES_ON)
         db = stage.resized(stage.pod("db")["metadata"]["name"])
         until(lambda: requests(stage.pod("db")).cpu < 300, "db is sized")
         status = ask(running, "GET", "/api/v1/status")[1]
@@ -135,7 +137,7 @@ def test_a_pause_from_elsewhere_goes_through_the_api(measured: Measured, tmp_pat
         paused = measured.command("pause", *through, mode="resize", **nowhere)
         assert paused.code == 0, paused.err
         assert f"Paused, in {running.address}." in paused.out
-        assert ask(running, "GET", "/api/v1/pause")[1] == {"paused": True}
+        assert ask(running, "GET", "/api/v1/pause")[1]["paused"] is True
         assert (
             measured.command("resume", *through, "--format", "json", mode="resize", **nowhere).json["paused"] is False
         )
@@ -147,7 +149,7 @@ def test_without_a_token_file_the_api_only_reads(measured: Measured):
         status, said = ask(running, "PUT", "/api/v1/pause")
         assert status == 403
         assert "api_token_file" in said["error"]
-        assert ask(running, "GET", "/api/v1/pause") == (200, {"paused": False})
+        assert ask(running, "GET", "/api/v1/pause") == (200, GOES_ON)
         assert ask(running, "GET", "/nowhere")[0] == 404
 
 

@@ -42,7 +42,9 @@ def test_an_exported_patch_gives_a_template_exactly_what_was_decided(measured: M
         path = stage.admin.path(f"{kind.lower()}s.apps", stage.namespace, name)
         kept = stage.admin.request("PATCH", f"{path}?dryRun=All", one["patch"], PATCH_TYPES["strategic"])
         [container] = kept["spec"]["template"]["spec"]["containers"]
-        assert container["resources"] == one["containers"][0]["after"]
+        after = one["containers"][0]["after"]
+        # The API server drops a map without entries: limits, where the template has none.
+        assert container["resources"] == {name: amounts for name, amounts in after.items() if amounts}
         assert one["containers"][0]["evidence"]["cpuPeakMillicores"] in range(190, 240)
     assert stage.writes() == []
 

@@ -25,7 +25,7 @@ def hours_of(stage: Stage, pod: Json, use: Use, ago: int) -> tuple[object, ...]:
 def test_peaks_of_this_hour_of_the_day_and_memory_of_any_hour_are_remembered(stage: Stage):
     stage.node(cpu="8", memory="16Gi")
     for name in ("daily", "nightly"):
-        stage.create(app("Deployment", stage.namespace, name, "2", "2Gi"))
+        stage.create(app("Deployment", stage.namespace, name, "2", "2Gi", {"memory": "2Gi"}))
     stage.running(2)
     daily, nightly = stage.pod("daily"), stage.pod("nightly")
     former = [

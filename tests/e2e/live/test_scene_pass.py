@@ -45,7 +45,7 @@ def test_one_pass_over_one_of_each(stage: Stage, mode: str):
     stage.measure({name: USE for name in apps} | {("meshed", "proxy"): SMALL})
     before = {one["metadata"]["labels"]["app"]: one for one in stage.pods()}
     stage.mark()
-    said = stage.once(mode)
+    said = stage.once(mode, memory_limits="always")
 
     after = {name: stage.resized(before[name]["metadata"]["name"]) for name in apps}
     for name in RESIZED:
