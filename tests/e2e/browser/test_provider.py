@@ -52,7 +52,7 @@ async def test_from_a_page_to_the_provider_and_back_signed_in_until_signed_out(t
 
         await page.goto(f"{address}actions")
         await page.get_by_role("button", name="Stop every write").click()
-        await page.get_by_text("Every write is stopped.").wait_for()
+        await page.get_by_text("cruise is paused").wait_for()
         await expect(page.get_by_text(f"{provider.address}#ann").first).to_be_visible()
         await page.get_by_role("button", name="Sign out").click()
         await page.get_by_role("link", name="Sign in by 127.0.0.1").wait_for()
