@@ -1,6 +1,7 @@
 """What cruise does to a cluster, and what it says where it does nothing."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
@@ -123,7 +124,7 @@ class OfPod:
 
 @dataclass(frozen=True, slots=True)
 class ResizePod(OfPod):
-    """Resize a pod in place, all containers and both resources at once, fenced on its uid.
+    """Resize a pod in place, all containers and both resources at once, fenced on its uid and its `version`.
 
     `growth` is what the pod's counted requests rise by on its node, never negative: zero for a pure shrink. `cause` is
     why a node pass finds it worth a write, None where every change is.
@@ -138,6 +139,7 @@ class ResizePod(OfPod):
     growth: Resources
     reason: Reason
     cause: WriteCause | None = None
+    version: str = field(default="", compare=False)
 
     @property
     def grows(self) -> bool:
@@ -147,7 +149,7 @@ class ResizePod(OfPod):
 
 @dataclass(frozen=True, slots=True)
 class EvictPod(OfPod):
-    """Evict a pod through the Eviction API, with its uid as precondition."""
+    """Evict a pod through the Eviction API, with its uid and its `version` as preconditions."""
 
     namespace: str
     pod: str
@@ -157,6 +159,7 @@ class EvictPod(OfPod):
     ranking: EvictionRanking
     resource: ResourceName
     reason: Reason
+    version: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,7 @@ Action = ResizePod | EvictPod | TaintNode | UntaintNode
 class Verdict(StrEnum):
     """How an action ended."""
 
+    BEGUN = "begun"  # recorded before it is sent: how it ended is not known yet
     DONE = "done"
     OBSERVED = "observed"  # would have been done: the mode or a pause forbade it
     HELD = "held"  # a budget, a guard or the re-validation kept it back
@@ -230,6 +234,41 @@ class Outcome:
         action = self.action
         whose = action.uid if isinstance(action, ResizePod | EvictPod) else action.node
         return type(action), whose, self.verdict, self.reason, self.since
+
+
+@dataclass(frozen=True, slots=True)
+class Intent:
+    """A write that is recorded before it is sent; it is open until its outcome is recorded.
+
+    `before` are the sizes that a resize found.
+    """
+
+    id: int
+    at: datetime
+    action: Action
+    before: tuple[ContainerTarget, ...] = ()
+
+    @property
+    def begun(self) -> Outcome:
+        """The write as an audit line of which the end is not known."""
+        return Outcome(self.at, self.action, Verdict.BEGUN, self.action.reason, before=self.before)
+
+
+def evictions_spent(lines: Iterable[Outcome]) -> list[Outcome]:
+    """Return the evictions that count against budgets, by time: those done, and one line for each other pod.
+
+    The other pods are those whose eviction was begun and not seen to be done: the open intent counts before a failure.
+    """
+    done: list[Outcome] = []
+    uncertain: dict[str, Outcome] = {}
+    for line in sorted(lines, key=lambda line: (line.verdict is Verdict.BEGUN, line.at)):
+        if isinstance(line.action, EvictPod):
+            if line.verdict is Verdict.DONE:
+                done.append(line)
+            else:
+                uncertain[line.action.uid] = line
+    evicted = {line.action.uid for line in done if isinstance(line.action, EvictPod)}
+    return sorted([*done, *(line for uid, line in uncertain.items() if uid not in evicted)], key=lambda line: line.at)
 
 
 @dataclass(frozen=True, slots=True)

@@ -132,6 +132,8 @@ class Pod:
     nominated_node: str = ""
     pod_group: str = ""
     restart_policy: str = "Always"
+    # The resourceVersion that this was read at; two pictures of one pod are equal whatever it is.
+    version: str = field(default="", compare=False)
 
     @property
     def runs_to_completion(self) -> bool:

@@ -125,8 +125,13 @@ async def node_load_pass(
     loads.say(implausible, decided.crowd, len(nodes))
     may_free = loads.may_free(now)
     actions = [action for action in decided.actions if may_free or not isinstance(action, UntaintNode)]
-    outcomes = await (writer or Writer(cluster, store, policy)).apply(actions, snapshot, now) if actions else []
+    writer = writer or Writer(cluster, store, policy)
+    freeing = [action for action in actions if isinstance(action, UntaintNode)]
+    tainting = [action for action in actions if not isinstance(action, UntaintNode)]
+    # Apart, since taints come off without a database as well, and none is put on without one.
+    outcomes = await writer.apply(freeing, snapshot, now) if freeing else []
     loads.learn_rights(outcomes, now)
+    outcomes += await writer.apply(tainting, snapshot, now) if tainting else []
     after = (await cluster.snapshot()).nodes if outcomes else nodes
     tainted = tainted_nodes(after)
     wanted = {action.node for action in decided.actions if isinstance(action, UntaintNode)}

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedTarget
+from cruise.domain.actions import Action, Intent, OriginalSizes, Outcome, RefusedTarget
 from cruise.domain.annotations import Overrides
 from cruise.domain.callers import Intervention
 from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
@@ -148,10 +148,17 @@ class Store(Protocol):
     async def oom_records(self, since: datetime, of: tuple[str, str] | None = None) -> Sequence[OomRecord]:
         """Return the kills finished since a time, oldest first: all, or those of a namespace's workload."""
 
-    async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
-        """Append to the audit; an outcome that goes on (`count` above 1) takes the place of its line, if it has one.
+    async def begin_writes(self, intents: Sequence[Intent]) -> None:
+        """Record writes before they are sent; all of them are open from then on, or none is."""
 
-        Its line is of the same pod (its uid) or node, kind of action, verdict and reason, and of the same first time.
+    async def open_intents(self) -> Sequence[Intent]:
+        """Return the writes that were begun and whose outcome is not recorded, in the order of their times."""
+
+    async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
+        """Append to the audit and close the `completed` intents, both or neither.
+
+        An outcome that goes on (`count` above 1) takes the place of its line, if it has one. Its line is of the same
+        pod (its uid) or node, kind of action, verdict and reason, and of the same first time.
         """
 
     async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
@@ -161,7 +168,11 @@ class Store(Protocol):
         """Return every audit line about a pod's name since a time, newest first, by an indexed look-up."""
 
     async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
-        """Return the evictions done since a time: what the budgets have spent."""
+        """Return the evictions begun since a time, oldest first: what the budgets have spent.
+
+        They are those that were done, and for each other pod one line if its intent is open (`begun`) or the end was
+        not seen (`failed`).
+        """
 
     async def record_intervention(self, done: Intervention) -> None:
         """Put on record what somebody did to cruise itself."""

@@ -21,6 +21,7 @@ from cruise.domain.actions import (
     Action,
     ContainerTarget,
     EvictPod,
+    Intent,
     OriginalSizes,
     Outcome,
     Reason,
@@ -470,9 +471,15 @@ async def test_outcomes_come_back_as_they_were_newest_first(open_empty, written,
         spent = await store.evictions_since(since)
     by_time = sorted((line for line in written if line.at >= since), key=lambda line: line.at)
     assert list(found) == by_time[::-1]
-    assert list(spent) == [
-        line for line in by_time if isinstance(line.action, EvictPod) and line.verdict is Verdict.DONE
+    evictions = [line for line in by_time if isinstance(line.action, EvictPod)]
+    assert [line for line in spent if line.verdict is Verdict.DONE] == [
+        line for line in evictions if line.verdict is Verdict.DONE
     ]
+    done, failed = (
+        {line.action.uid for line in evictions if line.verdict is verdict} for verdict in (Verdict.DONE, Verdict.FAILED)
+    )
+    # Of a pod whose eviction was not seen to end one line counts.
+    assert sorted(line.action.uid for line in spent if line.verdict is not Verdict.DONE) == sorted(failed - done)
 
 
 def eviction(number: int, verdict: Verdict = Verdict.DONE) -> Outcome:
@@ -524,10 +531,46 @@ async def test_the_outcomes_of_a_pod_are_those_about_its_name(store):
     assert list(await store.outcomes_of_pod("other", "web-1", NOW)) == []
 
 
-async def test_only_evictions_that_were_done_spend_budgets(store):
-    lines = [eviction(number, verdict) for number, verdict in enumerate(Verdict)]
+async def test_evictions_that_were_done_or_may_have_been_spend_budgets(store):
+    lines = [of_uid(str(number), eviction(number, verdict)) for number, verdict in enumerate(Verdict)]
     await store.record_outcomes(lines)
-    assert [line.verdict for line in await store.evictions_since(NOW)] == [Verdict.DONE]
+    assert [line.verdict for line in await store.evictions_since(NOW)] == [Verdict.DONE, Verdict.FAILED]
+
+
+def of_uid(uid: str, line: Outcome) -> Outcome:
+    assert isinstance(line.action, EvictPod)
+    return replace(line, action=replace(line.action, uid=uid))
+
+
+def intent(number: int, line: Outcome) -> Intent:
+    return Intent(number, line.at, line.action, line.before)
+
+
+@given(written=st.lists(outcomes, max_size=8), completed=st.sets(st.integers(0, 9)))
+@FEW_EXAMPLES
+async def test_intents_are_open_until_their_outcomes_are_recorded(open_empty, written, completed):
+    intents = [intent(number, line) for number, line in enumerate(written)]
+    async with open_empty() as store:
+        await store.begin_writes(intents)
+        by_time = sorted(intents, key=lambda one: (one.at, one.id))
+        assert list(await store.open_intents()) == by_time
+        assert await store.outcomes(NOW - timedelta(days=4000)) == []
+        await store.record_outcomes(written[:1], completed)
+        assert list(await store.open_intents()) == [one for one in by_time if one.id not in completed]
+
+
+async def test_an_eviction_spends_the_budgets_from_its_intent_on(store):
+    first, second = of_uid("1", eviction(1)), of_uid("2", eviction(2))
+    await store.begin_writes([intent(7, first), intent(8, second)])
+    assert [line.verdict for line in await store.evictions_since(NOW)] == [Verdict.BEGUN] * 2
+    assert await store.evictions_since(NOW + timedelta(minutes=3)) == []
+    # The answer was lost: that is known, and the intent stays open until the cluster was looked at.
+    await store.record_outcomes([replace(second, verdict=Verdict.FAILED)])
+    assert [line.verdict for line in await store.evictions_since(NOW)] == [Verdict.BEGUN] * 2
+    await store.record_outcomes([first], [7])
+    await store.record_outcomes([], [8])
+    spent = await store.evictions_since(NOW)
+    assert [(line.verdict, line.action.uid) for line in spent] == [(Verdict.DONE, "1"), (Verdict.FAILED, "2")]
 
 
 def kill(container: str = "app", minutes: int = 0, **changed: object) -> OomRecord:

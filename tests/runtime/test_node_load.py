@@ -198,7 +198,7 @@ class Away(MemoryStore):
     async def paused(self) -> bool:
         raise Unavailable("no store")
 
-    async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+    async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
         raise Unavailable("no store")
 
 

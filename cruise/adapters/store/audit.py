@@ -1,6 +1,6 @@
 """The audit: every action as it ended."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
@@ -17,8 +17,8 @@ from cruise.adapters.store.documents import (
     read_targets,
     targets_document,
 )
-from cruise.adapters.store.tables import outcome
-from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, Verdict
+from cruise.adapters.store.tables import intent, outcome
+from cruise.domain.actions import EvictPod, Intent, Outcome, Reason, ResizePod, Verdict, evictions_spent
 
 _COLUMNS = [name for name in outcome.c.keys() if name != "id"]
 # Of a resize's document, beside what the action itself states.
@@ -41,11 +41,13 @@ _GO_ON_OF_PODS = _GO_ON.format(
 _GO_ON_OF_NODES = _GO_ON.format(whose="outcome.pod IS NULL AND going.pod IS NULL AND outcome.node = going.node")
 
 
-async def append(connection: AsyncConnection, outcomes: Sequence[Outcome]) -> None:
-    """Append outcomes in their order; those that go on take the place of their lines."""
-    if not outcomes:
+async def append(connection: AsyncConnection, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
+    """Append outcomes in their order, and close intents; outcomes that go on take the place of their lines."""
+    if not outcomes and not completed:
         return
     driver = await driver_in_transaction(connection)
+    if completed:
+        await driver.execute("DELETE FROM intent WHERE id = ANY($1::bigint[])", list(completed))
     last = {line.line: line for line in outcomes if line.count > 1}
     new = [line for line in outcomes if last.get(line.line, line) is line]
     if last:
@@ -55,6 +57,30 @@ async def append(connection: AsyncConnection, outcomes: Sequence[Outcome]) -> No
         known = {going[place].line for place in found}
         new = [line for line in new if line.line not in known]
     await driver.copy_records_to_table(outcome.name, columns=_COLUMNS, records=_records(new))
+
+
+async def begin(connection: AsyncConnection, intents: Sequence[Intent]) -> None:
+    """Record writes before they are sent."""
+    driver = await driver_in_transaction(connection)
+    await driver.copy_records_to_table(intent.name, columns=list(intent.c.keys()), records=_begun(intents))
+
+
+async def not_ended(connection: AsyncConnection) -> Sequence[Intent]:
+    """Return the writes of which no outcome is recorded, oldest first."""
+    rows = await connection.execute(select(intent).order_by(intent.c.at, intent.c.id))
+    return [_intent(row) for row in rows]
+
+
+def _begun(intents: Sequence[Intent]) -> Iterator[tuple[object, ...]]:
+    for one in intents:
+        action = one.action
+        whose = action if isinstance(action, ResizePod | EvictPod) else None
+        document = msgspec.json.encode(_document(one)).decode()
+        yield one.id, one.at, kind_of(action), whose and whose.namespace, whose and whose.pod, action.node, document
+
+
+def _intent(row: Row[tuple[object, ...]]) -> Intent:
+    return Intent(row.id, row.at, read_action(row.kind, row.action), read_targets(row.action.get(_BEFORE, [])))
 
 
 def _going(place: int, line: Outcome) -> tuple[object, ...]:
@@ -85,7 +111,7 @@ def _records(outcomes: Sequence[Outcome]) -> Iterator[tuple[object, ...]]:
         )
 
 
-def _document(line: Outcome) -> Document:
+def _document(line: Outcome | Intent) -> Document:
     """Return an action as a document, with the sizes that it found."""
     document = action_document(line.action)
     return document | {_BEFORE: targets_document(line.before)} if line.before else document
@@ -105,11 +131,14 @@ async def of_pod(connection: AsyncConnection, namespace: str, pod: str, since: d
     return [_outcome(row) for row in await connection.execute(newest_first)]
 
 
-async def evictions_done(connection: AsyncConnection, since: datetime) -> Sequence[Outcome]:
-    """Return the evictions that were done not before a time, oldest first."""
-    done: ColumnElement[bool] = (outcome.c.kind == EVICTION) & (outcome.c.verdict == Verdict.DONE.value)
-    statement = select(outcome).where(done, outcome.c.at >= since).order_by(outcome.c.at, outcome.c.id)
-    return [_outcome(row) for row in await connection.execute(statement)]
+async def evictions_begun(connection: AsyncConnection, since: datetime) -> Sequence[Outcome]:
+    """Return the evictions that were begun not before a time, oldest first, one line for each pod."""
+    spent: ColumnElement[bool] = (outcome.c.kind == EVICTION) & outcome.c.verdict.in_([Verdict.DONE, Verdict.FAILED])
+    statement = select(outcome).where(spent, outcome.c.at >= since).order_by(outcome.c.at, outcome.c.id)
+    lines = [_outcome(row) for row in await connection.execute(statement)]
+    begun = select(intent).where(intent.c.kind == EVICTION, intent.c.at >= since)
+    lines += [_intent(row).begun for row in await connection.execute(begun)]
+    return evictions_spent(lines)
 
 
 def _outcome(row: Row[tuple[object, ...]]) -> Outcome:

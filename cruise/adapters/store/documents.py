@@ -66,6 +66,8 @@ def read_override(document: Document) -> Overrides:
 
 
 def _named(document: Document) -> Document:
+    # Of a moment, and known right before a write is sent.
+    document.pop("version", None)
     if document.get("mode") is not None:
         document["mode"] = Mode(document["mode"]).label
     if document.get("ranking") is not None:

@@ -171,6 +171,19 @@ outcome = Table(
     Column("times", Integer, nullable=False),
 )
 
+# Writes that were begun and whose outcome is not recorded; few rows, since the outcome removes its own.
+intent = Table(
+    "intent",
+    metadata,
+    Column("id", BigInteger, primary_key=True, autoincrement=False),
+    Column("at", DateTime(timezone=True), nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("namespace", Text),
+    Column("pod", Text),
+    Column("node", Text),
+    Column("action", JSONB, nullable=False),
+)
+
 # What people did to cruise itself, each line there before the change.
 intervention = Table(
     "intervention",

@@ -121,6 +121,7 @@ class PodReader:
             namespace=shape.namespace,
             name=metadata.name,
             uid=metadata.uid or "",
+            version=metadata.resource_version or "",
             containers=shape.containers,
             node=node,
             workload=self._workloads.one(workload, lambda: workload) if workload else None,

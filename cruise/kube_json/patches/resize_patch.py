@@ -10,7 +10,7 @@ JsonObject = dict[str, object]
 
 
 def resize_patch(resize: ResizePod) -> JsonObject:
-    """Return one patch for all containers and both resources, fenced on the pod's uid where that is known.
+    """Return one patch for all containers and both resources, fenced on the pod's uid and version where known.
 
     Sidecars stand under `initContainers`, as in the pod's spec.
     """
@@ -18,7 +18,9 @@ def resize_patch(resize: ResizePod) -> JsonObject:
     sidecars = _patched(resize.containers, ContainerRole.SIDECAR)
     if sidecars:
         spec["initContainers"] = sidecars
-    return {"metadata": {"uid": resize.uid}, "spec": spec} if resize.uid else {"spec": spec}
+    fence = {"uid": resize.uid, "resourceVersion": resize.version}
+    metadata = {name: value for name, value in fence.items() if value}
+    return {"metadata": metadata, "spec": spec} if metadata else {"spec": spec}
 
 
 def _patched(targets: Sequence[ContainerTarget], role: ContainerRole) -> list[JsonObject]:

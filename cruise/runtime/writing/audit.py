@@ -33,11 +33,49 @@ class AuditQueue:
     def __init__(self) -> None:
         self._recording = asyncio.Lock()
         self._unrecorded: list[Outcome] = []
+        # Intents: those of this process of which the outcome is still to be stored, those that wait to be closed, and
+        # those that were left open after their line.
+        self._under_way: set[int] = set()
+        self._closed: list[int] = []
+        self._told_open: set[int] = set()
         self._going: dict[tuple[type[Action], str], dict[_Ending, _Going]] = {}
         self._most_kept = _MANY
 
-    def note(self, outcome: Outcome) -> None:
-        """Add an outcome; what was not done, and was not done last time for the same reason, counts on its line."""
+    def begin(self, intents: Iterable[int]) -> None:
+        """Take on intents, until their outcomes are stored."""
+        self._under_way.update(intents)
+
+    def is_under_way(self, intent: int) -> bool:
+        """Tell whether the outcome of an intent is still to come from this process."""
+        return intent in self._under_way
+
+    def close(self, intents: Iterable[int]) -> None:
+        """Close intents that were never sent."""
+        self._closed += intents
+
+    def leave_open(self, intent: int, line: Outcome | None = None) -> None:
+        """Leave an intent to be compared with the cluster; `line` says what is known of it until then."""
+        self._under_way.discard(intent)
+        if line is not None:
+            self._told_open.add(intent)
+            self.note(line)
+
+    def reconciled(self, intent: int, outcome: Outcome) -> None:
+        """Close an intent that was compared with the cluster, with a line where there is news."""
+        told = intent in self._told_open and outcome.verdict is Verdict.FAILED
+        self._told_open.discard(intent)
+        if told:
+            self._closed.append(intent)
+        else:
+            self.note(outcome, intent)
+
+    def note(self, outcome: Outcome, intent: int | None = None) -> None:
+        """Add an outcome, which closes its intent.
+
+        What was not done, and was not done last time for the same reason, counts on its line.
+        """
+        if intent is not None:
+            self._closed.append(intent)
         key = (type(outcome.action), _subject(outcome.action))
         if outcome.verdict is Verdict.DONE:
             self._tell(self._going.pop(key, {}).values())
@@ -62,13 +100,16 @@ class AuditQueue:
         """Write the waiting lines to the store; where it fails they go on waiting."""
         async with self._recording:
             lines, self._unrecorded = self._unrecorded, []
-            if not lines:
+            closed, self._closed = self._closed, []
+            if not lines and not closed:
                 return
             try:
-                await store.record_outcomes(lines)
+                await store.record_outcomes(lines, closed)
             except BaseException:
                 self._unrecorded = [*lines, *self._unrecorded]
+                self._closed = [*closed, *self._closed]
                 raise
+            self._under_way.difference_update(closed)
 
     @property
     def unrecorded(self) -> Sequence[Outcome]:

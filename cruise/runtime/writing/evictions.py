@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
-from cruise.domain.actions import EvictPod, Outcome, Reason
+from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod, Snapshot, WorkloadRef
 from cruise.domain.packing import Allowance
@@ -25,7 +25,7 @@ class EvictionTurns:
 
     @asynccontextmanager
     async def turn(self, store: Store, audit: AuditQueue, now: datetime) -> AsyncIterator[Sequence[Outcome]]:
-        """Wait for the turn; give the evictions of the last hour, with those of this process that waited for the store.
+        """Wait for the turn; give the evictions begun in the last hour, with those that waited for the store.
 
         What is done during the turn has to be in the audit at its end.
         """
@@ -114,13 +114,15 @@ class EvictionBudgets:
         return [
             line.action
             for line in spent
-            if isinstance(line.action, EvictPod) and (line.at >= self._pass_began or line.action.uid in self._alive)
+            if isinstance(line.action, EvictPod)
+            # What failed was compared with the cluster since: its pod serves.
+            and (line.at >= self._pass_began or (line.action.uid in self._alive and line.verdict is not Verdict.FAILED))
         ]
 
     def _came_back(self, line: Outcome) -> bool:
         """Tell whether an evicted pod's replacement is on its node again and as small: the next eviction is in vain."""
         evicted = line.action
-        if not isinstance(evicted, EvictPod):
+        if not isinstance(evicted, EvictPod) or line.verdict is not Verdict.DONE:
             return False
         youngest = self._youngest_unsized.get((evicted.namespace, evicted.workload, evicted.node))
         return youngest is not None and youngest > line.at

@@ -76,6 +76,10 @@ class Guards:
         """Tell whether a pause holds an action back: a taint of cruise's own must not outlast its reason."""
         return not isinstance(action, UntaintNode)
 
+    def needs_store(self, action: Action) -> bool:
+        """Tell whether an action is not done unless it is recorded before: a taint that stays harms, and is seen."""
+        return not isinstance(action, UntaintNode)
+
     def why_excluded(self, action: Action) -> Reason | None:
         """Return why a node pass must leave the pod or node alone now, None where it need not."""
         return self._exclusions.why_excluded(action, self._now)
@@ -157,7 +161,7 @@ class Guards:
         """Tell whether an action's pod is read once more from the API server right before.
 
         For a pure shrink it is not, which spares a request a pod: `why_not_to_shrink` compares it with what the watch
-        has, and the server checks uid and values itself.
+        has, and the server checks uid, version and values itself.
         """
         if isinstance(action, ResizePod):
             return action.grows or action.reason is not Reason.RIGHTSIZED or action.node is None

@@ -106,7 +106,7 @@ class Writer:
         heeded = not asked_for and any(guards.heeds_pause(action) for action in actions)
         pause = Pause(self._store if heeded else None, self._waits)
         run = ActionRunner(
-            actions, self._cluster, self._store, guards, self._audit, self._evictions, pause, self._waits, now
+            actions, self._cluster, self._store, guards, self._audit, self._evictions, pause, self._waits, snapshot, now
         )
         # In a task of its own: a task group that failed leaves no trace in its task of a cancellation from outside.
         applying = asyncio.ensure_future(self._run(run, _phases(actions, self._at_once), pause))
@@ -134,9 +134,11 @@ class Writer:
                 try:
                     await run.begin()
                     for chains, together in phases:
+                        run.expect(number for chain in chains for number in chain)
                         await _in_turn(run, chains, together)
                 finally:
                     ended.set()
+                    run.end()
         except asyncio.CancelledError:
             await self._record_if_possible(run)
             raise
@@ -148,7 +150,8 @@ class Writer:
     async def _record_meanwhile(self, run: ActionRunner, ended: asyncio.Event) -> None:
         """Bring the audit up to date while a long plan goes on, so that not much is lost with the process."""
         while not await waited(ended, self._waits.poll):
-            await run.record()
+            # What is done without a store goes on without one.
+            await (run.record() if run.needs_store else self._record_if_possible(run))
 
     async def _record_if_possible(self, run: ActionRunner) -> None:
         """Bring the audit up to date after something else went wrong, which must not be hidden."""

@@ -9,7 +9,16 @@ from operator import attrgetter
 
 import numpy as np
 
-from cruise.domain.actions import EvictPod, OriginalSizes, Outcome, RefusedTarget, ResizePod, Verdict
+from cruise.domain.actions import (
+    EvictPod,
+    Intent,
+    OriginalSizes,
+    Outcome,
+    RefusedTarget,
+    ResizePod,
+    Verdict,
+    evictions_spent,
+)
 from cruise.domain.annotations import Overrides
 from cruise.domain.callers import Intervention
 from cruise.domain.cluster import WorkloadRef
@@ -47,6 +56,7 @@ class MemoryStore:
         self._oom_records: dict[tuple[str, str, datetime], OomRecord] = {}
         self._outcomes: list[Outcome] = []  # by time, as are the evictions among them
         self._evictions: list[Outcome] = []
+        self._intents: dict[int, Intent] = {}
         self._interventions: list[Intervention] = []
         self._overrides: dict[tuple[str, WorkloadRef], Overrides] = {}
         self._refused: dict[str, RefusedTarget] = {}
@@ -127,7 +137,15 @@ class MemoryStore:
         ]
         return sorted(records, key=lambda record: (record.finished_at, record.pod_uid, record.container))
 
-    async def record_outcomes(self, outcomes: Sequence[Outcome]) -> None:
+    async def begin_writes(self, intents: Sequence[Intent]) -> None:
+        self._intents |= {one.id: one for one in intents}
+
+    async def open_intents(self) -> Sequence[Intent]:
+        return sorted(self._intents.values(), key=attrgetter("at", "id"))
+
+    async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
+        for done in completed:
+            self._intents.pop(done, None)
         last = {outcome.line: outcome for outcome in outcomes if outcome.count > 1}
         if last:
             self._outcomes = [known for known in self._outcomes if known.line not in last]
@@ -135,7 +153,7 @@ class MemoryStore:
             if last.get(outcome.line, outcome) is not outcome:
                 continue
             insort(self._outcomes, outcome, key=_at)
-            if isinstance(outcome.action, EvictPod) and outcome.verdict is Verdict.DONE:
+            if isinstance(outcome.action, EvictPod) and outcome.verdict in (Verdict.DONE, Verdict.FAILED):
                 insort(self._evictions, outcome, key=_at)
 
     async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
@@ -151,7 +169,9 @@ class MemoryStore:
         ]
 
     async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
-        return self._evictions[bisect_left(self._evictions, since, key=_at) :]
+        ended = self._evictions[bisect_left(self._evictions, since, key=_at) :]
+        begun = [one.begun for one in self._intents.values() if isinstance(one.action, EvictPod) and one.at >= since]
+        return evictions_spent([*ended, *begun])
 
     async def record_intervention(self, done: Intervention) -> None:
         self._interventions.append(done)

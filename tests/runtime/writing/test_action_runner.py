@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
@@ -167,9 +167,9 @@ async def test_the_store_is_not_read_for_every_action():
             self.asked["originals"] += 1
             await super().remember_original_sizes(originals)
 
-        async def record_outcomes(self, outcomes) -> None:
+        async def record_outcomes(self, outcomes, completed: Collection[int] = ()) -> None:
             self.asked["record"] += 1
-            await super().record_outcomes(outcomes)
+            await super().record_outcomes(outcomes, completed)
 
     world, store = many(400), Counting()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
@@ -276,10 +276,10 @@ async def test_a_cancellation_is_not_hidden_by_a_store_that_is_lost_and_nothing_
     class Lost(MemoryStore):
         lost = False
 
-        async def record_outcomes(self, outcomes) -> None:
+        async def record_outcomes(self, outcomes, completed: Collection[int] = ()) -> None:
             if self.lost:
                 raise Unavailable("the database is gone")
-            await super().record_outcomes(outcomes)
+            await super().record_outcomes(outcomes, completed)
 
     world, store, audit = many(write_seconds=0.01), Lost(), AuditQueue()
     writer = Writer(world, store, FULL, audit=audit)

@@ -94,7 +94,7 @@ def test_what_was_noted_of_pods_that_are_gone_is_forgotten():
 
 async def test_lines_that_the_store_does_not_take_wait_in_their_order():
     class Lost(MemoryStore):
-        async def record_outcomes(self, outcomes) -> None:
+        async def record_outcomes(self, outcomes, completed=()) -> None:
             raise Unavailable("the database is gone")
 
     audit, store = AuditQueue(), MemoryStore()

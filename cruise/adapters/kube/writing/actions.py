@@ -2,8 +2,8 @@
 
 | action | request | fence |
 |---|---|---|
-| resize | strategic merge on `pods/resize` | the pod's uid, in the patch |
-| evict | Eviction | the pod's uid, as precondition |
+| resize | strategic merge on `pods/resize` | the pod's uid and resourceVersion, in the patch |
+| evict | Eviction | the pod's uid and resourceVersion, as preconditions |
 | taint, untaint | merge patch of all taints | the node's resourceVersion |
 
 What the server may say against each is in `translation.MEANINGS`.
@@ -31,9 +31,11 @@ async def perform(client: KubeClient, action: Action) -> None:
     """Do one action. Raises Conflict, NotFound, Refused, Throttled, Unavailable."""
     match action:
         case ResizePod():
-            # The sizes are absolute and the pod is that very one: the same patch twice is as good as once.
             path = f"{_pod(action.namespace, action.pod)}/resize"
-            await client.send("PATCH", path, resize_patch(action), content_type=STRATEGIC_MERGE, repeatable=True)
+            # The sizes are absolute and the pod is that very one: the same patch twice is as good as once. Fenced on a
+            # version it is a conflict the second time, which would hide that it was done.
+            repeatable = not action.version
+            await client.send("PATCH", path, resize_patch(action), content_type=STRATEGIC_MERGE, repeatable=repeatable)
         case EvictPod():
             # Never repeated: a pod that is gone would then look as if it had been deleted otherwise.
             await client.send("POST", f"{_pod(action.namespace, action.pod)}/eviction", _eviction(action))
@@ -83,11 +85,12 @@ async def _set_taint(client: KubeClient, name: str, own: Taint, *, wanted: bool)
 
 
 def _eviction(action: EvictPod) -> JsonObject:
+    preconditions = {"uid": action.uid} | ({"resourceVersion": action.version} if action.version else {})
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
         "metadata": {"namespace": action.namespace, "name": action.pod},
-        "deleteOptions": {"preconditions": {"uid": action.uid}},
+        "deleteOptions": {"preconditions": preconditions},
     }
 
 

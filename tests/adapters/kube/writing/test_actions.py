@@ -4,6 +4,7 @@ import signal
 import time
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,45 @@ async def test_a_resize_of_a_pod_that_was_replaced_is_a_conflict_and_changes_not
     with pytest.raises(Conflict, match="uid"):
         await perform(client, resize(one, 600, uid=NOBODY))
     assert spec_of(admin, one)["requests"] == SMALL
+
+
+async def test_a_late_resize_of_a_pod_that_another_has_written_since_is_a_conflict(
+    client: KubeClient, admin: Api, namespace: str
+):
+    one = run(admin, namespace, "p")
+    seen = one["metadata"]["resourceVersion"]
+    await perform(
+        client, replace(resize(one, 600), version=admin.read("pods", namespace, "p")["metadata"]["resourceVersion"])
+    )
+    with pytest.raises(Conflict):
+        await perform(client, replace(resize(one, 300), version=seen))
+    assert spec_of(admin, one)["requests"]["cpu"] == "600m"
+
+
+async def test_a_late_eviction_of_a_pod_that_another_has_written_since_is_a_conflict(
+    client: KubeClient, admin: Api, namespace: str
+):
+    one = run(admin, namespace, "p")
+    seen = admin.read("pods", namespace, "p")["metadata"]["resourceVersion"]
+    await perform(client, replace(resize(one, 600), version=seen))
+    with pytest.raises(Conflict):
+        await perform(client, replace(evict(one), version=seen))
+    assert "deletionTimestamp" not in admin.read("pods", namespace, "p")["metadata"]
+
+
+async def test_an_eviction_at_the_present_version_goes_through_under_a_budget(
+    client: KubeClient, admin: Api, namespace: str
+):
+    """The server notes the disruption in the pod's status first, which makes another version of it."""
+    one = run(admin, namespace, "p")
+    admin.create(budget(namespace, "keep", "p", 0))
+    until(
+        lambda: admin.read("poddisruptionbudgets.policy", namespace, "keep")["status"].get("disruptionsAllowed"),
+        "the budget allows it",
+    )
+    seen = admin.read("pods", namespace, "p")["metadata"]["resourceVersion"]
+    await perform(client, replace(evict(one), version=seen))
+    until(lambda: not admin.items("pods", namespace), "the pod is gone")
 
 
 async def test_a_resize_of_a_pod_that_is_gone(client: KubeClient, admin: Api, namespace: str):

@@ -1,0 +1,248 @@
+"""Writes are on record before they are sent, and what was left open is compared with the cluster."""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from cruise.domain.actions import Action, EvictPod, Intent, Outcome, Reason, TaintNode, UntaintNode, Verdict
+from cruise.domain.scheduling import OVERLOADED
+from cruise.domain.sizes import spec_targets
+from cruise.errors import Unavailable
+from cruise.runtime.writing.audit import AuditQueue
+from cruise.runtime.writing.evictions import EvictionTurns
+from cruise.runtime.writing.intents import FOUND_DONE, FOUND_NOT_DONE
+from cruise.runtime.writing.waits import WriteWaits
+from cruise.runtime.writing.writer import Writer
+from cruise.simulation.store.store import MemoryStore
+from tests.runtime.writing.test_action_runner import FULL, many, shrink
+from tests.simulation.faults import Faults, FaultyCluster
+from tests.simulation.scenes import START, amounts, cluster, evict, only_pod, pods, resize, resources, workload
+
+WAITS = WriteWaits(poll=0.005, answer=0.05)
+
+
+async def applied(world: FaultyCluster, actions: Sequence[Action], store: MemoryStore, policy=FULL) -> list[Outcome]:
+    """Apply a plan as a process that has nothing in memory."""
+    return await Writer(world, store, policy, waits=WAITS).apply(actions, await world.snapshot(), world.cluster.now)
+
+
+def told(lines: Sequence[Outcome]) -> list[tuple[Verdict, str, Action]]:
+    return [(line.verdict, line.detail, line.action) for line in lines]
+
+
+class ReadOnly(MemoryStore):
+    """A store that can be read and not written to, as a standby is and a database on a full disk."""
+
+    async def begin_writes(self, intents) -> None:
+        raise Unavailable("cannot execute INSERT in a read-only transaction")
+
+    async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
+        if outcomes or completed:
+            raise Unavailable("cannot execute INSERT in a read-only transaction")
+
+
+class Watching(MemoryStore):
+    """A store that keeps how many writes were begun with each statement."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.begun: list[list[Action]] = []
+
+    async def begin_writes(self, intents) -> None:
+        self.begun.append([one.action for one in intents])
+        await super().begin_writes(intents)
+
+
+# ---- before a write is sent ----
+
+
+async def test_every_write_is_on_record_when_it_is_sent_and_none_is_open_afterwards():
+    class Checking(FaultyCluster):
+        async def perform(self, action: Action) -> None:
+            assert action in [one.action for one in await store.open_intents()]
+            await super().perform(action)
+
+    store = MemoryStore()
+    world = Checking(cluster(workload(replicas=4)), Faults())
+    first, second, third, fourth = await pods(world.cluster)
+    grown = replace(resize(third, amounts(300, 300)), growth=resources(10, 10))
+    actions: list[Action] = [shrink(first), evict(second), grown, shrink(fourth), TaintNode("n1", Reason.OVERLOADED)]
+    outcomes = await applied(world, actions, store)
+    assert [one.verdict for one in outcomes] == [Verdict.DONE] * 5
+    assert len(world.faults.sent) == 5
+    assert await store.open_intents() == []
+
+
+async def test_writes_of_a_large_plan_are_recorded_together():
+    world, store = many(1200), Watching()
+    actions = [shrink(pod) for pod in await pods(world.cluster)]
+    await applied(world, actions, store)
+    assert [len(batch) for batch in store.begun] == [500, 500, 200]
+    assert {one for batch in store.begun for one in batch} == set(actions)
+
+
+async def test_evictions_are_recorded_one_by_one_since_they_spend_budgets():
+    world, store = many(5), Watching()
+    actions = [evict(pod) for pod in await pods(world.cluster)]
+    outcomes = await applied(world, actions, store, replace(FULL, max_evictions_per_hour=2))
+    assert store.begun == [[actions[0]], [actions[1]]]
+    assert [one.reason for one in outcomes[2:]] == [Reason.BUDGET_HOUR] * 3
+
+
+@pytest.mark.parametrize("kind", ["shrink", "evict", "taint"])
+async def test_without_a_writable_store_nothing_is_written(kind):
+    world, store = many(3), ReadOnly()
+    first = (await pods(world.cluster))[0]
+    actions: dict[str, Action] = {
+        "shrink": shrink(first),
+        "evict": evict(first),
+        "taint": TaintNode("n1", Reason.OVERLOADED),
+    }
+    with pytest.raises(Unavailable, match="read-only"):
+        await applied(world, [actions[kind]], store)
+    assert world.faults.sent == []
+
+
+async def test_a_taint_is_taken_off_without_a_store():
+    world = many(1)
+    await world.cluster.perform(TaintNode("n1", Reason.OVERLOADED))
+    with pytest.raises(Unavailable):
+        await applied(world, [UntaintNode("n1", Reason.LOAD_FELL)], ReadOnly())
+    [one] = (await world.snapshot()).nodes
+    assert OVERLOADED not in one.taints
+
+
+async def test_a_plan_given_up_leaves_nothing_open_that_was_not_sent():
+    world, store = many(40, write_seconds=0.01), MemoryStore()
+    plan = asyncio.ensure_future(applied(world, [shrink(pod) for pod in await pods(world.cluster)], store))
+    while not world.faults.sent:
+        await asyncio.sleep(0.001)
+    plan.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await plan
+    assert await store.open_intents() == []
+    assert {line.action for line in await store.outcomes(START)} == set(world.faults.sent)
+
+
+# ---- what was left open ----
+
+
+class Killed(MemoryStore):
+    """The store of a process that is killed before it can record an outcome."""
+
+    dead = False
+
+    async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
+        if not self.dead:
+            await super().record_outcomes(outcomes, completed)
+        elif outcomes or completed:
+            raise Unavailable("killed")
+
+
+@pytest.mark.parametrize("all_the_same", [True, False], ids=["done", "not done"])
+async def test_an_eviction_whose_process_was_killed_counts_against_the_hour(all_the_same):
+    world, store = many(6), Killed()
+    policy = replace(FULL, max_evictions_per_hour=2)
+    sent: list[Action] = []
+    for victim in (await pods(world.cluster))[:5]:
+        world.faults = Faults(answered_writes=0, all_the_same=all_the_same, write_seconds=0.02)
+        await killed(world, evict(victim), store, policy)
+        sent += world.faults.sent
+    assert len(sent) == 2
+
+
+async def killed(world: FaultyCluster, action: Action, store: Killed, policy) -> None:
+    """Apply an action in a process that is killed as soon as it is sent; the store lives on."""
+    store.dead = False
+    applying = asyncio.ensure_future(applied(world, [action], store, policy))
+    while not world.faults.sent and not applying.done():
+        await asyncio.sleep(0.001)
+    store.dead = not applying.done()
+    with suppress(Unavailable):
+        await applying
+    store.dead = False
+
+
+async def test_a_new_leader_looks_at_what_is_open_before_its_first_write():
+    world, store = FaultyCluster(cluster(workload(replicas=6)), Faults()), MemoryStore()
+    resized, untouched, evicted, alive, last, _ = await pods(world.cluster)
+    left: list[Action] = [
+        shrink(resized),
+        shrink(untouched),
+        evict(evicted),
+        evict(alive),
+        TaintNode("n1", Reason.OVERLOADED),
+    ]
+    at = world.cluster.now - timedelta(minutes=1)
+    before = dict(zip(left, map(spec_targets, (resized, untouched)), strict=False))
+    await store.begin_writes([Intent(n, at, one, before.get(one, ())) for n, one in enumerate(left)])
+    for one in (left[0], left[2]):
+        await world.cluster.perform(one)
+    await applied(world, [shrink(last)], store)
+    lines = {line.action: line for line in await store.outcomes(START - timedelta(hours=1))}
+    assert told([lines[one] for one in left]) == [
+        (Verdict.DONE, FOUND_DONE, left[0]),
+        (Verdict.FAILED, FOUND_NOT_DONE, left[1]),
+        (Verdict.DONE, FOUND_DONE, left[2]),
+        (Verdict.FAILED, FOUND_NOT_DONE, left[3]),
+        (Verdict.FAILED, FOUND_NOT_DONE, left[4]),
+    ]
+    assert {lines[one].at for one in left} == {at}
+    assert await store.open_intents() == []
+    assert {one.action for one in await store.evictions_since(at)} == {left[2], left[3]}
+
+
+async def test_nothing_is_written_before_what_is_open_could_be_looked_at():
+    class Unreadable(FaultyCluster):
+        async def pod(self, namespace: str, name: str):
+            raise Unavailable("no answer in 10 s")
+
+    world, store = Unreadable(cluster(workload(replicas=2)), Faults()), MemoryStore()
+    first, second = await pods(world.cluster)
+    await store.begin_writes([Intent(1, START, evict(first))])
+    with pytest.raises(Unavailable):
+        await applied(world, [shrink(second)], store)
+    assert world.faults.sent == []
+
+
+@pytest.mark.parametrize("all_the_same", [True, False], ids=["done", "not done"])
+async def test_a_lost_answer_is_looked_up_by_the_next_plan_of_the_same_process(all_the_same):
+    world = FaultyCluster(cluster(workload(replicas=2)), Faults(answered_writes=0, all_the_same=all_the_same))
+    store, audit = MemoryStore(), AuditQueue()
+    writer = Writer(world, store, FULL, audit=audit, evictions=EvictionTurns(), waits=WAITS)
+    first, second = await pods(world.cluster)
+    with pytest.raises(Unavailable):
+        await writer.apply([evict(first)], await world.snapshot(), START)
+    assert [one.verdict for one in await store.outcomes(START)] == [Verdict.FAILED]
+    assert len(await store.open_intents()) == 1
+    world.faults.answered_writes = 9
+    await writer.apply([shrink(second)], await world.snapshot(), START)
+    verdicts = [one.verdict for one in await store.outcomes(START) if isinstance(one.action, EvictPod)]
+    assert verdicts == ([Verdict.DONE] if all_the_same else []) + [Verdict.FAILED]
+    assert await store.open_intents() == []
+
+
+async def test_what_another_plan_of_the_process_has_under_way_is_left_to_it():
+    world, store, audit = many(3, write_seconds=0.2), MemoryStore(), AuditQueue()
+    writer = Writer(world, store, FULL, audit=audit, waits=WAITS)
+    first, second, _ = await pods(world.cluster)
+    slow = asyncio.ensure_future(writer.apply([shrink(first)], await world.snapshot(), START))
+    while not world.faults.sent:
+        await asyncio.sleep(0.001)
+    await writer.apply([shrink(second)], await world.snapshot(), START)
+    await slow
+    assert [(one.verdict, one.detail) for one in await store.outcomes(START)] == [(Verdict.DONE, "")] * 2
+
+
+async def test_a_part_of_a_resize_is_found_to_be_done():
+    world, store = FaultyCluster(cluster(workload()), Faults()), MemoryStore()
+    pod = await only_pod(world.cluster)
+    whole = resize(pod, amounts(50, 50))
+    await store.begin_writes([Intent(1, START, whole, spec_targets(pod))])
+    await world.cluster.perform(resize(pod, amounts(50, None)))
+    await applied(world, [TaintNode("n1", Reason.OVERLOADED)], store)
+    assert [one.verdict for one in await store.outcomes(START) if one.action == whole] == [Verdict.DONE]
