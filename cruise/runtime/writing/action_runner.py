@@ -235,8 +235,7 @@ class ActionRunner:
         if changed is not None:
             return self._outcome(action, Verdict.HELD, changed)
         # A pod that anybody has changed since then is left to the next pass: the server refuses the write.
-        fenced = pod is not None and isinstance(action, ResizePod | EvictPod)
-        return replace(action, version=pod.version) if fenced else action
+        return replace(action, version=pod.version) if pod and isinstance(action, ResizePod | EvictPod) else action
 
     async def _send(self, number: int, action: Action, detail: str) -> None:
         """Send a write and wait for its answer, even where the plan is given up meanwhile."""
