@@ -86,10 +86,16 @@ def with_shown_kills(statistics: StatisticsTable, snapshot: Snapshot, policy: Po
     if not policy.rules.shown_kills:
         return statistics
     records: list[OomRecord] = []
-    for record in learn_in_turn(kills_that_count(snapshot, now), statistics):
+    for record in learn_in_turn(_untold(kills_that_count(snapshot, now), statistics), statistics):
         records.append(record)
         statistics = with_lesson(statistics, record, shared=is_shared(record, records))
     return statistics
+
+
+def _untold(kills: Iterable[OomKill], statistics: StatisticsTable) -> list[OomKill]:
+    """Return the kills of containers whose statistics say nothing of kills; those of others may count already."""
+    rows = [(one, statistics.find(one.namespace, one.pod, one.workload, one.container, one.identity)) for one in kills]
+    return [kill for kill, row in rows if row is None or not statistics.oom_memory_bytes[row]]
 
 
 def is_shared(record: OomRecord, known: Iterable[OomRecord]) -> bool:

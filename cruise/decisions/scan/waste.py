@@ -51,6 +51,12 @@ class WorkloadWaste:
     held: int
     held_reason: Reason | None
 
+    @staticmethod
+    def without_pods(namespace: str, workload: str) -> "WorkloadWaste":
+        """Return the sums of a workload of which no pod runs."""
+        none = NO_RESOURCES
+        return WorkloadWaste(namespace, workload, 0, none, none, none, none, 0.0, 0, None)
+
     @property
     def reclaimable(self) -> Resources:
         """What is requested beyond the target; negative where the target is more."""

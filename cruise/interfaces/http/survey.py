@@ -133,12 +133,20 @@ def survey(
     eligibility = Eligibility(snapshot, statistics, stored, policy, done.at)
     modes: dict[tuple[str, str], str] = {}
     pods: Counter[str] = Counter()
+    ended: dict[tuple[str, str], str] = {}
     for pod in snapshot.pods:
-        if pod.node is None or pod.terminal:
+        place = (pod.namespace, pod.workload_name)
+        if pod.node is None or (pod.terminal and place not in of_workload):
             continue
         mode = mode_of(eligibility, policy, pod)
-        modes[pod.namespace, pod.workload_name] = mode
+        if pod.terminal:
+            ended[place] = mode
+            continue
+        modes[place] = mode
         pods[mode] += 1
+    # Of a CronJob between two runs there are no sums, and its last run may have been killed.
+    rows += tuple(WorkloadWaste.without_pods(*place) for place in ended.keys() - modes.keys())
+    modes = ended | modes
     lines = [
         SurveyLine(row, modes[row.namespace, row.workload], tuple(of_workload.get((row.namespace, row.workload), ())))
         for row in rows

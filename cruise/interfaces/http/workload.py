@@ -73,13 +73,12 @@ async def workload_history(view: ApiView, survey: Survey, namespace: str, worklo
         (
             one
             for one in snapshot.pods
-            if one.namespace == namespace
-            and one.node is not None
-            and one.workload_name == workload
-            and not one.terminal
+            if one.namespace == namespace and one.node is not None and one.workload_name == workload
         ),
         key=lambda one: one.name,
     )
+    # Where none runs, those that ended tell of the last runs, as of a CronJob.
+    pods = [one for one in pods if not one.terminal] or pods
     if line is None or not pods:
         raise NotFound(f"the last pass saw no pods of {workload} in {namespace}, or they are gone since")
     chosen = next((one for one in pods if one.name == pod), pods[0])
@@ -100,7 +99,7 @@ async def workload_history(view: ApiView, survey: Survey, namespace: str, worklo
         pods=pods,
         chosen=chosen,
         mode=mode_of(eligibility, view.policy, chosen),
-        requested=sum((counted_requests(one) for one in pods), start=NO_RESOURCES),
+        requested=sum((counted_requests(one) for one in pods if not one.terminal), start=NO_RESOURCES),
         statistics={name: table.row(row) for name, row in rows.items() if row is not None},
         peaks=await in_time(store.hourly_peaks(namespace, workload, hour)),
         kills=await in_time(store.oom_records(now - RETENTION.oom_records, (namespace, workload))),

@@ -75,6 +75,9 @@ class Kubelet:
             memory_limit_bytes=limits.memory_bytes,
             memory_request_bytes=requests.memory_bytes,
             last_working_set_bytes=int(last) if np.isfinite(last) else None,
+            role=container.role,
+            restarts=container.restart_count,
+            runs_to_completion=record.pod.runs_to_completion,
         )
         self._state.tally.kills += 1
         member = (*record.member, name)

@@ -50,8 +50,8 @@ def autoscaler(namespace: str, deployment: str, utilisation: int = 60) -> Json:
     }
 
 
-def run_of_cron_job(api: Api, namespace: str, name: str, template: Json) -> None:
-    """A CronJob that never comes to its turn, and one run of it as `kubectl create job --from` starts it."""
+def run_of_cron_job(api: Api, namespace: str, name: str, template: Json) -> Json:
+    """A CronJob that never comes to its turn, returned, and one run of it."""
     template["spec"].setdefault("restartPolicy", "Never")
     job = {"spec": {"template": template}}
     made = api.create(
@@ -62,10 +62,18 @@ def run_of_cron_job(api: Api, namespace: str, name: str, template: Json) -> None
             "spec": {"schedule": "0 0 1 1 *", "jobTemplate": job},
         }
     )
-    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": name, "uid": made["metadata"]["uid"]}
+    next_run(api, made)
+    return made
+
+
+def next_run(api: Api, cron_job: Json, number: int = 29000000) -> None:
+    """One run of a CronJob, as `kubectl create job --from` starts it."""
+    name, namespace = cron_job["metadata"]["name"], cron_job["metadata"]["namespace"]
+    owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": name, "uid": cron_job["metadata"]["uid"]}
     metadata = {
         "namespace": namespace,
-        "name": f"{name}-29000000",
+        "name": f"{name}-{number}",
         "ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}],
     }
-    api.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, **job})
+    spec = cron_job["spec"]["jobTemplate"]["spec"]
+    api.create({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})

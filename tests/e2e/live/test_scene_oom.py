@@ -3,7 +3,8 @@
 from datetime import UTC, datetime
 
 from tests.controlplane.api import Json, until
-from tests.e2e.live.manifests import app
+from tests.controlplane.manifests import container, pod_template
+from tests.e2e.live.manifests import app, next_run, run_of_cron_job
 from tests.e2e.live.sizes import Size, limits, requests, statuses_of
 from tests.e2e.live.stage import Stage
 from tests.e2e.live.usage import Use
@@ -93,3 +94,37 @@ def test_what_a_kill_teaches_outlives_the_pod(stage: Stage):
     after = stage.resized(before["metadata"]["name"])
     # The next node pass does not take back what the kill has taught.
     assert 2 * limits(after).memory >= 3 * limits(before).memory
+
+
+def test_the_next_pod_of_a_killed_cron_job_is_created_larger(stage: Stage):
+    stage.node()
+    one = container(requests={"cpu": "100m", "memory": "128Mi"}, limits={"memory": "256Mi"})
+    template = pod_template("report", one, terminationGracePeriodSeconds=1)
+    cron_job = run_of_cron_job(stage.admin, stage.namespace, "report", template)
+    [pod] = stage.running(1)
+    stage.measure({"report": USE})
+    stage.once("initial")
+    assert requests(pod).memory == 128
+    with stage.serving("initial", **CALM) as serving:
+        # A shell that outlives the killed process ends with another exit code.
+        stage.kubelet.kill_container(stage.namespace, pod["metadata"]["name"], "app", "OOMKilled", 1)
+        until(lambda: "out of memory" in serving.log, "the kill is seen")
+        found = stage.command("scan", "--format", "json", mode="initial").json
+        risks = [(risk["workload"], risk["kind"], risk["limitBytes"]) for risk in found["atRisk"]]
+        assert ("CronJob/report", "oom-killed", 256 << 20) in risks
+        status, outcomes = serving.get("/api/v1/outcomes")
+        assert status == 200
+        assert pod["metadata"]["name"] in outcomes
+    earlier = {one["metadata"]["uid"] for one in stage.pods("report")}
+
+    def larger() -> Json | None:
+        """Another run's pod, once the API server asks the webhook."""
+        number = 29000000 + len(stage.pods("report"))
+        next_run(stage.admin, cron_job, number)
+        made = until(lambda: [one for one in stage.pods("report") if one["metadata"]["uid"] not in earlier], "a pod")
+        earlier.update(one["metadata"]["uid"] for one in made)
+        # Half as much again as was seen, and twice that for the limit.
+        return next((one for one in made if requests(one).memory == 180 and limits(one).memory == 360), None)
+
+    with stage.reviewing():
+        until(larger, "the next run's pod is created larger", seconds=30)

@@ -8,8 +8,12 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
+from cruise.decisions.admission.admission import Mutate, decide_admission
+from cruise.decisions.admission.node_index import NodeIndex
+from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.domain.cluster import ContainerRole
-from cruise.domain.policy import Policy
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import MEBIBYTE
 from cruise.domain.rules import SEEDS
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, Refusal, Statistic, StatisticKey
 from cruise.errors import BadInput, Throttled, Unavailable
@@ -376,6 +380,31 @@ async def test_what_oom_kills_taught_counts_for_seven_days():
     # One kill teaches its own pod alone.
     assert [of_pod(table, key).oom_memory_bytes for key in WEB] == [5_000_000, 0]
     assert table.row(table.row_of_workload[PeakKey("shop", "Deployment/web", "app", "")]).oom_memory_bytes == 0
+
+
+async def test_what_one_kill_taught_counts_for_the_next_pod_where_the_killed_one_does_not_run_again():
+    # The pod before it was killed half an hour ago, and the next one is being created.
+    gone = source(
+        containers={"a": [GONE]},
+        cpu=lambda key, times: np.where(times < AT - 1800, 250.0, np.nan),
+        memory=lambda key, times: np.where(times < AT - 1800, 3e6, np.nan),
+    )
+    waiting = make_pod("web-7d9f8b6c5d-zzzzz", node=None)
+    cruise = Cruise(gone, shown=ShownCluster(make_snapshot(pods=[waiting], nodes=[])))
+    finished = datetime.fromtimestamp(AT - 1800, UTC)
+    record = OomRecord(
+        "shop", GONE.pod, "uid", "Deployment/web", "app", "", "n1", finished, None, None, None, 500 * MEBIBYTE, True
+    )
+    assert await cruise.store.record_oom(record)
+    table = await cruise.run()
+    [row] = table.row_of_workload.values()
+    assert table.row(row).oom_memory_bytes == 500 * MEBIBYTE
+    policy, now = Policy(mode=Mode.FULL), datetime.fromtimestamp(AT, UTC)
+    snapshot = make_snapshot(pods=[waiting], nodes=[make_node()])
+    eligibility = Eligibility(snapshot, table, {}, policy, now)
+    decision = decide_admission(waiting, eligibility, table, NodeIndex(snapshot.nodes), (), policy)
+    assert isinstance(decision, Mutate)
+    assert decision.containers[0].requests.memory_bytes == 500 * MEBIBYTE
 
 
 async def test_a_container_without_recent_samples_keeps_its_earlier_row():

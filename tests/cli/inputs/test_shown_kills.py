@@ -1,0 +1,80 @@
+"""Out-of-memory kills in a snapshot file count with the usage file that belongs to it."""
+
+import json
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cruise.cli.inputs.files import load_snapshot, load_usage
+from cruise.domain.policy import Policy
+from cruise.domain.resources import MEBIBYTE
+from cruise.domain.rules import SEEDS
+from tests.builders import (
+    NOW,
+    make_container_json,
+    make_list_json,
+    make_node_json,
+    make_pod_json,
+    make_replica_set_json,
+    make_usage_item_json,
+    make_usage_json,
+    stamp,
+)
+
+LIMITED = make_container_json("app", "500m", "128Mi", memory_limit="256Mi")
+
+
+def taught(
+    directory: Path,
+    *,
+    days: float = 1,
+    policy: Policy | None = None,
+    restart_policy: str = "Always",
+    limit: bool = True,
+    of_workload: bool = False,
+    oom: int = 0,
+) -> int:
+    """Return what the usage of a killed container says that kills taught, in MiB."""
+    end = {"reason": "OOMKilled", "exitCode": 1, "finishedAt": stamp(NOW - timedelta(days=days))}
+    pod = make_pod_json(
+        containers=[LIMITED if limit else make_container_json()],
+        container_statuses=[{"name": "app", "lastState": {"terminated": end}}],
+        spec={"restartPolicy": restart_policy},
+    )
+    newer = make_pod_json("web-7d9f8b6c5d-newer", metadata={"creationTimestamp": stamp(NOW)})
+    usage = make_usage_item_json(None if of_workload else pod["metadata"]["name"], oom=oom * MEBIBYTE)
+    (directory / "cluster.json").write_text(
+        json.dumps(make_list_json(make_node_json(), pod, newer, make_replica_set_json("web-7d9f8b6c5d")))
+    )
+    (directory / "usage.json").write_text(json.dumps(make_usage_json(usage)))
+    snapshot = load_snapshot(str(directory / "cluster.json"))
+    table, at = load_usage(str(directory / "usage.json"), snapshot, None, policy or Policy())
+    assert at == NOW
+    return int(table.oom_memory_bytes[0]) // MEBIBYTE
+
+
+def test_a_kill_teaches_what_was_seen_and_half_as_much(tmp_path):
+    # The peak was 100 MiB, and the limit 256.
+    assert taught(tmp_path) == 150
+
+
+def test_a_kill_of_more_than_a_week_ago_teaches_nothing(tmp_path):
+    assert taught(tmp_path, days=8) == 0
+
+
+def test_what_the_usage_file_says_that_kills_taught_is_never_less(tmp_path):
+    assert taught(tmp_path, oom=200) == 200
+
+
+def test_a_kill_without_a_known_limit_teaches_what_was_used(tmp_path):
+    assert taught(tmp_path, limit=False) == 100
+
+
+@pytest.mark.parametrize(("restart_policy", "mebibytes"), [("Always", 0), ("Never", 150), ("OnFailure", 150)])
+def test_one_kill_teaches_the_workload_where_the_pod_does_not_run_again(tmp_path, restart_policy, mebibytes):
+    assert taught(tmp_path, restart_policy=restart_policy, of_workload=True) == mebibytes
+
+
+def test_the_seeds_know_what_the_usage_file_says_alone(tmp_path):
+    assert taught(tmp_path, policy=Policy(rules=SEEDS)) == 0
