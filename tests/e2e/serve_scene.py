@@ -28,6 +28,8 @@ from tests.prometheus_server import free_port
 # What the pods of a scene use, and what cruise makes of it: the base is the peak, so each request is what is used.
 USE = Use(cores=0.1, mebibytes=100)
 ASKED = {"cpu": "400m", "memory": "512Mi"}
+# Without a limit a kill would be the node's, which teaches nothing about the container.
+LIMITS = {"memory": "512Mi"}
 # What a pod uses, in millicores and MiB: a node keeps a third of its band above that, so a pod up to a tenth.
 USED, KEPT = 100, 10
 
@@ -55,7 +57,7 @@ class Server:
 
 def deployment(stage: Stage, name: str, replicas: int) -> Json:
     """Pods that ask for four times what they use."""
-    template = pod_template(name, container(requests=ASKED), nodeSelector={"scene": stage.namespace})
+    template = pod_template(name, container(requests=ASKED, limits=LIMITS), nodeSelector={"scene": stage.namespace})
     return workload("Deployment", stage.namespace, name, template, replicas=replicas)
 
 
