@@ -35,7 +35,10 @@ ANSWERS: Mapping[tuple[str, str], str] = {
     ("refused", "unknown-caller"): "no client certificate of the API server",
 }
 RISKS: Mapping[object, str] = {
-    RiskKind.OOM_KILLED: "killed for lack of memory within seven days",
+    RiskKind.OOM_KILLED: (
+        "killed for lack of memory within seven days, or in the last run of a workload whose pods run to completion; "
+        "init containers and pods that ended count"
+    ),
     RiskKind.MEMORY_GROWS: "its memory only grows, and is near its limit",
     RiskKind.MEMORY_NEAR_LIMIT: "its peak is 90 % of its memory limit or more",
     RiskKind.MEMORY_UNDER_REQUESTED: (

@@ -79,7 +79,7 @@ def rank_risks(
     growing = {
         (hold.namespace, hold.pod, name) for plan in plans for hold in plan.growing for name in hold.detail.split(", ")
     }
-    kills = _latest_kills(snapshot.oom_kills)
+    kills = _latest_kills(kills_that_count(snapshot, now))
     remedies = Remedies(snapshot, policy)
     judge = _Judge(statistics, crowded, growing, kills, remedies, policy, now)
     live = [pod for pod in snapshot.pods if pod.node is not None and not pod.terminal and not pod.terminating]
@@ -106,8 +106,8 @@ def rank_risks(
         if judge.is_short(node, _OF_NODES[risk.kind]):
             add(risk)
     # Of init containers, and of pods that ended.
-    for kill in _latest_kills(kills_that_count(snapshot, now)).values():
-        if (kill.namespace, kill.pod, kill.container) not in judge.kills_told:
+    for key, kill in kills.items():
+        if key not in judge.kills_told:
             add(_risk_of_kill(kill, remedies.of_kill(kill)))
     found = {_key(risk): risk for risk in _remembered_alone(snapshot, statistics, policy, counts, now)} | found
     risks = [
@@ -148,11 +148,12 @@ def kill_risks_of(
     pod: Pod, snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now: datetime
 ) -> tuple[Risk, ...]:
     """Return the kills of one pod's containers, init containers among them, that its status or statistics show."""
-    own = [kill for kill in snapshot.oom_kills if (kill.namespace, kill.pod) == (pod.namespace, pod.name)]
-    kills, remedies = _latest_kills(own), Remedies(snapshot, policy)
+    kills = kills_that_count(snapshot, now)
+    own = [kill for kill in kills if (kill.namespace, kill.pod) == (pod.namespace, pod.name)]
+    latest, remedies = _latest_kills(own), Remedies(snapshot, policy)
     oldest, found = int((now - policy.max_age).timestamp()), []
     for container in pod.containers:
-        kill = kills.get((pod.namespace, pod.name, container.name))
+        kill = latest.get((pod.namespace, pod.name, container.name))
         row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
         fresh = row is not None and statistics.updated_at[row] >= oldest
         remembered = statistics.oom_memory_bytes.item(row) if row is not None and fresh else 0

@@ -107,6 +107,13 @@ def test_the_last_run_of_a_workload_is_a_risk_however_long_ago_it_was_killed():
     assert kinds(scanned([old, newer], kills=[kill_of_ended(old)])) == []
 
 
+def test_a_running_container_is_at_risk_for_seven_days_after_its_last_kill():
+    pod = make_pod(containers=[make_container(**AMPLE)])
+    recent, old = (kill(pod, NOW - timedelta(days=days)) for days in (6, 8))
+    assert kinds(scanned([pod], kills=[old, recent])) == [RiskKind.OOM_KILLED]
+    assert kinds(scanned([pod], kills=[old])) == []
+
+
 def test_a_kill_that_is_remembered_of_a_workload_without_pods_is_a_risk():
     row = make_statistic("", workload="CronJob/report", oom_memory_mib=300)
     known = make_workload("CronJob/report")
