@@ -82,6 +82,7 @@ def plan(
 def _print_table(
     plans: "Sequence[NodePlan]", snapshot: "Snapshot", in_full: bool, at: "datetime", mode: "Mode"
 ) -> None:
+    from cruise.decisions.usage.shown_kills import kills_that_count
     from cruise.interfaces.plan.node_table import node_table
     from cruise.interfaces.plan.table import plan_table
 
@@ -90,8 +91,9 @@ def _print_table(
     pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
     print_parts(plan_table(plans, pods, console, in_full), console)
     if in_full:
+        killed = {(kill.namespace, kill.pod) for kill in kills_that_count(snapshot, at)}
         for plan in plans:
-            print_parts(node_table(plan, pods), console)
+            print_parts(node_table(plan, pods, killed), console)
 
 
 def _wanted(names: list[str] | None, snapshot: "Snapshot") -> frozenset[str] | None:

@@ -1,12 +1,13 @@
 """Every node as the last pass saw it, and one node with what becomes of each of its pods."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
 from cruise.decisions.sizing.node_plans import NodePlan
+from cruise.decisions.usage.shown_kills import kills_that_count
 from cruise.domain.annotations import INSTANCE_TYPE, NODE_GROUPS, ZONE
 from cruise.domain.cluster import Node, Pod
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
@@ -151,7 +152,9 @@ def nodes_page(dashboard: Dashboard) -> APIRouter:
             plan=found,
             node=next((one for one in done.snapshot.nodes if one.name == name), None),
             shares=[share_of(found, resource) for resource in ResourceName],
-            pods=pod_lines(shown, pods),
+            pods=pod_lines(
+                shown, pods, {(kill.namespace, kill.pod) for kill in kills_that_count(done.snapshot, done.at)}
+            ),
             words=WORDS,
             labels=labels_of(done.snapshot.nodes, name),
         )
@@ -171,9 +174,9 @@ def share_of(plan: NodePlan, resource: ResourceName) -> Share:
     return Share(resource, allocatable, fixed, plan.base.of(resource), plan.headroom.of(resource))
 
 
-def pod_lines(plan: NodePlan, pods: Sequence[Pod]) -> Sequence[PodLine]:
+def pod_lines(plan: NodePlan, pods: Sequence[Pod], killed: Collection[tuple[str, str]] = ()) -> Sequence[PodLine]:
     """Return a node's pods, those that something becomes of first."""
-    states = states_of(plan)
+    states = states_of(plan, killed)
     resizes = {one.key: one.containers for one in plan.resize}
     lines = []
     for pod in pods:

@@ -1,6 +1,6 @@
 """One node's plan in full for people: every container, what it requests now, what is written, and its target."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 from rich.console import RenderableType
 from rich.table import Table
@@ -21,8 +21,10 @@ _NUMBER_COLUMNS = (14, 16, 16)
 _Size = tuple[int, int, int]
 
 
-def node_table(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Iterator[RenderableType]:
-    """Yield the pods of a node one by one; `pods` are the snapshot's by (namespace, name)."""
+def node_table(
+    plan: NodePlan, pods: Mapping[tuple[str, str], Pod], killed: Collection[tuple[str, str]] = ()
+) -> Iterator[RenderableType]:
+    """Yield the pods of a node one by one; `pods` are the snapshot's by (namespace, name), `killed` some of them."""
     targets = {(target.namespace, target.pod, target.container): target for target in plan.targets}
     yield Text.assemble(
         (f"\nContainers on {plan.node}", "bold"),
@@ -31,7 +33,7 @@ def node_table(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Iterator[
     planned = {
         (resize.namespace, resize.pod, one.container): one for resize in plan.resize for one in resize.containers
     }
-    for name, (state, style) in sorted(states_of(plan).items()):
+    for name, (state, style) in sorted(states_of(plan, killed).items()):
         yield Text.assemble((f"{name[0]}/{name[1]}", "bold"), "  ", (state, style))
         rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
         rows.add_column(width=_NAME_COLUMNS, no_wrap=True, overflow="ellipsis")
@@ -46,9 +48,12 @@ def node_table(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Iterator[
         yield rows
 
 
-def states_of(plan: NodePlan) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return what becomes of each pod, in words and colour."""
-    states = {(target.namespace, target.pod): ("settled", "dim") for target in plan.targets}
+def states_of(plan: NodePlan, killed: Collection[tuple[str, str]] = ()) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return what becomes of each pod, in words and colour; `killed` are those with a kill for lack of memory."""
+    states = {
+        place: ("at risk: killed for lack of memory", "bold red") if place in killed else ("settled", "dim")
+        for place in {(target.namespace, target.pod) for target in plan.targets}
+    }
     for hold in plan.hold:
         detail = f" ({detail_words(hold.detail)})" if hold.detail else ""
         states[hold.namespace, hold.pod] = (f"left: {hold.reason.value}{detail}", "yellow")

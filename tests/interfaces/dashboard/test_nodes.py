@@ -55,6 +55,9 @@ async def test_a_nodes_pods_are_shown_with_what_the_plan_gives_them(scene):
     assert written and {name: line.after.cpu_millicores for name, line in lines.items() if line.after} == written
     settled = pod_lines(replace(plan, resize=()), pods)
     assert all(line.after is None for line in settled)
+    assert "settled" in {line.state for line in settled}
+    killed = pod_lines(replace(plan, resize=()), pods, {(pod.namespace, pod.name) for pod in pods})
+    assert "settled" not in {line.state for line in killed}
     async with browser(scene) as page:
         shown = (await page.get(f"/nodes/{plan.node}")).text
         assert all(name in shown for name in lines)

@@ -82,6 +82,15 @@ def test_the_biggest_change_comes_first():
     assert 0 < text.index("Deployment/big") < text.index("Deployment/small")
 
 
+def test_a_killed_pod_is_at_risk_where_nothing_becomes_of_it():
+    pod = make_pod("web-1", containers=[make_container(cpu=204, memory_mib=100, memory_limit_mib=200)])
+    row = make_statistic_for(pod, cpu_base=50, cpu_peak=200, memory_base_mib=64, memory_peak_mib=100)
+    plans, by_name = decided([pod], row)
+    assert "web-1  settled" in shown(lambda console: node_table(plans[0], by_name))
+    killed = shown(lambda console: node_table(plans[0], by_name, {("shop", "web-1")}))
+    assert "web-1  at risk: killed for lack of memory" in killed
+
+
 def test_a_node_in_full_has_every_container_and_every_fate():
     pods = [
         make_pod("shrinks", containers=[make_container(cpu=900, memory_mib=1024, memory_limit_mib=2048)]),
