@@ -15,6 +15,7 @@ VERDICTS: Mapping[object, str] = {
     Verdict.HELD: "a budget, a guard or a second look kept it back",
     Verdict.REFUSED: "the API server, a PodDisruptionBudget or a kubelet said no",
     Verdict.FAILED: "what it was sent to could not be reached",
+    Verdict.BEGUN: "it was about to be sent when cruise ended or lost the database; how it ended is not known",
 }
 ANSWERS: Mapping[tuple[str, str], str] = {
     ("mutated", "peak"): "the pod requests its workload's peaks",

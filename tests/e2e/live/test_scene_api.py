@@ -44,8 +44,8 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
     override = f"/api/v1/overrides/{stage.namespace}/Deployment/web"
     with stage.serving("resize", api_token_file=str(tmp_path / "token"), **FAST) as running:
         # Nothing is sized while cruise is paused, so the override is there before the first write.
-        status, pause = ask(running, "PUT", "/api/v1/pause")
-        assert (status, pause["paused"], pause["by"]) == (200, True, "api_token_file")
+        code, pause = ask(running, "PUT", "/api/v1/pause")
+        assert (code, pause["paused"], pause["by"]) == (200, True, "api_token_file")
         assert ask(running, "PUT", override, {"mode": "off"})[0] == 200
         assert ask(running, "PUT", override, {"mode": "of"})[0] == 422
         assert ask(running, "PUT", override, {"mode": "off"}, token="wrong")[0] == 401

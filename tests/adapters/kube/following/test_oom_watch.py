@@ -78,7 +78,9 @@ LATER = terminated(KILLED_AT + timedelta(minutes=5))
         ([pod(0, RUNNING), pod(0, OOM), pod(2, RUNNING, LATER)], 2),
         ([pod(3, RUNNING, OOM)], 1),
         ([pod(3, RUNNING, OOM), pod(3, RUNNING, OOM, labels={"a": "b"})], 1),
-        ([pod(0, RUNNING), pod(0, terminated(code=143))], 0),
+        # Whatever the exit code is: a shell that was killed ends with another.
+        ([pod(0, RUNNING), pod(0, terminated(code=143))], 1),
+        ([pod(0, RUNNING), pod(0, terminated(reason="Error", code=143))], 0),
         ([pod(0, RUNNING), pod(0, terminated(reason="Error"))], 0),
     ],
 )
