@@ -6,6 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cruise.domain.colocation import NO_SURROUNDINGS, UNCONSTRAINED, PodConstraints, Surroundings
+from cruise.domain.container_rules import ContainerRule
 from cruise.domain.node_pools import NodePool
 from cruise.domain.quotas import Quota
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
@@ -278,20 +279,6 @@ class Autoscaler:
     target: WorkloadRef
     utilisation_of: frozenset[ResourceName]
     target_api: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerRule:
-    """What a VerticalPodAutoscaler states for one container, or for all others where `container` is empty.
-
-    `controlled` is None where nothing is stated, `off` where the container is to be left as it is.
-    """
-
-    container: str = ""
-    off: bool = False
-    controlled: frozenset[ResourceName] | None = None
-    minimum: Amounts = NO_AMOUNTS
-    maximum: Amounts = NO_AMOUNTS
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import Guidance, Setter, Unreadable
-from cruise.domain.cluster import ContainerRule, VerticalAutoscaler
+from cruise.domain.cluster import VerticalAutoscaler
+from cruise.domain.container_rules import ContainerRule
 from cruise.domain.overrides import Source, resolve_overrides, vertical_layers
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName

@@ -10,13 +10,13 @@ from cruise.domain.annotations import HPA_METRICS, PUBLISHED
 from cruise.domain.cluster import (
     PLAIN_KINDS,
     Autoscaler,
-    ContainerRule,
     DisruptionBudget,
     LimitRangeItem,
     VerticalAutoscaler,
     Workload,
     WorkloadRef,
 )
+from cruise.domain.container_rules import ContainerRule
 from cruise.domain.resources import Amounts, ResourceName
 from cruise.errors import UNDECODABLE, BadInput
 from cruise.kube_json.objects.annotations import trimmed
