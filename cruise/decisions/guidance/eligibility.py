@@ -104,11 +104,12 @@ class Eligibility:
         self._has_own_samples_since = now - timedelta(seconds=OWN_SECONDS)
         self._updated_at = statistics.updated_at.tolist()
         self._history_since = statistics.history_since.tolist()
-        refused = np.flatnonzero(statistics.refused_percent > MOST_REFUSED_PERCENT) if policy.rules.plausible else ()
-        self._implausible = frozenset(int(row) for row in refused)
+        refused = (statistics.refused_percent > MOST_REFUSED_PERCENT) & policy.rules.plausible
+        self._implausible = frozenset(np.flatnonzero(refused).tolist())
         # What runs has some memory: zero all along is no use at all, and so is zero now of a container that waits.
+        # Zero where samples were refused is not: it says nothing, and the refusal is the reason.
         largest = np.maximum(statistics.memory_peak_bytes, statistics.memory_7d_max_bytes)
-        idle = statistics.memory_base_bytes == 0 if policy.rules.plausible else np.zeros(len(largest), dtype=np.bool_)
+        idle = (statistics.memory_base_bytes == 0) & policy.rules.plausible & ~refused
         self._idle = frozenset(np.flatnonzero(idle).tolist())
         self._never_ran = frozenset(np.flatnonzero(idle & (largest == 0)).tolist())
         self._others = OtherAutoscalers(snapshot)

@@ -122,6 +122,9 @@ def test_zero_use_of_memory_is_no_use_at_all():
     # No container that runs has used no memory all along.
     idle = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0)
     assert reason(make_pod(), idle) is Reason.NO_STATISTICS
+    # All of its samples were refused.
+    refused = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0, refused_percent=100)
+    assert reason(make_pod(), refused) is Reason.IMPLAUSIBLE_USAGE
     # A new pod has no containers that run, and what its workload never used says nothing of it.
     unused = make_statistic("", memory_base_mib=0, memory_peak_mib=0)
     for row, expected in ((unused, Reason.NO_STATISTICS), (make_statistic(""), None)):
