@@ -3,6 +3,7 @@
 CruiseError
 ├── BadInput                a file, a setting or an answer that cannot be used: exit 2
 ├── Conflict                the object changed since it was read
+│   └── HistoryChanged      the database is not at the state that was stored
 ├── Expired                 the resource version is too old: list anew
 ├── NotFound                the object is gone
 ├── Refused                 the server or the kubelet said no for good, with its reason
@@ -30,6 +31,10 @@ class BadInput(CruiseError):
 
 class Conflict(CruiseError):
     """The object changed since it was read."""
+
+
+class HistoryChanged(Conflict):
+    """The database has another history than the one that this process has stored."""
 
 
 class Expired(CruiseError):

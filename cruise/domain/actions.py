@@ -57,6 +57,7 @@ class Reason(StrEnum):
     CAME_BACK = "came-back"
     CHANGED_SINCE = "changed-since"
     STALE_DECISION = "stale-decision"
+    HISTORY_INCOMPLETE = "history-incomplete"
     USE_GREW = "use-grew"
     GONE = "gone"
     THROTTLED = "throttled"

@@ -333,10 +333,12 @@ class PartitionProgress:
 class UsageAdvance:
     """What one read of one partition adds: stored whole or not at all.
 
-    `block` holds only samples young enough for the windows (None if none are).
+    `block` holds only samples young enough for the windows (None if none are). It is stored where the partition was
+    read until `continues` by what the store has; None for whatever it has.
     """
 
     partition: str
     progress: PartitionProgress
     peaks: HourlyPeaks
     block: SampleBlock | None
+    continues: int | None = None

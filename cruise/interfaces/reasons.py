@@ -50,6 +50,7 @@ WORDS: Mapping[Reason, str] = {
     Reason.CAME_BACK: "an evicted pod came back to the node without being sized by the webhook",
     Reason.BUDGET_HOUR: "the hour's eviction budget is spent",
     Reason.CHANGED_SINCE: "it changed after it was looked at",
+    Reason.HISTORY_INCOMPLETE: "the database went back to an earlier state; nothing shrinks until usage is read again",
     Reason.STALE_DECISION: "the decision was older than max_decision_age; the next pass decides anew",
     Reason.USE_GREW: "its usage rose above the decided size before the write",
     Reason.GONE: "it is gone",

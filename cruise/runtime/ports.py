@@ -110,7 +110,11 @@ class Store(Protocol):
         """Remember how headroom is shared now; it is read with the statistics."""
 
     async def record_usage(self, advance: UsageAdvance) -> None:
-        """Store one read whole or not at all; peaks are merged by maximum."""
+        """Store one read whole or not at all; peaks are merged by maximum.
+
+        Raises Conflict where the store has another progress than the one that the read continues: then it is not the
+        store that it was, or another process reads as well.
+        """
 
     async def usage_progress(self) -> Mapping[str, PartitionProgress]:
         """Return how far each partition was read."""

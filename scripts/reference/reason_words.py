@@ -12,10 +12,10 @@ from cruise.packer.answer import Status
 VERDICTS: Mapping[object, str] = {
     Verdict.DONE: "it was done",
     Verdict.OBSERVED: "it would have been done: the mode or a pause forbade it",
+    Verdict.BEGUN: "recorded before it is sent: how it ended is not known yet",
     Verdict.HELD: "a budget, a guard or a second look kept it back",
     Verdict.REFUSED: "the API server, a PodDisruptionBudget or a kubelet said no",
     Verdict.FAILED: "what it was sent to could not be reached",
-    Verdict.BEGUN: "it was about to be sent when cruise ended or lost the database; how it ended is not known",
 }
 ANSWERS: Mapping[tuple[str, str], str] = {
     ("mutated", "peak"): "the pod requests its workload's peaks",

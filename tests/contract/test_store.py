@@ -70,6 +70,7 @@ from cruise.domain.usage import (
     StatisticsTable,
     UsageAdvance,
 )
+from cruise.errors import HistoryChanged
 from cruise.packer.answer import Note, NoteCode, Status
 from cruise.runtime.ports import Store
 from cruise.simulation.store.store import MemoryStore
@@ -535,6 +536,20 @@ async def test_evictions_that_were_done_or_may_have_been_spend_budgets(store):
     lines = [of_uid(str(number), eviction(number, verdict)) for number, verdict in enumerate(Verdict)]
     await store.record_outcomes(lines)
     assert [line.verdict for line in await store.evictions_since(NOW)] == [Verdict.DONE, Verdict.FAILED]
+
+
+async def test_usage_that_continues_another_progress_is_refused_whole(store):
+    await store.record_usage(advance("a", read_until=600))
+    with pytest.raises(HistoryChanged, match="stored until 900, not 600"):
+        await store.record_usage(
+            replace(advance("a", read_until=1200, peaks=hourly((peak_key(1), NOW_HOUR, 1.0, 2.0))), continues=900)
+        )
+    with pytest.raises(HistoryChanged, match="not None"):
+        await store.record_usage(replace(advance("b", read_until=1200), continues=900))
+    assert {name: one.read_until for name, one in (await store.usage_progress()).items()} == {"a": 600}
+    assert len((await store.peak_summary([NOW_HOUR], 0)).keys) == 0
+    await store.record_usage(replace(advance("a", read_until=1200), continues=600))
+    assert (await store.usage_progress())["a"].read_until == 1200
 
 
 def of_uid(uid: str, line: Outcome) -> Outcome:

@@ -11,12 +11,18 @@ from cruise.adapters.store.packing import pack_block, pack_tail, unpack_block, u
 from cruise.adapters.store.tables import sample_block, usage_partition
 from cruise.collection import uncollected
 from cruise.domain.usage import ContainerKey, PartitionProgress, SampleBlock, UsageAdvance
+from cruise.errors import HistoryChanged
 
 _BLOCKS_AT_ONCE = 8
 
 
 async def record(connection: AsyncConnection, advance: UsageAdvance) -> None:
-    """Store one read: its samples, its peaks, and how far it came."""
+    """Store one read: its samples, its peaks, and how far it came. Raises Conflict."""
+    if advance.continues is not None:
+        known = select(usage_partition.c.read_until).where(usage_partition.c.partition == advance.partition)
+        read_until = await connection.scalar(known.with_for_update())
+        if read_until != advance.continues:
+            raise HistoryChanged(f"usage of {advance.partition} was stored until {advance.continues}, not {read_until}")
     await peaks.merge(connection, advance.peaks)
     block = advance.block
     if block is not None and len(block.times):

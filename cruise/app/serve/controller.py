@@ -135,6 +135,7 @@ class Controller:
         shared = shared or Shared()
         exclusions = shared.exclusions
         self._usage = UsageState()
+        exclusions.history_incomplete = lambda: self._usage.lost_until > 0
         # All add to one audit, and taints need no more. Node passes, reactions to kills and packing take turns in
         # evictions and count each other's grows. The latter two also exclude pods and nodes from node passes.
         of_taints = partial(Writer, cluster, store, policy, audit=shared.audit, at_once=shared.at_once)
@@ -145,8 +146,9 @@ class Controller:
         # A new leader evicts nobody before its second look.
         self._earlier = earlier
         self._reactor = OomReactor(cluster, store, policy, of_pods(), exclusions, self._usage)
+        writer, wait = self._node_writer, POLL_SECONDS / pace
         self._plan_execution = PlanExecution(
-            cluster, store, policy, of_pods(), exclusions, clock, tell=self._acted, poll_seconds=POLL_SECONDS / pace
+            cluster, store, policy, writer, exclusions, clock, tell=self._acted, poll_seconds=wait
         )
         self._packer = packer
         self._publication = publication

@@ -190,7 +190,9 @@ class UsageReader:
         others = tuple(other for other in progress.gaps if other != gap)
         read = await self._read(partition, start, end, progress.tail)
         if read is None:
-            progress = replace(progress, gaps=joined_gaps((*others, (start, end, 2))))
+            # What the database has lost is asked for until it is there: no size may rest on a history without it.
+            tries = 1 if start < self._state.lost_until else 2
+            progress = replace(progress, gaps=joined_gaps((*others, (start, end, tries))))
             self._unrecorded[partition] = progress
             return progress
         block, tail = read

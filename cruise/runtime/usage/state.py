@@ -68,6 +68,21 @@ class UsageState:
     revisions_seen_hour: int = 0
     """The clock hour (since the Unix epoch) in which it was noted last which revisions still run."""
     has_originals: bool = False
+    lost_until: int = 0
+    """Unix seconds: usage until then is missing from the database, which had it, and is read again; 0 for none."""
+
+    def forget(self) -> None:
+        """Start again from what the store has now, but for the last statistics: it is not at the state it had."""
+        self.lost_until = max([self.lost_until, *(one.read_until for one in self.progress.values())])
+        self.windows, self.peaks, self.progress = UsageWindows(), PeakNumbers(), {}
+        self.restored = False
+
+    def note_regained(self) -> None:
+        """Note whether all that was lost has been read again."""
+        known = self.progress.values()
+        behind = any(one.read_until < self.lost_until for one in known)
+        if not behind and not any(gap[0] < self.lost_until and gap[2] == 1 for one in known for gap in one.gaps):
+            self.lost_until = 0
 
     async def statistics(self, store: Store) -> StatisticsTable:
         """Return the table of the last usage pass; until there is one, the store's, which is read once."""
@@ -137,7 +152,9 @@ class UsageState:
         self.refusals.add(judged.judgement)
         peaks = hourly_peaks(block, numbers, self.peaks.keys)
         young = young_part(block, numbers >= 0, at - WINDOW_SECONDS)
-        await store.record_usage(UsageAdvance(partition, progress, peaks, young))
+        before = self.progress.get(partition)
+        continues = None if before is None else before.read_until
+        await store.record_usage(UsageAdvance(partition, progress, peaks, young, continues))
         self.progress[partition] = progress
         self.peaks.merge(peaks)
         self.windows.append(block, numbers)

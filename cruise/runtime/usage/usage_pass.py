@@ -19,6 +19,7 @@ from cruise.domain.cluster import ContainerRole, Snapshot
 from cruise.domain.policy import Policy
 from cruise.domain.revisions import NO_REVISIONS, Revisions
 from cruise.domain.usage import StatisticKey, StatisticsTable
+from cruise.errors import HistoryChanged
 from cruise.runtime.ports import SnapshotSource, Store, UsageSource
 from cruise.runtime.usage.reading import ReadingProgress, UsageReader, UsageReading
 from cruise.runtime.usage.state import UsageState
@@ -55,7 +56,12 @@ async def usage_pass(
     partitions = await source.partitions(snapshot)
     containers = sum(len(pod.containers) for pod in snapshot.pods)
     reader = UsageReader(source, store, state, attribution, reading, at, on_progress)
-    state.failures = await reader.read(partitions, containers)
+    try:
+        state.failures = await reader.read(partitions, containers)
+    except HistoryChanged as error:
+        state.forget()
+        log.warning("the database went back to an earlier state: usage is read again, nothing shrinks", why=str(error))
+        raise
     for failure in state.failures:
         log.warning(
             "usage not read", partition=failure.partition, start=failure.start, end=failure.end, why=failure.why
@@ -66,6 +72,7 @@ async def usage_pass(
     if behind:
         log.info("usage history incomplete", partitions=len(behind))
         return await state.statistics(store)
+    state.note_regained()
     if reading.measures_settle:
         state.settling.learn((progress.tail for progress in state.progress.values()), at)
     state.windows.advance(at)

@@ -1,5 +1,6 @@
 """What node passes leave alone for a while, as the OOM reactor and the execution of a packing plan state it."""
 
+from collections.abc import Callable
 from datetime import datetime
 
 from cruise.decisions.packing.execution import Subjects
@@ -13,10 +14,12 @@ class Exclusions:
     """Pods in the cool-down after a kill, and what is `reserved`: what the packing plan under way counts on.
 
     Pods of its workloads are not evicted elsewhere either, and so many evictions of the hour are left to it.
+    While `history_incomplete` the database lacks usage that it had: then no pod is shrunk or evicted because of it.
     """
 
     def __init__(self) -> None:
         self.reserved = Subjects()
+        self.history_incomplete: Callable[[], bool] = lambda: False
         self._cooling: dict[str, datetime] = {}
 
     def cool_down(self, uid: str, until: datetime, now: datetime) -> None:

@@ -15,11 +15,11 @@ from cruise.domain.actions import (
     ResizePod,
     UntaintNode,
 )
-from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.cluster import Pod, Snapshot, Workload
 from cruise.domain.original_resources import signed_originals
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.requests import counted_requests
-from cruise.domain.resources import NO_RESOURCES, Resources
+from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, Resources
 from cruise.domain.sizes import spec_targets
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.writing.evictions import EvictionBudgets
@@ -53,6 +53,7 @@ class Guards:
         self._now = now
         self._began = grows.now()
         self._limit_ranges = snapshot.limit_ranges
+        self._workloads = snapshot.workloads
         self.refusing_nodes: set[str | None] = set()
         named = {(one.namespace, one.pod) for one in actions if isinstance(one, ResizePod | EvictPod)}
         self._pods = {key: pod for pod in snapshot.pods if (key := (pod.namespace, pod.name)) in named}
@@ -82,12 +83,29 @@ class Guards:
 
     def why_excluded(self, action: Action) -> Reason | None:
         """Return why a node pass must leave the pod or node alone now, None where it need not."""
+        if self._exclusions.history_incomplete() and self._rests_on_history(action):
+            return Reason.HISTORY_INCOMPLETE
         return self._exclusions.why_excluded(action, self._now)
+
+    def _rests_on_history(self, action: Action) -> bool:
+        """Tell whether an action takes something from a pod because of what its usage was."""
+        if not isinstance(action, ResizePod | EvictPod) or action.reason not in (*OF_A_NODE_PASS, Reason.PACKED):
+            return False
+        pod = self.decided_on(action)
+        if isinstance(action, EvictPod) or pod is None:
+            return True
+        now = {one.container: one for one in spec_targets(pod)}
+        return any(
+            one.container in now
+            and (_is_less(one.requests, now[one.container].requests) or _is_less(one.limits, now[one.container].limits))
+            for one in action.containers
+        )
 
     def original_sizes(self, actions: Sequence[Action], signing_keys: Sequence[bytes]) -> list[OriginalSizes]:
         """Return what the pods to be resized were submitted with, where this is their first resize.
 
-        It is what the webhook replaced and signed; else what they request now, whatever an annotation says.
+        It is what the webhook replaced and signed; else what the owner's template states, since the store may have
+        forgotten an earlier resize; and what they request now where no template states anything.
         """
         originals = []
         for action in actions:
@@ -95,7 +113,8 @@ class Guards:
                 continue
             pod = self.decided_on(action)
             if pod is not None and pod.uid == action.uid:
-                sizes = _submitted(pod, signing_keys)
+                owner = None if pod.workload is None else self._workloads.get((pod.namespace, pod.workload))
+                sizes = _submitted(pod, owner, signing_keys)
                 originals.append(OriginalSizes(pod.uid, pod.namespace, pod.name, sizes, self._now))
         return originals
 
@@ -192,17 +211,36 @@ class Guards:
         return reserved > 0 and self._budgets.left_in_the_hour(spent) <= reserved
 
 
-def _submitted(pod: Pod, signing_keys: Sequence[bytes]) -> tuple[ContainerTarget, ...]:
-    targets = spec_targets(pod)
+def _submitted(pod: Pod, owner: Workload | None, signing_keys: Sequence[bytes]) -> tuple[ContainerTarget, ...]:
     noted = signed_originals(pod, signing_keys)
-    if noted is None:
-        return targets
-    return tuple(
-        replace(one, requests=noted[one.container][0], limits=noted[one.container][1])
-        if one.container in noted
-        else one
-        for one in targets
+    if noted is not None:
+        return tuple(
+            replace(one, requests=noted[one.container][0], limits=noted[one.container][1])
+            if one.container in noted
+            else one
+            for one in spec_targets(pod)
+        )
+    return tuple(one if owner is None else _as_in_template(one, owner) for one in spec_targets(pod))
+
+
+def _as_in_template(now: ContainerTarget, owner: Workload) -> ContainerTarget:
+    """Return what the template states for a container; what it does not state, a default or a webhook has set."""
+    name = now.container
+    stated = (owner.requests or {}).get(name, NO_AMOUNTS)
+    limits = Amounts((owner.cpu_limits or {}).get(name), (owner.memory_limits or {}).get(name))
+    return replace(now, requests=_else(stated, now.requests), limits=_else(limits, now.limits))
+
+
+def _else(stated: Amounts, otherwise: Amounts) -> Amounts:
+    cpu, memory = stated.cpu_millicores, stated.memory_bytes
+    return Amounts(
+        otherwise.cpu_millicores if cpu is None else cpu, otherwise.memory_bytes if memory is None else memory
     )
+
+
+def _is_less(target: Amounts, now: Amounts) -> bool:
+    pairs = ((target.cpu_millicores, now.cpu_millicores), (target.memory_bytes, now.memory_bytes))
+    return any(new is not None and old is not None and new < old for new, old in pairs)
 
 
 class _Rooms:

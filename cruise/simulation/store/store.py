@@ -38,6 +38,7 @@ from cruise.domain.usage import (
     StatisticsTable,
     UsageAdvance,
 )
+from cruise.errors import HistoryChanged
 from cruise.simulation.store.peaks import PeakHours
 
 _at = attrgetter("at")
@@ -87,6 +88,10 @@ class MemoryStore:
         self._statistics = replace(self._statistics, sharing=sharing)
 
     async def record_usage(self, advance: UsageAdvance) -> None:
+        known = self._progress.get(advance.partition)
+        read_until = None if known is None else known.read_until
+        if advance.continues not in (None, read_until):
+            raise HistoryChanged(f"usage of {advance.partition} was stored until {advance.continues}, not {read_until}")
         self._peaks.merge(advance.peaks)
         if advance.block is not None and len(advance.block.times):
             insort(self._blocks, advance.block, key=_last_time)

@@ -116,12 +116,15 @@ class PrometheusProxy(_Listening):
 class ApiServerProxy(_Listening):
     """An API server, spoken to without TLS, that answers 429 to everything while `storm` is on; `refused` counts.
 
-    What ends with `late` is passed on only once `released` is set.
+    What ends with `late` is passed on only once `released` is set; what ends with `unanswered` is passed on and done,
+    and nobody gets the answer; `lost` counts.
     """
 
     def __init__(self, target: str, ca_file: Path) -> None:
         self.storm = False
         self.late = ""
+        self.unanswered = ""
+        self.lost = 0
         self.released = threading.Event()
         self.refused = 0
         self.target = urlsplit(target).netloc
@@ -159,7 +162,12 @@ class _ApiHandler(BaseHTTPRequestHandler):
         upstream.request(self.command, self.path, sent, headers)
         answer = upstream.getresponse()
         kind = {"Content-Type": answer.getheader("Content-Type") or "application/json"}
-        if "watch=" not in self.path:
+        if self.proxy.unanswered and self.path.partition("?")[0].endswith(self.proxy.unanswered):
+            answer.read()
+            self.proxy.lost += 1
+            self.proxy.released.wait(120)
+            self.close_connection = True
+        elif "watch=" not in self.path:
             self._answer(answer.status, kind, answer.read())
         else:
             self._stream(answer, kind)

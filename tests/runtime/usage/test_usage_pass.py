@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
@@ -16,7 +17,7 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.rules import SEEDS
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, Refusal, Statistic, StatisticKey
-from cruise.errors import BadInput, Throttled, Unavailable
+from cruise.errors import BadInput, HistoryChanged, Throttled, Unavailable
 from cruise.runtime.usage.reading import ReadingProgress, UsageReading, joined_gaps
 from cruise.runtime.usage.state import UsageState
 from cruise.runtime.usage.usage_pass import usage_pass
@@ -277,6 +278,49 @@ async def test_a_store_that_is_lost_ends_the_pass_with_nothing_half_taken_in():
     assert list((await store.read_statistics()).keys) == []
     store.left = 1000
     assert set((await cruise.run()).row_of_container) == {*WEB, *DB}
+
+
+async def test_a_database_that_went_back_is_noticed_and_what_it_lost_is_read_again():
+    """An older copy takes over: it has no peak of the last twenty minutes, and nothing that knows of it."""
+
+    def used(key, times):
+        return np.where((times > AT) & (times <= AT + 600), 900.0, 100.0)
+
+    cruise = Cruise(source(cpu=used))
+    await cruise.run(AT)
+    older = deepcopy(cruise.store)
+    await cruise.run(AT + 600)
+    assert of_pod(await cruise.run(AT + 1200), WEB[0]).cpu_peak_millicores == 900
+    cruise.store = older
+    with pytest.raises(HistoryChanged, match=f"stored until {AT + 1200}, not {AT}"):
+        await cruise.run(AT + 1500)
+    # Nothing was stored on top of what is missing, the statistics of before stay, and nothing shrinks meanwhile.
+    assert {one.read_until for one in (await older.usage_progress()).values()} == {AT}
+    assert of_pod(await cruise.state.statistics(older), WEB[0]).cpu_peak_millicores == 900
+    assert cruise.state.lost_until == AT + 1200
+    assert of_pod(await cruise.run(AT + 1800), WEB[0]).cpu_peak_millicores == 900
+    assert cruise.state.lost_until == 0
+    # As after a restart.
+    assert of_pod(await Cruise(cruise.usage, older).run(AT + 2100), WEB[0]).cpu_peak_millicores == 900
+
+
+async def test_what_a_database_lost_is_asked_for_until_it_is_there():
+    fails = [False]
+    down = Unavailable("Prometheus is away")
+    cruise = Cruise(source(refuse=lambda ask: down if fails[0] and ask.partition == "a" else None))
+    await cruise.run(AT)
+    older = deepcopy(cruise.store)
+    await cruise.run(AT + 600)
+    cruise.store = older
+    with pytest.raises(HistoryChanged):
+        await cruise.run(AT + 900)
+    fails[0] = True
+    for at in (1200, 1500, 1800, 2100):
+        await cruise.run(AT + at)
+        assert cruise.state.lost_until == AT + 600
+    fails[0] = False
+    await cruise.run(AT + 2400)
+    assert cruise.state.lost_until == 0
 
 
 class SlowStore(MemoryStore):

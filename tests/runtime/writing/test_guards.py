@@ -5,7 +5,7 @@ import pytest
 
 from cruise.domain.actions import Action, Outcome, Reason, ResizePod, TaintNode, Verdict
 from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE
-from cruise.domain.cluster import Container, Pod, Snapshot, WorkloadRef
+from cruise.domain.cluster import Container, Pod, Snapshot, Workload, WorkloadRef
 from cruise.domain.original_resources import format_original_resources, signature_of
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.quotas import Quota
@@ -29,10 +29,10 @@ def grow(one: Pod, by: int, **fields) -> ResizePod:
     return replace(resize(one, amounts(now + by, 128)), growth=resources(by, 0), **fields)
 
 
-def guards(*actions, pods=(), policy=FULL, grows=None, **options) -> Guards:
-    snapshot = Snapshot((node("n1"), node("n2")), tuple(pods))
+def guards(*actions, pods=(), policy=FULL, grows=None, workloads=None, exclusions=None, **options) -> Guards:
+    snapshot = Snapshot((node("n1"), node("n2")), tuple(pods), workloads=workloads or {})
     grows = grows or RecentGrows()
-    return Guards(actions, snapshot, policy, START, grows=grows, exclusions=Exclusions(), **options)
+    return Guards(actions, snapshot, policy, START, grows=grows, exclusions=exclusions or Exclusions(), **options)
 
 
 def done(action, minutes: int = 0) -> Outcome:
@@ -155,6 +155,42 @@ def test_original_sizes_are_what_was_requested_unless_the_webhook_signed_others(
     assert [(one.pod_uid, one.at) for one in originals] == [(one.uid, START) for one in (plain, noted, signed)]
     assert [one.containers[0].requests for one in originals] == [amounts(1000, 128)] * 2 + [amounts(300, 300)]
     assert originals[2].containers[0].limits == amounts(None, 600)
+
+
+def test_original_sizes_are_the_templates_where_the_store_has_forgotten_that_the_pod_was_resized():
+    shrunk = replace(pod("a", 40), workload=WorkloadRef("Deployment", "web"))
+    owner = Workload(
+        shrunk.namespace,
+        WorkloadRef("Deployment", "web"),
+        requests={"app": amounts(1000, None)},
+        memory_limits={"app": 512 * 2**20},
+    )
+    action = resize(shrunk)
+    snapshot_of = guards(action, pods=[shrunk], workloads={(owner.namespace, owner.ref): owner})
+    [original] = snapshot_of.original_sizes([action], [])
+    # What the template does not state was a default when the pod was created.
+    assert original.containers[0].requests == amounts(1000, 128)
+    assert original.containers[0].limits.memory_bytes == 512 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("action", "held"),
+    [
+        (resize(pod("a"), amounts(900, 128)), True),
+        (replace(resize(pod("a"), amounts(900, 256)), growth=resources(0, 128)), True),
+        (replace(resize(pod("a"), amounts(1100, 128)), growth=resources(100, 0)), False),
+        (replace(resize(pod("a"), amounts(900, 128)), reason=Reason.PACKED), True),
+        (replace(resize(pod("a"), amounts(900, 128)), reason=Reason.REVERTED), False),
+        (evict(pod("a")), True),
+        (replace(evict(pod("a")), reason=Reason.OOM_KILLED), False),
+        (TaintNode("n1", Reason.OVERLOADED), False),
+    ],
+)
+def test_what_rests_on_usage_that_the_database_lost_is_held(action, held):
+    exclusions = Exclusions()
+    exclusions.history_incomplete = lambda: True
+    kept = guards(action, pods=[pod("a")], exclusions=exclusions).why_excluded(action)
+    assert kept is (Reason.HISTORY_INCOMPLETE if held else None)
 
 
 # ---- budgets ----
