@@ -155,6 +155,9 @@ class Store(Protocol):
     async def begin_writes(self, intents: Sequence[Intent]) -> None:
         """Record writes before they are sent; all of them are open from then on, or none is."""
 
+    async def check_writable(self) -> None:
+        """Write and take back a row: for changes to the cluster that leave no intent. Raises what a write raises."""
+
     async def open_intents(self) -> Sequence[Intent]:
         """Return the writes that were begun and whose outcome is not recorded, in the order of their times."""
 

@@ -574,6 +574,12 @@ async def test_intents_are_open_until_their_outcomes_are_recorded(open_empty, wr
         assert list(await store.open_intents()) == [one for one in by_time if one.id not in completed]
 
 
+async def test_looking_whether_the_store_takes_writes_leaves_nothing_behind(store):
+    await store.check_writable()
+    await store.check_writable()
+    assert await store.open_intents() == []
+
+
 async def test_an_eviction_spends_the_budgets_from_its_intent_on(store):
     first, second = of_uid("1", eviction(1)), of_uid("2", eviction(2))
     await store.begin_writes([intent(7, first), intent(8, second)])

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from datetime import datetime
 
 import msgspec
-from sqlalchemy import ColumnElement, Row, delete, select
+from sqlalchemy import ColumnElement, Row, delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store.connection import driver_in_transaction
@@ -63,6 +63,13 @@ async def begin(connection: AsyncConnection, intents: Sequence[Intent]) -> None:
     """Record writes before they are sent."""
     driver = await driver_in_transaction(connection)
     await driver.copy_records_to_table(intent.name, columns=list(intent.c.keys()), records=_begun(intents))
+
+
+async def check_writable(connection: AsyncConnection) -> None:
+    """Write a row and remove it again, in one transaction."""
+    probe = {"id": -1, "at": func.now(), "kind": "", "action": {}}
+    await connection.execute(insert(intent).values(probe))
+    await connection.execute(delete(intent).where(intent.c.id == -1))
 
 
 async def not_ended(connection: AsyncConnection) -> Sequence[Intent]:

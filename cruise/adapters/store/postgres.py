@@ -69,6 +69,7 @@ class PostgresStore:
     knows_oom = _one_transaction(oom.known, SHORT)
     oom_records = _one_transaction(oom.finished_since)
     begin_writes = _one_transaction(audit.begin, SHORT)
+    check_writable = _one_transaction(audit.check_writable, SHORT)
     open_intents = _one_transaction(audit.not_ended, SHORT)
     record_outcomes = _one_transaction(audit.append)
     outcomes = _one_transaction(audit.newest)

@@ -2,7 +2,7 @@
 
 import secrets
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from typing import cast
 
@@ -10,6 +10,7 @@ import structlog
 
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.leading.leases import LeaderLease
+from cruise.domain.actions import Intent
 from cruise.domain.packing import PackingPlan
 from cruise.domain.policy import Mode
 from cruise.domain.usage import OomRecord, StatisticsTable, UsageAdvance
@@ -69,6 +70,11 @@ class _Fenced:
         """Write, if this process leads."""
         self._guard()
         await self._store.write_statistics(table)
+
+    async def begin_writes(self, intents: Sequence[Intent]) -> None:
+        """Write, if this process leads: no write is sent that is not recorded."""
+        self._guard()
+        await self._store.begin_writes(intents)
 
     async def record_usage(self, advance: UsageAdvance) -> None:
         """Write, if this process leads."""

@@ -45,8 +45,11 @@ class Publication:
         keys = {(one.namespace, one.name) for one in wanted}
         self._published = {key: entry for key, entry in self._published.items() if key in keys & there}
         before = {key: entry for key, (entry, _) in self._published.items()}
+        chosen = worth_writing(wanted, before, self._most)
+        if chosen:
+            await self._store.check_writable()
         written = 0
-        for one in worth_writing(wanted, before, self._most):
+        for one in chosen:
             if await self._store.paused():
                 break
             if not await self._write(one, (one.namespace, one.name) in there, now):

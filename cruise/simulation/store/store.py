@@ -145,6 +145,9 @@ class MemoryStore:
     async def begin_writes(self, intents: Sequence[Intent]) -> None:
         self._intents |= {one.id: one for one in intents}
 
+    async def check_writable(self) -> None:
+        """Memory takes anything."""
+
     async def open_intents(self) -> Sequence[Intent]:
         return sorted(self._intents.values(), key=attrgetter("at", "id"))
 

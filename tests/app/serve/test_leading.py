@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from cruise.app.serve.leading import elects, fenced, lead
 from cruise.decisions.oom import learn_from
-from cruise.domain.actions import Outcome, Reason, TaintNode, Verdict
+from cruise.domain.actions import Intent, Outcome, Reason, TaintNode, Verdict
 from cruise.domain.cluster import OomKill
 from cruise.domain.policy import Mode
 from cruise.domain.usage import HourlyPeaks, PartitionProgress, UsageAdvance
@@ -51,6 +51,7 @@ async def test_a_former_leader_writes_no_usage_no_statistics_and_no_kill():
         store.record_usage(UsageAdvance("0", PartitionProgress(0, 30), NO_PEAKS, None)),
         store.write_statistics(make_table(make_statistic(pod="other"))),
         store.record_oom(KILL),
+        store.begin_writes([Intent(1, NOW, TaintNode("n1", Reason.OVERLOADED))]),
     ):
         with pytest.raises(Unavailable, match="another process leads"):
             await late

@@ -137,3 +137,15 @@ async def test_where_the_kind_is_not_served_the_pass_ends_and_an_unreachable_ser
     recording.failure = Unavailable("away")
     with pytest.raises(Unavailable):
         await publication.publish(*world(), NOW)
+
+
+async def test_without_a_writable_store_nothing_is_published():
+    class ReadOnly(MemoryStore):
+        async def check_writable(self) -> None:
+            raise Unavailable("cannot execute INSERT in a read-only transaction")
+
+    snapshot, statistics = world()
+    recording = Recording()
+    with pytest.raises(Unavailable, match="read-only"):
+        await Publication(recording, ReadOnly(), FULL).publish(snapshot, statistics, NOW)
+    assert recording.written == []
