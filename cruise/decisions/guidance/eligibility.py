@@ -98,6 +98,8 @@ class Eligibility:
         self._stored = stored
         self._policy = policy
         self._oldest_seconds = int((now - policy.max_age).timestamp())
+        # So far ahead of the clock they are no newer: the clock was set back, and how old they are is not known.
+        self._newest_seconds = int((now + policy.max_age).timestamp())
         self._newest_start_seconds = int((now - policy.new_workload_age).timestamp())
         self._now = now
         self._revisions = statistics.revisions
@@ -262,7 +264,7 @@ class Eligibility:
         for row in rows:
             if row is None:
                 return Reason.NO_STATISTICS
-            if self._updated_at[row] < self._oldest_seconds:
+            if not self._oldest_seconds <= self._updated_at[row] <= self._newest_seconds:
                 reason = Reason.STALE_STATISTICS
             elif reason is None and self._history_since[row] > self._newest_start_seconds:
                 reason = Reason.NEW_WORKLOAD

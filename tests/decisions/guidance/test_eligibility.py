@@ -322,7 +322,7 @@ def test_a_resource_whose_resize_restarts_a_container_is_not_managed(cpu_restart
 
 @pytest.mark.parametrize(
     ("age_minutes", "held"),
-    [(0, False), (15, False), (16, True), (24 * 60, True), (-2, False)],
+    [(0, False), (15, False), (16, True), (24 * 60, True), (-2, False), (-15, False), (-16, True)],
 )
 def test_statistics_older_than_max_age_change_nothing(age_minutes, held):
     pod = make_pod()

@@ -1,13 +1,17 @@
 """Postgres gone or slow: no write that could not be recorded, nothing twice, and all goes on by itself."""
 
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.controlplane.api import until
+from tests.e2e import serve_scene
 from tests.e2e.live.faults import SocketProxy, proxied_database
+from tests.e2e.live.programs import Running
 from tests.e2e.live.stage import Stage
 from tests.e2e.live.test_fault_prometheus import FAST, SEVERAL_PASSES, scale, shrunk, staged
 
@@ -56,4 +60,50 @@ def test_a_slow_database_makes_passes_late_and_a_very_slow_one_stops_writes(
         assert shrunk(stage) == 2
         proxy.delay_seconds = 0
         until(lambda: shrunk(stage) == 3, "the third is sized by itself", seconds=120)
+    assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
+
+
+def test_after_a_failover_that_nobody_announced_passes_go_on(stage: Stage, database: tuple[str, SocketProxy]):
+    url, proxy = database
+    with stage.serving(database_url=url, **FAST) as serving:
+        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        stage.mark()
+        before, began = ended(serving), time.monotonic()
+        # Every connection of the pool is dead from now on, and none is closed.
+        proxy.fail_over()
+        until(lambda: all(ended(serving)[name] > count for name, count in before.items()), "each pass ends", seconds=60)
+        print(f"every kind of pass ended {time.monotonic() - began:.1f} s after the failover")
+        scale(stage, 2)
+        until(lambda: shrunk(stage) == 2, "the second is sized", seconds=60)
+        until(serving.ready, "it is ready again")
+    assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
+
+
+def ended(serving: Running) -> dict[str, int]:
+    """How many passes of each kind ended well."""
+    jobs = json.loads(serving.get("/api/v1/status")[1])["jobs"]
+    kinds = ("statistics", "node pass", "node load")
+    return {job["name"]: job["runs"] - job["failures"] for job in jobs if job["name"] in kinds}
+
+
+def test_a_leader_with_a_slow_database_writes_nothing_old_and_lets_another_lead(
+    stage: Stage, database: tuple[str, SocketProxy], tmp_path: Path
+):
+    url, proxy = database
+    with serve_scene.serving(stage, tmp_path, "slow", database_url=url, max_decision_age="5s") as slow:
+        until(lambda: slow.leads() and shrunk(stage) == 1, "the one with the slow database leads and sizes")
+        with serve_scene.serving(stage, tmp_path, "sound") as sound:
+            assert not sound.leads()
+            stage.mark()
+            # As with the fault that was seen: a quarter of a second for each round trip.
+            proxy.delay_seconds = 0.25
+            began = time.monotonic()
+            scale(stage, 3)
+            until(lambda: "gave up the lead" in slow.running.get("/readyz")[1], "it says that it gave up", seconds=90)
+            until(sound.leads, "the other one leads", seconds=30)
+            print(f"the other one leads {time.monotonic() - began:.1f} s after the database became slow")
+            until(lambda: shrunk(stage) == 3, "it sizes the others", seconds=60)
+            print(f"all is sized {time.monotonic() - began:.1f} s after the database became slow")
+            assert "cruise_leads_given_up_total 1.0" in slow.running.get("/metrics")[1]
+            assert serve_scene.deeds_of(stage, slow) == []
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
