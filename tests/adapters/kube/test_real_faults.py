@@ -244,7 +244,7 @@ def disturb(admin, namespace, draw, nodes, turn):
 
 
 def listed(admin):
-    """The cluster from plain lists, as a snapshot file would have it."""
+    """The cluster from plain lists, as a snapshot file would have it, and beside it the namespaces that are there."""
     gathering = Gathering()
     for kind in ALL_KINDS:
         if kind.read_if_served:
@@ -252,7 +252,8 @@ def listed(admin):
         for item in admin.get(kind.path)["items"]:
             gathering.add(msgspec.convert({**item, "kind": kind.shape.__struct_config__.tag}, AnyObject))
     try:
-        return gathering.snapshot()
+        names = frozenset(one["metadata"]["name"] for one in admin.items("namespaces"))
+        return replace(gathering.snapshot(), namespaces=names)
     except BadInput:
         # Between two lists a pod may have got a node that the earlier one did not have.
         return None
