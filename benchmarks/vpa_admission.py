@@ -1,9 +1,6 @@
 """VPA's admission controller, built once from its Go module, beside a real API server with some VPAs and workloads."""
 
-import fcntl
-import hashlib
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,6 +13,7 @@ import yaml
 
 from benchmarks.bench_webhook import Server
 from benchmarks.real_cluster import quiet_control_plane
+from benchmarks.vpa_module import MODULE, built, go
 from benchmarks.webhook_servers import SERVER_CORE
 from benchmarks.webhook_world import HASH, NAMESPACES
 from cruise.adapters.webhook_tls.certificates import make_key_pair
@@ -25,27 +23,13 @@ from tests.postgres_servers import free_port
 Json = dict[str, Any]
 
 PATH = "/"
-_MODULE = "k8s.io/autoscaler/vertical-pod-autoscaler"
-_SOURCES = Path(__file__).parent / "vpa"
-_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cruise" / "vpa"
 _CRDS = "deploy/vpa-v1-crd-gen.yaml"
 _KIND = "verticalpodautoscalers.autoscaling.k8s.io"
 
 
 def binary() -> Path:
-    """Return the program, built at the lowest priority where the cache lacks it: some minutes."""
-    sources = b"\0".join((_SOURCES / name).read_bytes() for name in ("go.mod", "go.sum"))
-    place = _CACHE / hashlib.sha256(sources).hexdigest()[:20] / "vpa-admission-controller"
-    _CACHE.mkdir(parents=True, exist_ok=True)
-    with (_CACHE / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not place.exists():
-            made = _CACHE / "building"
-            command = ["build", "-mod=readonly", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", str(made)]
-            _go(*command, f"{_MODULE}/pkg/admission-controller")
-            place.parent.mkdir(exist_ok=True)
-            made.rename(place)
-    return place
+    """Return the program."""
+    return built("vpa-admission-controller", ("build", "-buildvcs=false"), f"{MODULE}/pkg/admission-controller")
 
 
 @contextmanager
@@ -79,19 +63,8 @@ def vpa_admission(directory: Path, workloads: int) -> Iterator[Server]:
                 process.kill()
 
 
-def _go(*arguments: str) -> str:
-    go = shutil.which("go")
-    if go is None:
-        raise RuntimeError("the rival's benchmark builds VPA's admission controller, and needs Go 1.26 or newer")
-    environment = {**os.environ, "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off", "CGO_ENABLED": "0"}
-    command = ["nice", "-n", "19", go, *arguments]
-    return subprocess.run(
-        command, check=True, cwd=_SOURCES, env=environment, stdout=subprocess.PIPE, text=True
-    ).stdout.strip()
-
-
 def _fill(api: Api, workloads: int) -> None:
-    definitions = Path(_go("list", "-m", "-f", "{{.Dir}}", _MODULE)) / _CRDS
+    definitions = Path(go("list", "-m", "-f", "{{.Dir}}", MODULE)) / _CRDS
     for definition in yaml.safe_load_all(definitions.read_text()):
         api.create(definition)
     with ThreadPoolExecutor(8) as threads:

@@ -1,0 +1,135 @@
+"""How far the replica of VPA is from VPA itself, driven over the same recordings.
+
+    python -m benchmarks.bench_arena DIR…
+
+prints the table of docs/backtest.md for trace directories. BENCH_TRACE names one for `make bench`; without it a made-up
+recording of two days is replayed. Needs Go, and some minutes for the first build.
+"""
+
+import argparse
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from benchmarks.recordings import make_recording
+from benchmarks.table import Row
+from benchmarks.vpa_arena import RealVpa, Shadowed, running_vpa
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.recordings.traces import load_trace
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.replay import replay
+from cruise.domain.backtest import PolicyScore
+from cruise.interfaces.amounts import percent_text, rate_text
+
+NAME = "arena"
+OPTIONS = ReplayOptions()
+TRACE_VARIABLE = "BENCH_TRACE"
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One recording: the shares of equal targets, and what the replica and VPA itself make of it."""
+
+    trace: str
+    compared: int
+    equal_cpu: float
+    equal_memory: float | None
+    replica: PolicyScore
+    real: PolicyScore
+
+
+def run() -> list[Row]:
+    """Shares of equal targets, and figures of VPA beside the replica's."""
+    named = os.environ.get(TRACE_VARIABLE)
+    recording = load(Path(named)) if named else make_recording(40, 2, step_seconds=300)
+    found = compare(recording)
+    rows = [Row(NAME, f"{found.trace}: equal CPU targets", 100 * found.equal_cpu, "%", "all", found.equal_cpu)]
+    if found.equal_memory is not None:
+        share = found.equal_memory
+        rows.append(Row(NAME, f"{found.trace}: equal memory targets", 100 * share, "%", "all", share))
+    for measure, real, replica in _figures(found):
+        ratio = real / replica if replica else None
+        rows.append(Row(NAME, f"{found.trace}: VPA's {measure}", real, "", "the replica", ratio))
+    return rows
+
+
+def load(directory: Path, days: float | None = None) -> Recording:
+    """Read a trace directory: all of it, or the first days."""
+    recording = load_trace(directory, OPTIONS.pass_seconds)
+    if days is None:
+        return recording
+    rows = int(days * 86400) // recording.step_seconds
+    return replace(
+        recording, cpu_millicores=recording.cpu_millicores[:rows], memory_bytes=recording.memory_bytes[:rows]
+    )
+
+
+def compare(recording: Recording) -> Found:
+    """Replay the replica with VPA as its shadow, then VPA itself."""
+    with running_vpa() as program:
+        shadowed = Shadowed(recording, OPTIONS, program)
+        replica = replay(recording, shadowed, OPTIONS)
+    real = replay_real(recording)
+    equal_memory = shadowed.equal_memory / shadowed.compared if recording.has_memory else None
+    return Found(recording.name, shadowed.compared, shadowed.equal_cpu / shadowed.compared, equal_memory, replica, real)
+
+
+def replay_real(recording: Recording, *, min_replicas: int = 1, zero_bytes: bool = False) -> PolicyScore:
+    """Replay VPA itself."""
+    with running_vpa() as program:
+        policy = RealVpa(recording, OPTIONS, program, min_replicas=min_replicas, zero_bytes=zero_bytes)
+        return replay(recording, policy, OPTIONS)
+
+
+def _figures(found: Found) -> Iterator[tuple[str, float, float]]:
+    """Yield what is compared: its name, VPA's figure, the replica's."""
+    real, replica = found.real, found.replica
+    yield "CPU slack", real.cpu.relative_slack, replica.cpu.relative_slack
+    if real.memory is not None and replica.memory is not None:
+        yield "memory slack", real.memory.relative_slack, replica.memory.relative_slack
+        yield "kills", real.oom_per_1000_container_days, replica.oom_per_1000_container_days
+    yield "resizes", real.resizes_per_container_day, replica.resizes_per_container_day
+    yield "own evictions", real.own_evictions_per_1000_pod_days, replica.own_evictions_per_1000_pod_days
+    yield "nodes", real.nodes_mean, replica.nodes_mean
+
+
+def markdown(found: Found) -> str:
+    """Return the row of a trace; each pair is VPA, then the replica."""
+    pairs = {measure: (real, replica) for measure, real, replica in _figures(found)}
+    cells = [found.trace, f"{found.compared:,}", percent_text(found.equal_cpu)]
+    cells.append("–" if found.equal_memory is None else percent_text(found.equal_memory))
+    for measure in ("CPU slack", "memory slack", "kills", "resizes", "own evictions", "nodes"):
+        write = percent_text if measure.endswith("slack") else rate_text
+        cells.append(", ".join(map(write, pairs[measure])) if measure in pairs else "–")
+    return f"| {' | '.join(cells)} |"
+
+
+def variant(trace: str, score: PolicyScore, what: str) -> str:
+    """Say in a line what VPA does with another setting."""
+    memory = "" if score.memory is None else f", memory slack {percent_text(score.memory.relative_slack)} %"
+    return (
+        f"{trace}, {what}: CPU slack {percent_text(score.cpu.relative_slack)} %{memory}, "
+        f"{rate_text(score.oom_per_1000_container_days)} kills, {rate_text(score.resizes_per_container_day)} resizes"
+    )
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Print the table, and what other settings change."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.bench_arena")
+    parser.add_argument("traces", metavar="DIR", nargs="+", type=Path)
+    parser.add_argument("--days", type=float, help="only the first days of each")
+    parser.add_argument("--variants", action="store_true", help="also minReplicas 2, and uses of 0 bytes as recorded")
+    chosen = parser.parse_args(arguments)
+    for directory in chosen.traces:
+        recording = load(directory, chosen.days)
+        print(markdown(compare(recording)), flush=True)
+        if chosen.variants:
+            print(variant(recording.name, replay_real(recording, min_replicas=2), "minReplicas 2"), flush=True)
+            if recording.has_memory:
+                zero = replay_real(recording, zero_bytes=True)
+                print(variant(recording.name, zero, "uses of 0 bytes as recorded"), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""VPA's real recommender, admission and updater as a policy of the replay: a Go program that is fed with the samples.
+
+The program is `benchmarks/vpa/arena_test.go`: code of ours that calls VPA's packages. Once an interval it gets the
+pods, the samples and the kills; it runs the recommender on them, and the updater's loops of the interval when it is
+asked to decide.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from benchmarks.vpa_module import built
+from cruise.backtest.baselines.as_requested import provisioned_sizes
+from cruise.backtest.baselines.vpa.vpa import Vpa
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ClusterView, Decision, Kill, KillReaction, ReplayPolicy, Sizes
+from cruise.domain.arrays import Float32Array, Int64Array
+
+_LOOP_SECONDS = 60
+
+
+class Program:
+    """The Go program: one message in, one answer out."""
+
+    def __init__(self, process: "subprocess.Popen[bytes]", answers: int) -> None:
+        self._process = process
+        self._answers = os.fdopen(answers, "rb")
+
+    def ask(self, **message: object) -> Mapping[str, Any]:
+        """Send one message, and return the answer. Raises RuntimeError where the program has ended."""
+        stdin = self._process.stdin
+        assert stdin is not None
+        try:
+            stdin.write(json.dumps(message).encode() + b"\n")
+            stdin.flush()
+            answer = self._answers.readline()
+        except BrokenPipeError:
+            answer = b""
+        if not answer:
+            raise RuntimeError(f"VPA's program has ended with exit code {self._process.wait()}")
+        found: Mapping[str, Any] = json.loads(answer)
+        return found
+
+
+@contextmanager
+def running_vpa() -> Iterator[Program]:
+    """Build the program where that is needed, and run it."""
+    sources = ("go.mod", "go.sum", "arena_test.go")
+    program = built("vpa-arena", ("test", "-c", "-vet=off"), ".", sources)
+    ours, theirs = os.pipe()
+    command, environment = [str(program), "-test.timeout=0"], {**os.environ, "ARENA_ANSWERS": str(theirs)}
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=sys.stderr, env=environment, pass_fds=(theirs,)
+    ) as process:
+        os.close(theirs)
+        try:
+            yield Program(process, ours)
+        finally:
+            process.kill()
+
+
+class RealVpa(ReplayPolicy):
+    """VPA itself; minReplicas 1 as the replica has it, and 2 as VPA's own default is.
+
+    `zero_bytes` passes recorded uses of 0 bytes on as they are. The replica takes them for one byte.
+    """
+
+    name = "vpa-real"
+
+    def __init__(
+        self,
+        recording: Recording,
+        options: ReplayOptions,
+        program: Program,
+        *,
+        min_replicas: int = 1,
+        zero_bytes: bool = False,
+    ) -> None:
+        provisioned = provisioned_sizes(recording)
+        self._program = program
+        self._step_seconds = recording.step_seconds
+        self._least_bytes = 0 if zero_bytes else 1
+        self._has_memory = recording.has_memory
+        self._provisioned = provisioned
+        self._used: Int64Array = np.zeros(len(recording.containers), dtype=np.int64)
+        self._kills: list[tuple[int, int, int]] = []
+        self._samples: tuple[int, Float32Array, Float32Array] | None = None
+        program.ask(
+            setup={
+                "workload": recording.workload_containers().tolist(),
+                "cpu": provisioned.cpu_millicores.tolist(),
+                "memory": provisioned.memory_bytes.tolist(),
+                "limit": provisioned.memory_limit_bytes.tolist(),
+                "nodeCPU": options.node.cpu_millicores,
+                "nodeMemory": options.node.memory_bytes,
+                "hasMemory": recording.has_memory,
+                "stepSeconds": recording.step_seconds,
+                "loops": max(1, max(options.pass_seconds, recording.step_seconds) // _LOOP_SECONDS),
+                "minReplicas": min_replicas,
+            }
+        )
+
+    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Keep the samples until the view comes that says whose they are."""
+        self._samples = at, cpu, memory
+        for row in memory:
+            seen = ~np.isnan(row)
+            self._used[seen] = row[seen]
+
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
+        """Return what the admission controller writes into new pods."""
+        answer = self._program.ask(admit=containers.tolist())
+        return self._sizes(answer["Sizes"])
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Have the recommender take in the interval, then the updater decide."""
+        self._take_in(view)
+        answer = self._program.ask(decide={"view": _view(view), "used": self._used.tolist()})
+        resize = np.array(answer["Sizes"]["Container"] or [], dtype=np.int64)
+        return Decision(resize, self._sizes(answer["Sizes"]), np.array(answer["Evict"] or [], dtype=np.int64))
+
+    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
+        """Remember the kill for the recommender and for the pod's status."""
+        self._kills.append((kill.container, kill.at, int(view.sizes.memory_bytes[kill.container])))
+        return KillReaction()
+
+    def _take_in(self, view: ClusterView) -> None:
+        if self._samples is None:
+            return
+        at, cpu, memory = self._samples
+        rows = []
+        for place, (of_cpu, of_memory) in enumerate(zip(cpu, memory, strict=True)):
+            row_at = at - (len(cpu) - 1 - place) * self._step_seconds
+            used = _pairs(of_memory, self._least_bytes) if self._has_memory else []
+            rows.append({"at": row_at, "cpu": _pairs(of_cpu, 0), "memory": used})
+        self._program.ask(observe={"view": _view(view), "rows": rows, "kills": self._kills})
+        self._kills, self._samples = [], None
+
+    def _sizes(self, answer: Mapping[str, list[int] | None]) -> Sizes:
+        found = Sizes(*(np.array(answer[key] or [], dtype=np.int64) for key in ("CPU", "Memory", "Limit")))
+        if self._has_memory:
+            return found
+        places = np.array(answer["Container"] or [], dtype=np.int64)
+        kept = self._provisioned.take(places)
+        return Sizes(found.cpu_millicores, kept.memory_bytes, kept.memory_limit_bytes)
+
+
+class Shadowed(ReplayPolicy):
+    """The replica decides, and VPA itself sees the same; what each would create pods with is compared at every pass."""
+
+    name = "vpa"
+
+    def __init__(self, recording: Recording, options: ReplayOptions, program: Program) -> None:
+        self._replica = Vpa(recording, options)
+        self._real = RealVpa(recording, options, program)
+        self.compared = 0
+        self.equal_cpu = 0
+        self.equal_memory = 0
+
+    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Show both the samples."""
+        self._replica.observe(at, cpu, memory)
+        self._real.observe(at, cpu, memory)
+
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
+        """Return what the replica says."""
+        return self._replica.admit(containers, view)
+
+    def decide(self, view: ClusterView) -> Decision:
+        """Compare the targets of all pods that run, and do what the replica says."""
+        decision = self._replica.decide(view)
+        self._real.decide(view)
+        running = np.flatnonzero(view.node >= 0)
+        if running.size:
+            one, other = self._replica.admit(running, view), self._real.admit(running, view)
+            self.compared += len(running)
+            self.equal_cpu += int(np.count_nonzero(one.cpu_millicores == other.cpu_millicores))
+            self.equal_memory += int(np.count_nonzero(one.memory_bytes == other.memory_bytes))
+        return decision
+
+    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
+        """Tell both of the kill."""
+        self._real.killed(kill, view)
+        return self._replica.killed(kill, view)
+
+
+def _pairs(row: Float32Array, least: int) -> list[tuple[int, int]]:
+    """Return containers and amounts in whole units, rounded up as quantities are; no pair where there is no sample."""
+    seen = np.flatnonzero(row >= 0)
+    amounts = np.maximum(np.ceil(row[seen].astype(np.float64)), least).astype(np.int64)
+    return list(zip(seen.tolist(), amounts.tolist(), strict=True))
+
+
+def _view(view: ClusterView) -> Mapping[str, object]:
+    return {
+        "at": view.at,
+        "node": view.node.tolist(),
+        "born": view.born.tolist(),
+        "bornAt": view.born_at.tolist(),
+        "cpu": view.sizes.cpu_millicores.tolist(),
+        "memory": view.sizes.memory_bytes.tolist(),
+        "limit": view.sizes.memory_limit_bytes.tolist(),
+    }
