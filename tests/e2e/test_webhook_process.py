@@ -22,6 +22,7 @@ from tests.adapters.webhook_tls.test_keeping import given as certificate_of_othe
 from tests.admission_reviews import encoded, make_review, patch_in, response_of
 from tests.builders import make_pod_json, make_statistic, make_table
 from tests.controlplane.api import until
+from tests.controlplane.manifests import pod_template, workload
 from tests.e2e.live.programs import Running, environment, reviewing, run
 from tests.postgres_servers import emptied, free_port
 
@@ -30,7 +31,9 @@ UNVERIFIED = ssl._create_unverified_context()
 
 
 @pytest.fixture
-def settings(control_plane, namespace, tmp_path):
+def settings(control_plane, admin, namespace, tmp_path):
+    # Whose pods are asked about: nothing is said of a pod whose owner was not seen.
+    admin.create(workload("Deployment", namespace, "web", pod_template("web"), 0))
     return {
         "kubeconfig": str(control_plane.kubeconfig()),
         "mode": "initial",
