@@ -1,36 +1,23 @@
-"""What is kept of how far demand went beyond what was expected of it."""
+"""What is kept of how stated risks were kept, and of how headroom is shared."""
 
 from dataclasses import dataclass
 
-from cruise.domain.arrays import Int64Array
 from cruise.domain.resources import ResourceName
 
 
 @dataclass(frozen=True, slots=True)
-class DayScores:
-    """How often each score was seen on one day, over all nodes: one count a bucket.
+class RiskDay:
+    """How often demand passed the requests in force on one day, over all nodes.
 
-    `day` counts days since the Unix epoch; `measure` names what a score was, since scores of another kind say nothing.
+    `day` counts days since the Unix epoch. Of `intervals` (one for each node and pass) `short` were passed; `level` is
+    the level of headroom at the end of the day.
     """
 
     resource: ResourceName
     day: int
-    measure: int
-    counts: Int64Array
-
-
-@dataclass(frozen=True, slots=True)
-class PlaceScores:
-    """How often each score was seen at one place, on its first day and later: one count a bucket.
-
-    A place is a cluster or a trace of one; `measure` is that of `DayScores`.
-    """
-
-    place: str
-    resource: ResourceName
-    measure: int
-    first_day: Int64Array
-    later: Int64Array
+    intervals: int
+    short: int
+    level: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,19 +39,6 @@ class EvictionRanking(IntEnum):
         return self.name.lower()
 
 
-class HeadroomStart(StrEnum):
-    """What the model `risk` goes by until it has seen enough.
-
-    Scores of other places stand in for those that are missing, and keep to the risk from the first pass on. The largest
-    single headroom promises nothing until a week was seen; the sum of all, and the largest score seen where few were,
-    keep to the risk as far as few samples show.
-    """
-
-    PRIOR = "prior"
-    SHARED_MAX = "shared-max"
-    SUM_OF_PEAKS = "sum-of-peaks"
-
-
 class NodeAutoscaling(StrEnum):
     """What adds and removes nodes: found out by itself, or stated."""
 
@@ -145,9 +132,8 @@ class Policy:
     max_evictions_per_workload: int = 1
     max_evictions_per_hour: int = 20
     headroom: str = "risk"  # the name of a model in decisions/sizing/headroom/choosing.py
-    headroom_risk: float = 1e-2  # of a node's intervals, the share in which its demand may pass what it has
-    headroom_cpu_risk: float | None = 7e-2  # the same for CPU, which does not kill; None: as for memory
-    headroom_start: HeadroomStart = HeadroomStart.PRIOR
+    cpu_risk: float = 7e-2  # of a node's intervals, the share in which its demand may pass its pods' requests
+    memory_risk: float = 1e-2  # the same for memory, which kills
     floor: Resources = FLOOR
     dead_band_share: float = 0.05
     dead_band: Resources = Resources(10, 16 * MEBIBYTE)
@@ -155,8 +141,8 @@ class Policy:
     memory_band: float = 0.15
     band_patience: timedelta = timedelta(minutes=30)  # before what is above its band is cut
     below_patience: timedelta = timedelta(minutes=30)  # before what is below its base is grown on its own account
-    resize_rest: timedelta = timedelta(hours=4)  # after a resize, before the pod is cut again
-    growth_rest: timedelta = timedelta(hours=24)  # the same after one that grows: what was needed today comes again
+    resizes_per_container_day: float = 6.0  # the budget of writes: how many a container gets a day on average
+    shrink_cooldown: timedelta | None = None  # after a write of a request, before it shrinks; None: by the budget
     overload_above: float = 1.0
     overload_below: float = 0.9
 
@@ -170,13 +156,12 @@ class Policy:
         return replace(self, mode=Mode.FULL) if self.mode is Mode.OBSERVE else self
 
     @property
-    def starts_with(self) -> HeadroomStart:
-        """What model `risk` goes by at first, under the rules that hold."""
-        lends = self.rules.lent_scores or self.headroom_start is not HeadroomStart.PRIOR
-        return self.headroom_start if lends else HeadroomStart.SHARED_MAX
+    def cooldown(self) -> timedelta:
+        """How long a request that was written is not shrunk: a day's writes are spread over the day."""
+        if self.shrink_cooldown is not None:
+            return self.shrink_cooldown
+        return timedelta(days=1) / max(self.resizes_per_container_day, 1.0)
 
     def risk_of(self, resource: ResourceName) -> float:
-        """Return the share of intervals in which demand for a resource may pass what a node has."""
-        if resource is ResourceName.CPU and self.headroom_cpu_risk is not None:
-            return self.headroom_cpu_risk
-        return self.headroom_risk
+        """Return the share of intervals in which a node's demand for a resource may pass its pods' requests."""
+        return self.cpu_risk if resource is ResourceName.CPU else self.memory_risk

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from cruise.domain.cluster import Snapshot
 from cruise.domain.cross_check import CrossCheck
-from cruise.domain.headroom import DayScores
+from cruise.domain.headroom import RiskDay
 from cruise.domain.usage import ContainerKey, SampleBlock
 
 
@@ -136,7 +136,7 @@ class KubeletFacts:
 class StoreFacts:
     """The database; `exists` is False for an embedded one that is yet to be made, `problem` why it cannot be used.
 
-    `verified`: it is known to be the server that is meant. `scores` are those that it holds of what nodes demanded.
+    `verified`: it is known to be the server that is meant. `risk_days` say how stated risks were kept.
     """
 
     place: str
@@ -146,7 +146,7 @@ class StoreFacts:
     expected: str | None = None
     problem: str = ""
     verified: bool = True
-    scores: Sequence[DayScores] = ()
+    risk_days: Sequence[RiskDay] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ class Retention:
     refused_targets: timedelta = timedelta(days=1)
     original_sizes: timedelta = timedelta(days=90)  # since the pod's last resize; few pods live as long unchanged
     signing_key: timedelta = timedelta(days=30)  # then another one signs; it is dropped `original_sizes` later
-    headroom_scores: timedelta = timedelta(days=29)  # the four weeks that a margin may look back
+    risk_days: timedelta = timedelta(days=29)  # the level of headroom, and how risks were kept
     cluster_hours: timedelta = timedelta(days=90)  # a row an hour
     packing_plans: timedelta = timedelta(days=1)  # one may be of thousands of moves
 

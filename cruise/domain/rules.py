@@ -17,7 +17,6 @@ class Rules:
     `own_peak`: no container is given more of its node's headroom than its own peak and a spare.
     `own_room`: what a workload's annotations ask beyond its requests is granted from free room.
     `calm`: a size is written where that is worth it; otherwise wherever it leaves its dead band.
-    `lent_scores`: scores of other places stand in where a cluster has none of its own yet.
     `quotas`: no write that a ResourceQuota would refuse, or that uses up what it grants.
     `careful_limits`: a limit is added only where the settings or the namespace ask for one, falls only on a history
     that is known to be long, and is never lowered below known use because of a LimitRange.
@@ -35,7 +34,6 @@ class Rules:
     own_room: bool = True
     quotas: bool = True
     calm: bool = True
-    lent_scores: bool = True
     careful_limits: bool = True
     shown_kills: bool = True
 
@@ -53,7 +51,6 @@ SEEDS = Rules(
     own_room=False,
     quotas=False,
     calm=False,
-    lent_scores=False,
     careful_limits=False,
     shown_kills=False,
 )

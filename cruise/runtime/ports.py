@@ -9,7 +9,7 @@ from cruise.domain.annotations import Overrides
 from cruise.domain.callers import Intervention
 from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
 from cruise.domain.cluster_hours import ClusterHour
-from cruise.domain.headroom import DayScores, Sharing
+from cruise.domain.headroom import RiskDay, Sharing
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.recommendations import Recommendation
 from cruise.domain.usage import (
@@ -131,11 +131,11 @@ class Store(Protocol):
     async def peaks_of_hour(self, hour: int) -> HourlyPeaks:
         """Return every key's peaks of one clock hour."""
 
-    async def record_headroom_scores(self, days: Sequence[DayScores]) -> None:
-        """Store the scores of days, each in place of what was counted of it before."""
+    async def record_risk_days(self, days: Sequence[RiskDay]) -> None:
+        """Store how risks were kept on days, each in place of what was counted of it before."""
 
-    async def headroom_scores(self) -> Sequence[DayScores]:
-        """Return the scores of all days."""
+    async def risk_days(self) -> Sequence[RiskDay]:
+        """Return how risks were kept on all days."""
 
     async def record_cluster_hour(self, one: ClusterHour) -> None:
         """Remember the cluster's sums of an hour; the first of an hour stay."""

@@ -8,7 +8,6 @@ from cruise.domain.notices import Topic
 from cruise.domain.policy import (
     AdmissionSize,
     Consolidation,
-    HeadroomStart,
     MemoryLimits,
     Mode,
     NodeAutoscaling,
@@ -60,7 +59,6 @@ class HttpTls(StrEnum):
 MODE = forms.choice("a mode", [(mode.label, mode) for mode in Mode if mode is not Mode.OFF])
 RULES = forms.choice("a set of rules", [(rules.name, rules) for rules in RULE_SETS])
 HEADROOM = forms.choice("a headroom model", [(model, model) for model in MODELS])
-HEADROOM_START = forms.choice("what headroom starts with", [(start.value, start) for start in HeadroomStart])
 MEMORY_LIMITS = forms.choice("a choice of memory limits", [(one.value, one) for one in MemoryLimits])
 OOM_REACTION = forms.choice("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
 NODE_AUTOSCALER = forms.choice("a node autoscaler", [(one.value, one) for one in NodeAutoscaling])

@@ -12,7 +12,6 @@ from cruise.domain.policy import (
     PROTECTED_NAMESPACES,
     AdmissionSize,
     Consolidation,
-    HeadroomStart,
     MemoryLimits,
     Mode,
     NodeAutoscaling,
@@ -59,6 +58,7 @@ _STEP = forms.duration("10m", "60s", least=timedelta(seconds=5))
 _LEASE = forms.duration("5m", "15s", least=timedelta(seconds=2))
 _BUDGET = forms.duration("30s", "1s")
 _DAYS = forms.duration("30d")
+_WRITES = forms.number("a number from 1 to 300", "6", lambda found: 1 <= found <= 300)
 _LOG_FORMAT = forms.choice("a log format", [(name, name) for name in ("auto", "json", "text")])
 _LOG_LEVEL = forms.choice("a log level", [(name, name) for name in ("debug", "info", "warning", "error")])
 
@@ -216,15 +216,14 @@ class Settings:
     price_eviction: float = _setting(forms.price("0.05"), _PRICES.eviction)
     price_resize: float = _setting(forms.price("0.0002"), _PRICES.resize)
     headroom: str = _setting(choices.HEADROOM, _POLICY.headroom)
-    headroom_risk: float = _setting(forms.at_most(0.5, "0.01"), _POLICY.headroom_risk)
-    headroom_cpu_risk: float | None = _setting(forms.at_most(0.5, "0.05"), _POLICY.headroom_cpu_risk)
-    headroom_start: HeadroomStart = _setting(choices.HEADROOM_START, _POLICY.headroom_start)
+    cpu_risk: float = _setting(forms.at_most(0.5, "0.05"), _POLICY.cpu_risk)
+    memory_risk: float = _setting(forms.at_most(0.5, "0.01"), _POLICY.memory_risk)
     cpu_band: float = _setting(forms.at_most(1, "0.15"), _POLICY.cpu_band)
     memory_band: float = _setting(forms.at_most(1, "0.15"), _POLICY.memory_band)
     band_patience: timedelta = _setting(_PAUSE, _POLICY.band_patience)
     below_patience: timedelta = _setting(_PAUSE, _POLICY.below_patience)
-    resize_rest: timedelta = _setting(_PAUSE, _POLICY.resize_rest)
-    growth_rest: timedelta = _setting(_PAUSE, _POLICY.growth_rest)
+    resizes_per_container_day: float = _setting(_WRITES, _POLICY.resizes_per_container_day)
+    shrink_cooldown: timedelta | None = _setting(_PAUSE, _POLICY.shrink_cooldown)
     excluded_namespaces: frozenset[str] = _setting(forms.excluding(PROTECTED_NAMESPACES), _POLICY.excluded_namespaces)
     allow_extended_resources: bool = _setting(forms.FLAG, _POLICY.allow_extended_resources)
     admission_size: AdmissionSize | None = _setting(choices.ADMISSION_SIZE, _POLICY.admission_size)

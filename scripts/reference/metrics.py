@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cruise.decisions.sizing.headroom.promise import Promise
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.domain.actions import Reason, Verdict
 from cruise.domain.cross_check import CrossTally
 from cruise.domain.packing import FleetChange, Proposal, Sizes
@@ -26,8 +26,8 @@ from cruise.runtime.packing.consolidation_pass import ConsolidationPass
 from scripts.reference.markdown import code, page, section, table
 
 _NOW = datetime(2026, 1, 1, tzinfo=UTC)
-_PROMISES = {ResourceName.CPU: Promise(0.07, 0.4, 0.0, 1, 0)}
-_PASS = PassFigures(_NOW, 1, 0, 0, NO_RESOURCES, NO_RESOURCES, {Reason.SETTLED: 1}, {"decide": 1.0}, _PROMISES)
+_RISKS = {ResourceName.CPU: KeptRisk(0.07, 0.4, 1, 0)}
+_PASS = PassFigures(_NOW, 1, 0, 0, NO_RESOURCES, NO_RESOURCES, {Reason.SETTLED: 1}, {"decide": 1.0}, _RISKS)
 _ADVISED = Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), (), fleet=FleetChange(3, 2, 2, emptied=("n1",)))
 _CONTROLLER = ControllerFigures(
     Mode.FULL,

@@ -74,19 +74,21 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "headroom": (
             "The model of the headroom that the pods of a node share: [models](../backtest.md#headroom-models)."
         ),
-        "headroom_risk": (
-            "With model `risk`: the share of intervals in which a node's pods may want more memory than it has."
+        "cpu_risk": (
+            "With model `risk`: the share of a node's intervals in which demand for CPU may pass what its pods request."
         ),
-        "headroom_cpu_risk": "The same for CPU, which makes pods slower and kills none.",
+        "memory_risk": "The same for memory, which kills where the node is full.",
         "cpu_band": "How far above what a node's pods need together of CPU their requests may stay, as a share of it.",
         "memory_band": "The same for memory.",
         "band_patience": "How long they have to be above it before the most idle pods are cut.",
         "below_patience": "How long a container's base has to be above its request before that is a reason by itself.",
-        "resize_rest": "After a resize, how long the pod is not cut again; it grows whenever that is needed.",
-        "growth_rest": "The same after a resize that grows it: what it needed once in a day comes again.",
-        "headroom_start": (
-            "What model `risk` goes by until it has seen enough: scores of public traces that fade as own ones come, "
-            "the largest single headroom, or the sum of all."
+        "resizes_per_container_day": (
+            "The budget of writes: how many resizes a container gets a day, on average over the cluster. While the "
+            "cluster is over it, pods that had more are not shrunk."
+        ),
+        "shrink_cooldown": (
+            "How long a request that was written is not shrunk; it grows whenever that is needed. Unset: a day divided "
+            "by `resizes_per_container_day`."
         ),
     },
     "Kubernetes": {

@@ -37,7 +37,7 @@ from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.cluster_hours import ClusterHour, hour_of
 from cruise.domain.colocation import PodTerm
 from cruise.domain.halts import Halt, HaltCode
-from cruise.domain.headroom import DayScores, Sharing
+from cruise.domain.headroom import RiskDay, Sharing
 from cruise.domain.packing import (
     Arrival,
     Departure,
@@ -668,26 +668,26 @@ async def test_the_first_original_sizes_of_a_pod_stay_with_the_time_of_its_last_
     assert found == expected
 
 
-# ---- how far demand went beyond what was expected ----
+# ---- how stated risks were kept ----
 
-day_scores = st.builds(
-    DayScores,
+risk_days = st.builds(
+    RiskDay,
     st.sampled_from(ResourceName),
     st.integers(20_000, 20_003),
-    st.integers(1, 2),
-    st.lists(st.integers(0, 1 << 40), min_size=1, max_size=5).map(lambda counts: np.array(counts, dtype=np.int64)),
+    st.integers(0, 1 << 40),
+    st.integers(0, 1 << 40),
+    st.floats(0, 3),
 )
 
 
-@given(batches=st.lists(st.lists(day_scores, max_size=4), max_size=3))
+@given(batches=st.lists(st.lists(risk_days, max_size=4), max_size=3))
 @FEW_EXAMPLES
-async def test_the_scores_of_a_day_take_the_place_of_those_counted_before(open_empty, batches):
+async def test_what_is_counted_of_a_day_takes_the_place_of_what_was_counted_before(open_empty, batches):
     async with open_empty() as store:
         for batch in batches:
-            await store.record_headroom_scores(batch)
-        found = {(one.resource, one.day): (one.measure, one.counts.tolist()) for one in await store.headroom_scores()}
-    written = {(one.resource, one.day): (one.measure, one.counts.tolist()) for batch in batches for one in batch}
-    assert found == written
+            await store.record_risk_days(batch)
+        found = {(one.resource, one.day): one for one in await store.risk_days()}
+    assert found == {(one.resource, one.day): one for batch in batches for one in batch}
 
 
 async def test_the_peaks_of_one_hour_are_every_keys(store):
@@ -890,8 +890,8 @@ async def test_each_kind_is_kept_for_its_time(store, late):
         [OriginalSizes("uid", "shop", "web-0", (), last_moment(RETENTION.original_sizes))]
     )
     await store.save_packing(packing(1, last_moment(RETENTION.packing_plans)))
-    oldest_day = int((NOW - RETENTION.headroom_scores).timestamp()) // 86400 - int(late)
-    await store.record_headroom_scores([DayScores(ResourceName.CPU, oldest_day, 1, np.ones(2, dtype=np.int64))])
+    oldest_day = int((NOW - RETENTION.risk_days).timestamp()) // 86400 - int(late)
+    await store.record_risk_days([RiskDay(ResourceName.CPU, oldest_day, 2, 1, 0.5)])
     await store.set_paused(True)
     await store.put_override("shop", WorkloadRef("Deployment", "web"), Overrides(mode=Mode.OFF))
 
@@ -909,7 +909,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
         "refusals": len(await store.refused_targets()),
         "originals": len(await store.original_sizes()),
         "packings": int(await store.packing() is not None),
-        "scores": len(await store.headroom_scores()),
+        "risk days": len(await store.risk_days()),
     }
     kept = {name: 2 if name == "statistics" else 1 for name in counts}
     assert counts == ({name: 0 for name in counts} if late else kept)

@@ -31,7 +31,7 @@ from tests.prometheus_server import free_port, make_blocks, running_prometheus
 MODE = "full"
 OFTEN = {"pass_interval": "10s", "node_load_interval": "5s", "new_workload_age": "0s"}
 # A demo of minutes shows nothing that waits for half an hour, or rests for hours.
-AT_ONCE = {"band_patience": "0s", "below_patience": "0s", "resize_rest": "0s", "growth_rest": "0s"}
+AT_ONCE = {"band_patience": "0s", "below_patience": "0s", "shrink_cooldown": "0s"}
 PLAIN_LINE_SECONDS = 5
 
 

@@ -153,7 +153,7 @@ def test_wrong_values_get_one_clear_line(values: dict[str, str], said: str):
 def test_settings_arrive_as_cruise_reads_them():
     values = {
         "settings.prometheus_max_samples_per_query": "2000000",
-        "settings.headroom_risk": "0.0001",
+        "settings.memory_risk": "0.0001",
         "settings.packing": "false",
         "settings.http_allowed_hosts": "{a.example,b.example}",
     }
@@ -161,7 +161,7 @@ def test_settings_arrive_as_cruise_reads_them():
     read = {key: FORMS[key].read(data[f"CRUISE_{key.upper()}"]) for key in (one.split(".")[1] for one in values)}
     assert read == {
         "prometheus_max_samples_per_query": 2_000_000,
-        "headroom_risk": 0.0001,
+        "memory_risk": 0.0001,
         "packing": False,
         "http_allowed_hosts": frozenset({"a.example", "b.example"}),
     }

@@ -115,7 +115,11 @@ SCENES = {
         'cruise_outcomes_total{action="resize",verdict="refused",reason="disruption-budget"} 0+2x60',
     ],
     "CruiseKubeletsDisagree": ['cruise_cross_checked_containers_total{result="disagree"} 0+1x60'],
-    "CruiseHeadroomDrifts": ['cruise_headroom_drift{resource="memory"} 1x90'],
+    "CruiseRiskAbove": [
+        'cruise_headroom_risk_observed{resource="memory"} 0.02x90',
+        'cruise_headroom_risk_asked{resource="memory"} 0.01x90',
+        'cruise_headroom_risk_intervals{resource="memory"} 2000x90',
+    ],
     "CruiseWebhookCertificateEnds": ["cruise_webhook_certificate_expiry_timestamp_seconds 86400x120"],
 }
 

@@ -221,7 +221,7 @@ imagePullSecrets: [{name: registry}]
 excludedNamespaces: [legacy]
 commonLabels: {team: platform}
 commonAnnotations: {contact: platform@example.com}
-settings: {pass_interval: 10m, headroom_risk: 0.001}
+settings: {pass_interval: 10m, memory_risk: 0.001}
 prometheus: {serviceAccount: prometheus-k8s}
 kubelets: {enabled: true, crossCheck: true}
 notifications: {existingSecret: hooks}

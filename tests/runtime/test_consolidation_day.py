@@ -56,7 +56,9 @@ async def day_of(size: AdmissionSize, rules: Rules = DEFAULT_RULES, hours: int =
     world: SimulatedCluster = cluster(
         workloads, [replace(KIND, name="n1")], Behaviour(step_seconds=60), node_autoscaling=KARPENTER
     )
-    policy, store = Policy(mode=Mode.FULL, admission_size=size, rules=rules), MemoryStore()
+    headroom = "shared-max" if rules is SEEDS else "risk"
+    policy = Policy(mode=Mode.FULL, admission_size=size, rules=rules, headroom=headroom)
+    store = MemoryStore()
     admission = SimulatedAdmission(world, store, policy, lambda: world.now)
     world.admit = admission.admit
     controller = Controller(

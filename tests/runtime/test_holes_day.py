@@ -21,7 +21,7 @@ USE = {"small": (40.0, 60.0), "web": (300.0, 400.0), "db": (1200.0, 2000.0)}
 HOURS = 24
 SETTLED_HOURS = 2
 # No pod rests after a resize: that would hide for hours what holes move, and the first sizes need two writes.
-POLICY = Policy(mode=Mode.FULL, resize_rest=timedelta(0), growth_rest=timedelta(0))
+POLICY = Policy(mode=Mode.FULL, shrink_cooldown=timedelta(0))
 LATE = 120
 
 

@@ -42,14 +42,14 @@ def test_every_setting_of_the_policy_reaches_it(tmp_path):
     path = written(
         tmp_path,
         'mode = "full"\nexcluded_namespaces = ["kube-system", "ops"]\noom_reaction = "record"\n'
-        "allow_extended_resources = true\noverload_above = 2\noverload_below = 1.5\nheadroom_risk = 0.02\n",
+        "allow_extended_resources = true\noverload_above = 2\noverload_below = 1.5\nmemory_risk = 0.02\n",
     )
     policy = load_settings({}, path).policy()
     assert policy.mode is Mode.FULL
     assert policy.excluded_namespaces == {"kube-system", "cruise", "ops"}
     assert policy.allow_extended_resources
     assert (policy.overload_above, policy.overload_below) == (2.0, 1.5)
-    assert policy.headroom_risk == 0.02
+    assert policy.memory_risk == 0.02
 
 
 def test_an_unknown_key_names_the_nearest_one_and_its_place(tmp_path):
@@ -78,10 +78,10 @@ def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
         ("log_level", "loud"),
         ("stop_grace", "soon"),
         ("price_core_hour", "-1"),
-        ("headroom_risk", "0"),
-        ("headroom_risk", "1"),
-        ("headroom_risk", "nan"),
-        ("headroom_risk", "low"),
+        ("memory_risk", "0"),
+        ("memory_risk", "1"),
+        ("memory_risk", "nan"),
+        ("memory_risk", "low"),
         ("price_core_hour", "cheap"),
         ("price_gibibyte_hour", "inf"),
         ("oom_reaction", "panic"),
@@ -100,9 +100,9 @@ def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
         ("overload_above", "nan"),
         ("overload_above", "0"),
         ("overload_above", "80"),
-        ("headroom_risk", "7"),
-        ("headroom_risk", "0.95"),
-        ("headroom_cpu_risk", "7%"),
+        ("memory_risk", "7"),
+        ("memory_risk", "0.95"),
+        ("cpu_risk", "7%"),
         ("cpu_band", "15"),
         ("memory_band", "0"),
         ("memory_limit_ceiling", "0.5"),
@@ -111,7 +111,7 @@ def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
         ("kube_timeout", "30h"),
         ("lease_duration", "15m"),
         ("webhook_time_budget", "1m"),
-        ("growth_rest", "400d"),
+        ("shrink_cooldown", "400d"),
         ("prometheus_matchers", '{cluster="prod"}'),
         ("prometheus_matchers", "cluster=prod"),
         ("prometheus_matchers", "prod"),
@@ -135,7 +135,7 @@ def test_values_that_cannot_be_meant_are_refused(key, value):
         ("prometheus_cpu_metric", "pod:container_cpu:rate"),
         ("http_allowed_hosts", "cruise.example.com:8443,[2001:db8::1],10.0.0.1"),
         ("look_ahead", "0s"),
-        ("headroom_cpu_risk", "0.07"),
+        ("cpu_risk", "0.07"),
         ("memory_limit_ceiling", "1"),
     ],
 )

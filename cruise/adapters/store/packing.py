@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from cruise.domain.arrays import Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 
 _LEVEL = 1  # half the time of the default for a tenth more bytes
@@ -96,16 +95,6 @@ def unpack_tail(packed: bytes) -> CounterTail:
         cpu_waiting_seconds=_joined(tail.cpu_waiting_seconds, "<f8"),
         changed_at=np.full(len(tail.keys), tail.at) if tail.changed_at is None else _joined(tail.changed_at, "<i8"),
     )
-
-
-def pack_counts(counts: Int64Array) -> bytes:
-    """Return counts as bytes."""
-    return zlib.compress(_planes(counts, "<i8"), _LEVEL)
-
-
-def unpack_counts(packed: bytes) -> Int64Array:
-    """Return the counts that `pack_counts` packed."""
-    return _joined(zlib.decompress(packed), "<i8")
 
 
 def _planes(values: NDArray[Any], dtype: DTypeLike) -> bytes:

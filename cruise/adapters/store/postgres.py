@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from cruise.adapters.store import (
     audit,
     cluster_hours,
-    headroom_scores,
+    headroom,
     interventions,
     oom,
     original_sizes,
@@ -60,9 +60,9 @@ class PostgresStore:
     peak_summary = _one_transaction(peaks.summary)
     hourly_peaks = _one_transaction(peaks.of_workload)
     peaks_of_hour = _one_transaction(peaks.of_hour)
-    record_sharing = _one_transaction(headroom_scores.record_sharing, SHORT)
-    record_headroom_scores = _one_transaction(headroom_scores.record)
-    headroom_scores = _one_transaction(headroom_scores.of_days)
+    record_sharing = _one_transaction(headroom.record_sharing, SHORT)
+    record_risk_days = _one_transaction(headroom.record_risk_days)
+    risk_days = _one_transaction(headroom.risk_days)
     record_cluster_hour = _one_transaction(cluster_hours.record, SHORT)
     cluster_hours = _one_transaction(cluster_hours.since, SHORT)
     record_oom = _one_transaction(oom.remember, SHORT)
@@ -101,7 +101,7 @@ class PostgresStore:
                 partitions_before=int((now - kept.partitions).timestamp()),
             )
             await peaks.prune(connection, int((now - kept.hourly_peaks).timestamp()) // 3600)
-            await headroom_scores.prune(connection, int((now - kept.headroom_scores).timestamp()) // 86400)
+            await headroom.prune(connection, int((now - kept.risk_days).timestamp()) // 86400)
             await cluster_hours.prune(connection, hour_of(now - kept.cluster_hours))
             await oom.prune(connection, now - kept.oom_records)
             await audit.prune(connection, now - kept.outcomes)

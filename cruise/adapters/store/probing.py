@@ -5,7 +5,7 @@ from pathlib import Path
 
 from alembic.script import ScriptDirectory
 
-from cruise.adapters.store import headroom_scores
+from cruise.adapters.store import headroom
 from cruise.adapters.store.connection import Database, dsn_of, place_of, verifies
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
 from cruise.adapters.store.schema import configuration, current_revision
@@ -38,12 +38,12 @@ async def _looked_at(database: Database, place: str, embedded: bool) -> StoreFac
         await database.check()
         async with database.transaction() as connection:
             revision = await connection.run_sync(current_revision)
-            scores = await headroom_scores.of_days(connection) if revision == _head() else []
+            risk_days = await headroom.risk_days(connection) if revision == _head() else []
     except (BadInput, Unavailable) as error:
         return StoreFacts(place, embedded, problem=str(error))
     finally:
         await database.close()
-    return StoreFacts(place, embedded, revision=revision, expected=_head(), scores=scores)
+    return StoreFacts(place, embedded, revision=revision, expected=_head(), risk_days=risk_days)
 
 
 def _head() -> str | None:

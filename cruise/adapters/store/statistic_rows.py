@@ -14,7 +14,7 @@ from sqlalchemy import delete as sql_delete
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.store import headroom_scores, revisions
+from cruise.adapters.store import headroom, revisions
 from cruise.adapters.store.connection import driver_in_transaction
 from cruise.adapters.store.tables import pod_statistic, workload_statistic
 from cruise.collection import uncollected
@@ -94,7 +94,7 @@ async def _fetched(connection: AsyncConnection, statement: Select[Any] | Compoun
     return replace(
         found,
         revisions=await revisions.of_workloads(connection),
-        sharing=await headroom_scores.sharing(connection),
+        sharing=await headroom.sharing(connection),
     )
 
 

@@ -113,14 +113,15 @@ sample_block = Table(
     Column("samples", LargeBinary, nullable=False),
 )
 
-# Scores of headrooms by day (since the Unix epoch): `counts` are packed, one number a bucket.
-headroom_score = Table(
-    "headroom_score",
+# How stated risks were kept, by day (since the Unix epoch).
+risk_day = Table(
+    "risk_day",
     metadata,
     _key("resource"),
     Column("day", Integer, primary_key=True, autoincrement=False),
-    Column("measure", Integer, nullable=False),
-    Column("counts", LargeBinary, nullable=False),
+    Column("intervals", BigInteger, nullable=False),
+    Column("short", BigInteger, nullable=False),
+    Column("level", Double, nullable=False),
 )
 
 # One row: what a container gets of its own headroom on an average node.

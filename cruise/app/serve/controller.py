@@ -26,7 +26,7 @@ from cruise.runtime.ports import Cluster, Store, UsageSource
 from cruise.runtime.revert import revert_workload
 from cruise.runtime.sizing.node_pass import NodePass, node_pass
 from cruise.runtime.sizing.pass_headroom import PassHeadroom
-from cruise.runtime.sizing.rests import resting
+from cruise.runtime.sizing.stored_writes import with_stored_writes
 from cruise.runtime.usage.reading import ReadingProgress, UsageReading
 from cruise.runtime.usage.state import UsageState
 from cruise.runtime.usage.usage_pass import usage_pass
@@ -190,8 +190,7 @@ class Controller:
             # A plan that another process has begun to carry out is not to be undone.
             await self._plan_execution.take_up()
             if self._earlier.above is not None:
-                rests = await resting(self._store, self._policy, self._clock())
-                self._earlier = replace(self._earlier, rests=rests)
+                self._earlier = await with_stored_writes(self._earlier, self._store, self._policy, self._clock())
             self._looked_for_plan = True
         done = await node_pass(
             self._cluster,

@@ -25,6 +25,7 @@ from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.decisions.guidance.eligibility import Eligibility
 from cruise.decisions.sizing.fitting import Circumstances, Fit, crowds_of, fit_nodes, shortages
+from cruise.decisions.sizing.headroom.risk_level import InForce
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.decisions.sizing.node_sizes import size_nodes
 from cruise.decisions.sizing.recommendation import demand_table
@@ -110,12 +111,11 @@ class CruisePasses:
             counted={ResourceName.CPU: sizes.cpu_millicores, ResourceName.MEMORY: sizes.memory_bytes},
             table=demand_table(candidates, stated, statistics, row_of[chosen], self._policy),
         )
-        headroom = self._headroom.of_pass(view.at, row_of, len(statistics.updated_at), self._known.own_rows)
+        headroom = self._headroom.of_pass(row_of, len(statistics.updated_at), self._known.own_rows)
         calm = self._calm.of_pass(view, chosen)
         sized = size_nodes(columns, self._fit(view, columns), headroom, calm=calm)
         self._sharing = average_sharing(headrooms_of(sized.sums, sized.shares))
         staying = sized.fit.stays[columns.candidates.pod_of]
-        self._headroom.expect(view.at, chosen[staying], columns.node_of[staying], sized.sums)
         rests = self._kills.rests(view)[chosen]
         wanted = Sizes(
             sized.written.cpu_millicores.copy(),
@@ -132,8 +132,13 @@ class CruisePasses:
             candidates.dead_band,
         )
         resized = np.flatnonzero(patched)
-        grows = (wanted.cpu_millicores > sizes.cpu_millicores) | (wanted.memory_bytes > sizes.memory_bytes)
-        self._calm.note(view.at, chosen, sized, resized, grows[resized])
+        self._calm.note(view.at, chosen, sized, resized)
+        in_force = {
+            ResourceName.CPU: np.where(patched, wanted.cpu_millicores, sizes.cpu_millicores)[staying],
+            ResourceName.MEMORY: np.where(patched, wanted.memory_bytes, sizes.memory_bytes)[staying],
+        }
+        nodes = columns.node_of[staying]
+        self._headroom.note_requests(InForce(view.at, chosen[staying], nodes, len(columns.nodes), in_force))
         return Decision(
             resize=chosen[resized],
             sizes=wanted.take(resized),

@@ -16,7 +16,7 @@ from cruise.backtest.policies.node_passes import CruisePasses
 from cruise.backtest.recordings.recording import Recording
 from cruise.backtest.replay.options import ReplayOptions
 from cruise.backtest.replay.policy import ReplayPolicy
-from cruise.domain.policy import HeadroomStart, Policy
+from cruise.domain.policy import Policy
 from cruise.domain.rules import SEEDS
 
 
@@ -36,9 +36,8 @@ def _keeping_to(risk: float, policy: Policy) -> Policy:
     return replace(
         policy,
         headroom="risk",
-        headroom_risk=risk,
-        headroom_cpu_risk=None,
-        headroom_start=HeadroomStart.PRIOR,
+        cpu_risk=risk,
+        memory_risk=risk,
     )
 
 

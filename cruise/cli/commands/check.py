@@ -41,8 +41,7 @@ def check(
     from cruise.decisions.sizing.headroom.choosing import MODELS
     from cruise.domain.policy import Mode
     from cruise.interfaces.check_report import check_json, check_table
-    from cruise.runtime.sizing.score_history import ScoreHistory
-    from cruise.runtime.sizing.shipped_scores import shipped_priors
+    from cruise.runtime.sizing.risk_history import RiskHistory
     from cruise.settings.choices import UsageFrom
 
     settings = settings_of(config)
@@ -54,10 +53,9 @@ def check(
     with quiet_logs(), busy("looking at cluster, Prometheus and database"):
         found = asyncio.run(_look(settings, prometheus_url, now))
     policy = settings.policy()
-    scores = ScoreHistory(found.store.scores if found.store is not None else (), shipped_priors(policy))
-    promised = scores.promised(int(now.timestamp()), policy.risk_of) if MODELS[policy.headroom].learns else {}
-    promises = {resource: promise for resource, (_, promise) in promised.items()}
-    items = decide_preflight(found, settings.mode, now, promises)
+    history = RiskHistory(found.store.risk_days if found.store is not None else ())
+    risks = history.kept(int(now.timestamp()), policy.risk_of) if MODELS[policy.headroom].learns else {}
+    items = decide_preflight(found, settings.mode, now, risks)
     print_result(
         format is Format.JSON,
         lambda: [check_json(items, settings.mode, now)],

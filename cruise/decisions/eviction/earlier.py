@@ -3,8 +3,16 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
 from cruise.domain.resources import ResourceName
+
+
+class PodWrite(NamedTuple):
+    """A resize of a pod that was done, by the pod's uid."""
+
+    uid: str
+    at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,16 +22,17 @@ class Earlier:
     A node was short of CPU only where its pods contended for it.
 
     Since when, in all passes up to the last: the sum of a node has been `above` its band, by name; a container's base
-    has been above its request, `below`, by the pod's uid and the container's name. `rests` tells until when pods are
-    not to be cut, by uid. Where `short`, `above` or `below` is None there was no pass before: it is taken to have seen
-    the same.
+    has been above its request, `below`, by the pod's uid and the container's name. `resized` has when a pod's request
+    for a resource was last written within a day, by uid, and `writes` all resizes of a day, the oldest first. Where
+    `short`, `above` or `below` is None there was no pass before: it is taken to have seen the same.
     """
 
     short: frozenset[tuple[str, ResourceName]] | None = None
     refused: frozenset[str] = frozenset()
     above: Mapping[tuple[str, ResourceName], datetime] | None = None
     below: Mapping[tuple[str, str, ResourceName], datetime] | None = None
-    rests: Mapping[str, datetime] = field(default_factory=dict)
+    resized: Mapping[tuple[str, ResourceName], datetime] = field(default_factory=dict)
+    writes: tuple[PodWrite, ...] = ()
 
     def was_short(self, node: str, resource: ResourceName) -> bool:
         """Tell whether a node was short of a resource a pass ago."""

@@ -16,6 +16,7 @@ from cruise.decisions.guidance.other_autoscalers import UNCLAIMED, Claimed
 from cruise.decisions.scan.risks import Risk, kill_risks_of
 from cruise.decisions.sizing.fitting import Crowd
 from cruise.decisions.sizing.headroom.model import Headroom
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, SizedNodes, plans_of, size_snapshot
 from cruise.domain.actions import EvictPod, Hold, Reason, RefusedTarget, ResizePod
@@ -72,8 +73,9 @@ class NodeExplanation:
     """The sums of a node: `fixed` is what pods that are not sized and all overheads take from its allocatable.
 
     `base` and `headroom` are those of all pods that take part, before any eviction: the largest single headroom, which
-    the fit goes by. `staying_headroom` is what the pods that stay share, found by the rule in `rules`. `spikes` and
-    `rankings` are by resource, a ranking empty where the node needs no eviction.
+    the fit goes by. `staying_headroom` is what the pods that stay share, found by the rule in `rules`, and `kept_risks`
+    how stated risks were kept. `spikes` and `rankings` are by resource, a ranking empty where the node needs no
+    eviction.
     """
 
     name: str
@@ -84,6 +86,7 @@ class NodeExplanation:
     headroom: Resources
     staying_headroom: Resources
     rules: Mapping[ResourceName, str]
+    kept_risks: Mapping[ResourceName, KeptRisk]
     fits: bool
     reason: Reason | None
     sized_pods: int
@@ -290,6 +293,7 @@ def _node(plan: NodePlan, found: SizedNodes, headroom: Headroom) -> NodeExplanat
         headroom=Resources(*(int(columns.spike_of_nodes[resource][room.number]) for resource in ResourceName)),
         staying_headroom=plan.headroom,
         rules={resource: headroom.rule(resource) for resource in ResourceName},
+        kept_risks={one: kept for one in ResourceName if (kept := headroom.kept_risk(one)) is not None},
         fits=plan.fits,
         reason=plan.reason,
         sized_pods=len(pods),

@@ -287,7 +287,7 @@ def _worth(sized: Sized, at: int, resource: ResourceName) -> WorthStep | None:
         within_dead_band=cause is not None and bool(sized.causes[pod] == Cause.SETTLED),
         below=below,
         since_long=bool(calm.below[resource][at] if below else calm.above[resource][node]),
-        rested=bool(calm.rested[pod]),
+        rested=bool(calm.rested[resource][pod]),
         init_sum=_init_sum(sized, pod, resource),
     )
 

@@ -8,9 +8,9 @@ from cruise.decisions.preflight.cross_check import cross_check_item, kubelet_ite
 from cruise.decisions.preflight.installing import apply
 from cruise.decisions.preflight.items import CheckItem, Level
 from cruise.decisions.preflight.objects import object_items
-from cruise.decisions.preflight.promises import promise_items
+from cruise.decisions.preflight.risks import risk_items
 from cruise.decisions.preflight.usage import usage_items
-from cruise.decisions.sizing.headroom.promise import Promise
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import AccessFacts, HelmRelease, ServerFacts, StoreFacts, Surroundings, WebhookFacts
 from cruise.domain.resources import ResourceName
@@ -21,9 +21,9 @@ _MOST_NAMED = 4
 
 
 def decide_preflight(
-    found: Surroundings, mode: Mode, now: datetime, promises: Mapping[ResourceName, Promise] = MappingProxyType({})
+    found: Surroundings, mode: Mode, now: datetime, risks: Mapping[ResourceName, KeptRisk] = MappingProxyType({})
 ) -> list[CheckItem]:
-    """Judge the surroundings for a mode, and how `promises` of headroom were kept; in the order of mending."""
+    """Judge the surroundings for a mode, and how `risks` of headroom were kept; in the order of mending."""
     items: list[CheckItem] = []
     if found.server is not None:
         items += _server(found.server, mode)
@@ -42,7 +42,7 @@ def decide_preflight(
         items += _verified(found.store)
     if found.webhook is not None:
         items += _webhook(found.webhook, mode, now, found.release)
-    items += promise_items(promises)
+    items += risk_items(risks)
     if found.snapshot is not None:
         items += object_items(found.snapshot, mode)
     if found.unreadable:

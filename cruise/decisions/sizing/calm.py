@@ -24,11 +24,8 @@ Sizes = Mapping[ResourceName, Int64Array]
 
 # How far a base may be above a request before that is a reason by itself: pods take turns in what their node keeps.
 BELOW = {ResourceName.CPU: 0.25, ResourceName.MEMORY: 0.1}
-# What a node may lack of what its pods need together: roundings, and growth that was cut to whole units.
-SHORT = 0.01
-# What is cut keeps this share of the way from its target to its own peak: pods that are cut to the bone come back for
-# more, and the room that they leave is filled by pods that are created at their peaks.
-KEPT_OF_PEAK = 0.5
+# What a node may lack of what its pods need together before it grows: needs move by so much from pass to pass.
+SHORT = 0.05
 # How much of the band a cut leaves.
 KEPT = 1 / 3
 
@@ -58,14 +55,14 @@ class Calm:
     """How far sizes may drift before they are written, and what has gone on for long enough by now.
 
     `bands` has the share above what a node needs in which its sum may lie. `above` tells of each node whether it has
-    been above its band for long, `below` of each container whether its base has been above its request, and `rested` of
-    each pod whether its last write is long past.
+    been above its band for long, `below` of each container whether its base has been above its request, and `rested` by
+    resource of each pod whether the resource may shrink: its cooldown is over, and the pod has writes left for the day.
     """
 
     bands: Mapping[ResourceName, float]
     above: Mapping[ResourceName, BoolArray]
     below: Mapping[ResourceName, BoolArray]
-    rested: BoolArray
+    rested: Mapping[ResourceName, BoolArray]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +80,17 @@ class Writes:
     have: Mapping[ResourceName, Float64Array]
     above: Mapping[ResourceName, BoolArray]
     below: Mapping[ResourceName, BoolArray]
+
+
+def within_write_budget(of_pods: Int64Array, writes: int, policy: Policy) -> BoolArray:
+    """Tell for each pod whether it may shrink: `of_pods` has the writes of each one's last day, `writes` is their sum.
+
+    The budget is an average: while the cluster is below it nobody is held to it, and then those who had more are.
+    """
+    if writes < policy.resizes_per_container_day * len(of_pods):
+        return np.ones(len(of_pods), dtype=np.bool_)
+    within: BoolArray = of_pods < policy.resizes_per_container_day
+    return within
 
 
 def bands_of(policy: Policy) -> Mapping[ResourceName, float]:
@@ -167,20 +175,18 @@ class _Resource:
     def shrink_above_band(self) -> None:
         """Cut the most idle pods of nodes whose sums have long been above their bands.
 
-        First what is above its own peak, down to it, then the others towards their targets; nobody whose last write is
-        not long past, and nobody who grows.
+        First what is above its own peak, down to it, then the others to their targets with something to spare; nobody
+        who may not shrink yet, and nobody who grows.
         """
         band = self._calm.bands[self._resource]
         self.is_above = self.have() > self.need * (1 + band)
         lasting = self.is_above & self._calm.above[self._resource]
         if not lasting.any():
             return
-        demand, targets = self._demand, self._targets
-        peaks = np.maximum(self._spared, np.minimum(self._rounded(demand.peak), demand.upper))
-        between = targets + KEPT_OF_PEAK * self._wanted * np.maximum(demand.peak - targets, 0)
-        kept = np.maximum(self._spared, np.minimum(self._rounded(between), demand.upper))
-        still = self._counts & (self.why == Why.UNCHANGED) & self._calm.rested[self._columns.candidates.pod_of]
-        for floor in (peaks, kept):
+        peaks = np.maximum(self._spared, np.minimum(self._rounded(self._demand.peak), self._demand.upper))
+        rested = self._calm.rested[self._resource][self._columns.candidates.pod_of]
+        still = self._counts & (self.why == Why.UNCHANGED) & rested
+        for floor in (peaks, self._spared):
             over = np.where(lasting, self.have() - self.need * (1 + band * KEPT), 0.0)
             amounts = np.where(still, np.maximum(self.sizes - floor, 0), 0)
             self._cut(amounts, over, Why.ABOVE_BAND)

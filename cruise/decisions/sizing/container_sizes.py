@@ -3,8 +3,12 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
 
+import numpy as np
+
 from cruise.decisions.sizing.node_sizes import Sized
+from cruise.domain.arrays import Int64Array
 from cruise.domain.cluster import ContainerRole
+from cruise.domain.resources import ResourceName
 from cruise.domain.usage import ContainerKey
 
 
@@ -47,6 +51,14 @@ class ContainerSizes(Sequence[ContainerSize]):
             pod = self._sized.columns.candidates.pods[at]
             for container in pod.sized:
                 yield ContainerKey(pod.pod.namespace, pod.pod.name, container.name)
+
+    def requests(self) -> dict[ResourceName, Int64Array]:
+        """Return what the containers request now, before anything is written, in the order of `containers`."""
+        table = self._sized.columns.table
+        first = table.candidates.first_container
+        pods = [(int(first[at]), len(table.candidates.pods[at].sized)) for at in self._staying()]
+        places = np.array([place + nth for place, count in pods for nth in range(count)], dtype=np.int64)
+        return {resource: table.of(resource).current[places] for resource in ResourceName}
 
     @overload
     def __getitem__(self, index: int) -> ContainerSize: ...

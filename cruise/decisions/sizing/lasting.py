@@ -1,12 +1,12 @@
 """What has gone on since earlier passes, in the columns of this one; and what this one adds to it."""
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import numpy as np
 
 from cruise.decisions.eviction.earlier import Earlier
-from cruise.decisions.sizing.calm import Calm, bands_of
+from cruise.decisions.sizing.calm import Calm, bands_of, within_write_budget
 from cruise.decisions.sizing.node_columns import NodeColumns
 from cruise.decisions.sizing.node_sizes import Sized
 from cruise.domain.arrays import BoolArray
@@ -21,23 +21,27 @@ def calm_of(columns: NodeColumns, earlier: Earlier, policy: Policy, now: datetim
     """
     if not policy.rules.calm:
         return None
-    pods = len(columns.candidates.pods)
     above = {one: np.full(len(columns.nodes), earlier.above is None, dtype=np.bool_) for one in ResourceName}
     below = {one: np.full(len(columns.node_of), earlier.below is None, dtype=np.bool_) for one in ResourceName}
-    rested = np.ones(pods, dtype=np.bool_)
     if earlier.above:
         nodes = {node.name: at for at, node in enumerate(columns.nodes)}
         for (name, resource), since in earlier.above.items():
             if name in nodes and now - since >= policy.band_patience:
                 above[resource][nodes[name]] = True
-    lately = {uid for uid, until in earlier.rests.items() if now < until}
     long = [key for key, since in (earlier.below or {}).items() if now - since >= policy.below_patience]
-    if lately or long:
-        places = {pod.pod.uid: at for at, pod in enumerate(columns.candidates.pods)}
-        rested[[places[uid] for uid in lately if uid in places]] = False
-        for uid, container, resource in long:
-            if uid in places:
-                _flag(columns, below[resource], places[uid], container)
+    resized = [key for key, at in earlier.resized.items() if now - at < policy.cooldown]
+    writes = [write.uid for write in earlier.writes if now - write.at < timedelta(days=1)]
+    places = {pod.pod.uid: at for at, pod in enumerate(columns.candidates.pods)} if long or resized or writes else {}
+    for uid, container, resource in long:
+        if uid in places:
+            _flag(columns, below[resource], places[uid], container)
+    of_pods = np.zeros(len(columns.candidates.pods), dtype=np.int64)
+    np.add.at(of_pods, [places[uid] for uid in writes if uid in places], 1)
+    within = within_write_budget(of_pods, len(writes), policy)
+    rested = {resource: within.copy() for resource in ResourceName}
+    for uid, resource in resized:
+        if uid in places:
+            rested[resource][places[uid]] = False
     return Calm(bands_of(policy), above, below, rested)
 
 

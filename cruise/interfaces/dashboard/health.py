@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, Request, Response
 
-from cruise.decisions.sizing.headroom.promise import Promise
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.domain.annotations import ORIGINAL_RESOURCES_SIGNATURE
 from cruise.domain.cluster import Snapshot
 from cruise.domain.resources import ResourceName
@@ -46,7 +46,7 @@ def health_page(dashboard: Dashboard) -> APIRouter:
             policy=view.policy,
             reading=next((job for job in figures.jobs if job.name == "statistics"), None),
             traces=traces,
-            promises=_promises(figures),
+            risks=_risks(figures),
             held=sorted(figures.last_pass.held.items(), key=lambda item: -item[1]) if figures.last_pass else (),
             reasons=WORDS,
             refused=sum(figures.refused.values()),
@@ -56,11 +56,11 @@ def health_page(dashboard: Dashboard) -> APIRouter:
     return routes
 
 
-def _promises(figures: ControllerFigures) -> Sequence[tuple[str, Promise]]:
-    """Return how stated risks were kept to, by the names of the resources as people write them."""
+def _risks(figures: ControllerFigures) -> Sequence[tuple[str, KeptRisk]]:
+    """Return how stated risks were kept, by the names of the resources as people write them."""
     names = {ResourceName.CPU: "CPU", ResourceName.MEMORY: "Memory"}
-    found = figures.last_pass.promises if figures.last_pass is not None else {}
-    return [(names[resource], promise) for resource, promise in found.items()]
+    found = figures.last_pass.kept_risks if figures.last_pass is not None else {}
+    return [(names[resource], risk) for resource, risk in found.items()]
 
 
 def traces_of(snapshot: Snapshot) -> WebhookTraces:

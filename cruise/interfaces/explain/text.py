@@ -12,10 +12,11 @@ from rich.text import Text
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.explaining.explanation import Explanation, Fate, HeldContainer, NodeExplanation, Ranked, Spike
 from cruise.decisions.guidance.other_autoscalers import Claimed
+from cruise.decisions.sizing.headroom.risk_level import REPORTED_DAYS
 from cruise.domain.overrides import Statement
 from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.resources import Amounts, ResourceName
-from cruise.interfaces.amounts import count_text, exact_text
+from cruise.interfaces.amounts import count_text, exact_text, percent_text
 from cruise.interfaces.explain.steps import container_steps, grid, statistic_line
 from cruise.interfaces.kill_words import kill_words
 from cruise.interfaces.reasons import CAUSES, detail_words, in_words, source_words
@@ -154,6 +155,7 @@ def _node(node: NodeExplanation) -> Iterator[RenderableType]:
             + ", as far as there is room",
         )
     yield rows
+    yield from _kept_risks(node)
     yield from _spikes(node)
     for resource, ranking in node.rankings.items():
         if ranking:
@@ -162,6 +164,20 @@ def _node(node: NodeExplanation) -> Iterator[RenderableType]:
 
 def _yes(holds: bool) -> Text:
     return Text("yes", style="green") if holds else Text("no", style="bold red")
+
+
+def _kept_risks(node: NodeExplanation) -> Iterator[RenderableType]:
+    """Say for each resource what the node keeps, why, and how well the stated risk was kept."""
+    for resource, kept in node.kept_risks.items():
+        seen = "too few intervals to say how it is kept"
+        if kept.is_known:
+            word = "not kept" if not kept.is_kept else "unspent" if kept.is_unspent else "kept"
+            seen = f"{word}, {percent_text(kept.observed)} % of {kept.intervals:,} intervals in {REPORTED_DAYS} days"
+        yield Text(
+            f"  {resource}: the use of the last hour and {kept.level:.2f} times the rise expected from there; "
+            f"risk asked {percent_text(kept.asked)} %: {seen}",
+            style="dim",
+        )
 
 
 def _spikes(node: NodeExplanation) -> Iterator[RenderableType]:

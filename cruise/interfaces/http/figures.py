@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from cruise.decisions.sizing.headroom.promise import Promise
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict, WriteCause
 from cruise.domain.cross_check import CrossTally
 from cruise.domain.packing import PackingPlan, Phase
@@ -42,7 +42,7 @@ class PassFigures:
     """What the last node pass saw: nodes, sums, and the pods left alone by reason.
 
     Nothing makes the `oversubscribed` nodes fit; the `crowded` ones are short of something for now. `seconds` is how
-    long each of its steps took, `promises` how stated risks were kept to lately.
+    long each of its steps took, `kept_risks` how stated risks were kept lately.
     """
 
     at: datetime
@@ -53,7 +53,7 @@ class PassFigures:
     allocatable: Resources
     held: Mapping[Reason, int]
     seconds: Mapping[str, float]
-    promises: Mapping[ResourceName, Promise] = field(default_factory=dict)
+    kept_risks: Mapping[ResourceName, KeptRisk] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def pass_figures(done: NodePass) -> PassFigures:
         allocatable=allocatable,
         held=Counter(hold.reason for plan in done.plans for hold in (*plan.hold, *plan.growing)),
         seconds=done.seconds,
-        promises=done.promises,
+        kept_risks=done.kept_risks,
     )
 
 

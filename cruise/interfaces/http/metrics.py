@@ -15,7 +15,7 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from cruise.decisions.sizing.headroom.promise import Promise
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.domain.actions import WriteCause
 from cruise.domain.cross_check import CrossTally
 from cruise.domain.policy import Mode
@@ -110,7 +110,7 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     yield from _shown_to_others(figures)
     if figures.last_pass is not None:
         yield from _pass(figures.last_pass)
-        yield from _promises(figures.last_pass.promises)
+        yield from _risks(figures.last_pass.kept_risks)
     if figures.load_pass is not None:
         yield from _loads(figures.load_pass)
     if figures.cross_check.nodes:
@@ -191,18 +191,21 @@ def _pass(figures: PassFigures) -> Iterator[Metric]:
         yield family
 
 
-def _promises(promises: Mapping[ResourceName, Promise]) -> Iterator[Metric]:
-    families: tuple[tuple[str, str, Callable[[Promise], float]], ...] = (
-        ("risk_asked", "The share of intervals in which demand may pass what a node has.", lambda one: one.asked),
-        ("risk_observed", "The share of the last two days' that passed what was promised.", lambda one: one.observed),
-        ("drift", "1 where that is far more than was asked.", lambda one: int(one.drifts)),
-        ("margin", "What nodes keep above what is expected, in units of the scale.", lambda one: one.margin),
-        ("borrowed", "The share of public traces in what the margin rests on.", lambda one: one.borrowed),
+def _risks(risks: Mapping[ResourceName, KeptRisk]) -> Iterator[Metric]:
+    families: tuple[tuple[str, str, Callable[[KeptRisk], float]], ...] = (
+        ("risk_asked", "The share of intervals in which a node's demand may pass requests.", lambda one: one.asked),
+        ("risk_observed", "The share of the last seven days' intervals in which it did.", lambda one: one.observed),
+        (
+            "risk_intervals",
+            "The last seven days' intervals, one for each node and pass.",
+            lambda one: one.intervals,
+        ),
+        ("level", "What nodes keep of how far demand may rise, as a multiple.", lambda one: one.level),
     )
-    for name, words, value in families if promises else ():
+    for name, words, value in families if risks else ():
         family = GaugeMetricFamily(f"cruise_headroom_{name}", words, labels=["resource"])
-        for resource, promise in promises.items():
-            family.add_metric([resource.value], value(promise))
+        for resource, risk in risks.items():
+            family.add_metric([resource.value], value(risk))
         yield family
 
 

@@ -70,7 +70,7 @@ def rehearsal_routes(view: ApiView) -> APIRouter:
 
     @routes.put("", status_code=202, responses=failures(400, 401, 403, 413, 422, 429, 503))
     async def of_cluster(caller: CallerOf, request: Request) -> RehearsalDocument:
-        """Replay other settings of the cluster beside today's, such as {"headroom_risk": "1e-4"}."""
+        """Replay other settings of the cluster beside today's, such as {"memory_risk": "1e-4"}."""
         return await _begun(view, caller, Proposal(_settings(await read_body(request))))
 
     @routes.put("/{namespace}/{kind}/{name}", status_code=202, responses=failures(400, 401, 403, 413, 422, 429, 503))
@@ -103,7 +103,7 @@ def _settings(body: bytes) -> Mapping[str, str]:
     except UNDECODABLE as error:
         raise HTTPException(422, f"the body is no JSON object of settings and texts: {error}") from error
     if not found:
-        raise HTTPException(422, 'no setting is proposed; write e.g. {"headroom_risk": "1e-4"}')
+        raise HTTPException(422, 'no setting is proposed; write e.g. {"memory_risk": "1e-4"}')
     return found
 
 

@@ -5,20 +5,20 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
 from cruise.decisions.admission.replacing import replacements
 from cruise.decisions.admission.unscheduled import decide_unscheduled
-from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
+from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier, PodWrite
 from cruise.decisions.sizing.headroom.model import Headroom
-from cruise.decisions.sizing.headroom.promise import Promise
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.sharing import average_sharing
-from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, RefusedTarget, ResizePod, Verdict, WriteCause
-from cruise.domain.cluster import Snapshot
+from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, RefusedTarget, ResizePod, Verdict
+from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
@@ -39,7 +39,7 @@ class NodePass:
     """What one node pass saw, decided and did; `waiting` are the unschedulable pods that it left as they are.
 
     `seen` is what the next pass is to know of this one and those before it. `seconds` is how long each step took, by
-    its name and in order; `promises` how stated risks were kept to lately.
+    its name and in order; `kept_risks` how stated risks were kept lately.
     """
 
     at: datetime
@@ -48,7 +48,7 @@ class NodePass:
     outcomes: Sequence[Outcome]
     waiting: Sequence[Hold] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
-    promises: Mapping[ResourceName, Promise] = field(default_factory=dict)
+    kept_risks: Mapping[ResourceName, KeptRisk] = field(default_factory=dict)
     seen: Earlier = SAME_AGAIN
 
     @property
@@ -86,35 +86,48 @@ async def node_pass(
         began = time.monotonic()
         await step(steps)
         seconds[name] = time.monotonic() - began
-    promises = headroom.promises if headroom is not None else {}
-    seen = seen_by(steps.plans, steps.outcomes, earlier, policy, now)
-    return NodePass(now, steps.snapshot, steps.plans, steps.outcomes, steps.waiting, seconds, promises, seen)
+    kept_risks = headroom.kept_risks if headroom is not None else {}
+    pods = {pod.uid: pod for pod in steps.snapshot.pods} if steps.outcomes else {}
+    seen = seen_by(steps.plans, steps.outcomes, pods, earlier, now)
+    return NodePass(now, steps.snapshot, steps.plans, steps.outcomes, steps.waiting, seconds, kept_risks, seen)
 
 
 def seen_by(
-    plans: Sequence[NodePlan], outcomes: Sequence[Outcome], earlier: Earlier, policy: Policy, now: datetime
+    plans: Sequence[NodePlan], outcomes: Sequence[Outcome], pods: Mapping[str, Pod], earlier: Earlier, now: datetime
 ) -> Earlier:
-    """Return what the pass after one is to know of it and of those before it."""
-    refused = (
-        outcome.action.uid
-        for outcome in outcomes
-        if isinstance(outcome.action, EvictPod) and outcome.verdict is Verdict.REFUSED
-    )
-    above, below = earlier.above or {}, earlier.below or {}
-    rests = {uid: until for uid, until in earlier.rests.items() if now < until}
+    """Return what the pass after one is to know of it and of those before it; `pods` are as they were, by uid."""
+    refused, resized = set(), dict(earlier.resized)
+    writes = [write for write in earlier.writes if now - write.at < timedelta(days=1)]
     for outcome in outcomes:
-        if isinstance(outcome.action, ResizePod) and outcome.verdict is Verdict.DONE:
-            # A limit that was raised says nothing of the request beside it.
-            if outcome.action.cause is WriteCause.LIMIT_NEAR:
-                continue
-            until = now + (policy.growth_rest if outcome.action.grows else policy.resize_rest)
-            rests[outcome.action.uid] = max(rests.get(outcome.action.uid, until), until)
+        action = outcome.action
+        if isinstance(action, EvictPod) and outcome.verdict is Verdict.REFUSED:
+            refused.add(action.uid)
+        if isinstance(action, ResizePod) and outcome.verdict is Verdict.DONE:
+            writes.append(PodWrite(action.uid, now))
+            for resource in changed_requests(action, pods.get(action.uid)):
+                resized[action.uid, resource] = now
+    above, below = earlier.above or {}, earlier.below or {}
     return Earlier(
         short=frozenset((plan.node, one) for plan in plans for one in plan.pressing),
         refused=frozenset(refused),
         above={(plan.node, one): above.get((plan.node, one), now) for plan in plans for one in plan.above},
         below={key: below.get(key, now) for plan in plans for key in plan.below},
-        rests=rests,
+        resized={key: at for key, at in resized.items() if now - at < timedelta(days=1)},
+        writes=tuple(writes),
+    )
+
+
+def changed_requests(action: ResizePod, pod: Pod | None) -> frozenset[ResourceName]:
+    """Return the resources whose requests a resize changes; both where the pod is not known."""
+    if pod is None:
+        return frozenset(ResourceName)
+    before = {container.name: container.requests for container in pod.containers}
+    return frozenset(
+        resource
+        for resource in ResourceName
+        for target in action.containers
+        if target.container in before
+        and target.requests.of(resource) not in (None, before[target.container].of(resource))
     )
 
 
@@ -173,9 +186,9 @@ class _Steps:
         nodes = sorted(node.name for node in self.snapshot.nodes)
         self.plans = await asyncio.to_thread(plans_of_sound_nodes, decide, nodes)
 
-    async def note_expectation(self) -> None:
+    async def note_requests(self) -> None:
         if self.headroom is not None:
-            await asyncio.to_thread(self.headroom.expect, self.plans, self.policy)
+            await asyncio.to_thread(self.headroom.note_requests, self.plans, self.outcomes, self.policy)
 
     async def note_sharing(self) -> None:
         sharing = average_sharing((plan.headroom, plan.own_headrooms) for plan in self.plans)
@@ -213,19 +226,19 @@ ORDER: Sequence[tuple[str, Callable[[_Steps], Awaitable[None]]]] = (
     ("snapshot", _Steps.take_snapshot),
     # After the snapshot, so that a pod in it is sized by the newest statistics that may speak for it.
     ("statistics", _Steps.take_statistics),
-    # Judges what the last pass expected, before this pass's expectation takes its place.
+    # Judges the requests that the last pass left in force, before those of this pass take their place.
     ("headroom model", _Steps.prepare_headroom),
     # Last of what is read: a person's override counts from the next decision on.
     ("stored overrides", _Steps.read_guidance),
     ("node plans", _Steps.decide_nodes),
-    # Before anything is written: the model is judged by what was planned, whatever becomes of the writes.
-    ("expectation", _Steps.note_expectation),
     # Before pods that wait are sized, and for those that are created until the next pass.
     ("sharing", _Steps.note_sharing),
     # After the plans, and apart from them: a pod without a node is in no node's sums.
     ("waiting pods", _Steps.decide_waiting_pods),
     # Once, for all of it: shrinks free the room that grows wait for, over all nodes.
     ("writes", _Steps.write),
+    # After the writes: a risk is kept by the requests that are in force, and some writes are refused.
+    ("requests in force", _Steps.note_requests),
     ("report", _Steps.report),
 )
 

@@ -23,7 +23,7 @@ from cruise.domain.annotations import Overrides
 from cruise.domain.callers import Intervention
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.cluster_hours import ClusterHour, hour_of
-from cruise.domain.headroom import DayScores, Sharing
+from cruise.domain.headroom import RiskDay, Sharing
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.resources import ResourceName
 from cruise.domain.retention import RETENTION
@@ -52,7 +52,7 @@ class MemoryStore:
         self._progress: dict[str, PartitionProgress] = {}
         self._blocks: list[SampleBlock] = []  # by last time
         self._peaks = PeakHours()
-        self._scores: dict[tuple[ResourceName, int], DayScores] = {}
+        self._risk_days: dict[tuple[ResourceName, int], RiskDay] = {}
         self._hours: dict[int, ClusterHour] = {}
         self._oom_records: dict[tuple[str, str, datetime], OomRecord] = {}
         self._outcomes: list[Outcome] = []  # by time, as are the evictions among them
@@ -112,11 +112,11 @@ class MemoryStore:
     async def peaks_of_hour(self, hour: int) -> HourlyPeaks:
         return self._peaks.of_hour(hour)
 
-    async def record_headroom_scores(self, days: Sequence[DayScores]) -> None:
-        self._scores |= {(one.resource, one.day): one for one in days}
+    async def record_risk_days(self, days: Sequence[RiskDay]) -> None:
+        self._risk_days |= {(one.resource, one.day): one for one in days}
 
-    async def headroom_scores(self) -> Sequence[DayScores]:
-        return list(self._scores.values())
+    async def risk_days(self) -> Sequence[RiskDay]:
+        return list(self._risk_days.values())
 
     async def record_cluster_hour(self, one: ClusterHour) -> None:
         self._hours.setdefault(one.hour, one)
@@ -244,8 +244,8 @@ class MemoryStore:
         read_since = int((now - kept.partitions).timestamp())
         self._progress = {name: known for name, known in self._progress.items() if known.read_until >= read_since}
         self._peaks.prune(int((now - kept.hourly_peaks).timestamp()) // 3600)
-        scored_since = int((now - kept.headroom_scores).timestamp()) // 86400
-        self._scores = {key: one for key, one in self._scores.items() if one.day >= scored_since}
+        risks_since = int((now - kept.risk_days).timestamp()) // 86400
+        self._risk_days = {key: one for key, one in self._risk_days.items() if one.day >= risks_since}
         first_hour = hour_of(now - kept.cluster_hours)
         self._hours = {hour: one for hour, one in self._hours.items() if hour >= first_hour}
         self._oom_records = {

@@ -3,15 +3,14 @@
 import secrets
 
 import asyncpg
-import numpy as np
 
 from cruise.adapters.store.opening import open_store
 from cruise.adapters.store.probing import probe_store
-from cruise.domain.headroom import DayScores
+from cruise.domain.headroom import RiskDay
 from cruise.domain.resources import ResourceName
 from tests.postgres_servers import dsn_below
 
-SCORES = DayScores(ResourceName.CPU, 20_000, 1, np.array([3, 0, 1]))
+RISK_DAY = RiskDay(ResourceName.CPU, 20_000, 3, 1, 0.5)
 
 
 async def test_an_embedded_one_that_was_never_made_is_not_made(tmp_path):
@@ -30,11 +29,10 @@ async def test_tables_are_looked_at_and_not_made(embedded_postgres):
         empty = await probe_store(url, embedded_postgres)
         assert (empty.embedded, empty.revision, empty.problem) == (False, None, "")
     async with open_store(url, embedded_postgres, print) as store:
-        await store.record_headroom_scores([SCORES])
+        await store.record_risk_days([RISK_DAY])
     filled = await probe_store(url, embedded_postgres)
     assert filled.revision == filled.expected is not None
-    [found] = filled.scores
-    assert (found.resource, found.day, found.counts.tolist()) == (ResourceName.CPU, 20_000, [3, 0, 1])
+    assert filled.risk_days == [RISK_DAY]
 
 
 async def test_what_keeps_it_from_being_used_is_told_without_the_password(tmp_path):

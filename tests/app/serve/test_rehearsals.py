@@ -76,9 +76,9 @@ async def test_a_setting_of_the_cluster_is_replayed_from_its_form_to_its_table(d
     view.rehearsals = running
     async with running, browser(view, known=True) as page:
         form = {"form_token": await sign_in(page, "administrator"), "to": "policies"}
-        wrong = await page.post("/do/put/rehearsal", data={**form, "setting.headroom_risk": "much"})
+        wrong = await page.post("/do/put/rehearsal", data={**form, "setting.memory_risk": "much"})
         assert wrong.status_code == 422 and "much" in wrong.text
-        blank = await page.post("/do/put/rehearsal", data={**form, "setting.headroom_risk": " "})
+        blank = await page.post("/do/put/rehearsal", data={**form, "setting.memory_risk": " "})
         assert blank.status_code == 422 and "setting is proposed" in blank.text
         begun = await page.post("/do/put/rehearsal", data={**form, "setting.headroom": "shared-max"})
         assert begun.status_code == 303
@@ -123,7 +123,7 @@ async def test_a_server_without_the_days_is_said_to_be_one(recorded_day):
 
 @pytest.mark.parametrize(
     ("key", "said"),
-    [("headroom_rsk", "did you mean headroom_risk?"), ("http_address", "did you mean"), ("mode", "no setting that")],
+    [("memory_rsk", "did you mean memory_risk?"), ("http_address", "did you mean"), ("mode", "no setting that")],
 )
 async def test_only_rules_can_be_tried(recorded_day, key, said):
     running, _ = await made(NOWHERE, recorded_day)

@@ -12,7 +12,7 @@ from cruise.backtest.recordings.recording import RecordedContainer, Recording
 from cruise.backtest.replay.options import ReplayOptions
 from cruise.backtest.replay.replay import replay
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.policy import HeadroomStart, OomReaction, Policy
+from cruise.domain.policy import OomReaction, Policy
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.domain.rules import DEFAULT_RULES
 from tests.backtest.policies.live_passes import LivePasses, written
@@ -132,16 +132,15 @@ def test_headroom_models_are_prepared_and_judged_alike(model):
     policy = Policy(
         rules=TRACKING,
         headroom=model,
-        headroom_risk=0.05,
-        headroom_cpu_risk=0.1,
-        headroom_start=HeadroomStart.PRIOR,
+        memory_risk=0.05,
+        cpu_risk=0.1,
     )
     with closing(LivePasses(made, policy)) as live:
         both = Beside(CruisePasses(made, policy), live)
         replay(made, both, ReplayOptions(node=Resources(2000, 3 * GIBIBYTE)))
     assert both.resizes > both.passes / 2
-    scores = asyncio.run(live.store.headroom_scores())
-    assert (sum(int(day.counts.sum()) for day in scores) > 2 * both.passes) == (model == "risk")
+    days = asyncio.run(live.store.risk_days())
+    assert (sum(day.intervals for day in days) > 2 * both.passes) == (model == "risk")
 
 
 def test_reactions_to_kills_are_those_of_the_reactor():

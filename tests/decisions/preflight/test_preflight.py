@@ -10,7 +10,7 @@ import pytest
 from cruise.decisions.preflight.access import required_access
 from cruise.decisions.preflight.items import CheckItem, Level
 from cruise.decisions.preflight.preflight import decide_preflight
-from cruise.decisions.sizing.headroom.promise import Promise
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.domain.cluster import LimitRangeItem, NodeAutoscaler, VerticalAutoscaler
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (
@@ -263,24 +263,13 @@ def test_what_came_by_helm_is_mended_by_helm():
     assert item(by_helm, "cluster: installed").finding.startswith("by Helm: release small in sizes")
 
 
-def test_a_promise_that_is_not_kept_is_a_warning_and_one_of_nothing_is_no_item():
-    promises = {
-        ResourceName.CPU: Promise(0.07, 0.3, 0.0, 1000, 60),
-        ResourceName.MEMORY: Promise(0.01, 1.5, 0.2, 1000, 40),
-    }
-    items = decide_preflight(WELL, Mode.FULL, NOW, promises)
+def test_a_risk_that_is_not_kept_is_a_warning_and_one_of_which_nothing_was_seen_is_no_item():
+    risks = {ResourceName.CPU: KeptRisk(0.07, 0.3, 1000, 60), ResourceName.MEMORY: KeptRisk(0.01, 1.5, 1000, 40)}
+    items = decide_preflight(WELL, Mode.FULL, NOW, risks)
     assert item(items, "headroom: CPU risk").level is Level.OK
-    drifting = item(items, "headroom: memory risk")
-    assert (drifting.level, drifting.finding[:37]) == (Level.WARN, "nodes wanted more memory than was pro")
-    assert "4 % of 1,000 intervals of the last two days, 1 % are allowed" in drifting.finding
-    assert "cruiseheadroomdrifts" in drifting.fix
-    above = decide_preflight(WELL, Mode.FULL, NOW, {ResourceName.CPU: Promise(0.07, 0.3, 0.0, 1000, 126)})
-    assert (
-        item(above, "headroom: CPU risk").level,
-        "lower headroom_cpu_risk" in item(above, "headroom: CPU risk").fix,
-    ) == (
-        Level.WARN,
-        True,
-    )
-    unseen = {resource: replace(promise, scores=0, passed=0) for resource, promise in promises.items()}
+    above = item(items, "headroom: memory risk")
+    assert above.level is Level.WARN
+    assert "in 4 % of 1,000 intervals of the last 7 days, 1 % are allowed" in above.finding
+    assert "cruiseriskabove" in above.fix
+    unseen = {resource: replace(risk, intervals=0, short=0) for resource, risk in risks.items()}
     assert decide_preflight(WELL, Mode.FULL, NOW, unseen) == check()

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from hypothesis import given
 
-from cruise.decisions.eviction.earlier import NOTHING_SEEN, SAME_AGAIN, Earlier
+from cruise.decisions.eviction.earlier import NOTHING_SEEN, SAME_AGAIN, Earlier, PodWrite
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict, WriteCause
 from cruise.domain.cluster import ContainerRole
@@ -85,18 +85,37 @@ def test_what_is_above_its_band_is_cut_late(above, cut):
     assert written(made) == ({"b": (1000, WriteCause.ABOVE_BAND)} if cut else {})
 
 
-def test_no_pod_is_cut_soon_after_a_resize_but_another_is():
-    rests = {"uid-shop-b": NOW + timedelta(hours=1)}
-    made = plan([2000, 3000], [1000, 1000], earlier=Earlier(above={("n1", CPU): LONG_AGO}, below={}, rests=rests))
+def test_no_pod_is_cut_soon_after_a_resize_of_that_resource_but_another_is():
+    above, lately = {("n1", CPU): LONG_AGO}, NOW - FULL.cooldown + timedelta(minutes=1)
+    made = plan(
+        [2000, 3000], [1000, 1000], earlier=Earlier(above=above, below={}, resized={("uid-shop-b", CPU): lately})
+    )
     assert written(made) == {"a": (1000, WriteCause.ABOVE_BAND)}
+    for key, at in ((("uid-shop-b", MEMORY), lately), (("uid-shop-b", CPU), NOW - FULL.cooldown)):
+        other = plan([2000, 3000], [1000, 1000], earlier=Earlier(above=above, below={}, resized={key: at}))
+        assert written(other)["b"] == (1000, WriteCause.ABOVE_BAND)
 
 
-def test_what_is_above_its_own_peak_goes_first_and_peaks_are_half_kept():
+def test_a_cooldown_follows_from_the_budget_of_writes_unless_it_is_stated():
+    assert Policy(resizes_per_container_day=12).cooldown == timedelta(hours=2)
+    assert Policy(resizes_per_container_day=12, shrink_cooldown=timedelta(0)).cooldown == timedelta(0)
+
+
+@pytest.mark.parametrize(("of_b", "of_c", "cut"), [(6, 5, "a b"), (6, 12, "a"), (5, 13, "a b")])
+def test_a_pod_that_had_its_writes_of_a_day_is_not_cut_once_the_cluster_had_its_own(of_b, of_c, cut):
+    writes = [PodWrite("uid-shop-b", LONG_AGO)] * of_b + [PodWrite("uid-shop-c", LONG_AGO)] * of_c
+    old = [PodWrite("uid-shop-a", NOW - timedelta(days=1))] * 9
+    earlier = Earlier(above={("n1", CPU): LONG_AGO}, below={}, writes=(*old, *writes))
+    made = plan([2000, 3000, 1000], [1000, 1000, 1000], earlier=earlier)
+    assert " ".join(sorted(written(made))) == cut
+
+
+def test_what_is_above_its_own_peak_goes_first_and_what_is_cut_keeps_something_to_spare():
     made = plan([3000, 2000], [1000, 500], peaks=[3000, 500])
     assert written(made) == {"b": (500, WriteCause.ABOVE_BAND)}
     made = plan([5000, 2000], [1000, 1000], peaks=[2000, 2000])
     assert targets(made) == [1500, 1500]
-    assert written(made) == {pod: (1750, WriteCause.ABOVE_BAND) for pod in ("a", "b")}
+    assert written(made) == {"a": (1650, WriteCause.ABOVE_BAND), "b": (1650, WriteCause.ABOVE_BAND)}
 
 
 @pytest.mark.parametrize(("since", "grows"), [(None, False), (NOW, False), (LONG_AGO, True)])
@@ -116,7 +135,7 @@ def test_a_container_without_a_request_gets_one_at_once():
 
 def test_others_leave_at_once_what_a_grow_needs():
     below = {("uid-shop-a", "app", CPU): LONG_AGO}
-    earlier = Earlier(above={}, below=below, rests={"uid-shop-b": NOW + timedelta(hours=1)})
+    earlier = Earlier(above={}, below=below, resized={("uid-shop-b", CPU): NOW})
     made = plan([1000, 2900], [2000, 1800], earlier=earlier, node_cpu=4000)
     assert targets(made) == [2000, 1800]
     assert written(made) == {"a": (2000, WriteCause.BELOW_BASE), "b": (2000, WriteCause.ROOM_WANTED)}
@@ -139,22 +158,28 @@ def test_a_cpu_limit_is_raised_at_once_whatever_the_node_has():
 
 def test_what_goes_on_is_remembered_from_when_it_began_and_forgotten_once_it_ends():
     above = plan([3000], [1000], earlier=NOTHING_SEEN)
-    first = seen_by([above], [], NOTHING_SEEN, FULL, NOW)
+    first = seen_by([above], [], {}, NOTHING_SEEN, NOW)
     assert first.above == {("n1", CPU): NOW}
     later = NOW + timedelta(minutes=5)
-    assert seen_by([above], [], first, FULL, later).above == {("n1", CPU): NOW}
-    assert seen_by([plan([1000], [1000])], [], first, FULL, later).above == {}
+    assert seen_by([above], [], {}, first, later).above == {("n1", CPU): NOW}
+    assert seen_by([plan([1000], [1000])], [], {}, first, later).above == {}
 
 
-@pytest.mark.parametrize(("size", "rest"), [(3000, FULL.resize_rest), (500, FULL.growth_rest)])
-def test_a_resized_pod_rests_and_longer_where_it_grew(size, rest):
+@pytest.mark.parametrize("size", [3000, 500])
+def test_a_write_is_remembered_for_a_day_for_the_resource_that_it_changed(size):
     [resize] = plan([size], [1000]).resize
     assert isinstance(resize, ResizePod)
+    pod = make_pod("a", containers=[make_container("app", cpu=size, memory_mib=100, memory_limit_mib=200)], node="n1")
     outcomes = [Outcome(NOW, resize, verdict, Reason.RIGHTSIZED) for verdict in (Verdict.DONE, Verdict.OBSERVED)]
-    seen = seen_by([], outcomes[:1], NOTHING_SEEN, FULL, NOW)
-    assert seen.rests == {"uid-shop-a": NOW + rest}
-    assert seen_by([], outcomes[1:], NOTHING_SEEN, FULL, NOW).rests == {}
-    assert seen_by([], [], seen, FULL, NOW + rest).rests == {}
+    seen = seen_by([], outcomes[:1], {pod.uid: pod}, NOTHING_SEEN, NOW)
+    assert seen.resized == {("uid-shop-a", CPU): NOW}
+    assert seen.writes == (PodWrite("uid-shop-a", NOW),)
+    unknown = seen_by([], outcomes[:1], {}, NOTHING_SEEN, NOW)
+    assert unknown.resized == {("uid-shop-a", resource): NOW for resource in ResourceName}
+    observed = seen_by([], outcomes[1:], {pod.uid: pod}, NOTHING_SEEN, NOW)
+    assert (observed.resized, observed.writes) == ({}, ())
+    tomorrow = seen_by([], [], {}, seen, NOW + timedelta(days=1))
+    assert (tomorrow.resized, tomorrow.writes) == ({}, ())
 
 
 def plan_with_init(init, sizes, bases, others=()) -> NodePlan:

@@ -54,7 +54,7 @@ def sizes_of(plan: NodePlan) -> dict[tuple[str, str], tuple[int, int, int]]:
     }
 
 
-def use(pod: Pod, cpu=(0, 0), memory=(0, 0), container="app", **more) -> Statistic:
+def use(pod: Pod, cpu=(0, 0), memory=(64, 64), container="app", **more) -> Statistic:
     """Base and peak of CPU (m) and memory (MiB)."""
     return make_statistic_for(
         pod,

@@ -39,8 +39,7 @@ AT_ONCE = {
     "memory_band": "0.000001",
     "band_patience": "0s",
     "below_patience": "0s",
-    "resize_rest": "0s",
-    "growth_rest": "0s",
+    "shrink_cooldown": "0s",
 }
 
 

@@ -128,10 +128,14 @@ def test_a_resized_pod_shows_the_formula_with_its_numbers_and_the_patch():
 
 
 def test_a_change_inside_the_dead_band_is_not_said_to_be_held_back():
-    pod = make_pod(containers=[make_container(cpu=2000, memory_mib=100, memory_limit_mib=200)])
-    text = text_of(explained([pod], make_statistic_for(pod, cpu_base=2040, cpu_peak=2040)))
-    assert "its pods need 2040m together and have 2000m" in text
-    assert "2000m stays: what it would be written to is within its dead band" in text
+    container = make_container(cpu=100, memory_mib=100, memory_limit_mib=200)
+    pods = [make_pod(f"web-{number}", containers=[container]) for number in range(4)]
+    rows = [
+        make_statistic_for(pod, cpu_base=108, cpu_peak=108, memory_base_mib=100, memory_peak_mib=100) for pod in pods
+    ]
+    text = text_of(explained(pods, *rows))
+    assert "its pods need 432m together and have 400m" in text
+    assert "100m stays: what it would be written to is within its dead band" in text
     assert "held back" not in text
 
 

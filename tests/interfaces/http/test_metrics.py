@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from cruise.decisions.sizing.headroom.promise import Promise
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.domain.actions import Reason, Verdict
 from cruise.domain.packing import Phase
 from cruise.domain.policy import Mode
@@ -45,7 +45,7 @@ FIGURES = ControllerFigures(
         Resources(12_000, 1 << 34),
         {Reason.GUARANTEED: 5},
         {"snapshot": 0.25},
-        {ResourceName.CPU: Promise(0.07, 0.4, 0.0, 1000, 50), ResourceName.MEMORY: Promise(0.01, 1.5, 0.25, 1000, 40)},
+        {ResourceName.CPU: KeptRisk(0.07, 0.4, 1000, 50), ResourceName.MEMORY: KeptRisk(0.01, 1.5, 1000, 40)},
     ),
     statistics_at=NOW - timedelta(seconds=90),
     watch_lag_seconds=1.5,
@@ -93,10 +93,8 @@ def test_a_controller_tells_all_that_an_operator_watches():
         ("cruise_samples_refused_total", "over-limit"): 0,
         ("cruise_headroom_risk_asked", "memory"): 0.01,
         ("cruise_headroom_risk_observed", "memory"): 0.04,
-        ("cruise_headroom_drift", "cpu"): 0,
-        ("cruise_headroom_drift", "memory"): 1,
-        ("cruise_headroom_margin", "cpu"): 0.4,
-        ("cruise_headroom_borrowed", "memory"): 0.25,
+        ("cruise_headroom_risk_intervals", "memory"): 1000,
+        ("cruise_headroom_level", "cpu"): 0.4,
         ("cruise_job_runs_total", "node pass"): 7,
         ("cruise_job_failures_total", "node pass"): 2,
         ("cruise_job_failures_total", "prune"): 0,

@@ -23,7 +23,7 @@ from tests.simulation.scenes import START, Dial, cluster, container, evict, node
 
 MINUTES = timedelta(minutes=5)
 # Every difference is written, so that what is seen is whose use a pod is sized by.
-AT_ONCE = Policy(mode=Mode.FULL, cpu_band=0, memory_band=0, resize_rest=timedelta(0), growth_rest=timedelta(0))
+AT_ONCE = Policy(mode=Mode.FULL, cpu_band=0, memory_band=0, shrink_cooldown=timedelta(0))
 SMALL = workload(
     pod=template(container(500, 1024)), dial=Dial(400, 1000), replicas=3, created_at=START - timedelta(days=30)
 )

@@ -3,29 +3,29 @@
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-from cruise.decisions.sizing.headroom.scores import MEASURE
+from cruise.decisions.sizing.headroom.risk_level import InForce, first_level
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
-from cruise.domain.headroom import DayScores
-from cruise.domain.policy import HeadroomStart, Policy
+from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import HourlyPeaks, PeakKey, StatisticsTable
 from cruise.runtime.sizing.pass_headroom import PassHeadroom
-from cruise.runtime.sizing.score_history import ScoreHistory
-from cruise.runtime.sizing.shipped_scores import shipped_priors
+from cruise.runtime.sizing.risk_history import KEPT_DAYS, RiskHistory
 from cruise.runtime.usage.peaks_by_hour import PeaksByHour
 from cruise.runtime.usage.state import UsageState
 from cruise.simulation.store.store import MemoryStore
 
 NOTHING = StatisticsTable.of_rows([])
+RISK = Policy(headroom="risk")
+DAY = 86400
 
 
-def asked(_):
-    return 0.3
-
-
-RISK = Policy(headroom="risk", headroom_start=HeadroomStart.SUM_OF_PEAKS)
+def judge(history, day, used):
+    """Judge one node of one container that requests 100 m."""
+    requests = {one: np.array([100]) for one in ResourceName}
+    in_force = InForce(day * DAY, np.array([0]), np.array([0]), 1, requests)
+    samples = np.array([[float(used)]])
+    history.judge(in_force, day * DAY + 300, {ResourceName.CPU: samples}, RISK.risk_of)
 
 
 async def test_the_largest_single_headroom_takes_nothing_read():
@@ -33,54 +33,45 @@ async def test_the_largest_single_headroom_takes_nothing_read():
     assert await PassHeadroom(UsageState()).prepare(MemoryStore(), NOTHING, policy) is SHARED_MAX
 
 
-async def test_a_process_that_takes_over_goes_on_with_the_scores_of_the_one_before():
-    store, day = MemoryStore(), 20_000
-    history = ScoreHistory()
-    history.add(ResourceName.CPU, day * 86400, np.array([1.0, 2.0, 300.0]))
-    await store.record_headroom_scores(history.unsaved())
-    assert history.unsaved() == []
-    again = ScoreHistory(await store.headroom_scores())
-    assert again.margins(day * 86400, asked) == history.margins(day * 86400, asked)
-    assert again.margins(day * 86400, asked)[ResourceName.CPU].score > 1
-    again.add(ResourceName.CPU, day * 86400, np.array([4.0]))
+async def test_a_process_that_takes_over_goes_on_with_the_level_of_the_one_before():
+    store, first = MemoryStore(), RiskHistory()
+    for used in (200, 50, 200):
+        judge(first, 20_000, used)
+    await store.record_risk_days(first.unsaved())
+    assert first.unsaved() == []
+    again = RiskHistory(await store.risk_days())
+    assert again.level(ResourceName.CPU, 0.07) == first.level(ResourceName.CPU, 0.07) > first_level(0.07)
+    assert again.level(ResourceName.MEMORY, 0.01) == first_level(0.01)
+    judge(again, 20_000, 50)
     [stored] = again.unsaved()
-    assert (stored.day, stored.counts.sum()) == (day, 4)
+    assert (stored.day, stored.intervals, stored.short) == (20_000, 4, 2)
+    assert again.kept(20_000 * DAY, RISK.risk_of)[ResourceName.CPU].observed == 0.5
 
 
-async def test_a_process_that_takes_over_borrows_what_is_still_missing_and_no_more():
-    store, at, policy = MemoryStore(), 20_000 * 86400, Policy()
-    first, scores = ScoreHistory(priors=shipped_priors(policy)), np.full(50, 0.5)
-    alone = first.promised(at, asked)[ResourceName.CPU]
-    first.add(ResourceName.CPU, at, scores[:3])
-    await store.record_headroom_scores(first.unsaved())
-    again = ScoreHistory(await store.headroom_scores(), shipped_priors(policy))
-    assert again.promised(at, asked) == first.promised(at, asked)
-    borrowed = [alone[1].borrowed, again.promised(at, asked)[ResourceName.CPU][1].borrowed]
-    again.add(ResourceName.CPU, at, scores)
-    assert [*borrowed, again.promised(at, asked)[ResourceName.CPU][1].borrowed] == [1.0, pytest.approx(0.55), 0.0]
+def test_days_are_forgotten_after_four_weeks_and_the_level_is_not():
+    history = RiskHistory()
+    judge(history, 20_000, 200)
+    level = history.level(ResourceName.CPU, 0.07)
+    judge(history, 20_000 + KEPT_DAYS + 1, 200)
+    assert history.level(ResourceName.CPU, 0.07) > level
+    assert [one.day for one in history.unsaved()] == [20_000 + KEPT_DAYS + 1]
 
 
-async def test_a_pass_tells_how_stated_risks_are_kept_and_a_model_without_one_nothing():
+async def test_a_pass_reports_how_stated_risks_are_kept_and_a_model_without_one_nothing():
     headroom = PassHeadroom(UsageState())
     await headroom.prepare(MemoryStore(), NOTHING, Policy())
-    assert {one.asked for one in headroom.promises.values()} == {0.07, 0.01}
-    assert {one.borrowed for one in headroom.promises.values()} == {1.0}
+    assert {one.asked for one in headroom.kept_risks.values()} == {0.07, 0.01}
     other = PassHeadroom(UsageState())
     await other.prepare(MemoryStore(), NOTHING, replace(RISK, headroom="joint-peak"))
-    assert other.promises == {}
+    assert other.kept_risks == {}
 
 
-def test_scores_of_another_measure_are_left_aside():
-    other = DayScores(ResourceName.CPU, 20_000, MEASURE + 1, np.ones(10, dtype=np.int64))
-    assert ScoreHistory([other]).margins(20_000 * 86400, asked)[ResourceName.CPU].proven is False
-
-
-async def test_a_first_pass_has_no_usage_and_no_scores():
+async def test_a_first_pass_has_no_usage_and_no_history():
     headroom = PassHeadroom(UsageState())
     for model in ("risk", "joint-peak"):
         prepared = await headroom.prepare(MemoryStore(), NOTHING, replace(RISK, headroom=model))
         found = prepared.of_nodes(ResourceName.CPU, np.array([5]), np.array([7]), np.zeros((1, 3)))
-        assert found.tolist() == [7]
+        assert found.tolist() == [1 if model == "risk" else 7]
 
 
 async def test_peaks_are_read_hour_by_hour_and_once():

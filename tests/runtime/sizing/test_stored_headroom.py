@@ -10,7 +10,7 @@ from cruise.backtest.replay.options import ReplayOptions
 from cruise.backtest.replay.replay import replay
 from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 from cruise.decisions.sizing.recommendation import Demand
-from cruise.domain.policy import HeadroomStart, Policy
+from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.sizing.pass_headroom import stored_headroom
@@ -22,7 +22,7 @@ from tests.backtest.policies.test_node_passes import GIBIBYTE, recording
 @pytest.mark.parametrize(("model", "step"), [("joint-peak", 300), ("risk", 60)])
 def test_the_store_tells_what_the_pass_knew(model, step):
     made = recording(5, 26 if model == "joint-peak" else 6, step)
-    policy = Policy(headroom=model, headroom_start=HeadroomStart.PRIOR)
+    policy = Policy(headroom=model)
     with closing(LivePasses(made, policy)) as live:
         replay(made, live, ReplayOptions(node=Resources(4000, 8 * GIBIBYTE)))
 

@@ -14,49 +14,49 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 
 if TYPE_CHECKING:
-    from cruise.decisions.sizing.headroom.margins import Margin
     from cruise.decisions.sizing.headroom.model import Headroom
     from cruise.decisions.sizing.headroom.past_demand import PastDemand
+    from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 
-    Margins = Mapping[ResourceName, Margin]
+    Risks = Mapping[ResourceName, KeptRisk]
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """How a model is prepared from past demand and margins, both empty where it does not read them.
+    """How a model is prepared from past demand and kept risks, both empty where it does not read them.
 
     With `reads_usage` it reads the last hour's samples, with `reads_hours` the peaks of the clock hours that count as
-    well, and with `learns` the margins that the scores of its forecasts leave.
+    well, and with `learns` how the stated risks were kept, and the levels that follow.
     """
 
-    prepare: Callable[[PastDemand, Margins, Policy], Headroom]
+    prepare: Callable[[PastDemand, Risks, Policy], Headroom]
     reads_usage: bool = False
     reads_hours: bool = False
     learns: bool = False
 
 
-def _shared_max(past: PastDemand, margins: Margins, policy: Policy) -> Headroom:
+def _shared_max(past: PastDemand, risks: Risks, policy: Policy) -> Headroom:
     from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
 
     return SHARED_MAX
 
 
-def _joint_peak(past: PastDemand, margins: Margins, policy: Policy) -> Headroom:
+def _joint_peak(past: PastDemand, risks: Risks, policy: Policy) -> Headroom:
     from cruise.decisions.sizing.headroom.joint_peak import JointPeak
 
     return JointPeak(past)
 
 
-def _risk(past: PastDemand, margins: Margins, policy: Policy) -> Headroom:
+def _risk(past: PastDemand, risks: Risks, policy: Policy) -> Headroom:
     from cruise.decisions.sizing.headroom.risk import Risk
 
-    return Risk(past, margins, policy.starts_with)
+    return Risk(past, risks)
 
 
 MODELS: Mapping[str, Model] = MappingProxyType(
     {
         "shared-max": Model(_shared_max),
         "joint-peak": Model(_joint_peak, reads_usage=True, reads_hours=True),
-        "risk": Model(_risk, reads_usage=True, learns=True),
+        "risk": Model(_risk, reads_usage=True, reads_hours=True, learns=True),
     }
 )

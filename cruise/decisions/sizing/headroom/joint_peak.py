@@ -3,6 +3,7 @@
 import numpy as np
 
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.decisions.sizing.recommendation import Demand
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.resources import ResourceName
@@ -21,6 +22,10 @@ class JointPeak:
     def rule(self, resource: ResourceName) -> str:
         """Name the rule."""
         return "joint-peak"
+
+    def kept_risk(self, resource: ResourceName) -> KeptRisk | None:
+        """Return nothing: no risk is stated."""
+        return None
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:
         """Sum up the demand at each time."""

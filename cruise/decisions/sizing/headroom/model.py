@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.decisions.sizing.recommendation import Demand
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.resources import ResourceName
@@ -16,6 +17,10 @@ class Headroom(Protocol):
 
     def rule(self, resource: ResourceName) -> str:
         """Name the model by which the headroom of a resource is found."""
+        ...
+
+    def kept_risk(self, resource: ResourceName) -> KeptRisk | None:
+        """Return how the stated risk was kept lately, None for a model without one."""
         ...
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.decisions.sizing.recommendation import Demand
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.resources import ResourceName
@@ -13,6 +14,10 @@ class SharedMax:
     def rule(self, resource: ResourceName) -> str:
         """Name the rule."""
         return "shared-max"
+
+    def kept_risk(self, resource: ResourceName) -> KeptRisk | None:
+        """Return nothing: no risk is stated."""
+        return None
 
     def extras(self, resource: ResourceName, rows: Int64Array, demand: Demand) -> Float64Array:
         """Sum up nothing."""

@@ -4,10 +4,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from cruise.decisions.sizing.headroom.choosing import MODELS
-from cruise.decisions.sizing.headroom.margins import Margin
 from cruise.decisions.sizing.headroom.model import Headroom
 from cruise.decisions.sizing.headroom.past_demand import PastDemand
-from cruise.domain.policy import HeadroomStart, Policy
+from cruise.decisions.sizing.headroom.risk_level import LEAST_LEVEL, MOST_LEVEL, KeptRisk
+from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 
@@ -23,9 +23,8 @@ def every_model(table: StatisticsTable, random: np.random.Generator) -> dict[str
         return {one: values.astype(np.float32) for one, values in found.items()}
 
     past = PastDemand(demanded(12), demanded(int(random.integers(15))))
-    margins = {one: Margin(float(10 ** random.uniform(-3, 1.7)), bool(random.integers(2))) for one in ResourceName}
-    policy = Policy(headroom_start=HeadroomStart.SUM_OF_PEAKS)
-    return {name: model.prepare(past, margins, policy) for name, model in MODELS.items()}
+    risks = {one: KeptRisk(0.07, random.uniform(LEAST_LEVEL, MOST_LEVEL), 0, 0) for one in ResourceName}
+    return {name: model.prepare(past, risks, Policy()) for name, model in MODELS.items()}
 
 
 @st.composite

@@ -5,113 +5,78 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.sizing.headroom.margins import UNKNOWN, Margin
-from cruise.decisions.sizing.headroom.outcome import Expectation, largest_sums
-from cruise.decisions.sizing.headroom.risk import BASE_SHARE, Risk, forecast_of
-from cruise.domain.policy import HeadroomStart, Policy
+from cruise.decisions.sizing.headroom.risk import USE_SHARE, Risk
+from cruise.decisions.sizing.headroom.risk_level import LEAST_LEVEL, MOST_LEVEL, KeptRisk
+from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
-from cruise.runtime.sizing.score_history import ScoreHistory
 from tests.decisions.sizing.headroom.demands import CPU, demand_of, past_of, pods, together
 
+MEMORY = ResourceName.MEMORY
+levels = st.floats(LEAST_LEVEL, MOST_LEVEL)
 
-def risk_of(past, margin):
-    return Risk(past, {one: margin for one in ResourceName})
+
+def at(level, past):
+    return Risk(past, {one: KeptRisk(0.07, level, 0, 0) for one in ResourceName})
 
 
-def test_headroom_is_what_has_risen_and_the_margin_times_the_scale():
+def test_headroom_goes_from_the_bases_to_the_last_hour_and_its_multiple_of_the_rises():
     demand = demand_of([100, 100], [300, 100])
-    past = past_of([[100.0] * 11 + [150.0], [100.0, 190.0] + [50.0] * 10])
-    recent = math.sqrt(50**2 + 90**2)
-    scale = math.sqrt(400 * recent) + BASE_SHARE * 200 + 1
-    assert together(risk_of(past, Margin(2.0, True)), demand) == math.ceil(50 + 2 * scale)
+    # The upper quartiles are 130 and 100, the maxima 150 and 190.
+    past = past_of([[100.0] * 8 + [130.0] * 3 + [150.0], [100.0] * 11 + [190.0]])
+    spare = USE_SHARE * 230
+    assert together(at(0.0, past), demand) == 30
+    assert together(at(0.5, past), demand) == math.ceil(30 + 0.5 * (20 + 90) + 0.5 * spare)
+    assert together(at(1.0, past), demand) == math.ceil(30 + 20 + 90 + spare)
 
 
-def test_until_there_is_a_margin_all_headrooms_are_kept():
-    demand = demand_of([100, 100], [300, 100])
-    past = past_of([[100.0] * 12, [100.0] * 12])
-    assert together(risk_of(past, UNKNOWN), demand) == 400
-    assert together(risk_of(past, Margin(100.0, False)), demand) > 400
-    assert together(risk_of(past, Margin(0.01, True)), demand) < 400
+def test_the_same_hours_of_other_days_raise_it_before_demand_does():
+    demand, recent = demand_of([100], [900]), [[100.0] * 12]
+    quiet = together(at(1.0, past_of(recent, [[100.0] * 7])), demand)
+    busy = together(at(1.0, past_of(recent, [[100.0, 100.0, 600.0, 600.0, 600.0, 600.0, 900.0]])), demand)
+    assert (quiet, busy) == (5, 505)
 
 
-def test_the_largest_single_headroom_stands_in_until_a_week_was_seen():
-    demand, past = demand_of([100, 100], [300, 100]), past_of([[100.0] * 12, [100.0] * 12])
-    for margin, found in ((UNKNOWN, 300), (Margin(9.0, True), 300), (Margin(0.01, True, settled=True), 1)):
-        margins = {one: margin for one in ResourceName}
-        assert together(Risk(past, margins, HeadroomStart.SHARED_MAX), demand) == found
+def test_memory_is_expected_to_stay_where_it_is():
+    demand, past = demand_of([100], [300]), past_of([[100.0] * 11 + [200.0]])
+    model = at(0.0, past)
+    assert model.extras(CPU, np.array([0]), demand)[0, 0] == 0
+    assert model.extras(MEMORY, np.array([0]), demand)[0, 0] == 100
+
+
+def test_it_ends_at_the_peaks_but_for_a_share_of_what_is_used():
+    demand, past = demand_of([100], [100]), past_of([[100.0] * 11 + [200.0]])
+    assert together(at(MOST_LEVEL, past), demand) == 100 + MOST_LEVEL * USE_SHARE * 100
+
+
+def test_a_container_without_samples_is_expected_between_base_and_peak():
+    demand, never = demand_of([100], [300]), past_of([[np.nan] * 12])
+    assert together(at(0.0, never), demand) == 0
+    assert together(at(1.0, never), demand) == 300 + USE_SHARE * 100
+
+
+def test_a_factor_of_the_headroom_is_one_of_the_rise():
+    past = past_of([[100.0] * 11 + [300.0]])
+    plain, none = demand_of([100], [200]), demand_of([100], [0])
+    without = type(plain)(**{name: getattr(plain, name) for name in plain.__slots__} | {"headroom": none.headroom})
+    assert at(1.0, past).extras(CPU, np.array([0]), plain)[0].tolist() == [0, 200, 200]
+    assert at(1.0, past).extras(CPU, np.array([0]), without)[0].tolist() == [0, 0, 0]
 
 
 def test_each_resource_has_its_own_risk():
-    policy = Policy(headroom_risk=1e-2, headroom_cpu_risk=0.1)
+    policy = Policy(cpu_risk=0.1, memory_risk=1e-2)
     assert [policy.risk_of(one) for one in (ResourceName.CPU, ResourceName.MEMORY)] == [0.1, 1e-2]
-    assert Policy(headroom_risk=1e-2, headroom_cpu_risk=None).risk_of(ResourceName.CPU) == 1e-2
 
 
-def test_who_was_not_sampled_may_spike_by_its_whole_headroom():
-    demand = demand_of([100], [300])
-    sampled, never = past_of([[100.0] * 11 + [400.0]]), past_of([[np.nan] * 12])
-    margin = Margin(1.0, True)
-    assert together(risk_of(never, margin), demand) == together(risk_of(sampled, margin), demand) - 300
-
-
-@given(pods(), st.floats(1e-3, 100), st.floats(1e-3, 100))
-def test_it_is_never_below_zero_and_grows_with_the_margin(drawn, one, other):
+@given(pods(), levels, levels)
+def test_it_is_never_below_zero_and_grows_with_the_level(drawn, one, other):
     demand, past = drawn
-    less, more = (together(risk_of(past, Margin(score, True)), demand) for score in sorted((one, other)))
+    less, more = (together(at(level, past), demand) for level in sorted((one, other)))
     assert 0 <= less <= more
 
 
 @given(pods(), st.data())
-def test_it_neither_depends_on_the_order_nor_falls_with_another_pod(drawn, data):
+def test_it_does_not_depend_on_the_order(drawn, data):
     demand, past = drawn
     rows = list(range(len(demand.base)))
-    model = risk_of(past, Margin(3.0, True))
+    model = at(1.3, past)
     assert together(model, demand, data.draw(st.permutations(rows))) == pytest.approx(together(model, demand), abs=1)
-    fewer = rows[1:]
-    if fewer:
-        assert together(model, demand, fewer) <= together(model, demand)
-
-
-def test_a_node_scores_by_the_largest_sum_of_its_containers():
-    samples = np.array([[1.0, 5.0], [4.0, np.nan], [7.0, 7.0], [np.nan, np.nan]])
-    rows, nodes = np.array([0, 1, 2, 3, -1]), np.array([0, 0, 1, 2, 1])
-    assert largest_sums(samples, rows, nodes, 4).tolist() == pytest.approx([5.0, 7.0, math.nan, math.nan], nan_ok=True)
-    bases = {one: np.array([2, 4, 0, 0]) for one in ResourceName}
-    extras = {one: np.zeros((4, 3)) for one in ResourceName}
-    expected = Expectation.of(0, rows, nodes, bases, extras)
-    assert expected.scores(CPU, samples).tolist() == pytest.approx([3 / 1.1, 3 / 1.2])
-
-
-def test_nobody_sampled_is_no_score():
-    assert np.isnan(largest_sums(np.empty((0, 3)), np.array([-1]), np.array([0]), 1)).all()
-
-
-@pytest.mark.parametrize("risk", [1e-2, 3e-3])
-def test_demand_passes_what_a_node_has_no_more_often_than_asked_though_pods_move(risk):
-    """Nodes of twenty pods of all sizes, drawn anew every day; one in a hundred minutes a pod multiplies its use."""
-    random = np.random.default_rng(11)
-    nodes, containers, days, passes = 12, 120, 16, 60
-    size = random.lognormal(5, 1, containers)
-    history, short, intervals = ScoreHistory(), 0, 0
-    for day in range(days):
-        node_of = random.permutation(np.arange(containers) % nodes)
-        for _ in range(passes):
-            base = (size * random.uniform(0.8, 1.2, containers)).astype(np.int64)
-            demand = demand_of(base, (size * 2).astype(np.int64))
-            past = past_of(np.repeat((base * random.uniform(1, 1.3, containers))[:, None], 12, axis=1))
-            used = size * random.uniform(0.5, 1.2, containers)
-            used *= np.where(random.random(containers) < 0.01, random.lognormal(1, 0.5, containers), 1)
-            model = Risk(past, history.margins(day * 86400, lambda _: risk))
-            extras = np.zeros((nodes, 3))
-            np.add.at(extras, node_of, model.extras(CPU, np.arange(containers), demand))
-            bases = np.bincount(node_of, weights=base, minlength=nodes).astype(np.int64)
-            largest = np.zeros(nodes, dtype=np.int64)
-            np.maximum.at(largest, node_of, demand.headroom)
-            headroom = model.of_nodes(CPU, bases, largest, extras)
-            together_used = np.bincount(node_of, weights=used, minlength=nodes)
-            if day >= 8:
-                short += int((together_used > bases + headroom).sum())
-                intervals += nodes
-            history.add(CPU, day * 86400, forecast_of(bases, extras).scores(together_used.astype(np.float64)))
-    deviation = math.sqrt(intervals * risk)
-    assert 0 < short <= intervals * risk + 4 * deviation
