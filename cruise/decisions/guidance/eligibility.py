@@ -17,6 +17,7 @@ from cruise.decisions.guidance.template_limits import noted_limits_of, workload_
 from cruise.decisions.usage.estimation import OWN_SECONDS
 from cruise.decisions.usage.plausibility import MOST_REFUSED_PERCENT
 from cruise.decisions.usage.revisions import shown_revisions
+from cruise.decisions.usage.statistics_table import containers_of_workloads
 from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Unreadable, guides
 from cruise.domain.cluster import Container, Pod, QosClass, Snapshot, WorkloadRef
@@ -368,10 +369,7 @@ class Eligibility:
     @cached_property
     def _containers_seen(self) -> Mapping[tuple[str, str], set[str]]:
         """The containers that statistics know, by namespace and workload."""
-        found: dict[tuple[str, str], set[str]] = {}
-        for key in self._statistics.keys:
-            found.setdefault((key.namespace, key.workload), set()).add(key.container)
-        return found
+        return containers_of_workloads(self._statistics)
 
     def _why_group_is_held(self, namespace: str, guidance: Guidance | Unreadable, needed: Mode) -> Reason | None:
         if self._policy.excludes(namespace):

@@ -65,3 +65,11 @@ def with_refusals(
 def container_of(key: StatisticKey) -> ContainerKey:
     """Return the container that a statistic of a pod is about."""
     return ContainerKey(key.namespace, key.pod, key.container)
+
+
+def containers_of_workloads(statistics: StatisticsTable) -> dict[tuple[str, str], set[str]]:
+    """Return the names of the containers that statistics know, by namespace and workload (Kind/name)."""
+    found: dict[tuple[str, str], set[str]] = {}
+    for key in statistics.keys:
+        found.setdefault((key.namespace, key.workload), set()).add(key.container)
+    return found
