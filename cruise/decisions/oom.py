@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+import numpy as np
+
 from cruise.decisions.guidance.container_bounds import container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.guidance.limit_ranges import refuses_resize
@@ -23,7 +25,7 @@ from cruise.domain.quotas import Quota
 from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, whole_mebibytes
 from cruise.domain.sizes import with_sizes
-from cruise.domain.usage import OomRecord, PeakKey, Statistic, StatisticsTable
+from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, Statistic, StatisticKey, StatisticsTable
 
 NEWLY = timedelta(hours=1)
 """How long after a kill it is still acted on: a pod's status may show one of weeks ago to a cruise that is new."""
@@ -88,8 +90,20 @@ def with_shown_kills(statistics: StatisticsTable, snapshot: Snapshot, policy: Po
     records: list[OomRecord] = []
     for record in learn_in_turn(_untold(kills_that_count(snapshot, now), statistics), statistics):
         records.append(record)
-        statistics = with_lesson(statistics, record, shared=is_shared(record, records))
+        statistics = with_lesson(_with_own_row(statistics, record), record, shared=is_shared(record, records))
     return statistics
+
+
+def _with_own_row(statistics: StatisticsTable, record: OomRecord) -> StatisticsTable:
+    """Give a killed container a copy of its workload's row where it has none: what it learns is its own."""
+    own = ContainerKey(record.namespace, record.pod, record.container)
+    of_workload = PeakKey(record.namespace, record.workload, record.container, record.identity)
+    rows = statistics.row_of_workload
+    row = rows.get(of_workload, rows.get(of_workload._replace(identity="")))
+    if row is None or own in statistics.row_of_container:
+        return statistics
+    key = StatisticKey(record.namespace, record.pod, record.workload, record.container, record.identity)
+    return statistics.joined(StatisticsTable.of_columns(statistics.take(np.array([row])), [key]))
 
 
 def _untold(kills: Iterable[OomKill], statistics: StatisticsTable) -> list[OomKill]:

@@ -236,10 +236,10 @@ def test_a_limit_is_added_where_the_kubelet_can(version, limit_mib):
     assert target == ContainerTarget("app", ContainerRole.MAIN, make_amounts(100, 256), make_amounts(None, limit_mib))
 
 
-def test_no_limit_is_made_up_where_nothing_is_known():
+def test_no_limit_is_made_up_where_next_to_nothing_is_known():
     pod = pod_of(limit_mib=None, memory_mib=None)
     record = learn_from(kill_of(pod, None, None), None)
-    nothing = {"memory_base_mib": 0, "memory_peak_mib": 0}
+    nothing = {"memory_base_mib": 1, "memory_peak_mib": 1}
     target = grown(pod, record, statistic=nothing)
     assert (target.requests, target.limits) == (make_amounts(100, 16), make_amounts())
 

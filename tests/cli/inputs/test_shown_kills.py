@@ -78,3 +78,12 @@ def test_one_kill_teaches_the_workload_where_the_pod_does_not_run_again(tmp_path
 
 def test_the_seeds_know_what_the_usage_file_says_alone(tmp_path):
     assert taught(tmp_path, policy=Policy(rules=SEEDS)) == 0
+
+
+def test_a_killed_pod_that_its_workload_speaks_for_learns_from_its_own_kill(tmp_path):
+    assert taught(tmp_path, of_workload=True) == 0
+    snapshot = load_snapshot(str(tmp_path / "cluster.json"))
+    table, _ = load_usage(str(tmp_path / "usage.json"), snapshot, None, Policy())
+    [killed] = [row for row, key in enumerate(table.keys) if key.pod]
+    assert table.oom_memory_bytes[killed] == 150 * MEBIBYTE
+    assert table.memory_base_bytes[killed] == table.memory_base_bytes[0]
