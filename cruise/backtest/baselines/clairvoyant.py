@@ -3,8 +3,8 @@
 Time is cut into blocks of `hours`. For each block and node the pods of the node together request the largest sum of
 their use until the block ends, each in proportion to its own largest use until then. The requests change at the start
 of a block, and in between only on a node whose pods have changed. Its slack is therefore the bound of what pods that
-share a node's capacity can reach when they are resized every `hours` hours and are never short. `oracle` is the bound
-for containers that are sized one by one, and for any pass.
+share a node's capacity can reach when they are resized every `hours` hours, and are short only while a pod that was
+evicted is on its way. `oracle` is the bound for containers that are sized one by one, and for any pass.
 
 A new pod requests its own largest use until the block ends, so that it fits on a node with what the others will use.
 Where a node's pods will use more together than its allocatable, those that use most of that resource are evicted, and
