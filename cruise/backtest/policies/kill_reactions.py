@@ -79,6 +79,7 @@ class KillReactions:
         self._resting[container] = born
         self._rests_until[container] = kill.at + int(self._policy.oom_cooldown.total_seconds())
         if isinstance(decision, EvictPod):
+            self._statistics.share(container)
             return KillReaction(evict=True)
         return KillReaction(sizes=sizes_of([with_sizes(pod, decision.containers)]))
 

@@ -108,6 +108,13 @@ class ReplayedStatistics:
         if self._oom[number]:
             self.teach_workload(container, record.oom_memory_bytes)
 
+    def share(self, container: int) -> None:
+        """Let a container's last kill teach the whole workload: its pod was evicted, and the next one has another name."""
+        if not self._kills or self._kills[-1].container != container:
+            return
+        self._kills[-1] = self._kills[-1]._replace(shared=True)
+        self._count_kills(self._kills[-1].number)
+
     def teach_workload(self, container: int, oom_memory_bytes: int) -> None:
         """Let a workload's next pod learn from a kill at once, as the reactor teaches the stored statistics."""
         number, taught = int(self.numbers[container]), self._of_workloads.columns.oom_memory_bytes
@@ -189,11 +196,12 @@ class ReplayedStatistics:
 
     def _count_kills(self, number: int) -> None:
         """Sort what is remembered of a key's kills into what all its containers learn and what only some do."""
-        known = [kill.lesson for kill in self._kills if kill.number == number]
-        self._oom[number] = max((one.taught_bytes for one in known), default=0) if len(known) > 1 else 0
+        kills = [kill for kill in self._kills if kill.number == number]
+        shared = len(kills) > 1 or any(kill.shared for kill in kills)
+        self._oom[number] = max(kill.lesson.taught_bytes for kill in kills) if shared else 0
         self._single.pop(number, None)
-        if len(known) == 1:
-            self._single[number] = known[0]
+        if kills and not shared:
+            self._single[number] = kills[0].lesson
 
 
 class _Taught(NamedTuple):
@@ -204,6 +212,7 @@ class _Taught(NamedTuple):
     container: int
     birth: int
     lesson: SingleLesson
+    shared: bool = False
 
 
 class _Latest:

@@ -63,8 +63,12 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
             assert holds[web["metadata"]["name"]] == "mode-off"
             assert requests(web).cpu == 700
         path = f"/api/v1/pods/{stage.namespace}/{db['metadata']['name']}"
-        explained = ask(running, "GET", path)[1]
-        assert "done" in {one["verdict"] for one in explained["past"]["outcomes"]}
+
+        def verdicts() -> set[str]:
+            return {one["verdict"] for one in ask(running, "GET", path)[1]["past"]["outcomes"]}
+
+        # The server has the sizes a moment before the outcome is stored.
+        until(lambda: "done" in verdicts(), "the outcome is told")
         lines = ask(running, "GET", "/api/v1/outcomes")[1]["items"]
         assert {line["pod"] for line in lines if line["verdict"] == "done"} == {db["metadata"]["name"]}
         assert ask(running, "DELETE", override)[0] == 204

@@ -52,7 +52,8 @@ def test_one_pass_over_one_of_each(stage: Stage, mode: str):
         size = requests(after[name])
         # An HPA targets the utilisation of its CPU: a smaller request would start more pods.
         assert size.cpu == 400 if name == "scaled" else 105 <= size.cpu <= 210, name
-        assert 100 <= size.memory <= 150, name
+        # Up to its own peak and a tenth.
+        assert 100 <= size.memory <= 165, name
         assert limits(after[name]).memory == 300, name
         assert {one["restartCount"] for one in statuses_of(after[name]).values()} == {0}
     assert 20 <= requests(after["meshed"], "proxy").cpu <= 30

@@ -81,11 +81,11 @@ def test_the_patch_of_a_plan_says_all_that_the_plan_decided():
     policy = Policy(mode=Mode.FULL, memory_limits=MemoryLimits.ALWAYS)
     [plan] = decide_node_plans(make_snapshot([pod]), table, policy, NOW)
     [resize] = plan.resize
-    # Headrooms of 150 each, shared: 50 + 75, so the node needs 250 and has 1000. What is cut keeps half of the way from
-    # its target to its peak of 200, and then the other CPU request may stay. Memory: 64 + 18, halfway to 100.
+    # Headrooms of 150 each, shared: 50 + 75, so the node needs 250 and has 1000. The other CPU request may stay at 100,
+    # and the proxy is cut to the rest of what the node needs. Memory: 64 + 18, and a tenth of that.
     limits = {"memory": "200Mi"}
     app = {"requests": {"cpu": "100m", "memory": "91Mi"}, "limits": limits | {"cpu": "4"}}
-    proxy = {"requests": {"cpu": "163m", "memory": "91Mi"}, "limits": limits}
+    proxy = {"requests": {"cpu": "150m", "memory": "91Mi"}, "limits": limits}
     assert resize_patch(resize) == {
         "metadata": {"uid": pod.uid},
         "spec": {
