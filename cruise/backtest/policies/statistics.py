@@ -109,7 +109,7 @@ class ReplayedStatistics:
             self.teach_workload(container, record.oom_memory_bytes)
 
     def share(self, container: int) -> None:
-        """Let a container's last kill teach the whole workload: its pod was evicted, and the next one has another name."""
+        """Let a container's last kill teach the whole workload: its pod was evicted, and comes back by another name."""
         if not self._kills or self._kills[-1].container != container:
             return
         self._kills[-1] = self._kills[-1]._replace(shared=True)
