@@ -56,9 +56,8 @@ class NodePlan:
     has the shrinks first, `targets` and `hold` are sorted by namespace, pod, container. `base` and `headroom` are those
     of the survivors, `growing` are pods whose memory only grows, towards a limit that does not follow, whatever else is
     done about them; `own_headrooms` is the sum of what each of their containers has by itself, zero where headroom is
-    not shared by it. `counted` is what kube-scheduler counts on the node now, `extras` what the headroom model summed
-    up of CPU and of memory over the containers of `targets`. `above` has the resources whose sum is above its
-    band, and `below` the containers, by uid and name, whose bases are above their requests.
+    not shared by it. `counted` is what kube-scheduler counts on the node now. `above` has the resources whose sum is
+    above its band, and `below` the containers, by uid and name, whose bases are above their requests.
     """
 
     node: str
@@ -72,7 +71,6 @@ class NodePlan:
     evict: tuple[EvictPod, ...] = ()
     targets: Sequence[ContainerSize] = ()
     own_headrooms: Resources = NO_RESOURCES
-    extras: tuple[tuple[float, ...], tuple[float, ...]] = ((), ())
     resize: tuple[ResizePod, ...] = ()
     hold: tuple[Hold, ...] = ()
     short: frozenset[ResourceName] = frozenset()
@@ -327,7 +325,6 @@ def _plan(
         hold=tuple(sorted(held, key=lambda hold: (hold.namespace, hold.pod))),
         growing=tuple(growing.get(node, ())),
         own_headrooms=Resources(*(_own_headroom(sized.shares[one], node) for one in ResourceName)),
-        extras=(tuple(cpu.extras[node].tolist()), tuple(memory.extras[node].tolist())),
         short=sized.fit.short.get(node, frozenset()),
         pressing=sized.fit.pressing.get(node, frozenset()),
     )

@@ -18,14 +18,13 @@ from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 class NodeSums:
     """What the pods that stay on each node need of one resource, one entry a node.
 
-    `base` is the sum of their bases, `headroom` what they need above that, and `extras` the rows that the model summed
-    up. `shared` is as much of the headroom as there is room for beside the bases.
+    `base` is the sum of their bases, and `headroom` what they need above that. `shared` is as much of the headroom as
+    there is room for beside the bases.
     """
 
     base: Int64Array
     headroom: Int64Array
     shared: Int64Array
-    extras: Float64Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ def sum_up(columns: NodeColumns, fit: Fit, headroom: Headroom, resource: Resourc
     room = columns.available[resource] - base
     needed = np.minimum(wanted, np.maximum(room, largest))
     shared = np.where(fit.grows[resource], np.minimum(needed, np.maximum(room, 0)), needed)
-    return NodeSums(base, needed, shared, extras)
+    return NodeSums(base, needed, shared)
 
 
 def _extras_of_pods(columns: NodeColumns, headroom: Headroom, resource: ResourceName) -> Float64Array:
