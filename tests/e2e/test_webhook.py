@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -17,7 +18,7 @@ from cruise.domain.original_resources import parse_original_resources
 from cruise.domain.policy import Mode
 from tests.builders import make_amounts, make_statistic
 from tests.controlplane import manifests
-from tests.controlplane.api import Json, until
+from tests.controlplane.api import ApiError, Json, until
 from tests.controlplane.control_plane import API_SERVER
 from tests.webhook_server import ca_bundle, configured, running, store_of, webhook_settings
 
@@ -78,7 +79,9 @@ def pod_of(admin, namespace: str, app: str, is_decided: Callable[[Json], bool] =
         for pod in admin.items("pods", namespace, f"app={app}"):
             if is_decided(pod):
                 return pod
-            admin.delete("pods", namespace, pod["metadata"]["name"], grace=0)
+            with suppress(ApiError):
+                # Its owner may have been quicker.
+                admin.delete("pods", namespace, pod["metadata"]["name"], grace=0)
         return None
 
     return until(decided, f"a pod of {app} is decided about", longest_pause=1)

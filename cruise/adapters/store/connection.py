@@ -144,7 +144,8 @@ class Database:
             return
         try:
             adapted.run_async(lambda connection: connection.execute("SELECT 1", timeout=PING_SECONDS))
-        except DRIVER_ERRORS as error:
+        except (*DRIVER_ERRORS, asyncpg.InternalClientError) as error:
+            # The last is a connection that was left in the middle of a statement, by a server that was killed.
             if isinstance(error, TimeoutError):
                 self._drop_connections()
             raise InvalidatePoolError from error
