@@ -109,8 +109,8 @@ class Eligibility:
         self._history_since = statistics.history_since.tolist()
         refused = (statistics.refused_percent > MOST_REFUSED_PERCENT) & policy.rules.plausible
         self._implausible = frozenset(np.flatnonzero(refused).tolist())
-        # What runs has some memory: zero all along is no use at all, and so is zero now of a container that waits.
-        # Zero where samples were refused is not: it says nothing, and the refusal is the reason.
+        # Zero memory of a container that waits is no use at all; of one that runs, all along, its memory is not known.
+        # Zero where samples were refused is neither: it says nothing, and the refusal is the reason.
         largest = np.maximum(statistics.memory_peak_bytes, statistics.memory_7d_max_bytes)
         idle = (statistics.memory_base_bytes == 0) & policy.rules.plausible & ~refused
         self._idle = frozenset(np.flatnonzero(idle).tolist())
@@ -277,8 +277,7 @@ class Eligibility:
         rows = [find(pod.namespace, pod.name, pod.workload, container.name, pod.identity) for container in sized]
         if self._idle:
             rows = [
-                None if row in self._never_ran or (row in self._idle and not container.running) else row
-                for container, row in zip(sized, rows, strict=True)
+                None if row in self._idle and not one.running else row for one, row in zip(sized, rows, strict=True)
             ]
         reason = self._why_rows_forbid(rows, group)
         if reason in _OF_ANOTHER_REVISION and not killed and self._waits_for_own_samples(pod, rows):
@@ -290,13 +289,16 @@ class Eligibility:
         manages_cpu, manages_memory = group.manages_cpu, group.manages_memory
         # Read here, where the pod is at hand: later passes over all pods go node by node, far apart in memory.
         stated: list[int] = []
+        unknown = not self._never_ran.isdisjoint(rows)
         for container in sized:
             requests, limits = container.requests, container.limits
             stated += (requests.cpu_millicores or 0, requests.memory_bytes or 0)
             stated += (limits.cpu_millicores or 0, limits.memory_bytes or 0)
             manages_cpu = manages_cpu and not container.cpu_resize_restarts
-            manages_memory = manages_memory and not container.memory_resize_restarts
+            manages_memory = manages_memory and not container.memory_resize_restarts and not unknown
         if not manages_cpu and not manages_memory:
+            if unknown:
+                return Hold(pod.namespace, pod.name, Reason.NO_STATISTICS)
             return Hold(pod.namespace, pod.name, Reason.RESIZE_RESTARTS, "resizePolicy RestartContainer")
         known = tuple([row for row in rows if row is not None])
         templates = noted_limits_of(pod) if group.template_limits is None else group.template_limits

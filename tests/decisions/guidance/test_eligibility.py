@@ -119,9 +119,12 @@ def test_zero_use_of_memory_is_no_use_at_all():
     )
     # What it used before it was left waiting is known all the same.
     assert touchable(waiting, known, make_statistic("web-1", container="proxy")).rows == (0, 1)
-    # No container that runs has used no memory all along.
+    # No container that runs has used no memory all along: its memory is not known, and its CPU is.
     idle = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0)
-    assert reason(make_pod(), idle) is Reason.NO_STATISTICS
+    found = touchable(make_pod(), idle)
+    assert (found.manages_cpu, found.manages_memory) == (True, False)
+    restarting = make_pod(containers=[make_container(cpu_resize_restarts=True)])
+    assert reason(restarting, idle) is Reason.NO_STATISTICS
     # All of its samples were refused.
     refused = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0, refused_percent=100)
     assert reason(make_pod(), refused) is Reason.IMPLAUSIBLE_USAGE
