@@ -109,8 +109,7 @@ class Eligibility:
         self._history_since = statistics.history_since.tolist()
         refused = (statistics.refused_percent > MOST_REFUSED_PERCENT) & policy.rules.plausible
         self._implausible = frozenset(np.flatnonzero(refused).tolist())
-        # Zero memory of a container that waits is no use at all; of one that runs, all along, its memory is not known.
-        # Zero where samples were refused is neither: it says nothing, and the refusal is the reason.
+        # Zero memory of a container that waits is no use; all along, it is unknown; of refused samples, it is neither.
         largest = np.maximum(statistics.memory_peak_bytes, statistics.memory_7d_max_bytes)
         idle = (statistics.memory_base_bytes == 0) & policy.rules.plausible & ~refused
         self._idle = frozenset(np.flatnonzero(idle).tolist())
@@ -297,9 +296,8 @@ class Eligibility:
             manages_cpu = manages_cpu and not container.cpu_resize_restarts
             manages_memory = manages_memory and not container.memory_resize_restarts and not unknown
         if not manages_cpu and not manages_memory:
-            if unknown:
-                return Hold(pod.namespace, pod.name, Reason.NO_STATISTICS)
-            return Hold(pod.namespace, pod.name, Reason.RESIZE_RESTARTS, "resizePolicy RestartContainer")
+            why = (Reason.NO_STATISTICS, "") if unknown else (Reason.RESIZE_RESTARTS, "resizePolicy RestartContainer")
+            return Hold(pod.namespace, pod.name, *why)
         known = tuple([row for row in rows if row is not None])
         templates = noted_limits_of(pod) if group.template_limits is None else group.template_limits
         submitted = submitted_requests(pod, sized, self._snapshot) if guidance.administered is not None else ()
