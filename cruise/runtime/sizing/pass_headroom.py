@@ -131,7 +131,7 @@ class PassHeadroom:
 
 
 async def stored_headroom(store: Store, statistics: StatisticsTable, policy: Policy) -> Headroom:
-    """Prepare the policy's model for `statistics`, from the samples and scores that are stored; writes nothing."""
+    """Prepare the policy's model for `statistics` from stored samples and risk levels; writes nothing."""
     if not MODELS[policy.headroom].reads_usage or not statistics.keys:
         return SHARED_MAX
     at = int(statistics.updated_at.max())
