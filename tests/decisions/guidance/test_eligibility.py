@@ -131,8 +131,8 @@ def test_zero_use_of_memory_is_no_use_at_all():
     # A new pod has no containers that run, and what its workload never used says nothing of it.
     unused = make_statistic("", memory_base_mib=0, memory_peak_mib=0)
     for row, expected in ((unused, Reason.NO_STATISTICS), (make_statistic(""), None)):
-        found = eligibility_of(make_snapshot([waiting]), row)
-        assert found.why_statistics_forbid(waiting, [0]) is expected
+        eligibility = eligibility_of(make_snapshot([waiting]), row)
+        assert eligibility.why_statistics_forbid(waiting, [0]) is expected
 
 
 def test_a_pod_on_a_node_that_is_being_deleted_is_sized_and_not_evicted():
