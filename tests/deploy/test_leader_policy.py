@@ -1,4 +1,4 @@
-"""The policy of docs/protocol.md: the API server lets the holder of the Lease write, and no other process of cruise."""
+"""The policy of docs/protocol: the API server lets the holder of the Lease write, and no other process of cruise."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -12,7 +12,7 @@ from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.namespaces import own_namespace
 from tests.deploy.installing import NAMESPACE, SERVE, grant
 
-PAGE = Path(__file__).parents[2] / "docs" / "protocol.md"
+PAGE = Path(__file__).parents[2] / "docs" / "protocol" / "README.md"
 LEASE = ("leases.coordination.k8s.io", NAMESPACE, "cruise-serve")
 RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 REPLICAS = ("cruise-a", "cruise-b")
