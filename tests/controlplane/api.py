@@ -197,7 +197,8 @@ class Api:
             kept.close()
 
     def _connect(self) -> http.client.HTTPSConnection:
-        return http.client.HTTPSConnection(self._host, self._port, timeout=30, context=self._tls)
+        # The API server itself gives a request up after 60 s: deleting 2,000 pods took over 30 s on a busy machine.
+        return http.client.HTTPSConnection(self._host, self._port, timeout=70, context=self._tls)
 
     def _answer(self, method: str, path: str, sent: bytes | None, headers: Json) -> http.client.HTTPResponse:
         kept: http.client.HTTPSConnection | None = getattr(self._local, "connection", None)
