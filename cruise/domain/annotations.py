@@ -7,15 +7,15 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from cruise.domain.policy import FLOOR, Bounds, EvictionRanking, MemoryLimits, Mode
+from cruise.domain.machine_sizes import read_size
+from cruise.domain.policy import Bounds, EvictionRanking, MemoryLimits, Mode
 from cruise.domain.quantity import (
     format_cpu_millicores,
     format_memory_bytes,
-    parse_cpu_millicores,
-    parse_memory_bytes,
 )
 from cruise.domain.quoting import quoted
 from cruise.domain.resources import ResourceName
@@ -25,8 +25,6 @@ Choice = TypeVar("Choice", Mode, EvictionRanking, MemoryLimits)
 PREFIX = "cruise.io/"
 _CRUISEKUBE = "cruisekube.truefoundry.com/"
 LARGEST_FACTOR = 10
-# What no node has comes from a slip of the unit: 512Mi of CPU are half a billion cores.
-_MOST_CPU, _MOST_MEMORY = 10_000_000, 1 << 50
 
 
 class Setter(StrEnum):
@@ -45,6 +43,7 @@ class Setter(StrEnum):
 _ANYWHERE = (Setter.POD, Setter.WORKLOAD, Setter.NAMESPACE, Setter.STORED)
 # What users of a namespace may write, and administrators alone.
 OF_TENANTS = frozenset({Setter.POD, Setter.WORKLOAD, Setter.VERTICAL})
+OF_ONE_WORKLOAD = frozenset({Setter.POD, Setter.WORKLOAD, Setter.STORED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,38 +170,9 @@ def _override(setting: str, field: str, read: Callable[[str], Any], write: Calla
     return Override(f"{PREFIX}{setting}", _ANYWHERE, read, write, field)
 
 
-def _request(
-    parse: Callable[[str], int],
-    write: Callable[[int], str],
-    least: int,
-    most: int,
-    example: str,
-    *,
-    least_or_none: bool,
-) -> Callable[[str], int]:
+def _bound(resource: ResourceName, *, may_be_zero: bool = False) -> Callable[[str], int]:
     """Read a bound of a request; a minimum may be 0 as well, which is none."""
-
-    def read(text: str) -> int:
-        amount = parse(text)
-        if amount < 0:
-            raise ValueError(f"{quoted(text)} is negative")
-        if amount < least and (amount or not least_or_none):
-            raise ValueError(f"{quoted(text)} is below {write(least)}, the smallest request; write e.g. {example}")
-        if amount > most:
-            raise ValueError(f"{quoted(text)} is more than any node has; write e.g. {example}")
-        return amount
-
-    return read
-
-
-def _cpu(*, least_or_none: bool = False) -> Callable[[str], int]:
-    least = FLOOR.cpu_millicores
-    return _request(parse_cpu_millicores, format_cpu_millicores, least, _MOST_CPU, "500m", least_or_none=least_or_none)
-
-
-def _memory(*, least_or_none: bool = False) -> Callable[[str], int]:
-    least = FLOOR.memory_bytes
-    return _request(parse_memory_bytes, format_memory_bytes, least, _MOST_MEMORY, "512Mi", least_or_none=least_or_none)
+    return partial(read_size, resource, may_be_zero=may_be_zero)
 
 
 _LABEL = attrgetter("label")
@@ -225,10 +195,10 @@ SETTINGS = (
     MEMORY_LIMITS,
 )
 BOUNDS = (
-    _override("cpu-min", "minimum.cpu_millicores", _cpu(least_or_none=True), format_cpu_millicores),
-    _override("memory-min", "minimum.memory_bytes", _memory(least_or_none=True), format_memory_bytes),
-    _override("cpu-max", "maximum.cpu_millicores", _cpu(), format_cpu_millicores),
-    _override("memory-max", "maximum.memory_bytes", _memory(), format_memory_bytes),
+    _override("cpu-min", "minimum.cpu_millicores", _bound(ResourceName.CPU, may_be_zero=True), format_cpu_millicores),
+    _override("memory-min", "minimum.memory_bytes", _bound(ResourceName.MEMORY, may_be_zero=True), format_memory_bytes),
+    _override("cpu-max", "maximum.cpu_millicores", _bound(ResourceName.CPU), format_cpu_millicores),
+    _override("memory-max", "maximum.memory_bytes", _bound(ResourceName.MEMORY), format_memory_bytes),
 )
 # `NAME.CONTAINER` holds for one container alone.
 PER_CONTAINER = (*BOUNDS, MEMORY_LIMITS)

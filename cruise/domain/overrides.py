@@ -1,6 +1,6 @@
 """Overrides: read from annotations, resolved nearest first, each value with its source."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
@@ -29,8 +29,6 @@ from cruise.domain.annotations import (
 from cruise.domain.cluster import Snapshot, VerticalAutoscaler, WorkloadRef
 from cruise.domain.policy import FLOOR, Bounds, Mode
 from cruise.domain.resources import Amounts, ResourceName
-
-_OF_ONE_WORKLOAD = frozenset({Setter.POD, Setter.WORKLOAD, Setter.STORED})
 
 StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
 # What VerticalPodAutoscalers state that size no pods, by namespace and target.
@@ -235,19 +233,6 @@ def _places(resolution: Resolution) -> str:
     names = {override.setting for override in BOUNDS}
     held = [one for one in resolution.statements if one.holds and one.setting.partition(".")[0] in names]
     return " and ".join(dict.fromkeys(str(one.source) for one in held))
-
-
-def why_misnamed(resolution: Resolution, containers: Collection[str]) -> Unreadable | None:
-    """Say which statement on a workload names a container that it does not have; None where none does.
-
-    Those of a namespace, and of a VerticalPodAutoscaler, may be about other workloads or about what others inject.
-    """
-    for one in resolution.statements:
-        setting, _, container = one.setting.partition(".")
-        if container and container not in containers and one.source.setter in _OF_ONE_WORKLOAD:
-            names = ", ".join(sorted(containers))
-            return Unreadable(f"{one.source}: {PREFIX}{setting}.{container}: no such container; there is {names}")
-    return None
 
 
 @cache

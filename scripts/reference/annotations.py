@@ -22,10 +22,10 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         ", ".join(code(one.value) for one in MemoryLimits),
         "Which memory limits cruise changes, as the setting `memory_limits` has it for the whole cluster.",
     ),
-    "cruise.io/cpu-min": ("0, or 10m and more", "No smaller CPU request."),
-    "cruise.io/cpu-max": ("10m and more", "No larger CPU request."),
-    "cruise.io/memory-min": ("0, or 16Mi and more", "No smaller memory request."),
-    "cruise.io/memory-max": ("16Mi and more", "No larger memory request."),
+    "cruise.io/cpu-min": ("0, or 10m up to the largest node", "No smaller CPU request."),
+    "cruise.io/cpu-max": ("10m up to the largest node", "No larger CPU request."),
+    "cruise.io/memory-min": ("0, or 16Mi up to the largest node", "No smaller memory request."),
+    "cruise.io/memory-max": ("16Mi up to the largest node", "No larger memory request."),
 }
 _OTHERS: Mapping[str, str] = {
     "cruisekube.truefoundry.com/excluded": "`true`: left alone, as with `cruise.io/mode: off`.",

@@ -188,21 +188,18 @@ def _policies(wanted: list[str] | None) -> list[str]:
 
 
 def _node(cpu: str, memory: str) -> "Resources":
-    from cruise.domain.quantity import QuantityError, parse_cpu_millicores, parse_memory_bytes
-    from cruise.domain.resources import Resources
+    from cruise.domain.machine_sizes import read_size
+    from cruise.domain.resources import ResourceName, Resources
 
     amounts = []
-    for option, text, read in (
-        ("--node-cpu", cpu, parse_cpu_millicores),
-        ("--node-memory", memory, parse_memory_bytes),
+    for option, text, resource in (
+        ("--node-cpu", cpu, ResourceName.CPU),
+        ("--node-memory", memory, ResourceName.MEMORY),
     ):
         try:
-            amount = read(text)
-        except QuantityError as error:
+            amounts.append(read_size(resource, text))
+        except ValueError as error:
             raise BadInput(f"{option}: {error}") from error
-        if amount <= 0:
-            raise BadInput(f"{option}: a node of {text} holds nothing; write e.g. 16 or 64Gi")
-        amounts.append(amount)
     return Resources(*amounts)
 
 

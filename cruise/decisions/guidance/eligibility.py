@@ -11,23 +11,21 @@ import numpy as np
 from cruise.decisions.guidance.daemons import daemon_requests
 from cruise.decisions.guidance.evictability import Evictability
 from cruise.decisions.guidance.other_autoscalers import Claimed, OtherAutoscalers
+from cruise.decisions.guidance.override_checks import OverrideChecks
 from cruise.decisions.guidance.own_room import submitted_requests
 from cruise.decisions.guidance.pending_lookups import pending_lookup
 from cruise.decisions.guidance.template_limits import noted_limits_of, workload_limits_of
 from cruise.decisions.usage.estimation import OWN_SECONDS
 from cruise.decisions.usage.plausibility import MOST_REFUSED_PERCENT
 from cruise.decisions.usage.revisions import shown_revisions
-from cruise.decisions.usage.statistics_table import containers_of_workloads
 from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Unreadable, guides
 from cruise.domain.cluster import Container, Pod, QosClass, Snapshot, WorkloadRef
 from cruise.domain.overrides import (
-    Resolution,
     Statement,
     StoredOverrides,
     resolve_overrides,
     vertical_layers,
-    why_misnamed,
 )
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, is_extended
@@ -116,6 +114,7 @@ class Eligibility:
         self._never_ran = frozenset(np.flatnonzero(idle & (largest == 0)).tolist())
         self._others = OtherAutoscalers(snapshot)
         self._vertical = vertical_layers(snapshot)
+        self._override_checks = OverrideChecks(snapshot, statistics)
         self.evictability = Evictability(snapshot, policy.rules)
         self.nodes_autoscale = snapshot.node_autoscaler is not None
         # Peaks on new nodes, evicted again until they share one: where nodes are consolidated that need not end.
@@ -336,8 +335,8 @@ class Eligibility:
             annotations, namespace, ref, self._snapshot, self._stored, self._policy.mode, self._vertical
         )
         guidance = resolution.guidance
-        if isinstance(guidance, Guidance) and (guidance.container_bounds or guidance.container_memory_limits):
-            guidance = self._why_misnamed(resolution, pod) or guidance
+        if isinstance(guidance, Guidance) and resolution.statements:
+            guidance = self._override_checks.why_unusable(resolution, pod) or guidance
         if isinstance(guidance, Guidance) and not self._policy.rules.own_room:
             guidance = replace(guidance, administered=None) if guidance.administered is not None else guidance
         managed: frozenset[ResourceName] = frozenset()
@@ -354,22 +353,6 @@ class Eligibility:
             claimed=claimed,
             template_limits=None if ref is None else workload_limits_of(namespace, ref, self._snapshot),
         )
-
-    def _why_misnamed(self, resolution: Resolution, pod: Pod) -> Unreadable | None:
-        """Tell which override names a container that neither the pod nor another one of its workload has."""
-        names = {container.name for container in pod.containers}
-        workload = None if pod.workload is None else self._snapshot.workloads.get((pod.namespace, pod.workload))
-        if workload is not None and workload.requests is not None:
-            names |= workload.requests.keys()
-        if why_misnamed(resolution, names) is None:
-            return None
-        # A container may be injected after the webhook has seen the pod, or not into every pod.
-        return why_misnamed(resolution, names | self._containers_seen.get((pod.namespace, pod.workload_name), set()))
-
-    @cached_property
-    def _containers_seen(self) -> Mapping[tuple[str, str], set[str]]:
-        """The containers that statistics know, by namespace and workload."""
-        return containers_of_workloads(self._statistics)
 
     def _why_group_is_held(self, namespace: str, guidance: Guidance | Unreadable, needed: Mode) -> Reason | None:
         if self._policy.excludes(namespace):

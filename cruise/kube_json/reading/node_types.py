@@ -7,7 +7,9 @@ import msgspec
 
 from cruise.domain.annotations import INSTANCE_TYPE
 from cruise.domain.cluster import Node
+from cruise.domain.machine_sizes import read_size
 from cruise.domain.packing import NodeType
+from cruise.domain.resources import ResourceName
 from cruise.errors import BadInput
 from cruise.kube_json.objects.placement import read_taints
 from cruise.kube_json.objects.quantity import read_amounts, read_extended, read_memory
@@ -64,9 +66,14 @@ def _type(item: _Type, place: str) -> NodeType:
     if item.limit is not None and item.limit < 0:
         raise BadInput(f"{place}.limit: {item.limit} is negative; write how many more there may be")
     where = f"{place}.allocatable"
-    for resource in ("cpu", "memory"):
-        if item.allocatable.get(resource) is None:
+    for resource in ResourceName:
+        stated = item.allocatable.get(resource)
+        if stated is None:
             raise BadInput(f"{where}.{resource}: is missing; write what pods have of such a node")
+        try:
+            read_size(resource, str(stated))
+        except ValueError as error:
+            raise BadInput(f"{where}.{resource}: {error}") from error
     pods = read_memory(item.allocatable.get("pods"), f"{where}.pods")
     template = Node(
         name="",

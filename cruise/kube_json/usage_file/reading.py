@@ -11,9 +11,9 @@ import numpy as np
 
 from cruise.domain.arrays import Float64Array, Int64Array
 from cruise.domain.cluster import Snapshot
+from cruise.domain.machine_sizes import LARGEST_MACHINE
 from cruise.domain.usage import StatisticKey, StatisticsTable, index_of_containers, index_of_workloads
 from cruise.errors import BadInput
-from cruise.kube_json.objects.quantity import MOST
 from cruise.kube_json.reading.decode import broken_input, decode_items
 from cruise.kube_json.reading.split import BrokenJson, ItemList
 from cruise.kube_json.refusals import explained, one_line
@@ -36,6 +36,10 @@ _COLUMN_OF = {
     "memory.oomBytes": "oom_memory_bytes",
     "memory.lastBytes": "memory_last_bytes",
 }
+_MOST = tuple(
+    float(LARGEST_MACHINE.cpu_millicores if name.startswith("cpu.") else LARGEST_MACHINE.memory_bytes)
+    for name in _COLUMN_OF
+)
 _DECODER: msgspec.json.Decoder[list[UsageItem]] = msgspec.json.Decoder(list[UsageItem])
 
 
@@ -121,7 +125,7 @@ class _Reading:
             amounts = np.full((len(rows), len(_COLUMN_OF)), math.inf)
         first = len(self._keys)
         # NaN is neither, so it is not usable.
-        if not ((amounts >= 0) & (amounts <= MOST)).all():
+        if not ((amounts >= 0) & (amounts <= np.array(_MOST))).all():
             for index, (item, row) in enumerate(zip(items, rows, strict=True)):
                 _refuse_unusable(item, row, first + index)
         for index, item in enumerate(items):
@@ -176,8 +180,8 @@ def _times(item: UsageItem) -> tuple[int, int]:
 
 
 def _refuse_unusable(item: UsageItem, row: Sequence[float], index: int) -> None:
-    for name, amount in zip(_COLUMN_OF, row, strict=True):
-        if not 0 <= amount <= MOST:
+    for name, amount, most in zip(_COLUMN_OF, row, _MOST, strict=True):
+        if not 0 <= amount <= most:
             problem = "is negative" if amount < 0 else "is more than any machine has"
             problem = problem if -math.inf < amount < math.inf else "is no amount"
             raise BadInput(f"{_label(index, item)}: {name}: {amount!s:.40} {problem}; write a number of 0 or more")

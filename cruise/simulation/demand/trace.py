@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.resources import Resources
+from cruise.domain.machine_sizes import LARGEST_MACHINE
+from cruise.domain.resources import ResourceName, Resources
 from cruise.errors import BadInput
 from cruise.simulation.demand.trace_matrix import CPU_FILE, FILES_OF_A_TRACE, MEMORY_FILE, SERIES_FILE, read_matrix
 
@@ -127,6 +128,9 @@ def _series(cells: Sequence[str], where: str) -> Series:
         raise BadInput(f"{where}: series and workload need a name")
     where = f"{where}: series {name!r}"
     requests = Resources(_request(cpu, where, SERIES_COLUMNS[2]), _request(memory, where, SERIES_COLUMNS[3]))
+    for column, resource in zip(SERIES_COLUMNS[2:], ResourceName, strict=True):
+        if requests.of(resource) > LARGEST_MACHINE.of(resource):
+            raise BadInput(f"{where}: {column} is {requests.of(resource)}, more than any machine has")
     return Series(name, workload, requests)
 
 

@@ -175,6 +175,10 @@ def test_options_of_consolidation_need_it(tmp_path, capsys, options, said):
         (TYPE | {"price": 1e15}, "items[0].price: 1e+15 is too much; state all prices in a larger unit, up to 1e+06"),
         (TYPE | {"limit": -1}, "items[0].limit: -1 is negative; write how many more there may be"),
         (TYPE | {"allocatable": {"cpu": "8"}}, "items[0].allocatable.memory: is missing; write what pods have of such"),
+        (
+            TYPE | {"allocatable": {"cpu": "8000", "memory": "32Gi"}},
+            'allocatable.cpu: "8000" is more than any node has',
+        ),
         (TYPE | {"allocatable": {"cpu": "x", "memory": "1"}}, "items[0].allocatable.cpu:"),
         (TYPE | {"colour": "red"}, "items[0]"),
         ({}, "items[0]: has no name; add it"),

@@ -8,7 +8,7 @@ import pytest
 from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.domain.actions import Hold, Reason
 from cruise.domain.annotations import Guidance, Overrides, Unreadable
-from cruise.domain.cluster import Pod, QosClass, Snapshot
+from cruise.domain.cluster import ContainerRole, NodeAutoscaler, Pod, QosClass, Snapshot
 from cruise.domain.details import Detail
 from cruise.domain.overrides import parse_overrides
 from cruise.domain.policy import EvictionRanking, Mode, Policy
@@ -193,6 +193,73 @@ def test_a_container_of_the_template_or_of_another_pod_of_the_workload_may_be_na
     injected = make_pod(annotations={"cruise.io/cpu-min.istio-proxy": "50m"})
     rows = [make_statistic("web-1"), make_statistic("web-2", container="istio-proxy")]
     assert touchable(injected, *rows)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        ({"cruise.io/cpu-min": "500"}, 'cpu-min: "500" is more than any node has (at most 8); did you mean 500m?'),
+        (
+            {"cruise.io/cpu-max.app": "100"},
+            'cpu-max.app: "100" is more than any node has (at most 8); did you mean 100m?',
+        ),
+        (
+            {"cruise.io/memory-min": "256Gi"},
+            'memory-min: "256Gi" is more than any node has (at most 32Gi); did you mean 256Mi?',
+        ),
+        (
+            {"cruise.io/memory-max": "33Gi"},
+            'memory-max: "33Gi" is more than any node has (at most 32Gi); did you mean 33Mi?',
+        ),
+    ],
+)
+def test_a_bound_above_what_any_node_has_is_a_slip_of_the_unit(annotation, said):
+    nodes = [
+        make_node(cpu=4000),
+        make_node("n2", cpu=7900, memory_mib=31 << 10, cpu_capacity_millicores=8000, memory_capacity_bytes=32 << 30),
+    ]
+    for place, more in (
+        ("pod", {"pod": make_pod(annotations=annotation)}),
+        ("Deployment/web", {"pod": make_pod(), "workloads": [make_workload(annotations=annotation)]}),
+        ("namespace shop", {"pod": make_pod(), "namespace_annotations": {"shop": annotation}}),
+        (
+            "Deployment/web",
+            {"pod": make_pod(), "stored": {("shop", make_ref("Deployment/web")): parse_overrides(annotation)}},
+        ),
+    ):
+        found = verdict(nodes=nodes, **more)
+        assert isinstance(found, Hold)
+        assert found.reason is Reason.UNREADABLE_ANNOTATION
+        assert found.detail == f"{place}: cruise.io/{said}"
+
+
+def test_a_bound_as_large_as_the_largest_node_can_be_meant():
+    node = make_node(cpu=7900, memory_mib=31 << 10, cpu_capacity_millicores=8000, memory_capacity_bytes=32 << 30)
+    assert touchable(make_pod(annotations={"cruise.io/cpu-max": "8", "cruise.io/memory-max": "32Gi"}), nodes=[node])
+
+
+def test_where_nodes_are_added_a_bound_may_be_as_large_as_the_machines_that_can_be_ordered():
+    autoscaled = {"node_autoscaler": NodeAutoscaler.KARPENTER}
+    assert touchable(make_pod(annotations={"cruise.io/cpu-min": "96"}), **autoscaled)
+    found = verdict(make_pod(annotations={"cruise.io/cpu-min": "500"}), **autoscaled)
+    assert isinstance(found, Hold)
+    assert found.detail == 'pod: cruise.io/cpu-min: "500" is more than any node has (at most 448); did you mean 500m?'
+
+
+def test_an_init_container_cannot_be_given_a_size():
+    init = make_container("migrate", role=ContainerRole.INIT)
+    for annotation in ("memory-min.migrate", "cpu-max.migrate"):
+        text = "100m" if annotation.startswith("cpu") else "1Gi"
+        pod = make_pod(containers=[init, make_container()], annotations={f"cruise.io/{annotation}": text})
+        found = verdict(pod)
+        assert isinstance(found, Hold)
+        assert found.reason is Reason.UNREADABLE_ANNOTATION
+        assert (
+            found.detail == f"pod: cruise.io/{annotation}: init containers are not sized; change it in the pod template"
+        )
+    sidecar = make_container("proxy", role=ContainerRole.SIDECAR)
+    named = make_pod(containers=[sidecar, make_container()], annotations={"cruise.io/memory-min.proxy": "64Mi"})
+    assert touchable(named, make_statistic("web-1"), make_statistic("web-1", container="proxy"))
 
 
 def test_a_minimum_above_another_places_maximum_is_unreadable():

@@ -60,6 +60,12 @@ def test_memory_may_be_absent(tmp_path: Path) -> None:
         (SERIES.replace("b,db", "a,db"), CPU, None, "line 3: series 'a' is there twice"),
         (SERIES.replace("a,web", "a"), CPU, None, "line 2: 3 cells, expected 4"),
         (SERIES.replace("a,web", ",web"), CPU, None, "line 2: series and workload need a name"),
+        (
+            SERIES.replace("500", "500000000"),
+            CPU,
+            None,
+            "cpu_request_millicores is 500000000, more than any machine has",
+        ),
         (SERIES.replace("1024", "9" * 16), CPU, None, "line 2: series 'a': memory_request_bytes has 16 digits"),
         (SERIES.replace("b,db", "\nb,db"), CPU, None, "line 3: 0 cells, expected 4"),
         (SERIES, None, None, "cpu_millicores.csv.gz: missing"),
