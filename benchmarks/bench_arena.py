@@ -29,9 +29,10 @@ TRACE_VARIABLE = "BENCH_TRACE"
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One recording: the shares of equal targets, and what the replica and VPA itself make of it."""
+    """One recording: the shares of equal decisions and targets, and what the replica and VPA itself make of it."""
 
     trace: str
+    equal_decisions: float
     compared: int
     equal_cpu: float
     equal_memory: float | None
@@ -40,14 +41,14 @@ class Found:
 
 
 def run() -> list[Row]:
-    """Shares of equal targets, and figures of VPA beside the replica's."""
+    """Shares of equal decisions and targets, and figures of VPA beside the replica's."""
     named = os.environ.get(TRACE_VARIABLE)
     recording = load(Path(named)) if named else make_recording(40, 2, step_seconds=300)
     found = compare(recording)
-    rows = [Row(NAME, f"{found.trace}: equal CPU targets", 100 * found.equal_cpu, "%", "all", found.equal_cpu)]
+    shares = {"passes with equal decisions": found.equal_decisions, "equal CPU targets": found.equal_cpu}
     if found.equal_memory is not None:
-        share = found.equal_memory
-        rows.append(Row(NAME, f"{found.trace}: equal memory targets", 100 * share, "%", "all", share))
+        shares["equal memory targets"] = found.equal_memory
+    rows = [Row(NAME, f"{found.trace}: {what}", 100 * share, "%", "all", share) for what, share in shares.items()]
     for measure, real, replica in _figures(found):
         ratio = real / replica if replica else None
         rows.append(Row(NAME, f"{found.trace}: VPA's {measure}", real, "", "the replica", ratio))
@@ -71,8 +72,16 @@ def compare(recording: Recording) -> Found:
         shadowed = Shadowed(recording, OPTIONS, program)
         replica = replay(recording, shadowed, OPTIONS)
     real = replay_real(recording)
-    equal_memory = shadowed.equal_memory / shadowed.compared if recording.has_memory else None
-    return Found(recording.name, shadowed.compared, shadowed.equal_cpu / shadowed.compared, equal_memory, replica, real)
+    compared = shadowed.compared
+    return Found(
+        trace=recording.name,
+        equal_decisions=shadowed.equal_decisions / shadowed.passes,
+        compared=compared,
+        equal_cpu=shadowed.equal_cpu / compared,
+        equal_memory=shadowed.equal_memory / compared if recording.has_memory else None,
+        replica=replica,
+        real=real,
+    )
 
 
 def replay_real(recording: Recording, *, min_replicas: int = 1, zero_bytes: bool = False) -> PolicyScore:
@@ -97,7 +106,7 @@ def _figures(found: Found) -> Iterator[tuple[str, float, float]]:
 def markdown(found: Found) -> str:
     """Return the row of a trace; each pair is VPA, then the replica."""
     pairs = {measure: (real, replica) for measure, real, replica in _figures(found)}
-    cells = [found.trace, f"{found.compared:,}", percent_text(found.equal_cpu)]
+    cells = [found.trace, percent_text(found.equal_decisions), f"{found.compared:,}", percent_text(found.equal_cpu)]
     cells.append("–" if found.equal_memory is None else percent_text(found.equal_memory))
     for measure in ("CPU slack", "memory slack", "kills", "resizes", "own evictions", "nodes"):
         write = percent_text if measure.endswith("slack") else rate_text

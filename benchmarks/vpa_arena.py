@@ -153,13 +153,15 @@ class RealVpa(ReplayPolicy):
 
 
 class Shadowed(ReplayPolicy):
-    """The replica decides, and VPA itself sees the same; what each would create pods with is compared at every pass."""
+    """The replica decides, and VPA itself sees the same; what each decides and would create pods with is compared."""
 
     name = "vpa"
 
     def __init__(self, recording: Recording, options: ReplayOptions, program: Program) -> None:
         self._replica = Vpa(recording, options)
         self._real = RealVpa(recording, options, program)
+        self.passes = 0
+        self.equal_decisions = 0
         self.compared = 0
         self.equal_cpu = 0
         self.equal_memory = 0
@@ -174,9 +176,10 @@ class Shadowed(ReplayPolicy):
         return self._replica.admit(containers, view)
 
     def decide(self, view: ClusterView) -> Decision:
-        """Compare the targets of all pods that run, and do what the replica says."""
+        """Compare the decisions, and the targets of all pods that run; do what the replica says."""
         decision = self._replica.decide(view)
-        self._real.decide(view)
+        self.passes += 1
+        self.equal_decisions += _same(decision, self._real.decide(view))
         running = np.flatnonzero(view.node >= 0)
         if running.size:
             one, other = self._replica.admit(running, view), self._real.admit(running, view)
@@ -189,6 +192,14 @@ class Shadowed(ReplayPolicy):
         """Tell both of the kill."""
         self._real.killed(kill, view)
         return self._replica.killed(kill, view)
+
+
+def _same(one: Decision, other: Decision) -> bool:
+    amounts = (
+        (decision.resize, decision.sizes.cpu_millicores, decision.sizes.memory_bytes, np.sort(decision.evict))
+        for decision in (one, other)
+    )
+    return all(np.array_equal(mine, theirs) for mine, theirs in zip(*amounts, strict=True))
 
 
 def _pairs(row: Float32Array, least: int) -> list[tuple[int, int]]:

@@ -52,6 +52,8 @@ const (
 	containerName = "app"
 	loopSeconds   = 60
 	daySeconds    = 86400
+	// A container starts a moment after its pod is created, or after it was killed.
+	startUp = time.Second
 )
 
 // message is what the replay says: the first one has setup, each later one exactly one of the others.
@@ -338,7 +340,7 @@ func (a *arena) kill(container int, at, requested int64) {
 		StartedAt:  metav1.NewTime(one.startedAt),
 		FinishedAt: metav1.NewTime(a.at(at)),
 	}
-	one.startedAt = a.at(at)
+	one.startedAt = a.at(at).Add(startUp)
 }
 
 func (a *arena) recommend() {
@@ -392,7 +394,7 @@ func (a *arena) create(container, group int, now view) {
 		Spec:   corev1.PodSpec{Containers: []corev1.Container{{Name: containerName}}},
 		Status: corev1.PodStatus{StartTime: &start, ContainerStatuses: []corev1.ContainerStatus{{Name: containerName}}},
 	}
-	a.pods[container] = &pod{object: object, startedAt: created, group: group}
+	a.pods[container] = &pod{object: object, startedAt: created.Add(startUp), group: group}
 	a.born[container] = now.Born[container]
 }
 

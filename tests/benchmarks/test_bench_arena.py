@@ -28,12 +28,13 @@ for line in sys.stdin:
 
 def test_a_row_has_vpa_before_the_replica_and_dashes_for_what_was_not_recorded():
     real, replica = make_score("vpa-real", oom=4.0), make_score("vpa", oom=3.0)
-    row = markdown(Found("t", 1200, 1.0, 0.5, replica, real))
+    row = markdown(Found("t", 0.25, 1200, 1.0, 0.5, replica, real))
     assert row == (
-        "| t | 1,200 | 100 | 50.0 | 35.0, 35.0 | 41.0, 41.0 | 4.00, 3.00 | 4.20, 4.20 | 10.0, 10.0 | 8.25, 8.25 |"
+        "| t | 25.0 | 1,200 | 100 | 50.0 "
+        "| 35.0, 35.0 | 41.0, 41.0 | 4.00, 3.00 | 4.20, 4.20 | 10.0, 10.0 | 8.25, 8.25 |"
     )
     blind = make_score(memory=None)
-    assert "| 100 | – | 35.0, 35.0 | – | – | 4.20" in markdown(Found("t", 1200, 1.0, None, blind, blind))
+    assert "| 100 | – | 35.0, 35.0 | – | – | 4.20" in markdown(Found("t", 1.0, 1200, 1.0, None, blind, blind))
     assert variant("t", real, "minReplicas 2").startswith("t, minReplicas 2: CPU slack 35.0 %, memory slack 41.0 %")
 
 

@@ -1,6 +1,6 @@
 """Decaying histograms as the Vertical Pod Autoscaler keeps them, one a row of a matrix of weights.
 
-Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.7.1, pkg/recommender/util: histogram.go,
+Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.8.1, pkg/recommender/util: histogram.go,
 decaying_histogram.go, histogram_options.go. A sample's weight is multiplied by 2^((time - reference) / half-life), so
 that old ones count for less without being touched; a row's reference moves forward, and its weights are scaled down,
 when that exponent grows past 100. A bucket that weighs less than epsilon is empty.

@@ -1,6 +1,6 @@
 """What the Vertical Pod Autoscaler remembers of a container's memory: one peak in 24 hours.
 
-Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.7.1, pkg/recommender/model/container.go. A container's
+Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.8.1, pkg/recommender/model/container.go. A container's
 windows begin with its first sample. The peak of a window weighs as much as any other however often it rises: the old
 peak is taken out of the histogram when a higher one is put in, both dated at the window's end. A kill counts as a use
 of 20 % more, and at least 100 MiB more, than the container requested or was seen to use.
@@ -42,8 +42,8 @@ class MemoryPeaks:
         self._add(containers[valid], used_bytes[valid], at, self._peak)
 
     def add_kill(self, container: int, requested_bytes: int, at: int) -> bool:
-        """Take in a kill for want of memory, and tell whether it counted: one from before the window is too old."""
-        if at < self._window_end[container] - _WINDOW_SECONDS:
+        """Take in a kill for want of memory, and tell whether it counted: a day before the last sample is too old."""
+        if at < self._seen_at[container] - _WINDOW_SECONDS:
             return False
         used = max(requested_bytes, int(self._peak[container]))
         needed = max(used + _BUMP_BYTES, int(used * _BUMP_RATIO))

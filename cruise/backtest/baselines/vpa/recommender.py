@@ -1,6 +1,6 @@
 """The Vertical Pod Autoscaler's recommender: samples and kills in, recommendations out.
 
-Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.7.1, pkg/recommender/model: aggregate_container_state.go,
+Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.8.1, pkg/recommender/model: aggregate_container_state.go,
 aggregations_config.go, cluster.go, types.go, pkg/recommender/logic: estimator.go, recommender.go, and
 pkg/recommender/input. The pods of a workload share the state of a container's name; a state whose last sample is eight
 days old is dropped. Amounts are whole millicores or bytes, cut off after every step as upstream does it.

@@ -1,6 +1,6 @@
 """Which pods the Vertical Pod Autoscaler's updater touches, and how many of a group at once.
 
-Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.7.1, pkg/updater: priority/priority_processor.go,
+Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.8.1, pkg/updater: priority/priority_processor.go,
 priority/update_priority_calculator.go, restriction/pods_restriction_factory.go. The rules are the same for updates in
 place and for evictions.
 """

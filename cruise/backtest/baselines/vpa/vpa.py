@@ -1,6 +1,6 @@
 """The baseline `vpa`: the Vertical Pod Autoscaler, one VerticalPodAutoscaler object a workload.
 
-Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.7.1 (July 2026), with the defaults of its flags: half-life
+Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.8.1, with the defaults of its flags: half-life
 24 h, p90 + 15 % between p50 and p95, 25 m and 250 MiB a pod, limits in the proportion to requests that the pods were
 provisioned with (twice the request for memory where the recording has no other, none for CPU). A CPU sample weighs
 0.1 whatever the request; older releases weighed it by the request. The update mode is InPlaceOrRecreate: at admission,
@@ -14,8 +14,8 @@ Where it differs from the defaults, in favour of VPA:
   would leave a pod pending for ever.
 
 Where the replay is coarser than the world:
-- The updater runs once a minute, here at each pass for all the minutes since the last: a group may have as many pods
-  touched as in that many loops.
+- The updater runs once a minute, here at each pass once for each minute since the last. The replacement of a pod that
+  one of these loops evicts is not placed before the last of them.
 - A workload without any sample has no recommendation, and its pods are admitted as requested; this release recommends
   the minimum in the moment between a pod's appearance and its first sample. A resource never seen is left alone.
 - A replaced pod begins new memory windows, as a pod with a new name does; a pod of a StatefulSet does so too.
@@ -44,6 +44,7 @@ from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Arr
 
 _SMALLEST_GROUP = 1
 _UPDATER_SECONDS = 60
+_NEVER = -(1 << 62)
 
 
 class Vpa(ReplayPolicy):
@@ -63,17 +64,15 @@ class Vpa(ReplayPolicy):
         self._recommender = Recommender(self._row_of, options.node, recording.step_seconds)
         self._in_place = ResizesInPlace(count)
         self._kills: list[tuple[int, int, int]] = []
+        self._samples: tuple[int, Float32Array, Float32Array] | None = None
         self._used_bytes: Int64Array = np.zeros(count, dtype=np.int64)
         self._born: Int64Array = np.zeros(count, dtype=np.int64)
         self._started_at: Int64Array = np.zeros(count, dtype=np.int64)
-        self._killed_quickly: BoolArray = np.zeros(count, dtype=np.bool_)
+        self._quickly_killed_at: Int64Array = np.full(count, _NEVER, dtype=np.int64)
 
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Add the samples, then the kills among them, as upstream does once a minute."""
-        self._recommender.add(at, cpu, memory if self._has_memory else None)
-        for container, requested_bytes, killed_at in self._kills:
-            self._recommender.add_kill(container, requested_bytes, killed_at)
-        self._kills.clear()
+        """Keep the samples until the view comes that says whose pods they are of."""
+        self._samples = at, cpu, memory
         for row in memory:
             seen = ~np.isnan(row)
             self._used_bytes[seen] = row[seen]
@@ -84,40 +83,58 @@ class Vpa(ReplayPolicy):
         return self._wanted(self._demands(view), self._provisioned).take(containers)
 
     def decide(self, view: ClusterView) -> Decision:
-        """Resize in place what the updater accepts; evict where the kubelet has refused that, or waits too long."""
+        """Run the updater's loops: resize in place what it accepts; evict what was refused, or waits too long."""
         self._meet(view)
         demands = self._demands(view)
-        wanted = self._wanted(demands, view.sizes)
-        priorities = prioritise(demands)
-        accepted = priorities.accepted(view.at - view.born_at, self._killed_quickly) & (view.node >= 0)
-        waiting, overdue = self._in_place.waiting(view.sizes), self._in_place.overdue(view.at)
+        wanted, priorities = self._wanted(demands, view.sizes), prioritise(demands)
         refused = refused_for_use(view.sizes.memory_limit_bytes, wanted.memory_limit_bytes, self._used_bytes)
-        evict = accepted & np.where(waiting, overdue, refused)
-        resize = accepted & ~waiting & ~refused
-        resize, evict = self._within_budget(priorities, resize, evict, view)
-        new = np.flatnonzero(resize)
-        self._in_place.request(new, wanted.take(new), view.at)
-        trying = np.flatnonzero(resize | (waiting & ~evict & (view.node >= 0)))
-        return Decision(trying, self._in_place.wanted(trying), priorities.order(np.flatnonzero(evict)))
+        waiting, placed = self._in_place.waiting(view.sizes), view.node >= 0
+        resized, evicted = np.zeros_like(placed), np.zeros_like(placed)
+        for loop in range(self._loops):
+            at = view.at - (self._loops - 1 - loop) * _UPDATER_SECONDS
+            here = placed & ~evicted
+            # What was resized in an earlier loop of the interval is as it should be, unless the kubelet has refused.
+            accepted = here & priorities.accepted(at - view.born_at, at - self._quickly_killed_at < QUICK_KILL_SECONDS)
+            evict = accepted & self._in_place.evictable(at, waiting & here)
+            resize = accepted & ~waiting & ~resized
+            resize, evict = self._within_budget(priorities, resize, evict, view.node >= -1, here)
+            new = np.flatnonzero(resize)
+            self._in_place.request(new, wanted.take(new), refused[new])
+            waiting |= resize & refused
+            resized |= resize
+            evicted |= evict
+        trying = np.flatnonzero(self._in_place.tried_again((resized | waiting) & placed & ~evicted))
+        return Decision(trying, self._in_place.wanted(trying), priorities.order(np.flatnonzero(evicted)))
 
     def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
         """Remember the kill for the recommender; the updater sees it at its next loop."""
         self._meet(view)
         self._kills.append((kill.container, int(view.sizes.memory_bytes[kill.container]), kill.at))
         # A kill is dated at its step's end, and a container takes a moment to start: ten minutes at most are less here.
-        self._killed_quickly[kill.container] = kill.at - self._started_at[kill.container] <= QUICK_KILL_SECONDS
+        quickly = kill.at - self._started_at[kill.container] <= QUICK_KILL_SECONDS
+        self._quickly_killed_at[kill.container] = kill.at if quickly else _NEVER
         self._started_at[kill.container] = kill.at
         return KillReaction()
 
     def _meet(self, view: ClusterView) -> None:
-        """Forget what belonged to pods that were replaced."""
+        """Forget what belonged to pods that were replaced, then take in the samples of those that run."""
         new = np.flatnonzero(view.born != self._born)
         if new.size:
             self._born[new] = view.born[new]
             self._started_at[new] = view.born_at[new]
-            self._killed_quickly[new] = False
+            self._quickly_killed_at[new] = _NEVER
             self._in_place.drop(new)
             self._recommender.start_anew(new)
+        if self._samples is not None:
+            self._take_in(*self._samples)
+            self._samples = None
+
+    def _take_in(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Add the samples, then the kills among them, as upstream does once a minute."""
+        self._recommender.add(at, cpu, memory if self._has_memory else None)
+        for container, requested_bytes, killed_at in self._kills:
+            self._recommender.add_kill(container, requested_bytes, killed_at)
+        self._kills.clear()
 
     def _demands(self, view: ClusterView) -> tuple[Demand, Demand]:
         cpu, memory = self._recommender.recommendations()
@@ -143,16 +160,14 @@ class Vpa(ReplayPolicy):
         )
 
     def _within_budget(
-        self, priorities: Priorities, resize: BoolArray, evict: BoolArray, view: ClusterView
+        self, priorities: Priorities, resize: BoolArray, evict: BoolArray, configured: BoolArray, running: BoolArray
     ) -> tuple[BoolArray, BoolArray]:
         """Keep what each workload's budget allows: updates in place come first, evictions after all of them."""
         order = np.concatenate([priorities.order(np.flatnonzero(one)) for one in (resize, evict)])
         if not order.size:
             return resize, evict
         rows = int(self._row_of.max()) + 1
-        configured = np.bincount(self._row_of[view.node >= -1], minlength=rows)
-        running = np.bincount(self._row_of[view.node >= 0], minlength=rows)
-        budget = touched_at_once(configured, running, _SMALLEST_GROUP) * self._loops
+        pods, alive = (np.bincount(self._row_of[one], minlength=rows) for one in (configured, running))
         kept = np.zeros(len(resize), dtype=np.bool_)
-        kept[order[within_budget(self._row_of[order], budget)]] = True
+        kept[order[within_budget(self._row_of[order], touched_at_once(pods, alive, _SMALLEST_GROUP))]] = True
         return resize & kept, evict & kept

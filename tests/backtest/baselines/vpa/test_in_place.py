@@ -4,31 +4,44 @@ from cruise.backtest.baselines.vpa.in_place import ResizesInPlace, refused_for_u
 from tests.backtest.baselines.recordings import sizes_of
 
 BOTH = np.array([0, 1])
+NEITHER = np.array([False, False])
+WAITING = np.array([True, True])
 
 
 def test_a_resize_waits_until_it_is_seen_to_be_done() -> None:
     resizes = ResizesInPlace(2)
     before, after = sizes_of([1000, 1000], [10, 10]), sizes_of([2000, 1000], [10, 20])
-    resizes.request(BOTH, after, 100)
+    resizes.request(BOTH, after, NEITHER)
     assert resizes.waiting(before).tolist() == [True, True]
     assert resizes.waiting(sizes_of([2000, 1000], [10, 10])).tolist() == [False, True]
     assert resizes.waiting(after).tolist() == [False, False]
     assert resizes.waiting(before).tolist() == [False, False]
 
 
-def test_after_more_than_five_minutes_it_is_overdue() -> None:
+def test_after_more_than_five_minutes_of_waiting_a_pod_may_be_evicted() -> None:
     resizes = ResizesInPlace(2)
-    resizes.request(np.array([1]), sizes_of([2000], [10]), 100)
-    assert resizes.overdue(400).tolist() == [False, False]
-    assert resizes.overdue(401).tolist() == [False, True]
+    resizes.request(BOTH, sizes_of([2000, 2000], [10, 10]), NEITHER)
+    assert resizes.evictable(100, np.array([False, True])).tolist() == [False, False]
+    assert resizes.evictable(400, WAITING).tolist() == [False, False]
+    assert resizes.evictable(401, WAITING).tolist() == [False, True]
     assert resizes.wanted(np.array([1])).cpu_millicores.tolist() == [2000]
 
 
-def test_a_pod_that_is_gone_waits_for_nothing() -> None:
+def test_the_second_resize_of_a_pod_that_has_to_wait_is_given_up_on_at_once() -> None:
     resizes = ResizesInPlace(2)
-    resizes.request(BOTH, sizes_of([2000, 2000], [10, 10]), 100)
+    for size in (2000, 3000):
+        resizes.request(BOTH, sizes_of([size] * 2, [10, 10]), NEITHER)
+        evictable = resizes.evictable(size, WAITING)
+    assert evictable.tolist() == [True, True]
     resizes.drop(np.array([0]))
-    assert resizes.overdue(1000).tolist() == [False, True]
+    assert resizes.evictable(3000, WAITING).tolist() == [False, True], "a new pod has not waited"
+
+
+def test_a_refused_resize_is_not_tried_again_and_its_pod_may_be_evicted() -> None:
+    resizes = ResizesInPlace(2)
+    resizes.request(BOTH, sizes_of([2000, 2000], [10, 10]), np.array([True, False]))
+    assert resizes.tried_again(WAITING).tolist() == [False, True]
+    assert resizes.evictable(100, WAITING).tolist() == [True, False]
 
 
 def test_a_limit_is_not_lowered_below_what_is_in_use() -> None:

@@ -144,6 +144,24 @@ def test_a_replica_killed_within_ten_minutes_of_its_start_grows_at_once(passes: 
     assert run.pass_by([900] * 3, [1.7 * GIB] * 3).resize.size == 0, "a new pod has not been killed"
 
 
+def test_a_quick_kill_is_forgotten_after_ten_minutes() -> None:
+    run = Run(recorded([Resources(1000, 2 * GIB)] * 3, ["web"] * 3))
+    run.kill(run.at + run.step)
+    run.node = [-1, 0, 0]
+    assert all(run.pass_by([900] * 3, [1.7 * GIB] * 3).resize.size == 0 for _ in range(3))
+    run.node = [0, 0, 0]
+    assert run.pass_by([900] * 3, [1.7 * GIB] * 3).resize.size == 0
+
+
+def test_the_first_sample_of_a_new_pod_is_not_its_forerunners() -> None:
+    """Each pod has one peak in a day, and the newer one weighs more: the median follows the new pod at once."""
+    run = Run(recorded([Resources(1000, 2 * GIB)]))
+    while run.at < 6 * HOUR:
+        assert run.pass_by([800], [GIB]).resize.size == 0
+    run.born = [2]
+    assert run.pass_by([800], [1.9 * GIB]).resize.tolist() == [0]
+
+
 def test_a_single_replica_grows_after_any_kill() -> None:
     """The kill is the peak of the day, and the newest day is the median: the lower bound is above the request."""
     run = Run(recorded([Resources(1000, 2 * GIB)]))
@@ -177,6 +195,15 @@ def test_a_replaced_pod_does_not_wait_for_what_its_forerunner_was_refused() -> N
     for _ in range(4):
         decision = run.pass_by([1000], [6 * GIB])
         assert (decision.resize.size, decision.evict.size) == (0, 0)
+
+
+def test_the_replacement_of_an_evicted_pod_counts_when_it_runs() -> None:
+    """Both of two replicas wait for room; the loops of a pass evict one of them, since the other has to stay."""
+    run = Run(recorded([Resources(100, 8 * GIB)] * 2, ["web"] * 2), room=False)
+    evicted: list[int] = []
+    while not evicted:
+        evicted = run.pass_by([1000] * 2, [6 * GIB] * 2).evict.tolist()
+    assert evicted == [0]
 
 
 def test_pending_pods_are_left_alone() -> None:
