@@ -1,7 +1,9 @@
-"""Writes trace directories from public recordings that are not shipped here, since their licences do not allow it.
+"""Writes trace directories, and a snapshot of a cluster, from public recordings that are not shipped here.
 
     python -m scripts.public_traces planetlab planetlab-workload-traces/20110303 ~/.cache/cruise/traces/planetlab
     python -m scripts.public_traces gentd26 clusterdata/cluster-trace-v2026-GenAI ~/.cache/cruise/traces/gentd26
+    python -m scripts.public_traces nab NAB/data/realAWSCloudwatch ~/.cache/cruise/traces/nab
+    python -m scripts.public_traces bytedance research-cluster-dataset/dataset ~/.cache/cruise/bytedance
 
 docs/public-traces.md says where each is to be had, what it is, and what was assumed.
 """
@@ -9,16 +11,23 @@ docs/public-traces.md says where each is to be had, what it is, and what was ass
 import csv
 import gzip
 import io
+import json
 import sys
 import tarfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from cruise.domain.arrays import Float64Array
 
 _CORE, _GIBIBYTE = 1000, 1 << 30
+_DAY = 86400
+_WEEK = 7 * _DAY
+# What the whole cluster of ByteDance is taken to have; its recording has shares only.
+_BYTEDANCE_MILLICORES, _BYTEDANCE_BYTES = 8_000 * _CORE, (32 << 10) * _GIBIBYTE
 
 
 def planetlab(source: Path, target: Path) -> None:
@@ -55,6 +64,89 @@ def gentd26(source: Path, target: Path) -> None:
                     column[place] = max(value, 0.0) * unit
         found[name] = columns
     _write(target, 60, dict.fromkeys(pods, "diffusion"), 4 * _GIBIBYTE, found)
+
+
+def nab(source: Path, target: Path) -> None:
+    """Convert the CPU of EC2 and RDS instances: percent every five minutes, two weeks each, in several months.
+
+    Each is moved by whole weeks, so that all begin in the same one and keep their hour and day of the week.
+    """
+    paths = sorted(source.glob("*_cpu_utilization_*.csv"))
+    if not paths:
+        raise SystemExit(f"{source}: no *_cpu_utilization_*.csv; give NAB's data/realAWSCloudwatch")
+    columns = {path.stem: _read_nab(path) for path in paths}
+    length = 1 + max(place for column in columns.values() for place in column)
+    cpu = {name: np.full(length, np.nan) for name in columns}
+    for name, column in columns.items():
+        cpu[name][list(column)] = [value * (_CORE / 100) for value in column.values()]
+    first = min(int(np.flatnonzero(~np.isnan(column))[0]) for column in cpu.values()) * 300 // _DAY * _DAY // 300
+    _write(target, 300, {name: name for name in cpu}, 0, {"cpu_millicores": {k: v[first:] for k, v in cpu.items()}})
+
+
+def bytedance(source: Path, target: Path) -> None:
+    """Convert cluster M3 to a snapshot for `cruise pack`: 96 machines, and each container as a pod where it ran."""
+    if not (source / "M3.json").exists():
+        raise SystemExit(f"{source}: no M3.json; give the recording's directory dataset")
+    target.mkdir(parents=True, exist_ok=True)
+    cluster = json.loads((source / "M3.json").read_text())
+    items = [*map(_bytedance_node, cluster["MachineList"]), *_bytedance_pods(cluster)]
+    (target / "cluster.json").write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+
+def _read_nab(path: Path) -> dict[int, float]:
+    """Return the values by step, counted from the Monday before the first of them."""
+    found: dict[int, float] = {}
+    monday = 0
+    for row in csv.DictReader(path.read_text().splitlines()):
+        at = int(datetime.fromisoformat(row["timestamp"]).replace(tzinfo=UTC).timestamp())
+        # Unix time began on a Thursday.
+        monday = monday or at - (at + 3 * _DAY) % _WEEK
+        found[(at - monday) // 300] = float(row["value"])
+    return found
+
+
+def _bytedance_node(machine: Mapping[str, Any]) -> Mapping[str, object]:
+    name = f"machine-{machine['MachineIP'].replace('.', '-')}"
+    allocatable = _bytedance_amounts(machine["TotalCPU"], machine["TotalMem"]) | {"pods": "110"}
+    ready = [{"type": "Ready", "status": "True"}]
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+        "status": {"allocatable": allocatable, "capacity": allocatable, "conditions": ready},
+    }
+
+
+def _bytedance_pods(cluster: Mapping[str, Any]) -> Iterator[Mapping[str, object]]:
+    machine_of = {
+        container: f"machine-{machine['MachineIP'].replace('.', '-')}"
+        for machine in cluster["MachineList"]
+        for container in machine["InitialDeployingContainers"]
+    }
+    for service in cluster["ServiceList"]:
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": service["Service"].lower(), "controller": True}
+        requests = _bytedance_amounts(service["RequestCPU"], service["RequestMem"])
+        for container in service["ContainerList"]:
+            yield {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "namespace": "bytedance",
+                    "name": container.lower(),
+                    "uid": container.lower(),
+                    "creationTimestamp": "2026-01-01T00:00:00Z",
+                    "ownerReferences": [owner | {"uid": owner["name"]}],
+                },
+                "spec": {
+                    "nodeName": machine_of[container],
+                    "containers": [{"name": "main", "resources": {"requests": requests}}],
+                },
+                "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
+            }
+
+
+def _bytedance_amounts(cpu: float, memory: float) -> dict[str, str]:
+    return {"cpu": f"{round(cpu * _BYTEDANCE_MILLICORES)}m", "memory": str(round(memory * _BYTEDANCE_BYTES))}
 
 
 def _read_tar(path: Path) -> dict[str, dict[float, float]]:
@@ -98,11 +190,11 @@ def _cells(row: Iterable[float]) -> Iterable[str]:
     return ("" if np.isnan(value) else f"{value:.10g}" for value in row)
 
 
-_CONVERTERS = {"planetlab": planetlab, "gentd26": gentd26}
+_CONVERTERS = {"planetlab": planetlab, "gentd26": gentd26, "nab": nab, "bytedance": bytedance}
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Convert one recording: its kind, where it is, where the trace directory is to be."""
+    """Convert one recording: its kind, where it is, the directory to write."""
     if len(arguments) != 3 or arguments[0] not in _CONVERTERS:
         raise SystemExit(f"usage: python -m scripts.public_traces {'|'.join(_CONVERTERS)} SOURCE TARGET")
     kind, source, target = arguments
