@@ -329,7 +329,8 @@ class Snapshot:
     `workloads` is keyed by (namespace, workload), `namespace_annotations`, `limit_ranges` and `quotas` by namespace.
     `oom_kills` are those that the pods' statuses still show, in the pods' order. `scales` has what the scale of an
     autoscaler's target selects, by namespace and target, for kinds whose pods do not name them: None where it was
-    answered that there is no such scale; one that was not answered yet is not there. `namespaces` are those seen, None
+    answered that there is no such scale; one that was not answered yet is not there. `unreadable_scales` says of others
+    why they cannot be read, such as for want of rights. `namespaces` are those seen, None
     where nothing is followed: then what is missing is no answer that comes later. `former_nodes` has one
     node of each kind that was there lately and is not now, where nodes come and go by themselves. `node_claims` are
     nodes that Karpenter has ordered from its `node_pools`, whether they are there yet or not, by the claims' names.
@@ -349,6 +350,7 @@ class Snapshot:
     node_autoscaler: NodeAutoscaler | None = None
     vertical_autoscalers: tuple[VerticalAutoscaler, ...] = ()
     scales: Mapping[tuple[str, WorkloadRef], LabelSelector | None] = field(default_factory=dict)
+    unreadable_scales: Mapping[tuple[str, WorkloadRef], str] = field(default_factory=dict)
     namespaces: frozenset[str] | None = None
     former_nodes: tuple[Node, ...] = ()
     node_pools: tuple[NodePool, ...] = ()

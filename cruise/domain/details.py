@@ -51,6 +51,7 @@ class Detail(StrEnum):
     UTILISATION_TARGETED = "utilisation-targeted"
     UTILISATION_MAY_BE_TARGETED = "utilisation-may-be-targeted"
     SCALE_NOT_READ = "scale-not-read"
+    SCALE_UNREADABLE = "scale-unreadable"
     NAMESPACE_NOT_SEEN = "namespace-not-seen"
     OWNER_NOT_SEEN = "owner-not-seen"
     SIZED_BY_VPA = "sized-by-vpa"

@@ -143,6 +143,7 @@ DETAILS: Mapping[Detail, str] = {
     Detail.UTILISATION_TARGETED: "HPA {} targets utilisation of what cruise may size",
     Detail.UTILISATION_MAY_BE_TARGETED: "HPA {}, whose pods are not known, may target its utilisation",
     Detail.SCALE_NOT_READ: "the scale of {} has not been read, and it may be one of its pods",
+    Detail.SCALE_UNREADABLE: "the scale of {} cannot be read (see cruise check), and it may be one of its pods",
     Detail.NAMESPACE_NOT_SEEN: "its namespace has not been seen yet",
     Detail.OWNER_NOT_SEEN: "{}, which it belongs to, has not been seen yet",
     Detail.SIZED_BY_VPA: "VPA {}",

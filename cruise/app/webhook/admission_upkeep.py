@@ -125,6 +125,7 @@ def _parts_read(snapshot: Snapshot) -> tuple[object, ...]:
         snapshot.autoscalers,
         snapshot.vertical_autoscalers,
         snapshot.scales,
+        snapshot.unreadable_scales,
         snapshot.namespaces,
         snapshot.limit_ranges,
         snapshot.namespace_annotations,

@@ -18,13 +18,15 @@ class ContainerBounds(NamedTuple):
 
     `whole`: least and largest CPU request, least and largest memory request, caps on the CPU and the memory limit.
     `ratios`: largest limit / request of CPU and of memory. `demanded`: whether a LimitRange asks for a CPU and for a
-    memory limit. `memory_limits`: which memory limits may be changed.
+    memory limit. `memory_limits`: which memory limits may be changed. `stated_least`: the least CPU and memory request
+    by overrides and the floor alone.
     """
 
     whole: tuple[int, int, int, int, int, int]
     ratios: tuple[float, float]
     demanded: tuple[bool, bool] = (False, False)
     memory_limits: MemoryLimits = MemoryLimits.ALWAYS
+    stated_least: tuple[int, int] = (0, 0)
 
     @property
     def adds_memory_limit(self) -> bool:
@@ -73,6 +75,10 @@ def container_bounds(
         ),
         (demands_limit(ranges, ResourceName.CPU), demands_limit(ranges, ResourceName.MEMORY)),
         memory_limits,
+        (
+            min(max(floor.cpu_millicores, own.minimum.cpu_millicores or 0), most_cpu),
+            min(max(floor.memory_bytes, own.minimum.memory_bytes or 0), most_memory),
+        ),
     )
 
 
@@ -101,7 +107,7 @@ def _bounds_alone(own: Bounds, floor: Resources, memory_limits: MemoryLimits) ->
     least_cpu = min(max(floor.cpu_millicores, least.cpu_millicores or 0), most_cpu)
     least_memory = min(max(floor.memory_bytes, least.memory_bytes or 0), most_memory)
     whole = (least_cpu, most_cpu, least_memory, most_memory, UNBOUNDED, UNBOUNDED)
-    return ContainerBounds(whole, _NO_RATIOS, memory_limits=memory_limits)
+    return ContainerBounds(whole, _NO_RATIOS, memory_limits=memory_limits, stated_least=(least_cpu, least_memory))
 
 
 def _join(

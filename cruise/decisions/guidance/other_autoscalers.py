@@ -2,11 +2,13 @@
 
 Their pods are those that their target controls, and those that its scale selects. Until the scale was answered it may
 be any pod of the namespace but those of another target of that kind; where a target has no scale, any that cannot be
-shown to be another's.
+shown to be another's. A scale that cannot be read, for want of rights or of a selector, may never be answered: then it
+is the pods that the target controls, and where it controls none, any pod of the namespace loses what an HPA scales.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 from cruise.domain.cluster import PLAIN_KINDS, Autoscaler, Pod, Snapshot, VerticalAutoscaler, WorkloadRef
@@ -47,6 +49,7 @@ class _Claim:
     is_plain: bool
     selector: LabelSelector | None
     answered: bool
+    unreadable: bool
 
 
 class OtherAutoscalers:
@@ -92,8 +95,18 @@ class OtherAutoscalers:
             surely = claim.target in chain.controllers
             if claim.selector is not None:
                 surely = surely or claim.selector.selects(pod.labels)
-            if not surely and not claim.answered and _may_select(claim.target, chain):
+            doubtful = not surely and not claim.answered and _may_select(claim.target, chain)
+            if doubtful and not claim.unreadable:
                 pending = pending or Detail.SCALE_NOT_READ.of(claim.target)
+                continue
+            if doubtful and (pod.namespace, claim.target) in self._known_controllers:
+                continue
+            if doubtful and not claim.sizes:
+                scaled |= claim.scaled
+                scaled_by = scaled_by or Detail.SCALE_UNREADABLE.of(claim.target)
+                continue
+            if doubtful:
+                sized_by = sized_by or Detail.SCALE_UNREADABLE.of(claim.target)
                 continue
             if not surely and (claim.is_plain or claim.selector is not None or not _may_own(claim.target, pod, chain)):
                 continue
@@ -105,6 +118,13 @@ class OtherAutoscalers:
                 scaled |= claim.scaled
                 scaled_by = scaled_by or detail.of(claim.name)
         return Claimed(scaled, scaled_by, sized_by, pending)
+
+    @cached_property
+    def _known_controllers(self) -> frozenset[tuple[str, WorkloadRef]]:
+        """Who is known to control pods, in the namespaces where a scale cannot be read."""
+        concerned = {namespace for namespace, claims in self._claims.items() if any(one.unreadable for one in claims)}
+        pods = [pod for pod in self._snapshot.pods if pod.namespace in concerned]
+        return frozenset((pod.namespace, one) for pod in pods for one in self._chain_of(pod).controllers)
 
     def _chain_of(self, pod: Pod) -> "_Chain":
         if pod.workload is None:
@@ -167,4 +187,5 @@ def _claim(
         target.kind in PLAIN_KINDS,
         snapshot.scales.get((one.namespace, target)),
         target.kind in PLAIN_KINDS or (one.namespace, target) in snapshot.scales,
+        (one.namespace, target) in snapshot.unreadable_scales,
     )

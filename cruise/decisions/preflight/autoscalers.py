@@ -57,8 +57,18 @@ def _unknown_targets(snapshot: Snapshot) -> Iterator[CheckItem]:
         for namespace, ref in sorted(
             targets - {target for target, found in snapshot.scales.items() if found is not None}
         )
-        if ref.kind not in PLAIN_KINDS
+        if ref.kind not in PLAIN_KINDS and (namespace, ref) not in snapshot.unreadable_scales
     ]
+    if snapshot.unreadable_scales:
+        unreadable = [
+            f"{namespace}/{ref} ({why})" for (namespace, ref), why in sorted(snapshot.unreadable_scales.items())
+        ]
+        words = (
+            "what an autoscaler acts on is left alone for pods that may be theirs (of a namespace where none is known)"
+        )
+        fix = "grant get on */scale, as deploy/rbac does, and see that the scale subresource of the kind has a selector"
+        found = f"{count_of(unreadable, 'scale')} cannot be read: {named(unreadable)}"
+        yield CheckItem(AREA, "scales", Level.WARN, f"{found}; {words}", fix)
     if unknown:
         words = f"the pods of {count_of(unknown, 'target')} are not known, and all that may be theirs are left alone"
         fix = "see that the kind has a scale subresource with a selector, and that cruise may get it (deploy/rbac)"

@@ -5,9 +5,10 @@ it. What has to change is mended by the fewest pods, those that are furthest fro
 shrinks late. ADR 0057 has what else was tried, and the figures.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,18 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 
 Sizes = Mapping[ResourceName, Int64Array]
+
+
+class Targets(NamedTuple):
+    """The targets of all containers: as a `whole`, and as far as they are `needed`.
+
+    What a LimitRange asks of requests is not needed by a pod that runs: the server checks it where something is
+    written.
+    """
+
+    whole: Sizes
+    needed: Sizes
+
 
 # How far a base may be above a request before that is a reason by itself: pods take turns in what their node keeps.
 BELOW = {ResourceName.CPU: 0.25, ResourceName.MEMORY: 0.1}
@@ -98,12 +111,12 @@ def bands_of(policy: Policy) -> Mapping[ResourceName, float]:
     return {ResourceName.CPU: policy.cpu_band, ResourceName.MEMORY: policy.memory_band}
 
 
-def choose_writes(columns: NodeColumns, fit: Fit, targets: Sizes, calm: Calm, most: Sizes) -> Writes:
+def choose_writes(columns: NodeColumns, fit: Fit, targets: Targets, calm: Calm, most: Sizes) -> Writes:
     """Choose what is worth a write of the way from the current requests to the `targets`, never above `most`."""
     requests, why, need, have, above, below = {}, {}, {}, {}, {}, {}
-    for resource in ResourceName:
-        one = _Resource(columns, fit, resource, targets[resource], most[resource], calm)
-        need[resource], have[resource] = one.need, one.have()
+    resources = [_Resource(columns, fit, one, targets, most[one], calm) for one in ResourceName]
+    for one in resources:
+        need[one.resource], have[one.resource] = one.need, one.have()
         one.grow_below_base()
         one.grow_for_node()
         one.keep_bounds()
@@ -112,9 +125,19 @@ def choose_writes(columns: NodeColumns, fit: Fit, targets: Sizes, calm: Calm, mo
         # What pods got to spare may have been counted on, and is the first to go.
         while one.grow_for_node():
             one.make_room()
-        requests[resource], why[resource] = one.sizes, one.why
-        above[resource], below[resource] = one.is_above, one.is_below
+    while [one for one in resources if one.keep_to_ranges(_written(columns, resources))]:
+        for one in resources:
+            one.make_room()
+    for one in resources:
+        requests[one.resource], why[one.resource] = one.sizes, one.why
+        above[one.resource], below[one.resource] = one.is_above, one.is_below
     return Writes(requests, why, need, have, above, below)
+
+
+def _written(columns: NodeColumns, resources: Sequence["_Resource"]) -> BoolArray:
+    """Tell for each pod whether something of it is written."""
+    changed = np.logical_or.reduce([one.why > Why.UNCHANGED for one in resources])
+    return columns.candidates.any_of_pod(changed)
 
 
 class _Resource:
@@ -125,41 +148,38 @@ class _Resource:
         columns: NodeColumns,
         fit: Fit,
         resource: ResourceName,
-        targets: Int64Array,
+        targets: Targets,
         most: Int64Array,
         calm: Calm,
     ) -> None:
         self._columns = columns
         self._fit = fit
-        self._resource = resource
+        self.resource = resource
         self._calm = calm
-        self._targets = targets
+        self._targets = targets.needed[resource]
+        self._whole_targets = targets.whole[resource]
         demand = columns.table.of(resource)
         self._demand: Demand = demand
         self._counts = demand.managed & fit.stays[columns.candidates.pod_of]
-        self.need = self._of_nodes(targets)
+        self.need = self._of_nodes(self._targets)
         # Who asks for less headroom than usual, or none, is left no more of it.
         self._wanted = np.minimum(columns.candidates.headroom_factor, 1.0)
-        self._spared = np.minimum(self._with_spare(targets), most)
+        self._spared = np.minimum(self._with_spare(self._targets), most)
         self.sizes = demand.current.copy()
         self.why: Whys = np.zeros(len(self.sizes), dtype=np.int8)
         self.is_below = self._counts & (demand.current < demand.base * (1 - BELOW[resource]))
-        self.is_below &= targets > demand.current
+        self.is_below &= self._targets > demand.current
         self.is_above = np.zeros(len(columns.nodes), dtype=np.bool_)
 
     def grow_below_base(self) -> None:
         """Grow what has used more than its request for long, or has none, and what is granted of a wish."""
-        self._grow(self.is_below & (self._calm.below[self._resource] | (self._demand.current == 0)), Why.BELOW_BASE)
-        # A LimitRange refuses every write of a pod whose request is too small beside its limit.
-        asked = self._demand.lower > self._columns.candidates.least[self._resource]
-        short = self._counts & asked & (self.sizes < self._demand.lower) & (self._targets > self.sizes)
-        self._grow(short, Why.OUT_OF_BOUNDS)
+        self._grow(self.is_below & (self._calm.below[self.resource] | (self._demand.current == 0)), Why.BELOW_BASE)
 
     def grow_for_node(self) -> bool:
         """Grow the pods furthest below their targets, where a node's sum is short of what it needs; tell if any."""
         missing = self.need - self.have()
         missing[
-            missing <= np.maximum(self.need * SHORT, self._columns.candidates.dead_band.least.of(self._resource))
+            missing <= np.maximum(self.need * SHORT, self._columns.candidates.dead_band.least.of(self.resource))
         ] = 0.0
         open_to = np.where(self._counts & (self._targets > self.sizes), self._spared - self.sizes, 0)
         # Growth that init containers request anyway adds nothing.
@@ -172,19 +192,27 @@ class _Resource:
         """Cut what is above its upper bound."""
         self._set(self._counts & (self.sizes > self._demand.upper), self._targets, Why.OUT_OF_BOUNDS)
 
+    def keep_to_ranges(self, written: BoolArray) -> bool:
+        """Raise what a LimitRange would refuse of the pods that are `written` anyway; tell if there is any."""
+        least = np.minimum(self._demand.lower, self._whole_targets)
+        short = self._counts & written[self._columns.candidates.pod_of] & (self.sizes < least)
+        self._set(short, least, Why.OUT_OF_BOUNDS)
+        self._targets = np.where(short, np.maximum(self._targets, least), self._targets)
+        return bool(short.any())
+
     def shrink_above_band(self) -> None:
         """Cut the most idle pods of nodes whose sums have long been above their bands.
 
         First what is above its own peak, down to it, then the others to their targets with something to spare; nobody
         who may not shrink yet, and nobody who grows.
         """
-        band = self._calm.bands[self._resource]
+        band = self._calm.bands[self.resource]
         self.is_above = self.have() > self.need * (1 + band)
-        lasting = self.is_above & self._calm.above[self._resource]
+        lasting = self.is_above & self._calm.above[self.resource]
         if not lasting.any():
             return
         peaks = np.maximum(self._spared, np.minimum(self._rounded(self._demand.peak), self._demand.upper))
-        rested = self._calm.rested[self._resource][self._columns.candidates.pod_of]
+        rested = self._calm.rested[self.resource][self._columns.candidates.pod_of]
         still = self._counts & (self.why == Why.UNCHANGED) & rested
         for floor in (peaks, self._spared):
             over = np.where(lasting, self.have() - self.need * (1 + band * KEPT), 0.0)
@@ -193,7 +221,7 @@ class _Resource:
 
     def make_room(self) -> None:
         """Cut what is above its target, the most idle first, where grows or replacements want the room."""
-        columns, resource = self._columns, self._resource
+        columns, resource = self._columns, self.resource
         sums = columns.candidates.pod_sum(resource, self.sizes)
         changed = columns.candidates.any_of_pod(self.why > Why.UNCHANGED)
         after = np.where(changed, sums, np.where(columns.candidates.manages[resource], columns.counted[resource], 0))
@@ -206,12 +234,12 @@ class _Resource:
 
     def _with_spare(self, targets: Int64Array) -> Int64Array:
         """Return targets with something to spare, no more than the peak and the bounds, and never less than targets."""
-        more = 1 + SPARE[self._resource] * self._wanted
+        more = 1 + SPARE[self.resource] * self._wanted
         spare = np.minimum(self._rounded(targets.astype(np.float64) * more), self._demand.upper)
         return np.maximum(np.minimum(spare, self._rounded(self._demand.peak)), targets)
 
     def _rounded(self, values: Int64Array | Float64Array) -> Int64Array:
-        return round_up(values.astype(np.float64), UNIT[self._resource])
+        return round_up(values.astype(np.float64), UNIT[self.resource])
 
     def have(self) -> Float64Array:
         """Return the sum of the sizes of each node."""
@@ -219,7 +247,7 @@ class _Resource:
 
     def _of_pods(self, values: Int64Array) -> Int64Array:
         """Return what kube-scheduler counts for each pod at these sizes, 0 for pods that are evicted."""
-        return np.where(self._fit.stays, self._columns.candidates.pod_sum(self._resource, values), 0)
+        return np.where(self._fit.stays, self._columns.candidates.pod_sum(self.resource, values), 0)
 
     def _of_nodes(self, values: Int64Array) -> Float64Array:
         return self._columns.node_sum(self._of_pods(values)).astype(np.float64)

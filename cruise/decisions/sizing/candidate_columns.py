@@ -40,8 +40,9 @@ class CandidateColumns:
     """Touchable pods in order, their sized containers contiguous.
 
     `first_container` has the index of each pod's first container, `pod_of` the pod of each container. One entry a
-    container: `least` and `most` bound its requests, `limit_cap` and `limit_ratio` (infinite where free) its limits,
-    `adds_limit` tells whether it gets a limit where it has none, and `keeps_memory_limit` that its memory limit stays.
+    container: `least` and `most` bound its requests, and `stated_least` is `least` without what a LimitRange asks;
+    `limit_cap` and `limit_ratio` (infinite where free) bound its limits, `adds_limit` tells whether it gets a limit
+    where it has none, and `keeps_memory_limit` that its memory limit stays.
     `pod_ranges` has what LimitRanges ask of the sums over a pod's containers, by the indices of the pods concerned.
     `headroom_factor` multiplies its headroom; what is a mere wish is in `wishes`, None where there is none. `manages`
     has one entry a pod; `resizing` are the indices of the pods whose last resize is still pending.
@@ -51,6 +52,7 @@ class CandidateColumns:
     first_container: Int64Array
     pod_of: Int64Array
     least: PerResource
+    stated_least: PerResource
     most: PerResource
     limit_cap: PerResource
     limit_ratio: Mapping[ResourceName, Float64Array]
@@ -108,6 +110,7 @@ def candidate_columns(
     bounded = [number for pod in pods for number in bounds.of_pod(pod)]
     whole = np.array([bound.whole for bound in bounds.found], dtype=np.int64).reshape(-1, 6)[bounded]
     ratios = np.array([bound.ratios for bound in bounds.found], dtype=np.float64).reshape(-1, 2)[bounded]
+    stated = np.array([bound.stated_least for bound in bounds.found], dtype=np.int64).reshape(-1, 2)[bounded]
     rules = np.array(
         [(bound.demanded[0], bound.adds_memory_limit, bound.keeps_memory_limit) for bound in bounds.found],
         dtype=np.bool_,
@@ -122,6 +125,7 @@ def candidate_columns(
         first_container=first,
         pod_of=pod_of,
         least=least,
+        stated_least={one: np.minimum(stated[:, at], least[one]) for at, one in enumerate(ResourceName)},
         most={ResourceName.CPU: whole[:, 1], ResourceName.MEMORY: whole[:, 3]},
         limit_cap={ResourceName.CPU: whole[:, 4], ResourceName.MEMORY: whole[:, 5]},
         limit_ratio={ResourceName.CPU: ratios[:, 0], ResourceName.MEMORY: ratios[:, 1]},

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.sizing.calm import Calm, Sizes, Why, Whys, Writes, choose_writes
+from cruise.decisions.sizing.calm import Calm, Sizes, Targets, Why, Whys, Writes, choose_writes
 from cruise.decisions.sizing.causes import NO_REFUSALS, Cause, Causes, Refusals, SizeColumns, find_causes
 from cruise.decisions.sizing.fitting import Fit
 from cruise.decisions.sizing.headroom.model import Headroom
@@ -80,7 +80,8 @@ def size_nodes(
     trim_to_room(columns, fit, requests)
     grants = grant_wishes(columns, fit, requests, ceilings_on(columns))
     trimmed = _with_limits(columns, requests)
-    chosen = _choose(columns, fit, requests, refusals, calm)
+    needed = {one: _needed(columns, one, requests[one], shares[one], grants) for one in ResourceName}
+    chosen = _choose(columns, fit, Targets(requests, needed), refusals, calm)
     requests, written, causes = chosen.requests, chosen.written, chosen.causes
     while cut := trim_growth(columns, fit, requests := _copied(requests), causes == Cause.RIGHTSIZED, grants.without):
         written = _with_limits(columns, requests)
@@ -99,13 +100,24 @@ class _Chosen:
     why: Whys | None = None
 
 
-def _choose(columns: NodeColumns, fit: Fit, targets: Sizes, refusals: Refusals, calm: Calm | None) -> _Chosen:
+def _needed(
+    columns: NodeColumns, resource: ResourceName, targets: Int64Array, shares: Shares, grants: Grants
+) -> Int64Array:
+    """Return the targets without what a LimitRange alone makes a container grow by."""
+    demand, stated = columns.table.of(resource), columns.candidates.stated_least[resource]
+    granted = targets - grants.without.get(resource, targets)
+    alone = np.clip(np.maximum(shares.rounded, stated) + granted, demand.current, np.maximum(targets, demand.current))
+    return np.where((demand.lower > stated) & (targets > demand.current), alone, targets)
+
+
+def _choose(columns: NodeColumns, fit: Fit, targets: Targets, refusals: Refusals, calm: Calm | None) -> _Chosen:
     """Choose what is written; what quotas take back of a pod's growth is chosen among the other pods of its node."""
-    most: Sizes = targets if calm is None else {one: np.full_like(values, _NO_BOUND) for one, values in targets.items()}
+    whole = targets.whole
+    most: Sizes = whole if calm is None else {one: np.full_like(values, _NO_BOUND) for one, values in whole.items()}
     cut: set[int] = set()
     while True:
         writes = why = None
-        requests, written = targets, _with_limits(columns, targets)
+        requests, written = whole, _with_limits(columns, whole)
         if calm is not None:
             writes = choose_writes(columns, fit, targets, calm, most)
             requests = _copied(writes.requests)

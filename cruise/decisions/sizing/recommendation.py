@@ -32,11 +32,12 @@ SPARE = {ResourceName.CPU: 0.1, ResourceName.MEMORY: 0.1}
 class Demand:
     """One resource of C sized containers: what each needs, may get, and has now.
 
-    `base` is the fit's base: the statistic, clamped to [`lower`, `upper`]; `raw_base`, `peak` and `headroom` are as
-    the statistic has them, the headroom already multiplied by its factor. Where the resource is not managed, base and
-    headroom are zero. `peak_with_spare` is the most that use alone makes a target. `current` is the request in the
-    spec, 0 where there is none. `wished` is what annotations of the workload's own ask beyond all of this, over any
-    size; a smallest request that is asked for comes on top.
+    `base` is the fit's base: the statistic, clamped to [`lower`, `upper`]; what a LimitRange asks beyond the current
+    request is no need of the container. `raw_base`, `peak` and `headroom` are as the statistic has them, the headroom
+    already multiplied by its factor. Where the resource is not managed, base and headroom are zero. `peak_with_spare`
+    is the most that use alone makes a target. `current` is the request in the spec, 0 where there is none. `wished` is
+    what annotations of the workload's own ask beyond all of this, over any size; a smallest request that is asked for
+    comes on top.
     """
 
     raw_base: Int64Array
@@ -146,9 +147,8 @@ def _beside(
     lower, upper = within_ranges(candidates, resource, bounds, least)
     if lower is demand.lower and upper is demand.upper:
         return demand
-    return replace(
-        demand, lower=lower, upper=upper, base=np.where(demand.managed, np.clip(demand.base, lower, upper), 0)
-    )
+    base = np.clip(demand.base, np.minimum(lower, demand.current), upper)
+    return replace(demand, lower=lower, upper=upper, base=np.where(demand.managed, base, 0))
 
 
 def _within_limits(memory: Demand, limit: Int64Array, highest: Ceilings) -> Demand:
@@ -200,6 +200,10 @@ def _demand(
     wishes = candidates.wishes
     wished = np.zeros_like(scaled) if wishes is None else _scaled(headroom, wishes.headroom_factor) - scaled
     lower, upper = candidates.least[resource], candidates.most[resource]
+    # The server checks a LimitRange where something is written: that it was added makes no pod need more.
+    needed = lower
+    if policy.rules.careful_limits:
+        needed = np.maximum(candidates.stated_least[resource], np.minimum(lower, current))
     most = np.full_like(base, UNBOUNDED)
     if policy.rules.own_peak:
         # A factor below 1 asks for less than usual, and gets less to spare as well.
@@ -207,7 +211,7 @@ def _demand(
     return Demand(
         raw_base=np.where(managed, base, 0),
         peak=peak,
-        base=np.where(managed, np.clip(base, lower, upper), 0),
+        base=np.where(managed, np.clip(base, needed, upper), 0),
         headroom=np.where(managed, scaled, 0),
         peak_with_spare=most,
         lower=lower,

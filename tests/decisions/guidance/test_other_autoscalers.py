@@ -43,10 +43,17 @@ def snapshot(
     workloads: Iterable[Workload] | None = None,
     scales: dict[str, LabelSelector | None] | None = None,
     namespaces: frozenset[str] | None = None,
+    unreadable: Iterable[str] = (),
 ) -> Snapshot:
     found = make_snapshot(pods, [make_node()], workloads, autoscalers=autoscalers)
     selectors = {("shop", make_ref(target)): selector for target, selector in (scales or {}).items()}
-    return replace(found, vertical_autoscalers=tuple(vertical), scales=selectors, namespaces=namespaces)
+    return replace(
+        found,
+        vertical_autoscalers=tuple(vertical),
+        scales=selectors,
+        namespaces=namespaces,
+        unreadable_scales={("shop", make_ref(target)): "forbidden" for target in unreadable},
+    )
 
 
 def verdict(pod: Pod, world: Snapshot) -> Touchable | Hold:
@@ -95,6 +102,33 @@ def test_until_a_scale_was_answered_every_pod_of_the_namespace_is_held_whole(pod
     assert decision == Leave(Reason.LOOKUP_PENDING, detail)
     answered = replace(world, scales={("shop", WorkloadRef("KafkaConnect", "web")): label("app", "else")})
     assert isinstance(verdict(pod, answered), Touchable)
+
+
+def test_a_scale_that_may_not_be_read_holds_the_resource_of_the_hpa_alone():
+    target = "KafkaConnect/web"
+    workers = make_pod("workers-1", workload="Deployment/workers", labels={"app": "workers"})
+    world = snapshot(CONNECT, workers, autoscalers=[make_autoscaler(target)], unreadable=[target])
+    for pod in (CONNECT, workers):
+        found = verdict(pod, world)
+        assert isinstance(found, Touchable)
+        assert (found.manages_cpu, found.manages_memory) == (False, True)
+    assert OtherAutoscalers(world).of(workers).scaled_by == Detail.SCALE_UNREADABLE.of(target)
+    # Nobody knows what a VPA on it sizes.
+    sized = snapshot(workers, vertical=UNANSWERED[1], unreadable=[target])
+    assert verdict(workers, sized) == Hold(
+        "shop", "workers-1", Reason.OTHER_AUTOSCALER, Detail.SCALE_UNREADABLE.of(target)
+    )
+
+
+def test_a_target_whose_pods_name_it_concerns_no_others_where_its_scale_may_not_be_read():
+    target = "CloneSet/web"
+    own = make_pod("web-1", workload=target, owner_kind="CloneSet", owner_name="web")
+    workers = make_pod("workers-1", workload="Deployment/workers")
+    world = snapshot(own, workers, autoscalers=[make_autoscaler(target)], unreadable=[target])
+    for pod, managed in ((own, False), (workers, True)):
+        found = verdict(pod, world)
+        assert isinstance(found, Touchable)
+        assert (found.manages_cpu, found.manages_memory) == (managed, True)
 
 
 def test_what_cannot_be_the_targets_is_not_held_for_its_scale():

@@ -273,3 +273,16 @@ def test_a_risk_that_is_not_kept_is_a_warning_and_one_of_which_nothing_was_seen_
     assert "cruiseriskabove" in above.fix
     unseen = {resource: replace(risk, intervals=0, short=0) for resource, risk in risks.items()}
     assert decide_preflight(WELL, Mode.FULL, NOW, unseen) == check()
+
+
+def test_a_scale_that_may_not_be_read_is_named_with_what_to_do():
+    why = 'User "cruise" cannot get resource "kafkaconnects/scale"'
+    autoscaler = make_autoscaler("KafkaConnect/web")
+    snapshot = replace(
+        make_snapshot([make_pod()], NODES, autoscalers=[autoscaler]),
+        unreadable_scales={("shop", make_ref("KafkaConnect/web")): why},
+    )
+    found = item(check(snapshot=snapshot), "objects: scales")
+    assert found.level is Level.WARN
+    assert f"1 scale cannot be read: shop/KafkaConnect/web ({why})" in found.finding
+    assert "grant get on */scale" in found.fix

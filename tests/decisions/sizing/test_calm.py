@@ -8,12 +8,13 @@ from hypothesis import given
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, SAME_AGAIN, Earlier, PodWrite
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict, WriteCause
-from cruise.domain.cluster import ContainerRole
+from cruise.domain.cluster import ContainerRole, LimitRangeItem
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName
 from cruise.runtime.sizing.node_pass import seen_by
 from tests.builders import (
     NOW,
+    make_amounts,
     make_container,
     make_node,
     make_pod,
@@ -29,7 +30,9 @@ LONG_AGO = NOW - timedelta(hours=1)
 PODS = ("a", "b", "c", "d")
 
 
-def plan(sizes, bases, *, peaks=None, earlier=SAME_AGAIN, policy=FULL, node_cpu=16000, **stated) -> NodePlan:
+def plan(
+    sizes, bases, *, peaks=None, earlier=SAME_AGAIN, policy=FULL, node_cpu=16000, limit_ranges=None, **stated
+) -> NodePlan:
     """Plan pods of these CPU requests, bases and peaks on one node; memory is as it should be."""
     peaks = bases if peaks is None else peaks
     pods, rows = [], []
@@ -42,7 +45,8 @@ def plan(sizes, bases, *, peaks=None, earlier=SAME_AGAIN, policy=FULL, node_cpu=
                 pod, cpu_base=base, cpu_peak=peak, memory_base_mib=100, memory_peak_mib=100, memory_7d_max_mib=100
             )
         )
-    snapshot = make_snapshot(pods, nodes=[make_node("n1", cpu=node_cpu, memory_mib=64 * 1024)])
+    nodes = [make_node("n1", cpu=node_cpu, memory_mib=64 * 1024)]
+    snapshot = make_snapshot(pods, nodes=nodes, limit_ranges=limit_ranges)
     [made] = decide_node_plans(snapshot, make_table(*rows), policy, NOW, earlier=earlier)
     return made
 
@@ -247,3 +251,36 @@ def test_nothing_is_cut_below_its_target_and_nothing_above_a_band_in_haste(clust
                 before, after, target = now[one.container], one.requests.resources, wanted[resize.pod, one.container]
                 assert after.cpu_millicores >= min(before.cpu_millicores, target.cpu_millicores)
                 assert after.memory_bytes >= min(before.memory_bytes, target.memory_bytes)
+
+
+# ---- what a LimitRange asks is no use ----
+
+
+@pytest.mark.parametrize(
+    "item",
+    [
+        LimitRangeItem(False, minimum=make_amounts(500, None)),
+        LimitRangeItem(True, minimum=make_amounts(500, None)),
+        LimitRangeItem(False, max_cpu_ratio=2.0),
+    ],
+)
+def test_a_minimum_that_a_limit_range_states_makes_no_running_pod_grow(item):
+    stated = {} if item.max_cpu_ratio is None else {"cpu_limit": 1000}
+    for earlier in (NOTHING_SEEN, Earlier(above={}, below={("uid-shop-a", "app", CPU): LONG_AGO})):
+        made = plan([200, 200], [150, 150], limit_ranges={"shop": (item,)}, earlier=earlier, **stated)
+        assert written(made) == {}, earlier
+        assert made.below == ()
+
+
+def test_what_is_written_anyway_is_raised_to_what_the_server_asks():
+    limit_ranges = {"shop": (LimitRangeItem(False, minimum=make_amounts(500, None)),)}
+    earlier = Earlier(above={}, below={("uid-shop-a", "app", CPU): LONG_AGO})
+    made = plan([100, 200], [300, 150], peaks=[300, 150], earlier=earlier, limit_ranges=limit_ranges)
+    assert written(made) == {"a": (500, WriteCause.BELOW_BASE)}
+
+
+def test_nothing_is_evicted_for_what_a_limit_range_asks_later():
+    limit_ranges = {"shop": (LimitRangeItem(False, minimum=make_amounts(3000, None)),)}
+    made = plan([200, 200], [150, 150], node_cpu=4000, limit_ranges=limit_ranges)
+    assert made.fits
+    assert (made.evict, written(made)) == ((), {})

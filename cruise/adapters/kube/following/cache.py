@@ -121,6 +121,7 @@ class Cache:
             decode_vertical_autoscaler, partial(self._changed, "VerticalPodAutoscaler")
         )
         self._scales: Mapping[Target, LabelSelector | None] = {}
+        self._unreadable_scales: Mapping[Target, str] = {}
         self._limit_ranges: Shelf[object_json.LimitRangeObject, tuple[LimitRangeItem, ...]] = Shelf(
             decode_limit_range, partial(self._changed, "LimitRange")
         )
@@ -164,10 +165,13 @@ class Cache:
         """Return what autoscalers target whose pods do not name it, each with its group and version."""
         return scale_targets(self._autoscalers.values.values(), self._vertical.values.values())
 
-    def use_scales(self, scales: Mapping[Target, LabelSelector | None]) -> None:
-        """Take over what the scales of targets select, None for those that have no scale."""
+    def use_scales(self, scales: Mapping[Target, LabelSelector | None], unreadable: Mapping[Target, str]) -> None:
+        """Take over what targets' scales select, None where there is none, and why others cannot be read."""
         if scales != self._scales:
             self._scales = dict(scales)
+            self.version += 1
+        if unreadable != self._unreadable_scales:
+            self._unreadable_scales = dict(unreadable)
             self.version += 1
 
     def snapshot(self) -> Snapshot:
@@ -185,6 +189,7 @@ class Cache:
             autoscalers=self._part("autoscalers", lambda: tuple(_sorted(self._autoscalers.values))),
             vertical_autoscalers=self._part("vertical autoscalers", lambda: tuple(_sorted(self._vertical.values))),
             scales=self._scales,
+            unreadable_scales=self._unreadable_scales,
             namespaces=self._part("namespaces", lambda: frozenset(name for _, name in self._all_namespaces())),
             limit_ranges=self._part("limit ranges", self._all_limit_ranges),
             quotas=self._part("quotas", self._all_quotas),

@@ -12,7 +12,7 @@ from cruise.adapters.kube.http.answers import decoded
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.scheduling import LabelSelector
-from cruise.errors import BadInput, CruiseError, NotFound, Throttled, Unavailable
+from cruise.errors import BadInput, CruiseError, NotFound, Refused, Throttled, Unavailable
 from cruise.kube_json.objects.selectors import parse_selector
 
 log = structlog.get_logger()
@@ -45,8 +45,9 @@ class _Scale(msgspec.Struct):
 class ScaleReader:
     """Reads the scales of targets and keeps the cache up to date.
 
-    A target without a scale, or that is not there, has None in the cache. What is not answered (an error, no rights, a
-    scale without a selector) is left out of it: that is not known, and never counts as no.
+    A target without a scale, or that is not there, has None in the cache. What is not answered (a server that is away)
+    is left out of it: that is not known, and never counts as no. What cannot be read (no rights, a scale without a
+    selector) is there with the reason.
     """
 
     def __init__(self, client: KubeClient, cache: Cache, clock: Callable[[], float]) -> None:
@@ -54,11 +55,12 @@ class ScaleReader:
         self._cache = cache
         self._clock = clock
         self._answers: dict[Target, LabelSelector | None] = {}
+        self._unreadable: dict[Target, str] = {}
         self._retry_seconds: dict[Target, float] = {}
         self._reading = asyncio.Lock()
         self._due_at: dict[Target, float] = {}
         self._plurals: dict[tuple[str, str], str] = {}
-        self._said = False
+        self._said: set[Target] = set()
 
     async def run(self) -> None:
         """Read what is due until cancelled."""
@@ -76,13 +78,15 @@ class ScaleReader:
         for gone in self._due_at.keys() - targets.keys():
             del self._due_at[gone]
             self._answers.pop(gone, None)
+            self._unreadable.pop(gone, None)
+            self._said.discard(gone)
             self._retry_seconds.pop(gone, None)
         now = self._clock()
         due = sorted(target for target in targets if self._due_at.get(target, now) <= now)
         for start in range(0, len(due), _AT_ONCE):
             await asyncio.gather(*(self._read(target, targets[target]) for target in due[start : start + _AT_ONCE]))
-            self._cache.use_scales(self._answers)
-        self._cache.use_scales(self._answers)
+            self._cache.use_scales(self._answers, self._unreadable)
+        self._cache.use_scales(self._answers, self._unreadable)
 
     async def _read(self, target: Target, api: str) -> None:
         namespace, ref = target
@@ -93,15 +97,22 @@ class ScaleReader:
             self._due_at[target] = self._clock() + self._next_retry(target)
         except NotFound as error:
             self._answers[target] = None
+            self._unreadable.pop(target, None)
             self._plurals.pop((api, ref.kind), None)
             self._say(target, error)
             self._due_at[target] = self._clock() + self._next_retry(target)
         except CruiseError as error:
             self._answers.pop(target, None)
+            if isinstance(error, BadInput) or (isinstance(error, Refused) and error.cause == "Forbidden"):
+                self._unreadable[target] = str(error)
+            else:
+                self._unreadable.pop(target, None)
             self._plurals.pop((api, ref.kind), None)
             self._say(target, error)
             self._due_at[target] = self._clock() + self._next_retry(target)
         else:
+            self._unreadable.pop(target, None)
+            self._said.discard(target)
             self._retry_seconds.pop(target, None)
             self._due_at[target] = self._clock() + _KNOWN_SECONDS
 
@@ -111,10 +122,10 @@ class ScaleReader:
         return seconds
 
     def _say(self, target: Target, error: CruiseError) -> None:
-        if not self._said:
+        if target not in self._said:
             place = f"{target[0]}/{target[1]}"
             log.warning("the pods of an autoscaler's target are not known", target=place, why=str(error))
-        self._said = True
+        self._said.add(target)
 
     async def _selector_of(self, namespace: str, ref: WorkloadRef, api: str) -> LabelSelector:
         group = f"/apis/{api}" if "/" in api else f"/api/{api or 'v1'}"

@@ -58,7 +58,12 @@ def rightsized_needs(
 
 def _take_sized(needs: Int64Array, pods: Sequence[int], touchable: Sequence[Touchable], table: DemandTable) -> None:
     candidates = table.candidates
-    cpu, memory = (candidates.pod_sum(one, table.of(one).base).tolist() for one in ResourceName)
+    # A plan writes sizes, which the server checks.
+    bases = {
+        one: np.where(table.of(one).managed, np.maximum(table.of(one).base, table.of(one).lower), 0)
+        for one in ResourceName
+    }
+    cpu, memory = (candidates.pod_sum(one, bases[one]).tolist() for one in ResourceName)
     cpu_headroom, memory_headroom = (candidates.pod_maximum(table.of(one).headroom).tolist() for one in ResourceName)
     for at, (index, verdict) in enumerate(zip(pods, touchable, strict=True)):
         if verdict.manages_cpu:

@@ -73,27 +73,32 @@ async def test_a_target_of_a_foreign_kind_is_asked_for_its_selector_once_in_a_wh
 
 
 @pytest.mark.parametrize(
-    "odd",
+    ("odd", "why"),
     [
-        lambda asked: status(403, reason="Forbidden"),
-        lambda asked: status(500),
-        lambda asked: answer("no document"),
-        respond(""),
-        respond("a > 1"),
+        (lambda asked: status(403, 'User "c" cannot get resource "web/scale"'), "cannot get resource"),
+        (lambda asked: status(500), ""),
+        (lambda asked: status(401), ""),
+        (lambda asked: answer("no document"), ""),
+        (respond(""), "its scale has no selector"),
+        (respond("a > 1"), "a > 1"),
     ],
 )
-async def test_what_is_not_told_is_not_known_and_asked_for_again(tmp_path, odd):
+async def test_what_is_not_told_is_not_known_and_asked_for_again(tmp_path, odd, why):
     cache, clock, now = cache_with("KafkaConnect/web"), Clock(), [odd]
     async with asking(tmp_path, lambda asked: now[0](asked)) as (client, _):
         reader = ScaleReader(client, cache, clock)
         await reader.read_due()
         assert cache.snapshot().scales == {}
+        told = cache.snapshot().unreadable_scales
+        assert told.keys() == ({CONNECT} if why else set())
+        assert why in told.get(CONNECT, "")
         now[0] = respond("app=web")
         await reader.read_due()
         assert cache.snapshot().scales == {}
         clock.seconds = 31
         await reader.read_due()
         assert cache.snapshot().scales == {CONNECT: parse_selector("app=web")}
+        assert cache.snapshot().unreadable_scales == {}
 
 
 @pytest.mark.parametrize("odd", [lambda asked: status(404), lambda asked: answer({"resources": []})])
