@@ -31,6 +31,10 @@ class Reviews(Protocol):
         """Return the time now, as `review` counts it."""
         ...
 
+    async def answer(self, body: bytes) -> bytes:
+        """Return the answer to a review that came now; it may wait for what decides about the pod."""
+        ...
+
     def review(self, body: bytes, came_at: float | None = None) -> bytes:
         """Return the answer to a review, or to whatever came in its place, at some time."""
         ...
@@ -88,7 +92,7 @@ def webhook_app(
             why = f"the review is larger than {largest_bytes >> 10} KiB"
             reviewed = reviews.refuse_to_read(body, TOO_LARGE, why)
         elif len(body) <= _LIGHT_BYTES:
-            reviewed = reviews.review(body)
+            reviewed = await reviews.answer(body)
         else:
             reviewed = await _in_turn(body)
         await _send(scope, send, reviewed, closes=too_large or stopping())

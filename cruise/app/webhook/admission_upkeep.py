@@ -75,7 +75,9 @@ class AdmissionUpkeep:
         quotas = self._quotas()
         aside = (*_parts_of(view), quotas)
         changed = version != self._version or not _same(self._known[: len(aside)], aside)
-        if not (due or changed or not self._in_step()) or now_seconds - self._looked_at < _SOONEST_SECONDS:
+        # Nobody waits but for what the watches show next.
+        soonest = 0.0 if changed and self._reviewer.waiting else _SOONEST_SECONDS
+        if not (due or changed or not self._in_step()) or now_seconds - self._looked_at < soonest:
             return
         self._looked_at = now_seconds
         try:

@@ -57,6 +57,12 @@ class Admitter:
         """Return when time alone changes a decision next: Unix seconds, infinite if it never does."""
         return _next_change(self._snapshot, self._statistics, self._policy, self._now)
 
+    def has_statistics(self, pod: Pod) -> bool:
+        """Tell whether something is known of the use of a pod's workload."""
+        find = self._statistics.find
+        names = (one.name for one in pod.sized_containers)
+        return any(find(pod.namespace, pod.name, pod.workload, name, pod.identity) is not None for name in names)
+
     def forget_pods(self) -> None:
         """Give back what is kept of the pods that were admitted so far."""
         self._eligibility.forget_pods()

@@ -1,5 +1,6 @@
 """One admission review in, its answer out: always allowed, patched only where nothing is in doubt."""
 
+import asyncio
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.domain.actions import Reason
 from cruise.domain.annotations import ORIGINAL_RESOURCES_SIGNATURE
 from cruise.domain.cluster import Pod
+from cruise.domain.details import Detail, code_of
 from cruise.errors import BadInput
 from cruise.kube_json.admission_review import (
     Answer,
@@ -60,7 +62,11 @@ _PLACE_BYTES = 100
 # What is read of a pod is mostly a kilobyte or two; a text may be kept several times.
 _MOST_READ_BYTES = 4 << 20
 # What may be different a moment later without any new state: an owner that the watch had not seen yet.
-_PASSING = frozenset({Reason.NO_STATISTICS, Reason.NO_CONTROLLER})
+_PASSING = frozenset({Reason.NO_STATISTICS, Reason.NO_CONTROLLER, Reason.LOOKUP_PENDING})
+# What a watch shows a moment after it was created.
+_SOON_SEEN = frozenset({Detail.OWNER_NOT_SEEN, Detail.NAMESPACE_NOT_SEEN})
+# How much of the time for a review may be spent on waiting for that.
+_WAITED_SHARE = 0.8
 
 
 Decided = tuple[Answer, Verdict, bool]
@@ -69,6 +75,10 @@ Decided = tuple[Answer, Verdict, bool]
 
 class TooLate(Exception):
     """The time in which a review is decided is over."""
+
+
+class _SeenSoon(Exception):
+    """What decides about a pod whose workload has statistics was not seen yet; the watches will show it."""
 
 
 @dataclass(slots=True)
@@ -139,6 +149,9 @@ class Reviewer:
         self._state: _State | None = None
         self._answer_bytes = 0
         self._read_bytes = 0
+        self.waiting = 0
+        """How many reviews wait for the next state."""
+        self._renewed = asyncio.Event()
         self._expected = expected
         self._bounds = bounds
         self._budget_seconds = budget_seconds
@@ -153,6 +166,8 @@ class Reviewer:
         """Decide by `admitter` from now on; with a reason not to patch, count that in place of each mutation."""
         self._state = _State(admitter, PodReader(owners), unpatched)
         self.decided = self._answer_bytes = self._read_bytes = 0
+        self._renewed.set()
+        self._renewed = asyncio.Event()
 
     def suspend(self, why: str) -> None:
         """Leave every pod as it is from now on, with `why` as the warning."""
@@ -163,12 +178,33 @@ class Reviewer:
         """Return the time now, for `review`."""
         return self._clock()
 
+    async def answer(self, body: bytes) -> bytes:
+        """Return the answer to a review; it waits for a moment where the pod came before its owner."""
+        came_at = self._clock()
+        latest = came_at + _WAITED_SHARE * self._budget_seconds
+        while True:
+            try:
+                return self._timed_review(body, came_at, may_wait=self._clock() < latest)
+            except _SeenSoon:
+                self.waiting += 1
+                try:
+                    await asyncio.wait_for(self._renewed.wait(), max(0.0, latest - self._clock()))
+                except TimeoutError:
+                    return self._timed_review(body, came_at, may_wait=False)
+                finally:
+                    self.waiting -= 1
+
     def review(self, body: bytes, came_at: float | None = None) -> bytes:
         """Return the answer to a review, or to whatever came in its place; it may have waited since it came."""
+        return self._timed_review(body, came_at, may_wait=False)
+
+    def _timed_review(self, body: bytes, came_at: float | None, *, may_wait: bool) -> bytes:
         began = self._clock()
         latest = (began if came_at is None else came_at) + self._budget_seconds
         try:
-            answer = self._review(body, latest)
+            answer = self._review(body, latest, may_wait=may_wait)
+        except _SeenSoon:
+            raise
         except TooLate:
             answer = self._unchanged(uid_in(body), TOO_LATE, "there was no time to decide")
         except TooMuch as error:
@@ -193,18 +229,19 @@ class Reviewer:
         """Count a review that is not answered at all."""
         self.counts.verdicts[verdict] += 1
 
-    def _review(self, body: bytes, latest: float) -> bytes:
+    def _review(self, body: bytes, latest: float, *, may_wait: bool) -> bytes:
         state = self._state
         if state is None:
             return self._unchanged(uid_in(body), NOT_READY, self.why_idle)
         check_elements(body, self._bounds)
         seen = glance(body)
         if seen is None or (self._expected is not None and self._expected.may_concern(body)):
-            return self._answer_in_full(decode_question(body), state, latest)
+            return self._answer_in_full(decode_question(body), state, latest, may_wait=may_wait)
         request, digest = seen
         known = state.answers.get(digest)
         if known is None:
-            return self._answer_in_full(request.question(), state, latest, digest, digest_but_names(request))
+            digests = digest, digest_but_names(request)
+            return self._answer_in_full(request.question(), state, latest, *digests, may_wait=may_wait)
         answer, verdict = known
         self.counts.verdicts[verdict] += 1
         self.counts.remembered += 1
@@ -217,10 +254,12 @@ class Reviewer:
         latest: float,
         digest: bytes | None = None,
         digest_but_names: bytes | None = None,
+        *,
+        may_wait: bool,
     ) -> bytes:
         self.decided += 1
         state = self._with_room_for(len(question.object), state)
-        answer, verdict, lasting = self._decided(question, state, latest, digest_but_names)
+        answer, verdict, lasting = self._decided(question, state, latest, digest_but_names, may_wait=may_wait)
         self.counts.verdicts[verdict] += 1
         if digest is not None and lasting:
             self._answer_bytes += answer.size + _PLACE_BYTES
@@ -239,7 +278,9 @@ class Reviewer:
             self._read_bytes = read_bytes
         return state
 
-    def _decided(self, question: Question, state: _State, latest: float, digest: bytes | None) -> Decided:
+    def _decided(
+        self, question: Question, state: _State, latest: float, digest: bytes | None, *, may_wait: bool
+    ) -> Decided:
         """Return the answer to one pod, steered or not. Raises BadInput, and TooLate."""
         if not question.creates_pod:
             return _AS_IT_IS, NOT_A_NEW_POD, False
@@ -254,6 +295,9 @@ class Reviewer:
         if steered is not None:
             return steered
         created, decision = state.admitter.admit(pod)
+        if may_wait and isinstance(decision, Leave) and code_of(decision.detail) in _SOON_SEEN:
+            if state.admitter.has_statistics(pod):
+                raise _SeenSoon
         self._see_that_there_is_time(latest)
         return _answered(question, state, pod, created, decision, digest)
 

@@ -117,6 +117,23 @@ async def test_a_change_of_what_admission_reads_renews_at_most_once_a_second():
     assert requests["value"]["cpu"] == "100m"
 
 
+async def test_a_change_that_a_review_waits_for_renews_at_once():
+    setting = Setting()
+    owner = setting.cluster.known.workloads
+    setting.cluster.known = replace(setting.cluster.known, workloads={}, namespaces=frozenset({"shop"}))
+    await setting.look()
+    pod = make_pod_json(name="", node=None, owner="ReplicaSet/web-5d", labels={"pod-template-hash": "5d"})
+    async with asyncio.TaskGroup() as tasks:
+        waits = tasks.create_task(setting.reviewer.answer(encoded(make_review(pod))))
+        await asyncio.sleep(0)
+        # Nothing was seen meanwhile.
+        assert await setting.look(0.1) == 0
+        setting.cluster.version += 1
+        setting.cluster.known = replace(setting.cluster.known, workloads=owner)
+        assert await setting.look(0.1) == 1
+    assert patch_in(response_of(waits.result()))
+
+
 async def test_a_vpa_that_appears_is_heeded_by_the_next_review():
     setting = Setting()
     await setting.look()

@@ -1,5 +1,6 @@
 """From a review to its answer: laws of the whole path, what is remembered, and what goes wrong."""
 
+import asyncio
 import copy
 import tracemalloc
 from collections import Counter
@@ -199,6 +200,38 @@ def test_an_owner_that_is_seen_later_counts_at_once():
     assert "patch" not in answer_of(reviewer, pod)
     controllers["shop", "Job", "web-1"] = WorkloadRef("Deployment", "web")
     assert "patch" in answer_of(reviewer, pod)
+
+
+def admitter_without_owner(table=TABLE) -> Admitter:
+    """One whose watches have shown the namespace, and no workload yet."""
+    snapshot = replace(make_snapshot([], nodes=[make_node()], workloads=[]), namespaces=frozenset({"shop"}))
+    return Admitter(snapshot, table, {}, Policy(mode=Mode.INITIAL), NOW)
+
+
+async def test_a_pod_that_comes_before_its_owner_waits_until_the_owner_is_seen():
+    reviewer = make_reviewer(admitter_without_owner())
+    review = encoded(make_review(pod_json(owner="ReplicaSet/web-5d", labels={"pod-template-hash": "5d"})))
+    async with asyncio.TaskGroup() as tasks:
+        waits = tasks.create_task(reviewer.answer(review))
+        await asyncio.sleep(0)
+        assert (reviewer.waiting, waits.done()) == (1, False)
+        reviewer.use(admitter_without_owner(), NO_OWNERS)
+        await asyncio.sleep(0)
+        assert not waits.done()
+        reviewer.use(make_admitter(), NO_OWNERS)
+    assert "patch" in response_of(waits.result())
+    assert (reviewer.waiting, reviewer.counts.verdicts) == (0, {("mutated", "peak"): 1})
+
+
+async def test_a_pod_whose_owner_is_not_seen_in_time_is_left_and_one_without_statistics_does_not_wait():
+    review = encoded(make_review(pod_json(owner="ReplicaSet/web-5d", labels={"pod-template-hash": "5d"})))
+    reviewer = Reviewer(budget_seconds=0.05)
+    reviewer.use(admitter_without_owner(), NO_OWNERS)
+    assert "patch" not in response_of(await reviewer.answer(review))
+    assert reviewer.counts.verdicts == {("left", "lookup-pending"): 1}
+    stranger = Reviewer(budget_seconds=3600)
+    stranger.use(admitter_without_owner(make_table()), NO_OWNERS)
+    assert "patch" not in response_of(await stranger.answer(review))
 
 
 def test_an_annotation_that_cannot_be_read_is_a_warning_to_the_client():
