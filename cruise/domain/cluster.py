@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from cruise.domain.colocation import NO_SURROUNDINGS, UNCONSTRAINED, PodConstraints, Surroundings
 from cruise.domain.container_rules import ContainerRule
+from cruise.domain.job_kinds import has_work_to_finish
 from cruise.domain.node_pools import NodePool
 from cruise.domain.quotas import Quota
 from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
@@ -140,9 +141,9 @@ class Pod:
     def runs_to_completion(self) -> bool:
         """Tell whether the pod has work to finish, which is lost with it: a Job's, or one that is not always restarted.
 
-        Controllers of apps/v1 accept no other policy than Always; Jobs of other groups may state it, too.
+        Controllers of apps/v1 accept no other policy than Always.
         """
-        return (self.owner_kind or "").partition(".")[0] == "Job" or self.restart_policy != "Always"
+        return self.restart_policy != "Always" or has_work_to_finish(self.owner_kind or "")
 
     @property
     def terminal(self) -> bool:
