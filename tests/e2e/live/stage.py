@@ -117,15 +117,19 @@ class Stage:
         hours: int = 2,
         former: Sequence[tuple[Any, ...]] = (),
         impostors: Mapping[str, Use] = MappingProxyType({}),
+        elsewhere: Sequence[str] = (),
     ) -> str:
         """Let the pods that exist use something, for some hours by now, and give Prometheus' address.
 
         `uses` is by app, or by (app, container) where that is not called app; `former` are pods that ran before these,
-        as arguments for `Usage.add`. `impostors` has what somebody else says that the pods of an app use.
+        as arguments for `Usage.add`. `impostors` has what somebody else says that the pods of an app use. `elsewhere`
+        are other namespaces whose pods use something as well.
         """
         spelt = {key if isinstance(key, tuple) else (key, "app"): use for key, use in uses.items()}
         self.usage = Usage(self.namespace, spelt, hours)
         self.usage.run(self.pods())
+        for namespace in elsewhere:
+            self.usage.run(self.admin.items("pods", namespace))
         for one in former:
             self.usage.add(*one)
         for name, use in impostors.items():

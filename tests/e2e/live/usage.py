@@ -53,9 +53,10 @@ class Use:
 
 @dataclass(slots=True)
 class Usage:
-    """The containers of one namespace with what they use, `hours` of it in the past; `loads` are nodes' load averages.
+    """Containers with what they use, `hours` of it in the past; `loads` are nodes' load averages.
 
-    `uses` has the use of each container by (app, container), app being the pods' label.
+    `uses` has the use of each container by (app, container), app being the pods' label. A pod that is added by its name
+    alone belongs to `namespace`.
     """
 
     namespace: str
@@ -80,13 +81,27 @@ class Usage:
             for container in (*spec["containers"], *sidecars):
                 use = self.uses.get((metadata.get("labels", {}).get("app", ""), container["name"]))
                 if use is not None:
-                    self.add(metadata["name"], container["name"], use, spec.get("nodeName", ""), since=since)
+                    self.add(
+                        metadata["name"],
+                        container["name"],
+                        use,
+                        spec.get("nodeName", ""),
+                        since=since,
+                        namespace=metadata["namespace"],
+                    )
 
     def add(
-        self, pod: str, container: str, use: Use, node: str = "", since: int | None = None, until: int | None = None
+        self,
+        pod: str,
+        container: str,
+        use: Use,
+        node: str = "",
+        since: int | None = None,
+        until: int | None = None,
+        namespace: str = "",
     ) -> None:
         """Let one container of a pod, which need not exist any more, use something for a time."""
-        place = Place(self.namespace, pod, container, node, MINUTE, 0.0)
+        place = Place(namespace or self.namespace, pod, container, node, MINUTE, 0.0)
         life = Life(self.start if since is None else since, until or self.began + FUTURE_MINUTES * MINUTE)
         minutes = self.hours * 60 + FUTURE_MINUTES
         with self._lock:
