@@ -107,8 +107,8 @@ def _terms(lines: Sequence[_Line]) -> str:
         targets += line.at_targets
     return (
         "requested → planned: what this plan writes. Targets, what every container should have, come to "
-        f"{cores_text(targets.cpu_millicores)} cores and {gibibytes_text(targets.memory_bytes)} GiB; what is not worth "
-        "a write yet stays."
+        f"{cores_text(targets.cpu_millicores)} cores and {gibibytes_text(targets.memory_bytes)} GiB. A resize may "
+        "write more than the target, so that the next rise needs none; what is not worth a write yet stays."
     )
 
 
