@@ -24,7 +24,8 @@ from cruise.packer.answer import Status
 
 _MOST_PENDING, _MOST_PLACES, _MOST_TIERS = 30, 3, 12
 _PROVED = {
-    Sizes.FIXED: "places more pods at the sizes that they request, a higher priority first, or then leaves more where they are",
+    Sizes.FIXED: "places more pods at the sizes that they request, a higher priority first, or then leaves more where "
+    "they are",
     Sizes.RIGHTSIZED: "places more pods, a higher priority first, or then needs fewer evictions",
 }
 

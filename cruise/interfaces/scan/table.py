@@ -21,8 +21,8 @@ _MOST_WORKLOADS = 15
 _MOST_PENDING = 15
 TERMS = (
     "target: what every container should have, as in cruise plan and explain; workloads: requested → target. "
-    "planned: what they request after the next pass, which may write more than the target, so that the next rise needs no "
-    "write, and leaves what is not worth a write yet. "
+    "planned: what they request after the next pass, which may write more than the target, so that the next rise needs "
+    "no write, and leaves what is not worth a write yet. "
     "reclaimable: requested − target, net of what some should have more."
 )
 

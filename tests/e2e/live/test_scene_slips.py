@@ -1,5 +1,7 @@
 """Slips in settings and annotations: patterns of namespaces, units and container names that nobody can mean."""
 
+from functools import partial
+
 import pytest
 
 from tests.controlplane.api import Json, until
@@ -39,7 +41,7 @@ def test_namespaces_that_a_pattern_excludes_are_not_written_nor_kube_system(stag
         try:
             stage.create(*(requested(*place) for place in places))
             for place, name in places:
-                until(lambda place=place, name=name: running(stage, place, name), f"{name} runs")
+                until(partial(running, stage, place, name), f"{name} runs")
             stage.measure({name: USE for _, name in places}, elsewhere=(platform, SYSTEM))
             stage.mark()
             said = stage.once(mode, excluded_namespaces="openshift-*,ops")
