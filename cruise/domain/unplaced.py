@@ -44,7 +44,8 @@ class Occupants(StrEnum):
 class Finding:
     """What keeps a pod pending, beside the obstacles: how many nodes that is about, and what they lack.
 
-    `unjudged` is what no rule here can judge.
+    `unjudged` is what no rule here can judge, and `preemptible` tells that kube-scheduler may preempt for it what stays
+    in every plan.
     `node` names the only one of the `nodes`, `nearest` the one that lacks least; `of_all` tells that there are no
     others. `narrowed_by` are the label obstacles that leave others out, `narrowed_further` that more obstacles do.
     Amounts are by resource: `lacking` on the nearest node, `size` what the pod requests of the same. The rest is what
@@ -55,6 +56,7 @@ class Finding:
     stated: str = ""
     claim: str = ""
     unjudged: str = ""
+    preemptible: bool = False
     nodes: int = 0
     node: str = ""
     nearest: str = ""

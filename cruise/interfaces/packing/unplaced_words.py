@@ -37,6 +37,8 @@ def unplaced_words(one: Unplaced) -> str:
             words = f"its claim {finding.claim} {words}"
     if finding.pattern in _OF_AFFINITY:
         words = f"wants to run beside {affinity_words(finding.affinity)}, {words}"
+    if finding.preemptible:
+        words = f"{words}; kube-scheduler may preempt pods of lower priority that no plan evicts"
     return words
 
 

@@ -11,12 +11,14 @@ from cruise.decisions.packing.proposing import propose
 from cruise.decisions.packing.proposing.propose import arrives_at
 from cruise.domain.cluster import Snapshot
 from cruise.domain.packing import Proposal
+from cruise.interfaces.packing.unplaced_words import unplaced_words
 from cruise.packer.budget import Budget
 from cruise.packer.pack import pack
 from cruise.packer.problem import Objective
 from tests.builders import make_pod, make_snapshot
 from tests.decisions.packing.brute_force_trials import SIZES
 from tests.decisions.packing.clusters import cluster_of
+from tests.decisions.packing.test_truth_at_the_edges import a_node, a_pod, planned
 
 RANKING = "cruise.io/eviction-ranking"
 
@@ -67,7 +69,7 @@ def test_no_plan_takes_a_pod_off_its_node_that_runs_to_completion(seeds):
 )
 def test_no_node_is_emptied_of_pods_that_run_to_completion(policy: str, annotations: dict[str, str], emptied: int):
     pods = [
-        make_pod(f"work-{node}", node=node, workload="Workflow/work", restart_policy=policy, annotations=annotations)
+        make_pod(f"work-{node}", node=node, workload="Deployment/work", restart_policy=policy, annotations=annotations)
         for node in ("n1", "n2")
     ]
     fleet = with_new_nodes(make_snapshot(pods), None)
@@ -77,3 +79,30 @@ def test_no_node_is_emptied_of_pods_that_run_to_completion(policy: str, annotati
     assert isinstance(plan, Proposal)
     change = fleet_change(built, arrives_at(built, packing, plan), plan, fleet)
     assert len(change.emptied) == emptied
+
+
+@pytest.mark.parametrize("objective", [Objective.PAPER, Objective.OPERATOR])
+@pytest.mark.parametrize(
+    ("stays", "late", "proved"),
+    [
+        ({"restartPolicy": "Never"}, {"priority": 5}, False),
+        ({"restartPolicy": "Never"}, {"priority": 0}, True),
+        ({"restartPolicy": "Never"}, {"priority": 5, "preemptionPolicy": "Never"}, True),
+        ({"restartPolicy": "Never", "priority": 9}, {"priority": 5}, True),
+        # Not even an empty node would do.
+        ({"restartPolicy": "Never"}, {"priority": 5, "cpu": "1200m"}, True),
+    ],
+)
+def test_what_kube_scheduler_may_preempt_proves_nothing(objective, stays, late, proved):
+    plan = planned(a_node("n1"), a_pod("work-1", "n1", **stays), a_pod("late-1", **late), objective=objective)
+    (found,) = plan.unplaced
+    assert found.impossible is proved
+    told = "kube-scheduler may preempt pods of lower priority that no plan evicts" in unplaced_words(found)
+    assert told is not proved
+
+
+def test_a_member_of_a_group_of_lower_priority_proves_nothing_either():
+    member = a_pod("gang-1", "n1")
+    member["metadata"]["labels"] |= {"scheduling.x-k8s.io/pod-group": "gang"}
+    plan = planned(a_node("n1"), member, a_pod("late-1", priority=5))
+    assert [(one.pod, one.impossible) for one in plan.unplaced] == [("late-1", False)]

@@ -18,7 +18,8 @@ _LOWEST = -(2**62)
 class Without:
     """Which of the placed pods are thought away: those `below` a priority that nothing but `protections` keeps.
 
-    With `protected`, all below it go; with `movable`, of whatever priority, those that do not stay in every plan.
+    With `protected`, all below it go; with `movable`, of whatever priority, those that do not stay in every plan. With
+    both, what kube-scheduler may preempt goes besides.
     """
 
     below: int = _LOWEST
@@ -60,10 +61,16 @@ class Holding:
             self._protections_of[below] = tuple(np.unique(self.protection[of_these & (self.protection >= 0)]).tolist())
         return self._protections_of[below]
 
+    def preempting_helps(self, below: int) -> BoolArray:
+        """Tell of each node whether pods below a priority stay there in every plan: kube-scheduler may preempt them."""
+        helps = np.zeros(self.problem.node_count, dtype=np.bool_)
+        helps[self.problem.pod_node[self.stuck & (self.priority < below)]] = True
+        return helps
+
     def _left(self, without: Without) -> BoolArray:
         dropped = np.isin(self.protection, without.protections)
         if without.movable:
-            return self.stuck & ~dropped
+            return self.stuck & ~dropped & ~(without.protected & (self.priority < without.below))
         # What is weaker could go for a pod that preempts, even where none that waits does.
         free = self.problem.movable[self.problem.pod_class] & (self.protection < 0)
         goes = (self.priority < without.below) & (free | dropped | without.protected)

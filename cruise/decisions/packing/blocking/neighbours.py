@@ -21,6 +21,7 @@ class NeighbourObstacles:
         self._rules = rules_by_class(built.problem)
         self._packed = Counts(built.problem, self._rules, holding.pod_node)
         self._stuck = Counts(built.problem, self._rules, np.where(holding.stuck, holding.pod_node, -1))
+        self._above: dict[int, Counts] = {}
 
     def as_packed(self, pod_class: int, pod: Pod, fixed: Masks) -> Masks:
         """What keeps one more pod of the class off once the packing is in place, beside what does whatever runs."""
@@ -36,8 +37,19 @@ class NeighbourObstacles:
 
     def in_any_plan(self, pod_class: int, pod: Pod, fixed: Masks) -> Masks:
         """What keeps every pod of the class off whatever is moved or preempted for it, beside what always does."""
-        found = fixed | self._too_many(pod_class, pod, self._stuck)
-        for rule in self._stuck.filters(pod_class):
+        return self._beside(self._stuck, pod_class, pod, fixed)
+
+    def once_preempted(self, pod_class: int, pod: Pod, fixed: Masks) -> Masks:
+        """What keeps it off even where kube-scheduler preempts what stays in every plan."""
+        priority = int(self._problem.priorities[pod_class])
+        if priority not in self._above:
+            stays = self._holding.stuck & (self._holding.priority >= priority)
+            self._above[priority] = Counts(self._problem, self._rules, np.where(stays, self._holding.pod_node, -1))
+        return self._beside(self._above[priority], pod_class, pod, fixed)
+
+    def _beside(self, counts: Counts, pod_class: int, pod: Pod, fixed: Masks) -> Masks:
+        found = fixed | self._too_many(pod_class, pod, counts)
+        for rule in counts.filters(pod_class):
             if isinstance(rule, Apart):
                 _add(found, self._obstacle_of(rule), ~rule.open_nodes())
         for attraction in self._attractions_of(pod_class):

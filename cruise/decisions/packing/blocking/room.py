@@ -59,6 +59,13 @@ class Room:
                 names = frozenset[str](PROTECTIONS[index] for index in dropped)
                 yield Way(self._fits(Without(protections=dropped, movable=True)), names)
 
+    def once_preempted(self) -> BoolArray:
+        """Tell of each node whether it has room once kube-scheduler has preempted what stays there in every plan."""
+        if not self._preempts:
+            return np.zeros(self._problem.node_count, dtype=np.bool_)
+        helps = self._holding.preempting_helps(self._priority)
+        return helps & self._fits(Without(self._priority, protected=True, movable=True)) if helps.any() else helps
+
     def _fits(self, without: Without) -> BoolArray:
         return np.asarray(~self.lacking(without).any(axis=1), dtype=np.bool_)
 

@@ -1,6 +1,7 @@
 """Why each pod that stays pending does so."""
 
 from collections.abc import Hashable
+from dataclasses import replace
 
 import numpy as np
 
@@ -10,7 +11,7 @@ from cruise.decisions.packing.blocking.neighbours import NeighbourObstacles
 from cruise.decisions.packing.blocking.room import Room
 from cruise.decisions.packing.blocking.smallest import smallest
 from cruise.decisions.packing.building import Built
-from cruise.decisions.packing.building.fixed import closed_by
+from cruise.decisions.packing.building.fixed import Masks, closed_by
 from cruise.decisions.packing.building.nodes import NodeColumns
 from cruise.decisions.packing.building.obstacle import Obstacle
 from cruise.decisions.packing.building.volumes import Volumes
@@ -76,7 +77,18 @@ class _Asking:
         if Obstacle.CORDONED in blocked.obstacles and tolerates_cordon(pod):
             # No plan sends it there, yet kube-scheduler does.
             impossible = False
-        return tuple(str(obstacle) for obstacle in blocked.obstacles), finding_of(evidence), impossible
+        finding = finding_of(evidence)
+        if impossible and self._may_preempt(pod_class, pod, fixed, room):
+            impossible, finding = False, replace(finding, preemptible=True)
+        return tuple(str(obstacle) for obstacle in blocked.obstacles), finding, impossible
+
+    def _may_preempt(self, pod_class: int, pod: Pod, fixed: Masks, room: Room) -> bool:
+        """Tell whether kube-scheduler may preempt for a pod what no plan does: it protects only what budgets cover."""
+        open_nodes = room.once_preempted()
+        if not open_nodes.any():
+            return False
+        masks = self._neighbours.once_preempted(pod_class, pod, fixed)
+        return bool((open_nodes & ~np.logical_or.reduce(list(masks.values()))).any())
 
 
 def _closed_priority(built: Built, packing: Packing) -> int | None:
