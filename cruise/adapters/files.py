@@ -24,7 +24,7 @@ _GZIP_MARK = b"\x1f\x8b"
 def load_snapshot(path: str) -> Snapshot:
     """Read a snapshot file, or standard input for `-`. Raises BadInput, one line that names file, place and fix."""
     with uncollected(kept=True):
-        return read_snapshot(read_chunks(path), _shown(path))
+        return read_snapshot(read_chunks(path), shown(path))
 
 
 def load_usage(
@@ -32,12 +32,12 @@ def load_usage(
 ) -> tuple[StatisticsTable, datetime]:
     """Read a usage file and the time it is judged at, as `read_usage` does. Raises BadInput as that does."""
     with uncollected(kept=True):
-        return read_usage(read_chunks(path), _shown(path), snapshot, now)
+        return read_usage(read_chunks(path), shown(path), snapshot, now)
 
 
 def load_node_types(path: str) -> tuple[NodeType, ...]:
     """Read a file of node types, or standard input for `-`. Raises BadInput, one line with place and fix."""
-    name = _shown(path)
+    name = shown(path)
     try:
         text = b"".join(read_chunks(path))
     except BadInput as error:
@@ -45,7 +45,8 @@ def load_node_types(path: str) -> tuple[NodeType, ...]:
     return read_node_types(text, name)
 
 
-def _shown(path: str) -> str:
+def shown(path: str) -> str:
+    """Name a file as messages do."""
     return "standard input" if path == STANDARD_INPUT else path or "an empty name"
 
 

@@ -77,12 +77,14 @@ PolicyOption = Annotated[
 NodeCpuOption = Annotated[str, _cluster("--node-cpu", metavar="CPU", help="Of every node.")]
 NodeMemoryOption = Annotated[str, _cluster("--node-memory", metavar="MEMORY", help="Of every node.")]
 ArrivalsOption = Annotated[ArrivalsName, _cluster("--arrivals", help="When pods are created.")]
+USUAL_RISK = 1e-3
 RiskOption = Annotated[
-    float,
-    _cluster(
+    float | None,
+    optional(
         "--risk",
-        metavar="P",
-        help="The share of a node's intervals in which it may run short, for the policies that promise one.",
+        "P",
+        f"The share of a node's intervals in which it may run short, for cruise-risk; {USUAL_RISK:g} by default.",
+        rich_help_panel="The simulated cluster",
     ),
 ]
 SeedOption = Annotated[int, _cluster("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.")]
@@ -125,7 +127,12 @@ MarkdownOption = Annotated[
     Path | None, _compared("--markdown", "FILE", "Write the difference as Markdown as well, for a pull request.")
 ]
 WatchNodeOption = Annotated[
-    str | None, _report("--watch-node", "NAME", "The node whose time lines the page shows; node-000 by default.")
+    str | None,
+    _report(
+        "--watch-node",
+        "NAME",
+        "The node whose time lines the page shows, with --html or --format html; node-000 by default.",
+    ),
 ]
 ReportFormatOption = Annotated[
     ReportFormat, typer.Option("--format", "-f", help="On standard output.", rich_help_panel="The report")

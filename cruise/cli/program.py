@@ -22,7 +22,7 @@ from cruise.cli.commands.scan import scan
 from cruise.cli.commands.serve import serve
 from cruise.cli.commands.webhook import webhook
 from cruise.cli.several import SeveralValues
-from cruise.cli.terminal import OutputClosed, abandon_output, complain, flush_output
+from cruise.cli.terminal import OutputClosed, abandon_output, complain, flush_output, flush_remarks
 from cruise.errors import BadInput, CruiseError
 
 PROGRAM = "cruise"
@@ -72,9 +72,11 @@ def _root(
 
 def main(arguments: Sequence[str] | None = None, program: str = PROGRAM) -> int:
     """Run one command; return 0, 1 for a failure, 2 for bad input, with one line on standard error."""
+    flush_remarks(say=False)
     try:
         code = app(args=arguments, prog_name=program, standalone_mode=False)
         flush_output()
+        flush_remarks(say=True)
     except OutputClosed:
         abandon_output()
         return 0

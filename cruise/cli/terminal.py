@@ -125,6 +125,22 @@ def complain(message: str) -> None:
         print(f"cruise: {plain(' '.join(message.split()))}", file=sys.stderr, flush=True)
 
 
+_remarks: list[str] = []
+
+
+def remark(message: str) -> None:
+    """Say in one line on standard error what limits the result, once that is out; an error is all there is to say."""
+    if message not in _remarks:
+        _remarks.append(message)
+
+
+def flush_remarks(*, say: bool) -> None:
+    """Say what was remarked, or drop it."""
+    for message in _remarks if say else ():
+        complain(f"note: {message}")
+    _remarks.clear()
+
+
 def is_watched() -> bool:
     """Tell whether standard error is a terminal, where people look on."""
     return sys.stderr is not None and sys.stderr.isatty()

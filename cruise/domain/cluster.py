@@ -336,6 +336,7 @@ class Snapshot:
     node of each kind that was there lately and is not now, where nodes come and go by themselves. `node_claims` are
     nodes that Karpenter has ordered from its `node_pools`, whether they are there yet or not, by the claims' names.
     `taken_at` is when a live cluster was read, in seconds of `time.monotonic`; None for a file or a simulation.
+    `listed_kinds` are the kinds of objects in a file, None elsewhere.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -357,6 +358,7 @@ class Snapshot:
     node_pools: tuple[NodePool, ...] = ()
     node_claims: tuple[Node, ...] = ()
     taken_at: float | None = field(default=None, compare=False)
+    listed_kinds: frozenset[str] | None = field(default=None, compare=False)
 
     @property
     def known_nodes(self) -> tuple[Node, ...]:

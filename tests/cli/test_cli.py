@@ -128,7 +128,8 @@ def test_the_program_starts_without_numpy():
 def test_plan_prints_one_json_document(capsys, files):
     assert main(["plan", *files, "--format", "json"]) == 0
     out, err = capsys.readouterr()
-    assert err == ""
+    assert err.startswith("cruise: note: ")
+    assert err.count("\n") == 1
     nodes = json.loads(out)["nodes"]
     assert [node["node"] for node in nodes] == ["n1", "n2"]
     assert [target["cpuMillicores"] for target in nodes[0]["targets"]] == [200]
@@ -292,6 +293,8 @@ def test_explain_without_files_needs_a_store(capsys, files, tmp_path, monkeypatc
     monkeypatch.setenv("CRUISE_DATA_DIR", str(tmp_path / "nothing"))
     assert "nothing is stored under" in refusal(capsys, "explain", f"shop/{POD}")
     assert "nothing is stored under" in refusal(capsys, "explain", f"shop/{POD}", *files[:2])
+    for option in (("--rules", "seeds"), ("--mode", "resize")):
+        assert f"{option[0]} needs the cluster or --snapshot" in refusal(capsys, "explain", f"shop/{POD}", *option)
     assert not (tmp_path / "nothing").exists()
 
 

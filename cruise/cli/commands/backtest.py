@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cruise.cli.backtest_options import (
     DAYS,
+    USUAL_RISK,
     AgainstOption,
     ArrivalsName,
     ArrivalsOption,
@@ -44,7 +45,7 @@ from cruise.cli.options import (
     settings_of,
 )
 from cruise.cli.saving import require_writable, save
-from cruise.cli.terminal import print_parts, table_console, write_document, write_json
+from cruise.cli.terminal import complain, print_parts, table_console, write_document, write_json
 from cruise.errors import BadInput
 
 if TYPE_CHECKING:
@@ -55,6 +56,9 @@ if TYPE_CHECKING:
     from cruise.domain.resources import Resources
     from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
     from cruise.settings import Settings
+
+# The policies that decide by the rules that are set.
+_BY_RULES = frozenset({"cruise", "cruise-joint-peak", "cruise-risk"})
 
 
 def backtest(
@@ -69,7 +73,7 @@ def backtest(
     node_cpu: NodeCpuOption = "16",
     node_memory: NodeMemoryOption = "64Gi",
     arrivals: ArrivalsOption = ArrivalsName.FIRST_SAMPLE,
-    risk: RiskOption = 1e-3,
+    risk: RiskOption = None,
     seed: SeedOption = 0,
     jobs: JobsOption = None,
     scheduler: SchedulerOption = None,
@@ -115,11 +119,16 @@ def backtest(
       cruise backtest --trace traces/* --against now.toml --markdown change.md
     """
     from cruise.interfaces.backtest.report import BacktestReport
+    from cruise.interfaces.backtest.words import is_shown
 
     settings = settings_of(config)
     _check_source(trace, prometheus_url, {"--days": days, "--now": now, "--snapshot": snapshot})
+    policies = _policies(policy)
+    _check_used(policies, risk, rules, against)
+    risk = USUAL_RISK if risk is None else risk
     options = _options(_node(node_cpu, node_memory), arrivals, seed, risk, rules, settings)
-    watched = _watched(watch_node)
+    with_page = html is not None or format is ReportFormat.HTML
+    watched = _watched(watch_node, with_page=with_page or against is not None)
     if html is not None:
         require_writable(html, "--html")
 
@@ -138,9 +147,9 @@ def backtest(
     bounds = parse_bounds(max_delta or ())
     replay = Replay(
         _sources(trace, prometheus_url, days or DAYS, now, snapshot, half, settings, options),
-        [Entry(name, name, options) for name in _policies(policy)],
+        [Entry(name, name, options) for name in policies],
         watched,
-        with_time_lines=html is not None or format is ReportFormat.HTML or watched is not None,
+        with_time_lines=with_page,
     )
     terms = _terms(options, half, settings)
     if against is not None:
@@ -154,7 +163,23 @@ def backtest(
 
         save(html, [backtest_html(report, watched)], "--html")
     _print(report, format, watched)
+    if watched is not None and not any(is_shown(score) for one in report.results for score in one.policies.values()):
+        complain(f"--watch-node: nothing ever ran on a node {watched}")
+        return 2
     return 0
+
+
+def _check_used(policies: list[str], risk: float | None, rules: RulesName | None, against: Path | None) -> None:
+    """Raise BadInput for an option that none of the replays would use."""
+    if risk is not None and (against is not None or "cruise-risk" not in policies):
+        other = "--against compares policy cruise, whose" if against is not None else "the others'"
+        raise BadInput(
+            f"--risk is for policy cruise-risk; {other} risk is set by CRUISE_CPU_RISK and CRUISE_MEMORY_RISK"
+        )
+    if rules is not None and against is None and not _BY_RULES & set(policies):
+        raise BadInput(
+            f"--rules is for policies of cruise ({', '.join(sorted(_BY_RULES))}), and none of them is replayed"
+        )
 
 
 def _check_alone(policy: list[str] | None, html: Path | None, watch_node: str | None) -> None:
@@ -222,9 +247,11 @@ def _options(
     )
 
 
-def _watched(name: str | None) -> str | None:
+def _watched(name: str | None, *, with_page: bool) -> str | None:
     if name is not None and not re.fullmatch(r"node-\d{3,}", name, re.ASCII):
         raise BadInput(f"--watch-node: no simulated node is called {name}; they are node-000, node-001, …")
+    if name is not None and not with_page:
+        raise BadInput("--watch-node is for the page, which has the time lines: add --html FILE, or --format html")
     return name
 
 

@@ -13,7 +13,6 @@ from cruise.cli.options import (
     Format,
     FormatOption,
     ModeName,
-    ModeOption,
     NowOption,
     RulesName,
     RulesOption,
@@ -47,7 +46,9 @@ def explain(
         optional("--usage", "FILE", "Statistics; without it, those of the store."),
     ] = None,
     now: NowOption = None,
-    mode: ModeOption = ModeName.FULL,
+    mode: Annotated[
+        ModeName | None, optional("--mode", None, "Decide as this mode of the cluster; full by default.")
+    ] = None,
     rules: RulesOption = None,
     format: FormatOption = Format.TABLE,
     config: ConfigOption = None,
@@ -91,13 +92,16 @@ class _Request:
 
     name: tuple[str, str]
     at: "datetime | None"
-    mode: ModeName
+    mode: ModeName | None
     rules: RulesName | None
     format: Format
     config: Path | None
 
 
 def _from_store(request: _Request) -> None:
+    for option, given in (("--mode", request.mode), ("--rules", request.rules)):
+        if given is not None:
+            raise BadInput(f"{option} needs the cluster or --snapshot: the store alone has sizes, and decides nothing")
     from cruise.app.clock import wall_clock
     from cruise.cli.inputs.store import remembered
     from cruise.interfaces.explain.document import stored_json
@@ -127,7 +131,8 @@ def _from_cluster(request: _Request) -> None:
     except Unavailable as error:
         if not stored:
             raise
-        complain(f"without the cluster, by the store alone: {error}")
+        if request.mode is None and request.rules is None:
+            complain(f"without the cluster, by the store alone: {error}")
         _from_store(request)
         return
     pod = _find(request.name, live.snapshot, "cluster")
@@ -148,7 +153,7 @@ def _from_snapshot(request: _Request, snapshot: str, usage: str | None) -> None:
     cluster = load_snapshot(snapshot, settings_of(request.config).node_autoscaler)
     found = _find(request.name, cluster, "snapshot")
     if usage is not None:
-        policy = policy_of(request.config, request.mode, request.rules)
+        policy = policy_of(request.config, request.mode or ModeName.FULL, request.rules)
         statistics, at = load_usage(usage, cluster, request.at, policy)
         _answer(request, found, cluster, statistics, at, None)
         return
@@ -174,7 +179,7 @@ def _answer(
     from cruise.interfaces.explain.past import past_text
     from cruise.interfaces.explain.text import explanation_text
 
-    policy = policy_of(request.config, request.mode, request.rules)
+    policy = policy_of(request.config, request.mode or ModeName.FULL, request.rules)
     explanation = explain_pod(
         pod,
         snapshot,

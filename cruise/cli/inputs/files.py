@@ -5,11 +5,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from cruise.adapters import files
-from cruise.cli.terminal import busy
+from cruise.cli.terminal import busy, remark
 from cruise.decisions.oom import with_shown_kills
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import NodeAutoscaling, Policy
 from cruise.domain.usage import StatisticsTable
+from cruise.interfaces.missing_kinds import missing_kinds_words
 
 _LARGE_FILE_BYTES = 32 << 20
 
@@ -23,9 +24,15 @@ def is_large(path: str) -> bool:
 
 
 def load_snapshot(path: str, node_autoscaling: NodeAutoscaling = NodeAutoscaling.DETECT) -> Snapshot:
-    """Read a snapshot file, and settle what adds and removes its nodes. Raises BadInput."""
+    """Read a snapshot file, and settle what adds and removes its nodes. Raises BadInput.
+
+    Kinds of objects that it lacks are remarked.
+    """
     with busy(f"reading {path}", is_large(path)):
         snapshot = files.load_snapshot(path)
+    missing = missing_kinds_words(snapshot, files.shown(path))
+    if missing:
+        remark(missing)
     return replace(snapshot, node_autoscaler=node_autoscaling.settled(snapshot.node_autoscaler))
 
 

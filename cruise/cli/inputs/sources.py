@@ -116,6 +116,8 @@ def _statistics(
         statistics, at = load_usage(usage, snapshot, sources.now, settings.policy())
         return statistics, at, f"the statistics in {usage if usage != '-' else 'standard input'}"
     if prometheus is None:
+        if sources.history is not None:
+            raise BadInput("--history is how much to read from Prometheus, and the cluster has none; leave it out")
         from cruise.cli.inputs.kubelet_usage import read_kubelets_of
 
         return read_kubelets_of(snapshot, settings)

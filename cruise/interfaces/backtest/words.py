@@ -90,11 +90,12 @@ def warnings(result: BacktestResult, watched: str | None = None) -> Iterator[str
     if late:
         minutes = max(result.policies[name].pending_pod_minutes for name in late)
         yield f"pods waited for a node under {names_text(late)}, at most {minutes:,.0f} pod-minutes in all"
-    if watched is not None and not any(map(_was_there, result.policies.values())):
+    if watched is not None and not any(map(is_shown, result.policies.values())):
         yield f"nothing ever ran on a node {watched}"
 
 
-def _was_there(score: PolicyScore) -> bool:
+def is_shown(score: PolicyScore) -> bool:
+    """Tell whether a pod ever ran on the node whose time line is wanted."""
     line = score.time_line
     return line is not None and bool(line.requested_cpu_millicores.any() or line.peak_cpu_millicores.any())
 

@@ -88,6 +88,7 @@ class Gathering:
     node_autoscalers: set[NodeAutoscaler] = field(default_factory=set)
     node_pools: list[NodePool] = field(default_factory=list)
     node_claims: list[Node] = field(default_factory=list)
+    _kinds: set[str] = field(default_factory=set)
     # For each pod the class that its priority comes from, empty for the default; None where it states one.
     _class_names: list[str | None] = field(default_factory=list)
     # ReplicaSets and Jobs of controllers that may not be read themselves.
@@ -105,6 +106,7 @@ class Gathering:
             kind, namespace = document.__struct_config__.tag, document.metadata.namespace
             where = f"{kind} in namespace {namespace}" if namespace else kind
             raise BadInput(f"{where}: has no name; add metadata.name")
+        self._kinds.add(str(document.__struct_config__.tag))
         match document:
             case pod_json.PodObject():
                 pod = self._pod_reader.read(document)
@@ -238,6 +240,7 @@ class Gathering:
             node_autoscaler=autoscaler_of(nodes, self.workloads.values(), self.node_autoscalers),
             node_pools=tuple(sorted(self.node_pools, key=lambda pool: pool.name)),
             node_claims=tuple(sorted(self.node_claims, key=lambda claim: claim.name)),
+            listed_kinds=frozenset(self._kinds),
         )
 
     def _finished_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:

@@ -225,8 +225,11 @@ def test_another_node_can_be_watched(capsys, trace):
     text = capsys.readouterr().out
     assert "node-002 from" in text
     assert "Nothing ever ran" not in text
-    assert main(["backtest", "--trace", trace, "--policy", "as-requested", "--watch-node", "node-777"]) == 0
-    assert "Note: nothing ever ran on a node node-777." in capsys.readouterr().out
+    watch = ["--watch-node", "node-777", "--format", "html"]
+    assert main(["backtest", "--trace", trace, "--policy", "as-requested", *watch]) == 2
+    out, err = capsys.readouterr()
+    assert err == "cruise: --watch-node: nothing ever ran on a node node-777\n"
+    assert "Nothing ever ran on a node node-777" in out
 
 
 # ---- what it refuses ----
@@ -244,6 +247,11 @@ def test_another_node_can_be_watched(capsys, trace):
         (["--node-cpu", "many"], '--node-cpu: "many" is not a quantity'),
         (["--node-memory", "64"], '--node-memory: "64" is below 16Mi, the smallest request; write e.g. 512Mi'),
         (["--node-memory", "64Gb"], '--node-memory: "64Gb" is not a quantity'),
+        (["--policy", "vpa", "--risk", "1e-2"], "--risk is for policy cruise-risk"),
+        (["--against", "x.toml", "--risk", "1e-2"], "--risk is for policy cruise-risk"),
+        (["--policy", "vpa", "oracle", "--rules", "seeds"], "--rules is for policies of cruise"),
+        (["--watch-node", "node-002"], "--watch-node is for the page"),
+        (["--watch-node", "node-002", "--format", "json"], "--watch-node is for the page"),
         (["--risk", "0"], "--risk: 0 is no share between 0 and 1"),
         (["--risk", "1"], "--risk: 1 is no share between 0 and 1"),
         (["--risk", "nan"], "--risk: nan is no share between 0 and 1"),

@@ -173,7 +173,7 @@ def test_without_time_the_answer_is_quick_and_says_so(tmp_path, capsys):
     assert main(["pack", "--snapshot", file, "--time-limit", "0", "--format", "json"]) == 0
     out, err = capsys.readouterr()
     assert places(json.loads(out)) == {"late-1": "n1"} or places(json.loads(out)) == {"late-1": "n2"}
-    assert err == "cruise: note: no time to search: answered by the quick method\n"
+    assert err.startswith("cruise: note: no time to search: answered by the quick method\n")
 
 
 def test_gzip_and_standard_input_are_read(tmp_path):
@@ -274,7 +274,9 @@ def test_help_has_examples_and_completion_knows_the_command():
 def test_progress_is_shown_on_a_terminal_and_nowhere_else(tmp_path):
     file = write(tmp_path, make_node_json(), pod("web-1", "n1"), pod("late-1"))
     command = [sys.executable, "-m", "cruise", "pack", "--snapshot", file, "--format", "json"]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
+    told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
+    assert "has no poddisruptionbudgets" in told
+    assert told.count("\n") == 1
     _, seen = on_terminal(command)
     assert b"2 of 2 pods placed, no more can be" in seen
 
