@@ -12,6 +12,10 @@ _REMEDIES: Mapping[Remedy, str] = {
         "its limit is at its ceiling: raise the memory limit in the pod template, or look for a leak"
     ),
     Remedy.SIZE_TEMPLATE: "the next pod has the same limit unless the webhook or its template raises it: cruise export",
+    Remedy.SIZE_OWNER: (
+        "the next pod has the same limit unless the webhook raises it: raise it in the object that creates the pods"
+    ),
+    Remedy.SIZE_MANIFEST: "no controller creates it again: raise the memory limit in the manifest of the pod",
     Remedy.SIZE_INIT_CONTAINER: ("cruise does not size init containers: raise its memory limit in the pod template"),
 }
 

@@ -27,6 +27,7 @@ READ_BY_SERVE = {
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
     "autoscaling": ("horizontalpodautoscalers",),
     "autoscaling.k8s.io": ("verticalpodautoscalers",),
+    "apps.kruise.io": ("clonesets",),
     "batch": ("cronjobs", "jobs"),
     "karpenter.sh": ("nodeclaims", "nodepools"),
     "policy": ("poddisruptionbudgets",),
@@ -38,6 +39,7 @@ READ_BY_WEBHOOK = {
     "apps": ("daemonsets", "deployments", "replicasets", "statefulsets"),
     "autoscaling": ("horizontalpodautoscalers",),
     "autoscaling.k8s.io": ("verticalpodautoscalers",),
+    "apps.kruise.io": ("clonesets",),
     "batch": ("cronjobs", "jobs"),
     "karpenter.sh": ("nodepools",),
 }

@@ -12,7 +12,9 @@ from cruise.domain.cluster import Pod, Snapshot
 from cruise.domain.usage import ContainerKey
 
 # Controllers that name their pods by letters drawn at random: no two clusters have the same.
-_DRAW_NAMES = frozenset({"Deployment", "ReplicaSet", "Rollout", "ReplicationController", "DaemonSet", "Job", "CronJob"})
+_DRAW_NAMES = frozenset(
+    {"Deployment", "ReplicaSet", "Rollout", "ReplicationController", "DeploymentConfig", "DaemonSet", "Job", "CronJob"}
+)
 # As kubelets write it into a control group's path, systemd's driver with underscores.
 _UID = re.compile(r"pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})")
 # Longer than a server repeats the last value of a pod that is gone, and than any read reaches back but a first one.

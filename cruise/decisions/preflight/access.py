@@ -24,6 +24,7 @@ _READ = (
     ("apps", "deployments"),
     ("apps", "statefulsets"),
     ("apps", "daemonsets"),
+    ("apps.kruise.io", "clonesets"),
     ("batch", "jobs"),
     ("batch", "cronjobs"),
     ("autoscaling", "horizontalpodautoscalers"),

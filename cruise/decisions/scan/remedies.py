@@ -14,6 +14,8 @@ class Remedy(StrEnum):
     RAISE_TEMPLATE_LIMIT = "raise-template-limit"  # the limit is at its ceiling
     SIZE_INIT_CONTAINER = "size-init-container"  # cruise sizes no init containers
     SIZE_TEMPLATE = "size-template"  # the pod ended, and the next one is created from the template
+    SIZE_OWNER = "size-owner"  # the same, of a kind whose template cruise does not read
+    SIZE_MANIFEST = "size-manifest"  # the pod ended, and no controller creates another one
 
 
 class Remedies:
@@ -30,7 +32,12 @@ class Remedies:
         limits = None if workload is None else workload_limits_of(kill.namespace, workload, self._snapshot)
         template = None if limits is None else limits.get(kill.container)
         found = self._of(kill.role, kill.memory_limit_bytes, template)
-        return Remedy.SIZE_TEMPLATE if found is None and kill.runs_to_completion else found
+        if found is not None or not kill.runs_to_completion:
+            return found
+        if workload is None:
+            return Remedy.SIZE_MANIFEST
+        is_read = (kill.namespace, workload) in self._snapshot.workloads
+        return Remedy.SIZE_TEMPLATE if is_read else Remedy.SIZE_OWNER
 
     def of_running(self, pod: Pod, container: Container) -> Remedy | None:
         """Return the remedy for a container that runs again."""

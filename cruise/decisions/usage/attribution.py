@@ -99,6 +99,8 @@ def _generated(pod: str, node: str, workloads: frozenset[tuple[str, str]]) -> li
     if ("DaemonSet", stem) in workloads and node:
         found.append(Ownership(f"DaemonSet/{stem}", node))
     above, _, last = stem.rpartition("-")
+    if last.isdecimal() and ("DeploymentConfig", above) in workloads:
+        found.append(Ownership(f"DeploymentConfig/{above}"))
     if _is_template_hash(last):
         found += [Ownership(f"{kind}/{above}") for kind in ("Deployment", "Rollout") if (kind, above) in workloads]
     return found + _of_jobs(stem, workloads)
@@ -136,7 +138,7 @@ def _cut_short(prefix: str, node: str, workloads: frozenset[tuple[str, str]]) ->
             found.append(Ownership(f"{kind}/{name}", node))
         elif kind in ("Deployment", "Rollout") and (whole or hashed):
             found.append(Ownership(f"{kind}/{name}"))
-        elif kind in ("Job", "CronJob") and (whole or numbered):
+        elif kind in ("Job", "CronJob", "DeploymentConfig") and (whole or numbered):
             found.append(Ownership(f"{kind}/{name}"))
         elif kind in ("ReplicaSet", "ReplicationController") and whole:
             found.append(Ownership(f"{kind}/{name}"))

@@ -17,6 +17,8 @@ INTERMEDIATE_KINDS = frozenset({"ReplicaSet", "Job"})
 _TEMPLATE_HASH_LABELS = (("pod-template-hash", "Deployment"), ("rollouts-pod-template-hash", "Rollout"))
 
 
+_DEPLOYMENT_CONFIG_LABEL = "deploymentconfig"
+
 # Of these kinds other API groups have lookalikes: what is looked up, or concluded, is about Kubernetes' own alone.
 _NOT_TO_BE_MISTAKEN = INTERMEDIATE_KINDS | {"Node"}
 # A CronJob's Jobs have its name and the minute that they were due, since 1970.
@@ -51,11 +53,14 @@ class Owners:
     ) -> WorkloadRef | None:
         """Return the workload of a pod whose controller is `kind`/`name`; None for bare and static pods.
 
-        Where a ReplicaSet was not seen, the pod's template hash gives the Deployment's name; where a Job was not, its
-        own name that of a CronJob which is there.
+        Of a ReplicationController the pod's label tells the DeploymentConfig. Where a ReplicaSet was not seen, the
+        pod's template hash gives the Deployment's name; where a Job was not, its own name that of a CronJob which is
+        there.
         """
         if kind is None or name is None or kind == "Node":
             return None
+        if kind == "ReplicationController":
+            return _of_deployment_config(name, labels)
         if kind in INTERMEDIATE_KINDS:
             key = (namespace, kind, name)
             if key in self.controllers:
@@ -77,6 +82,15 @@ def _by_template_hash(replica_set: str, labels: Mapping[str, str]) -> WorkloadRe
         if len(suffix) > 1 and len(replica_set) > len(suffix) and replica_set.endswith(suffix):
             return WorkloadRef(kind, replica_set.removesuffix(suffix))
     return WorkloadRef("ReplicaSet", replica_set)
+
+
+def _of_deployment_config(replication_controller: str, labels: Mapping[str, str]) -> WorkloadRef:
+    """Return OpenShift's DeploymentConfig where a pod's label names it: each rollout has its ReplicationController."""
+    config = labels.get(_DEPLOYMENT_CONFIG_LABEL, "")
+    number = replication_controller.removeprefix(f"{config}-")
+    if config and number != replication_controller and number.isdecimal():
+        return WorkloadRef("DeploymentConfig", config)
+    return WorkloadRef("ReplicationController", replication_controller)
 
 
 def controller_of(references: tuple[OwnerReference, ...] | None) -> OwnerReference | None:

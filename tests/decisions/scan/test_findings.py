@@ -144,6 +144,15 @@ def test_a_kill_at_the_ceiling_of_the_limit_is_for_the_owner_to_end(limit, remed
     assert risk.remedy is (remedy or Remedy.SIZE_TEMPLATE)
 
 
+def test_what_ends_the_kills_of_a_pod_is_said_by_what_created_it():
+    bare = replace(kill_of_ended(ended()), workload=None)
+    [risk] = scanned([], kills=[bare]).risks
+    assert risk.remedy is Remedy.SIZE_MANIFEST
+    of_operator = replace(kill_of_ended(ended()), workload=make_ref("SparkApplication/report"))
+    [risk] = scanned([], kills=[of_operator], workloads=[]).risks
+    assert risk.remedy is Remedy.SIZE_OWNER
+
+
 @pytest.mark.parametrize(("largest", "at_risk"), [(899, False), (900, True), (1200, True)])
 def test_memory_near_the_limit_is_from_nine_tenths_on(largest, at_risk):
     pod = make_pod(containers=[make_container(cpu=500, memory_mib=512, memory_limit_mib=1000)])

@@ -36,6 +36,17 @@ def test_the_same_name_in_another_namespace_is_another_replica_set():
     assert owners.workload_of("shop", "ReplicaSet", "web-1", {}) == WorkloadRef("ReplicaSet", "web-1")
 
 
+def test_the_replication_controllers_of_a_deployment_config_are_one_workload():
+    labels = {"deploymentconfig": "web", "deployment": "web-3"}
+    for name in ("web-3", "web-4"):
+        found = NO_OWNERS.workload_of("shop", "ReplicationController", name, labels)
+        assert found == WorkloadRef("DeploymentConfig", "web")
+    # A label that somebody else wrote names no rollout of it.
+    for name, odd in (("web-3", {}), ("web-3", {"deploymentconfig": "we"}), ("web-x", labels), ("web", labels)):
+        found = NO_OWNERS.workload_of("shop", "ReplicationController", name, odd)
+        assert found == WorkloadRef("ReplicationController", name)
+
+
 def test_a_job_leads_to_its_cron_job():
     owners = Owners({("shop", "Job", "nightly-29"): WorkloadRef("CronJob", "nightly")})
     assert owners.workload_of("shop", "Job", "nightly-29", {}) == WorkloadRef("CronJob", "nightly")

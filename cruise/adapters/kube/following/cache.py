@@ -62,6 +62,7 @@ _WORKLOADS = (
     object_json.DaemonSetObject,
     object_json.JobObject,
     object_json.CronJobObject,
+    object_json.CloneSetObject,
 )
 
 # Which parts of a snapshot are made of a kind.

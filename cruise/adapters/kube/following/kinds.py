@@ -36,6 +36,7 @@ ADMISSION_KINDS: tuple[Kind, ...] = (
     Kind("statefulsets", "/apis/apps/v1/statefulsets", object_json.StatefulSetObject),
     Kind("daemonsets", "/apis/apps/v1/daemonsets", object_json.DaemonSetObject),
     Kind("cronjobs", "/apis/batch/v1/cronjobs", object_json.CronJobObject),
+    Kind("clonesets", "/apis/apps.kruise.io/v1alpha1/clonesets", object_json.CloneSetObject, optional=True),
     Kind(
         "horizontalpodautoscalers",
         "/apis/autoscaling/v2/horizontalpodautoscalers",

@@ -9,14 +9,15 @@ from cruise.errors import CruiseError
 
 log = structlog.get_logger()
 
+# OpenKruise has StatefulSets and DaemonSets too, so nothing is said of the group of these.
 _APIS = {
     "Deployment": "apps/v1",
-    "StatefulSet": "apps/v1",
-    "DaemonSet": "apps/v1",
     "ReplicaSet": "apps/v1",
     "ReplicationController": "v1",
     "Job": "batch/v1",
     "CronJob": "batch/v1",
+    "CloneSet": "apps.kruise.io/v1alpha1",
+    "Rollout": "argoproj.io/v1alpha1",
 }
 _LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": "cruise-serve"}
 
