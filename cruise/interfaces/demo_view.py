@@ -1,19 +1,22 @@
 """The demo's live picture and its closing summary, for a terminal."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 import msgspec
-from rich.console import Console, ConsoleOptions, Group, RenderResult
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.measure import Measurement
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.segment import Segment
 from rich.style import Style
 from rich.table import Table
 from rich.text import Text
 
-from cruise.domain.resources import Resources
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
+from cruise.domain.resources import ResourceName, Resources
+from cruise.interfaces.kept_risks import kept_risk_text
 
 GIBIBYTE = 1 << 30
 # Ticks are not even, so the speed of some seconds is not quite the pace.
@@ -66,7 +69,8 @@ class DemoFrame:
     `simulated` is the simulated time since it began, `speed` how many times real time it has been lately: less than
     `pace` where the passes take this machine longer.
     `before` is the cluster as requested, before cruise wrote anything; `without` is the same cluster, at the same
-    moment, left alone; `kills_by_cruise` are out-of-memory kills that the original limits would have spared.
+    moment, left alone; `kills_by_cruise` are out-of-memory kills that the original limits would have spared, and
+    `kept_risks` tells how stated risks were kept.
     """
 
     at: datetime
@@ -82,6 +86,7 @@ class DemoFrame:
     without: Tally
     kills_by_cruise: int
     events: Sequence[EventLine]
+    kept_risks: Mapping[ResourceName, KeptRisk] = field(default_factory=dict)
 
 
 class Bar:
@@ -124,7 +129,12 @@ def render_summary(frame: DemoFrame) -> Group:
     table.add_row("resized in place", "-", str(frame.now.resizes), "-")
     table.add_row("evicted", "-", str(frame.now.evictions), "-")
     table.add_row("OOM kills", "-", str(frame.now.kills), str(frame.without.kills))
-    return Group(table, Text(summary_line(frame)))
+    told: list[RenderableType] = [table, Text(summary_line(frame))]
+    if frame.kept_risks:
+        told.append(Text("What the nodes keep free for peaks"))
+    for resource, risk in frame.kept_risks.items():
+        told.append(Padding(Text(kept_risk_text(resource, risk)), (0, 0, 0, 2)))
+    return Group(*told)
 
 
 def summary_json(frame: DemoFrame) -> bytes:

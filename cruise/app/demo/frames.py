@@ -60,6 +60,7 @@ class FrameMaker:
             without=_tally(self._twin),
             kills_by_cruise=kills_more(self._cluster, self._twin),
             events=self._events(),
+            kept_risks={} if self._activity.node_pass is None else self._activity.node_pass.kept_risks,
         )
 
     def _events(self) -> list[EventLine]:

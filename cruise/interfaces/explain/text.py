@@ -6,18 +6,19 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from cruise.decisions.admission.admission import Leave, Mutate
 from cruise.decisions.explaining.explanation import Explanation, Fate, HeldContainer, NodeExplanation, Ranked, Spike
 from cruise.decisions.guidance.other_autoscalers import Claimed
-from cruise.decisions.sizing.headroom.risk_level import REPORTED_DAYS
 from cruise.domain.overrides import Statement
 from cruise.domain.policy import AdmissionSize, Policy
 from cruise.domain.resources import Amounts, ResourceName
-from cruise.interfaces.amounts import count_text, exact_text, percent_text
+from cruise.interfaces.amounts import count_text, exact_text
 from cruise.interfaces.explain.steps import container_steps, grid, statistic_line
+from cruise.interfaces.kept_risks import kept_risk_text
 from cruise.interfaces.kill_words import kill_words
 from cruise.interfaces.reasons import CAUSES, detail_words, in_words, source_words
 from cruise.kube_json.patches.resize_patch import resize_patch
@@ -169,15 +170,7 @@ def _yes(holds: bool) -> Text:
 def _kept_risks(node: NodeExplanation) -> Iterator[RenderableType]:
     """Say for each resource what the node keeps, why, and how well the stated risk was kept."""
     for resource, kept in node.kept_risks.items():
-        seen = "too few intervals to say how it is kept"
-        if kept.is_known:
-            word = "not kept" if not kept.is_kept else "unspent" if kept.is_unspent else "kept"
-            seen = f"{word}, {percent_text(kept.observed)} % of {kept.intervals:,} intervals in {REPORTED_DAYS} days"
-        yield Text(
-            f"  {resource}: the use of the last hour and {kept.level:.2f} times the rise expected from there; "
-            f"risk asked {percent_text(kept.asked)} %: {seen}",
-            style="dim",
-        )
+        yield Padding(Text(kept_risk_text(resource, kept), style="dim"), (0, 0, 0, 2))
 
 
 def _spikes(node: NodeExplanation) -> Iterator[RenderableType]:
