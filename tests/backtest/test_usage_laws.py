@@ -1,0 +1,149 @@
+"""What holds for cruise whatever usage is like, on recordings of unlike kinds."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.backtest.policies.policies import POLICIES
+from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ClusterView, Decision, Kill, KillReaction, ReplayPolicy, Sizes
+from cruise.backtest.replay.replay import replay
+from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.domain.backtest import PolicyScore
+from cruise.domain.policy import Policy
+from cruise.domain.resources import ResourceName
+from tests.backtest.drawn_usage import DAY_STEPS, HOUR_STEPS, KINDS, NODE, STEP, made
+from tests.tiers import examples
+
+pytestmark = pytest.mark.beyond_core
+
+CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
+ASKED = {CPU: Policy().cpu_risk, MEMORY: Policy().memory_risk}
+# In a day of one node a risk of 1 in 100 allows three intervals. So many more may pass before the level has followed.
+LEARNING = 10
+SEEDS = st.integers(0, 2**32 - 1)
+
+
+class Watched(ReplayPolicy):
+    """Cruise, and what it does: shortage after the first hour, and each pass with what it saw and decided."""
+
+    name = "cruise"
+
+    def __init__(self, recording: Recording, options: ReplayOptions) -> None:
+        self._cruise = POLICIES["cruise"](recording, options)
+        self._usage: Mapping[ResourceName, Float32Array] = {}
+        self._judged_from = recording.start + 3600
+        self.intervals = 0
+        self.short = {CPU: 0, MEMORY: 0}
+        self.passes: list[tuple[ClusterView, Decision]] = []
+
+    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+        self._usage = {CPU: cpu, MEMORY: memory}
+        self._cruise.observe(at, cpu, memory)
+
+    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
+        return self._cruise.admit(containers, view)
+
+    def decide(self, view: ClusterView) -> Decision:
+        if view.at >= self._judged_from:
+            self._judge(view)
+        decision = self._cruise.decide(view)
+        copied = replace(view, sizes=view.sizes.take(np.arange(len(view.node))), node=view.node.copy())
+        self.passes.append((copied, decision))
+        return decision
+
+    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
+        return self._cruise.killed(kill, view)
+
+    def _judge(self, view: ClusterView) -> None:
+        """Compare what the pods of each node used with what they requested meanwhile."""
+        there = (view.node >= 0) & ~np.isnan(self._usage[CPU]).all(axis=0)
+        nodes = view.node[there]
+        self.intervals += len(np.unique(nodes))
+        for resource, requests in ((CPU, view.sizes.cpu_millicores), (MEMORY, view.sizes.memory_bytes)):
+            used = np.bincount(nodes, np.nan_to_num(self._usage[resource][-1][there]))
+            self.short[resource] += int(np.count_nonzero(used > np.bincount(nodes, requests[there]) + 0.5))
+
+
+def replayed(recording: Recording) -> tuple[Watched, PolicyScore]:
+    options = ReplayOptions(node=NODE)
+    watched = Watched(recording, options)
+    return watched, replay(recording, watched, options)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(SEEDS)
+@examples(2)
+def test_a_risk_is_never_kept_at_more_than_twice_of_what_was_asked(kind: str, seed: int) -> None:
+    watched, _ = replayed(made(kind, seed, days=1))
+    for resource, asked in ASKED.items():
+        assert watched.short[resource] <= 2 * asked * watched.intervals + LEARNING, resource
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(SEEDS)
+@examples(2)
+def test_no_request_is_cut_below_its_base(kind: str, seed: int) -> None:
+    """The base is the upper quartile of 10 minutes of CPU, and of half an hour of memory, as Prometheus has them."""
+    recording = made(kind, seed, days=0.5)
+    watched, _ = replayed(recording)
+    for row, (view, decision) in enumerate(watched.passes):
+        before, after = view.sizes.take(decision.resize), decision.sizes
+        for samples, usage, old, new in (
+            (2, recording.cpu_millicores, before.cpu_millicores, after.cpu_millicores),
+            (6, recording.memory_bytes, before.memory_bytes, after.memory_bytes),
+        ):
+            recent = usage[max(0, row + 1 - samples) : row + 1, decision.resize]
+            cut = (new < old) & ~np.isnan(recent).any(axis=0)
+            base = np.quantile(recent[:, cut].astype(np.float64), 0.75, axis=0)
+            assert (new[cut] >= np.floor(base)).all()
+
+
+@given(SEEDS, st.integers(6 * HOUR_STEPS, 12 * HOUR_STEPS), st.integers(HOUR_STEPS, 8 * HOUR_STEPS))
+@examples(3)
+def test_nothing_is_written_while_data_are_stale(seed: int, begins: int, length: int) -> None:
+    """No samples come for hours; what was known is trusted for max_age."""
+    recording = made("daily", seed, days=1)
+    for usage in (recording.cpu_millicores, recording.memory_bytes):
+        usage[begins : begins + length] = np.nan
+    watched, _ = replayed(recording)
+    trusted = int(Policy().max_age.total_seconds()) // STEP
+    decided = [len(one.resize) + len(one.evict) for _, one in watched.passes]
+    assert sum(decided[begins + trusted + 1 : begins + length]) == 0
+    assert sum(decided[begins + length :]) > 0, "it goes on afterwards"
+
+
+@given(SEEDS)
+@examples(3)
+def test_a_leak_is_followed_and_never_shrunk(seed: int) -> None:
+    """From the first growth on a request only grows, and it never falls so far behind that a container is killed."""
+    recording = made("leaks", seed)
+    watched, score = replayed(recording)
+    grown = np.zeros(len(recording.containers), dtype=np.bool_)
+    for view, decision in watched.passes:
+        for container, memory in zip(decision.resize, decision.sizes.memory_bytes, strict=True):
+            before = view.sizes.memory_bytes[container]
+            assert memory >= before or not grown[container]
+            grown[container] |= memory > before
+    assert grown.any()
+    assert score.oom_per_1000_container_days == 0
+
+
+@given(SEEDS)
+@examples(3)
+def test_a_rollout_does_not_count_as_shortage(seed: int) -> None:
+    """Old and new pods use the same all the time: nothing is ever short, and no pod gets more than its forerunner."""
+    recording = made("rollouts", seed)
+    watched, _ = replayed(recording)
+    assert watched.short == {CPU: 0, MEMORY: 0}
+    pods = len(recording.containers) // 2
+    last = watched.passes[-1][0].sizes
+    before = watched.passes[2 * HOUR_STEPS][0].sizes
+    assert (last.cpu_millicores[pods:] <= before.cpu_millicores[:pods]).all()
+    assert (last.memory_bytes[pods:] <= before.memory_bytes[:pods]).all()
+    assert watched.passes[-1][0].at - watched.passes[0][0].at > DAY_STEPS * STEP
