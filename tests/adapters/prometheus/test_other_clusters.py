@@ -3,16 +3,19 @@
 Each scene has a label of its own, so that one server serves all; cruise selects it as users select a tenant.
 """
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from cruise.adapters.prometheus.probing import probe
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.cli.inputs.prometheus_usage import read_usage_of
 from cruise.decisions.preflight.items import Level
 from cruise.decisions.preflight.plausibility import plausibility_items
 from cruise.domain.cluster import Snapshot
@@ -253,6 +256,38 @@ def test_check_says_which_clusters_a_server_has(prometheus: str, scene: str) -> 
         assert items["clusters"].finding.startswith(f"series of this cluster are those with {SELECTED[scene]}; ")
     else:
         assert "clusters" not in items
+
+
+def test_the_log_says_once_which_series_are_left_out_or_may_be_anothers(prometheus: str) -> None:
+    def said(scene: str) -> list[tuple[str, str]]:
+        source = PrometheusSource(known(prometheus, scene), lambda: float(END))
+        try:
+            with capture_logs() as logs:
+                for _ in range(2):
+                    asyncio.run(source.partitions(snapshot()))
+        finally:
+            source.close()
+        return [(line["log_level"], line["event"]) for line in logs]
+
+    assert said("cluster") == [("info", "series of other clusters are left out")]
+    [(level, line)] = said("same-labels")
+    assert level == "warning"
+    assert "may be another cluster's" in line and "prometheus_matchers" in line
+
+
+def test_commands_say_whose_series_they_rest_on(prometheus: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def words(scene: str) -> tuple[str, str]:
+        at = datetime.fromtimestamp(END + 30, UTC)
+        _, _, source = read_usage_of(snapshot(), known(prometheus, scene), "30h", at, Policy())
+        return source, " ".join(capsys.readouterr().err.split())
+
+    source, warning = words("cluster")
+    assert source.endswith(f" with {SELECTED['cluster']}")
+    assert not warning
+    source, warning = words("same-labels")
+    assert source.endswith(", which has series of other clusters that no label tells apart")
+    assert "no label tells them from its own: only pods that were seen here count" in warning
+    assert "prometheus_matchers" in warning
 
 
 async def test_a_pod_that_was_seen_goes_on_counting_and_others_do_not(prometheus: str) -> None:

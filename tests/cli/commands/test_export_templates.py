@@ -82,6 +82,18 @@ def test_injected_containers_are_in_no_form(capsys, tmp_path, main, init, inject
             assert text.count(name) == 1, form
 
 
+def test_containers_that_are_injected_into_every_pod_are_in_no_form(capsys, tmp_path):
+    options = written(tmp_path, template(APP), ([APP, MESH], [AGENT]), ([MESH, APP], [AGENT]))
+    [found] = report(capsys, options)["workloads"]
+    assert [one["container"] for one in found["containers"]] == ["app"]
+    patch = yaml.safe_load(export(capsys, *options, "-f", "patches"))
+    component = yaml.safe_load(export(capsys, *options, "-f", "kustomize"))
+    for one in (patch, found["patch"], yaml.safe_load(component["patches"][0]["patch"])):
+        assert named(one["spec"]["template"]["spec"]) == {"app"}
+    assert found["freed"] == {"cpuMillicores": 2 * 900, "memoryBytes": 2 * (1024 - 100) << 20}
+    assert found["injected"] == ["log-agent", "mesh-proxy"]
+
+
 def test_a_container_that_moved_to_the_init_containers_is_not_the_templates(capsys, tmp_path):
     # Istio takes a main container called istio-proxy for settings of the sidecar that it injects.
     main = make_container_json("log-agent", "100m", "64Mi")
