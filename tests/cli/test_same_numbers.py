@@ -15,6 +15,7 @@ import pytest
 from benchmarks.snapshot_generator import generate_cluster, write_snapshot, write_usage
 from cruise.cli.program import main
 from cruise.domain.quantity import parse_cpu_millicores, parse_memory_bytes
+from cruise.interfaces.amounts import cpu_text
 from scripts.site import ROOT
 
 EXAMPLE = ROOT / "docs/example/cluster.json", ROOT / "docs/example/usage.json"
@@ -170,6 +171,25 @@ def test_tables_have_the_same_sums(run, width, monkeypatch):
     assert f"come to {rows['target'][0]} cores and {rows['target'][1]} GiB" in plan
     arrows = [f"{before} → {after}" for before, after in zip(rows["requested"], rows["planned"], strict=True)]
     assert all(one in plan for one in arrows)
+
+
+def test_a_nodes_containers_are_shown_as_the_plan_writes_them(run, nodes, pods, planned, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "160")
+    for node in nodes:
+        shown: dict[tuple[str, ...], str] = {}
+        for line in run("plan", "--node", node["node"]).partition("Containers on")[2].splitlines()[1:]:
+            if line and not line.startswith(" "):
+                pod = tuple(line.split()[0].split("/"))
+            elif line.split()[:1] not in ([], ["target"]):
+                shown[(*pod, line.split()[0])] = " ".join(line.split())
+        held = {(one["namespace"], one["pod"]) for one in node["hold"]}
+        assert held <= {key[:2] for key in shown}
+        for key, line in shown.items():
+            resources = {one["name"]: one["resources"] for one in containers_of(pods[key[:2]])}[key[2]]
+            now, written = amounts(resources.get("requests", {}))[0], planned[key][0]
+            expected = cpu_text(now) if now == written else f"{cpu_text(now)} → {cpu_text(written)}"
+            assert line.startswith(f"{key[2]} {expected} ")
+            assert "→" not in line or key[:2] not in held
 
 
 def test_export_gives_templates_no_less_than_any_target(answer, pods, targets):
