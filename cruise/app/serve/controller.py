@@ -58,8 +58,8 @@ class Hooks:
     """What is called beside the audit; none of these may raise.
 
     `announce` gets outcomes, holds and the pods that they are about, by (namespace, name); `reacted` what followed each
-    kill; `meanwhile` runs beside the passes; `learn` the statistics
-    after each refresh; `progress` how far usage is read.
+    kill; `meanwhile` runs beside the passes; `learn` gets the statistics after each refresh and each kill; `progress`
+    how far usage is read.
     """
 
     announce: Announce = say_nothing
@@ -315,6 +315,7 @@ class Controller:
         async for reaction in self._reactor.reactions(self._clock):
             self.activity.reactions.append(reaction)
             self._hooks.reacted(reaction)
+            await self._hooks.learn(await self._usage.statistics(self._store))
             self.activity.add([reaction.outcome])
             pods = {} if reaction.pod is None else {(reaction.pod.namespace, reaction.pod.name): reaction.pod}
             holds = [reaction.decision] if isinstance(reaction.decision, Hold) else []

@@ -20,6 +20,8 @@ from cruise.runtime.ports import Store
 log = structlog.get_logger()
 
 _STOP_SECONDS = 5.0
+# How far back out-of-memory kills are looked for: a reactor may be late with one.
+_KILLS_OF = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +45,8 @@ class StoreFollower:
     """Reads the store over and over in a thread with a loop of its own, for as long as a `with` lasts.
 
     Statistics of tens of thousands of workloads take a while to unpack, and requests must not wait for that.
-    `view` is replaced as a whole, and so is `steered` when it changes. A database that does not answer is logged once
+    `view` is replaced as a whole, and so is `steered` when it changes. Once a kill was answered the statistics are read
+    again, whatever their interval: they have what it teaches. A database that does not answer is logged once
     and tried again.
     """
 
@@ -62,6 +65,7 @@ class StoreFollower:
         self._clock = clock
         self._interval = statistics_interval
         self._pause_seconds = pause_interval.total_seconds()
+        self._kills: frozenset[tuple[str, str, datetime]] = frozenset()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop
         self._following: asyncio.Task[None] | None = None
@@ -112,7 +116,10 @@ class StoreFollower:
         try:
             paused = await store.paused()
             steered = await store.steered()
-            if view.read_at is None or now - view.read_at >= self._interval or now < view.read_at:
+            records = await store.oom_records(now - _KILLS_OF)
+            kills = frozenset((one.pod_uid, one.container, one.finished_at) for one in records)
+            is_old = view.read_at is None or now - view.read_at >= self._interval or now < view.read_at
+            if is_old or not kills <= self._kills:
                 # What is read is mostly equal, and gone before the collector may look at it.
                 with uncollected():
                     statistics = _unless_equal(view.statistics, await store.workload_statistics())
@@ -133,6 +140,7 @@ class StoreFollower:
             return
         if list(steered) != list(self.steered):
             self.steered = steered
+        self._kills = kills
         if self.problem is not None:
             log.info("store read", statistics=len(view.statistics.keys))
         self.problem = None

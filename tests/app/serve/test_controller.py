@@ -17,7 +17,7 @@ from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.qos import qos_class
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.usage import CounterTail, LoadSample, NodeUse, OomRecord, SampleBlock
+from cruise.domain.usage import CounterTail, LoadSample, NodeUse, OomRecord, SampleBlock, StatisticsTable
 from cruise.errors import Unavailable
 from cruise.interfaces.http.figures import JobFigures
 from cruise.runtime.ports import UsageSource
@@ -232,13 +232,20 @@ async def test_a_kill_is_met_although_the_store_was_away_and_its_reaction_announ
     async def announce(outcomes: Sequence[Outcome], holds: object, pods: object) -> None:
         told.extend(outcomes)
 
+    learnt: list[StatisticsTable] = []
+
+    async def learn(statistics: StatisticsTable) -> None:
+        learnt.append(statistics)
+
     cluster, usage = demo_cluster(START)
     store = Forgetful()
     policy = Policy(mode=Mode.FULL)
+    hooks = Hooks(announce, learn=learn)
     controller = Controller(
-        cluster, usage, store, policy, lambda: cluster.now, UsageReading(settle_seconds=0), hooks=Hooks(announce)
+        cluster, usage, store, policy, lambda: cluster.now, UsageReading(settle_seconds=0), hooks=hooks
     )
     await controller.refresh_statistics()
+    before = learnt[-1].oom_memory_bytes.sum()
     stop = asyncio.Event()
     running = asyncio.ensure_future(controller.run(stop))
     for minute in range(1, 12 * 60):
@@ -250,5 +257,7 @@ async def test_a_kill_is_met_although_the_store_was_away_and_its_reaction_announ
     await until(lambda: len(controller.activity.reactions) > 0)
     assert store.away == 0
     assert told == [reaction.outcome for reaction in controller.activity.reactions]
+    # Admission in this process decides by what the kill taught from now on.
+    assert learnt[-1].oom_memory_bytes.sum() > before
     stop.set()
     await running

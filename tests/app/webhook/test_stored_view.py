@@ -17,6 +17,7 @@ from cruise.app.webhook.stored_view import NOTHING_STORED, StoreFollower
 from cruise.domain.annotations import Overrides
 from cruise.domain.packing import PackingPlan, Phase, Proposal, Sizes, Steering
 from cruise.domain.policy import Mode
+from cruise.domain.usage import OomRecord
 from cruise.errors import BadInput, Unavailable
 from cruise.packer.answer import Status
 from cruise.simulation.store.store import MemoryStore
@@ -104,6 +105,20 @@ def test_statistics_are_read_in_another_thread_and_again_after_the_interval(sett
         assert second.statistics.cpu_peak_millicores.tolist() == [200]
         assert follower.problem is None
     assert setting.closed
+
+
+def test_what_a_kill_taught_is_read_once_it_was_answered(setting):
+    setting.write(oom_memory_mib=0)
+    with setting.follower as follower:
+        first = until(lambda: follower.view if follower.view.read_at else None)
+        # As the reactor does it: the lesson, then the kill.
+        setting.write(oom_memory_mib=512)
+        killed = OomRecord("shop", "web-1", "u", "Deployment/web", "app", "", "n1", NOW, 1 << 29, None, None, 1 << 29)
+        asyncio.run(setting.store.record_oom(killed))
+        second = until(lambda: follower.view if follower.view is not first else None)
+        assert second.statistics.oom_memory_bytes.tolist() == [512 << 20]
+        time.sleep(0.1)
+        assert setting.store.reads == 2
 
 
 def test_what_is_equal_stays_the_same_object(setting):
