@@ -38,6 +38,7 @@ class Reason(StrEnum):
     AUTOSCALED = "hpa"
     OTHER_AUTOSCALER = "other-autoscaler"
     LOOKUP_PENDING = "lookup-pending"
+    AMBIGUOUS_WORKLOAD = "ambiguous-workload"
     RESIZE_UNSUPPORTED = "resize-unsupported"
     RESIZE_RESTARTS = "resize-restarts"
     LIMIT_RANGE = "limit-range"

@@ -97,7 +97,8 @@ class Pod:
     `extended_requests` also has huge pages and local storage. `preempts` is False for a pod whose preemptionPolicy is
     Never. `ready` is its condition Ready: whether it serves. `scheduler` is the one that is to place it, and
     `nominated_node` the node on which kube-scheduler keeps room for it, empty for none. `pod_group` names the group
-    with which it is scheduled, empty for a pod that is scheduled by itself.
+    with which it is scheduled, empty for a pod that is scheduled by itself. `owner_group` is the API group of what
+    controls it, empty for Kubernetes' own.
     """
 
     namespace: str
@@ -134,6 +135,7 @@ class Pod:
     nominated_node: str = ""
     pod_group: str = ""
     restart_policy: str = "Always"
+    owner_group: str = ""
     # The resourceVersion that this was read at; two pictures of one pod are equal whatever it is.
     version: str = field(default="", compare=False)
 

@@ -31,6 +31,7 @@ WORDS: Mapping[Reason, str] = {
     Reason.NEW_REVISION: "its template states other resources than the one before: it waits for samples of its own",
     Reason.AUTOSCALED: "an autoscaler targets its utilisation",
     Reason.OTHER_AUTOSCALER: "another autoscaler sizes it",
+    Reason.AMBIGUOUS_WORKLOAD: "another API group has a workload of the same kind and name, and they share statistics",
     Reason.LOOKUP_PENDING: "something that decides about it was looked up and has not been answered yet",
     Reason.RESIZE_UNSUPPORTED: "its node's kubelet cannot resize in place",
     Reason.RESIZE_RESTARTS: "a resize would restart its containers",

@@ -10,6 +10,7 @@ import numpy as np
 
 from cruise.decisions.guidance.daemons import daemon_requests
 from cruise.decisions.guidance.evictability import Evictability
+from cruise.decisions.guidance.lookalikes import lookalikes
 from cruise.decisions.guidance.other_autoscalers import Claimed, OtherAutoscalers
 from cruise.decisions.guidance.override_checks import OverrideChecks
 from cruise.decisions.guidance.own_room import submitted_requests
@@ -317,7 +318,14 @@ class Eligibility:
             reason = Reason.EXTENDED_RESOURCES
         elif pod.workload is None:
             reason = Reason.NO_CONTROLLER
+        elif self._lookalikes and (pod.namespace, pod.workload) in self._lookalikes:
+            reason = Reason.AMBIGUOUS_WORKLOAD
         return reason
+
+    @cached_property
+    def _lookalikes(self) -> frozenset[tuple[str, WorkloadRef]]:
+        """The workloads that stand for several, by namespace."""
+        return lookalikes(self._snapshot)
 
     def _group_of(self, pod: Pod) -> "_Group":
         stated = _stated(pod.annotations) if pod.annotations else ()

@@ -4,6 +4,7 @@ import re
 from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 
+from cruise.domain.api_groups import foreign_group
 from cruise.domain.cluster import WorkloadRef
 from cruise.kube_json.wire.pod_json import OwnerReference
 
@@ -27,8 +28,7 @@ _OF_CRON_JOB = re.compile(r"(.+)-[0-9]{8}")
 
 def is_of_another(api_version: str) -> bool:
     """Tell whether an API version is of a group that is not Kubernetes' own; one that is not stated is."""
-    group = api_version.rpartition("/")[0]
-    return "." in group and not group.endswith(".k8s.io")
+    return bool(foreign_group(api_version))
 
 
 def kind_in(api_version: str, kind: str) -> str:

@@ -8,6 +8,7 @@ from sys import intern
 from typing import Any
 
 from cruise.domain.annotations import MIRROR_POD, OPERATING_SYSTEM, POD_GROUP_ANNOTATIONS, POD_GROUP_LABELS
+from cruise.domain.api_groups import foreign_group
 from cruise.domain.cluster import (
     DEFAULT_SCHEDULER,
     NO_RESIZE,
@@ -66,6 +67,7 @@ class _Shape:
     labels: Mapping[str, str]
     owner_kind: str | None
     owner_name: str | None
+    owner_group: str
     placement: Placement
     containers: tuple[Container, ...]
     extended: Extended
@@ -127,6 +129,7 @@ class PodReader:
             workload=self._workloads.one(workload, lambda: workload) if workload else None,
             owner_kind=shape.owner_kind,
             owner_name=shape.owner_name,
+            owner_group=shape.owner_group,
             identity=intern(identity),
             labels=shape.labels,
             annotations=annotations,
@@ -179,6 +182,7 @@ class PodReader:
             labels=labels,
             owner_kind=intern(kind_in(owner.api_version, owner.kind)) if owner else None,
             owner_name=intern(owner.name) if owner else None,
+            owner_group=intern(foreign_group(owner.api_version)) if owner else "",
             placement=placement,
             containers=containers,
             extended=extended,

@@ -2,15 +2,21 @@
 
 import pytest
 
+from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.guidance.lookalikes import lookalikes
+from cruise.domain.actions import Reason
 from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Amounts
 from tests.builders import (
     LONG_AGO,
+    NOW,
     Json,
     make_container_json,
     make_node_json,
     make_pod_json,
     make_replica_set_json,
+    make_table,
     make_workload_json,
     stamp,
 )
@@ -128,3 +134,20 @@ def test_a_job_that_was_not_seen_is_its_cron_jobs_by_name_where_that_is_there():
     assert str(read(pod, cron_job, alone).pods[0].workload) == "Job/nightly-29384712"
     named = make_pod_json("nightly-2-x2x4z", owner="Job/nightly-2")
     assert str(read(named, cron_job).pods[0].workload) == "Job/nightly-2"
+
+
+def test_lookalikes_of_one_kind_and_name_are_not_sized_by_each_others_statistics():
+    own = owned("agent-a", "apps/v1", "DaemonSet", "agent")
+    other = owned("agent-b", "apps.kruise.io/v1beta1", "DaemonSet", "agent")
+    ref = ("shop", WorkloadRef("DaemonSet", "agent"))
+    assert lookalikes(read(own, other)) == {ref}
+    # The other one is listed, and has no pod yet.
+    assert lookalikes(read(make_workload_json("DaemonSet", "agent"), other)) == {ref}
+    listed = with_api(make_workload_json("DaemonSet", "agent"), "apps.kruise.io/v1beta1")
+    for alone in ([own], [other], [listed, other], [owned("x", "a.example.com/v1", "Cluster", "db")]):
+        assert lookalikes(read(*alone)) == frozenset()
+    groups = [owned(f"db-{group}", f"{group}.example.com/v1", "Cluster", "db") for group in "ab"]
+    snapshot = read(*groups)
+    assert lookalikes(snapshot) == {("shop", WorkloadRef("Cluster", "db"))}
+    eligibility = Eligibility(snapshot, make_table(), {}, Policy(mode=Mode.FULL), NOW)
+    assert {eligibility.why_untouchable_at_admission(pod) for pod in snapshot.pods} == {Reason.AMBIGUOUS_WORKLOAD}
