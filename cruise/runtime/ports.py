@@ -9,6 +9,7 @@ from cruise.domain.annotations import Overrides
 from cruise.domain.callers import Intervention
 from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
 from cruise.domain.cluster_hours import ClusterHour
+from cruise.domain.database_history import DatabaseHistory
 from cruise.domain.headroom import RiskDay, Sharing
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.recommendations import Recommendation
@@ -85,7 +86,27 @@ class UsageSource(Protocol):
 
 
 class Store(Protocol):
-    """What outlives a process."""
+    """What outlives a process.
+
+    `record_usage`, `record_oom` and `begin_writes` advance the epoch, and raise HistoryChanged where the store's is
+    before `epoch`: then it is at an earlier state than it was.
+    """
+
+    @property
+    def epoch(self) -> int:
+        """The latest epoch that the store is known to have had."""
+
+    def expect(self, epoch: int) -> None:
+        """Take note that the store had this epoch."""
+
+    async def history(self) -> DatabaseHistory:
+        """Return what the store says of its past. Raises HistoryChanged where it is at an earlier state."""
+
+    async def note_lost(self, until: int, *, regained: bool = False) -> None:
+        """Put on record that usage until a time (Unix seconds) was lost, and whether it was read again.
+
+        The store's present state is the latest from then on.
+        """
 
     async def write_statistics(self, table: StatisticsTable) -> None:
         """Replace the statistics of the table's containers and workloads; others stay.

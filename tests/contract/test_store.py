@@ -36,6 +36,7 @@ from cruise.domain.callers import Deed, Intervention
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.cluster_hours import ClusterHour, hour_of
 from cruise.domain.colocation import PodTerm
+from cruise.domain.database_history import DatabaseHistory
 from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.headroom import RiskDay, Sharing
 from cruise.domain.packing import (
@@ -550,6 +551,35 @@ async def test_usage_that_continues_another_progress_is_refused_whole(store):
     assert len((await store.peak_summary([NOW_HOUR], 0)).keys) == 0
     await store.record_usage(replace(advance("a", read_until=1200), continues=600))
     assert (await store.usage_progress())["a"].read_until == 1200
+
+
+async def test_the_epoch_grows_with_each_read_intent_and_kill(store):
+    assert (store.epoch, (await store.history()).epoch) == (0, 0)
+    await store.record_usage(advance("a", read_until=600))
+    await store.begin_writes([intent(1, eviction(1))])
+    await store.record_oom(kill())
+    assert (store.epoch, await store.history()) == (3, DatabaseHistory(3))
+
+
+async def test_a_store_at_an_earlier_state_takes_nothing_until_what_it_lost_is_on_record(store):
+    await store.record_usage(advance("a", read_until=600))
+    store.expect(5)
+    with pytest.raises(HistoryChanged, match="epoch 1, and was at 5"):
+        await store.history()
+    for refused in (
+        store.record_usage(advance("a", read_until=1200)),
+        store.begin_writes([intent(1, eviction(1))]),
+        store.record_oom(kill()),
+    ):
+        with pytest.raises(HistoryChanged):
+            await refused
+    assert {name: one.read_until for name, one in (await store.usage_progress()).items()} == {"a": 600}
+    assert list(await store.open_intents()) == []
+    await store.note_lost(900)
+    assert await store.history() == DatabaseHistory(6, lost_until=900, regained=False)
+    await store.record_usage(advance("a", read_until=1200))
+    await store.note_lost(900, regained=True)
+    assert await store.history() == DatabaseHistory(store.epoch, lost_until=900)
 
 
 def of_uid(uid: str, line: Outcome) -> Outcome:

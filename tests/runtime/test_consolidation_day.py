@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from cruise.app.demo.admission import SimulatedAdmission
-from cruise.app.serve.controller import Controller, Hooks, Shared
+from cruise.app.serve.controller import Controller, Shared
+from cruise.app.serve.hooks import Hooks
 from cruise.domain.cluster import NodeAutoscaler
 from cruise.domain.policy import AdmissionSize, Mode, Policy
 from cruise.domain.resources import MEBIBYTE

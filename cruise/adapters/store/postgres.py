@@ -11,6 +11,7 @@ from cruise.adapters.store import (
     audit,
     cluster_hours,
     headroom,
+    history,
     interventions,
     oom,
     original_sizes,
@@ -26,6 +27,7 @@ from cruise.adapters.store import (
 from cruise.adapters.store.connection import SHORT, Database
 from cruise.adapters.store.tables import metadata
 from cruise.domain.cluster_hours import hour_of
+from cruise.domain.database_history import DatabaseHistory
 from cruise.domain.retention import RETENTION
 
 P = ParamSpec("P")
@@ -44,17 +46,47 @@ def _one_transaction(
     return method
 
 
+def _advancing(
+    work: Callable[Concatenate[AsyncConnection, P], Awaitable[T]], longest: timedelta | None = None
+) -> Callable[Concatenate["PostgresStore", P], Coroutine[Any, Any, T]]:
+    """Make a method that does this work and advances the epoch, last, since others wait for that row."""
+
+    async def method(self: "PostgresStore", /, *args: P.args, **kwargs: P.kwargs) -> T:
+        async with self._database.transaction(longest) as connection:
+            done = await work(connection, *args, **kwargs)
+            epoch = await history.advance(connection, self.epoch)
+        self.expect(epoch)
+        return done
+
+    return method
+
+
 class PostgresStore:
     """Implements `runtime.ports.Store`; every method may raise Unavailable, and then nothing of it is stored."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self.epoch = 0
+
+    def expect(self, epoch: int) -> None:
+        self.epoch = max(self.epoch, epoch)
+
+    async def history(self) -> DatabaseHistory:
+        async with self._database.transaction(SHORT) as connection:
+            found = await history.read(connection, self.epoch)
+        self.expect(found.epoch)
+        return found
+
+    async def note_lost(self, until: int, *, regained: bool = False) -> None:
+        async with self._database.transaction(SHORT) as connection:
+            epoch = await history.note_lost(connection, self.epoch, until, regained=regained)
+        self.expect(epoch)
 
     write_statistics = _one_transaction(statistic_rows.write)
     read_statistics = _one_transaction(statistic_rows.read_all)
     workload_statistics = _one_transaction(statistic_rows.read_of_workloads)
     statistics_of_pod = _one_transaction(statistic_rows.read_of_pod, SHORT)
-    record_usage = _one_transaction(usage.record)
+    record_usage = _advancing(usage.record)
     usage_progress = _one_transaction(usage.progress)
     recent_blocks = _one_transaction(usage.recent_blocks)
     peak_summary = _one_transaction(peaks.summary)
@@ -65,10 +97,10 @@ class PostgresStore:
     risk_days = _one_transaction(headroom.risk_days)
     record_cluster_hour = _one_transaction(cluster_hours.record, SHORT)
     cluster_hours = _one_transaction(cluster_hours.since, SHORT)
-    record_oom = _one_transaction(oom.remember, SHORT)
+    record_oom = _advancing(oom.remember, SHORT)
     knows_oom = _one_transaction(oom.known, SHORT)
     oom_records = _one_transaction(oom.finished_since)
-    begin_writes = _one_transaction(audit.begin, SHORT)
+    begin_writes = _advancing(audit.begin, SHORT)
     check_writable = _one_transaction(audit.check_writable, SHORT)
     open_intents = _one_transaction(audit.not_ended, SHORT)
     record_outcomes = _one_transaction(audit.append)
@@ -116,3 +148,4 @@ class PostgresStore:
         names = ", ".join(table.name for table in metadata.sorted_tables)
         async with self._database.transaction() as connection:
             await connection.execute(text(f"TRUNCATE {names}"))
+        self.epoch = 0

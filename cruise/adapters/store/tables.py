@@ -273,6 +273,16 @@ cluster_hour = Table(
     ),
 )
 
+# One row: how much was stored, and until when usage was lost the last time that an earlier state was found.
+database_history = Table(
+    "database_history",
+    metadata,
+    Column("singleton", Boolean, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("lost_until", BigInteger, nullable=False),
+    Column("regained", Boolean, nullable=False),
+)
+
 # One row: the oldest schema whose release can use this one as it is.
 schema_promise = Table(
     "schema_promise",

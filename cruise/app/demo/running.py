@@ -23,7 +23,8 @@ from cruise.app.demo.pacing import DemoClock
 from cruise.app.demo.view import DemoView
 from cruise.app.http_server import serve_http
 from cruise.app.log_lines import worth_logging
-from cruise.app.serve.controller import Controller, Hooks
+from cruise.app.serve.controller import Controller
+from cruise.app.serve.hooks import Hooks
 from cruise.app.serve.serving import pages_and_api
 from cruise.app.signals import on_signals
 from cruise.domain.policy import Mode

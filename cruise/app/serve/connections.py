@@ -20,7 +20,7 @@ from cruise.adapters.kube.writing.events import PodEvents
 from cruise.adapters.store.embedded_postgres import default_data_dir
 from cruise.adapters.store.opening import open_store
 from cruise.app.clock import wall_clock
-from cruise.app.serve.controller import Announce, Pods, say_nothing
+from cruise.app.serve.hooks import Announce, Pods, say_nothing
 from cruise.app.serve.leading import contender, elects, fenced
 from cruise.app.usage_source import Usage, opened_usage
 from cruise.domain.actions import Hold, Outcome, UntaintNode
@@ -60,7 +60,7 @@ async def connections(settings: Settings, on_wait: Callable[[str], None]) -> Asy
         following = partial(KubeCluster, node_autoscaling=settings.node_autoscaler)
         lease = None
         if elects(settings.mode):
-            lease = contender(client, own_namespace(settings.namespace), settings.lease_duration)
+            lease = contender(client, own_namespace(settings.namespace), settings.lease_duration, lambda: store.epoch)
         if lease is None:
             # Without an election nothing is written, save that cruise's own taints of an earlier mode come off.
             cluster = following(client, may_write=lambda action: isinstance(action, UntaintNode))

@@ -2,23 +2,23 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from functools import partial
 
 from cruise.app.serve.activity import Activity
+from cruise.app.serve.hooks import NO_HOOKS, Hooks
 from cruise.app.serve.hourly_sums import HourlySums
 from cruise.app.serve.jobs import GRACE, Jobs
 from cruise.decisions.eviction.earlier import NOTHING_SEEN, Earlier
 from cruise.domain.actions import Hold, Outcome
-from cruise.domain.cluster import Pod, WorkloadRef
+from cruise.domain.cluster import WorkloadRef
 from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.policy import Consolidation, Mode, Policy
-from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError
 from cruise.runtime.node_load import NodeLoads, leave_nodes, node_load_pass
-from cruise.runtime.oom import OomReactor, Reaction
+from cruise.runtime.oom import OomReactor
 from cruise.runtime.packing.consolidation_pass import ConsolidationPass, consolidation_pass
 from cruise.runtime.packing.packing_pass import PackingPass, Solver, packing_pass
 from cruise.runtime.packing.plan_execution import POLL_SECONDS, PlanExecution
@@ -40,36 +40,6 @@ from cruise.runtime.writing.writer import AT_ONCE, Writer
 _PRUNE_INTERVAL = timedelta(hours=1)
 _BETWEEN_LOOKS_SECONDS = 0.5
 _PAUSE_BETWEEN_FILLS = timedelta(seconds=15)
-
-Pods = Mapping[tuple[str, str], Pod]
-Announce = Callable[[Sequence[Outcome], Sequence[Hold], Pods], Awaitable[None]]
-
-
-async def say_nothing(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
-    """Announce nothing."""
-
-
-async def _learn_nothing(statistics: StatisticsTable) -> None:
-    """Leave the statistics alone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """What is called beside the audit; none of these may raise.
-
-    `announce` gets outcomes, holds and the pods that they are about, by (namespace, name); `reacted` what followed each
-    kill; `meanwhile` runs beside the passes; `learn` gets the statistics after each refresh and each kill; `progress`
-    how far usage is read.
-    """
-
-    announce: Announce = say_nothing
-    reacted: Callable[[Reaction], None] = lambda reaction: None
-    meanwhile: Callable[[], Awaitable[None]] | None = None
-    learn: Callable[[StatisticsTable], Awaitable[None]] = _learn_nothing
-    progress: Callable[[ReadingProgress], None] = lambda read: None
-
-
-NO_HOOKS = Hooks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +105,8 @@ class Controller:
         shared = shared or Shared()
         exclusions = shared.exclusions
         self._usage = UsageState()
-        exclusions.history_incomplete = lambda: self._usage.lost_until > 0
+        exclusions.history_incomplete = lambda: self.history_incomplete
+        shared.evictions.lost_until = lambda: self._usage.evictions_lost_until
         # All add to one audit, and taints need no more. Node passes, reactions to kills and packing take turns in
         # evictions and count each other's grows. The latter two also exclude pods and nodes from node passes.
         of_taints = partial(Writer, cluster, store, policy, audit=shared.audit, at_once=shared.at_once)
@@ -163,6 +134,11 @@ class Controller:
         self.jobs: Jobs | None = None
         self._usage.refusals.counts = self.activity.refused
         self.activity.forget_term()
+
+    @property
+    def history_incomplete(self) -> bool:
+        """Tell whether the database lacks usage that it had; nothing is shrunk or evicted because of it meanwhile."""
+        return self._usage.lost_until > 0
 
     async def refresh_statistics(self, on_progress: Callable[[ReadingProgress], None] | None = None) -> None:
         """Read what is new and write the statistics; the first time this fills the past."""

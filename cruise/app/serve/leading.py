@@ -27,10 +27,12 @@ def elects(mode: Mode) -> bool:
     return mode >= Mode.RESIZE
 
 
-def contender(client: KubeClient, namespace: str, duration: timedelta) -> LeaderLease:
-    """Return this process as one that may lead."""
+def contender(
+    client: KubeClient, namespace: str, duration: timedelta, epoch: Callable[[], int] = lambda: 0
+) -> LeaderLease:
+    """Return this process as one that may lead; the Lease is told which `epoch` the database had."""
     identity = f"{socket.gethostname()}-{secrets.token_hex(4)}"
-    return LeaderLease(client, namespace, LEASE, identity, duration=duration)
+    return LeaderLease(client, namespace, LEASE, identity, duration=duration, epoch=epoch)
 
 
 async def lead(
@@ -80,6 +82,11 @@ class _Fenced:
         """Write, if this process leads."""
         self._guard()
         await self._store.record_usage(advance)
+
+    async def note_lost(self, until: int, *, regained: bool = False) -> None:
+        """Write, if this process leads."""
+        self._guard()
+        await self._store.note_lost(until, regained=regained)
 
     async def record_oom(self, record: OomRecord) -> bool:
         """Write, if this process leads: a kill that is not recorded is left to the next leader."""

@@ -14,7 +14,7 @@ import structlog
 from cruise.adapters.notifying import NotifyWebhook
 from cruise.adapters.secrets import read_token
 from cruise.app.clock import wall_clock
-from cruise.app.serve.controller import Hooks, Pods
+from cruise.app.serve.hooks import Hooks, Pods
 from cruise.domain.actions import Hold, Outcome
 from cruise.domain.callers import Intervention
 from cruise.domain.notices import Notice, Notification, Topic, grouped

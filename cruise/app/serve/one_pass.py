@@ -25,7 +25,8 @@ from cruise.app.serve.connections import (
     in_step,
     policy_of,
 )
-from cruise.app.serve.controller import Controller, Hooks, Pods
+from cruise.app.serve.controller import Controller
+from cruise.app.serve.hooks import Hooks, Pods
 from cruise.app.serve.leading import LEASE
 from cruise.app.serve.notifying import notifier_of
 from cruise.app.serve.reading_log import ReadingLog
@@ -110,6 +111,8 @@ async def serve_once(settings: Settings, on_progress: Callable[[ReadingProgress]
             done: list[tuple[NodePass, PackingPass | None]] = []
 
             async def work() -> None:
+                if connected.lease is not None:
+                    connected.store.expect(connected.lease.noted_epoch)
                 node_pass = await _pass(controller)
                 packed.clear()
                 packing = await controller.pack(patience=timedelta(0))

@@ -55,6 +55,7 @@ class Running:
     controller: Controller | None = None
     rehearsals: Rehearsing | None = None
     tally: ListenerTally = field(default_factory=ListenerTally)
+    open_intents: Callable[[], int] = lambda: 0
 
     @property
     def store(self) -> Store:
@@ -86,6 +87,9 @@ class Running:
             figures,
             success_ages={} if jobs is None else jobs.success_ages(),
             leads_given_up=0 if self.lease is None else self.lease.times_given_up,
+            database_epoch=0 if self.opened is None else self.opened.epoch,
+            history_incomplete=self.controller is not None and self.controller.history_incomplete,
+            open_intents=self.open_intents(),
         )
         return replace(figures, cross_check=self.compared()) if self.leading else figures
 

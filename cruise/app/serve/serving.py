@@ -24,8 +24,9 @@ from cruise.app.serve.connections import (
     in_step,
     policy_of,
 )
-from cruise.app.serve.controller import Controller, Hooks, Packer, Shared
+from cruise.app.serve.controller import Controller, Packer, Shared
 from cruise.app.serve.front import certificate, check_front, gate_rules, host_of
+from cruise.app.serve.hooks import Hooks
 from cruise.app.serve.leading import elects, lead
 from cruise.app.serve.notifying import notifier_of, webhook_of
 from cruise.app.serve.readiness import Running
@@ -154,6 +155,7 @@ def check(settings: Settings) -> None:
 async def _follow_and_lead(settings: Settings, connected: Connections, running: Running, solver: Solver) -> None:
     """Keep the view of the cluster in step, and run the passes while this process leads."""
     shared = Shared(at_once=writes_at_once(settings.kube_requests_per_second))
+    running.open_intents = lambda: shared.audit.open_intents
 
     async def term() -> None:
         notifier = notifier_of(settings, connected.store, running.activity.notices)
@@ -164,6 +166,9 @@ async def _follow_and_lead(settings: Settings, connected: Connections, running: 
             settings, connected, running.policy, solver, hooks, activity=running.activity, shared=shared
         )
         running.controller = controller
+        if connected.lease is not None:
+            # What the database of the last leader had.
+            connected.store.expect(connected.lease.noted_epoch)
         try:
             await controller.run(asyncio.Event())
         except asyncio.CancelledError:

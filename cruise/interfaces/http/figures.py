@@ -113,6 +113,8 @@ class ControllerFigures:
     cluster may be at most (None where nothing is watched, infinity before the first list). `history` has the passes
     of this process, oldest first. `success_ages` has the seconds since each periodic job last went through, by the
     monotonic clock; `leads_given_up` counts how often this process gave up the lead because a pass was stuck.
+    `database_epoch` is the latest epoch of the database that this process has seen, `open_intents` counts writes whose
+    outcome is not stored yet.
     """
 
     mode: Mode
@@ -134,6 +136,9 @@ class ControllerFigures:
     cross_check: CrossTally = CrossTally()
     success_ages: Mapping[str, float] = field(default_factory=dict)
     leads_given_up: int = 0
+    database_epoch: int = 0
+    history_incomplete: bool = False
+    open_intents: int = 0
 
 
 @dataclass(frozen=True, slots=True)

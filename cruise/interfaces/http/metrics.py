@@ -160,6 +160,16 @@ def _going_on(figures: ControllerFigures) -> Iterator[Metric]:
         "How often this process gave up the lead because a pass did not end or go through.",
         figures.leads_given_up,
     )
+    yield GaugeMetricFamily(
+        "cruise_database_epoch", "Latest epoch of the database that this process has seen.", figures.database_epoch
+    )
+    yield GaugeMetricFamily("cruise_open_intents", "Writes whose outcome is not stored yet.", figures.open_intents)
+    if figures.leader:
+        yield GaugeMetricFamily(
+            "cruise_history_incomplete",
+            "1 where the database lacks usage that it had: nothing is shrunk or evicted because of usage meanwhile.",
+            int(figures.history_incomplete),
+        )
 
 
 def _pass(figures: PassFigures) -> Iterator[Metric]:

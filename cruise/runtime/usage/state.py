@@ -70,18 +70,30 @@ class UsageState:
     has_originals: bool = False
     lost_until: int = 0
     """Unix seconds: usage until then is missing from the database, which had it, and is read again; 0 for none."""
+    evictions_lost_until: int = 0
+    """Unix seconds: evictions until then are missing from the database, which had them; 0 for none."""
 
-    def forget(self) -> None:
-        """Start again from what the store has now, but for the last statistics: it is not at the state it had."""
-        self.lost_until = max([self.lost_until, *(one.read_until for one in self.progress.values())])
+    async def forget(self, store: Store, at: int) -> None:
+        """Start again from what the store has now, but for the last statistics: it is not at the state it had.
+
+        What it had was read until `at` at most.
+        """
+        self._lose(max([self.lost_until, *(one.read_until for one in self.progress.values())]) or at)
         self.windows, self.peaks, self.progress = UsageWindows(), PeakNumbers(), {}
         self.restored = False
+        await store.note_lost(self.lost_until)
 
-    def note_regained(self) -> None:
-        """Note whether all that was lost has been read again."""
-        known = self.progress.values()
-        behind = any(one.read_until < self.lost_until for one in known)
-        if not behind and not any(gap[0] < self.lost_until and gap[2] == 1 for one in known for gap in one.gaps):
+    def _lose(self, until: int) -> None:
+        self.lost_until = max(self.lost_until, until)
+        self.evictions_lost_until = max(self.evictions_lost_until, until)
+
+    async def note_regained(self, store: Store, partitions: Sequence[str]) -> None:
+        """Note whether all that was lost has been read again, of the partitions that there are."""
+        known = [self.progress[name] for name in partitions]
+        gaps = (gap for one in known for gap in one.gaps if gap[2] == 1)
+        behind = any(one.read_until < self.lost_until for one in known) or any(gap[0] < self.lost_until for gap in gaps)
+        if self.lost_until and not behind:
+            await store.note_lost(self.lost_until, regained=True)
             self.lost_until = 0
 
     async def statistics(self, store: Store) -> StatisticsTable:
@@ -108,7 +120,15 @@ class UsageState:
     async def catch_up(
         self, store: Store, attribution: Attribution, at: int, step_seconds: int, look_ahead_seconds: int
     ) -> None:
-        """Sum up the peaks anew where other hours count by now, and after a start take over what is stored."""
+        """Sum up the peaks anew where other hours count by now, and after a start take over what is stored.
+
+        Raises HistoryChanged where the store is at an earlier state than it was.
+        """
+        if not self.restored:
+            history = await store.history()
+            self.evictions_lost_until = max(self.evictions_lost_until, history.lost_until)
+            if not history.regained:
+                self._lose(history.lost_until)
         hours, since_hour = peak_hours(at, look_ahead_seconds), first_hour_of_history(at)
         if hours != self.peaks.hours:
             earlier = self.peaks

@@ -50,17 +50,17 @@ async def usage_pass(
     snapshot = await cluster.snapshot()
     at = max(reading.last_complete(now.timestamp() - state.settling.seconds), state.windows.head)
     attribution = Attribution.of(snapshot)
-    await state.catch_up(store, attribution, at, reading.step_seconds, int(policy.look_ahead.total_seconds()))
     if policy.rules.plausible:
         state.bounds = UsageBounds.of(snapshot, int(now.timestamp()), state.bounds)
     partitions = await source.partitions(snapshot)
     containers = sum(len(pod.containers) for pod in snapshot.pods)
     reader = UsageReader(source, store, state, attribution, reading, at, on_progress)
     try:
+        await state.catch_up(store, attribution, at, reading.step_seconds, int(policy.look_ahead.total_seconds()))
         state.failures = await reader.read(partitions, containers)
     except HistoryChanged as error:
-        state.forget()
         log.warning("the database went back to an earlier state: usage is read again, nothing shrinks", why=str(error))
+        await state.forget(store, at)
         raise
     for failure in state.failures:
         log.warning(
@@ -72,7 +72,7 @@ async def usage_pass(
     if behind:
         log.info("usage history incomplete", partitions=len(behind))
         return await state.statistics(store)
-    state.note_regained()
+    await state.note_regained(store, partitions)
     if reading.measures_settle:
         state.settling.learn((progress.tail for progress in state.progress.values()), at)
     state.windows.advance(at)

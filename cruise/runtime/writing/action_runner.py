@@ -134,6 +134,8 @@ class ActionRunner:
 
     async def _evicted(self, number: int, action: EvictPod) -> Outcome:
         """Evict in turn, on budgets read from the store where other writers may have spent them."""
+        if not self._evictions.are_known(self._now):
+            return self._outcome(action, Verdict.HELD, Reason.HISTORY_INCOMPLETE)
         over = None if self._spent is None else self._guards.over_budget(action, self._spent)
         if over is not None:
             return self._outcome(action, Verdict.HELD, over)

@@ -38,12 +38,22 @@ class AuditQueue:
         self._under_way: set[int] = set()
         self._closed: list[int] = []
         self._told_open: set[int] = set()
+        self._found: set[int] = set()
         self._going: dict[tuple[type[Action], str], dict[_Ending, _Going]] = {}
         self._most_kept = _MANY
 
     def begin(self, intents: Iterable[int]) -> None:
         """Take on intents, until their outcomes are stored."""
         self._under_way.update(intents)
+
+    @property
+    def open_intents(self) -> int:
+        """The intents without a stored outcome: of this process, and those of others that it has found."""
+        return len(self._under_way | self._told_open | self._found)
+
+    def find(self, intents: Iterable[int]) -> None:
+        """Take note of intents that nobody saw the end of, until they are compared with the cluster."""
+        self._found = set(intents)
 
     def is_under_way(self, intent: int) -> bool:
         """Tell whether the outcome of an intent is still to come from this process."""
@@ -62,6 +72,7 @@ class AuditQueue:
 
     def reconciled(self, intent: int, outcome: Outcome) -> None:
         """Close an intent that was compared with the cluster, with a line where there is news."""
+        self._found.discard(intent)
         told = intent in self._told_open and outcome.verdict is Verdict.FAILED
         self._told_open.discard(intent)
         if told:

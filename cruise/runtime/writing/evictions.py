@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 
@@ -22,6 +22,12 @@ class EvictionTurns:
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
+        self.lost_until: Callable[[], int] = lambda: 0
+        """Returns until when (Unix seconds) the database has lost evictions that were done; 0 for never."""
+
+    def are_known(self, now: datetime) -> bool:
+        """Tell whether the database has all evictions that count against the budget of the hour."""
+        return now.timestamp() >= self.lost_until() + BUDGET_WINDOW.total_seconds()
 
     @asynccontextmanager
     async def turn(self, store: Store, audit: AuditQueue, now: datetime) -> AsyncIterator[Sequence[Outcome]]:

@@ -106,6 +106,7 @@ async def reconcile(cluster: Cluster, store: Store, audit: AuditQueue, snapshot:
     Unavailable where the cluster or the store is out of reach: then nothing may be written.
     """
     left = [one for one in await store.open_intents() if not audit.is_under_way(one.id)]
+    audit.find(one.id for one in left)
     if not left:
         return ()
     turns = asyncio.Semaphore(_READS_AT_ONCE)

@@ -23,6 +23,7 @@ from cruise.domain.annotations import Overrides
 from cruise.domain.callers import Intervention
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.cluster_hours import ClusterHour, hour_of
+from cruise.domain.database_history import DatabaseHistory
 from cruise.domain.headroom import RiskDay, Sharing
 from cruise.domain.packing import PackingPlan, Steering
 from cruise.domain.resources import ResourceName
@@ -66,6 +67,24 @@ class MemoryStore:
         self._steered: tuple[Steering, ...] = ()
         self._signing_keys: list[tuple[datetime, bytes]] = []  # the latest first
         self._paused = False
+        self._history = DatabaseHistory()
+        self.epoch = 0
+
+    def expect(self, epoch: int) -> None:
+        self.epoch = max(self.epoch, epoch)
+
+    async def history(self) -> DatabaseHistory:
+        if self._history.epoch < self.epoch:
+            raise HistoryChanged(f"the database is at epoch {self._history.epoch}, and was at {self.epoch} before")
+        return self._history
+
+    async def note_lost(self, until: int, *, regained: bool = False) -> None:
+        self.epoch = max(self._history.epoch, self.epoch) + 1
+        self._history = DatabaseHistory(self.epoch, max(self._history.lost_until, until), regained)
+
+    async def _advance(self) -> None:
+        self.epoch = (await self.history()).epoch + 1
+        self._history = replace(self._history, epoch=self.epoch)
 
     async def write_statistics(self, table: StatisticsTable) -> None:
         known = self._statistics.revisions
@@ -92,6 +111,7 @@ class MemoryStore:
         read_until = None if known is None else known.read_until
         if advance.continues not in (None, read_until):
             raise HistoryChanged(f"usage of {advance.partition} was stored until {advance.continues}, not {read_until}")
+        await self._advance()
         self._peaks.merge(advance.peaks)
         if advance.block is not None and len(advance.block.times):
             insort(self._blocks, advance.block, key=_last_time)
@@ -125,6 +145,7 @@ class MemoryStore:
         return [one for hour, one in sorted(self._hours.items()) if hour >= since_hour]
 
     async def record_oom(self, record: OomRecord) -> bool:
+        await self._advance()
         key = (record.pod_uid, record.container, record.finished_at)
         if key in self._oom_records:
             return False
@@ -143,6 +164,7 @@ class MemoryStore:
         return sorted(records, key=lambda record: (record.finished_at, record.pod_uid, record.container))
 
     async def begin_writes(self, intents: Sequence[Intent]) -> None:
+        await self._advance()
         self._intents |= {one.id: one for one in intents}
 
     async def check_writable(self) -> None:

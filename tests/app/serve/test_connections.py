@@ -14,7 +14,7 @@ from cruise.adapters.kube.http.connecting import KubeSettings, connect
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from cruise.adapters.prometheus.source import PrometheusSource
 from cruise.app.serve.connections import Connections, able, announcer, policy_of
-from cruise.app.serve.controller import say_nothing
+from cruise.app.serve.hooks import say_nothing
 from cruise.app.usage_source import Usage, usage_reading
 from cruise.domain.policy import Mode, Policy
 from cruise.runtime.usage.reading import UsageReading

@@ -11,7 +11,8 @@ import pytest
 from cruise.app.demo.admission import SimulatedAdmission
 from cruise.app.demo.frames import kills_more
 from cruise.app.serve.activity import Activity
-from cruise.app.serve.controller import Controller, Hooks
+from cruise.app.serve.controller import Controller
+from cruise.app.serve.hooks import Hooks
 from cruise.domain.actions import Outcome, ResizePod, Verdict
 from cruise.domain.cluster import Snapshot
 from cruise.domain.policy import Mode, Policy

@@ -51,6 +51,7 @@ async def test_a_former_leader_writes_no_usage_no_statistics_and_no_kill():
         store.record_usage(UsageAdvance("0", PartitionProgress(0, 30), NO_PEAKS, None)),
         store.write_statistics(make_table(make_statistic(pod="other"))),
         store.record_oom(KILL),
+        store.note_lost(60),
         store.begin_writes([Intent(1, NOW, TaintNode("n1", Reason.OVERLOADED))]),
     ):
         with pytest.raises(Unavailable, match="another process leads"):

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from cruise.app.serve.controller import NO_HOOKS
+from cruise.app.serve.hooks import NO_HOOKS
 from cruise.app.serve.notifying import Interventions, Notifier, webhook_of
 from cruise.domain.callers import Deed, Intervention
 from cruise.domain.notices import Notice, Notification, Topic

@@ -72,6 +72,7 @@ class Passing:
     """The jobs of a controller."""
 
     jobs: Jobs
+    history_incomplete: bool = False
 
 
 @pytest.mark.server

@@ -323,6 +323,41 @@ async def test_what_a_database_lost_is_asked_for_until_it_is_there():
     assert cruise.state.lost_until == 0
 
 
+async def test_an_older_database_that_was_taken_up_while_nobody_ran_shrinks_nothing_until_it_has_caught_up():
+    """A backup is put back between two processes; the Lease knows which epoch the database had."""
+
+    def used(key, times):
+        return np.where((times > AT) & (times <= AT + 300), 900.0, 100.0)
+
+    fails = [True]
+    down = Unavailable("Prometheus is away")
+    usage = source(cpu=used, refuse=lambda ask: down if fails[0] and ask.partition == "a" and ask.end > AT else None)
+    before = Cruise(usage)
+    await before.run(AT)
+    backup = deepcopy(before.store)
+    fails[0] = False
+    assert of_pod(await before.run(AT + 300), WEB[0]).cpu_peak_millicores == 900
+    fails[0] = True
+
+    backup.expect(before.store.epoch)
+    after = Cruise(usage, backup)
+    with pytest.raises(HistoryChanged, match="epoch"):
+        await after.run(AT + 600)
+    # No shrink rests on statistics without the peak, as long as what is missing cannot be read.
+    await after.run(AT + 900)
+    assert after.state.lost_until == AT + 600
+    # The next process knows it from the database.
+    after = Cruise(usage, backup)
+    await after.run(AT + 1200)
+    assert after.state.lost_until == AT + 600
+    fails[0] = False
+    assert of_pod(await after.run(AT + 1500), WEB[0]).cpu_peak_millicores == 900
+    assert (after.state.lost_until, after.state.evictions_lost_until) == (0, AT + 600)
+    after = Cruise(usage, backup)
+    await after.run(AT + 1800)
+    assert (after.state.lost_until, after.state.evictions_lost_until) == (0, AT + 600)
+
+
 class SlowStore(MemoryStore):
     """A store that notes how many writes of usage were under way at once."""
 

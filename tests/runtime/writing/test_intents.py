@@ -11,7 +11,7 @@ import pytest
 from cruise.domain.actions import Action, EvictPod, Intent, Outcome, Reason, TaintNode, UntaintNode, Verdict
 from cruise.domain.scheduling import OVERLOADED
 from cruise.domain.sizes import spec_targets
-from cruise.errors import Unavailable
+from cruise.errors import HistoryChanged, Unavailable
 from cruise.runtime.writing.audit import AuditQueue
 from cruise.runtime.writing.evictions import EvictionTurns
 from cruise.runtime.writing.intents import FOUND_DONE, FOUND_NOT_DONE
@@ -246,3 +246,26 @@ async def test_a_part_of_a_resize_is_found_to_be_done():
     await world.cluster.perform(resize(pod, amounts(50, None)))
     await applied(world, [TaintNode("n1", Reason.OVERLOADED)], store)
     assert [one.verdict for one in await store.outcomes(START) if one.action == whole] == [Verdict.DONE]
+
+
+@pytest.mark.parametrize(("minutes", "verdict"), [(0, Verdict.HELD), (59, Verdict.HELD), (60, Verdict.DONE)])
+async def test_no_pod_is_evicted_within_an_hour_of_evictions_that_the_database_has_lost(minutes, verdict):
+    world = FaultyCluster(cluster(workload()), Faults())
+    [pod] = await pods(world.cluster)
+    turns = EvictionTurns()
+    lost_at = int((world.cluster.now - timedelta(minutes=minutes)).timestamp())
+    turns.lost_until = lambda: lost_at
+    writer = Writer(world, MemoryStore(), FULL, waits=WAITS, evictions=turns)
+    [outcome] = await writer.apply([evict(pod)], await world.snapshot(), world.cluster.now)
+    assert outcome.verdict is verdict
+    assert outcome.reason is (Reason.HISTORY_INCOMPLETE if verdict is Verdict.HELD else evict(pod).reason)
+
+
+async def test_a_store_at_an_earlier_state_begins_no_write():
+    world = FaultyCluster(cluster(workload(replicas=2)), Faults())
+    first, second = await pods(world.cluster)
+    store = MemoryStore()
+    store.expect(7)
+    with pytest.raises(HistoryChanged):
+        await applied(world, [shrink(first), evict(second)], store)
+    assert world.faults.sent == []

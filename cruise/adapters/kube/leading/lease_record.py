@@ -8,6 +8,8 @@ from typing import Any
 from cruise.adapters.kube.http.answers import decoded
 
 Json = dict[str, Any]
+DATABASE_EPOCH = "cruise.io/database-epoch"
+_MOST_DIGITS = 18
 # A holder that goes leaves a life of one second behind, as other programs' leader election does.
 _RELEASED_SECONDS = 1
 
@@ -37,6 +39,22 @@ class LeaseRecord:
     def released(self) -> bool:
         """Tell whether its holder has let go of it; a Lease that was only emptied has a holder that does not know."""
         return not self.holder and self.spec.get("leaseDurationSeconds") == _RELEASED_SECONDS
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the database of a holder had; 0 where nothing usable is stated."""
+        stated = _mapping(_mapping(self.document.get("metadata")).get("annotations")).get(DATABASE_EPOCH)
+        if not isinstance(stated, str) or len(stated) > _MOST_DIGITS or not (stated.isascii() and stated.isdecimal()):
+            return 0
+        return int(stated)
+
+    def with_epoch(self, epoch: int) -> "LeaseRecord":
+        """Return it with the epoch of the database, which never becomes smaller."""
+        if epoch <= self.epoch:
+            return self
+        metadata = _mapping(self.document.get("metadata"))
+        annotations = {**_mapping(metadata.get("annotations")), DATABASE_EPOCH: str(epoch)}
+        return LeaseRecord({**self.document, "metadata": {**metadata, "annotations": annotations}})
 
     def life_seconds(self, own_seconds: float) -> float:
         """Return for how long an unchanged record is to be respected: as it says, within reason of one's own."""

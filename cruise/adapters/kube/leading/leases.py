@@ -34,7 +34,8 @@ class LeaderLease:
     A holder counts its time from when its last successful renewal began, and stops at `renew_deadline`; others count
     `duration` from when they last saw the Lease change, each by its own clock. As the deadline is the shorter and
     begins earlier, the holder has stopped before another may follow, whatever the hosts think the time is. By default
-    the deadline is two thirds of the duration, and a renewal is tried every 2/15 of it, as in client-go.
+    the deadline is two thirds of the duration, and a renewal is tried every 2/15 of it, as in client-go. Each write
+    of the Lease notes the `epoch` of the holder's database, for the next one.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class LeaderLease:
         renew_deadline: timedelta | None = None,
         retry: timedelta | None = None,
         clock: Callable[[], float] = _uptime,
+        epoch: Callable[[], int] = lambda: 0,
     ) -> None:
         renew_deadline = renew_deadline or duration * 2 / 3
         retry = retry or duration * 2 / 15
@@ -61,6 +63,7 @@ class LeaderLease:
         self._deadline = renew_deadline.total_seconds()
         self._retry = retry.total_seconds()
         self._clock = clock
+        self._epoch = epoch
         self._seen: LeaseRecord | None = None
         self._seen_at = 0.0
         self._acquired = ""
@@ -68,6 +71,11 @@ class LeaderLease:
         self.gave_up: str | None = None
         """Why it let the Lease go although it could have kept it; None once it contends again."""
         self.times_given_up = 0
+
+    @property
+    def noted_epoch(self) -> int:
+        """The latest epoch that a holder's database had, as far as the Lease was seen."""
+        return 0 if self._seen is None else self._seen.epoch
 
     @property
     def held(self) -> bool:
@@ -224,6 +232,7 @@ class LeaderLease:
         self._acquired = acquired
         record = found or new_lease(self._namespace, self._name)
         renewed = record.held_by(self._identity, acquired, self._duration, _wall_clock())
+        renewed = renewed.with_epoch(max(self._epoch(), self.noted_epoch))
         method, path = ("POST", self._leases) if found is None else ("PUT", self._path)
         try:
             answer = await self._client.send(method, path, renewed.document, urgent=True)
@@ -248,7 +257,8 @@ class LeaderLease:
             async with asyncio.timeout(self._deadline / 2):
                 found = await self._look()
                 if found is not None and self._mine(found):
-                    await self._client.send("PUT", self._path, found.let_go(_wall_clock()).document, urgent=True)
+                    released = found.let_go(_wall_clock()).with_epoch(self._epoch())
+                    await self._client.send("PUT", self._path, released.document, urgent=True)
         except (CruiseError, TimeoutError) as error:
             log.warning("the lease was not let go", lease=self._name, problem=str(error) or "no answer in time")
 

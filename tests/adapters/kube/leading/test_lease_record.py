@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.adapters.kube.leading.lease_record import LeaseRecord, micro_time, new_lease, read_lease
+from cruise.adapters.kube.leading.lease_record import DATABASE_EPOCH, LeaseRecord, micro_time, new_lease, read_lease
 from cruise.errors import Unavailable
 
 NOW = datetime(2026, 11, 21, 8, 0, 0, 123, tzinfo=UTC)
@@ -39,6 +39,18 @@ def test_whatever_a_lease_holds_it_can_be_judged_and_taken(document: dict[str, o
     gone = taken.let_go(NOW)
     assert gone.released
     assert gone.holder == gone.acquired == ""
+
+
+@given(DOCUMENT, st.integers(1, 10**15))
+def test_whatever_a_lease_holds_its_epoch_only_grows(document: dict[str, object], epoch: int):
+    noted = LeaseRecord(document).with_epoch(epoch)
+    assert noted.epoch == epoch
+    assert noted.with_epoch(epoch - 1) is noted
+
+
+@pytest.mark.parametrize("stated", ["", "-1", "1.5", "seven", "9" * 19, "٣", 7, None])
+def test_an_epoch_that_cannot_be_read_is_none(stated: object):
+    assert LeaseRecord({"metadata": {"annotations": {DATABASE_EPOCH: stated}}}).epoch == 0
 
 
 @given(DOCUMENT)

@@ -9,6 +9,7 @@ import pytest
 
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.http.connecting import KubeSettings, connect
+from cruise.adapters.kube.leading.lease_record import DATABASE_EPOCH
 from cruise.adapters.kube.leading.leases import LeaderLease, NamespaceMissing
 from cruise.errors import Unavailable
 from tests.adapters.kube.relay import Network, relayed
@@ -380,6 +381,30 @@ async def test_labels_of_others_stay_on_the_lease(client: KubeClient, admin: Api
         before = spec(admin, lease_namespace)["renewTime"]
         await eventually(lambda: spec(admin, lease_namespace)["renewTime"] != before, "it is renewed")
         assert admin.read(LEASES, lease_namespace, "cruise")["metadata"]["labels"] == {"team": "x"}
+
+
+async def test_the_next_holder_learns_the_epoch_of_the_last_ones_database(
+    client: KubeClient, admin: Api, lease_namespace: str
+):
+    epoch = [7]
+    seen: list[int] = []
+
+    async def work() -> None:
+        epoch[0] = 9
+
+    one = LeaderLease(client, lease_namespace, "cruise", "one", epoch=lambda: epoch[0])
+    await one.lead(work)
+    # Its last word.
+    assert admin.read(LEASES, lease_namespace, "cruise")["metadata"]["annotations"] == {DATABASE_EPOCH: "9"}
+
+    async def look() -> None:
+        seen.append(two.noted_epoch)
+
+    # Its database is at an earlier state, and the Lease goes on to say where it was.
+    two = LeaderLease(client, lease_namespace, "cruise", "two", epoch=lambda: 4)
+    await two.lead(look)
+    assert seen == [9]
+    assert admin.read(LEASES, lease_namespace, "cruise")["metadata"]["annotations"] == {DATABASE_EPOCH: "9"}
 
 
 async def test_work_that_returns_ends_the_leading(client: KubeClient, admin: Api, lease_namespace: str):
