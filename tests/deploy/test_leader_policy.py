@@ -1,18 +1,17 @@
-"""The policy of docs/protocol: the API server lets the holder of the Lease write, and no other process of cruise."""
+"""The chart's policies.leader: the API server lets the holder of the Lease write, and no other process of cruise."""
 
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
 
 import pytest
-import yaml
 
+from cruise.adapters.kube.leading.lease_record import DATABASE_EPOCH
 from tests.controlplane.api import Api, ApiError, Json, until
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.namespaces import own_namespace
 from tests.deploy.installing import NAMESPACE, SERVE, grant
+from tests.deploy.rendering import objects
 
-PAGE = Path(__file__).parents[2] / "docs" / "protocol" / "README.md"
 LEASE = ("leases.coordination.k8s.io", NAMESPACE, "cruise-serve")
 RESTRICTED = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 REPLICAS = ("cruise-a", "cruise-b")
@@ -22,7 +21,8 @@ REPLICAS = ("cruise-a", "cruise-b")
 def namespace(control_plane: ControlPlane) -> Iterator[str]:
     admin = control_plane.api()
     grant(admin, "full")
-    manifests: list[Json] = list(yaml.safe_load_all(PAGE.read_text().split("```yaml\n")[1].split("```")[0]))
+    values = {"mode": "full", "database.existingSecret": "cruise-database", "policies.leader": "true"}
+    manifests = [one for one in objects(values) if one["metadata"]["name"] == "cruise-leader"]
     with own_namespace(admin) as namespace:
         until(lambda: admin.items("serviceaccounts", namespace), "its account is there")
         admin.create(pod(namespace, "victim"))
@@ -116,3 +116,27 @@ def test_a_token_of_no_pod_writes_nothing(control_plane: ControlPlane, namespace
     hold(admin, "cruise-a-1f2e3d4c")
     loose = control_plane.api(token=admin.service_account_token(NAMESPACE, SERVE))
     until(lambda: refused(loose, namespace), "it is refused")
+
+
+def test_it_is_off_by_default():
+    values = {"mode": "full", "database.existingSecret": "cruise-database"}
+    assert "cruise-leader" not in {one["metadata"]["name"] for one in objects(values)}
+
+
+def test_of_the_leases_annotations_only_the_epoch_is_cruises(control_plane: ControlPlane, namespace: str):
+    admin = control_plane.api()
+    hold(admin, "cruise-a-1f2e3d4c")
+    admin.patch(*LEASE, {"metadata": {"annotations": {"team": "x"}}})
+    leader = replica(control_plane, REPLICAS[0])
+
+    def write(**metadata: Json) -> None:
+        found = leader.read(*LEASE)
+        leader.request("PUT", leader.path(*LEASE), {**found, "metadata": {**found["metadata"], **metadata}})
+
+    write(annotations={"team": "x", DATABASE_EPOCH: "7"})
+    for others in ({"team": "y"}, {}, {"team": "x", "other": "z"}):
+        with pytest.raises(ApiError, match=f"only {DATABASE_EPOCH} is cruise's"):
+            write(annotations={**others, DATABASE_EPOCH: "8"})
+    with pytest.raises(ApiError, match="finalizers are not cruise's"):
+        write(labels={"a": "b"})
+    assert admin.read(*LEASE)["metadata"]["annotations"] == {"team": "x", DATABASE_EPOCH: "7"}

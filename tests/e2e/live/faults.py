@@ -13,7 +13,7 @@ from enum import Enum
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit
+from urllib.parse import unquote_plus, urlsplit
 
 _CHUNK = 1 << 16
 
@@ -50,11 +50,16 @@ class _Listening:
 
 
 class PrometheusProxy(_Listening):
-    """A Prometheus server that answers as `answers` says; `asked` counts queries."""
+    """A Prometheus server that answers as `answers` says; `asked` counts queries.
+
+    Queries that contain `refused` are not answered, and each answer takes `delay_seconds` more.
+    """
 
     def __init__(self, target: str) -> None:
         self.answers = Answers.WHOLE
         self.age_seconds = 0
+        self.refused = ""
+        self.delay_seconds = 0.0
         self.asked = 0
         self._target = urlsplit(target).netloc
         super().__init__(self._handler())
@@ -88,7 +93,9 @@ class PrometheusProxy(_Listening):
 
             def _forward(self, sent: bytes | None) -> None:
                 proxy.asked += 1
-                if proxy.answers is Answers.NONE:
+                time.sleep(proxy.delay_seconds)
+                query = unquote_plus(self.path + (sent or b"").decode())
+                if proxy.answers is Answers.NONE or (proxy.refused and proxy.refused in query):
                     self.close_connection = True
                     return
                 headers = {"Content-Type": self.headers.get("Content-Type", ""), "Accept-Encoding": "identity"}

@@ -256,13 +256,13 @@ def held(said: Json) -> dict[str, str]:
     return {hold["pod"]: hold["reason"] for plan in said["nodes"] for hold in plan["hold"]}
 
 
-def database_of(server: Path) -> str:
-    """Make a database on the embedded server of a data directory; returns its URL."""
+def database_of(server: Path, copied_from: str = "template1") -> str:
+    """Make a database on the embedded server of a data directory, a copy of another one if named; returns its URL."""
     name = f"scene_{secrets.token_hex(4)}"
 
     async def create() -> None:
         connection = await asyncpg.connect(f"postgresql://postgres@/postgres?host={server}/postgres")
-        await connection.execute(f"CREATE DATABASE {name}")
+        await connection.execute(f"CREATE DATABASE {name} TEMPLATE {copied_from}")
         await connection.close()
 
     assert re.fullmatch(r"\w+", name)

@@ -1,16 +1,24 @@
 """cruise killed with a write under way: nothing is forgotten, and no budget is spent twice."""
 
 import asyncio
+import random
 import time
+from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import asyncpg
+import pytest
 
 from tests.controlplane.api import until
 from tests.e2e.live.faults import ApiServerProxy
+from tests.e2e.live.manifests import app
 from tests.e2e.live.stage import Stage
 from tests.e2e.live.test_fault_prometheus import FAST, SEVERAL_PASSES
 from tests.e2e.live.test_scene_evictions import LARGE, crowded, evicted
+from tests.e2e.live.usage import Use
+from tests.e2e.serve_scene import started
+from tests.tiers import Seeds
 
 APPS = ("one", "two", "three", "four", "five", "six")
 FULL = {**FAST, "max_evictions_per_hour": "2"}
@@ -54,3 +62,105 @@ def test_an_eviction_whose_process_is_killed_is_on_record_and_counts_against_the
     assert [code for _, code in done] == [201, 201]
     audited = rows(database, "SELECT pod, verdict FROM outcome WHERE kind = 'evict' AND verdict = 'done' ORDER BY at")
     assert [(row["pod"], row["verdict"]) for row in audited] == [(name, "done") for name, _ in done]
+
+
+PLACES = ("one", "two", "three")
+EVICTIONS = 5
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_killed_at_random_moments_no_write_is_without_its_row_and_no_budget_is_passed(
+    stage: Stage, tmp_path: Path, seeds: Seeds
+):
+    """kill -9 again and again while resizes, evictions and a packing plan are under way; the audit log is the judge."""
+    staged_for_kills(stage)
+    database = stage.settings("full")["database_url"]
+    told = stage.settings("full", **KILLED)
+    open_at_kills = []
+    for seed in seeds(30, fewest=3):
+        with started(told, tmp_path) as running:
+            until(lambda running=running: '"leading"' in running.log, "it leads", longest_pause=0.05)
+            moment = random.Random(seed)
+            if seed % 2:
+                # In the middle of its writes, if there are any.
+                before = len(stage.deeds())
+                with suppress(AssertionError):
+                    until(lambda before=before: len(stage.deeds()) > before, "it writes", 20, longest_pause=0.05)
+                time.sleep(moment.uniform(0, 2))
+            else:
+                time.sleep(moment.uniform(0, 9))
+            running.kill()
+        # What was sent before may be done a moment later.
+        time.sleep(1)
+        written, recorded, begun = writes_by_pod(stage), rows_by_pod(database), intents_by_pod(database)
+        assert {key: count for key, count in (written - recorded - begun).items() if count > 0} == {}
+        assert sum(count for (kind, _), count in written.items() if kind == "evict") <= EVICTIONS
+        open_at_kills.append(sum(begun.values()))
+        renew(stage, seed)
+    with stage.serving("full", **KILLED):
+        until(lambda: not rows(database, "SELECT 1 FROM intent"), "what was left open was looked up", seconds=60)
+        time.sleep(SEVERAL_PASSES)
+    written, recorded, done = writes_by_pod(stage), rows_by_pod(database), rows_by_pod(database, "done")
+    print(
+        f"kills: {len(open_at_kills)}, intents open at each: {open_at_kills}, writes: {sum(written.values())}, "
+        f"of these evictions: {sum(count for (kind, _), count in written.items() if kind == 'evict')}"
+    )
+    assert written - recorded == Counter()
+    assert done - written == Counter()
+    assert sum(count for (kind, _), count in written.items() if kind == "evict") <= EVICTIONS
+    assert any(open_at_kills), "no kill met a write under way"
+
+
+# A plan of some twenty writes takes two seconds.
+KILLED = {
+    **FAST,
+    "lease_duration": "4s",
+    "kube_requests_per_second": "10",
+    "kube_burst": "10",
+    "max_evictions_per_hour": str(EVICTIONS),
+}
+
+
+def staged_for_kills(stage: Stage) -> None:
+    """A workload whose pods ask for too much, and nodes whose pods use more than there is."""
+    large = stage.node("large", cpu="32", memory="64Gi")
+    stage.create(app("Deployment", stage.namespace, "web", "300m", "512Mi", replicas=24, node=large))
+    for place in PLACES:
+        crowded(stage, place, *(f"{place}-{number}" for number in range(4)))
+        for number in range(2):
+            stage.node(f"{place}-spare-{number}", cpu="2", labels={"crowd": place})
+    stage.running(24 + 4 * len(PLACES))
+    large_ones = {f"{place}-{number}": LARGE for place in PLACES for number in range(4)}
+    stage.measure({"web": Use(cores=0.05, mebibytes=60), **large_ones})
+    stage.mark()
+
+
+def renew(stage: Stage, seed: int) -> None:
+    """Replace most pods that were sized: their successors ask for too much again."""
+    pods = [pod["metadata"]["name"] for pod in stage.pods("web")]
+    for name in random.Random(seed).sample(pods, 20):
+        stage.admin.delete("pods", stage.namespace, name, grace=0)
+    stage.running(24, "web")
+
+
+def writes_by_pod(stage: Stage) -> Counter[tuple[str, str]]:
+    """How often each pod was resized and evicted, by the API server's audit log."""
+    kinds = {"pods/resize": "resize", "pods/eviction": "evict"}
+    return Counter(
+        (kinds[resource], target.partition("/")[2])
+        for _, resource, target, code in stage.deeds()
+        if resource in kinds and code < 300
+    )
+
+
+def rows_by_pod(database: str, *verdicts: str) -> Counter[tuple[str, str]]:
+    """How many lines the audit has of writes to each pod that were done, or whose answer was not seen."""
+    wanted = ", ".join(f"'{one}'" for one in verdicts or ("done", "failed"))
+    found = rows(database, f"SELECT kind, pod, times FROM outcome WHERE pod IS NOT NULL AND verdict IN ({wanted})")
+    return Counter([(row["kind"], row["pod"]) for row in found for _ in range(row["times"])])
+
+
+def intents_by_pod(database: str) -> Counter[tuple[str, str]]:
+    found = rows(database, "SELECT kind, pod FROM intent WHERE pod IS NOT NULL")
+    return Counter((row["kind"], row["pod"]) for row in found)

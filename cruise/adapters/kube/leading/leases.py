@@ -11,7 +11,7 @@ import structlog
 
 from cruise.adapters.kube.http.client import KubeClient
 from cruise.adapters.kube.leading.lease_record import LeaseRecord, micro_time, new_lease, read_lease
-from cruise.errors import Conflict, CruiseError, NotFound
+from cruise.errors import Conflict, CruiseError, NotFound, Refused
 
 log = structlog.get_logger()
 
@@ -64,6 +64,7 @@ class LeaderLease:
         self._retry = retry.total_seconds()
         self._clock = clock
         self._epoch = epoch
+        self._notes_epoch = True
         self._seen: LeaseRecord | None = None
         self._seen_at = 0.0
         self._acquired = ""
@@ -232,10 +233,9 @@ class LeaderLease:
         self._acquired = acquired
         record = found or new_lease(self._namespace, self._name)
         renewed = record.held_by(self._identity, acquired, self._duration, _wall_clock())
-        renewed = renewed.with_epoch(max(self._epoch(), self.noted_epoch))
         method, path = ("POST", self._leases) if found is None else ("PUT", self._path)
         try:
-            answer = await self._client.send(method, path, renewed.document, urgent=True)
+            answer = await self._noted(method, path, renewed, max(self._epoch(), self.noted_epoch))
         except NotFound as error:
             if found is not None:
                 raise
@@ -248,6 +248,21 @@ class LeaderLease:
         self._seen_at = self._clock()
         self._held_until = begun + self._deadline
 
+    async def _noted(self, method: str, path: str, renewed: LeaseRecord, epoch: int) -> bytes:
+        """Write a record with the database's epoch; without it where a policy of an earlier release forbids that."""
+        if self._notes_epoch:
+            try:
+                return await self._client.send(method, path, renewed.with_epoch(epoch).document, urgent=True)
+            except Refused as error:
+                if renewed.epoch == epoch:
+                    raise
+                self._notes_epoch = False
+                log.warning(
+                    "the Lease cannot say how much the database has stored: apply deploy/policies.yaml of this release",
+                    problem=str(error),
+                )
+        return await self._client.send(method, path, renewed.document, urgent=True)
+
     async def _release(self) -> None:
         """Let the Lease go, if it may be ours."""
         self._held_until = None
@@ -257,8 +272,7 @@ class LeaderLease:
             async with asyncio.timeout(self._deadline / 2):
                 found = await self._look()
                 if found is not None and self._mine(found):
-                    released = found.let_go(_wall_clock()).with_epoch(self._epoch())
-                    await self._client.send("PUT", self._path, released.document, urgent=True)
+                    await self._noted("PUT", self._path, found.let_go(_wall_clock()), max(self._epoch(), found.epoch))
         except (CruiseError, TimeoutError) as error:
             log.warning("the lease was not let go", lease=self._name, problem=str(error) or "no answer in time")
 

@@ -1,0 +1,109 @@
+"""An older copy of the database takes over while no cruise runs: what it has forgotten costs nobody anything."""
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.controlplane.api import until
+from tests.e2e.live.faults import PrometheusProxy
+from tests.e2e.live.manifests import app
+from tests.e2e.live.programs import Running
+from tests.e2e.live.sizes import requests
+from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.live.test_fault_killed import FULL, rows
+from tests.e2e.live.test_fault_prometheus import FAST, SEVERAL_PASSES
+from tests.e2e.live.test_scene_evictions import LARGE, crowded, evicted
+from tests.e2e.live.usage import Use
+
+QUIET, BUSY = Use(cores=0.05, mebibytes=100), Use(cores=0.05, mebibytes=400)
+BUSIER = Use(cores=0.05, mebibytes=600)
+# Pods whose names end like db-0.
+PARTITION = "[bcd0]"
+
+
+@pytest.fixture
+def proxy(stage: Stage) -> Iterator[PrometheusProxy]:
+    # A node of its own keeps room for the peak of no other.
+    node = stage.node(cpu="8", memory="16Gi")
+    stage.create(app("StatefulSet", stage.namespace, "db", "300m", "512Mi", node=node))
+    stage.running(1)
+    with PrometheusProxy(stage.measure({"db": QUIET})) as proxy:
+        yield proxy
+
+
+def copied(stage: Stage, server: Path) -> str:
+    """A copy of the scene's database as it is now; nobody is connected to it."""
+    [name] = re.findall(r"scene_\w+", stage.settings("resize")["database_url"])
+    return database_of(server, name)
+
+
+def memory(stage: Stage) -> int:
+    return requests(stage.pod("db")).memory
+
+
+def figure(serving: Running, name: str) -> float:
+    """A metric without labels."""
+    [found] = re.findall(rf"^{name} (\S+)$", serving.get("/metrics")[1], re.MULTILINE)
+    return float(found)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_peaks_that_an_older_database_never_had_are_read_again_and_nothing_is_cut_meanwhile(
+    stage: Stage, proxy: PrometheusProxy, embedded_postgres: Path
+):
+    told = {"prometheus_url": proxy.address, "headroom": "shared-max", **FAST}
+    with stage.serving("observe", **told):
+        pass
+    backup = copied(stage, embedded_postgres)
+    with stage.serving(**told) as serving:
+        until(lambda: memory(stage) < 200, "it is sized")
+        stage.usage.change("db-0", "app", BUSY)
+        until(lambda: memory(stage) >= 400, "it has grown", seconds=240)
+        epoch = figure(serving, "cruise_database_epoch")
+        stage.usage.change("db-0", "app", QUIET)
+    # From here on the peak is known to nobody but Prometheus, which does not give it away.
+    proxy.refused = PARTITION
+    stage.mark()
+    with stage.serving(database_url=backup, **told) as serving:
+        until(lambda: figure(serving, "cruise_history_incomplete") == 1, "it knows that something is missing")
+        assert figure(serving, "cruise_database_epoch") > epoch
+        time.sleep(3 * SEVERAL_PASSES)
+        assert memory(stage) >= 400
+        assert stage.deeds() == []
+        proxy.refused = ""
+        began = time.monotonic()
+        until(lambda: figure(serving, "cruise_history_incomplete") == 0, "all is read again", seconds=240)
+        print(f"all was read again {time.monotonic() - began:.1f} s after Prometheus answered")
+        time.sleep(2 * SEVERAL_PASSES)
+        assert memory(stage) >= 400
+        # This database has never heard of the first resize: the pod has a size of cruise's now.
+        stage.usage.change("db-0", "app", BUSIER)
+        until(lambda: memory(stage) >= 600, "it has grown again", seconds=240)
+        [row] = rows(backup, "SELECT containers FROM original_size")
+    assert json.loads(row["containers"])[0]["requests"] == {"cpu_millicores": 300, "memory_bytes": 512 * 2**20}
+
+
+def test_evictions_that_an_older_database_never_had_count_against_the_hour(stage: Stage, embedded_postgres: Path):
+    """The judge is the API server's audit log."""
+    apps = ("one", "two", "three", "four", "five", "six")
+    crowded(stage, "a", *apps)
+    stage.running(len(apps))
+    for number in range(3):
+        stage.node(f"spare-{number}", cpu="2", labels={"crowd": "a"})
+    stage.measure(dict.fromkeys(apps, LARGE))
+    with stage.serving("observe", **FULL):
+        pass
+    backup = copied(stage, embedded_postgres)
+    stage.mark()
+    with stage.serving("full", **FULL):
+        until(lambda: len(evicted(stage)) == 2, "the hour's budget is spent", seconds=120)
+    with stage.serving("full", database_url=backup, **FULL) as serving:
+        until(lambda: figure(serving, "cruise_history_incomplete") == 0, "all is read again", seconds=120)
+        until(lambda: "history-incomplete" in serving.get("/metrics")[1], "evictions are held", seconds=120)
+        time.sleep(SEVERAL_PASSES)
+    assert len(evicted(stage)) == 2
