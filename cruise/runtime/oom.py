@@ -106,8 +106,9 @@ class OomReactor:
     async def _answered(self, kill: OomKill, now: datetime) -> Reaction | None:
         failed_before = self._unanswered.pop(kill.key, None) is not None
         try:
-            return await self._to_the_end(kill, now)
-        except CruiseError as error:
+            async with asyncio.timeout(self._policy.max_decision_age.total_seconds()):
+                return await self._to_the_end(kill, now)
+        except (CruiseError, TimeoutError) as error:
             self._unanswered[kill.key] = kill
             if not failed_before:
                 log.warning(
@@ -115,7 +116,7 @@ class OomReactor:
                     namespace=kill.namespace,
                     pod=kill.pod,
                     container=kill.container,
-                    error=str(error),
+                    error=str(error) or "not answered in time",
                 )
             return None
 

@@ -39,6 +39,8 @@ from cruise.runtime.writing.writer import AT_ONCE, Writer
 
 _PRUNE_INTERVAL = timedelta(hours=1)
 _BETWEEN_LOOKS_SECONDS = 0.5
+# How often a packing pass may solve at most, each within its time, before something is wrong.
+_SOLVES = 30
 _PAUSE_BETWEEN_FILLS = timedelta(seconds=15)
 
 
@@ -119,7 +121,16 @@ class Controller:
         self._reactor = OomReactor(cluster, store, policy, of_pods(), exclusions, self._usage)
         writer, wait = self._node_writer, POLL_SECONDS / pace
         self._plan_execution = PlanExecution(
-            cluster, store, policy, writer, exclusions, clock, tell=self._acted, poll_seconds=wait
+            cluster,
+            store,
+            policy,
+            writer,
+            exclusions,
+            clock,
+            tell=self._acted,
+            poll_seconds=wait,
+            # A plan may take its time, as pods end and start, but not a step of it.
+            stepped=lambda: self._extend("packing"),
         )
         self._packer = packer
         self._publication = publication
@@ -308,9 +319,13 @@ class Controller:
             if self._hooks.meanwhile is not None:
                 jobs.always("notifications", self._hooks.meanwhile)
             jobs.every(self._paced(self._policy.node_load_interval), "node load", self.watch_load, delay=timedelta(0))
+            jobs.bound("prune", self._paced(_PRUNE_INTERVAL) / 4)
             jobs.every(self._paced(_PRUNE_INTERVAL), "prune", self._prune, delay=self._paced(_PRUNE_INTERVAL))
             jobs.begin(self._fill_then_pass(jobs))
             if self._packer is not None:
+                longest = timedelta(seconds=_SOLVES * self._packer.seconds) + slack
+                for name in ("packing", "consolidation"):
+                    jobs.bound(name, longest)
                 jobs.begin(self._pack_after_passes(jobs))
             await jobs.until(stop)
 
@@ -327,6 +342,8 @@ class Controller:
             await jobs.turn("node pass", self.rightsize)
         jobs.every(interval, "statistics", self.refresh_statistics, delay=interval)
         jobs.watch("node pass", interval, self._policy.max_decision_age, vital=True)
+        for name in ("history", "publication"):
+            jobs.bound(name, interval + self._policy.max_decision_age)
         # Half an interval later, so that a pass sees statistics that are young and whole.
         jobs.every(interval, "node pass", self._rightsize_all, delay=interval / 2)
         jobs.every(interval, "history", self.keep_history, delay=interval * 5 / 8)

@@ -64,12 +64,14 @@ def _wall_offset() -> float:
 class _Watched:
     """A periodic job: how long a turn of it may take, how long it may go without success, and since when it does.
 
-    `running` is the deadline of the turn that runs, `overdue` whether the last one was not over by its own.
+    `running` is the deadline of the turn that runs, `overdue` whether the last one was not over by its own. `leads`
+    tells whether a process must not lead while it is overdue.
     """
 
     deadline: float
     longest: float | None
     succeeded_at: float
+    leads: bool = True
     running: asyncio.Timeout | None = None
     overdue: bool = False
 
@@ -102,6 +104,10 @@ class Jobs:
         longest = (_FAILURES * interval + slack).total_seconds() if vital else None
         self._watched[name] = _Watched((interval + slack).total_seconds(), longest, time.monotonic())
 
+    def bound(self, name: str, longest: timedelta) -> None:
+        """From now on give up each turn of a job that is not over in time; the process leads all the same."""
+        self._watched[name] = _Watched(longest.total_seconds(), None, time.monotonic(), leads=False)
+
     def extend(self, name: str) -> None:
         """Begin the deadline of the turn that runs anew: it is long, but something came of it."""
         watched = self._watched.get(name)
@@ -109,14 +115,16 @@ class Jobs:
             watched.running.reschedule(asyncio.get_running_loop().time() + watched.deadline)
 
     def success_ages(self) -> Mapping[str, float]:
-        """Return how many seconds ago each watched job last went through, or was first expected to."""
+        """Return how many seconds ago each job that the lead hangs on went through, or was first expected to."""
         now = time.monotonic()
-        return {name: now - watched.succeeded_at for name, watched in self._watched.items()}
+        return {name: now - watched.succeeded_at for name, watched in self._watched.items() if watched.leads}
 
     def why_stuck(self) -> str | None:
         """Return which job does not end, or does not go through any more; None while all do."""
         now = asyncio.get_running_loop().time()
         for name, watched in self._watched.items():
+            if not watched.leads:
+                continue
             until = None if watched.running is None else watched.running.when()
             if watched.overdue or (until is not None and now > until):
                 return f"{name}: not over after {watched.deadline:.0f} s"

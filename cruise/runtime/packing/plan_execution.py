@@ -28,7 +28,8 @@ async def _discard(outcomes: Sequence[Outcome]) -> None:
 class PlanExecution:
     """Carries out one plan at a time; its progress is stored before and after each write.
 
-    Meanwhile `exclusions` keeps the node passes from the plan's nodes and pods. `tell` gets each action's outcome.
+    Meanwhile `exclusions` keeps the node passes from the plan's nodes and pods. `tell` gets each action's outcome;
+    `stepped` is called after each look at the cluster.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class PlanExecution:
         *,
         tell: Callable[[Sequence[Outcome]], Awaitable[None]] = _discard,
         poll_seconds: float = POLL_SECONDS,
+        stepped: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -51,6 +53,7 @@ class PlanExecution:
         self._clock = clock
         self._tell = tell
         self._poll_seconds = poll_seconds
+        self._stepped = stepped
 
     async def take_up(self) -> PackingPlan | None:
         """Return the plan that was begun and not ended, with its nodes and pods reserved; None without one."""
@@ -68,6 +71,7 @@ class PlanExecution:
         """
         while plan.phase is Phase.UNDER_WAY:
             plan, done = await self.step(plan)
+            self._stepped()
             if plan.phase is Phase.UNDER_WAY and not done:
                 await asyncio.sleep(self._poll_seconds)
         return plan

@@ -155,3 +155,12 @@ async def test_a_vital_pass_that_only_fails_is_told_after_a_while_and_its_age_gr
         await ended(jobs, Counted())
         assert jobs.why_stuck() is None
         assert jobs.success_ages()["node pass"] < jobs.success_ages()["node load"]
+
+
+async def test_a_bounded_pass_that_hangs_is_given_up_and_costs_nobody_the_lead() -> None:
+    async with Jobs() as jobs:
+        jobs.bound("node pass", SOON)
+        await ended(jobs, hangs)
+        assert jobs.latest["node pass"].error == "not over after 0 s: it was given up"
+        assert jobs.why_stuck() is None
+        assert jobs.success_ages() == {}

@@ -20,7 +20,6 @@ from tests.e2e.live.test_scene_evictions import LARGE, crowded, evicted
 from tests.e2e.live.usage import Use
 
 QUIET, BUSY = Use(cores=0.05, mebibytes=100), Use(cores=0.05, mebibytes=400)
-BUSIER = Use(cores=0.05, mebibytes=600)
 # Pods whose names end like db-0.
 PARTITION = "[bcd0]"
 
@@ -81,11 +80,9 @@ def test_peaks_that_an_older_database_never_had_are_read_again_and_nothing_is_cu
         print(f"all was read again {time.monotonic() - began:.1f} s after Prometheus answered")
         time.sleep(2 * SEVERAL_PASSES)
         assert memory(stage) >= 400
-        # This database has never heard of the first resize: the pod has a size of cruise's now.
-        stage.usage.change("db-0", "app", BUSIER)
-        until(lambda: memory(stage) >= 600, "it has grown again", seconds=240)
-        [row] = rows(backup, "SELECT containers FROM original_size")
-    assert json.loads(row["containers"])[0]["requests"] == {"cpu_millicores": 300, "memory_bytes": 512 * 2**20}
+        # This database has never heard of the first resize: cruise's own size is nobody's original size.
+        sizes = [json.loads(row["containers"]) for row in rows(backup, "SELECT containers FROM original_size")]
+    assert all(one["requests"]["memory_bytes"] == 512 * 2**20 for [one] in sizes)
 
 
 def test_evictions_that_an_older_database_never_had_count_against_the_hour(stage: Stage, embedded_postgres: Path):
