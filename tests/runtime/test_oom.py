@@ -459,6 +459,27 @@ async def test_kills_do_not_wait_for_one_that_cannot_be_answered():
     await reactions.aclose()
 
 
+async def test_a_kill_whose_answer_does_not_end_is_tried_again():
+    class Hanging(MemoryStore):
+        """A store whose first look-up of a kill has no end."""
+
+        asked = 0
+
+        async def knows_oom(self, pod_uid, container, finished_at) -> bool:
+            self.asked += 1
+            if self.asked == 1:
+                await asyncio.sleep(3600)
+            return await super().knows_oom(pod_uid, container, finished_at)
+
+    world, store = leaking(), Hanging()
+    await store.write_statistics(await (await store_for(world)).read_statistics())
+    await killed(world)
+    reactor = OomReactor(world, store, replace(FULL, max_decision_age=timedelta(seconds=0.2)), retry_seconds=0.001)
+    async with asyncio.timeout(30):
+        reaction = await anext(reactor.reactions(lambda: world.now))
+    assert (reaction.decision.reason, store.asked) == (Reason.OOM_KILLED, 2)
+
+
 async def test_reactions_end_with_the_stream():
     world = leaking()
     store, _ = await store_for(world), await killed(world)

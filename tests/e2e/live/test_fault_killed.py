@@ -4,6 +4,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -79,18 +80,7 @@ def test_killed_at_random_moments_no_write_is_without_its_row_and_no_budget_is_p
     told = stage.settings("full", **KILLED)
     open_at_kills = []
     for seed in seeds(30, fewest=3):
-        with started(told, tmp_path) as running:
-            until(lambda running=running: '"leading"' in running.log, "it leads", longest_pause=0.05)
-            moment = random.Random(seed)
-            if seed % 2:
-                # In the middle of its writes, if there are any.
-                before = len(stage.deeds())
-                with suppress(AssertionError):
-                    until(lambda before=before: len(stage.deeds()) > before, "it writes", 20, longest_pause=0.05)
-                time.sleep(moment.uniform(0, 2))
-            else:
-                time.sleep(moment.uniform(0, 9))
-            running.kill()
+        killed_at(stage, told, tmp_path, random.Random(seed), is_writing=bool(seed % 2))
         # What was sent before may be done a moment later.
         time.sleep(1)
         written, recorded, begun = writes_by_pod(stage), rows_by_pod(database), intents_by_pod(database)
@@ -110,6 +100,20 @@ def test_killed_at_random_moments_no_write_is_without_its_row_and_no_budget_is_p
     assert done - written == Counter()
     assert sum(count for (kind, _), count in written.items() if kind == "evict") <= EVICTIONS
     assert any(open_at_kills), "no kill met a write under way"
+
+
+def killed_at(
+    stage: Stage, told: Mapping[str, str], directory: Path, moment: random.Random, *, is_writing: bool
+) -> None:
+    """Run cruise and kill it: at any moment after it began to lead, or soon after its first write, if there is any."""
+    before = len(stage.deeds())
+    with started(told, directory) as running:
+        until(lambda: '"leading"' in running.log, "it leads", longest_pause=0.05)
+        if is_writing:
+            with suppress(AssertionError):
+                until(lambda: len(stage.deeds()) > before, "it writes", 20, longest_pause=0.05)
+        time.sleep(moment.uniform(0, 2 if is_writing else 9))
+        running.kill()
 
 
 # A plan of some twenty writes takes two seconds.
