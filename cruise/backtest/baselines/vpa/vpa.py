@@ -24,6 +24,8 @@ Where the replay is coarser than the world:
 - While a resize waits for room, upstream's spec has it already and kube-scheduler counts it; here it counts when done.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from cruise.backtest.baselines.as_requested import provisioned_sizes
@@ -90,11 +92,10 @@ class Vpa(ReplayPolicy):
         refused = refused_for_use(view.sizes.memory_limit_bytes, wanted.memory_limit_bytes, self._used_bytes)
         waiting, placed = self._in_place.waiting(view.sizes), view.node >= 0
         resized, evicted = np.zeros_like(placed), np.zeros_like(placed)
-        for loop in range(self._loops):
-            at = view.at - (self._loops - 1 - loop) * _UPDATER_SECONDS
+        for at in self._loops_until(view, priorities, waiting, placed):
             here = placed & ~evicted
             # What was resized in an earlier loop of the interval is as it should be, unless the kubelet has refused.
-            accepted = here & priorities.accepted(at - view.born_at, at - self._quickly_killed_at < QUICK_KILL_SECONDS)
+            accepted = here & self._accepted(priorities, view, at, at)
             evict = accepted & self._in_place.evictable(at, waiting & here)
             resize = accepted & ~waiting & ~resized
             resize, evict = self._within_budget(priorities, resize, evict, view.node >= -1, here)
@@ -105,6 +106,19 @@ class Vpa(ReplayPolicy):
             evicted |= evict
         trying = np.flatnonzero(self._in_place.tried_again((resized | waiting) & placed & ~evicted))
         return Decision(trying, self._in_place.wanted(trying), priorities.order(np.flatnonzero(evicted)))
+
+    def _loops_until(
+        self, view: ClusterView, priorities: Priorities, waiting: BoolArray, placed: BoolArray
+    ) -> Sequence[int]:
+        """Return the times of the updater's loops of an interval, none where they would find nothing to do."""
+        first = view.at - (self._loops - 1) * _UPDATER_SECONDS
+        found = waiting | self._accepted(priorities, view, view.at, first)
+        return range(first, view.at + 1, _UPDATER_SECONDS) if (found & placed).any() else ()
+
+    def _accepted(self, priorities: Priorities, view: ClusterView, aged_at: int, killed_at: int) -> BoolArray:
+        """Tell which pods are to be updated, by their ages at one time and their kills at another."""
+        quickly = killed_at - self._quickly_killed_at < QUICK_KILL_SECONDS
+        return priorities.accepted(aged_at - view.born_at, quickly)
 
     def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
         """Remember the kill for the recommender; the updater sees it at its next loop."""
