@@ -1,5 +1,7 @@
 """New pods, sized on their way through the API server by a webhook with its own least rights."""
 
+import time
+
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from tests.controlplane.api import Json, until
 from tests.e2e.live.manifests import app
@@ -52,6 +54,23 @@ def test_a_new_pod_asks_for_its_workloads_peak_and_without_cruise_for_what_was_s
     # Nobody answers, and pods are created all the same.
     assert requests(successor(stage)) == AS_SENT
     assert set(stage.writes()) == {("patch", "mutatingwebhookconfigurations", "cruise", 200)}
+
+
+def test_the_first_pod_of_a_deployment_that_is_made_anew_is_sized(stage: Stage):
+    """It reaches the webhook a moment before its Deployment and its ReplicaSet reach the webhook's watches."""
+    known(stage)
+    with stage.reviewing():
+        until(lambda: find(successor(stage), SIZED), "a new pod is sized", seconds=SOON)
+        for _ in range(3):
+            gone = {one["metadata"]["uid"] for one in stage.pods("web")}
+            stage.admin.delete("deployments.apps", stage.namespace, "web", grace=0)
+            until(lambda: not stage.pods("web"), "its pods are gone")
+            # Until the watches have shown that there is no such Deployment any more.
+            time.sleep(2)
+            stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi", {"cpu": "1", "memory": "1Gi"}))
+            first = until(lambda: next(iter(stage.pods("web")), None), "it has a pod")
+            assert first["metadata"]["uid"] not in gone
+            assert requests(first) == SIZED
 
 
 def test_in_mode_observe_the_webhook_changes_no_pod(stage: Stage):

@@ -93,3 +93,23 @@ def test_nothing_is_written_to_pods_that_a_scale_may_select_before_it_was_answer
                 assert requests(stage.pod("pistons")).cpu == 700
         finally:
             proxy.released.set()
+
+
+def test_a_scale_without_a_selector_keeps_the_cpu_of_its_namespace_and_is_named_by_check(
+    stage: Stage, with_engines: None
+):
+    ns, admin = stage.namespace, stage.admin
+    stage.node(cpu="16", memory="32Gi")
+    stage.create(*(app("Deployment", ns, name, "700m", "1Gi") for name in ("pistons", "free")))
+    create_engine(admin, ns, "main", "")
+    scaler = autoscaler(ns, "main")
+    scaler["spec"]["scaleTargetRef"] = {"apiVersion": "scenes.example.com/v1", "kind": "Engine", "name": "main"}
+    stage.create(scaler)
+    stage.running(2)
+    stage.measure(dict.fromkeys(("pistons", "free"), USE))
+    with stage.serving("resize", **FAST):
+        for name in ("pistons", "free"):
+            until(lambda name=name: requests(stage.pod(name)).memory < 1 << 30, "its memory is sized", seconds=60)
+            assert requests(stage.pod(name)).cpu == 700
+    checked = " ".join(stage.command("check", mode="resize").out.split())
+    assert f"1 scale cannot be read: {ns}/Engine/main (its scale has no selector)" in checked
