@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from html import escape
 
 from rich.console import RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -24,6 +25,8 @@ def _html(part: RenderableType) -> Iterator[str]:
         yield '<div class="scroll" tabindex="0"><table class="steps">'
         yield from _rows(part)
         yield "</table></div>"
+    elif isinstance(part, Padding):
+        yield from _html(part.renderable)
     else:
         raise TypeError(f"{type(part).__name__} has no shape on a page")
 

@@ -6,6 +6,7 @@ from datetime import timedelta
 
 import pytest
 
+from cruise.decisions.sizing.headroom.risk_level import KeptRisk
 from cruise.domain.actions import ContainerTarget, Outcome, Reason, ResizePod, Verdict
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName
@@ -83,3 +84,12 @@ async def test_a_reverted_pod_has_the_sizes_everywhere_that_it_was_put_back_to(s
     assert "mode observe" in shown and "mode full" not in shown
     assert re.search(rf"<b>{len(pods) * request}m <small>CPU", shown) or f"<b>{len(pods) * request / 1000:g}" in shown
     assert "mode full" in old
+
+
+async def test_how_the_risk_of_the_pods_node_was_kept_is_on_its_page(scene):
+    [pod, *_] = [one for one in (await scene.world.snapshot()).pods if one.workload == WorkloadRef("Deployment", "web")]
+    scene.done = replace(scene.done, kept_risks={ResourceName.CPU: KeptRisk(0.07, 0.4, 1000, 50)})
+    async with browser(scene) as page:
+        answer = await page.get(f"/workloads/shop/Deployment/web/why/{pod.name}")
+    assert answer.status_code == 200
+    assert "risk asked 7.00 %" in answer.text
