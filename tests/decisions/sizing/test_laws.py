@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from cruise.decisions.guidance.container_bounds import container_bounds
 from cruise.decisions.guidance.eligibility import Eligibility, Touchable
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.decisions.sizing.recommendation import recommend
 from cruise.decisions.usage.revisions import learn_revisions
 from cruise.domain.actions import Reason, RefusedTarget, ResizePod
 from cruise.domain.cluster import NO_RESIZE, Container, ContainerRole, Node, Pod, QosClass, Snapshot
@@ -153,16 +154,22 @@ def touchable_on(snapshot: Snapshot, table: StatisticsTable, node: str) -> list[
 
 
 def bases_of(pod: Touchable, snapshot: Snapshot, table: StatisticsTable) -> dict[str, Resources]:
-    """What each sized container needs at least, within its bounds."""
+    """What each sized container needs at least, within its bounds.
+
+    What a LimitRange asks for, of itself or beside a limit that stays, counts as far as it is requested already.
+    `test_limit_ranges.py` has the laws on how much that is.
+    """
     found = {}
-    for container, row in zip(pod.sized, pod.rows, strict=True):
+    bounds = recommend([pod], table, snapshot.limit_ranges, FULL)
+    for at, (container, row) in enumerate(zip(pod.sized, pod.rows, strict=True)):
         use, items = table.row(row), snapshot.limit_ranges.get(pod.pod.namespace, ())
-        low_cpu, high_cpu, low_memory, high_memory, *_ = container_bounds(
-            pod.guidance, container.name, items, FULL
-        ).whole
+        stated_cpu, stated_memory = container_bounds(pod.guidance, container.name, items, FULL).stated_least
+        cpu, memory = bounds.cpu, bounds.memory
+        low_cpu = max(stated_cpu, min(int(cpu.lower[at]), int(cpu.current[at])))
+        low_memory = max(stated_memory, min(int(memory.lower[at]), int(memory.current[at])))
         found[container.name] = Resources(
-            min(max(use.cpu_base_millicores, low_cpu), high_cpu) if pod.manages_cpu else 0,
-            min(max(use.memory_base_bytes, low_memory), high_memory) if pod.manages_memory else 0,
+            min(max(use.cpu_base_millicores, low_cpu), int(cpu.upper[at])) if pod.manages_cpu else 0,
+            min(max(use.memory_base_bytes, low_memory), int(memory.upper[at])) if pod.manages_memory else 0,
         )
     return found
 
