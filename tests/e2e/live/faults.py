@@ -123,12 +123,13 @@ class PrometheusProxy(_Listening):
 class ApiServerProxy(_Listening):
     """An API server, spoken to without TLS, that answers 429 to everything while `storm` is on; `refused` counts.
 
-    What ends with `late` is passed on only once `released` is set; what ends with `unanswered` is passed on and done,
-    and nobody gets the answer; `lost` counts.
+    Each request but a watch is passed on after `delay_seconds`. What ends with `late` is passed on only once
+    `released` is set; what ends with `unanswered` is passed on and done, and nobody gets the answer; `lost` counts.
     """
 
     def __init__(self, target: str, ca_file: Path) -> None:
         self.storm = False
+        self.delay_seconds = 0.0
         self.late = ""
         self.unanswered = ""
         self.lost = 0
@@ -162,6 +163,8 @@ class _ApiHandler(BaseHTTPRequestHandler):
             self.proxy.refused += 1
             self._answer(429, {"Retry-After": "1", "Content-Type": "text/plain"}, b"slow down")
             return
+        if "watch=" not in self.path:
+            time.sleep(self.proxy.delay_seconds)
         if self.proxy.late and self.path.partition("?")[0].endswith(self.proxy.late):
             self.proxy.released.wait(120)
         upstream = http.client.HTTPSConnection(self.proxy.target, timeout=600, context=self.proxy.tls)

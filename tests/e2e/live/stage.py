@@ -7,7 +7,7 @@ import secrets
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -15,7 +15,8 @@ from urllib.parse import urlencode
 
 import asyncpg
 
-from tests.controlplane.api import Api, Json, conditions, until
+from cruise.app.serve.leading import LEASE
+from tests.controlplane.api import Api, ApiError, Json, conditions, until
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
@@ -62,7 +63,9 @@ class Stage:
         self._audit = plane.audit.follow(ACCOUNTS)
 
     def __enter__(self) -> "Stage":
-        """Nothing runs yet."""
+        """Nothing runs yet, and no Lease tells of another scene's database."""
+        with suppress(ApiError):
+            self.admin.delete("leases.coordination.k8s.io", NAMESPACE, LEASE)
         return self
 
     def __exit__(self, *_: object) -> None:

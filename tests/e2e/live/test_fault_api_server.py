@@ -1,6 +1,7 @@
 """The API server gone, forgetful or overrun: no write is lost or done twice, and all goes on by itself."""
 
 import json
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -8,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.api import until
+from tests.controlplane.api import Api, until
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.namespaces import own_namespace
+from tests.deploy.installing import NAMESPACE, SERVE
 from tests.e2e.live.faults import ApiServerProxy
 from tests.e2e.live.programs import Running
 from tests.e2e.live.stage import Stage, database_of
 from tests.e2e.live.test_fault_prometheus import FAST, SEVERAL_PASSES, scale, shrunk, staged
+from tests.e2e.serve_scene import started
 
 
 @pytest.fixture
@@ -95,3 +98,119 @@ def test_a_storm_of_429_is_waited_out(stage: Stage):
             proxy.storm = False
             until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
     assert set(targets(stage).values()) == {1}
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_an_api_server_that_takes_a_minute_to_answer(stage: Stage):
+    staged(stage)
+    with ApiServerProxy(stage.plane.address, stage.plane.ca_file) as proxy:
+        kubeconfig = proxy.kubeconfig(Path(stage.settings("resize")["kubeconfig"]))
+        with stage.serving(kubeconfig=str(kubeconfig), **FAST) as serving:
+            until(lambda: shrunk(stage) == 1, "the first pod is sized")
+            proxy.delay_seconds = 60
+            until(lambda: not leads(serving), "it knows that it has lost the Lease")
+            stage.mark()
+            scale(stage, 3)
+            # What was sent before arrives a minute later, and is refused or as good as it was.
+            time.sleep(75)
+            assert {target for _, _, target, code in stage.deeds() if code < 300} == set()
+            assert serving.get("/healthz")[0] == 200
+            proxy.delay_seconds = 0
+            recovered(stage, serving, "the API server was fast again")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_token_that_has_expired_is_read_again(stage: Stage):
+    """The token is bound to a Pod; without it the API server refuses the token as it does one that has expired."""
+    staged(stage)
+    settings = stage.settings("resize")
+    kubeconfig = Path(settings["kubeconfig"])
+    good = kubeconfig.read_text()
+    kubeconfig.write_text(good.replace(token_in(good), bound_token(stage.admin)))
+    with stage.serving(kubeconfig=str(kubeconfig), **FAST) as serving:
+        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        stage.admin.delete("pods", NAMESPACE, BOUND_TO, grace=0)
+        until(lambda: not leads(serving), "it knows that it has lost the Lease", seconds=120)
+        stage.mark()
+        scale(stage, 3)
+        time.sleep(2 * SEVERAL_PASSES)
+        assert {target for _, _, target, code in stage.deeds() if code < 300} == set()
+        assert serving.get("/healthz")[0] == 200
+        kubeconfig.write_text(good)
+        recovered(stage, serving, "there was a new token")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_names_that_cannot_be_resolved_are_waited_for(stage: Stage, tmp_path: Path):
+    staged(stage)
+    unresolved = tmp_path / "unresolved"
+    unresolved.touch()
+    settings = stage.settings("resize", **FAST)
+    Path(settings["kubeconfig"]).write_text(Path(settings["kubeconfig"]).read_text().replace("127.0.0.1", "localhost"))
+    settings["prometheus_url"] = settings["prometheus_url"].replace("127.0.0.1", "localhost")
+    with started(settings, tmp_path, ("tests.e2e.unresolving_serve", str(unresolved))) as serving:
+        until(lambda: serving.get("/healthz")[0] == 200, "it runs")
+        time.sleep(SEVERAL_PASSES)
+        assert serving.get("/readyz")[0] == 503
+        unresolved.unlink()
+        until(lambda: shrunk(stage) == 1, "the first pod is sized", seconds=120)
+        # Connections that there are need no name: they are cut as well.
+        unresolved.touch()
+        stage.plane.kill_api_server()
+        stage.plane.start_api_server()
+        until(lambda: not leads(serving), "it knows that it has lost the Lease", seconds=120)
+        stage.mark()
+        scale(stage, 3)
+        time.sleep(2 * SEVERAL_PASSES)
+        assert stage.deeds() == []
+        unresolved.unlink()
+        recovered(stage, serving, "names were resolved again")
+
+
+BOUND_TO = "cruise-serve-0"
+
+
+def recovered(stage: Stage, serving: Running, since: str) -> None:
+    """Wait until all is as it should be; each pod is written to once."""
+    began = time.monotonic()
+    until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=240)
+    print(f"all sized {time.monotonic() - began:.1f} s after {since}")
+    until(serving.ready, "it is ready again")
+    assert set(targets(stage).values()) == {1}
+
+
+def token_in(kubeconfig: str) -> str:
+    [token] = re.findall(r"[\w-]{20,}\.[\w-]{20,}\.[\w-]{20,}", kubeconfig)
+    return str(token)
+
+
+def bound_token(admin: Api) -> str:
+    """A token of cruise-serve that is good for as long as a Pod of its is there."""
+    admin.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": BOUND_TO, "namespace": NAMESPACE},
+            "spec": {
+                "serviceAccountName": SERVE,
+                "nodeSelector": {"no": "node"},
+                "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+                "containers": [
+                    {
+                        "name": "app",
+                        "image": "example.com/app",
+                        "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+                    }
+                ],
+            },
+        }
+    )
+    uid = admin.read("pods", NAMESPACE, BOUND_TO)["metadata"]["uid"]
+    bound = {"kind": "Pod", "apiVersion": "v1", "name": BOUND_TO, "uid": uid}
+    spec = {"boundObjectRef": bound, "expirationSeconds": 3600}
+    body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
+    told = admin.request("POST", admin.path("serviceaccounts", NAMESPACE, SERVE, "token"), body)
+    return str(told["status"]["token"])

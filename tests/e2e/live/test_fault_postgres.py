@@ -1,9 +1,14 @@
 """Postgres gone or slow: no write that could not be recorded, nothing twice, and all goes on by itself."""
 
 import json
+import re
+import secrets
+import shutil
+import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -13,7 +18,9 @@ from tests.e2e import serve_scene
 from tests.e2e.live.faults import SocketProxy, proxied_database
 from tests.e2e.live.programs import Running
 from tests.e2e.live.stage import Stage
+from tests.e2e.live.test_fault_killed import intents_by_pod, rows_by_pod, writes_by_pod
 from tests.e2e.live.test_fault_prometheus import FAST, SEVERAL_PASSES, scale, shrunk, staged
+from tests.postgres_servers import change, dsn_below, open_directory
 
 
 @pytest.fixture
@@ -108,3 +115,86 @@ def test_a_leader_with_a_slow_database_writes_nothing_old_and_lets_another_lead(
             assert "cruise_leads_given_up_total 1.0" in slow.running.get("/metrics")[1]
             assert serve_scene.deeds_of(stage, slow) == []
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("fault", ["read-only", "no connection left"])
+def test_a_database_that_takes_no_writes_or_no_connections_holds_all_writes(
+    stage: Stage, embedded_postgres: Path, fault: str
+):
+    staged(stage)
+    # A limit does not hold for a superuser.
+    url = stage.settings("resize")["database_url"]
+    [name] = re.findall(r"scene_\w+", url)
+    server = dsn_below(embedded_postgres)
+    change(server, f"CREATE ROLE role_{name} LOGIN", f"ALTER DATABASE {name} OWNER TO role_{name}")
+    own = url.replace("//postgres@", f"//role_{name}@")
+    broken, mended = {
+        "read-only": ("SET default_transaction_read_only = on", "RESET default_transaction_read_only"),
+        "no connection left": ("CONNECTION LIMIT 0", "CONNECTION LIMIT -1"),
+    }[fault]
+    drop = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
+    with stage.serving(database_url=own, **FAST) as serving:
+        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        change(server, f"ALTER DATABASE {name} {broken}", drop)
+        stage.mark()
+        scale(stage, 3)
+        time.sleep(2 * SEVERAL_PASSES)
+        assert stage.deeds() == []
+        assert serving.get("/healthz")[0] == 200
+        change(server, f"ALTER DATABASE {name} {mended}", drop)
+        began = time.monotonic()
+        until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
+        print(f"{fault}: all sized {time.monotonic() - began:.1f} s after it was over")
+        until(serving.ready, "it is ready again")
+    assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
+
+
+@pytest.fixture
+def small_disk(embedded_postgres: Path) -> Iterator[Path]:
+    """A file system of 24 MiB on which the embedded server may keep tables."""
+    with open_directory() as directory:
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", directory], check=False, capture_output=True
+        )
+        if mounted.returncode:
+            pytest.skip("no file system can be mounted here (root alone may)")
+        try:
+            (directory / "tables").mkdir()
+            shutil.chown(directory / "tables", (embedded_postgres / "postgres").stat().st_uid)
+            yield directory
+        finally:
+            subprocess.run(["umount", "--lazy", directory], check=True)
+
+
+@pytest.mark.long
+def test_a_full_disk_leaves_no_write_without_its_row(stage: Stage, embedded_postgres: Path, small_disk: Path):
+    staged(stage)
+    server, name = dsn_below(embedded_postgres), f"full_{secrets.token_hex(4)}"
+    change(
+        server,
+        f"CREATE TABLESPACE {name} LOCATION '{small_disk / 'tables'}'",
+        f"CREATE DATABASE {name} TABLESPACE {name}",
+    )
+    url = server.replace("/postgres?", f"/{name}?")
+    try:
+        with stage.serving(database_url=url, **FAST) as serving:
+            until(lambda: shrunk(stage) == 1, "the first pod is sized")
+            filler = small_disk / "filler"
+            with suppress(OSError), filler.open("wb", buffering=0) as file:
+                while True:
+                    file.write(bytes(4096))
+            until(lambda: "could not extend" in serving.log, "the database finds its disk full", seconds=240)
+            scale(stage, 3)
+            time.sleep(2 * SEVERAL_PASSES)
+            assert writes_by_pod(stage) - rows_by_pod(url) - intents_by_pod(url) == Counter()
+            assert serving.get("/healthz")[0] == 200
+            filler.unlink()
+            began = time.monotonic()
+            until(serving.ready, "it is ready again", seconds=120)
+            until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
+            print(f"ready and all sized {time.monotonic() - began:.1f} s after there was room again")
+        assert writes_by_pod(stage) - rows_by_pod(url) == Counter()
+        assert set(writes_by_pod(stage).values()) == {1}
+    finally:
+        change(server, f"DROP DATABASE {name} WITH (FORCE)", f"DROP TABLESPACE {name}")

@@ -1,6 +1,7 @@
 """Prometheus gone, answering half, or with nothing new: nothing is changed, and all goes on by itself."""
 
 import time
+from collections import Counter
 from collections.abc import Iterator
 
 import pytest
@@ -79,3 +80,27 @@ def test_a_history_without_anything_new_is_no_ground_to_act_on(stage: Stage, pro
         time.sleep(SEVERAL_PASSES)
     assert stage.deeds() == []
     assert shrunk(stage) == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_prometheus_that_answers_too_late_changes_nothing_and_all_goes_on_once_it_is_fast(
+    stage: Stage, proxy: PrometheusProxy
+):
+    with stage.serving(prometheus_url=proxy.address, **FAST) as serving:
+        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        # Longer than a query may take.
+        proxy.delay_seconds = 40
+        until(lambda: serving.get("/readyz")[0] == 503, "it says that its statistics do not come", seconds=240)
+        stage.mark()
+        scale(stage, 3)
+        time.sleep(3 * SEVERAL_PASSES)
+        # The workload's statistics are young enough for its new pods; nothing else is changed.
+        assert {(verb, resource) for verb, resource, *_ in stage.deeds()} <= {("patch", "pods/resize")}
+        assert serving.get("/healthz")[0] == 200
+        proxy.delay_seconds = 0
+        began = time.monotonic()
+        until(serving.ready, "it is ready again", seconds=240)
+        until(lambda: shrunk(stage) == 3, "all are sized by themselves", seconds=240)
+        print(f"ready and all sized {time.monotonic() - began:.1f} s after Prometheus was fast again")
+    assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) <= {1}

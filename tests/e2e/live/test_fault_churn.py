@@ -1,0 +1,285 @@
+"""Two replicas, 200 new pods a minute and a fault every 30 seconds: nothing is lost, and memory stays flat.
+
+An hour in the tier long; CHURN_MINUTES states another time.
+"""
+
+import os
+import random
+import re
+import signal
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event, Thread
+
+import pytest
+
+from tests.controlplane.api import until
+from tests.controlplane.control_plane import KUBELET, ControlPlane
+from tests.controlplane.kubelet import TestKubelet
+from tests.controlplane.namespaces import own_namespace
+from tests.e2e.live.faults import Answers, ApiServerProxy, PrometheusProxy, SocketProxy, proxied_database
+from tests.e2e.live.manifests import app
+from tests.e2e.live.programs import Running
+from tests.e2e.live.sizes import requests
+from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.live.test_fault_killed import rows, rows_by_pod, writes_by_pod
+from tests.e2e.live.usage import Use
+from tests.e2e.serve_scene import started
+
+MINUTES = float(os.environ.get("CHURN_MINUTES", "60"))
+PODS, MEASURED, AT_ONCE, EVERY_SECONDS = 60, 10, 10, 3.0
+INTERVAL, FAULT_EVERY, FAULT_LASTS = 2.0, 30.0, 12.0
+# As long as the age of the last success may become before the lead is given up, and a turn more.
+MOST_AGE = 3 * INTERVAL + 60 + 10
+
+
+@dataclass
+class Replica:
+    """One `cruise serve` behind proxies of its own."""
+
+    name: str
+    settings: dict[str, str]
+    directory: Path
+    api: ApiServerProxy
+    database: SocketProxy
+    stack: ExitStack
+    running: Running | None = None
+
+    def start(self) -> None:
+        self.running = self.stack.enter_context(started(self.settings, self.directory))
+
+    def figures(self, name: str) -> list[float]:
+        """The values of a metric, none where it does not answer."""
+        if self.running is None:
+            return []
+        return [
+            float(value)
+            for value in re.findall(rf"^{name}(?:{{.*}})? (\S+)$", self.running.get("/metrics")[1], re.MULTILINE)
+        ]
+
+    @property
+    def process(self) -> Running:
+        assert self.running is not None
+        return self.running
+
+
+@pytest.fixture
+def stage(embedded_postgres: Path, tmp_path: Path) -> Iterator[Stage]:
+    """A stage on a control plane of its own, whose audit log has no bodies."""
+    with (
+        ControlPlane(audit_level="Metadata") as plane,
+        TestKubelet(plane.api(KUBELET.name)) as kubelet,
+        own_namespace(plane.api()) as namespace,
+        Stage(plane, kubelet, namespace, database_of(embedded_postgres), tmp_path) as stage,
+    ):
+        yield stage
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_an_hour_of_churn_and_faults(stage: Stage, tmp_path: Path):
+    node = stage.node(cpu="64", memory="128Gi", pods="250")
+    stage.create(app("Deployment", stage.namespace, "web", "300m", "512Mi", replicas=PODS, node=node))
+    measured = {pod["metadata"]["name"] for pod in stage.running(PODS)[:MEASURED]}
+    stage.measure({"web": Use(cores=0.05, mebibytes=60)})
+    stage.mark()
+    over = Event()
+    with ExitStack() as stack:
+        prometheus = stack.enter_context(PrometheusProxy(stage.settings("resize")["prometheus_url"]))
+        replicas = [replica(stage, tmp_path, stack, name, prometheus.address) for name in ("a", "b")]
+        for one in replicas:
+            one.start()
+        until(lambda: any(one.figures("cruise_leader") == [1] for one in replicas), "one leads")
+        until(lambda: sized(stage) >= PODS - 1, "all are sized")
+        made = [0]
+        churning = Thread(target=churn, args=(stage, measured, over, made), name="churn")
+        churning.start()
+        watched = Watch(replicas, over)
+        watching = Thread(target=watched.watch, name="watch")
+        watching.start()
+        began = time.monotonic()
+        faults = Counter[str]()
+        moment = random.Random(32)
+        try:
+            while time.monotonic() - began < MINUTES * 60:
+                fault_began = time.monotonic()
+                name, fault = moment.choice(FAULTS)
+                faults[name] += 1
+                fault(stage, prometheus, moment.choice(replicas), replicas)
+                time.sleep(max(0.0, FAULT_EVERY - (time.monotonic() - fault_began)))
+        finally:
+            over.set()
+            churning.join()
+            watching.join()
+        stage.running(PODS)
+        calm = time.monotonic()
+        until(lambda: sized(stage) == PODS, "all are sized", seconds=180)
+        settled = time.monotonic() - calm
+        database = stage.settings("resize")["database_url"]
+        until(lambda: not rows(database, "SELECT 1 FROM intent"), "no write is without an outcome", seconds=60)
+        given_up = sum(sum(one.figures("cruise_leads_given_up_total")) for one in replicas)
+        for one in replicas:
+            one.process.process.send_signal(signal.SIGTERM)
+        for one in replicas:
+            assert one.process.process.wait(30) == 0, one.process.log[-3000:]
+        logs = [file.read_text(errors="replace") for file in tmp_path.glob("started-*.log")]
+    written, recorded, done = writes_by_pod(stage), rows_by_pod(database), rows_by_pod(database, "done")
+    print(
+        f"{MINUTES:g} minutes, {made[0]} pods replaced, {sum(faults.values())} faults {dict(faults)}, "
+        f"{sum(written.values())} writes; settled {settled:.1f} s after the last fault; "
+        f"oldest success {watched.oldest:.1f} s, leads given up {given_up:g}; "
+        f"memory of the first replica by quarter of the time, MiB: {[round(one) for one in watched.by_quarter()]}"
+    )
+    assert written - recorded == Counter()
+    assert done - written == Counter()
+    assert watched.oldest < MOST_AGE
+    assert not any("Traceback" in log for log in logs)
+    quarters = watched.by_quarter()
+    assert quarters[-1] < 1.2 * quarters[1], quarters
+
+
+def replica(stage: Stage, directory: Path, stack: ExitStack, name: str, prometheus: str) -> Replica:
+    api = stack.enter_context(ApiServerProxy(stage.plane.address, stage.plane.ca_file))
+    fast = {"pass_interval": f"{INTERVAL:g}s", "node_load_interval": "2s", "prometheus_url": prometheus}
+    settings = stage.settings("resize", **fast)
+    settings["kubeconfig"] = str(api.kubeconfig(Path(settings["kubeconfig"])))
+    settings["database_url"], database = stack.enter_context(proxied_database(settings["database_url"]))
+    return Replica(name, settings, directory, api, database, stack)
+
+
+def sized(stage: Stage) -> int:
+    return sum(requests(pod).cpu < 300 for pod in stage.pods("web"))
+
+
+def churn(stage: Stage, measured: set[str], over: Event, made: list[int]) -> None:
+    """Replace pods again and again; those whose use is measured stay, and speak for the others."""
+    api, drawn = stage.plane.api(), random.Random(7)
+    while not over.wait(EVERY_SECONDS):
+        # The API server may be away just now.
+        try:
+            names = [pod["metadata"]["name"] for pod in api.items("pods", stage.namespace, "app=web")]
+            for name in drawn.sample(sorted(set(names) - measured), min(AT_ONCE, len(names) - len(measured))):
+                api.delete("pods", stage.namespace, name, grace=0)
+                made[0] += 1
+        except Exception as error:
+            print(f"not replaced: {error!r}")
+            api = stage.plane.api()
+
+
+class Watch:
+    """Looks at memory and at the age of the last success once a second."""
+
+    def __init__(self, replicas: list[Replica], over: Event) -> None:
+        self._replicas = replicas
+        self._over = over
+        self._memory: list[float] = []
+        self.oldest = 0.0
+
+    def watch(self) -> None:
+        while not self._over.wait(1):
+            for one in self._replicas:
+                self.oldest = max([self.oldest, *one.figures("cruise_last_success_age_seconds")])
+            status = Path(f"/proc/{self._replicas[0].process.process.pid}/status").read_text()
+            self._memory.append(int(re.findall(r"VmRSS:\s+(\d+)", status)[0]) / 1024)
+
+    def by_quarter(self) -> list[float]:
+        """The largest memory of each quarter of the time, in MiB."""
+        length = max(1, len(self._memory) // 4)
+        return [max(self._memory[first : first + length]) for first in range(0, 4 * length, length)]
+
+
+Fault = Callable[[Stage, PrometheusProxy, Replica, list[Replica]], None]
+
+
+def killed(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    """The first replica lives on, as its memory is watched."""
+    replicas[1].process.kill()
+    replicas[1].start()
+
+
+def ended(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    replicas[1].process.process.send_signal(signal.SIGTERM)
+    replicas[1].process.process.wait(30)
+    replicas[1].start()
+
+
+def stopped(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    victim.process.process.send_signal(signal.SIGSTOP)
+    time.sleep(FAULT_LASTS)
+    victim.process.process.send_signal(signal.SIGCONT)
+
+
+def database_gone(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    victim.database.gone = True
+    time.sleep(FAULT_LASTS)
+    victim.database.gone = False
+
+
+def database_slow(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    victim.database.delay_seconds = 0.25
+    time.sleep(FAULT_LASTS)
+    victim.database.delay_seconds = 0
+
+
+def failed_over(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    victim.database.fail_over()
+
+
+def prometheus_gone(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    prometheus.answers = Answers.NONE
+    time.sleep(FAULT_LASTS)
+    prometheus.answers = Answers.WHOLE
+
+
+def prometheus_slow(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    prometheus.delay_seconds = 5
+    time.sleep(FAULT_LASTS)
+    prometheus.delay_seconds = 0
+
+
+def storm(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    victim.api.storm = True
+    time.sleep(FAULT_LASTS)
+    victim.api.storm = False
+
+
+def api_server_slow(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    victim.api.delay_seconds = 4
+    time.sleep(FAULT_LASTS)
+    victim.api.delay_seconds = 0
+
+
+def answers_lost(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    victim.api.released.clear()
+    victim.api.unanswered = "/resize"
+    time.sleep(FAULT_LASTS)
+    victim.api.unanswered = ""
+    victim.api.released.set()
+
+
+def api_server_killed(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    stage.plane.kill_api_server()
+    stage.plane.start_api_server()
+
+
+FAULTS: list[tuple[str, Fault]] = [
+    (fault.__name__, fault)
+    for fault in (
+        killed,
+        ended,
+        stopped,
+        database_gone,
+        database_slow,
+        failed_over,
+        prometheus_gone,
+        prometheus_slow,
+        storm,
+        api_server_slow,
+        answers_lost,
+        api_server_killed,
+    )
+]
