@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from cruise.decisions.packing.building import NOTHING_KNOWN, Built, Usage, build_problem
+from cruise.decisions.packing.building.kept_room import without_lower_nominations
 from cruise.decisions.packing.consolidating import Fleet
 from cruise.decisions.packing.judging import Demand, find_objections
 from cruise.decisions.packing.proposing import NoOrder, propose
@@ -65,8 +66,34 @@ class Made(Generic[P]):
 async def planned(
     scene: Scene, pack: Pack, busy: Callable[[str], AbstractContextManager[object]] = nullcontext
 ) -> Made[Proposal | NoOrder]:
-    """Build, pack and order; `busy` surrounds what takes a while, by name."""
-    usage, seconds = scene.usage, 0.0
+    """Build, pack and order; `busy` surrounds what takes a while, by name.
+
+    Where pods stay pending that may take what is kept for a nominated pod of lower priority, that is tried as well.
+    """
+    made = await _planned(scene, pack, busy, 0.0)
+    if scene.fleet is not None or isinstance(made.plan, NoOrder):
+        return made
+    waiting = {one.key for one in made.plan.unplaced}
+    freed = without_lower_nominations(scene.snapshot, [pod for pod in made.built.pods if key_of(pod) in waiting])
+    if freed is None:
+        return made
+    other = await _planned(replace(scene, snapshot=freed), pack, busy, made.seconds)
+    if isinstance(other.plan, NoOrder) or _placed(other.plan) <= _placed(made.plan):
+        return replace(made, seconds=other.seconds)
+    # The judge goes by the nominations that there are.
+    objections = objections_to(other.plan, replace(other.built, snapshot=scene.snapshot), scene.allowance)
+    return replace(made, seconds=other.seconds) if objections else other
+
+
+def _placed(plan: Proposal) -> list[int]:
+    """Return how many pods a plan places of each priority, the highest first."""
+    return [tier.placed for tier in plan.by_priority]
+
+
+async def _planned(
+    scene: Scene, pack: Pack, busy: Callable[[str], AbstractContextManager[object]], seconds: float
+) -> Made[Proposal | NoOrder]:
+    usage = scene.usage
     for left in reversed(range(_MOST_PROBLEMS)):
         with busy("putting the cluster into numbers"):
             built = await asyncio.to_thread(_built, replace(scene, usage=usage))

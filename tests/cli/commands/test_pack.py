@@ -10,6 +10,7 @@ import pytest
 
 from cruise.cli import main
 from tests.builders import (
+    Json,
     make_container_json,
     make_deployment_json,
     make_list_json,
@@ -83,6 +84,32 @@ def test_a_plan_makes_room_and_is_proved(packed):
         {"priority": 100, "placed": 1, "bound": 1},
         {"priority": 0, "placed": 2, "bound": 2},
     ]
+
+
+def nominated(name: str, node: str, priority: int = 0, cpu: str = "3") -> Json:
+    one: Json = pod(name, cpu=cpu, priority=priority)
+    one["status"]["nominatedNodeName"] = node
+    return one
+
+
+def test_room_is_kept_for_a_nominated_pod_from_no_higher_priority(packed):
+    node = make_node_json("n1", cpu="4")
+    found = packed(node, nominated("web-1", "n1"), pod("late-1", cpu="3", priority=100))
+    assert places(found) == {"late-1": "n1"}
+    assert [one["pod"] for one in found["unplaced"]] == ["web-1"]
+    # What it leaves free is enough for both.
+    found = packed(node, nominated("web-1", "n1", cpu="1"), pod("late-1", cpu="3", priority=100))
+    assert places(found) == {"late-1": "n1", "web-1": "n1"}
+    for priority in (0, -1):
+        found = packed(node, nominated("web-1", "n1"), pod("late-1", cpu="3", priority=priority))
+        assert places(found) == {"web-1": "n1"}
+
+
+def test_room_that_is_not_free_yet_stays_kept(packed):
+    ending = pod("old-1", "n1", cpu="3")
+    ending["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    found = packed(make_node_json("n1", cpu="4"), ending, nominated("web-1", "n1"), pod("late-1", cpu="3", priority=9))
+    assert places(found) == {}
 
 
 @pytest.mark.beyond_core

@@ -108,8 +108,8 @@ def test_a_scale_without_a_selector_keeps_the_cpu_of_its_namespace_and_is_named_
     stage.running(2)
     stage.measure(dict.fromkeys(("pistons", "free"), USE))
     with stage.serving("resize", **FAST):
-        for name in ("pistons", "free"):
-            until(lambda name=name: requests(stage.pod(name)).memory < 1 << 30, "its memory is sized", seconds=60)
-            assert requests(stage.pod(name)).cpu == 700
+        pods = ("pistons", "free")
+        until(lambda: all(requests(stage.pod(one)).memory < 1024 for one in pods), "memory is sized", seconds=60)
+        assert {requests(stage.pod(one)).cpu for one in pods} == {700}
     checked = " ".join(stage.command("check", mode="resize").out.split())
     assert f"1 scale cannot be read: {ns}/Engine/main (its scale has no selector)" in checked

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -36,6 +37,10 @@ class KeptRoom:
             self._may_come[key_of(pod)] = comes
             if comes:
                 board.add(pod, pod.nominated_node)
+
+    def may_come(self, pod: Pod) -> bool:
+        """Tell whether a pod is nominated for a node whose room for it is free by now."""
+        return self._may_come.get(key_of(pod), False)
 
     def why_not_judged(self, pod: Pod) -> str | None:
         """Say what is not known of a pod until pods have come to the nodes that they are nominated for; None for none.
@@ -95,6 +100,23 @@ def may_take_kept_room(snapshot: Snapshot, pods: Iterable[Pod]) -> Iterator[Pod]
             for low, node in kept
         ):
             yield pod
+
+
+def without_lower_nominations(snapshot: Snapshot, pods: Sequence[Pod]) -> Snapshot | None:
+    """Return the snapshot as it is for `pods`, which wait: for kube-scheduler room is kept from no higher priority.
+
+    Pods lose their nomination where one of `pods` may take the room, which is free already. None where there are none.
+    """
+    kept_room = KeptRoom(snapshot)
+    freed = {
+        key_of(one)
+        for one in snapshot.pods
+        if kept_room.may_come(one) and any(may_take_kept_room(replace(snapshot, pods=(one,)), pods))
+    }
+    if not freed:
+        return None
+    changed = (replace(one, nominated_node="") if key_of(one) in freed else one for one in snapshot.pods)
+    return replace(snapshot, pods=tuple(changed))
 
 
 def without_kept_room(
