@@ -171,10 +171,13 @@ def backtest(
 
 def _check_used(policies: list[str], risk: float | None, rules: RulesName | None, against: Path | None) -> None:
     """Raise BadInput for an option that none of the replays would use."""
-    if risk is not None and (against is not None or "cruise-risk" not in policies):
-        other = "--against compares policy cruise, whose" if against is not None else "the others'"
+    if risk is not None and against is not None:
         raise BadInput(
-            f"--risk is for policy cruise-risk; {other} risk is set by CRUISE_CPU_RISK and CRUISE_MEMORY_RISK"
+            "--risk is for policy cruise-risk, and --against compares policy cruise: set cpu_risk, memory_risk"
+        )
+    if risk is not None and "cruise-risk" not in policies:
+        raise BadInput(
+            "--risk is for policy cruise-risk, which is not replayed: add it to --policy, or leave --risk out"
         )
     if rules is not None and against is None and not _BY_RULES & set(policies):
         raise BadInput(
