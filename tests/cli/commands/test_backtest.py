@@ -148,7 +148,9 @@ def test_terms_reach_the_replay(capsys, trace, monkeypatch):
     monkeypatch.setenv("CRUISE_PRICE_CORE_HOUR", "0.02")
     monkeypatch.setenv("CRUISE_PRICE_GIBIBYTE_HOUR", "0.005")
     monkeypatch.setenv("CRUISE_PRICE_KILL", "3")
-    found = answer(capsys, "--trace", trace, "--arrivals", "start", "--risk", "0.01", "--seed", "7")
+    found = answer(
+        capsys, "--trace", trace, "--arrivals", "start", "--risk", "0.01", "--seed", "7", "--policy", "cruise-risk"
+    )
     assert found["terms"] == {
         "passSeconds": 300,
         "arrivals": "start",
