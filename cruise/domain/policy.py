@@ -139,7 +139,7 @@ class Policy:
     dead_band: Resources = Resources(10, 16 * MEBIBYTE)
     cpu_band: float = 0.15  # of what a node's pods need together, how far above it their sum may stay
     memory_band: float = 0.15
-    band_patience: timedelta = timedelta(minutes=30)  # before what is above its band is cut
+    band_patience: timedelta = timedelta(minutes=10)  # before what is above its band is cut
     below_patience: timedelta = timedelta(minutes=30)  # before what is below its base is grown on its own account
     resizes_per_container_day: float = 6.0  # the budget of writes: how many a container gets a day on average
     shrink_cooldown: timedelta | None = None  # after a write of a request, before it shrinks; None: by the budget
@@ -157,10 +157,13 @@ class Policy:
 
     @property
     def cooldown(self) -> timedelta:
-        """How long a request that was written is not shrunk: a day's writes are spread over the day."""
+        """How long a request that was written is not shrunk: twice the average of a day's writes, spread over the day.
+
+        A few containers need most of the writes, and the budget is kept by all of them together.
+        """
         if self.shrink_cooldown is not None:
             return self.shrink_cooldown
-        return timedelta(days=1) / max(self.resizes_per_container_day, 1.0)
+        return timedelta(days=1) / (2 * max(self.resizes_per_container_day, 1.0))
 
     def risk_of(self, resource: ResourceName) -> float:
         """Return the share of intervals in which a node's demand for a resource may pass its pods' requests."""

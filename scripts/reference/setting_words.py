@@ -88,7 +88,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         ),
         "shrink_cooldown": (
             "How long a request that was written is not shrunk; it grows whenever that is needed. Unset: a day divided "
-            "by `resizes_per_container_day`."
+            "by twice `resizes_per_container_day`."
         ),
     },
     "Kubernetes": {

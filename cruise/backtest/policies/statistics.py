@@ -35,11 +35,13 @@ OOM_SECONDS = 7 * 86400
 class ReplayedStatistics:
     """The statistics of a recording's containers as time goes by.
 
-    Container i of the recording belongs to key `numbers[i]` of `keys`: containers of one workload share peaks.
+    Container i of the recording belongs to key `numbers[i]` of `keys`: containers of one workload share peaks. A
+    recorded use of 0 bytes counts as one byte: zero all along would mean that a container's memory is not known.
     """
 
     def __init__(self, recording: Recording, policy: Policy) -> None:
         self._step = recording.step_seconds
+        self._has_memory = recording.has_memory
         self._look_ahead = int(policy.look_ahead.total_seconds())
         self._max_age = int(policy.max_age.total_seconds())
         self._new_workload = int(policy.new_workload_age.total_seconds())
@@ -70,6 +72,8 @@ class ReplayedStatistics:
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Take in the samples of one interval: matrices (times, containers), the last time is `at`; NaN is none."""
         times = at - self._step * np.arange(len(cpu) - 1, -1, -1)
+        if self._has_memory:
+            memory = np.where(memory == 0, np.float32(1), memory)
         self._count_hours(at)
         self.at = at
         peaks = numbered_peaks(times, cpu.T, memory.T, self.numbers)

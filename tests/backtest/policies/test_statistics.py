@@ -211,3 +211,19 @@ def test_headroom_models_see_the_hours_that_count_one_by_one():
     np.testing.assert_array_equal(
         recent.cpu_demand_millicores[np.ix_(rows, recent.columns)], recording.cpu_millicores[-12:].T
     )
+
+
+def test_a_recorded_use_of_no_bytes_counts_as_one_byte_where_memory_was_recorded():
+    recording = recorded(60, 120, ["Deployment/web", "Deployment/db"])
+    recording.memory_bytes[:, 1] = 0
+    for has_memory, largest in ((True, 1), (False, 0)):
+        statistics = ReplayedStatistics(replace(recording, has_memory=has_memory), POLICY)
+        for first in range(0, 120, 5):
+            rows = slice(first, first + 5)
+            statistics.observe(
+                START + 60 * (first + 4),
+                recording.cpu_millicores[rows],
+                recording.memory_bytes[rows].astype(np.float32),
+            )
+        _, known = statistics.of_containers(np.ones(2, dtype=np.bool_))
+        assert known.memory_7d_max_bytes.tolist()[1] == largest

@@ -101,7 +101,7 @@ def test_no_pod_is_cut_soon_after_a_resize_of_that_resource_but_another_is():
 
 
 def test_a_cooldown_follows_from_the_budget_of_writes_unless_it_is_stated():
-    assert Policy(resizes_per_container_day=12).cooldown == timedelta(hours=2)
+    assert Policy(resizes_per_container_day=12).cooldown == timedelta(hours=1)
     assert Policy(resizes_per_container_day=12, shrink_cooldown=timedelta(0)).cooldown == timedelta(0)
 
 
