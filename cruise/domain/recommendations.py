@@ -31,13 +31,14 @@ class ContainerRecommendation:
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
-    """What is published about one workload; `uid` is the workload's, `is_confident` tells whether a day was seen."""
+    """What is published about one workload, whose `uid` it is; `is_confident` tells whether a day was seen."""
 
     namespace: str
     workload: WorkloadRef
     uid: str
     containers: tuple[ContainerRecommendation, ...]
     is_confident: bool
+    api_version: str = "apps/v1"
 
     @property
     def name(self) -> str:

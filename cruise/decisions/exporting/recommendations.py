@@ -25,7 +25,7 @@ def recommend(sizes: Iterable[TemplateSizes], snapshot: Snapshot, now: datetime)
         since = [container.evidence.history_since for container in one.containers]
         confident = all(since) and max(since) <= (now - _CONFIDENT_AFTER).timestamp()
         containers = tuple([_of_container(container) for container in one.containers])
-        found = Recommendation(one.namespace, one.workload, workload.uid, containers, confident)
+        found = Recommendation(one.namespace, one.workload, workload.uid, containers, confident, workload.api_version)
         if (found.namespace, found.name) not in taken:
             yield found
 

@@ -12,8 +12,6 @@ from cruise.domain.resources import Resources
 API_VERSION = "autoscaling.k8s.io/v1"
 KIND = "VerticalPodAutoscaler"
 OWNER = "cruise"
-# Of the kinds that have templates, one alone is in another group.
-_GROUPS = {"CronJob": "batch/v1"}
 
 Json = dict[str, Any]
 
@@ -21,7 +19,7 @@ Json = dict[str, Any]
 def vertical_object(wanted: Recommendation, update_mode: str) -> Json:
     """Return the object: its workload owns it, so that both go together."""
     kind, name = wanted.workload.kind, wanted.workload.name
-    target = {"apiVersion": _GROUPS.get(kind, "apps/v1"), "kind": kind, "name": name}
+    target = {"apiVersion": wanted.api_version, "kind": kind, "name": name}
     return {
         **_head(wanted, {"labels": {PUBLISHED: OWNER}, "ownerReferences": [{**target, "uid": wanted.uid}]}),
         "spec": {
