@@ -305,8 +305,10 @@ def test_a_pod_that_runs_to_completion_is_evicted_only_where_low_is_stated(owner
     app = single("app", 100, 900)
     rows = [*rows_of(work, memory=(1500, 1600)), *rows_of(app, memory=(900, 900))]
     nodes = [make_node(memory_mib=2000), make_node("n2")]
-    # Operators' pods that always run are evicted as before.
-    assert gone(plans_of([work, app], rows, nodes, workloads=())["n1"]) == ["work"]
+    # Pods of other operators, which always run, are evicted.
+    runs = make_pod("work", workload="Cluster/work", containers=work.containers)
+    of_both = [*rows_of(runs, memory=(1500, 1600)), *rows_of(app, memory=(900, 900))]
+    assert gone(plans_of([runs, app], of_both, nodes, workloads=())["n1"]) == ["work"]
     ends = replace(work, restart_policy=policy)
     plan = plans_of([ends, app], rows, nodes, workloads=())["n1"]
     assert gone(plan) == ["app"]

@@ -159,12 +159,13 @@ def test_bounds_factors_and_other_peoples_statistics_are_named():
 
 
 def test_a_wish_says_what_is_granted_of_it_and_why_not_all():
-    pod = make_pod(annotations={"cruise.io/cpu-min": "5", "cruise.io/memory-min": "200Mi"})
+    pod = make_pod(annotations={"cruise.io/cpu-min": "4", "cruise.io/memory-min": "200Mi"})
     workloads = [make_workload(requests={"app": make_amounts(100, 128)})]
-    text = text_of(explained([pod], make_statistic_for(pod, cpu_base=50, cpu_peak=200), workloads=workloads))
+    fixed = make_pod("fixed", containers=[make_container(cpu=1000)])
+    text = text_of(explained([pod, fixed], make_statistic_for(pod, cpu_base=50, cpu_peak=200), workloads=workloads))
     asks = "its own annotations ask for"
     assert (
-        f"{asks} 4800m beyond the 100m it was submitted with; 3800m is granted, out of what the node has left" in text
+        f"{asks} 3900m beyond the 100m it was submitted with; 2900m is granted, out of what the node has left" in text
     )
     assert "72Mi beyond the 128Mi it was submitted with; all is granted" in text
     assert "beyond a template that is not known" in text_of(explained([pod], make_statistic_for(pod)))
