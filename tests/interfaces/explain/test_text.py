@@ -165,7 +165,7 @@ def test_a_wish_says_what_is_granted_of_it_and_why_not_all():
     text = text_of(explained([pod, fixed], make_statistic_for(pod, cpu_base=50, cpu_peak=200), workloads=workloads))
     asks = "its own annotations ask for"
     assert (
-        f"{asks} 3900m beyond the 100m it was submitted with; 2900m is granted, out of what the node has left" in text
+        f"{asks} 3800m beyond the 100m it was submitted with; 2800m is granted, out of what the node has left" in text
     )
     assert "72Mi beyond the 128Mi it was submitted with; all is granted" in text
     assert "beyond a template that is not known" in text_of(explained([pod], make_statistic_for(pod)))
