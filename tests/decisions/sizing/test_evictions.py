@@ -298,7 +298,7 @@ def test_a_jobs_pod_goes_only_where_low_is_stated():
     assert gone(plans_of([low, app], rows, nodes, workloads=())["n1"]) == ["job"]
 
 
-@pytest.mark.parametrize("policy", ["Never", "OnFailure"])
+@pytest.mark.parametrize("policy", ["Never", "OnFailure", "Always"])
 @pytest.mark.parametrize("owner", ["Workflow", "TaskRun", "SparkApplication", "PyTorchJob", "RayCluster", "Pod"])
 def test_a_pod_that_runs_to_completion_is_evicted_only_where_low_is_stated(owner: str, policy: str):
     work = make_pod("work", workload=f"{owner}/work", containers=[make_container(memory_mib=900)])
