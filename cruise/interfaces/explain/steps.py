@@ -17,7 +17,7 @@ from cruise.decisions.explaining.size_steps import (
     WorthStep,
 )
 from cruise.domain.policy import Policy
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import Amounts, ResourceName
 from cruise.domain.usage import Statistic
 from cruise.interfaces.amounts import age_text, exact_text
 from cruise.interfaces.reasons import CAUSES, REFUSALS
@@ -33,8 +33,10 @@ def grid(columns: int) -> Table:
     return rows
 
 
-def container_steps(steps: ContainerSteps, policy: Policy, now: datetime) -> RenderableType:
-    """Return the steps of one container as rows of name and formula."""
+def container_steps(
+    steps: ContainerSteps, policy: Policy, now: datetime, planned_limits: Amounts | None = None
+) -> RenderableType:
+    """Return the steps of one container as rows of name and formula; `planned_limits` are what is written now."""
     rows = grid(2)
     rows.columns[0].no_wrap, rows.columns[0].overflow = True, "ellipsis"
     whose = "of its workload" if steps.of_workload else "its own"
@@ -43,7 +45,8 @@ def container_steps(steps: ContainerSteps, policy: Policy, now: datetime) -> Ren
         rows.add_row()
         _request(rows, resource, request)
         if resource is _MEMORY:
-            _memory_limit(rows, steps.memory_limit, policy, steps.memory.worth is not None)
+            planned = None if planned_limits is None else planned_limits.memory_bytes
+            _memory_limit(rows, steps.memory_limit, policy, steps.memory.worth is not None, planned)
         elif steps.cpu_limit.current:
             _cpu_limit(rows, steps.cpu_limit, steps.cpu.worth is not None)
     return rows
@@ -195,7 +198,7 @@ def _bounds(steps: RequestSteps, clamped: str, resource: ResourceName) -> str:
     )
 
 
-def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy, follows: bool) -> None:
+def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy, follows: bool, planned: int | None) -> None:
     def amount(value: float) -> str:
         return exact_text(_MEMORY, value)
 
@@ -212,6 +215,10 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy, follows:
     rows.add_row("  limit", f"{policy.memory_limit_factor:g} × {largest} = {amount(steps.wanted)}")
     rows.add_row("", Text("; ".join(_limit_notes(steps, policy, amount)), style="dim"))
     rows.add_row("", _verdict(_MEMORY, steps.dead_band, follows))
+    if follows and planned not in (None, steps.final):
+        stays = planned == steps.current
+        change = f"{amount(steps.current)} {'stays' if stays else f'→ {amount(planned or 0)}'}"
+        rows.add_row("  planned", Text.assemble((change, "bold"), (": the planned request needs it", "dim")))
 
 
 def _limit_notes(steps: MemoryLimitSteps, policy: Policy, amount: Callable[[float], str]) -> list[str]:

@@ -55,9 +55,11 @@ def explanation_text(explanation: Explanation, policy: Policy, now: datetime) ->
         yield _eviction_standing(explanation)
     if explanation.node is not None:
         yield from _node(explanation.node)
+    written = () if explanation.resize is None else explanation.resize.containers
+    limits = {one.container: one.limits for one in written}
     for steps in explanation.steps:
         yield _heading(f"Container {steps.container}")
-        yield container_steps(steps, policy, now)
+        yield container_steps(steps, policy, now, limits.get(steps.container))
     if explanation.held:
         yield from _held(explanation.held, now)
     if explanation.resize is not None:

@@ -232,6 +232,27 @@ def test_a_cpu_limit_and_a_kept_memory_limit_are_explained():
     assert "a LimitRange allows 8192Mi" in text
 
 
+@pytest.mark.parametrize(("days", "least"), [(40, 900), (8, 1024)])
+def test_a_memory_limit_beside_a_ratio_is_explained_as_it_is_written(days, least):
+    pod = make_pod(containers=[make_container(memory_mib=1024, memory_limit_mib=1024)])
+    row = make_statistic_for(
+        pod,
+        memory_base_mib=200,
+        memory_peak_mib=300,
+        memory_7d_max_mib=900,
+        history_since=NOW_SECONDS - days * 86_400,
+    )
+    explanation = explained([pod], row, limit_ranges={"shop": (LimitRangeItem(False, max_memory_ratio=1.0),)})
+    text = " ".join(text_of(explanation).split())
+    assert f"a LimitRange allows {least}Mi beside the request" in text
+    assert f"not lowered under {least}Mi because of it" in text
+    assert f"1024Mi → {least}Mi" in text
+    # The pod is written for its CPU, and its memory request stays: so does its limit.
+    assert explanation.resize is not None
+    assert explanation.resize.containers[0].limits.memory_bytes == 1024 * MEBIBYTE
+    assert ("1024Mi stays: the planned request needs it" in text) == (least < 1024)
+
+
 def test_a_pending_pod_shows_what_admission_would_give():
     pods = [make_pod("web-2", node=None), make_pod("web-1")]
     text = text_of(explained(pods, make_statistic(pod="", cpu_peak=400)))
