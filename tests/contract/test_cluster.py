@@ -173,6 +173,24 @@ async def test_actions_are_fenced_on_the_uid(build: Build) -> None:
         assert not (await again(world, pod)).terminating
 
 
+async def test_actions_are_fenced_on_the_version(build: Build) -> None:
+    async with build(Scene([web(2)])) as world:
+        await world.settle()
+        first, second = await pods_of(world)
+        await world.port.perform(replace(resize(first, amounts(300)), version=first.version))
+        for late in (
+            replace(resize(first, amounts(400)), version=first.version),
+            replace(evict(first), version=first.version),
+        ):
+            with pytest.raises(Conflict):
+                await world.port.perform(late)
+        await world.settle()
+        left = await again(world, first)
+        assert left.containers[0].actual == amounts(300, 128)
+        assert not left.terminating
+        await world.port.perform(replace(evict(second), version=second.version))
+
+
 async def test_actions_on_what_is_gone_are_not_found(build: Build) -> None:
     async with build(Scene([web()])) as world:
         await world.settle()

@@ -251,16 +251,19 @@ class SimulatedCluster:
             else:
                 self._kubelet.start_later(record, at)
 
-    def _find(self, namespace: str, name: str, uid: str) -> PodRecord:
-        record = self._state.records.get((namespace, name))
+    def _find(self, action: ResizePod | EvictPod) -> PodRecord:
+        name = action.pod
+        record = self._state.records.get(action.key)
         if record is None:
             raise NotFound(f'pods "{name}" not found')
-        if record.pod.uid != uid:
-            raise Conflict(f'pods "{name}": the uid is {record.pod.uid}, not {uid}')
+        if record.pod.uid != action.uid:
+            raise Conflict(f'pods "{name}": the uid is {record.pod.uid}, not {action.uid}')
+        if action.version not in ("", record.pod.version):
+            raise Conflict(f'pods "{name}": the object has been modified')
         return record
 
     def _resize(self, action: ResizePod) -> None:
-        record = self._find(action.namespace, action.pod, action.uid)
+        record = self._find(action)
         node = None if record.pod.node is None else self._state.nodes[record.pod.node]
         ranges = self._limit_ranges.get(action.namespace, ())
         self._tally.resizes_asked += 1
@@ -276,7 +279,7 @@ class SimulatedCluster:
             self._resizing.requested(record, self._timeline.now)
 
     def _evict(self, action: EvictPod) -> None:
-        record = self._find(action.namespace, action.pod, action.uid)
+        record = self._find(action)
         try:
             self._check_eviction(record)
         except (Refused, Throttled):

@@ -1,7 +1,7 @@
 """The objects of a simulated cluster and the sums over them, kept up to date at every change."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,7 @@ class ClusterState:
         self.records: dict[PodKey, PodRecord] = {}
         self.unbound: dict[PodKey, PodRecord] = {}
         self.nodes_version = 0
+        self._versions = 0
         self.add_nodes(sorted(nodes, key=lambda node: node.name))
         self._pods: tuple[Pod, ...] | None = None
         self._sorted: list[PodKey] | None = None
@@ -141,6 +142,7 @@ class ClusterState:
 
     def add(self, record: PodRecord) -> None:
         """Add a pod that is not bound yet."""
+        record.pod = self._versioned(record.pod)
         self._count(record)
         self.records[record.key] = record
         self.unbound[record.key] = record
@@ -161,7 +163,7 @@ class ClusterState:
             self._take(record, -1)
         elif pod.node is not None:
             del self.unbound[record.key]
-        record.pod = pod
+        record.pod = self._versioned(pod)
         self._count(record)
         record.granted = NO_RESOURCES if pod.terminal else record.granted if granted is None else granted
         if pod.node is not None:
@@ -182,6 +184,11 @@ class ClusterState:
             for name, amount in record.pod.extended_requests:
                 if name in self.extended_free:
                     self.extended_free[name][index] -= sign * amount
+
+    def _versioned(self, pod: Pod) -> Pod:
+        """Return a pod with a resourceVersion that no other object has or had."""
+        self._versions += 1
+        return replace(pod, version=str(self._versions))
 
     @staticmethod
     def _count(record: PodRecord) -> None:
