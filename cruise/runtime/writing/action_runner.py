@@ -76,7 +76,10 @@ class ActionRunner:
         """Before the first write: see what others left open, read the pause, store sizes of pods never resized."""
         if all(self._guards.forbidden_by_mode(action) for action in self._actions) or not self.needs_store:
             return
-        await reconcile(self._cluster, self._store, self._audit, self._snapshot)
+        for found in await reconcile(self._cluster, self._store, self._audit, self._snapshot):
+            if isinstance(found.action, ResizePod):
+                # It may arrive yet, or have arrived after the snapshot: its room is not given to another.
+                self._guards.take(found.action)
         await self._pause.read()
         keys = await self._store.signing_keys()
         for first in range(0, len(self._actions), _ORIGINALS_AT_ONCE):
@@ -117,7 +120,10 @@ class ActionRunner:
         elif intent is not None:
             self._audit.close([intent])
 
-    def _may_be_sent(self, action: Action) -> bool:
+    def _may_be_sent(self, number: int) -> bool:
+        action = self._actions[number]
+        if self._outcomes[number] is not None:
+            return False
         return not self._guards.forbidden_by_mode(action) and self._guards.why_excluded(action) is None
 
     async def _ended(self, number: int, action: Action) -> Outcome:
@@ -231,6 +237,9 @@ class ActionRunner:
         # Once more, after every wait.
         if self._guards.is_too_old():
             return self._outcome(action, Verdict.HELD, Reason.STALE_DECISION)
+        if isinstance(action, EvictPod) and not self._evictions.are_known(self._now):
+            # Once more, since the budget may have been read before the loss was noticed.
+            return self._outcome(action, Verdict.HELD, Reason.HISTORY_INCOMPLETE)
         if isinstance(action, ResizePod) and not read_again:
             pod = self._cluster.known_pod(action.namespace, action.pod)
             changed = self._guards.why_not_to_shrink(action, pod)

@@ -44,7 +44,7 @@ class PlanIntents:
         audit: AuditQueue,
         now: datetime,
         before: Callable[[Action], tuple[ContainerTarget, ...]],
-        may_be_sent: Callable[[Action], bool],
+        may_be_sent: Callable[[int], bool],
     ) -> None:
         self._actions = actions
         self._store = store
@@ -68,7 +68,7 @@ class PlanIntents:
             batch = [number]
             while self._ahead and len(batch) < _AT_ONCE:
                 following = self._ahead.popleft()
-                if following != number and self._may_be_sent(self._actions[following]):
+                if following != number and self._may_be_sent(following):
                     batch.append(following)
             await self._record(batch)
 

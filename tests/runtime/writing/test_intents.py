@@ -20,7 +20,7 @@ from cruise.runtime.writing.writer import Writer
 from cruise.simulation.store.store import MemoryStore
 from tests.runtime.writing.test_action_runner import FULL, many, shrink
 from tests.simulation.faults import Faults, FaultyCluster
-from tests.simulation.scenes import START, amounts, cluster, evict, only_pod, pods, resize, resources, workload
+from tests.simulation.scenes import START, amounts, cluster, evict, node, only_pod, pods, resize, resources, workload
 
 WAITS = WriteWaits(poll=0.005, answer=0.05)
 
@@ -269,3 +269,44 @@ async def test_a_store_at_an_earlier_state_begins_no_write():
     with pytest.raises(HistoryChanged):
         await applied(world, [shrink(first), evict(second)], store)
     assert world.faults.sent == []
+
+
+async def test_room_of_a_write_that_may_arrive_late_is_not_given_to_another():
+    world, store = FaultyCluster(cluster(workload(replicas=2), [node(cpu=1600)]), Faults()), MemoryStore()
+    first, second = await pods(world.cluster)
+    late, other = (replace(resize(pod, amounts(900, 512)), growth=resources(400, 0)) for pod in (first, second))
+    # A former leader has sent the first, which arrives when the next has compared it with the cluster.
+    await store.begin_writes([Intent(1, START, late, spec_targets(first))])
+    [outcome] = await applied(world, [other], store)
+    assert (outcome.verdict, outcome.reason) == (Verdict.HELD, Reason.WAITING_FOR_ROOM)
+    await world.cluster.perform(late)
+    # Once a snapshot shows it, or after a minute and a half, only what it really takes is counted.
+    assert [line.verdict for line in await store.outcomes(START) if line.action == late] == [Verdict.FAILED]
+
+
+async def test_no_intent_is_recorded_for_what_was_held_back_before():
+    world, store = FaultyCluster(cluster(workload(replicas=3), [node(cpu=1600)]), Faults()), Watching()
+    first, second, third = await pods(world.cluster)
+    # The first does not fit, the other two do.
+    sizes = ((first, 400), (second, 40), (third, 40))
+    actions = [replace(resize(pod, amounts(500 + more, 512)), growth=resources(more, 0)) for pod, more in sizes]
+    outcomes = await applied(world, actions, store)
+    assert [one.verdict for one in outcomes] == [Verdict.HELD, Verdict.DONE, Verdict.DONE]
+    assert store.begun == [actions[1:]]
+
+
+async def test_an_eviction_is_held_back_when_a_loss_is_noticed_after_its_budget_was_read():
+    class WentBack(MemoryStore):
+        async def begin_writes(self, intents) -> None:
+            await super().begin_writes(intents)
+            # A usage pass has found the database at an earlier state, and has put that on record.
+            turns.lost_until = lambda: int(world.cluster.now.timestamp())
+
+    world, turns = FaultyCluster(cluster(workload()), Faults()), EvictionTurns()
+    [pod] = await pods(world.cluster)
+    store = WentBack()
+    writer = Writer(world, store, FULL, waits=WAITS, evictions=turns)
+    [outcome] = await writer.apply([evict(pod)], await world.snapshot(), world.cluster.now)
+    assert (outcome.verdict, outcome.reason) == (Verdict.HELD, Reason.HISTORY_INCOMPLETE)
+    assert world.faults.sent == []
+    assert await store.open_intents() == []
