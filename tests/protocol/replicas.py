@@ -1,0 +1,267 @@
+"""A replica of cruise whose every call to the API server and the database waits until the model takes the same step."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from cruise.app.serve.leading import fenced
+from cruise.domain.actions import Action, EvictPod, Intent, Outcome, ResizePod
+from cruise.domain.cluster import OomKill, Pod, Snapshot
+from cruise.domain.policy import Policy
+from cruise.errors import CruiseError, Unavailable
+from cruise.runtime.ports import Store
+from cruise.runtime.usage.state import UsageState
+from cruise.runtime.writing.audit import AuditQueue
+from cruise.runtime.writing.evictions import EvictionTurns
+from cruise.runtime.writing.exclusions import Exclusions
+from cruise.runtime.writing.grows import RecentGrows
+from cruise.runtime.writing.waits import WriteWaits
+from cruise.runtime.writing.writer import Writer
+from cruise.simulation.store.store import MemoryStore
+from tests.protocol.scene import EVICTABLE, POLICY, RESIZED, World
+
+WAITS = WriteWaits(poll=0.002, pause_answer=60.0, answer=0.001)
+
+
+class Surroundings(Protocol):
+    """What replicas share: the cluster, the database as it is now, and a clock; `changed` is called at every gate."""
+
+    world: World
+    database: MemoryStore
+
+    def monotonic(self) -> float:
+        """Return the seconds of a clock that is never set."""
+
+    def changed(self) -> None:
+        """Take note that a replica waits, or is done."""
+
+
+@dataclass(slots=True)
+class Gate:
+    """A call that waits: the step that it is, the pod's number in the model, and the way on."""
+
+    step: str
+    pod: int | None
+    way_on: asyncio.Future[None]
+
+
+class Construction:
+    """How replicas are built; what is seeded as a fault is built otherwise."""
+
+    policy: Policy = POLICY
+    notices_older_database = True
+
+    def writer(self, replica: "Replica") -> "WatchedWriter":
+        """Return what applies the next plan."""
+        return self.built(replica)
+
+    def built(self, replica: "Replica", **other: Any) -> "WatchedWriter":
+        """Return a writer as serve builds it, but for some of its parts."""
+        parts: dict[str, Any] = {
+            "audit": replica.audit,
+            "evictions": replica.evictions,
+            "grows": replica.grows,
+            "exclusions": replica.exclusions,
+            "latest": replica.usage.latest,
+            "at_once": 1,
+            "waits": WAITS,
+        }
+        return WatchedWriter(replica.cluster, replica.store, self.policy, **(parts | other))
+
+    def may_write(self, replica: "Replica") -> bool:
+        """Tell whether a replica may write, as its Lease has it."""
+        return replica.leads
+
+    def as_sent(self, action: Action) -> Action:
+        """Return a write as it goes to the API server."""
+        return action
+
+    def spent(self, lines: Sequence[Outcome]) -> Sequence[Outcome]:
+        """Return what the database says of the evictions of the last hour."""
+        return lines
+
+    def left_open(self, intents: Sequence[Intent]) -> Sequence[Intent]:
+        """Return what the database says of open intents."""
+        return intents
+
+
+class WatchedWriter(Writer):
+    """The writer, which keeps what it was given last."""
+
+    actions: Sequence[Action] = ()
+    snapshot: Snapshot = Snapshot()
+
+    async def apply(self, actions: Sequence[Action], snapshot: Snapshot, *args: Any, **named: Any) -> list[Outcome]:
+        self.actions, self.snapshot = actions, snapshot
+        return await super().apply(actions, snapshot, *args, **named)
+
+
+class Replica:
+    """One process: what it has in memory, and where it waits."""
+
+    def __init__(self, around: Surroundings, construction: Construction, number: int) -> None:
+        self.around = around
+        self.construction = construction
+        self.number = number
+        self.leads = False
+        self.term = 0
+        self.sent: ResizePod | EvictPod
+        self.start()
+
+    def start(self) -> None:
+        """Begin with nothing in memory."""
+        self.gate: Gate | None = None
+        self.recording: Gate | None = None
+        self.task: asyncio.Task[object] | None = None
+        self.is_dead = self.has_begun = self.has_answer = self.saw_pause = self.commit_is_unseen = False
+        self.audit, self.usage, self.exclusions = AuditQueue(), UsageState(), Exclusions()
+        self.evictions, self.grows = EvictionTurns(), RecentGrows(self.around.monotonic)
+        # As the controller joins them.
+        usage = self.usage
+        self.exclusions.history_incomplete = lambda: usage.lost_until > 0
+        self.evictions.lost_until = lambda: usage.evictions_lost_until
+        self.cluster = _Cluster(self)
+        self.store: Store = _Store(self)  # type: ignore[assignment]
+        self.writer = self.construction.writer(self)
+
+    def begin(self, pass_with: Callable[["Replica"], Coroutine[Any, Any, object]]) -> None:
+        """Run a pass beside the model."""
+        self.has_begun = self.has_answer = self.saw_pause = False
+        self.writer = self.construction.writer(self)
+        self.usage.table = self.around.world.statistics()
+        self.task = asyncio.ensure_future(pass_with(self))
+        self.task.add_done_callback(lambda task: self.around.changed())
+
+    async def die(self) -> None:
+        """End at once, without another call."""
+        self.is_dead = True
+        if self.task is not None:
+            self.task.cancel()
+            await asyncio.gather(self.task, return_exceptions=True)
+        self.leads = False
+        self.start()
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether no pass is under way."""
+        return self.task is None or self.task.done()
+
+    def error(self) -> BaseException | None:
+        """Return what the last pass ended with."""
+        return self.task.exception() if self.task is not None and self.task.done() else None
+
+    def ended(self) -> str:
+        """Say how the last pass ended, if it did."""
+        if self.task is None or not self.task.done():
+            return "its pass goes on"
+        return repr(self.error() or getattr(self.task.result(), "outcome", "done"))
+
+    async def wait(self, step: str, pod: int | None = None) -> None:
+        """Wait until the model takes this step."""
+        if self.is_dead:
+            raise Unavailable("this process is gone")
+        gate = Gate(step, pod, asyncio.get_running_loop().create_future())
+        if step == "record":
+            self.recording = gate
+        else:
+            assert self.gate is None, f"replica {self.number} wants to {step}, and to {self.gate} at the same time"
+            self.gate = gate
+        self.around.changed()
+        await gate.way_on
+
+    def go_on(self, error: CruiseError | None = None) -> None:
+        """Let the call go on that waits, or fail."""
+        gate, self.gate = self.gate, None
+        assert gate is not None
+        gate.way_on.set_result(None) if error is None else gate.way_on.set_exception(error)
+
+    def record(self) -> None:
+        """Let the outcome of the last write be stored."""
+        gate, self.recording, self.has_answer = self.recording, None, False
+        assert gate is not None
+        gate.way_on.set_result(None)
+
+
+def number_of(pod: str) -> int:
+    """Return the model's number of a pod."""
+    return (*RESIZED, *EVICTABLE).index(pod.split("-")[0])
+
+
+class _Cluster:
+    """The API server as one replica reaches it; what is sent arrives when the model says so."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+        self._cluster = replica.around.world.cluster
+
+    async def snapshot(self) -> Snapshot:
+        return replace(await self._cluster.snapshot(), taken_at=self._replica.around.monotonic())
+
+    async def pod(self, namespace: str, name: str) -> Pod | None:
+        if self._replica.has_begun:
+            await self._replica.wait("send", number_of(name))
+        return await self._cluster.pod(namespace, name)
+
+    def known_pod(self, namespace: str, name: str) -> Pod | None:
+        return self._cluster.known_pod(namespace, name)
+
+    def oom_kills(self) -> AsyncIterator[OomKill]:
+        return self._cluster.oom_kills()
+
+    async def perform(self, action: Action) -> None:
+        assert isinstance(action, ResizePod | EvictPod)
+        replica = self._replica
+        if not replica.construction.may_write(replica):
+            raise Unavailable("not the leader any more")
+        replica.sent = action
+        await replica.wait("answer", number_of(action.pod))
+
+
+class _Store:
+    """The database as one replica reaches it: fenced as in serve, and each statement of the protocol at its time."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    @property
+    def _database(self) -> Store:
+        replica = self._replica
+        if replica.is_dead:
+            raise Unavailable("this process is gone")
+        return fenced(replica.around.database, lambda: replica.construction.may_write(replica))
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._database, name)
+
+    async def open_intents(self) -> Sequence[Intent]:
+        await self._replica.wait("reconcile")
+        return self._replica.construction.left_open(await self._database.open_intents())
+
+    async def evictions_since(self, since: Any) -> Sequence[Outcome]:
+        return self._replica.construction.spent(await self._database.evictions_since(since))
+
+    async def paused(self) -> bool:
+        paused = await self._database.paused()
+        self._replica.saw_pause = self._replica.saw_pause or paused
+        self._replica.around.changed()
+        return paused
+
+    async def begin_writes(self, intents: Sequence[Intent]) -> None:
+        replica, first = self._replica, intents[0].action
+        assert isinstance(first, ResizePod | EvictPod)
+        await replica.wait("begin", number_of(first.pod))
+        await self._database.begin_writes(intents)
+        if replica.commit_is_unseen:
+            replica.commit_is_unseen = False
+            raise Unavailable("no answer in 10 s")
+        replica.has_begun = True
+        if isinstance(first, ResizePod) and not first.grows:
+            # Its pod is not read again, so this is the last that is waited for before it is sent.
+            await replica.wait("send", number_of(first.pod))
+
+    async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
+        if self._replica.has_answer and (outcomes or completed):
+            await self._replica.wait("record")
+        await self._database.record_outcomes(outcomes, completed)
+        self._replica.around.changed()

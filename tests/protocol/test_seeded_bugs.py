@@ -1,0 +1,98 @@
+"""Each seeded bug is found twice: by spin in the model, and on the simulated cluster in code that is built with it.
+
+The code is built wrongly by the constructors' own arguments and by doubles at its ports.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from cruise.domain.actions import Action, EvictPod, Intent, Outcome, ResizePod, Verdict
+from cruise.runtime.writing.evictions import EvictionTurns
+from cruise.runtime.writing.grows import RecentGrows
+from tests.protocol.replaying import Differs, LawBroken, Replay
+from tests.protocol.replicas import Construction, Replica, WatchedWriter
+from tests.protocol.scene import POLICY
+from tests.protocol.spin import WHY_NOT, check
+
+pytestmark = [pytest.mark.server, pytest.mark.skipif(WHY_NOT is not None, reason=str(WHY_NOT))]
+
+
+class Stale(Construction):
+    """Decisions of any age are written, and usage is not looked at again."""
+
+    policy = replace(POLICY, max_decision_age=timedelta(days=1))
+
+    def writer(self, replica: Replica) -> WatchedWriter:
+        return self.built(replica, latest=lambda: None)
+
+
+class ForgottenBudget(Construction):
+    """Budgets count what is known to be done, and not what was begun."""
+
+    def writer(self, replica: Replica) -> WatchedWriter:
+        return self.built(replica, evictions=EvictionTurns())
+
+    def spent(self, lines: Sequence[Outcome]) -> Sequence[Outcome]:
+        return [line for line in lines if line.verdict is Verdict.DONE]
+
+
+class TwoLeaders(Construction):
+    """No replica looks at its Lease, and writes are fenced on the pod's uid alone."""
+
+    def may_write(self, replica: Replica) -> bool:
+        return True
+
+    def as_sent(self, action: Action) -> Action:
+        assert isinstance(action, ResizePod | EvictPod)
+        return replace(action, version="")
+
+
+class OlderDatabase(Construction):
+    """Nobody knows which epoch the database had."""
+
+    notices_older_database = False
+
+
+class LostAnswer(Construction):
+    """A write without an answer is taken not to have been sent."""
+
+    def writer(self, replica: Replica) -> WatchedWriter:
+        return self.built(replica, grows=RecentGrows(replica.around.monotonic))
+
+    def left_open(self, intents: Sequence[Intent]) -> Sequence[Intent]:
+        return ()
+
+
+@dataclass(frozen=True)
+class Bug:
+    """A bug by its name in the model, as code, and the law that it breaks; how much of the model shows it."""
+
+    name: str
+    code: type[Construction]
+    law: str
+    size: tuple[str, ...]
+
+
+BUGS = (
+    Bug("STALE", Stale, "law_fresh", ("FAULTS=1", "TERMS=1")),
+    Bug("FORGOTTEN_BUDGET", ForgottenBudget, "law_budget", ("FAULTS=2",)),
+    Bug("TWO_LEADERS", TwoLeaders, "law_fence", ("FAULTS=2",)),
+    Bug("OLDER_DATABASE", OlderDatabase, "law_budget", ("FAULTS=1", "TERMS=1")),
+    Bug("LOST_ANSWER", LostAnswer, "law_room", ("FAULTS=1", "TERMS=1")),
+)
+
+
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name.lower())
+async def test_a_seeded_bug_is_found_in_the_model_and_in_the_code(tmp_path: Path, bug: Bug):
+    found = check(tmp_path, (bug.name, *bug.size))
+    assert found.broken == bug.law
+    print(f"{bug.name}: {bug.law} by {'; '.join(map(str, found.events))}")
+    with pytest.raises(LawBroken, match=bug.law):
+        await Replay(bug.code(), compares=False).play(found.events)
+    # Code without the bug leaves the way that breaks the law.
+    with pytest.raises(Differs):
+        await Replay(compares=False).play(found.events)
