@@ -236,7 +236,7 @@ class OomReactor:
         """Return the memory limits that a pod had before it was resized, where its template is not known."""
         if pod is None or template_limits_of(pod, snapshot) is not None:
             return None
-        original = (await self._store.original_sizes(pod.uid)).get(pod.uid)
+        original = (await self._store.original_sizes([pod.uid])).get(pod.uid)
         if original is None:
             return None
         limits = {target.container: target.limits.memory_bytes for target in original.containers}

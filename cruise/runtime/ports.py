@@ -232,8 +232,8 @@ class Store(Protocol):
         The first sizes of a pod uid stay; its time becomes the latest.
         """
 
-    async def original_sizes(self, pod_uid: str | None = None) -> Mapping[str, OriginalSizes]:
-        """Return the remembered original sizes by pod uid, of all pods or of one."""
+    async def original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
+        """Return the remembered original sizes by pod uid, of all pods or of some."""
 
     async def signing_keys(self) -> Sequence[bytes]:
         """Return the keys by which the webhook's annotations are known, the one that signs first.

@@ -689,6 +689,9 @@ async def test_the_first_original_sizes_of_a_pod_stay_with_the_time_of_its_last_
         for batch in batches:
             await store.remember_original_sizes(batch)
         found = await store.original_sizes()
+        assert await store.original_sizes(list(found)) == found
+        assert set(await store.original_sizes(list(found)[:1])) == set(list(found)[:1])
+        assert await store.original_sizes([]) == {}
     written = [one for batch in batches for one in batch]
     expected = {}
     for one in written:

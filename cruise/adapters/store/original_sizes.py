@@ -1,14 +1,14 @@
 """What pods asked for before their first resize."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, column, delete, func, select, table, text
-from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy import Row, Text, cast, column, delete, func, select, table, text
+from sqlalchemy.dialects.postgresql import ARRAY, insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from cruise.adapters.store.connection import driver_in_transaction
@@ -50,11 +50,13 @@ async def remember(connection: AsyncConnection, originals: Sequence[OriginalSize
     await connection.execute(statement.on_conflict_do_update(index_elements=["pod_uid"], set_={"at": later}))
 
 
-async def of_pods(connection: AsyncConnection, pod_uid: str | None = None) -> dict[str, OriginalSizes]:
-    """Return the remembered sizes by pod uid, of all pods or of one."""
+async def of_pods(connection: AsyncConnection, pod_uids: Collection[str] | None = None) -> dict[str, OriginalSizes]:
+    """Return the remembered sizes by pod uid, of all pods or of some."""
     statement = select(original_size)
-    if pod_uid is not None:
-        statement = statement.where(original_size.c.pod_uid == pod_uid)
+    if pod_uids is not None:
+        # One parameter, however many they are.
+        uids = cast(list(pod_uids), ARRAY(Text(collation="C")))
+        statement = statement.where(original_size.c.pod_uid == func.any(uids))
     with uncollected():
         rows = (await connection.execute(statement)).all()
         # Of 170,000 pods it takes seconds, for which nothing else waits.

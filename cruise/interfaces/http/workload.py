@@ -104,5 +104,5 @@ async def workload_history(view: ApiView, survey: Survey, namespace: str, worklo
         peaks=await in_time(store.hourly_peaks(namespace, workload, hour)),
         kills=await in_time(store.oom_records(now - RETENTION.oom_records, (namespace, workload))),
         outcomes=sorted((one for some in found for one in some), key=lambda one: one.at, reverse=True),
-        original=(await in_time(store.original_sizes(chosen.uid))).get(chosen.uid),
+        original=(await in_time(store.original_sizes([chosen.uid]))).get(chosen.uid),
     )

@@ -122,13 +122,20 @@ def live_containers(
 async def _learn_revisions(
     store: Store, state: UsageState, snapshot: Snapshot, earlier: StatisticsTable, at: int
 ) -> Learned:
-    """Learn from the pods; those that a former process resized are known from the store, which is asked once."""
+    """Learn from the pods; what those that are new here requested before they were resized is asked of the store.
+
+    A pod may be resized before the first usage pass that sees it, and at the start any pod may be.
+    """
+    known = earlier.revisions or NO_REVISIONS
+    unseen = None
+    if state.has_originals:
+        unseen = [pod.uid for pod in snapshot.pods if pod.workload is not None and pod.uid not in known.of_pods]
     originals: Originals = {}
-    if not state.has_originals:
+    if unseen is None or unseen:
         originals = {
             uid: {target.container: (target.requests, target.limits) for target in one.containers}
-            for uid, one in (await store.original_sizes()).items()
+            for uid, one in (await store.original_sizes(unseen)).items()
         }
     hour = at // 3600
     refresh, state.revisions_seen_hour = hour != state.revisions_seen_hour, hour
-    return learn_revisions(earlier.revisions or NO_REVISIONS, snapshot.pods, originals, at, refresh=refresh)
+    return learn_revisions(known, snapshot.pods, originals, at, refresh=refresh)

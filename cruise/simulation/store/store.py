@@ -236,8 +236,8 @@ class MemoryStore:
             first = self._originals.get(one.pod_uid, one)
             self._originals[one.pod_uid] = replace(first, at=max(first.at, one.at))
 
-    async def original_sizes(self, pod_uid: str | None = None) -> Mapping[str, OriginalSizes]:
-        return {uid: original for uid, original in self._originals.items() if pod_uid in (None, uid)}
+    async def original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
+        return {uid: one for uid, one in self._originals.items() if pod_uids is None or uid in pod_uids}
 
     async def signing_keys(self) -> Sequence[bytes]:
         return [key for _, key in self._signing_keys]

@@ -135,9 +135,16 @@ class ApiServerProxy(_Listening):
         self.lost = 0
         self.released = threading.Event()
         self.refused = 0
+        self.connections: set[socket.socket] = set()
         self.target = urlsplit(target).netloc
         self.tls = ssl.create_default_context(cafile=str(ca_file))
         super().__init__(type("Handler", (_ApiHandler,), {"proxy": self}))
+
+    def cut(self) -> None:
+        """Break the connections that there are."""
+        for one in list(self.connections):
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)
 
     def kubeconfig(self, path: Path) -> Path:
         """Rewrite a kubeconfig so that it leads here."""
@@ -151,6 +158,16 @@ class ApiServerProxy(_Listening):
 class _ApiHandler(BaseHTTPRequestHandler):
     proxy: "ApiServerProxy"
     protocol_version = "HTTP/1.1"
+
+    def setup(self) -> None:
+        """Begin a connection."""
+        super().setup()
+        self.proxy.connections.add(self.connection)
+
+    def finish(self) -> None:
+        """End it."""
+        self.proxy.connections.discard(self.connection)
+        super().finish()
 
     def do_GET(self) -> None:
         self._forward()

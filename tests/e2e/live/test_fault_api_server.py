@@ -149,25 +149,26 @@ def test_names_that_cannot_be_resolved_are_waited_for(stage: Stage, tmp_path: Pa
     unresolved = tmp_path / "unresolved"
     unresolved.touch()
     settings = stage.settings("resize", **FAST)
-    Path(settings["kubeconfig"]).write_text(Path(settings["kubeconfig"]).read_text().replace("127.0.0.1", "localhost"))
     settings["prometheus_url"] = settings["prometheus_url"].replace("127.0.0.1", "localhost")
-    with started(settings, tmp_path, ("tests.e2e.unresolving_serve", str(unresolved))) as serving:
-        until(lambda: serving.get("/healthz")[0] == 200, "it runs")
-        time.sleep(SEVERAL_PASSES)
-        assert serving.get("/readyz")[0] == 503
-        unresolved.unlink()
-        until(lambda: shrunk(stage) == 1, "the first pod is sized", seconds=120)
-        # Connections that there are need no name: they are cut as well.
-        unresolved.touch()
-        stage.plane.kill_api_server()
-        stage.plane.start_api_server()
-        until(lambda: not leads(serving), "it knows that it has lost the Lease", seconds=120)
-        stage.mark()
-        scale(stage, 3)
-        time.sleep(2 * SEVERAL_PASSES)
-        assert stage.deeds() == []
-        unresolved.unlink()
-        recovered(stage, serving, "names were resolved again")
+    with ApiServerProxy(stage.plane.address, stage.plane.ca_file) as proxy:
+        kubeconfig = proxy.kubeconfig(Path(settings["kubeconfig"]))
+        kubeconfig.write_text(kubeconfig.read_text().replace("127.0.0.1", "localhost"))
+        with started(settings, tmp_path, ("tests.e2e.unresolving_serve", str(unresolved))) as serving:
+            until(lambda: serving.get("/healthz")[0] == 200, "it runs")
+            time.sleep(SEVERAL_PASSES)
+            assert serving.get("/readyz")[0] == 503
+            unresolved.unlink()
+            until(lambda: shrunk(stage) == 1, "the first pod is sized", seconds=120)
+            # Connections that are there need no name.
+            unresolved.touch()
+            proxy.cut()
+            until(lambda: not leads(serving), "it knows that it has lost the Lease", seconds=120)
+            stage.mark()
+            scale(stage, 3)
+            time.sleep(2 * SEVERAL_PASSES)
+            assert stage.deeds() == []
+            unresolved.unlink()
+            recovered(stage, serving, "names were resolved again")
 
 
 BOUND_TO = "cruise-serve-0"

@@ -12,9 +12,11 @@ import pytest
 from cruise.decisions.admission.admission import Mutate, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.domain.actions import ContainerTarget, OriginalSizes
 from cruise.domain.cluster import ContainerRole
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE
+from cruise.domain.revisions import WorkloadContainer
 from cruise.domain.rules import SEEDS
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, Refusal, Statistic, StatisticKey
 from cruise.errors import BadInput, HistoryChanged, Throttled, Unavailable
@@ -22,7 +24,7 @@ from cruise.runtime.usage.reading import ReadingProgress, UsageReading, joined_g
 from cruise.runtime.usage.state import UsageState
 from cruise.runtime.usage.usage_pass import usage_pass
 from cruise.simulation.store.store import MemoryStore
-from tests.builders import make_container, make_node, make_pod, make_snapshot, make_table
+from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_table
 from tests.recorded_usage import Ask, RecordedUsage
 from tests.shown_cluster import ShownCluster
 
@@ -321,6 +323,21 @@ async def test_what_a_database_lost_is_asked_for_until_it_is_there():
     fails[0] = False
     await cruise.run(AT + 2400)
     assert cruise.state.lost_until == 0
+
+
+async def test_a_pod_that_was_resized_before_it_was_seen_first_is_of_no_other_revision():
+    """Node passes come between usage passes, and resize pods that have not been seen by one."""
+    shown = cluster()
+    cruise = Cruise(source(), shown=shown)
+    await cruise.run()
+    late = make_pod("web-3", containers=[make_container("app", cpu=50)], workload="Deployment/web")
+    [one] = shown.shown.pods[0].containers
+    submitted = (ContainerTarget("app", ContainerRole.MAIN, one.requests, one.limits),)
+    await cruise.store.remember_original_sizes([OriginalSizes(late.uid, "shop", "web-3", submitted, NOW)])
+    shown.shown = replace(shown.shown, pods=(*shown.shown.pods, late))
+    table = await cruise.run(AT + 300)
+    runs = table.revisions.runs[WorkloadContainer("shop", "Deployment/web", "app")]
+    assert len(runs) == 1
 
 
 async def test_an_older_database_that_was_taken_up_while_nobody_ran_shrinks_nothing_until_it_has_caught_up():
