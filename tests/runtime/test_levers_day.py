@@ -19,7 +19,7 @@ from tests.simulation.scenes import START, Dial, cluster, container, node, pods,
 
 LEVERS = {
     "cruise.io/eviction-ranking": "never",
-    "cruise.io/memory-min": "9Gi",
+    "cruise.io/memory-min": "8Gi",
     "cruise.io/headroom-factor": "10",
 }
 NAMES = ("one", "two", "three")
