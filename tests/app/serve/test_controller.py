@@ -233,20 +233,13 @@ async def test_a_kill_is_met_although_the_store_was_away_and_its_reaction_announ
     async def announce(outcomes: Sequence[Outcome], holds: object, pods: object) -> None:
         told.extend(outcomes)
 
-    learnt: list[StatisticsTable] = []
-
-    async def learn(statistics: StatisticsTable) -> None:
-        learnt.append(statistics)
-
     cluster, usage = demo_cluster(START)
     store = Forgetful()
     policy = Policy(mode=Mode.FULL)
-    hooks = Hooks(announce, learn=learn)
     controller = Controller(
-        cluster, usage, store, policy, lambda: cluster.now, UsageReading(settle_seconds=0), hooks=hooks
+        cluster, usage, store, policy, lambda: cluster.now, UsageReading(settle_seconds=0), hooks=Hooks(announce)
     )
     await controller.refresh_statistics()
-    before = learnt[-1].oom_memory_bytes.sum()
     stop = asyncio.Event()
     running = asyncio.ensure_future(controller.run(stop))
     for minute in range(1, 12 * 60):
@@ -258,7 +251,33 @@ async def test_a_kill_is_met_although_the_store_was_away_and_its_reaction_announ
     await until(lambda: len(controller.activity.reactions) > 0)
     assert store.away == 0
     assert told == [reaction.outcome for reaction in controller.activity.reactions]
-    # Admission in this process decides by what the kill taught from now on.
-    assert learnt[-1].oom_memory_bytes.sum() > before
     stop.set()
     await running
+
+
+async def test_admission_in_the_same_process_learns_from_a_kill_at_once() -> None:
+    learnt: list[StatisticsTable] = []
+
+    async def learn(statistics: StatisticsTable) -> None:
+        learnt.append(statistics)
+
+    cluster, usage = demo_cluster(START)
+    reading, policy = UsageReading(settle_seconds=0), Policy(mode=Mode.FULL)
+    controller = Controller(
+        cluster, usage, MemoryStore(), policy, lambda: cluster.now, reading, hooks=Hooks(learn=learn)
+    )
+    await controller.refresh_statistics()
+    assert (len(learnt), learnt[0].oom_memory_bytes.sum()) == (1, 0)
+    async with asyncio.TaskGroup() as tasks:
+        reacting = tasks.create_task(controller.react_to_kills())
+        for minute in range(1, 12 * 60):
+            cluster.advance(START + timedelta(minutes=minute))
+            await asyncio.sleep(0)
+            if cluster.tally.kills:
+                break
+        await until(lambda: len(controller.activity.reactions) > 0)
+        reacting.cancel()
+    # No pass has run since.
+    assert len(learnt) == 1 + len(controller.activity.reactions)
+    taught = [reaction.record.oom_memory_bytes for reaction in controller.activity.reactions]
+    assert learnt[-1].oom_memory_bytes.max() == max(taught) > 0
