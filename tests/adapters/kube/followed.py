@@ -12,6 +12,8 @@ from cruise.domain.cluster import Pod, Snapshot
 from cruise.errors import Unavailable
 from tests.controlplane.control_plane import ADMIN, ControlPlane
 
+# Kinds of custom resources that nobody has installed on the control plane of the tests.
+NOT_INSTALLED = frozenset({"clonesets", "verticalpodautoscalers"})
 # Waits that are made for a cluster's years are shortened to what a test can wait for.
 SHORT = Timing(
     watch_seconds=1.0,

@@ -14,7 +14,7 @@ from cruise.domain.cluster import WorkloadRef
 from cruise.errors import BadInput, Unavailable
 from cruise.kube_json.reading.gathering import Gathering
 from cruise.kube_json.wire.object_json import AnyObject
-from tests.adapters.kube.followed import SHORT, eventually, following, snapshot_or_none
+from tests.adapters.kube.followed import NOT_INSTALLED, SHORT, eventually, following, snapshot_or_none
 from tests.controlplane.api import ApiError
 from tests.controlplane.behaviour import NodeSpec
 from tests.controlplane.manifests import budget, container, pod, pod_template, workload
@@ -116,8 +116,7 @@ async def test_quiet_cluster_stays_in_step(control_plane, admin, namespace):
             worst = max(worst, cluster.lag_seconds())
             await asyncio.sleep(0.1)
         assert worst < 8
-        # Nobody has installed VerticalPodAutoscalers here.
-        assert cluster.lists() == {kind.plural: int(not kind.read_if_served) for kind in ALL_KINDS}
+        assert cluster.lists() == {kind.plural: int(kind.plural not in NOT_INSTALLED) for kind in ALL_KINDS}
 
 
 async def test_pod_of_the_same_name_is_another(control_plane, admin, kubelet, namespace):
@@ -247,7 +246,7 @@ def listed(admin):
     """The cluster from plain lists, as a snapshot file would have it, and beside it the namespaces that are there."""
     gathering = Gathering()
     for kind in ALL_KINDS:
-        if kind.read_if_served:
+        if kind.plural in NOT_INSTALLED:
             continue
         for item in admin.get(kind.path)["items"]:
             gathering.add(msgspec.convert({**item, "kind": kind.shape.__struct_config__.tag}, AnyObject))
