@@ -67,7 +67,7 @@ byte pc[2], step[2], plans;
 byte todo[2];            /* steps: 0 A without growth, 1 B0, 2 B1, 3 A with growth, 4 G, 5 O */
 byte seen_spec[6], seen_count[2], goal[6], growth[6];
 bool seen_guest[2], changed_[10], old[2], sticky[2], reaction[2], cooling[2];
-bool knows_lost[2], knows_incomplete[2];
+bool knows_lost[2], knows_incomplete[2], hears_lost[2];
 byte grown[6], grown_by[6], grown_age[6], before_to[2], before_by[2], before_age[2];
 
 /* ---- writes under way: 0 and 1 are waited for by their replica, 2 and 3 are late ones ---- */
@@ -141,7 +141,8 @@ inline decide(p) {
     if :: goal[3 * p + A] != spec[A] -> todo[p] = (growth[3 * p + A] -> 8 : 1) :: else fi;
     if :: m && gone[0] == 0 -> todo[p] = todo[p] | 2; m-- :: else fi;
     if :: m && gone[1] == 0 -> todo[p] = todo[p] | 4; m-- :: else fi;
-    if :: goal[3 * p + G] != spec[G] -> todo[p] = todo[p] | 16 :: else fi;
+    /* What its kubelet has put off is left to it. */
+    if :: goal[3 * p + G] != spec[G] && !deferred[G] -> todo[p] = todo[p] | 16 :: else fi;
     if :: goal[3 * p + O] != spec[O] && !cooling[p] -> todo[p] = todo[p] | 32 :: else fi
 }
 
@@ -174,7 +175,7 @@ inline look(p) {
 }
 
 inline forget_plan(p) {
-    pc[p] = IDLE; step[p] = 0; todo[p] = 0; seen_count[p] = 0; seen_guest[p] = 0; old[p] = 0;
+    pc[p] = IDLE; step[p] = 0; todo[p] = 0; hears_lost[p] = 0; seen_count[p] = 0; seen_guest[p] = 0; old[p] = 0;
     sticky[p] = 0; reaction[p] = 0; before_to[p] = 0; before_by[p] = 0; before_age[p] = 0;
     i = 0;
     do
@@ -318,7 +319,7 @@ inline go_on(p) {
         k = KIND(step[p]); room = 99; size = (k < 3 -> growth[3 * p + k] : 1);
         if
         :: k < 3 && size -> find_room(p, k)
-        :: k >= 3 && (knows_lost[p] || IS_SPENT(B0) || IS_SPENT(B1)) -> room = 0
+        :: k >= 3 && (hears_lost[p] || IS_SPENT(B0) || IS_SPENT(B1)) -> room = 0
         :: k == A && knows_incomplete[p] && goal[3 * p + A] < seen_spec[3 * p + A] -> size = 100
         :: else
         fi;
@@ -335,7 +336,7 @@ inline send_or_skip(p) {
     k = KIND(step[p]);
     if
     :: HEEDS_PAUSE(p) || IS_LATE(p) || changed_[5 * p + k] || USE_GREW(p) || (k >= 3 && knows_lost[p]) ->
-        printf("EV skip %d %d\n", p, k); skip_step(p); go_on(p)
+        printf("EV skip %d %d\n", p, k); skip_step(p); hears_lost[p] = knows_lost[p]; go_on(p)
     :: else ->
         if
         :: !MAY_WRITE(p) ->
@@ -395,9 +396,11 @@ proctype Replica(bool p) {
 end:
     do
     /* A former leader gives up three seconds after it lost the lead, which no other has for five. */
-    :: d_step { holder == NONE && !leads[p] && pc[p] == IDLE && terms < TERMS && (terms || !p) && (BOTH || pc[1 - p] < WAITING) ->
+    :: d_step { holder == NONE && !leads[p] && pc[p] == IDLE && terms < TERMS && (terms || !p) &&
+        (BOTH || pc[1 - p] < WAITING) ->
         holder = p; leads[p] = true; terms++; term[p] = terms;
-        if :: !IS_BEHIND -> knows_lost[p] = lost; knows_incomplete[p] = incomplete :: else fi; printf("EV acquire %d\n", p); print_state() }
+        if :: !IS_BEHIND -> knows_lost[p] = lost; knows_incomplete[p] = incomplete :: else fi;
+        printf("EV acquire %d\n", p); print_state() }
     :: d_step { leads[p] && pc[p] == IDLE && plans < PLANS ->
         decide(p); look(p);
         printf("EV plan %d %d %d %d %d\n", p, todo[p], goal[3 * p], goal[3 * p + 1], goal[3 * p + 2]);
@@ -407,16 +410,21 @@ end:
         if :: !todo[p] -> reacted = !IS_BEHIND; forget_plan(p) :: else fi; print_state() }
     /* A usage pass finds the database at an earlier state, and a later one has read everything again. */
     :: d_step { leads[p] && IS_BEHIND ->
-        behind = false; lost = true; incomplete = true; knows_lost[p] = true; knows_incomplete[p] = true; printf("EV notice %d\n", p); print_state() }
+        behind = false; lost = true; incomplete = true; knows_lost[p] = true; knows_incomplete[p] = true;
+        printf("EV notice %d\n", p); print_state() }
     :: d_step { leads[p] && knows_incomplete[p] && !IS_BEHIND ->
         incomplete = false; knows_incomplete[p] = false; printf("EV regain %d\n", p); print_state() }
-    :: d_step { pc[p] == PLANNED -> reconcile(p); printf("EV reconcile %d\n", p); go_on(p); print_state() }
+    :: d_step { pc[p] == PLANNED -> reconcile(p); printf("EV reconcile %d\n", p);
+        hears_lost[p] = knows_lost[p]; go_on(p); print_state() }
     :: d_step { pc[p] == ALLOWED && MAY_WRITE(p) && IS_BEHIND ->
         printf("EV begin %d %d behind\n", p, KIND(step[p])); leave(p); print_state() }
     :: d_step { pc[p] == ALLOWED && MAY_WRITE(p) && !IS_BEHIND ->
         store_intents(p); printf("EV begin %d %d ok\n", p, KIND(step[p]));
         /* Before a pod is read again; a pod that only shrinks is not. */
-        if :: step[p] && (HEEDS_PAUSE(p) || IS_LATE(p)) -> skip_step(p); go_on(p) :: else -> pc[p] = BEGUN fi;
+        if :: step[p] && (HEEDS_PAUSE(p) || IS_LATE(p)) ->
+            skip_step(p); hears_lost[p] = knows_lost[p]; go_on(p)
+        :: else -> pc[p] = BEGUN
+        fi;
         print_state() }
     :: d_step { pc[p] == ALLOWED && !MAY_WRITE(p) -> leave(p); printf("EV abort %d\n", p); print_state() }
     :: d_step { pc[p] == ALLOWED && MAY_WRITE(p) && !IS_BEHIND && faults < FAULTS -> faults++;
@@ -428,9 +436,10 @@ end:
         leave(p); print_state() }
     :: d_step { pc[p] == BEGUN && at[p] == FREE -> send_or_skip(p); print_state() }
     :: d_step { pc[p] == WAITING && at[p] == DONE ->
-        pc[p] = ANSWERED; printf("EV answer %d %d done\n", p, what[p]); print_state() }
+        hears_lost[p] = knows_lost[p]; pc[p] = ANSWERED; printf("EV answer %d %d done\n", p, what[p]); print_state() }
     :: d_step { pc[p] == WAITING && at[p] == CONFLICT ->
-        take_refusal(p); pc[p] = ANSWERED; printf("EV answer %d %d conflict\n", p, what[p]); print_state() }
+        take_refusal(p); hears_lost[p] = knows_lost[p]; pc[p] = ANSWERED;
+        printf("EV answer %d %d conflict\n", p, what[p]); print_state() }
     :: d_step { pc[p] == WAITING && (at[p] != TRAVELS || at[2 + p] == FREE) && faults < FAULTS ->
         /* The answer is lost; the write may be under way still. */
         faults++; k = what[p]; row[k] = MOST(row[k], 1);
@@ -445,7 +454,10 @@ end:
         :: at[p] == DONE -> row[k] = (k < 3 -> row[k] && IS_LATE_FOR(k) : 2); cooling[p] = cooling[p] || reaction[p]
         :: else
         fi;
-        close(k); free_slot(p); printf("EV record %d %d\n", p, k); step[p]++; go_on(p); print_state() }
+        close(k); free_slot(p); printf("EV record %d %d\n", p, k); step[p]++;
+        /* An eviction ends with its record; what follows a resize goes on while that is recorded. */
+        if :: k >= 3 -> hears_lost[p] = knows_lost[p] :: else fi;
+        go_on(p); print_state() }
     od
 }
 
@@ -503,7 +515,8 @@ end:
 }
 
 /* A kubelet looks at a resize: it is put in force, or waits for room. */
-#define FITS(q) (actual[A] + actual[G] + actual[O] - actual[q] + spec[q] + 2 * (gone[0] != 2) + 2 * (gone[1] != 2) + guest <= CAP)
+#define TAKEN (actual[A] + actual[G] + actual[O] + 2 * (gone[0] != 2) + 2 * (gone[1] != 2) + guest)
+#define FITS(q) (TAKEN - actual[q] + spec[q] <= CAP)
 
 inline put_in_force(q) {
     if
@@ -512,6 +525,9 @@ inline put_in_force(q) {
     fi;
     touch(q)
 }
+
+/* For reasons of its own a kubelet puts off what would fit. */
+inline put_off(q) { deferred[q] = true; touch(q); printf("EV deferred %d\n", q) }
 
 inline end_pod(q) { gone[q] = 2; touch(3 + q); printf("EV gone %d\n", q); print_state() }
 
@@ -522,6 +538,7 @@ end:
     :: d_step { gone[1] == 1 -> end_pod(1); print_state() }
     :: d_step { actual[A] != spec[A] && (!deferred[A] || FITS(A)) -> put_in_force(A); print_state() }
     :: d_step { actual[G] != spec[G] && (!deferred[G] || FITS(G)) -> put_in_force(G); print_state() }
+    :: d_step { actual[G] < spec[G] && !deferred[G] && faults < FAULTS -> faults++; put_off(G); print_state() }
     :: d_step { actual[O] != spec[O] && (!deferred[O] || FITS(O)) -> put_in_force(O); print_state() }
     od
 }
@@ -568,11 +585,13 @@ inline restore_older() {
     skip
 }
 
-#define SOMETHING_AGES (pc[0] || pc[1] || at[2] || at[3] || grown[0] || grown[1] || grown[2] || grown[3] || grown[4] || grown[5])
+#define IS_GROWN (grown[0] || grown[1] || grown[2] || grown[3] || grown[4] || grown[5])
+#define SOMETHING_AGES (pc[0] || pc[1] || at[2] || at[3] || IS_GROWN)
 #define IS_AGED(s) (at[s] == TRAVELS && aged[s])
 
 #ifdef BUSY
-#define MAY_FAIL (faults < FAULTS && (pc[0] || pc[1]))  /* random runs would have most faults before anything happens */
+/* Random runs would have most faults before anything happens. */
+#define MAY_FAIL (faults < FAULTS && 2 * faults < plans && (pc[0] || pc[1]))
 #else
 #define MAY_FAIL (faults < FAULTS)
 #endif
@@ -606,7 +625,7 @@ end:
 /* Where nothing can happen any more, no plan is under way. */
 proctype Rest() {
 end:
-    d_step { timeout -> law_end = (pc[0] == IDLE && pc[1] == IDLE); assert(law_end) }
+    atomic { timeout -> law_end = (pc[0] == IDLE && pc[1] == IDLE); assert(law_end) }
 }
 
 #ifdef LIVE

@@ -263,8 +263,7 @@ class Replay:
             raise Differs(f"the resize of {pod} is deferred; in the model it is put in force")
 
     async def _deferred(self, pod: str) -> None:
-        if self.world.put_in_force(int(pod)):
-            raise Differs(f"the resize of {pod} is put in force; in the model it is deferred")
+        self.world.put_off(int(pod))
 
     async def _tick(self) -> None:
         self._clock += MINUTE_SECONDS

@@ -87,6 +87,10 @@ class World:
         self.cluster._resizing._actuate(record, now)
         return True
 
+    def put_off(self, number: int) -> None:
+        """Let a kubelet put a resize off."""
+        self.cluster._resizing._pend(self.record(number), ResizePending.DEFERRED, self._state.timeline.now)
+
     def end(self, number: int) -> None:
         """Let a terminating pod end, and its replacement be bound and start elsewhere."""
         record, now = self.record(number), self._state.timeline.now

@@ -9,7 +9,7 @@ from pathlib import Path
 
 MODEL = Path(__file__).parents[2] / "docs" / "protocol" / "model.pml"
 WHY_NOT = None if shutil.which("spin") and shutil.which("gcc") else "spin or gcc is not installed"
-_COMPILER = ("gcc", "-w", "-O1", "-DCOLLAPSE", "-DNFAIR=3", "-DMEMLIM=2000", "-o", "pan", "pan.c")
+_COMPILER = ("gcc", "-w", "-O1", "-DNFAIR=3", "-DMEMLIM=3000", "-o", "pan", "pan.c")
 
 
 @dataclass(frozen=True, slots=True)
