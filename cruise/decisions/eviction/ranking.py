@@ -110,6 +110,8 @@ def decide_evictions(contenders: Sequence[Contender], available: Resources, term
     if unfit and not terms.each_by_itself:
         node.give_up()
         unfit = set(ResourceName)
+    # Who went for CPU may have made enough room in memory.
+    unfit = {resource for resource in unfit if not terms.each_by_itself or not node.fits(resource)}
     node.spare(terms.mend - unfit)
     over = frozenset(resource for resource in ResourceName if not node.fits(resource)) | unfit
     return Leaving(tuple(node.marked), over, frozenset(unfit), node.kept)

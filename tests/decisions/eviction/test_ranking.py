@@ -108,6 +108,15 @@ def test_a_resource_that_cannot_fit_keeps_nobody_from_going_for_the_other_one() 
     assert decide_evictions(pods, Resources(500, 400), TOGETHER).marked == ()
 
 
+def test_what_fits_once_others_went_for_cpu_is_not_called_unfit() -> None:
+    """For memory nobody may go before the pod of lower priority, which takes no CPU and may not go at all."""
+    stays = contender("stays", base=(0, 100), candidate_for=frozenset())
+    pods = [stays, contender("goes", base=(100, 100), priority=1000)]
+    leaving = decide_evictions(pods, Resources(0, 100))
+    assert names(pods, leaving) == ["goes"]
+    assert (leaving.over, leaving.unfit) == (frozenset(), frozenset())
+
+
 def test_only_what_is_to_be_mended_is() -> None:
     pods = [contender("a", base=(900, 900))]
     leaving = decide_evictions(pods, Resources(500, 1000), Terms(mend=frozenset({ResourceName.MEMORY})))
