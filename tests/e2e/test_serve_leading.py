@@ -1,6 +1,7 @@
 """Two `cruise serve` on a real control plane: one writes, and when it goes the other goes on where it was."""
 
 import signal
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -70,10 +71,16 @@ def test_in_the_middle_of_a_plan_nothing_is_done_twice_and_nothing_lost(
         eventually(leader.leads, "the first one leads", 30)
         with serving(stage, tmp_path, "b") as other:
             eventually(lambda: sized(stage) >= 5, "the plan is under way", 60)
+            began = time.monotonic()
             leader.running.process.send_signal(end)
             leader.running.process.wait(30)
             assert sized(stage) < 40, "the plan was over before it could be interrupted"
+            eventually(other.leads, "the other one leads", TAKEOVER_SECONDS)
+            led = time.monotonic() - began
             all_sized(stage, 40, seconds=90)
+            print(
+                f"{end.name}: the other one led after {led:.1f} s, all was sized after {time.monotonic() - began:.1f} s"
+            )
             assert deeds_of(stage, other) != []
     times = Counter(event.target for event in resizes(stage))
     assert len(times) == 40

@@ -5,16 +5,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from aiohttp.resolver import DefaultResolver
+
 from cruise.cli import main
 
-_resolve = socket.getaddrinfo
+_resolve = DefaultResolver.resolve
 
 
-def _resolve_or_fail(host: Any, *arguments: Any, **more: Any) -> Any:
+async def _resolve_or_fail(resolver: Any, *arguments: Any, **more: Any) -> Any:
     if Path(sys.argv[1]).exists():
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
-    return _resolve(host, *arguments, **more)
+    return await _resolve(resolver, *arguments, **more)
 
 
-socket.getaddrinfo = _resolve_or_fail
+DefaultResolver.resolve = _resolve_or_fail  # type: ignore[method-assign, assignment]
 sys.exit(main(["serve"]))

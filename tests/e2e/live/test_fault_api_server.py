@@ -156,11 +156,13 @@ def test_names_that_cannot_be_resolved_are_waited_for(stage: Stage, tmp_path: Pa
         with started(settings, tmp_path, ("tests.e2e.unresolving_serve", str(unresolved))) as serving:
             until(lambda: serving.get("/healthz")[0] == 200, "it runs")
             time.sleep(SEVERAL_PASSES)
+            assert "the host name localhost is not known" in serving.log
             assert serving.get("/readyz")[0] == 503
             unresolved.unlink()
             until(lambda: shrunk(stage) == 1, "the first pod is sized", seconds=120)
-            # Connections that are there need no name.
             unresolved.touch()
+            # Connections that are there need no name, and answers of DNS are kept for ten seconds.
+            time.sleep(12)
             proxy.cut()
             until(lambda: not leads(serving), "it knows that it has lost the Lease", seconds=120)
             stage.mark()

@@ -69,7 +69,9 @@ def test_statistics_that_grow_old_change_nothing_until_there_are_new_ones(
         assert stage.deeds() == []
         assert serving.get("/healthz")[0] == 200
         proxy.answers = Answers.WHOLE
+        began = time.monotonic()
         until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=240)
+        print(f"{fault.name}: all sized {time.monotonic() - began:.1f} s after it was over")
     assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
 
 
