@@ -187,9 +187,9 @@ def _logarithmic(x: float, wide: float) -> Callable[[float], float]:
 
 
 def _results(page: str) -> Iterator[tuple[str, str, dict[str, float | None]]]:
-    """Yield the trace, the policy and the figures of every row of the page of results."""
+    """Yield the trace, the policy and the figures of every row of the first table of the page of results."""
     headings: list[str] = []
-    for line in page.splitlines():
+    for line in page.partition("## Cost")[0].splitlines():
         cells = [cell.strip() for cell in line.strip("|").split("|")]
         if line.startswith("| trace |"):
             headings = cells
