@@ -407,6 +407,63 @@ async def test_the_next_holder_learns_the_epoch_of_the_last_ones_database(
     assert admin.read(LEASES, lease_namespace, "cruise")["metadata"]["annotations"] == {DATABASE_EPOCH: "9"}
 
 
+NO_ANNOTATIONS = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicy",
+    "metadata": {"name": "no-annotations"},
+    "spec": {
+        "matchConstraints": {
+            "resourceRules": [
+                {
+                    "apiGroups": ["coordination.k8s.io"],
+                    "apiVersions": ["v1"],
+                    "operations": ["CREATE", "UPDATE"],
+                    "resources": ["leases"],
+                }
+            ]
+        },
+        "matchConditions": [{"name": "one", "expression": "object.metadata.name == 'cruise'"}],
+        "validations": [{"expression": "!has(object.metadata.annotations)", "message": "no annotations"}],
+    },
+}
+IN_FORCE = {
+    "apiVersion": "admissionregistration.k8s.io/v1",
+    "kind": "ValidatingAdmissionPolicyBinding",
+    "metadata": {"name": "no-annotations"},
+    "spec": {"policyName": "no-annotations", "validationActions": ["Deny"]},
+}
+
+
+async def test_a_policy_that_forbids_the_epoch_does_not_cost_the_lead(
+    client: KubeClient, admin: Api, lease_namespace: str
+):
+    """The policies of an earlier release do; they are applied by hand in places."""
+    admin.create(NO_ANNOTATIONS)
+    admin.create(IN_FORCE)
+    try:
+        lease = LeaderLease(client, lease_namespace, "cruise", "one", retry=RETRY, epoch=lambda: 7)
+        refused = asyncio.Event()
+
+        async def work() -> None:
+            # Policies are in force a moment after they are made.
+            while DATABASE_EPOCH in (
+                admin.read(LEASES, lease_namespace, "cruise")["metadata"].get("annotations") or {}
+            ):
+                admin.delete(LEASES, lease_namespace, "cruise")
+                await asyncio.sleep(0.5)
+            before = spec(admin, lease_namespace)["renewTime"]
+            await eventually(lambda: spec(admin, lease_namespace)["renewTime"] != before, "it is renewed")
+            refused.set()
+
+        async with asyncio.timeout(60):
+            await lease.lead(work)
+        assert refused.is_set()
+        assert "annotations" not in admin.read(LEASES, lease_namespace, "cruise")["metadata"]
+    finally:
+        for resource in ("validatingadmissionpolicybindings", "validatingadmissionpolicies"):
+            admin.delete(f"{resource}.admissionregistration.k8s.io", None, "no-annotations")
+
+
 async def test_work_that_returns_ends_the_leading(client: KubeClient, admin: Api, lease_namespace: str):
     async def work() -> None:
         assert spec(admin, lease_namespace)["holderIdentity"] == "one"
