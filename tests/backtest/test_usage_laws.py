@@ -26,6 +26,7 @@ CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
 ASKED = {CPU: Policy().cpu_risk, MEMORY: Policy().memory_risk}
 # In a day of one node a risk of 1 in 100 allows three intervals. So many more may pass before the level has followed.
 LEARNING = 10
+DEAD_BAND = Policy().dead_band
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -67,7 +68,9 @@ class Watched(ReplayPolicy):
         self.intervals += len(np.unique(nodes))
         for resource, requests in ((CPU, view.sizes.cpu_millicores), (MEMORY, view.sizes.memory_bytes)):
             used = np.bincount(nodes, np.nan_to_num(self._usage[resource][-1][there]))
-            self.short[resource] += int(np.count_nonzero(used > np.bincount(nodes, requests[there]) + 0.5))
+            requested = np.bincount(nodes, requests[there])
+            # A node is left as it is where it lacks less than the least that is written.
+            self.short[resource] += int(np.count_nonzero(used > requested + DEAD_BAND.of(resource)))
 
 
 def replayed(recording: Recording) -> tuple[Watched, PolicyScore]:
@@ -76,8 +79,7 @@ def replayed(recording: Recording) -> tuple[Watched, PolicyScore]:
     return watched, replay(recording, watched, options)
 
 
-# Where memory only grows, a node stays below its need by less than `calm.SHORT` for hours, and the risk is passed.
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "leaks"])
+@pytest.mark.parametrize("kind", KINDS)
 @given(SEEDS)
 @examples(2)
 def test_a_risk_is_never_kept_at_more_than_twice_of_what_was_asked(kind: str, seed: int) -> None:
@@ -138,13 +140,14 @@ def test_a_leak_is_followed_and_never_shrunk(seed: int) -> None:
 @given(SEEDS)
 @examples(3)
 def test_a_rollout_does_not_count_as_shortage(seed: int) -> None:
-    """Old and new pods use the same all the time: nothing is ever short, and no pod gets more than its forerunner."""
+    """Old and new pods use the same all the time: nothing is ever short, and the new ones request no more together."""
     recording = made("rollouts", seed)
     watched, _ = replayed(recording)
     assert watched.short == {CPU: 0, MEMORY: 0}
     pods = len(recording.containers) // 2
     last = watched.passes[-1][0].sizes
     before = watched.passes[2 * HOUR_STEPS][0].sizes
-    assert (last.cpu_millicores[pods:] <= before.cpu_millicores[:pods]).all()
-    assert (last.memory_bytes[pods:] <= before.memory_bytes[:pods]).all()
+    # One more of the smallest changes may fall to one of them.
+    assert last.cpu_millicores[pods:].sum() <= before.cpu_millicores[:pods].sum() + DEAD_BAND.of(CPU)
+    assert last.memory_bytes[pods:].sum() <= before.memory_bytes[:pods].sum() + DEAD_BAND.of(MEMORY)
     assert watched.passes[-1][0].at - watched.passes[0][0].at > DAY_STEPS * STEP

@@ -37,8 +37,9 @@ class Targets(NamedTuple):
 
 # How far a base may be above a request before that is a reason by itself: pods take turns in what their node keeps.
 BELOW = {ResourceName.CPU: 0.25, ResourceName.MEMORY: 0.1}
-# What a node may lack of what its pods need together before it grows: needs move by so much from pass to pass.
-SHORT = 0.05
+# What a node may lack of what its pods need together before it grows: needs move by so much from pass to pass. A slow
+# leak would lack less than any share of its memory for hours.
+SHORT = {ResourceName.CPU: 0.05, ResourceName.MEMORY: 0.0}
 # How much of the band a cut leaves.
 KEPT = 1 / 3
 
@@ -165,6 +166,7 @@ class _Resource:
         # Who asks for less headroom than usual, or none, is left no more of it.
         self._wanted = np.minimum(columns.candidates.headroom_factor, 1.0)
         self._spared = np.minimum(self._with_spare(self._targets), most)
+        self._grown = self._spared if resource is ResourceName.CPU else self._beyond_dead_band(most)
         self.sizes = demand.current.copy()
         self.why: Whys = np.zeros(len(self.sizes), dtype=np.int8)
         self.is_below = self._counts & (demand.current < demand.base * (1 - BELOW[resource]))
@@ -178,14 +180,13 @@ class _Resource:
     def grow_for_node(self) -> bool:
         """Grow the pods furthest below their targets, where a node's sum is short of what it needs; tell if any."""
         missing = self.need - self.have()
-        missing[
-            missing <= np.maximum(self.need * SHORT, self._columns.candidates.dead_band.least.of(self.resource))
-        ] = 0.0
-        open_to = np.where(self._counts & (self._targets > self.sizes), self._spared - self.sizes, 0)
+        least = self._columns.candidates.dead_band.least.of(self.resource)
+        missing[missing <= np.maximum(self.need * SHORT[self.resource], least)] = 0.0
+        open_to = np.where(self._counts & (self._targets > self.sizes), self._grown - self.sizes, 0)
         # Growth that init containers request anyway adds nothing.
         more = self._of_pods(self.sizes + open_to) - self._of_pods(self.sizes)
         chosen = (self._fewest(more, missing, missing) > 0)[self._columns.candidates.pod_of] & (open_to > 0)
-        self._grow(chosen, Why.NODE_SHORT)
+        self._set(chosen, self._grown, Why.NODE_SHORT)
         return bool(chosen.any())
 
     def keep_bounds(self) -> None:
@@ -237,6 +238,12 @@ class _Resource:
         more = 1 + SPARE[self.resource] * self._wanted
         spare = np.minimum(self._rounded(targets.astype(np.float64) * more), self._demand.upper)
         return np.maximum(np.minimum(spare, self._rounded(self._demand.peak)), targets)
+
+    def _beyond_dead_band(self, most: Int64Array) -> Int64Array:
+        """Return what pods grow to, far enough to be written: all of a node's could lack a little for hours."""
+        current, band = self._demand.current, self._columns.candidates.dead_band
+        far = self._rounded(current + np.maximum(current * band.share, band.least.of(self.resource)))
+        return np.maximum(self._spared, np.minimum(far, most))
 
     def _rounded(self, values: Int64Array | Float64Array) -> Int64Array:
         return round_up(values.astype(np.float64), UNIT[self.resource])

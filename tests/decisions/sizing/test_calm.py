@@ -10,7 +10,7 @@ from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict, WriteCause
 from cruise.domain.cluster import ContainerRole, LimitRangeItem
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import MEBIBYTE, ResourceName
 from cruise.runtime.sizing.node_pass import seen_by
 from tests.builders import (
     NOW,
@@ -77,6 +77,22 @@ def test_where_the_node_is_short_the_pod_that_lacks_most_grows_alone_and_at_once
 def test_what_grows_gets_something_to_spare_up_to_its_peak():
     assert written(plan([1000], [1200], earlier=NOTHING_SEEN)) == {"a": (1200, WriteCause.NODE_SHORT)}
     assert written(plan([1000], [1200], peaks=[1220], earlier=NOTHING_SEEN)) == {"a": (1220, WriteCause.NODE_SHORT)}
+
+
+@pytest.mark.parametrize("used", [1020, 1030, 1049])
+def test_a_node_short_of_memory_grows_even_where_no_pod_lacks_the_least_change(used):
+    pods = [
+        make_pod(name, containers=[make_container("app", cpu=100, memory_mib=1000)], workload=f"Deployment/{name}")
+        for name in PODS
+    ]
+    leaked = dict(memory_base_mib=used, memory_peak_mib=used, memory_7d_max_mib=used, cpu_base=100, cpu_peak=100)
+    snapshot = make_snapshot(pods, nodes=[make_node("n1", memory_mib=64 * 1024)])
+    table = make_table(*(make_statistic_for(pod, **leaked) for pod in pods))
+    [made] = decide_node_plans(snapshot, table, FULL, NOW, earlier=NOTHING_SEEN)
+    grown = [one.containers[0].requests.memory_bytes - 1000 * MEBIBYTE for one in made.resize]
+    assert {one.cause for one in made.resize} == {WriteCause.NODE_SHORT}
+    lacks = len(PODS) * (used - 1000) * MEBIBYTE
+    assert lacks <= sum(grown) < lacks + grown[0]
 
 
 @pytest.mark.parametrize(
