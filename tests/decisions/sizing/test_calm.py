@@ -89,7 +89,7 @@ def test_a_node_short_of_memory_grows_even_where_no_pod_lacks_the_least_change(u
     snapshot = make_snapshot(pods, nodes=[make_node("n1", memory_mib=64 * 1024)])
     table = make_table(*(make_statistic_for(pod, **leaked) for pod in pods))
     [made] = decide_node_plans(snapshot, table, FULL, NOW, earlier=NOTHING_SEEN)
-    grown = [one.containers[0].requests.memory_bytes - 1000 * MEBIBYTE for one in made.resize]
+    grown = [one.containers[0].requests.resources.memory_bytes - 1000 * MEBIBYTE for one in made.resize]
     assert {one.cause for one in made.resize} == {WriteCause.NODE_SHORT}
     lacks = len(PODS) * (used - 1000) * MEBIBYTE
     assert lacks <= sum(grown) < lacks + grown[0]
