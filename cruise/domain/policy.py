@@ -139,7 +139,7 @@ class Policy:
     dead_band: Resources = Resources(10, 16 * MEBIBYTE)
     cpu_band: float = 0.15  # of what a node's pods need together, how far above it their sum may stay
     memory_band: float = 0.15
-    band_patience: timedelta = timedelta(minutes=10)  # before what is above its band is cut
+    band_patience: timedelta = timedelta(minutes=30)  # before what is above its band is cut
     below_patience: timedelta = timedelta(minutes=30)  # before what is below its base is grown on its own account
     resizes_per_container_day: float = 6.0  # the budget of writes: how many a container gets a day on average
     shrink_cooldown: timedelta | None = None  # after a write of a request, before it shrinks; None: by the budget

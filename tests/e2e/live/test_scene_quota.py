@@ -30,7 +30,7 @@ def test_a_pass_keeps_within_the_quota(stage: Stage):
         app("Deployment", ns, "grows", "100m", "512Mi", {"cpu": "1", "memory": "1Gi"}),
     )
     stage.running(2)
-    stage.measure({"shrinks": Use(cores=0.1, mebibytes=500), "grows": Use(cores=0.5, mebibytes=500)})
+    stage.measure({"shrinks": Use(cores=0.1, mebibytes=480), "grows": Use(cores=0.5, mebibytes=480)})
     before = until(lambda: used() if used().get("limits.cpu") == "2" else None, "both pods count")
     stage.mark()
     said = stage.once("full")
