@@ -30,7 +30,7 @@ def elects(mode: Mode) -> bool:
 def contender(
     client: KubeClient, namespace: str, duration: timedelta, epoch: Callable[[], int] = lambda: 0
 ) -> LeaderLease:
-    """Return this process as one that may lead; the Lease is told which `epoch` the database had."""
+    """Return the leader election of this process, which notes the database's `epoch` in the Lease."""
     identity = f"{socket.gethostname()}-{secrets.token_hex(4)}"
     return LeaderLease(client, namespace, LEASE, identity, duration=duration, epoch=epoch)
 

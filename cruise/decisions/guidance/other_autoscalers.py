@@ -121,7 +121,7 @@ class OtherAutoscalers:
 
     @cached_property
     def _known_controllers(self) -> frozenset[tuple[str, WorkloadRef]]:
-        """Who is known to control pods, in the namespaces where a scale cannot be read."""
+        """The controllers of pods, by namespace, where a scale cannot be read."""
         concerned = {namespace for namespace, claims in self._claims.items() if any(one.unreadable for one in claims)}
         pods = [pod for pod in self._snapshot.pods if pod.namespace in concerned]
         return frozenset((pod.namespace, one) for pod in pods for one in self._chain_of(pod).controllers)

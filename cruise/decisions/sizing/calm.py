@@ -175,7 +175,8 @@ class _Resource:
 
     def grow_below_base(self) -> None:
         """Grow what has used more than its request for long, or has none, and what is granted of a wish."""
-        self._grow(self.is_below & (self._calm.below[self.resource] | (self._demand.current == 0)), Why.BELOW_BASE)
+        chosen = self.is_below & (self._calm.below[self.resource] | (self._demand.current == 0))
+        self._set(chosen, self._spared, Why.BELOW_BASE)
 
     def grow_for_node(self) -> bool:
         """Grow the pods furthest below their targets, where a node's sum is short of what it needs; tell if any."""
@@ -240,7 +241,7 @@ class _Resource:
         return np.maximum(np.minimum(spare, self._rounded(self._demand.peak)), targets)
 
     def _beyond_dead_band(self, most: Int64Array) -> Int64Array:
-        """Return what pods grow to, far enough to be written: all of a node's could lack a little for hours."""
+        """Return the sizes to grow to, at least a dead band above the current ones where `most` allows that."""
         current, band = self._demand.current, self._columns.candidates.dead_band
         far = self._rounded(current + np.maximum(current * band.share, band.least.of(self.resource)))
         return np.maximum(self._spared, np.minimum(far, most))
@@ -262,9 +263,6 @@ class _Resource:
     def _set(self, chosen: BoolArray, sizes: Int64Array, why: Why) -> None:
         self.sizes = np.where(chosen, sizes, self.sizes)
         self.why[chosen] = np.maximum(self.why[chosen], np.int8(why))
-
-    def _grow(self, chosen: BoolArray, why: Why) -> None:
-        self._set(chosen, self._spared, why)
 
     def _cut(self, amounts: Int64Array, over: Float64Array, why: Why) -> None:
         """Cut `amounts` from the containers of the fewest pods that give what is `over`, by node.

@@ -33,21 +33,26 @@ def holds(serving: Running) -> dict[str, str]:
     return {hold["pod"]: hold["reason"] for plan in json.loads(body)["items"] for hold in plan["hold"]}
 
 
-def test_an_engines_hpa_keeps_its_cpu_and_a_vpa_that_appears_keeps_its_pods(stage: Stage, with_engines: None):
-    ns, admin = stage.namespace, stage.admin
+def behind_an_engine(stage: Stage, selector: str, *names: str) -> None:
+    """Run and measure Deployments on one node, beside an Engine that an HPA scales and whose scale has a selector."""
     stage.node(cpu="16", memory="32Gi")
-    # Nothing of the pod tells that it is the Engine's, save the Engine's own scale.
-    stage.create(*(app("Deployment", ns, name, "700m", "1Gi") for name in ("pistons", "rival", "free")))
-    create_engine(admin, ns, "main", "app=pistons")
-    scaler = autoscaler(ns, "main")
+    stage.create(*(app("Deployment", stage.namespace, name, "700m", "1Gi") for name in names))
+    create_engine(stage.admin, stage.namespace, "main", selector)
+    scaler = autoscaler(stage.namespace, "main")
     scaler["spec"]["scaleTargetRef"] = {"apiVersion": "scenes.example.com/v1", "kind": "Engine", "name": "main"}
     stage.create(scaler)
-    stage.running(3)
-    stage.measure(dict.fromkeys(("pistons", "rival", "free"), USE))
+    stage.running(len(names))
+    stage.measure(dict.fromkeys(names, USE))
+
+
+def test_an_engines_hpa_keeps_its_cpu_and_a_vpa_that_appears_keeps_its_pods(stage: Stage, with_engines: None):
+    ns, admin = stage.namespace, stage.admin
+    # Nothing of the pod tells that it is the Engine's, save the Engine's own scale.
+    behind_an_engine(stage, "app=pistons", "pistons", "rival", "free")
     stage.mark()
     with stage.serving("resize", **FAST) as serving:
         until(lambda: all(requests(stage.pod(one)).cpu < 300 for one in ("rival", "free")), "these two are sized")
-        until(lambda: requests(stage.pod("pistons")).memory < 1 << 30, "its memory is sized")
+        until(lambda: requests(stage.pod("pistons")).memory < 1024, "its memory is sized")
         assert requests(stage.pod("pistons")).cpu == 700
         with vertical_autoscalers(admin):
             create_vertical(admin, ns, "rival")
@@ -68,15 +73,7 @@ def test_an_engines_hpa_keeps_its_cpu_and_a_vpa_that_appears_keeps_its_pods(stag
 
 
 def test_nothing_is_written_to_pods_that_a_scale_may_select_before_it_was_answered(stage: Stage, with_engines: None):
-    ns, admin = stage.namespace, stage.admin
-    stage.node(cpu="16", memory="32Gi")
-    stage.create(*(app("Deployment", ns, name, "700m", "1Gi") for name in ("pistons", "free")))
-    create_engine(admin, ns, "main", "app=pistons")
-    scaler = autoscaler(ns, "main")
-    scaler["spec"]["scaleTargetRef"] = {"apiVersion": "scenes.example.com/v1", "kind": "Engine", "name": "main"}
-    stage.create(scaler)
-    stage.running(2)
-    stage.measure(dict.fromkeys(("pistons", "free"), USE))
+    behind_an_engine(stage, "app=pistons", "pistons", "free")
     stage.mark()
     both = {stage.pod(name)["metadata"]["name"] for name in ("pistons", "free")}
     with ApiServerProxy(stage.plane.address, stage.plane.ca_file) as proxy:
@@ -89,7 +86,7 @@ def test_nothing_is_written_to_pods_that_a_scale_may_select_before_it_was_answer
                 assert not stage.deeds()
                 proxy.released.set()
                 until(lambda: requests(stage.pod("free")).cpu < 300, "what it does not select is sized", seconds=60)
-                until(lambda: requests(stage.pod("pistons")).memory < 1 << 30, "its memory is sized")
+                until(lambda: requests(stage.pod("pistons")).memory < 1024, "its memory is sized")
                 assert requests(stage.pod("pistons")).cpu == 700
         finally:
             proxy.released.set()
@@ -98,18 +95,10 @@ def test_nothing_is_written_to_pods_that_a_scale_may_select_before_it_was_answer
 def test_a_scale_without_a_selector_keeps_the_cpu_of_its_namespace_and_is_named_by_check(
     stage: Stage, with_engines: None
 ):
-    ns, admin = stage.namespace, stage.admin
-    stage.node(cpu="16", memory="32Gi")
-    stage.create(*(app("Deployment", ns, name, "700m", "1Gi") for name in ("pistons", "free")))
-    create_engine(admin, ns, "main", "")
-    scaler = autoscaler(ns, "main")
-    scaler["spec"]["scaleTargetRef"] = {"apiVersion": "scenes.example.com/v1", "kind": "Engine", "name": "main"}
-    stage.create(scaler)
-    stage.running(2)
-    stage.measure(dict.fromkeys(("pistons", "free"), USE))
+    behind_an_engine(stage, "", "pistons", "free")
     with stage.serving("resize", **FAST):
         pods = ("pistons", "free")
         until(lambda: all(requests(stage.pod(one)).memory < 1024 for one in pods), "memory is sized", seconds=60)
         assert {requests(stage.pod(one)).cpu for one in pods} == {700}
     checked = " ".join(stage.command("check", mode="resize").out.split())
-    assert f"1 scale cannot be read: {ns}/Engine/main (its scale has no selector)" in checked
+    assert f"1 scale cannot be read: {stage.namespace}/Engine/main (its scale has no selector)" in checked

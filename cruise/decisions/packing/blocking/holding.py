@@ -62,7 +62,7 @@ class Holding:
         return self._protections_of[below]
 
     def preempting_helps(self, below: int) -> BoolArray:
-        """Tell of each node whether pods below a priority stay there in every plan: kube-scheduler may preempt them."""
+        """Tell which nodes hold pods below a priority that no plan evicts but kube-scheduler may preempt."""
         helps = np.zeros(self.problem.node_count, dtype=np.bool_)
         helps[self.problem.pod_node[self.stuck & (self.priority < below)]] = True
         return helps
