@@ -12,7 +12,7 @@ from types import ModuleType
 
 from rich.console import Console
 
-from benchmarks.table import Outcome, Row, peak_memory_mib, render
+from benchmarks.table import BenchmarkOutcome, BenchmarkRow, peak_memory_mib, render
 
 
 def discover() -> dict[str, str]:
@@ -24,12 +24,12 @@ def discover() -> dict[str, str]:
 def run_module(module_name: str, result: Path) -> None:
     """The child's part: run one benchmark here and leave its outcome in `result`."""
     module: ModuleType = importlib.import_module(module_name)
-    rows: list[Row] = module.run()
+    rows: list[BenchmarkRow] = module.run()
     document = {"rows": [asdict(row) for row in rows], "peak_memory_mib": peak_memory_mib()}
     result.write_text(json.dumps(document))
 
 
-def run_apart(module_name: str) -> Outcome:
+def run_apart(module_name: str) -> BenchmarkOutcome:
     """Run one benchmark in a fresh interpreter, so that neither memory nor caches of another count."""
     with tempfile.TemporaryDirectory() as directory:
         result = Path(directory) / "outcome.json"
@@ -41,9 +41,9 @@ def run_apart(module_name: str) -> Outcome:
             check=False,
         )
         if child.returncode != 0:
-            return Outcome(failure=f"exit {child.returncode}, see above")
+            return BenchmarkOutcome(failure=f"exit {child.returncode}, see above")
         document = json.loads(result.read_text())
-    return Outcome(tuple(Row(**row) for row in document["rows"]), document["peak_memory_mib"])
+    return BenchmarkOutcome(tuple(BenchmarkRow(**row) for row in document["rows"]), document["peak_memory_mib"])
 
 
 def parse(arguments: list[str] | None) -> argparse.Namespace:
@@ -72,7 +72,7 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         print(f"no benchmark is called {unknown[0]}; there are: {', '.join(benchmarks) or 'none'}", file=sys.stderr)
         return 2
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, BenchmarkOutcome] = {}
     for name in options.only or benchmarks:
         print(f"bench: {name}", file=sys.stderr)
         outcomes[name] = run_apart(benchmarks[name])

@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 @contextmanager
-def serving_apart(serve: Callable[[T, Connection], None], what: T) -> Iterator[str]:
+def serve_in_process(serve: Callable[[T, Connection], None], what: T) -> Iterator[str]:
     """Run `serve`, which sends its address through the pipe and ends at what comes back; yields the address."""
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()

@@ -16,9 +16,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from benchmarks.apart import serving_apart
-from cruise.adapters.kube.following.kinds import ALL_KINDS
-from cruise.kube_json.reading.split import ItemList
+from benchmarks.apart import serve_in_process
+from cruise.adapters.kube.kinds import ALL_KINDS
+from cruise.kube_json.reading.json_list import ItemListReader
 
 Json = dict[str, Any]
 
@@ -36,7 +36,7 @@ class _Peek(msgspec.Struct):
 @contextmanager
 def running_api_stub(snapshot: Path) -> Iterator[str]:
     """Serve the objects of a snapshot file; yields the address."""
-    with serving_apart(_serve, snapshot) as address:
+    with serve_in_process(_serve, snapshot) as address:
         yield address
 
 
@@ -103,7 +103,7 @@ def _pages(snapshot: Path) -> dict[str, list[bytes]]:
     decoder = msgspec.json.Decoder(list[msgspec.Raw])
     peek = msgspec.json.Decoder(_Peek)
     with snapshot.open("rb") as file:
-        for _, raw in ItemList(iter(lambda: file.read(_CHUNK_BYTES), b"")).runs(
+        for _, raw in ItemListReader(iter(lambda: file.read(_CHUNK_BYTES), b"")).runs(
             lambda text: decoder.decode(bytes(text))
         ):
             for item in raw or ():

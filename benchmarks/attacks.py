@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Any
 
 from benchmarks.open_loop import as_request
-from benchmarks.steady_reviews import trusting
+from benchmarks.steady_reviews import create_trusting_context
 from benchmarks.webhook_world import make_reviews
 
 Attack = Callable[[int, float], Awaitable[str]]
@@ -51,7 +51,7 @@ class _Client:
 
 
 async def _connect(port: int) -> _Client:
-    return _Client(*await asyncio.open_connection("127.0.0.1", port, ssl=trusting()))
+    return _Client(*await asyncio.open_connection("127.0.0.1", port, ssl=create_trusting_context()))
 
 
 def _hostile(change: Callable[[Json, random.Random], None]) -> Attack:

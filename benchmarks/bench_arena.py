@@ -13,14 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks.recordings import make_recording
-from benchmarks.table import Row
-from benchmarks.vpa_arena import RealVpa, Shadowed, running_vpa
-from cruise.backtest.recordings.recording import Recording
+from benchmarks.table import BenchmarkRow
+from benchmarks.vpa_arena import RealVpa, ShadowedPolicy, running_vpa
+from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.recordings.traces import load_trace
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.backtest.replay.replay import replay
+from cruise.backtest.replay.policy import ReplayOptions
+from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.backtest import PolicyScore
-from cruise.interfaces.amounts import percent_text, rate_text
+from cruise.interfaces.text import format_percent, format_rate
 
 NAME = "arena"
 OPTIONS = ReplayOptions()
@@ -28,7 +28,7 @@ TRACE_VARIABLE = "BENCH_TRACE"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ArenaResult:
     """One recording: the shares of equal decisions and targets, and what the replica and VPA itself make of it."""
 
     trace: str
@@ -40,7 +40,7 @@ class Found:
     real: PolicyScore
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Shares of equal decisions and targets, and figures of VPA beside the replica's."""
     named = os.environ.get(TRACE_VARIABLE)
     recording = load(Path(named)) if named else make_recording(40, 2, step_seconds=300)
@@ -48,14 +48,16 @@ def run() -> list[Row]:
     shares = {"passes with equal decisions": found.equal_decisions, "equal CPU targets": found.equal_cpu}
     if found.equal_memory is not None:
         shares["equal memory targets"] = found.equal_memory
-    rows = [Row(NAME, f"{found.trace}: {what}", 100 * share, "%", "all", share) for what, share in shares.items()]
+    rows = [
+        BenchmarkRow(NAME, f"{found.trace}: {what}", 100 * share, "%", "all", share) for what, share in shares.items()
+    ]
     for measure, real, replica in _figures(found):
         ratio = real / replica if replica else None
-        rows.append(Row(NAME, f"{found.trace}: VPA's {measure}", real, "", "the replica", ratio))
+        rows.append(BenchmarkRow(NAME, f"{found.trace}: VPA's {measure}", real, "", "the replica", ratio))
     return rows
 
 
-def load(directory: Path, days: float | None = None) -> Recording:
+def load(directory: Path, days: float | None = None) -> UsageRecording:
     """Read a trace directory: all of it, or the first days."""
     recording = load_trace(directory, OPTIONS.pass_seconds)
     if days is None:
@@ -66,14 +68,14 @@ def load(directory: Path, days: float | None = None) -> Recording:
     )
 
 
-def compare(recording: Recording) -> Found:
+def compare(recording: UsageRecording) -> ArenaResult:
     """Replay the replica with VPA as its shadow, then VPA itself."""
     with running_vpa() as program:
-        shadowed = Shadowed(recording, OPTIONS, program)
-        replica = replay(recording, shadowed, OPTIONS)
+        shadowed = ShadowedPolicy(recording, OPTIONS, program)
+        replica = replay_policy(recording, shadowed, OPTIONS)
     real = replay_real(recording)
     compared = shadowed.compared
-    return Found(
+    return ArenaResult(
         trace=recording.name,
         equal_decisions=shadowed.equal_decisions / shadowed.passes,
         compared=compared,
@@ -84,14 +86,14 @@ def compare(recording: Recording) -> Found:
     )
 
 
-def replay_real(recording: Recording, *, min_replicas: int = 1, zero_bytes: bool = False) -> PolicyScore:
+def replay_real(recording: UsageRecording, *, min_replicas: int = 1, zero_bytes: bool = False) -> PolicyScore:
     """Replay VPA itself."""
     with running_vpa() as program:
         policy = RealVpa(recording, OPTIONS, program, min_replicas=min_replicas, zero_bytes=zero_bytes)
-        return replay(recording, policy, OPTIONS)
+        return replay_policy(recording, policy, OPTIONS)
 
 
-def _figures(found: Found) -> Iterator[tuple[str, float, float]]:
+def _figures(found: ArenaResult) -> Iterator[tuple[str, float, float]]:
     """Yield what is compared: its name, VPA's figure, the replica's."""
     real, replica = found.real, found.replica
     yield "CPU slack", real.cpu.relative_slack, replica.cpu.relative_slack
@@ -103,23 +105,23 @@ def _figures(found: Found) -> Iterator[tuple[str, float, float]]:
     yield "nodes", real.nodes_mean, replica.nodes_mean
 
 
-def markdown(found: Found) -> str:
+def markdown(found: ArenaResult) -> str:
     """Return the row of a trace; each pair is VPA, then the replica."""
     pairs = {measure: (real, replica) for measure, real, replica in _figures(found)}
-    cells = [found.trace, percent_text(found.equal_decisions), f"{found.compared:,}", percent_text(found.equal_cpu)]
-    cells.append("–" if found.equal_memory is None else percent_text(found.equal_memory))
+    cells = [found.trace, format_percent(found.equal_decisions), f"{found.compared:,}", format_percent(found.equal_cpu)]
+    cells.append("–" if found.equal_memory is None else format_percent(found.equal_memory))
     for measure in ("CPU slack", "memory slack", "kills", "resizes", "own evictions", "nodes"):
-        write = percent_text if measure.endswith("slack") else rate_text
+        write = format_percent if measure.endswith("slack") else format_rate
         cells.append(", ".join(map(write, pairs[measure])) if measure in pairs else "–")
     return f"| {' | '.join(cells)} |"
 
 
 def variant(trace: str, score: PolicyScore, what: str) -> str:
     """Say in a line what VPA does with another setting."""
-    memory = "" if score.memory is None else f", memory slack {percent_text(score.memory.relative_slack)} %"
+    memory = "" if score.memory is None else f", memory slack {format_percent(score.memory.relative_slack)} %"
     return (
-        f"{trace}, {what}: CPU slack {percent_text(score.cpu.relative_slack)} %{memory}, "
-        f"{rate_text(score.oom_per_1000_container_days)} kills, {rate_text(score.resizes_per_container_day)} resizes"
+        f"{trace}, {what}: CPU slack {format_percent(score.cpu.relative_slack)} %{memory}, "
+        f"{format_rate(score.oom_per_1000_container_days)} kills, {format_rate(score.resizes_per_container_day)} resizes"
     )
 
 

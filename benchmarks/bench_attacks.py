@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.attacks import ATTACKS
-from benchmarks.bench_webhook import Server
+from benchmarks.bench_webhook import WebhookProcess
 from benchmarks.open_loop import CLIENT_CORE
-from benchmarks.table import Row
+from benchmarks.table import BenchmarkRow
 from benchmarks.webhook_world import make_reviews
 
 NAME = "attacks"
@@ -34,7 +34,7 @@ _QUIET = "no attack"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class AttackOutcome:
     """One attack: what came back, the memory that it took, and of usual reviews the 99th percentile and failures.
 
     `late_ms` is the 99th percentile of how late reviews were sent, `taken_ms_a_second` how long the server stood still
@@ -49,7 +49,7 @@ class Outcome:
     taken_ms_a_second: float
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """The outcome of each attack, of another checkout too where one is named."""
     before = os.environ.get("CRUISE_BENCH_BEFORE")
     earlier = outcomes(Path(before)) if before else {}
@@ -58,17 +58,17 @@ def run() -> list[Row]:
         was = earlier.get(name)
         against = f"wanted: {WANTED_P99_MS:g}" if was is None else f"before: {was.p99_ms:,.1f}, {was.failed} failed"
         ratio = found.p99_ms / (WANTED_P99_MS if was is None else was.p99_ms)
-        rows.append(Row(NAME, f"{name}: usual reviews' 99th percentile", found.p99_ms, "ms", against, ratio))
-        rows.append(Row(NAME, f"{name}: of that the client was late", found.late_ms, "ms"))
-        rows.append(Row(NAME, f"{name}: core taken by other processes", found.taken_ms_a_second, "ms/s"))
-        rows.append(Row(NAME, f"{name}: usual reviews that failed", found.failed, "reviews"))
+        rows.append(BenchmarkRow(NAME, f"{name}: usual reviews' 99th percentile", found.p99_ms, "ms", against, ratio))
+        rows.append(BenchmarkRow(NAME, f"{name}: of that the client was late", found.late_ms, "ms"))
+        rows.append(BenchmarkRow(NAME, f"{name}: core taken by other processes", found.taken_ms_a_second, "ms/s"))
+        rows.append(BenchmarkRow(NAME, f"{name}: usual reviews that failed", found.failed, "reviews"))
         memory = "" if was is None else f"before: {was.more_mib:,.0f}"
-        rows.append(Row(NAME, f"{name}: memory", found.more_mib, "MiB", memory))
+        rows.append(BenchmarkRow(NAME, f"{name}: memory", found.more_mib, "MiB", memory))
         print(f"{name}: {found.answer}" + (f" (before: {was.answer})" if was else ""), file=sys.stderr)
     return rows
 
 
-def outcomes(checkout: Path) -> dict[str, Outcome]:
+def outcomes(checkout: Path) -> dict[str, AttackOutcome]:
     """Attack the server of a checkout in every way, each time a new one."""
     os.sched_setaffinity(0, {CLIENT_CORE})
     with tempfile.TemporaryDirectory() as directory:
@@ -81,11 +81,11 @@ def outcomes(checkout: Path) -> dict[str, Outcome]:
         return found
 
 
-def _outcome(name: str, port: int, pid: int, place: Path) -> Outcome:
+def _outcome(name: str, port: int, pid: int, place: Path) -> AttackOutcome:
     command = [sys.executable, "-m", "benchmarks.steady_reviews", str(port), str(place), str(RATE)]
     # Each kind of pod is decided once before, as on a cluster that has run for a while.
     subprocess.run([*command, "2"], check=True, stdout=subprocess.DEVNULL)
-    server = Server(port, pid)
+    server = WebhookProcess(port, pid)
     waited = server.waited_seconds()
     with _watching(pid) as memory, subprocess.Popen([*command, str(SECONDS)], stdout=subprocess.PIPE) as usual:
         assert usual.stdout is not None
@@ -93,7 +93,7 @@ def _outcome(name: str, port: int, pid: int, place: Path) -> Outcome:
         answer = "" if name == _QUIET else _attack(name, port)
         latencies, late, failed = json.loads(usual.stdout.read())
     taken = (server.waited_seconds() - waited) * 1000 / SECONDS
-    return Outcome(answer, max(memory) - memory[0], _p99_ms(latencies), failed, _p99_ms(late), taken)
+    return AttackOutcome(answer, max(memory) - memory[0], _p99_ms(latencies), failed, _p99_ms(late), taken)
 
 
 def _attack(name: str, port: int) -> str:

@@ -14,15 +14,15 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.recordings import make_recording
-from benchmarks.table import Row, peak_memory_mib
-from cruise.backtest.backtest import backtest
-from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from benchmarks.table import BenchmarkRow, peak_memory_mib
+from cruise.backtest.backtest import backtest_policies
+from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
 from cruise.backtest.recordings.traces import load_trace
-from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ReplayOptions
 
 NAME = "backtest"
 # What is measured is one replay.
-ONE_REPLAY = ReplayOptions(both_judgements=False)
+ONE_REPLAY = ReplayOptions(with_both_consolidations=False)
 TRACE_VARIABLE = "BENCH_TRACE"
 POLICIES = ("cruise", "vpa")
 MONTH_LIMIT_SECONDS = 20.0
@@ -32,7 +32,7 @@ PARTS = {"a quarter": 0.25, "half": 0.5, "all": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
-class Size:
+class RecordingSize:
     """How much is replayed; of a trace, if one is named, the first `days`."""
 
     containers: int
@@ -45,7 +45,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredReplay:
     """What one replay took in a process of its own, on one core."""
 
     series: int
@@ -53,19 +53,19 @@ class Measured:
     memory_mib: float
 
 
-LARGE = Size(5000, 14, 60)
-GROWING = Size(5000, 1, 60)
+LARGE = RecordingSize(5000, 14, 60)
+GROWING = RecordingSize(5000, 1, 60)
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """CPU seconds of one core, and the peak memory of a process that makes or loads the recording and replays it."""
     return [row for policy in POLICIES for row in (*_month(policy), *_large(policy), *_growth(policy))]
 
 
-def _month(policy: str) -> list[Row]:
+def _month(policy: str) -> list[BenchmarkRow]:
     """A month as a whole, and what the quarters of it tell of growth with days."""
     named = os.environ.get(TRACE_VARIABLE)
-    month = Size(200, 30, 300, Path(named) if named else None)
+    month = RecordingSize(200, 30, 300, Path(named) if named else None)
     rows, quarter = [], 0.0
     for part, share in PARTS.items():
         took = measure(policy, replace(month, days=month.days * share))
@@ -74,20 +74,22 @@ def _month(policy: str) -> list[Row]:
         rows.append(_grown(f"{measured}, {part} of the days", took, quarter * share * 4))
     return [
         *rows,
-        Row(NAME, measured, took.seconds, "CPU s", "20 s", took.seconds / MONTH_LIMIT_SECONDS, took.memory_mib),
+        BenchmarkRow(
+            NAME, measured, took.seconds, "CPU s", "20 s", took.seconds / MONTH_LIMIT_SECONDS, took.memory_mib
+        ),
     ]
 
 
-def _large(policy: str) -> list[Row]:
+def _large(policy: str) -> list[BenchmarkRow]:
     took = measure(policy, LARGE)
     seconds, memory = took.seconds, took.memory_mib
     return [
-        Row(NAME, f"{policy}: {LARGE}", seconds, "CPU s", "300 s", seconds / LARGE_LIMIT_SECONDS, memory),
-        Row(NAME, f"{policy}: {LARGE}, peak memory", memory, "MiB", "2 GiB", memory / LARGE_LIMIT_MIB),
+        BenchmarkRow(NAME, f"{policy}: {LARGE}", seconds, "CPU s", "300 s", seconds / LARGE_LIMIT_SECONDS, memory),
+        BenchmarkRow(NAME, f"{policy}: {LARGE}, peak memory", memory, "MiB", "2 GiB", memory / LARGE_LIMIT_MIB),
     ]
 
 
-def _growth(policy: str) -> list[Row]:
+def _growth(policy: str) -> list[BenchmarkRow]:
     """Growth with containers."""
     rows, quarter = [], 0.0
     for part, share in PARTS.items():
@@ -98,11 +100,11 @@ def _growth(policy: str) -> list[Row]:
     return rows
 
 
-def _grown(measured: str, took: Measured, linear: float) -> Row:
-    return Row(NAME, measured, took.seconds, "CPU s", "linear growth", took.seconds / linear, took.memory_mib)
+def _grown(measured: str, took: MeasuredReplay, linear: float) -> BenchmarkRow:
+    return BenchmarkRow(NAME, measured, took.seconds, "CPU s", "linear growth", took.seconds / linear, took.memory_mib)
 
 
-def measure(policy: str, size: Size) -> Measured:
+def measure(policy: str, size: RecordingSize) -> MeasuredReplay:
     """Replay in a fresh process, whose memory is nobody else's."""
     print(f"bench: {NAME}: {policy}, {size}", file=sys.stderr)
     context = multiprocessing.get_context("spawn")
@@ -110,23 +112,23 @@ def measure(policy: str, size: Size) -> Measured:
         return process.submit(_replay, policy, size).result()
 
 
-def _replay(policy: str, size: Size) -> Measured:
+def _replay(policy: str, size: RecordingSize) -> MeasuredReplay:
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     if size.trace is None:
         recording = make_recording(size.containers, size.days, size.step_seconds)
     else:
-        recording = twice(load_trace(size.trace), size.days)
+        recording = measure_twice(load_trace(size.trace), size.days)
     # Compilation and imports are paid once, by whatever comes first.
-    backtest(make_recording(10, 0.25, size.step_seconds), [policy], ONE_REPLAY)
+    backtest_policies(make_recording(10, 0.25, size.step_seconds), [policy], ONE_REPLAY)
     started = time.process_time()
-    score = backtest(recording, [policy], ONE_REPLAY).policies[policy]
+    score = backtest_policies(recording, [policy], ONE_REPLAY).policies[policy]
     seconds = time.process_time() - started
     if not 0 < score.cpu.relative_slack < 1:
         raise RuntimeError(f"a relative slack of {score.cpu.relative_slack}: nothing was replayed")
-    return Measured(len(recording.containers), seconds, peak_memory_mib())
+    return MeasuredReplay(len(recording.containers), seconds, peak_memory_mib())
 
 
-def twice(recording: Recording, days: float) -> Recording:
+def measure_twice(recording: UsageRecording, days: float) -> UsageRecording:
     """Return the first days of every series, and of a second of each, of workloads of their own."""
     rows = int(days * 86400 / recording.step_seconds)
     return replace(

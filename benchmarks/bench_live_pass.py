@@ -9,15 +9,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from benchmarks.real_cluster import fill, quiet_control_plane, statistics
-from benchmarks.table import Row, peak_memory_mib
-from cruise.adapters.kube.cluster import KubeCluster
-from cruise.adapters.kube.http.connecting import KubeSettings, connect
-from cruise.adapters.store import open_store
+from benchmarks.table import BenchmarkRow, peak_memory_mib
+from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
+from cruise.adapters.kube.cluster import KubernetesCluster
+from cruise.adapters.store.postgres import open_store
 from cruise.decisions.sizing.node_plans import decide_node_plans
-from cruise.domain.actions import Verdict
+from cruise.domain.actions import ActionResult
 from cruise.domain.policy import Mode, Policy
-from cruise.runtime.ports import Store
-from cruise.runtime.sizing.node_pass import node_pass
+from cruise.runtime.node_pass import run_node_pass
+from cruise.runtime.ports import StorePort
 from tests.controlplane.binaries import NotAvailable
 from tests.controlplane.control_plane import ControlPlane
 
@@ -28,7 +28,7 @@ PODS_PER_NODE = 30
 _POLICY = Policy(mode=Mode.RESIZE, new_workload_age=timedelta(0))
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Wall seconds from the first list to the last patch answered, and CPU seconds of this process."""
     try:
         with quiet_control_plane() as plane, tempfile.TemporaryDirectory(dir="/tmp") as directory:
@@ -40,16 +40,20 @@ def run() -> list[Row]:
         return []
 
 
-async def _measure(plane: ControlPlane, data_dir: Path) -> list[Row]:
-    settings = KubeSettings(plane.kubeconfig(), requests_per_second=10_000, burst=10_000)
-    async with open_store(None, data_dir, print) as store, connect(settings) as client, asyncio.TaskGroup() as tasks:
+async def _measure(plane: ControlPlane, data_dir: Path) -> list[BenchmarkRow]:
+    settings = KubernetesSettings(plane.kubeconfig(), requests_per_second=10_000, burst=10_000)
+    async with (
+        open_store(None, data_dir, print) as store,
+        connect_to_kubernetes(settings) as client,
+        asyncio.TaskGroup() as tasks,
+    ):
         started = time.perf_counter()
-        cluster = KubeCluster(client)
+        cluster = KubernetesCluster(client)
         running = tasks.create_task(cluster.run())
-        await cluster.synced()
+        await cluster.is_synced()
         listed = time.perf_counter() - started
         rows = [
-            Row(
+            BenchmarkRow(
                 NAME, f"list {NODES:,} nodes, {NODES * PODS_PER_NODE:,} pods", listed, "s", memory_mib=peak_memory_mib()
             )
         ]
@@ -58,28 +62,28 @@ async def _measure(plane: ControlPlane, data_dir: Path) -> list[Row]:
     return rows
 
 
-async def _passes(cluster: KubeCluster, store: Store) -> list[Row]:
+async def _passes(cluster: KubernetesCluster, store: StorePort) -> list[BenchmarkRow]:
     rows = []
     now = datetime.fromtimestamp(time.clock_gettime(time.CLOCK_REALTIME), UTC)
     await store.write_statistics(statistics(NODES, PODS_PER_NODE, now))
     started = time.perf_counter()
     snapshot = await cluster.snapshot()
-    rows.append(Row(NAME, "snapshot from the cache", time.perf_counter() - started, "s"))
+    rows.append(BenchmarkRow(NAME, "snapshot from the cache", time.perf_counter() - started, "s"))
     started = time.perf_counter()
     plans = decide_node_plans(snapshot, await store.read_statistics(), _POLICY, now)
-    rows.append(Row(NAME, "read the statistics and decide", time.perf_counter() - started, "s"))
+    rows.append(BenchmarkRow(NAME, "read the statistics and decide", time.perf_counter() - started, "s"))
     assert all(plan.fits for plan in plans)
     for what, policy in (
         ("a pass that only observes", replace(_POLICY, mode=Mode.OBSERVE)),
         ("a pass that resizes every pod", _POLICY),
     ):
         started, cpu = time.perf_counter(), time.process_time()
-        done = await node_pass(cluster, store, policy, now)
+        done = await run_node_pass(cluster, store, policy, now)
         seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - cpu
-        resized = sum(outcome.verdict is Verdict.DONE for outcome in done.outcomes)
-        rows.append(Row(NAME, what, seconds, "s", memory_mib=peak_memory_mib()))
+        resized = sum(outcome.result is ActionResult.DONE for outcome in done.outcomes)
+        rows.append(BenchmarkRow(NAME, what, seconds, "s", memory_mib=peak_memory_mib()))
         if resized:
             assert resized == NODES * PODS_PER_NODE, f"{resized} were resized"
-            rows.append(Row(NAME, "resizes", resized / seconds, "/s"))
-            rows.append(Row(NAME, "CPU of cruise for each resize", cpu_seconds / resized * 1000, "ms"))
+            rows.append(BenchmarkRow(NAME, "resizes", resized / seconds, "/s"))
+            rows.append(BenchmarkRow(NAME, "CPU of cruise for each resize", cpu_seconds / resized * 1000, "ms"))
     return rows

@@ -4,14 +4,21 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from benchmarks.packing_instances import PAPER_RANGE, Shape, draw_pending, draw_rightsized, problem_of, with_peaks
+from benchmarks.packing_instances import (
+    PAPER_RANGE,
+    InstanceShape,
+    draw_pending,
+    draw_rightsized,
+    problem_of,
+    with_peaks,
+)
 from benchmarks.packing_paper import solve_as_paper
-from benchmarks.table import Row
-from cruise.packer.budget import Budget
-from cruise.packer.dense.instance import Instance
-from cruise.packer.faults import find_faults
+from benchmarks.table import BenchmarkRow
+from cruise.packer.budget import SolveBudget
+from cruise.packer.columns.instance import PackingInstance
 from cruise.packer.pack import pack
-from cruise.packer.warming import warm_up
+from cruise.packer.verification import find_rule_violations
+from cruise.packer.warm_up import warm_up_kernels
 
 NAME = "packing"
 LIMIT_SECONDS = 1.0
@@ -19,12 +26,12 @@ SEEDS = range(101, 106)
 # A model of 8 vCPU ran the paper's; here it gets every core of a small machine.
 PAPER_WORKERS = 2
 PROVED_SHARE, COUNTS_SHARE, MEAN_SECONDS = 0.90, 0.96, 0.4
-RIGHTSIZED = (Shape(16, 8, 1, 95), Shape(16, 8, 4, 100), Shape(32, 8, 4, 100))
+RIGHTSIZED = (InstanceShape(16, 8, 1, 95), InstanceShape(16, 8, 4, 100), InstanceShape(32, 8, 4, 100))
 DENSER = 0.14
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PackingRun:
     """What came out for one instance."""
 
     proved: bool
@@ -39,12 +46,12 @@ class Result:
         return not self.better and not self.proved
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Measure both on every shape and seed, one at a time."""
-    warm_up()
+    warm_up_kernels()
     run_paper(draw_pending(PAPER_RANGE[0], 1), LIMIT_SECONDS)
-    ours: dict[Shape, list[Result]] = {}
-    papers: dict[Shape, list[Result]] = {}
+    ours: dict[InstanceShape, list[PackingRun]] = {}
+    papers: dict[InstanceShape, list[PackingRun]] = {}
     for shape in PAPER_RANGE:
         instances = [draw_pending(shape, seed) for seed in SEEDS]
         ours[shape] = [run_cruise(instance, LIMIT_SECONDS) for instance in instances]
@@ -54,29 +61,29 @@ def run() -> list[Row]:
     return [*rows, *(row for shape in RIGHTSIZED for row in _density_rows(shape))]
 
 
-def run_cruise(instance: Instance, limit: float) -> Result:
+def run_cruise(instance: PackingInstance, limit: float) -> PackingRun:
     """One solve by cruise, judged as all packings are."""
     problem = problem_of(instance)
     begun = time.monotonic()
-    packing = pack(problem, Budget(deadline_seconds=begun + limit), lambda _: None)
+    packing = pack(problem, SolveBudget(deadline_seconds=begun + limit), lambda _: None)
     taken = time.monotonic() - begun
-    faults = find_faults(problem, packing.pod_node)
+    faults = find_rule_violations(problem, packing.pod_node)
     assert not faults, faults
-    key, now = packing.after.key(problem.objective), packing.now.key(problem.objective)
+    key, now = packing.planned.get_key(problem.objective), packing.current.get_key(problem.objective)
     counts_proved = key[::2] == packing.bound[::2]
-    return Result(packing.status.proved, counts_proved, key > now, taken, packing.after.placed)
+    return PackingRun(packing.status.is_proved, counts_proved, key > now, taken, packing.planned.get_placed)
 
 
-def run_paper(instance: Instance, limit: float) -> Result:
+def run_paper(instance: PackingInstance, limit: float) -> PackingRun:
     """One solve by the paper's algorithm."""
     begun = time.monotonic()
     answer = solve_as_paper(instance, limit, PAPER_WORKERS)
     taken = time.monotonic() - begun
-    now = tuple(int(instance.running[instance.priorities == tier].sum()) for tier in instance.tiers())
-    return Result(answer.proved, answer.counts_proved, answer.placed > now, taken, answer.placed)
+    now = tuple(int(instance.running[instance.priorities == tier].sum()) for tier in instance.count_priority_levels())
+    return PackingRun(answer.proved, answer.counts_proved, answer.placed > now, taken, answer.placed)
 
 
-def _density_rows(shape: Shape) -> list[Row]:
+def _density_rows(shape: InstanceShape) -> list[BenchmarkRow]:
     """How many more pods the same nodes hold where headroom is kept once a node, every node's rule checked."""
     instances = [draw_rightsized(shape, seed) for seed in SEEDS]
     shared = [run_cruise(instance, LIMIT_SECONDS) for instance in instances]
@@ -87,33 +94,35 @@ def _density_rows(shape: Shape) -> list[Row]:
         f"{100 * DENSER:.0f} % promised; {held} of {sum(int(i.counts.sum()) for i in instances)} pods, {alone} by peaks"
     )
     return [
-        Row(NAME, f"{name}: more pods than by sums of peaks", more, "%", beside, more / (100 * DENSER)),
-        Row(NAME, f"{name}: proved", 100 * _share(shared, lambda r: r.proved), "%", f"mean {_mean(shared):.2f} s"),
+        BenchmarkRow(NAME, f"{name}: more pods than by sums of peaks", more, "%", beside, more / (100 * DENSER)),
+        BenchmarkRow(
+            NAME, f"{name}: proved", 100 * _share(shared, lambda r: r.proved), "%", f"mean {_mean(shared):.2f} s"
+        ),
     ]
 
 
-def _share(results: list[Result], wanted: Callable[[Result], bool]) -> float:
+def _share(results: list[PackingRun], wanted: Callable[[PackingRun], bool]) -> float:
     return sum(wanted(result) for result in results) / len(results)
 
 
-def _mean(results: list[Result]) -> float:
+def _mean(results: list[PackingRun]) -> float:
     return sum(result.seconds for result in results) / len(results)
 
 
-def _shape_rows(shape: Shape, ours: list[Result], papers: list[Result]) -> list[Row]:
+def _shape_rows(shape: InstanceShape, ours: list[PackingRun], papers: list[PackingRun]) -> list[BenchmarkRow]:
     paper = f"paper {100 * _share(papers, lambda r: r.proved):.0f} %, {_mean(papers):.2f} s"
     return [
-        Row(NAME, f"{shape}: proved", 100 * _share(ours, lambda r: r.proved), "%", paper),
-        Row(NAME, f"{shape}: mean", _mean(ours), "s", "", _mean(ours) / _mean(papers)),
+        BenchmarkRow(NAME, f"{shape}: proved", 100 * _share(ours, lambda r: r.proved), "%", paper),
+        BenchmarkRow(NAME, f"{shape}: mean", _mean(ours), "s", "", _mean(ours) / _mean(papers)),
     ]
 
 
-def _total_rows(ours: list[Result], papers: list[Result]) -> list[Row]:
-    def row(measure: str, wanted: Callable[[Result], bool], promise: float | None) -> Row:
+def _total_rows(ours: list[PackingRun], papers: list[PackingRun]) -> list[BenchmarkRow]:
+    def row(measure: str, wanted: Callable[[PackingRun], bool], promise: float | None) -> BenchmarkRow:
         value, paper = 100 * _share(ours, wanted), 100 * _share(papers, wanted)
         promised = "" if promise is None else f"{100 * promise:.0f} % promised, "
         ratio = value / (100 * promise) if promise else None
-        return Row(NAME, f"all {len(ours)}: {measure}", value, "%", f"{promised}paper {paper:.0f} %", ratio)
+        return BenchmarkRow(NAME, f"all {len(ours)}: {measure}", value, "%", f"{promised}paper {paper:.0f} %", ratio)
 
     fewer = sum(mine.placed < theirs.placed for mine, theirs in zip(ours, papers, strict=True))
     beside = f"{MEAN_SECONDS:g} s promised, paper {_mean(papers):.2f} s"
@@ -122,7 +131,7 @@ def _total_rows(ours: list[Result], papers: list[Result]) -> list[Row]:
         row("counts proved", lambda r: r.counts_proved, COUNTS_SHARE),
         row("better, or already proved", lambda r: not r.failed, None),
         row("failed", lambda r: r.failed, None),
-        Row(NAME, f"all {len(ours)}: fewer placed than the paper's", fewer, "plans"),
-        Row(NAME, f"all {len(ours)}: mean", _mean(ours), "s", beside, _mean(ours) / MEAN_SECONDS),
-        Row(NAME, f"all {len(ours)}: longest", max(r.seconds for r in ours), "s"),
+        BenchmarkRow(NAME, f"all {len(ours)}: fewer placed than the paper's", fewer, "plans"),
+        BenchmarkRow(NAME, f"all {len(ours)}: mean", _mean(ours), "s", beside, _mean(ours) / MEAN_SECONDS),
+        BenchmarkRow(NAME, f"all {len(ours)}: longest", max(r.seconds for r in ours), "s"),
     ]

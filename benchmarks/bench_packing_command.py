@@ -8,16 +8,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from benchmarks.packing_instances import PAPER_RANGE, draw_pending
-from benchmarks.table import Row
-from cruise.cli.execution.packing import Search, Wish, plan_with
-from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
-from cruise.domain.packing import Sizes
+from benchmarks.table import BenchmarkRow
+from cruise.cli.work.packing import PackingRequest, SearchSettings, plan_with_process
+from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, Workload, WorkloadRef
+from cruise.domain.packing_plan import PackingSizes
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import Amounts, Resources
-from cruise.packer.answer import Status
-from cruise.packer.dense.instance import Instance
-from cruise.runtime.packing.planning import Scene
-from cruise.runtime.packing.worker import PackWorker
+from cruise.domain.resources import Resources, StatedResources
+from cruise.packer.answer import PackingStatus
+from cruise.packer.columns.instance import PackingInstance
+from cruise.runtime.packing.planning import PlanningInputs
+from cruise.runtime.packing.solver_client import SolverProcess
 
 NAME = "packing-command"
 SEEDS = range(11, 16)
@@ -28,44 +28,44 @@ PROVED_SHORT, PROVED_LONG = 0.97, 0.99
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class PackCommandRun:
     """What the command says of a cluster, and the seconds that it takes besides solving."""
 
-    status: Status
+    status: PackingStatus
     seconds: float
     besides: float
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Every shape and seed, one at a time; what a second proves is not asked again."""
     short, longer = asyncio.run(_run())
     rows = _rows(f"{SHORT_SECONDS:g} s", short, PROVED_SHORT) + _rows(f"{LONG_SECONDS:g} s", longer, PROVED_LONG)
     besides = max(result.besides for result in short)
-    return [*rows, Row(NAME, "building, proposing and judging: longest", besides, "s")]
+    return [*rows, BenchmarkRow(NAME, "building, proposing and judging: longest", besides, "s")]
 
 
-async def _run() -> tuple[list[Result], list[Result]]:
-    short: list[Result] = []
-    longer: list[Result] = []
-    async with PackWorker() as worker:
+async def _run() -> tuple[list[PackCommandRun], list[PackCommandRun]]:
+    short: list[PackCommandRun] = []
+    longer: list[PackCommandRun] = []
+    async with SolverProcess() as worker:
         assert await worker.ready()
         for shape in PAPER_RANGE:
             for seed in SEEDS:
                 snapshot = snapshot_of(draw_pending(shape, seed))
                 short.append(await _plan(worker, snapshot, SHORT_SECONDS))
-                longer.append(short[-1] if short[-1].status.proved else await _plan(worker, snapshot, LONG_SECONDS))
+                longer.append(short[-1] if short[-1].status.is_proved else await _plan(worker, snapshot, LONG_SECONDS))
     return short, longer
 
 
-async def _plan(worker: PackWorker, snapshot: Snapshot, seconds: float) -> Result:
+async def _plan(worker: SolverProcess, snapshot: ClusterSnapshot, seconds: float) -> PackCommandRun:
     begun = time.monotonic()
-    search = Search(seconds * STRETCH, np.inf, 1)
-    scene = Scene(snapshot, Policy(mode=Mode.FULL), sizes=Sizes.FIXED)
-    plan, took = await plan_with(worker, Wish(scene, search))
-    return Result(plan.status, took, time.monotonic() - begun - took)
+    search = SearchSettings(seconds * STRETCH, np.inf, 1)
+    scene = PlanningInputs(snapshot, Policy(mode=Mode.FULL), sizes=PackingSizes.FIXED)
+    plan, took = await plan_with_process(worker, PackingRequest(scene, search))
+    return PackCommandRun(plan.status, took, time.monotonic() - begun - took)
 
 
-def snapshot_of(instance: Instance) -> Snapshot:
+def snapshot_of(instance: PackingInstance) -> ClusterSnapshot:
     """An instance as the objects of a cluster: a ReplicaSet for each class."""
     nodes = tuple(
         Node(f"node-{n}", Resources(int(cpu), int(memory)), labels={"kubernetes.io/hostname": f"node-{n}"})
@@ -81,7 +81,7 @@ def snapshot_of(instance: Instance) -> Snapshot:
                 namespace="paper",
                 name=f"app-{c}-{k}",
                 uid=f"{c}-{k}",
-                containers=(Container("main", requests=Amounts(cpu, memory)),),
+                containers=(Container("main", requests=StatedResources(cpu, memory)),),
                 node=None if home < 0 else f"node-{home}",
                 phase="Pending" if home < 0 else "Running",
                 workload=owner,
@@ -92,16 +92,18 @@ def snapshot_of(instance: Instance) -> Snapshot:
             for k, home in enumerate(homes)
         ]
     workloads = {("paper", pod.workload): Workload("paper", pod.workload) for pod in pods if pod.workload}
-    return Snapshot(nodes=nodes, pods=tuple(pods), workloads=workloads)
+    return ClusterSnapshot(nodes=nodes, pods=tuple(pods), workloads=workloads)
 
 
-def _rows(limit: str, results: list[Result], promised: float) -> list[Row]:
+def _rows(limit: str, results: list[PackCommandRun], promised: float) -> list[BenchmarkRow]:
     count = len(results)
-    proved = sum(result.status.proved for result in results)
-    failed = sum(result.status is Status.NO_IMPROVEMENT for result in results)
+    proved = sum(result.status.is_proved for result in results)
+    failed = sum(result.status is PackingStatus.NO_IMPROVEMENT for result in results)
     beside = f"{100 * promised:.0f} % promised" + (f", each second lasts {STRETCH:g}" if STRETCH != 1 else "")
     return [
-        Row(NAME, f"{limit}, all {count}: proved", 100 * proved / count, "%", beside, proved / count / promised),
-        Row(NAME, f"{limit}, all {count}: failed", failed, "plans", "0 promised"),
-        Row(NAME, f"{limit}, all {count}: mean", sum(result.seconds for result in results) / count, "s"),
+        BenchmarkRow(
+            NAME, f"{limit}, all {count}: proved", 100 * proved / count, "%", beside, proved / count / promised
+        ),
+        BenchmarkRow(NAME, f"{limit}, all {count}: failed", failed, "plans", "0 promised"),
+        BenchmarkRow(NAME, f"{limit}, all {count}: mean", sum(result.seconds for result in results) / count, "s"),
     ]

@@ -12,29 +12,28 @@ import numpy as np
 
 from benchmarks.bench_packing_openb import fill
 from benchmarks.openb_cluster import OPENB, read_openb
-from benchmarks.table import Row
-from benchmarks.unlike_clusters import Budgets, Full, Make, draw_full
+from benchmarks.table import BenchmarkRow
+from benchmarks.unlike_clusters import ClusterDrawing, DrawnBudgets, FullCluster, draw_full
 from cruise.packer.answer import Packing
-from cruise.packer.arrays import BoolArray
-from cruise.packer.budget import Budget
-from cruise.packer.faults import find_faults
+from cruise.packer.budget import SolveBudget
 from cruise.packer.pack import pack
-from cruise.packer.problem import Fleet, Objective, Problem, in_use
-from cruise.packer.warming import warm_up
+from cruise.packer.problem import BoolArray, NodePrices, PackingObjective, PackingProblem, find_nodes_in_use
+from cruise.packer.verification import find_rule_violations
+from cruise.packer.warm_up import warm_up_kernels
 
 NAME = "packing-consolidate"
 SEED = 1
 LIMIT_SECONDS = 10.0
 SHARES = (0.5, 0.8)
-MAKES = tuple(make for make in Make if make is not Make.OPENB)
+MAKES = tuple(make for make in ClusterDrawing if make is not ClusterDrawing.OPENB)
 # Pods that may not move keep most nodes: the packer is tried where all may.
 SCENES = ((True, 0.5), (True, 0.8), (False, 0.5))
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Measure each cluster once, the kernels warm."""
-    warm_up()
-    clusters = [(str(make), draw_full(Full(make, 200, 30, 2, Budgets.USUAL), SEED)) for make in MAKES]
+    warm_up_kernels()
+    clusters = [(str(make), draw_full(FullCluster(make, 200, 30, 2, DrawnBudgets.USUAL), SEED)) for make in MAKES]
     if OPENB.exists():
         clusters.append(("openb", fill(read_openb()).problem))
     rows = [
@@ -43,11 +42,13 @@ def run() -> list[Row]:
         for free, share in SCENES
         for row in _rows(f"{name}, {share:.0%} run{'' if free else ', some may not move'}", problem, share, free)
     ]
-    missing = [] if OPENB.exists() else [Row(NAME, "openb: not measured: no trace in ../shared/data/openb", 0, "")]
+    missing = (
+        [] if OPENB.exists() else [BenchmarkRow(NAME, "openb: not measured: no trace in ../shared/data/openb", 0, "")]
+    )
     return [*rows, *missing]
 
 
-def thinned(problem: Problem, share: float, free: bool, seed: int) -> Problem:
+def thinned(problem: PackingProblem, share: float, free: bool, seed: int) -> PackingProblem:
     """Return a problem of the fewest nodes in which a share of the pods that ran does so still, and none waits.
 
     Where they are `free` all of them may move, within no limits.
@@ -62,25 +63,25 @@ def thinned(problem: Problem, share: float, free: bool, seed: int) -> Problem:
         pod_class=problem.pod_class[stays],
         pod_node=problem.pod_node[stays],
         rules=replace(problem.rules, eviction_limits=limits),
-        objective=Objective.FLEET,
-        fleet=Fleet(np.ones(problem.node_count, dtype=np.int64), occupies),
+        objective=PackingObjective.FLEET,
+        node_prices=NodePrices(np.ones(problem.node_count, dtype=np.int64), occupies),
     )
 
 
-def _rows(scene: str, full: Problem, share: float, free: bool) -> Iterator[Row]:
+def _rows(scene: str, full: PackingProblem, share: float, free: bool) -> Iterator[BenchmarkRow]:
     problem = thinned(full, share, free, SEED)
     begun = time.process_time()
-    packing = pack(problem, Budget(time.monotonic() + LIMIT_SECONDS), lambda _: None)
+    packing = pack(problem, SolveBudget(time.monotonic() + LIMIT_SECONDS), lambda _: None)
     seconds = time.process_time() - begun
-    assert not find_faults(problem, packing.pod_node)
-    before, after = (int(in_use(problem, nodes).sum()) for nodes in (problem.pod_node, packing.pod_node))
+    assert not find_rule_violations(problem, packing.pod_node)
+    before, after = (int(find_nodes_in_use(problem, nodes).sum()) for nodes in (problem.pod_node, packing.pod_node))
     least = _least(packing)
     beside = f"{before} before, at least {least}{', proved' if after <= least else ''}"
-    yield Row(NAME, f"{scene}: nodes", after, "nodes", beside, after / max(least, 1))
+    yield BenchmarkRow(NAME, f"{scene}: nodes", after, "nodes", beside, after / max(least, 1))
     moves = int(np.count_nonzero(packing.pod_node != problem.pod_node))
-    yield Row(NAME, f"{scene}: moves", moves, "pods", f"of {problem.pod_count:,}, for {before - after} nodes")
-    yield Row(NAME, f"{scene}: processor time", seconds, "s", "")
+    yield BenchmarkRow(NAME, f"{scene}: moves", moves, "pods", f"of {problem.pod_count:,}, for {before - after} nodes")
+    yield BenchmarkRow(NAME, f"{scene}: processor time", seconds, "s", "")
 
 
 def _least(packing: Packing) -> int:
-    return -packing.bound[len(packing.after.tiers)]
+    return -packing.bound[len(packing.planned.priorities)]

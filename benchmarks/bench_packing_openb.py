@@ -14,21 +14,21 @@ import numpy as np
 
 from benchmarks.default_scheduler import Schedule, schedule
 from benchmarks.openb_cluster import OPENB, Openb, read_openb
-from benchmarks.table import Row
-from cruise.decisions.packing.building import Built, build_problem
-from cruise.decisions.packing.judging.objections import find_objections
-from cruise.decisions.packing.proposing import NoOrder, propose
-from cruise.domain.packing import Proposal
-from cruise.packer.answer import Packing, figures_of
-from cruise.packer.arrays import IntArray
-from cruise.runtime.packing.worker import PackWorker
+from benchmarks.table import BenchmarkRow
+from cruise.decisions.packing.problem import BuiltProblem, build_packing_problem
+from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal
+from cruise.decisions.packing.verification import find_plan_objections
+from cruise.domain.packing_plan import PackingProposal
+from cruise.packer.answer import Packing, compute_figures
+from cruise.packer.problem import IntArray
+from cruise.runtime.packing.solver_client import SolverProcess
 
 NAME = "packing-openb"
 LIMITS_SECONDS = (1.0, 10.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Default:
+class DefaultScheduler:
     """What the default scheduler does with preemption, and how long it thinks."""
 
     schedule: Schedule
@@ -36,66 +36,66 @@ class Default:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Ours:
+class CruisePacking:
     """What cruise does: the packing and its plan, the seconds of each, and what the solver's process took at most."""
 
     limit_seconds: float
     packing: Packing
-    proposal: Proposal
+    proposal: PackingProposal
     seconds: float
     planning_seconds: float
     memory_mib: float | None
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Measure both from the same state."""
     if not OPENB.exists():
-        return [Row(NAME, "not measured: the trace is not in ../shared/data/openb", 0, "")]
+        return [BenchmarkRow(NAME, "not measured: the trace is not in ../shared/data/openb", 0, "")]
     built = fill(read_openb())
     default = preempt(built)
     ours = asyncio.run(_pack_all(built))
     return [*_start_rows(built), *(row for one in ours for row in _rows(built, one, default))]
 
 
-def fill(trace: Openb, arrivals: int | None = None) -> Built:
+def fill(trace: Openb, arrivals: int | None = None) -> BuiltProblem:
     """Let the first pods arrive one after the other, whatever their priority; what stays pending is the problem."""
     coming = trace.arrivals[:arrivals]
-    empty = build_problem(trace.snapshot({pod.name: None for pod in coming}))
+    empty = build_packing_problem(trace.snapshot({pod.name: None for pod in coming}))
     alike = replace(empty.problem, priorities=np.zeros_like(empty.problem.priorities))
     done = schedule(alike, _ages(empty), preemption=False)
     names = [node.name for node in empty.nodes]
     places = zip(empty.pods, done.pod_node.tolist(), strict=True)
-    return build_problem(trace.snapshot({pod.name: names[node] if node >= 0 else None for pod, node in places}))
+    return build_packing_problem(trace.snapshot({pod.name: names[node] if node >= 0 else None for pod, node in places}))
 
 
-def preempt(built: Built) -> Default:
+def preempt(built: BuiltProblem) -> DefaultScheduler:
     """Let the default scheduler go on, with preemption."""
     begun = time.monotonic()
     done = schedule(built.problem, _ages(built), preemption=True)
-    return Default(done, time.monotonic() - begun)
+    return DefaultScheduler(done, time.monotonic() - begun)
 
 
-async def _pack_all(built: Built) -> list[Ours]:
-    async with PackWorker() as worker:
+async def _pack_all(built: BuiltProblem) -> list[CruisePacking]:
+    async with SolverProcess() as worker:
         assert await worker.ready()
         return [await pack_within(worker, built, limit) for limit in LIMITS_SECONDS]
 
 
-async def pack_within(worker: PackWorker, built: Built, limit_seconds: float) -> Ours:
+async def pack_within(worker: SolverProcess, built: BuiltProblem, limit_seconds: float) -> CruisePacking:
     """Pack, put the packing into a plan, and have that judged."""
     begun = time.monotonic()
     packing = await worker.pack(built.problem, limit_seconds)
     solved = time.monotonic()
-    proposal = propose(built, packing)
-    assert not isinstance(proposal, NoOrder), proposal.why
+    proposal = build_proposal(built, packing)
+    assert not isinstance(proposal, NoMoveOrder), proposal.reason
     planned = time.monotonic()
-    objections = find_objections(built.snapshot, proposal, policy=built.policy)
+    objections = find_plan_objections(built.snapshot, proposal, policy=built.policy)
     assert not objections, objections
     memory = _peak_mib(worker.process_id)
-    return Ours(limit_seconds, packing, proposal, solved - begun, planned - solved, memory)
+    return CruisePacking(limit_seconds, packing, proposal, solved - begun, planned - solved, memory)
 
 
-def _ages(built: Built) -> IntArray:
+def _ages(built: BuiltProblem) -> IntArray:
     """Each pod's place in the order of arrival."""
     came = sorted(range(len(built.pods)), key=lambda pod: (built.pods[pod].created_at, built.pods[pod].name))
     ages = np.empty(len(came), dtype=np.int64)
@@ -111,7 +111,7 @@ def _peak_mib(process_id: int | None) -> float | None:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def _start_rows(built: Built) -> Sequence[Row]:
+def _start_rows(built: BuiltProblem) -> Sequence[BenchmarkRow]:
     problem = built.problem
     used = np.zeros_like(problem.capacities)
     placed = problem.pod_node >= 0
@@ -120,19 +120,19 @@ def _start_rows(built: Built) -> Sequence[Row]:
     full = ", ".join(
         f"{name.rpartition('/')[2]} {share:.0f} %" for name, share in zip(problem.resources, taken, strict=True)
     )
-    return [Row(NAME, f"{len(built.nodes):,} nodes: pending at the start", int((~placed).sum()), "pods", full)]
+    return [BenchmarkRow(NAME, f"{len(built.nodes):,} nodes: pending at the start", int((~placed).sum()), "pods", full)]
 
 
-def _rows(built: Built, ours: Ours, default: Default) -> Sequence[Row]:
+def _rows(built: BuiltProblem, ours: CruisePacking, default: DefaultScheduler) -> Sequence[BenchmarkRow]:
     problem, packing = built.problem, ours.packing
-    theirs = figures_of(problem, default.schedule.pod_node)
-    wanted = {priority: 0 for priority in (tier.priority for tier in packing.after.tiers)}
+    theirs = compute_figures(problem, default.schedule.pod_node)
+    wanted = {priority: 0 for priority in (tier.priority for tier in packing.planned.priorities)}
     for priority in problem.priorities[problem.pod_class].tolist():
         wanted[priority] += 1
     at = f"{ours.limit_seconds:g} s"
     step = 2
     rows = [
-        Row(
+        BenchmarkRow(
             NAME,
             f"{at}: priority {mine.priority}, {wanted[mine.priority]:,} pods: placed",
             mine.placed,
@@ -141,7 +141,11 @@ def _rows(built: Built, ours: Ours, default: Default) -> Sequence[Row]:
             mine.placed / other.placed if other.placed else None,
         )
         for mine, other, now, bound in zip(
-            packing.after.tiers, theirs.tiers, packing.now.tiers, packing.bound[::step], strict=True
+            packing.planned.priorities,
+            theirs.priorities,
+            packing.current.priorities,
+            packing.bound[::step],
+            strict=True,
         )
     ]
     evicted = len(default.schedule.evicted)
@@ -149,10 +153,12 @@ def _rows(built: Built, ours: Ours, default: Default) -> Sequence[Row]:
     gone = len(ours.proposal.preempted)
     return [
         *rows,
-        Row(NAME, f"{at}: moves", len(ours.proposal.moves), "pods", f"default {evicted - int((ran & pending).sum())}"),
-        Row(NAME, f"{at}: preempted, without a place", gone, "pods", f"default {int((ran & pending).sum())}"),
-        Row(NAME, f"{at}: evictions in all", len(ours.proposal.moves) + gone, "pods", f"default {evicted}"),
-        Row(
+        BenchmarkRow(
+            NAME, f"{at}: moves", len(ours.proposal.moves), "pods", f"default {evicted - int((ran & pending).sum())}"
+        ),
+        BenchmarkRow(NAME, f"{at}: preempted, without a place", gone, "pods", f"default {int((ran & pending).sum())}"),
+        BenchmarkRow(NAME, f"{at}: evictions in all", len(ours.proposal.moves) + gone, "pods", f"default {evicted}"),
+        BenchmarkRow(
             NAME,
             f"{at}: solving ({packing.status})",
             ours.seconds,
@@ -160,5 +166,5 @@ def _rows(built: Built, ours: Ours, default: Default) -> Sequence[Row]:
             f"default {default.seconds:.2f} s",
             memory_mib=ours.memory_mib,
         ),
-        Row(NAME, f"{at}: from a packing to a plan", ours.planning_seconds, "s"),
+        BenchmarkRow(NAME, f"{at}: from a packing to a plan", ours.planning_seconds, "s"),
     ]

@@ -2,12 +2,12 @@
 
 import time
 
-from benchmarks.ruled_clusters import Kind, Ruled, draw_ruled
-from benchmarks.table import Row
-from cruise.packer.budget import Budget
-from cruise.packer.faults import find_faults
+from benchmarks.ruled_clusters import PodKind, RuledCluster, draw_ruled
+from benchmarks.table import BenchmarkRow
+from cruise.packer.budget import SolveBudget
 from cruise.packer.pack import pack
-from cruise.packer.warming import warm_up
+from cruise.packer.verification import find_rule_violations
+from cruise.packer.warm_up import warm_up_kernels
 
 NAME = "packing-rules"
 SEEDS = (1, 2)
@@ -19,37 +19,37 @@ FULL = ((1, 97), (4, 97), (2, 102))
 NODES = (16, 32)
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Measure every kind, one cluster at a time."""
-    warm_up()
+    warm_up_kernels()
     return [row for nodes in NODES for row in _rows(nodes)]
 
 
-def _rows(nodes: int) -> list[Row]:
-    rows: list[Row] = []
+def _rows(nodes: int) -> list[BenchmarkRow]:
+    rows: list[BenchmarkRow] = []
     results: list[tuple[bool, float]] = []
-    for kind in Kind:
-        mine = [_solve(Ruled(kind, nodes, 8, tiers, usage), seed) for tiers, usage in FULL for seed in SEEDS]
+    for kind in PodKind:
+        mine = [_solve(RuledCluster(kind, nodes, 8, tiers, usage), seed) for tiers, usage in FULL for seed in SEEDS]
         rows += [_proved(f"{nodes}x8 {kind}", mine), _mean(f"{nodes}x8 {kind}", mine)]
         results += mine
     return [*rows, _proved(f"{nodes}x8, all {len(results)}", results), _mean(f"{nodes}x8, all {len(results)}", results)]
 
 
-def _solve(ruled: Ruled, seed: int) -> tuple[bool, float]:
+def _solve(ruled: RuledCluster, seed: int) -> tuple[bool, float]:
     """Whether the packing is proved, and the processor time that it took."""
     problem = draw_ruled(ruled, seed)
     begun = time.process_time()
-    packing = pack(problem, Budget(work_units=LIMIT_SECONDS * WORK_A_SECOND), lambda _: None)
+    packing = pack(problem, SolveBudget(work_units=LIMIT_SECONDS * WORK_A_SECOND), lambda _: None)
     taken = time.process_time() - begun
-    assert not find_faults(problem, packing.pod_node)
-    return packing.status.proved, taken
+    assert not find_rule_violations(problem, packing.pod_node)
+    return packing.status.is_proved, taken
 
 
-def _proved(what: str, results: list[tuple[bool, float]]) -> Row:
+def _proved(what: str, results: list[tuple[bool, float]]) -> BenchmarkRow:
     share = sum(proved for proved, _ in results) / len(results)
     beside = f"{100 * PROVED_SHARE:.0f} % promised in {LIMIT_SECONDS:g} s"
-    return Row(NAME, f"{what}: proved", 100 * share, "%", beside, share / PROVED_SHARE)
+    return BenchmarkRow(NAME, f"{what}: proved", 100 * share, "%", beside, share / PROVED_SHARE)
 
 
-def _mean(what: str, results: list[tuple[bool, float]]) -> Row:
-    return Row(NAME, f"{what}: mean, processor", sum(seconds for _, seconds in results) / len(results), "s")
+def _mean(what: str, results: list[tuple[bool, float]]) -> BenchmarkRow:
+    return BenchmarkRow(NAME, f"{what}: mean, processor", sum(seconds for _, seconds in results) / len(results), "s")

@@ -8,53 +8,52 @@ from dataclasses import dataclass
 
 from benchmarks.ejection_heuristic import place_by_ejections
 from benchmarks.openb_cluster import OPENB
-from benchmarks.table import Row, forget_peak_memory, peak_memory_mib, resident_memory_mib
-from benchmarks.unlike_clusters import Budgets, Full, Make, draw_full
-from cruise.packer.answer import figures_of
-from cruise.packer.arrays import IntArray
-from cruise.packer.budget import Budget
-from cruise.packer.faults import find_faults
+from benchmarks.table import BenchmarkRow, forget_peak_memory, peak_memory_mib, resident_memory_mib
+from benchmarks.unlike_clusters import ClusterDrawing, DrawnBudgets, FullCluster, draw_full
+from cruise.packer.answer import compute_figures
+from cruise.packer.budget import SolveBudget
 from cruise.packer.pack import pack
-from cruise.packer.problem import Objective, Problem
-from cruise.packer.warming import warm_up
+from cruise.packer.problem import IntArray, PackingObjective, PackingProblem
+from cruise.packer.verification import find_rule_violations
+from cruise.packer.warm_up import warm_up_kernels
 
 NAME = "packing-unlike"
 SEED = 1
-Shape = tuple[int, int, int, Budgets, int]
+Shape = tuple[int, int, int, DrawnBudgets, int]
 # The same for both.
 LIMIT_SECONDS = 5.0
 # For every make what fits by construction; for one make after the other two of: a little more than fits, a tenth less,
 # many small pods, many nodes.
 EVERY: tuple[Shape, ...] = (
-    (200, 30, 1, Budgets.USUAL, 100),
-    (200, 30, 4, Budgets.USUAL, 100),
-    (500, 30, 4, Budgets.SHUT, 100),
+    (200, 30, 1, DrawnBudgets.USUAL, 100),
+    (200, 30, 4, DrawnBudgets.USUAL, 100),
+    (500, 30, 4, DrawnBudgets.SHUT, 100),
 )
 IN_TURN: tuple[Shape, ...] = (
-    (200, 30, 4, Budgets.USUAL, 101),
-    (200, 100, 6, Budgets.LOOSE, 100),
-    (1000, 30, 2, Budgets.USUAL, 100),
-    (200, 30, 3, Budgets.USUAL, 90),
-    (200, 250, 2, Budgets.USUAL, 100),
+    (200, 30, 4, DrawnBudgets.USUAL, 101),
+    (200, 100, 6, DrawnBudgets.LOOSE, 100),
+    (1000, 30, 2, DrawnBudgets.USUAL, 100),
+    (200, 30, 3, DrawnBudgets.USUAL, 90),
+    (200, 250, 2, DrawnBudgets.USUAL, 100),
 )
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Measure each cluster once, the kernels warm; the worst of all comes last."""
-    return measure(NAME, drawn(EVERY, IN_TURN, 2), LIMIT_SECONDS)
+    return measure(NAME, draw_cluster(EVERY, IN_TURN, 2), LIMIT_SECONDS)
 
 
-def drawn(every: Sequence[Shape], in_turn: Sequence[Shape], share: int) -> list[Full]:
+def draw_cluster(every: Sequence[Shape], in_turn: Sequence[Shape], share: int) -> list[FullCluster]:
     """Every make in each of the first shapes, and in so many of the others in turn: no make is left out."""
-    makes = [make for make in Make if make is not Make.OPENB or OPENB.exists()]
+    makes = [make for make in ClusterDrawing if make is not ClusterDrawing.OPENB or OPENB.exists()]
     turns = itertools.cycle(in_turn)
-    return [Full(make, *shape) for make in makes for shape in (*every, *itertools.islice(turns, share))]
+    return [FullCluster(make, *shape) for make in makes for shape in (*every, *itertools.islice(turns, share))]
 
 
-def measure(name: str, clusters: Sequence[Full], limit_seconds: float) -> list[Row]:
+def measure(name: str, clusters: Sequence[FullCluster], limit_seconds: float) -> list[BenchmarkRow]:
     """The rows of each cluster, and the worst of all."""
-    warm_up()
-    place_by_ejections(draw_full(Full(Make.BIMODAL, 10), SEED))
+    warm_up_kernels()
+    place_by_ejections(draw_full(FullCluster(ClusterDrawing.BIMODAL, 10), SEED))
     found = []
     for number, full in enumerate(clusters, 1):
         found.append(_both(full, limit_seconds))
@@ -71,12 +70,14 @@ def measure(name: str, clusters: Sequence[Full], limit_seconds: float) -> list[R
     count = f"of {len(found)} clusters"
     return [
         *rows,
-        Row(name, "behind these in what is placed, by priority", len(behind), "clusters", count),
-        Row(name, "the worst: pods placed by these and not by cruise", max(lost, 0), "pods", count),
-        Row(name, "a full packing exists and is not found", len(unfound), "clusters", f"of {len(fitting)}"),
-        Row(name, "the worst of these: without a place", worst.left(worst.ours), "pods", str(worst.full)),
-        Row(name, "the worst of all: without a place", fullest.left(fullest.ours), "pods", str(fullest.full)),
-        Row(name, "the worst: moves that these do not need for the same", max(moved, 0), "pods", f"of {len(alike)}"),
+        BenchmarkRow(name, "behind these in what is placed, by priority", len(behind), "clusters", count),
+        BenchmarkRow(name, "the worst: pods placed by these and not by cruise", max(lost, 0), "pods", count),
+        BenchmarkRow(name, "a full packing exists and is not found", len(unfound), "clusters", f"of {len(fitting)}"),
+        BenchmarkRow(name, "the worst of these: without a place", worst.left(worst.ours), "pods", str(worst.full)),
+        BenchmarkRow(name, "the worst of all: without a place", fullest.left(fullest.ours), "pods", str(fullest.full)),
+        BenchmarkRow(
+            name, "the worst: moves that these do not need for the same", max(moved, 0), "pods", f"of {len(alike)}"
+        ),
     ]
 
 
@@ -97,8 +98,8 @@ class _Plan:
 class _Both:
     """The plans of both ways for one cluster."""
 
-    full: Full
-    problem: Problem
+    full: FullCluster
+    problem: PackingProblem
     ours: _Plan
     theirs: _Plan
 
@@ -113,30 +114,34 @@ class _Both:
             f"by ejections alone {self.left(theirs)} by {theirs.moves} in {theirs.seconds:.1f} s"
         )
 
-    def rows(self, name: str) -> Iterator[Row]:
+    def rows(self, name: str) -> Iterator[BenchmarkRow]:
         """What stays without a place, what moves, and the time."""
         ours, theirs, waited = self.left(self.ours), self.left(self.theirs), int((self.problem.pod_node < 0).sum())
         fit = "; all fit" if self.full.percent <= 100 else ""
         beside = f"{theirs} by ejections alone, {waited} before{fit}"
-        yield Row(name, f"{self.full}: without a place", ours, "pods", beside, (ours + 1) / (theirs + 1))
-        yield Row(name, f"{self.full}: moves", self.ours.moves, "pods", f"{self.theirs.moves} by these")
+        yield BenchmarkRow(name, f"{self.full}: without a place", ours, "pods", beside, (ours + 1) / (theirs + 1))
+        yield BenchmarkRow(name, f"{self.full}: moves", self.ours.moves, "pods", f"{self.theirs.moves} by these")
         beside = f"{self.theirs.seconds:.1f} s, {self.theirs.memory_mib:.0f} MiB by these"
-        yield Row(name, f"{self.full}: processor time", self.ours.seconds, "s", beside, memory_mib=self.ours.memory_mib)
+        yield BenchmarkRow(
+            name, f"{self.full}: processor time", self.ours.seconds, "s", beside, memory_mib=self.ours.memory_mib
+        )
 
 
-def _both(full: Full, limit_seconds: float) -> _Both:
-    problem = draw_full(full, SEED, Objective.OPERATOR)
+def _both(full: FullCluster, limit_seconds: float) -> _Both:
+    problem = draw_full(full, SEED, PackingObjective.OPERATOR)
     theirs = _timed(problem, lambda deadline: place_by_ejections(problem, deadline), limit_seconds)
-    ours = _timed(problem, lambda deadline: pack(problem, Budget(deadline), lambda _: None).pod_node, limit_seconds)
+    ours = _timed(
+        problem, lambda deadline: pack(problem, SolveBudget(deadline), lambda _: None).pod_node, limit_seconds
+    )
     return _Both(full, problem, ours, theirs)
 
 
-def _timed(problem: Problem, way: Callable[[float], IntArray], limit_seconds: float) -> _Plan:
+def _timed(problem: PackingProblem, way: Callable[[float], IntArray], limit_seconds: float) -> _Plan:
     forget_peak_memory()
     held, spent = resident_memory_mib(), time.process_time()
     pod_node = way(time.monotonic() + limit_seconds)
     taken, memory = time.process_time() - spent, peak_memory_mib() - held
-    assert not find_faults(problem, pod_node)
-    placed = tuple(tier.placed for tier in figures_of(problem, pod_node).tiers)
+    assert not find_rule_violations(problem, pod_node)
+    placed = tuple(tier.placed for tier in compute_figures(problem, pod_node).priorities)
     moved = (problem.pod_node >= 0) & (pod_node >= 0) & (pod_node != problem.pod_node)
     return _Plan(placed, int(moved.sum()), taken, memory)

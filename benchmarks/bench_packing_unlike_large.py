@@ -1,18 +1,18 @@
 """Full clusters of every make with 500 to 5,000 nodes, by the packer and by the simple way."""
 
-from benchmarks.bench_packing_unlike import Shape, drawn, measure
-from benchmarks.table import Row
-from benchmarks.unlike_clusters import Budgets
+from benchmarks.bench_packing_unlike import Shape, draw_cluster, measure
+from benchmarks.table import BenchmarkRow
+from benchmarks.unlike_clusters import DrawnBudgets
 
 NAME = "packing-unlike-large"
 LIMIT_SECONDS = 10.0
 EVERY: tuple[Shape, ...] = (
-    (500, 60, 3, Budgets.SHUT, 101),
-    (1000, 30, 6, Budgets.USUAL, 100),
-    (5000, 30, 4, Budgets.USUAL, 100),
+    (500, 60, 3, DrawnBudgets.SHUT, 101),
+    (1000, 30, 6, DrawnBudgets.USUAL, 100),
+    (5000, 30, 4, DrawnBudgets.USUAL, 100),
 )
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Measure each cluster once, the kernels warm; the worst of all comes last."""
-    return measure(NAME, drawn(EVERY, (), 0), LIMIT_SECONDS)
+    return measure(NAME, draw_cluster(EVERY, (), 0), LIMIT_SECONDS)

@@ -13,24 +13,24 @@ from pathlib import Path
 import httpx
 
 from benchmarks.snapshot_generator import generate_cluster, write_snapshot, write_usage
-from benchmarks.table import Row
+from benchmarks.table import BenchmarkRow
 from cruise.adapters.files import load_snapshot, load_usage
-from cruise.adapters.store import PostgresStore, open_store
-from cruise.app.serve.activity import Activity
-from cruise.app.serve.serving import pages_and_api
-from cruise.domain.actions import OriginalSizes, Outcome, Reason, Verdict
+from cruise.adapters.store.postgres import PostgresStore, open_store
+from cruise.app.serve.activity import ServeActivity
+from cruise.app.serve.serve import build_http_app
+from cruise.domain.actions import ActionResult, OriginalSizes, Outcome, ReasonCode
 from cruise.domain.annotations import Overrides
-from cruise.domain.callers import Intervention
-from cruise.domain.cluster import Snapshot, WorkloadRef
-from cruise.domain.cluster_hours import ClusterHour, hour_of
+from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
+from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.records import HourlyClusterTotals, get_clock_hour
 from cruise.domain.resources import Resources
-from cruise.domain.sizes import spec_targets
 from cruise.domain.usage import StatisticsTable
+from cruise.domain.users import UserAction
 from cruise.interfaces.http.figures import ControllerFigures
-from cruise.interfaces.http.gate import GateRules
-from cruise.interfaces.http.view import Rehearsing
-from cruise.runtime.sizing.node_pass import NodePass, node_pass
+from cruise.interfaces.http.request_guard import RequestGuardRules
+from cruise.interfaces.http.view import WhatIfPort
+from cruise.runtime.node_pass import NodePassResult, run_node_pass
 from cruise.simulation.cluster.cluster import SimulatedCluster
 
 NAME = "pages"
@@ -41,14 +41,14 @@ _OVERRIDES, _LINES = 500, 20_000
 _PASSES = 3
 
 
-class StillCluster(SimulatedCluster):
+class FixedCluster(SimulatedCluster):
     """A cluster that shows one snapshot for ever; nothing is written to it in mode observe."""
 
-    def __init__(self, snapshot: Snapshot, now: datetime) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, now: datetime) -> None:
         super().__init__((), (), now)
         self._shown = snapshot
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> ClusterSnapshot:
         """Return the one snapshot."""
         return self._shown
 
@@ -57,27 +57,27 @@ class StillCluster(SimulatedCluster):
 class View:
     """Implements `interfaces.http.view.ApiView`."""
 
-    cluster: StillCluster
+    cluster: FixedCluster
     store: PostgresStore
     table: StatisticsTable
     at: datetime
     policy: Policy = Policy(mode=Mode.OBSERVE)
-    activity: Activity = field(default_factory=Activity)
-    rehearsals: Rehearsing | None = None
+    activity: ServeActivity = field(default_factory=ServeActivity)
+    what_if_runs: WhatIfPort | None = None
 
     def now(self) -> datetime:
         """Return the one time."""
         return self.at
 
-    def figures(self) -> ControllerFigures:
+    def get_figures(self) -> ControllerFigures:
         """Return what there is to tell of the passes."""
         return self.activity.figures(self.policy.mode, True, 0.0)
 
-    def last_pass(self) -> NodePass | None:
+    def get_last_pass(self) -> NodePassResult | None:
         """Return the last pass."""
         return self.activity.node_pass
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> ClusterSnapshot:
         """Return the cluster."""
         return await self.cluster.snapshot()
 
@@ -89,30 +89,30 @@ class View:
         """Put nothing back."""
         return ()
 
-    async def announce(self, intervention: Intervention) -> None:
+    async def announce(self, intervention: UserAction) -> None:
         """Tell nobody."""
 
     async def pass_once(self) -> None:
         """Make a node pass."""
-        done = await node_pass(self.cluster, self.store, self.policy, self.at)
+        done = await run_node_pass(self.cluster, self.store, self.policy, self.at)
         self.activity.statistics, self.activity.refreshed_at = self.table, self.at
         self.activity.add_pass(done, self.policy.max_age)
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Measure on one core."""
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     return measure(NODES)
 
 
-def measure(nodes: int) -> list[Row]:
+def measure(nodes: int) -> list[BenchmarkRow]:
     """Fill a store, make a pass, and read everything there is to read."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         Path(directory).chmod(0o755)
         return asyncio.run(_measured(Path(directory), nodes))
 
 
-async def _measured(directory: Path, nodes: int) -> list[Row]:
+async def _measured(directory: Path, nodes: int) -> list[BenchmarkRow]:
     files = directory / "snapshot.json", directory / "usage.json"
     made = generate_cluster(nodes, pods_per_node=PODS_PER_NODE)
     write_snapshot(made, files[0], pretty=False)
@@ -122,12 +122,12 @@ async def _measured(directory: Path, nodes: int) -> list[Row]:
     snapshot = load_snapshot(str(files[0]))
     table, now = load_usage(str(files[1]), snapshot)
     async with open_store(None, directory / "store", print) as store:
-        view = View(StillCluster(snapshot, now), store, table, now)
+        view = View(FixedCluster(snapshot, now), store, table, now)
         await _fill(view)
         await view.pass_once()
         gc.collect()
         gc.freeze()
-        app = pages_and_api(view, GateRules(), list, bytes)
+        app = build_http_app(view, RequestGuardRules(), list, bytes)
         transport = httpx.ASGITransport(app)
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
             return [
@@ -141,7 +141,7 @@ async def _fill(view: View) -> None:
     """Put into the store what a cluster of this size has after some weeks."""
     pods = view.cluster._shown.pods
     await view.store.write_statistics(view.table)
-    originals = [OriginalSizes(pod.uid, pod.namespace, pod.name, spec_targets(pod), view.at) for pod in pods]
+    originals = [OriginalSizes(pod.uid, pod.namespace, pod.name, get_spec_targets(pod), view.at) for pod in pods]
     for first in range(0, len(originals), 5000):
         await view.store.remember_original_sizes(originals[first : first + 5000])
     workloads = sorted({(pod.namespace, pod.workload) for pod in pods if pod.workload is not None})
@@ -153,11 +153,13 @@ async def _fill(view: View) -> None:
     resizes = [one for plan in done.plans for one in plan.resize][:_LINES]
     times = [view.at - timedelta(seconds=back) for back in range(len(resizes))]
     await view.store.record_outcomes(
-        [Outcome(at, one, Verdict.DONE, Reason.RIGHTSIZED) for at, one in zip(times, resizes, strict=True)]
+        [Outcome(at, one, ActionResult.DONE, ReasonCode.RIGHTSIZED) for at, one in zip(times, resizes, strict=True)]
     )
     amount = Resources(10**6, 1 << 40)
     for back in range(720):
-        await view.store.record_cluster_hour(ClusterHour(hour_of(view.at) - back, amount, amount, amount, amount))
+        await view.store.record_cluster_hour(
+            HourlyClusterTotals(get_clock_hour(view.at) - back, amount, amount, amount, amount)
+        )
 
 
 async def _read(client: httpx.AsyncClient, path: str) -> tuple[float, float]:
@@ -168,13 +170,13 @@ async def _read(client: httpx.AsyncClient, path: str) -> tuple[float, float]:
     return time.perf_counter() - clock, time.process_time() - processor
 
 
-async def _pages(client: httpx.AsyncClient, view: View, size: str) -> list[Row]:
+async def _pages(client: httpx.AsyncClient, view: View, size: str) -> list[BenchmarkRow]:
     pod = next(one for one in view.cluster._shown.pods if one.workload is not None)
     here = f"{pod.namespace}/{pod.workload}"
     processor = time.process_time()
     while (await client.get("/")).status_code == 503:
         await asyncio.sleep(0.5)
-    rows = [Row(NAME, f"{size}: adding up a pass, once", time.process_time() - processor, "s CPU")]
+    rows = [BenchmarkRow(NAME, f"{size}: adding up a pass, once", time.process_time() - processor, "s CPU")]
     for name, path in (
         ("overview", "/"),
         ("workloads by share", "/workloads"),
@@ -192,11 +194,11 @@ async def _pages(client: httpx.AsyncClient, view: View, size: str) -> list[Row]:
         ("health", "/health"),
     ):
         clock, _ = await _read(client, path)
-        rows.append(Row(NAME, f"page: {name}", clock, "s", f"{PAGE_SECONDS:g} s wanted", clock / PAGE_SECONDS))
+        rows.append(BenchmarkRow(NAME, f"page: {name}", clock, "s", f"{PAGE_SECONDS:g} s wanted", clock / PAGE_SECONDS))
     return rows
 
 
-async def _routes(client: httpx.AsyncClient, view: View) -> list[Row]:
+async def _routes(client: httpx.AsyncClient, view: View) -> list[BenchmarkRow]:
     pods = [one for one in view.cluster._shown.pods if one.workload is not None]
     rows = []
     for path, times in (
@@ -212,12 +214,14 @@ async def _routes(client: httpx.AsyncClient, view: View) -> list[Row]:
         longest = sorted(seconds)[-(-99 * times // 100) - 1]
         beside = f"{API_SECONDS * 1000:g} ms wanted"
         rows.append(
-            Row(NAME, f"GET /api/v1/{path}, p99 of {times}", longest * 1000, "ms", beside, longest / API_SECONDS)
+            BenchmarkRow(
+                NAME, f"GET /api/v1/{path}, p99 of {times}", longest * 1000, "ms", beside, longest / API_SECONDS
+            )
         )
     return rows
 
 
-async def _passes_read(client: httpx.AsyncClient, view: View) -> list[Row]:
+async def _passes_read(client: httpx.AsyncClient, view: View) -> list[BenchmarkRow]:
     """The processor time of passes while somebody turns pages, less that of the pages, beside passes alone."""
     paths = ("/", "/workloads", "/nodes", "/actions", "/health")
     processor = time.process_time()
@@ -241,6 +245,6 @@ async def _passes_read(client: httpx.AsyncClient, view: View) -> list[Row]:
         view.activity.node_pass = known
     reading = whole / _PASSES
     return [
-        Row(NAME, "a pass that observes, nobody reading", alone, "s CPU"),
-        Row(NAME, "the same while every page is read", reading, "s CPU", "nobody reading", reading / alone),
+        BenchmarkRow(NAME, "a pass that observes, nobody reading", alone, "s CPU"),
+        BenchmarkRow(NAME, "the same while every page is read", reading, "s CPU", "nobody reading", reading / alone),
     ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.snapshot_generator import generate_cluster, write_snapshot, write_usage
-from benchmarks.table import Row
+from benchmarks.table import BenchmarkRow
 from cruise.adapters.files import load_snapshot, load_usage
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.policy import Mode, Policy
@@ -40,7 +40,7 @@ class Command:
     peak_mib: float
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Measure every size."""
     rows = []
     with tempfile.TemporaryDirectory() as directory:
@@ -57,16 +57,18 @@ def run() -> list[Row]:
     return rows
 
 
-def _rows(nodes: int, containers: int, deciding: float, command: Command) -> list[Row]:
+def _rows(nodes: int, containers: int, deciding: float, command: Command) -> list[BenchmarkRow]:
     promised, size = nodes == LARGEST, f"{nodes:,} nodes, {containers:,} containers"
 
-    def row(measure: str, value: float, unit: str, promise: float, memory: float | None = None) -> Row:
+    def row(measure: str, value: float, unit: str, promise: float, memory: float | None = None) -> BenchmarkRow:
         beside = f"{promise:g} {unit} promised" if promised else ""
-        return Row(NAME, f"{size}: {measure}", value, unit, beside, value / promise if promised else None, memory)
+        return BenchmarkRow(
+            NAME, f"{size}: {measure}", value, unit, beside, value / promise if promised else None, memory
+        )
 
     return [
         row("deciding", deciding, "s", DECIDING_SECONDS),
-        Row(NAME, f"{size}: deciding a container", deciding / containers * 1e6, "µs"),
+        BenchmarkRow(NAME, f"{size}: deciding a container", deciding / containers * 1e6, "µs"),
         row("whole command", command.wall_seconds, "s", COMMAND_SECONDS),
         row("whole command, CPU", command.cpu_seconds, "s", COMMAND_SECONDS),
         row("whole command, peak", command.peak_mib, "MiB", COMMAND_MIB, command.peak_mib),

@@ -15,13 +15,13 @@ from pathlib import Path
 from benchmarks.api_stub import kubeconfig, running_api_stub
 from benchmarks.bench_statistics_refresh import domain_snapshot, fill_last_hour
 from benchmarks.snapshot_generator import generate_cluster, write_snapshot
-from benchmarks.table import Row
+from benchmarks.table import BenchmarkRow
 from benchmarks.usage_stub import running_stub
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
-from cruise.adapters.store import open_store
+from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
-from cruise.runtime.usage.state import UsageState
+from cruise.adapters.store.postgres import open_store
+from cruise.runtime.usage.usage_state import UsageState
 from tests.prometheus_server import free_port
 
 NAME = "processes"
@@ -29,7 +29,7 @@ NODES = 5_000
 _PATIENCE_SECONDS = 600.0
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Resident memory once all is known, and the most that it ever was; seconds from the start until then."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         place = Path(directory)
@@ -46,13 +46,13 @@ def run() -> list[Row]:
 async def _remember_an_hour(data_dir: Path, prometheus: str) -> None:
     """Leave in the store what a process that ran until now would have left."""
     at = int(time.clock_gettime(time.CLOCK_REALTIME)) // 60 * 60 - 60
-    source = PrometheusSource(PrometheusSettings(prometheus))
+    source = PrometheusUsageSource(PrometheusSettings(prometheus))
     async with open_store(None, data_dir, print) as store:
         await fill_last_hour(domain_snapshot(generate_cluster(NODES)), source, store, UsageState(), at)
     source.close()
 
 
-def _measure(place: Path, prometheus: str, pods: int) -> Iterator[Row]:
+def _measure(place: Path, prometheus: str, pods: int) -> Iterator[BenchmarkRow]:
     settings = {
         "KUBECONFIG": str(place / "kubeconfig"),
         "DATA_DIR": str(place),
@@ -73,12 +73,12 @@ def _measure(place: Path, prometheus: str, pods: int) -> Iterator[Row]:
             yield from _rows("webhook", webhook, pods, seconds)
 
 
-def _rows(what: str, process: "subprocess.Popen[bytes]", pods: int, seconds: float | None) -> Iterator[Row]:
+def _rows(what: str, process: "subprocess.Popen[bytes]", pods: int, seconds: float | None) -> Iterator[BenchmarkRow]:
     status = dict(line.split(":", 1) for line in Path(f"/proc/{process.pid}/status").read_text().splitlines())
     resident, most = (int(status[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))
-    yield Row(NAME, f"{what}, {pods:,} pods: resident", resident, "MiB", memory_mib=most)
+    yield BenchmarkRow(NAME, f"{what}, {pods:,} pods: resident", resident, "MiB", memory_mib=most)
     if seconds is not None:
-        yield Row(NAME, f"{what}: from its start", seconds, "s")
+        yield BenchmarkRow(NAME, f"{what}: from its start", seconds, "s")
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""What statistics cost a real Prometheus: the samples that its engine counts for each container, beside CruiseKube's.
+"""What statistics cost a real Prometheus: the samples that its engine counts for each container, beside CruiseKubeBaseline's.
 
 The engine counts what a selector loads, and of a subquery what comes out of it, after its `max by (workload)`: so what
-CruiseKube's queries count for a container falls with the pods of its workload. There are 2.6 of them here, with which
+CruiseKubeBaseline's queries count for a container falls with the pods of its workload. There are 2.6 of them here, with which
 the queries come to what was measured; what they load inside is more, and not counted.
 """
 
@@ -18,20 +18,20 @@ import msgspec
 import structlog
 
 from benchmarks.cruisekube_queries import Query, statistics_pass
-from benchmarks.table import Row
+from benchmarks.table import BenchmarkRow
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
-from cruise.domain.cluster import Container, Node, Pod, Snapshot, WorkloadRef
+from cruise.adapters.prometheus.source import PrometheusUsageSource
+from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.resources import Resources
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.simulation.store.store import MemoryStore
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.simulation.store import InMemoryStore
 from tests import cadvisor
-from tests.cadvisor import DAY, Life, Place
-from tests.http_server import Answer, Request, answering
+from tests.cadvisor import DAY, ContainerLifetime, ContainerLocation
+from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 from tests.prometheus_server import make_blocks, running_prometheus
-from tests.shown_cluster import ShownCluster
+from tests.shown_cluster import ReadOnlyCluster
 
 NAME = "prometheus-cost"
 # A quarter past a minute before the hour: a first fill that begins then reads the longest history there is.
@@ -42,11 +42,11 @@ SCRAPE_SECONDS = 30
 NAMESPACES = 2
 REPLICAS = (1, 2, 3, 3, 4)
 CONTAINERS = NAMESPACES * sum(REPLICAS)
-# A statistics pass of CruiseKube at commit 94de669, as measured: samples a container, 30 s scrapes, 8 days of history.
+# A statistics pass of CruiseKubeBaseline at commit 94de669, as measured: samples a container, 30 s scrapes, 8 days of history.
 MEASURED_PASS = 31_100
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Samples loaded a container, in the first fill and in 15 minutes of passes."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
     with tempfile.TemporaryDirectory() as directory:
@@ -55,26 +55,35 @@ def run() -> list[Row]:
         with running_prometheus(blocks) as address:
             fill, quarter = asyncio.run(_ours(address))
             theirs = _theirs(address)
-    measured = f"{MEASURED_PASS:,} of a CruiseKube pass"
+    measured = f"{MEASURED_PASS:,} of a CruiseKubeBaseline pass"
     return [
-        Row(NAME, "15 minutes of passes", quarter, "samples/container", measured, quarter / MEASURED_PASS),
-        Row(NAME, "limit of the same", MEASURED_PASS / 500, "samples/container", measured, 1 / 500),
-        Row(NAME, "first fill of 7 days", fill, "samples/container", measured, fill / MEASURED_PASS),
-        Row(NAME, "CruiseKube's queries, sent here", theirs, "samples/container", measured, theirs / MEASURED_PASS),
-        Row(NAME, "15 minutes beside these queries", quarter, "samples/container", "sent here", quarter / theirs),
+        BenchmarkRow(NAME, "15 minutes of passes", quarter, "samples/container", measured, quarter / MEASURED_PASS),
+        BenchmarkRow(NAME, "limit of the same", MEASURED_PASS / 500, "samples/container", measured, 1 / 500),
+        BenchmarkRow(NAME, "first fill of 7 days", fill, "samples/container", measured, fill / MEASURED_PASS),
+        BenchmarkRow(
+            NAME,
+            "CruiseKubeBaseline's queries, sent here",
+            theirs,
+            "samples/container",
+            measured,
+            theirs / MEASURED_PASS,
+        ),
+        BenchmarkRow(
+            NAME, "15 minutes beside these queries", quarter, "samples/container", "sent here", quarter / theirs
+        ),
     ]
 
 
 async def _ours(address: str) -> tuple[float, float]:
     loaded: list[int] = []
-    store, state = MemoryStore(), UsageState()
+    store, state = InMemoryStore(), UsageState()
     with _counting(address, loaded.append) as counted:
-        source = PrometheusSource(PrometheusSettings(counted))
+        source = PrometheusUsageSource(PrometheusSettings(counted))
         costs = []
         for at in (END - QUARTER, END - 600, END - 300, END):
             before = sum(loaded)
             now = datetime.fromtimestamp(at + 30, UTC)
-            await usage_pass(ShownCluster(_snapshot()), source, store, state, Policy(), now)
+            await run_usage_pass(ReadOnlyCluster(_snapshot()), source, store, state, Policy(), now)
             costs.append(sum(loaded) - before)
             if state.failures:
                 raise RuntimeError(f"{state.failures}")
@@ -106,16 +115,16 @@ def _asked(address: str, path: str, form: dict[str, str | int]) -> tuple[bytes, 
 
 @contextmanager
 def _counting(address: str, add: Callable[[int], None]) -> Iterator[str]:
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         body, samples = _asked(address, request.path, dict(request.form))
         add(samples)
-        return Answer(body=body)
+        return HttpAnswer(body=body)
 
     with answering(respond) as counted:
         yield counted
 
 
-def _snapshot() -> Snapshot:
+def _snapshot() -> ClusterSnapshot:
     pods = [
         Pod(
             f"team-{namespace}",
@@ -129,7 +138,7 @@ def _snapshot() -> Snapshot:
         for workload, replicas in enumerate(REPLICAS)
         for number in range(replicas)
     ]
-    return Snapshot(nodes=(Node("node-1", Resources(16_000, 2**36)),), pods=tuple(pods))
+    return ClusterSnapshot(nodes=(Node("node-1", Resources(16_000, 2**36)),), pods=tuple(pods))
 
 
 def _write_cluster(path: Path) -> None:
@@ -138,9 +147,9 @@ def _write_cluster(path: Path) -> None:
     demands = cadvisor.demands(len(pods), START, 8 * DAY // 60, seed=9)
     series = []
     for number, (pod, demand) in enumerate(zip(pods, demands, strict=True)):
-        place = Place(pod.namespace, pod.name, "app", "node-1", SCRAPE_SECONDS, 3.5 + number)
+        place = ContainerLocation(pod.namespace, pod.name, "app", "node-1", SCRAPE_SECONDS, 3.5 + number)
         times = cadvisor.scrape_times(place, [(START, END + 1, None)])
-        series += cadvisor.scrape(place, Life(START, END + 1), demand, times)
+        series += cadvisor.scrape(place, ContainerLifetime(START, END + 1), demand, times)
     cadvisor.write_openmetrics(series, path, job="kubelet")
     text = path.read_text().removesuffix("# EOF\n")
     with path.open("w") as file:

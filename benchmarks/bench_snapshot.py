@@ -7,17 +7,17 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.snapshot_generator import Cluster, generate_cluster, write_snapshot, write_usage
-from benchmarks.table import Row, peak_memory_mib
+from benchmarks.snapshot_generator import GeneratedCluster, generate_cluster, write_snapshot, write_usage
+from benchmarks.table import BenchmarkRow, peak_memory_mib
 from cruise.adapters.files import load_snapshot, load_usage
 
 NAME = "snapshot"
 NODE_COUNTS = (50, 500, 5000)
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Seconds and memory by size, as kubectl prints and without white space; `ratio` shows that time grows linearly."""
-    rows: list[Row] = []
+    rows: list[BenchmarkRow] = []
     seconds_of_smaller: dict[bool, float] = {}
     for nodes in NODE_COUNTS:
         cluster = generate_cluster(nodes)
@@ -27,7 +27,7 @@ def run() -> list[Row]:
             smaller = seconds_of_smaller.get(pretty)
             form = "as kubectl prints" if pretty else "compact"
             rows.append(
-                Row(
+                BenchmarkRow(
                     NAME,
                     f"{nodes} nodes, {cluster.pod_count} pods, {mebibytes:.0f} MiB {form}",
                     measured["snapshot_seconds"],
@@ -38,11 +38,13 @@ def run() -> list[Row]:
                 )
             )
             seconds_of_smaller[pretty] = measured["snapshot_seconds"]
-        rows.append(Row(NAME, f"{nodes} nodes, {cluster.container_count} usage items", measured["usage_seconds"], "s"))
+        rows.append(
+            BenchmarkRow(NAME, f"{nodes} nodes, {cluster.container_count} usage items", measured["usage_seconds"], "s")
+        )
     return rows
 
 
-def _measure(cluster: Cluster, directory: Path, pretty: bool) -> tuple[dict[str, float], float]:
+def _measure(cluster: GeneratedCluster, directory: Path, pretty: bool) -> tuple[dict[str, float], float]:
     snapshot, usage = directory / "cluster.json", directory / "usage.json"
     write_snapshot(cluster, snapshot, pretty)
     write_usage(cluster, usage)

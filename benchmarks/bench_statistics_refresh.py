@@ -7,23 +7,29 @@ from datetime import UTC, datetime
 import numpy as np
 import structlog
 
-from benchmarks.snapshot_generator import NODE_CPU_MILLICORES, NODE_MEMORY_BYTES, Cluster, Workload, generate_cluster
-from benchmarks.table import Row, peak_memory_mib
+from benchmarks.snapshot_generator import (
+    NODE_CPU_MILLICORES,
+    NODE_MEMORY_BYTES,
+    GeneratedCluster,
+    GeneratedWorkload,
+    generate_cluster,
+)
+from benchmarks.table import BenchmarkRow, peak_memory_mib
 from benchmarks.usage_stub import running_stub
-from cruise.adapters.prometheus.partitions import partition_of
+from cruise.adapters.prometheus.seen_pods import get_partition
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
-from cruise.decisions.usage.attribution import Attribution
-from cruise.decisions.usage.peaks import first_hour_of_history
-from cruise.domain.cluster import Container, Node, Pod, Snapshot, WorkloadRef
+from cruise.adapters.prometheus.source import PrometheusUsageSource
+from cruise.decisions.usage.attribution import UsageAttribution
+from cruise.decisions.usage.peaks import get_first_history_hour
+from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.resources import Resources
 from cruise.domain.usage import ContainerKey, PartitionProgress, SampleBlock
-from cruise.runtime.ports import Store
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.simulation.store.store import MemoryStore
-from tests.shown_cluster import ShownCluster
+from cruise.runtime.ports import StorePort
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.simulation.store import InMemoryStore
+from tests.shown_cluster import ReadOnlyCluster
 
 NAME = "statistics-refresh"
 NODES = 5000
@@ -34,7 +40,7 @@ CPU_LIMIT_SECONDS = 20.0
 BUFFER_LIMIT_BYTES = 300e6
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """CPU seconds of this process a pass, from the snapshot to the stored statistics, and what the buffers take."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(30))
     cluster = generate_cluster(NODES)
@@ -42,16 +48,16 @@ def run() -> list[Row]:
         return asyncio.run(_measure(cluster, address))
 
 
-async def _measure(cluster: Cluster, address: str) -> list[Row]:
-    shown, store, state = ShownCluster(domain_snapshot(cluster)), MemoryStore(), UsageState()
-    source = PrometheusSource(PrometheusSettings(address))
+async def _measure(cluster: GeneratedCluster, address: str) -> list[BenchmarkRow]:
+    shown, store, state = ReadOnlyCluster(domain_snapshot(cluster)), InMemoryStore(), UsageState()
+    source = PrometheusUsageSource(PrometheusSettings(address))
     await fill_last_hour(shown.shown, source, store, state, AT)
     cpu, wall = [], []
     # The first pass lets the stand-in encode its answers.
     for number in range(1, 4):
         now = datetime.fromtimestamp(AT + number * PASS_SECONDS + 30, UTC)
         started = time.process_time(), time.perf_counter()
-        table = await usage_pass(shown, source, store, state, Policy(), now)
+        table = await run_usage_pass(shown, source, store, state, Policy(), now)
         cpu.append(time.process_time() - started[0])
         wall.append(time.perf_counter() - started[1])
         if state.failures or len(table.row_of_container) != cluster.container_count:
@@ -60,13 +66,15 @@ async def _measure(cluster: Cluster, address: str) -> list[Row]:
     of = f"{cluster.container_count:,} containers"
     seconds, size = max(cpu[1:]), state.windows.nbytes
     return [
-        Row(NAME, f"a pass over {of}", seconds, "CPU s", "20 s", seconds / CPU_LIMIT_SECONDS, peak_memory_mib()),
-        Row(NAME, "the same, from start to end", max(wall[1:]), "s"),
-        Row(NAME, f"ring buffers of {of}", size / 1e6, "MB", "300 MB", size / BUFFER_LIMIT_BYTES),
+        BenchmarkRow(
+            NAME, f"a pass over {of}", seconds, "CPU s", "20 s", seconds / CPU_LIMIT_SECONDS, peak_memory_mib()
+        ),
+        BenchmarkRow(NAME, "the same, from start to end", max(wall[1:]), "s"),
+        BenchmarkRow(NAME, f"ring buffers of {of}", size / 1e6, "MB", "300 MB", size / BUFFER_LIMIT_BYTES),
     ]
 
 
-def domain_snapshot(cluster: Cluster) -> Snapshot:
+def domain_snapshot(cluster: GeneratedCluster) -> ClusterSnapshot:
     pods = [
         Pod(
             workload.namespace,
@@ -81,30 +89,30 @@ def domain_snapshot(cluster: Cluster) -> Snapshot:
         for pod, node in workload.pods
     ]
     nodes = tuple(Node(name, Resources(NODE_CPU_MILLICORES, NODE_MEMORY_BYTES)) for name in cluster.nodes)
-    return Snapshot(nodes=nodes, pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name))))
+    return ClusterSnapshot(nodes=nodes, pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name))))
 
 
-def _identity(workload: Workload, pod: str, node: str) -> str:
+def _identity(workload: GeneratedWorkload, pod: str, node: str) -> str:
     if workload.kind == "DaemonSet":
         return node
     return pod.rpartition("-")[2] if workload.kind == "StatefulSet" else ""
 
 
 async def fill_last_hour(
-    snapshot: Snapshot, source: PrometheusSource, store: Store, state: UsageState, at: int
+    snapshot: ClusterSnapshot, source: PrometheusUsageSource, store: StorePort, state: UsageState, at: int
 ) -> None:
     """Take in the hour until `at` as if it had been read, so that the passes are those of a process that runs."""
-    attribution = Attribution.of(snapshot)
+    attribution = UsageAttribution.find_owner(snapshot)
     await state.catch_up(store, attribution, at, step_seconds=60, look_ahead_seconds=900)
     times = np.arange(at - HOUR + 60, at + 1, 60, dtype=np.int64)
     random = np.random.default_rng(1)
     keys: dict[str, list[ContainerKey]] = {name: [] for name in await source.partitions(snapshot)}
     for pod in snapshot.pods:
-        of_partition = keys[partition_of(pod.name)]
+        of_partition = keys[get_partition(pod.name)]
         of_partition += [ContainerKey(pod.namespace, pod.name, container.name) for container in pod.containers]
     for partition, its in keys.items():
         shape = (len(its), len(times))
         cpu, memory = random.exponential(200, shape), random.normal(3e8, 1e7, shape)
         block = SampleBlock(its, times, cpu.astype(np.float32), np.floor(memory), np.ones(len(its), dtype=np.bool_))
-        progress = PartitionProgress(first_hour_of_history(at) * HOUR, at)
-        await state.record(store, partition, progress, state.judge(block, attribution), at)
+        progress = PartitionProgress(get_first_history_hour(at) * HOUR, at)
+        await state.record(store, partition, progress, state.reject_implausible(block, attribution), at)

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.random import Generator
 from sqlalchemy import text
 
-from benchmarks.table import Row, peak_memory_mib
-from cruise.adapters.store import PostgresStore, open_store
+from benchmarks.table import BenchmarkRow, peak_memory_mib
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
-from cruise.domain.arrays import Int64Array
+from cruise.adapters.store.postgres import PostgresStore, open_store
+from cruise.domain.resources import Int64Array
 from cruise.domain.usage import (
     ContainerKey,
     CounterTail,
@@ -24,7 +24,7 @@ from cruise.domain.usage import (
     SampleBlock,
     StatisticKey,
     StatisticsTable,
-    UsageAdvance,
+    UsageUpdate,
 )
 
 NAME = "store"
@@ -52,16 +52,16 @@ _MANY_PEAKS = (
 )
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Wall seconds of each operation, with the client's own work in them."""
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         Path(directory).chmod(0o755)
         return asyncio.run(_measure(Path(directory)))
 
 
-async def _measure(data_dir: Path) -> list[Row]:
+async def _measure(data_dir: Path) -> list[BenchmarkRow]:
     rng = np.random.default_rng(1)
-    rows: list[Row] = []
+    rows: list[BenchmarkRow] = []
     async with open_store(None, data_dir, print) as store:
 
         async def timed(
@@ -72,7 +72,7 @@ async def _measure(data_dir: Path) -> list[Row]:
             seconds = time.perf_counter() - started
             beside = f"limit {limit_seconds:.0f} s" if limit_seconds else ""
             ratio = seconds / limit_seconds if limit_seconds else None
-            rows.append(Row(NAME, measure, seconds, "s", beside, ratio, peak_memory_mib()))
+            rows.append(BenchmarkRow(NAME, measure, seconds, "s", beside, ratio, peak_memory_mib()))
 
         keys = _statistic_keys()
         first, second = _statistics(keys, rng), _statistics(keys, rng)
@@ -99,7 +99,7 @@ async def _measure(data_dir: Path) -> list[Row]:
     return rows
 
 
-async def _look_ups(store: PostgresStore, rows: list[Row]) -> None:
+async def _look_ups(store: PostgresStore, rows: list[BenchmarkRow]) -> None:
     count = 500
     started = time.perf_counter()
     for number in range(count):
@@ -107,10 +107,10 @@ async def _look_ups(store: PostgresStore, rows: list[Row]) -> None:
         found = await store.statistics_of_pod(f"team-{number * 7 % 200:03d}", "", workload, "")
         assert len(found.keys) == 1
     milliseconds = (time.perf_counter() - started) / count * 1000
-    rows.append(Row(NAME, "statistics of one pod to be admitted", milliseconds, "ms"))
+    rows.append(BenchmarkRow(NAME, "statistics of one pod to be admitted", milliseconds, "ms"))
 
 
-async def _record(store: PostgresStore, advances: list[UsageAdvance]) -> None:
+async def _record(store: PostgresStore, advances: list[UsageUpdate]) -> None:
     for advance in advances:
         await store.record_usage(advance)
 
@@ -157,13 +157,13 @@ def _statistics(keys: list[StatisticKey], rng: Generator) -> StatisticsTable:
         memory_7d_max_bytes=column(),
         oom_memory_bytes=column(),
         memory_last_bytes=column(),
-        refused_percent=np.zeros(len(keys), dtype=np.int64),
-        refused_reasons=np.zeros(len(keys), dtype=np.int64),
+        rejected_percent=np.zeros(len(keys), dtype=np.int64),
+        rejected_reasons=np.zeros(len(keys), dtype=np.int64),
         psi_known=rng.random(len(keys)) < 0.9,
     )
 
 
-def _advance(partition: int, hour: int, rng: Generator) -> UsageAdvance:
+def _advance(partition: int, hour: int, rng: Generator) -> UsageUpdate:
     numbers = np.arange(partition, CONTAINERS, PARTITIONS)
     keys = [ContainerKey(f"team-{n % WORKLOADS % 200:03d}", _pod(n), "app") for n in numbers.tolist()]
     workloads = np.unique(numbers % WORKLOADS)
@@ -173,10 +173,10 @@ def _advance(partition: int, hour: int, rng: Generator) -> UsageAdvance:
     counters = rng.random((2, len(numbers))) * 1e6
     series = [f"containerd://{rng.bytes(32).hex()}" for _ in keys]
     changed_at = np.full(len(keys), hour * 3600)
-    return UsageAdvance(
+    return UsageUpdate(
         partition=f"partition-{partition}",
         progress=PartitionProgress(
-            0, hour * 3600, tail=CounterTail(hour * 3600, keys, series, counters[0], counters[1], changed_at)
+            0, hour * 3600, counter_tail=CounterTail(hour * 3600, keys, series, counters[0], counters[1], changed_at)
         ),
         peaks=HourlyPeaks(
             keys=[PeakKey(f"team-{n % 200:03d}", _workload(n), "app", "") for n in workloads.tolist()],

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import msgspec
 
-from benchmarks.table import Row
-from cruise.adapters.kube.following.cache import Cache
-from cruise.adapters.kube.following.kinds import ALL_KINDS, PODS
-from cruise.domain.cluster import Snapshot
-from cruise.kube_json.reading.split import ItemList
-from cruise.kube_json.reading.stream import Changed, StreamDecoder
+from benchmarks.table import BenchmarkRow
+from cruise.adapters.kube.cache import ClusterCache
+from cruise.adapters.kube.kinds import ALL_KINDS, PODS
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.kube_json.reading.json_list import ItemListReader
+from cruise.kube_json.reading.stream import ChangedEvent, StreamDecoder
 from cruise.kube_json.wire.object_json import AnyObject
 from cruise.kube_json.wire.pod_json import PodObject
 
@@ -37,58 +37,58 @@ write_snapshot(generate_cluster(int(sys.argv[1])), Path(sys.argv[2]), pretty=Fal
 """
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Memory is what this process has grown by; seconds are of CPU."""
     with tempfile.TemporaryDirectory(dir="/var/tmp") as directory:
         path = Path(directory) / "cluster.json"
         # Apart, so that none of its memory is used again here.
         subprocess.run([sys.executable, "-c", _GENERATE, str(NODES), str(path)], check=True)
-        rows: list[Row] = []
+        rows: list[BenchmarkRow] = []
         for which in _CHANGES_OF_TEXT:
             # One would use again the memory that another gave back.
             command = [sys.executable, "-m", "benchmarks.bench_watch", str(path), which]
             answer = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-            rows += msgspec.json.decode(answer.stdout, type=list[Row])
+            rows += msgspec.json.decode(answer.stdout, type=list[BenchmarkRow])
         return rows
 
 
-def _measure(path: Path, which: str) -> Iterator[Row]:
+def _measure(path: Path, which: str) -> Iterator[BenchmarkRow]:
     before, started = resident_mib(), time.process_time()
-    cache = Cache()
+    cache = ClusterCache()
     objects = _fill(cache, path, _CHANGES_OF_TEXT[which])
-    yield Row(NAME, f"list {objects:,} objects, {which}", time.process_time() - started, "s")
+    yield BenchmarkRow(NAME, f"list {objects:,} objects, {which}", time.process_time() - started, "s")
     seconds, snapshot = _timed(cache.snapshot)
-    yield Row(NAME, f"memory of {len(snapshot.pods):,} pods, {which}", resident_mib() - before, "MiB")
-    yield Row(NAME, f"first snapshot, {which}", seconds, "s")
-    yield Row(NAME, f"snapshot without changes, {which}", _timed(cache.snapshot)[0], "s")
+    yield BenchmarkRow(NAME, f"memory of {len(snapshot.pods):,} pods, {which}", resident_mib() - before, "MiB")
+    yield BenchmarkRow(NAME, f"first snapshot, {which}", seconds, "s")
+    yield BenchmarkRow(NAME, f"snapshot without changes, {which}", _timed(cache.snapshot)[0], "s")
     started = time.process_time()
     _change_pods(cache, snapshot)
-    yield Row(NAME, f"{_CHANGES:,} events, {which}", time.process_time() - started, "s")
-    yield Row(NAME, f"snapshot after them, {which}", _timed(cache.snapshot)[0], "s")
+    yield BenchmarkRow(NAME, f"{_CHANGES:,} events, {which}", time.process_time() - started, "s")
+    yield BenchmarkRow(NAME, f"snapshot after them, {which}", _timed(cache.snapshot)[0], "s")
 
 
-def _fill(cache: Cache, path: Path, change: Callable[[bytes], bytes]) -> int:
+def _fill(cache: ClusterCache, path: Path, change: Callable[[bytes], bytes]) -> int:
     objects = 0
     with path.open("rb") as file:
-        for _, decoded in ItemList(iter(lambda: file.read(_CHUNK_BYTES), b"")).runs(
+        for _, decoded in ItemListReader(iter(lambda: file.read(_CHUNK_BYTES), b"")).runs(
             lambda text: _documents.decode(change(bytes(text)))
         ):
             for item in decoded or ():
-                cache.shelf(_KINDS[str(item.__struct_config__.tag)]).put(item, "1")
+                cache.get_store(_KINDS[str(item.__struct_config__.tag)]).put(item, "1")
                 objects += 1
     return objects
 
 
-def _change_pods(cache: Cache, snapshot: Snapshot) -> None:
+def _change_pods(cache: ClusterCache, snapshot: ClusterSnapshot) -> None:
     decoder = StreamDecoder(PodObject)
-    shelf = cache.shelf(PODS)
+    shelf = cache.get_store(PODS)
     for pod in snapshot.pods[:: len(snapshot.pods) // _CHANGES]:
         metadata = {"namespace": pod.namespace, "name": pod.name, "uid": pod.uid, "resourceVersion": "2"}
         containers = [{"name": one.name, "resources": {"requests": {"cpu": "1"}}} for one in pod.containers]
         spec = {"nodeName": pod.node, "containers": containers}
         line = {"type": "MODIFIED", "object": {"kind": "Pod", "metadata": metadata, "spec": spec}}
         event = decoder.event(msgspec.json.encode(line))
-        assert isinstance(event, Changed)
+        assert isinstance(event, ChangedEvent)
         shelf.put(event.item, event.version)
 
 
@@ -100,7 +100,7 @@ def _sized_apart(text: bytes) -> bytes:
     return _SIZES.sub(size, text)
 
 
-def _timed(work: Callable[[], Snapshot]) -> tuple[float, Snapshot]:
+def _timed(work: Callable[[], ClusterSnapshot]) -> tuple[float, ClusterSnapshot]:
     started = time.process_time()
     result = work()
     return time.process_time() - started, result

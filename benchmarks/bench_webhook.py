@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.open_loop import CLIENT_CORE
-from benchmarks.table import Row
+from benchmarks.table import BenchmarkRow
 from benchmarks.webhook_servers import Kind
-from benchmarks.webhook_world import WORKLOADS, make_reviews, make_world
-from cruise.runtime.admission.reviewing import Reviewer
+from benchmarks.webhook_world import WORKLOADS, make_reviews, make_webhook_cluster
+from cruise.runtime.admission_reviewer import AdmissionReviewer
 
 NAME = "webhook"
 ROUNDS = 3
@@ -54,7 +54,7 @@ end
 """
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Requests a second, latencies at a constant rate, and what deciding alone takes."""
     if shutil.which("wrk") is None:
         sys.exit("webhook: wrk is not installed (apt install wrk)")
@@ -65,34 +65,34 @@ def run() -> list[Row]:
         return [*_in_process(reviews), *_throughput(place), *_latency(place)]
 
 
-def _in_process(reviews: Sequence[bytes]) -> list[Row]:
+def _in_process(reviews: Sequence[bytes]) -> list[BenchmarkRow]:
     """Microseconds from a review's bytes to the answer's, without HTTP and TLS."""
-    reviewer = Reviewer()
-    reviewer.use(*make_world())
+    reviewer = AdmissionReviewer()
+    reviewer.set_state(*make_webhook_cluster())
     first = _seconds_of(reviewer, reviews)
     again = min(_seconds_of(reviewer, reviews) for _ in range(ROUNDS))
-    if reviewer.counts.verdicts != {("mutated", "peak"): (1 + ROUNDS) * len(reviews)}:
-        raise RuntimeError(f"not every pod was sized: {reviewer.counts.verdicts}")
+    if reviewer.counts.answers != {("mutated", "peak"): (1 + ROUNDS) * len(reviews)}:
+        raise RuntimeError(f"not every pod was sized: {reviewer.counts.answers}")
     count = len(reviews)
     return [
-        Row(NAME, "deciding: first pod of a workload", first / count * 1e6, "µs", "", None),
-        Row(NAME, "deciding: its other pods", again / count * 1e6, "µs", "its first", again / first),
+        BenchmarkRow(NAME, "deciding: first pod of a workload", first / count * 1e6, "µs", "", None),
+        BenchmarkRow(NAME, "deciding: its other pods", again / count * 1e6, "µs", "its first", again / first),
     ]
 
 
-def _seconds_of(reviewer: Reviewer, reviews: Sequence[bytes]) -> float:
+def _seconds_of(reviewer: AdmissionReviewer, reviews: Sequence[bytes]) -> float:
     began = time.perf_counter()
     for review in reviews:
         reviewer.review(review)
     return time.perf_counter() - began
 
 
-def _throughput(place: Path) -> list[Row]:
+def _throughput(place: Path) -> list[BenchmarkRow]:
     """Medians of interleaved rounds, so that whatever else the machine does hits both alike."""
-    measured: dict[tuple[Kind, int], list[Load]] = {}
+    measured: dict[tuple[Kind, int], list[WebhookLoad]] = {}
     with running("cruise") as ours, running("fastapi") as theirs:
         first = _warmed_up(ours, place)
-        servers: dict[Kind, Server] = {"cruise": ours, "fastapi": theirs}
+        servers: dict[Kind, WebhookProcess] = {"cruise": ours, "fastapi": theirs}
         for _ in range(ROUNDS):
             for kind, server in servers.items():
                 for connections in (16, 1):
@@ -104,15 +104,17 @@ def _throughput(place: Path) -> list[Row]:
     unit, other = "requests/s", "FastAPI, pydantic"
     wanted = f"wanted: {WANTED_PER_SECOND:,}"
     return [
-        Row(NAME, "16 connections", ours_16, unit, wanted, ours_16 / WANTED_PER_SECOND),
-        Row(NAME, "16 connections", ours_16, unit, f"{other}: {theirs_16:,.0f}", ours_16 / theirs_16),
-        Row(NAME, "1 connection", ours_1, unit, f"{other}: {theirs_1:,.0f}", ours_1 / theirs_1),
-        Row(NAME, "16 connections, first pods too", first, unit, f"later ones: {ours_16:,.0f}", first / ours_16),
-        Row(NAME, "processor time a request, with HTTP and TLS", cpu, "µs"),
+        BenchmarkRow(NAME, "16 connections", ours_16, unit, wanted, ours_16 / WANTED_PER_SECOND),
+        BenchmarkRow(NAME, "16 connections", ours_16, unit, f"{other}: {theirs_16:,.0f}", ours_16 / theirs_16),
+        BenchmarkRow(NAME, "1 connection", ours_1, unit, f"{other}: {theirs_1:,.0f}", ours_1 / theirs_1),
+        BenchmarkRow(
+            NAME, "16 connections, first pods too", first, unit, f"later ones: {ours_16:,.0f}", first / ours_16
+        ),
+        BenchmarkRow(NAME, "processor time a request, with HTTP and TLS", cpu, "µs"),
     ]
 
 
-def _warmed_up(server: "Server", place: Path) -> float:
+def _warmed_up(server: "WebhookProcess", place: Path) -> float:
     """Ask until every workload has had its first pod; return the requests a second of the first second."""
     first = load(server, place, 16, 1).per_second
     for seconds in (SECONDS, 2 * SECONDS, 4 * SECONDS, 8 * SECONDS):
@@ -121,7 +123,7 @@ def _warmed_up(server: "Server", place: Path) -> float:
     return first
 
 
-def _latency(place: Path) -> list[Row]:
+def _latency(place: Path) -> list[BenchmarkRow]:
     """Percentiles of the medial round at the full rate, and of first pods at a rate that no cluster has ever seen."""
     with running("cruise") as server:
         first = _open_loop(server, place, FIRST_RATE)
@@ -130,15 +132,17 @@ def _latency(place: Path) -> list[Row]:
     half, most, longest, stolen = rounds[len(rounds) // 2]
     wanted = f"wanted: {WANTED_P99_MS:g}"
     return [
-        Row(NAME, f"{RATE:,}/s: 50th percentile", half, "ms"),
-        Row(NAME, f"{RATE:,}/s: 99th percentile", most, "ms", wanted, most / WANTED_P99_MS),
-        Row(NAME, f"{RATE:,}/s: longest", longest, "ms"),
-        Row(NAME, f"{RATE:,}/s: both cores taken by other processes", stolen, "ms/s"),
-        Row(NAME, f"{FIRST_RATE:,}/s, first pods: 99th percentile", first[1], "ms", wanted, first[1] / WANTED_P99_MS),
+        BenchmarkRow(NAME, f"{RATE:,}/s: 50th percentile", half, "ms"),
+        BenchmarkRow(NAME, f"{RATE:,}/s: 99th percentile", most, "ms", wanted, most / WANTED_P99_MS),
+        BenchmarkRow(NAME, f"{RATE:,}/s: longest", longest, "ms"),
+        BenchmarkRow(NAME, f"{RATE:,}/s: both cores taken by other processes", stolen, "ms/s"),
+        BenchmarkRow(
+            NAME, f"{FIRST_RATE:,}/s, first pods: 99th percentile", first[1], "ms", wanted, first[1] / WANTED_P99_MS
+        ),
     ]
 
 
-def _open_loop(server: "Server", place: Path, rate: int) -> tuple[float, float, float, float]:
+def _open_loop(server: "WebhookProcess", place: Path, rate: int) -> tuple[float, float, float, float]:
     """Return 50th and 99th percentile and longest latency in ms, and how long both sides stood still in ms/s."""
     arguments = [str(server.port), str(place), str(rate), str(SECONDS), "16"]
     command = [sys.executable, "-m", "benchmarks.open_loop", *arguments]
@@ -155,7 +159,7 @@ def _open_loop(server: "Server", place: Path, rate: int) -> tuple[float, float, 
     )
 
 
-def load(server: "Server", place: Path, connections: int, seconds: int, path: str = PATH) -> "Load":
+def load(server: "WebhookProcess", place: Path, connections: int, seconds: int, path: str = PATH) -> "WebhookLoad":
     """Keep the connections busy; every request has to be answered with 200."""
     script = place.with_suffix(".lua")
     script.write_text(_SCRIPT.format(place=place, path=path))
@@ -167,11 +171,11 @@ def load(server: "Server", place: Path, connections: int, seconds: int, path: st
     requests, microseconds, errors = (int(word) for word in result.split()[1:])
     if errors:
         raise RuntimeError(f"{errors} requests failed:\n{told}")
-    return Load(requests / microseconds * 1e6, (server.cpu_seconds() - before) / requests * 1e6)
+    return WebhookLoad(requests / microseconds * 1e6, (server.cpu_seconds() - before) / requests * 1e6)
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class WebhookLoad:
     """What one run of wrk brought."""
 
     per_second: float
@@ -179,7 +183,7 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class WebhookProcess:
     """One running server."""
 
     port: int
@@ -196,7 +200,7 @@ class Server:
 
 
 @contextmanager
-def running(kind: Kind, *size: int) -> Iterator[Server]:
+def running(kind: Kind, *size: int) -> Iterator[WebhookProcess]:
     with subprocess.Popen(
         [sys.executable, "-m", "benchmarks.webhook_servers", kind, *map(str, size)],
         stdin=subprocess.PIPE,
@@ -206,6 +210,6 @@ def running(kind: Kind, *size: int) -> Iterator[Server]:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            yield Server(int(process.stdout.readline()), process.pid)
+            yield WebhookProcess(int(process.stdout.readline()), process.pid)
         finally:
             process.stdin.close()

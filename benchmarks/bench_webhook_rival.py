@@ -10,9 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.bench_webhook import PATH, Server, load, running
+from benchmarks.bench_webhook import PATH, WebhookProcess, load, running
 from benchmarks.steady_reviews import answer_to
-from benchmarks.table import Row
+from benchmarks.table import BenchmarkRow
 from benchmarks.vpa_admission import PATH as VPA_PATH
 from benchmarks.vpa_admission import vpa_admission
 from benchmarks.webhook_world import make_kinds
@@ -27,7 +27,7 @@ CONNECTIONS = 16
 WANTED = {"known": 4.0, "first": 1.0, "resized": 1.0}
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Requests a second of both, and their ratio."""
     if shutil.which("wrk") is None:
         sys.exit("webhook-rival: wrk is not installed (apt install wrk)")
@@ -40,14 +40,18 @@ def run() -> list[Row]:
             place.write_bytes(b"\n".join(reviews[kind]))
         for kind, place in places.items():
             ours_, theirs_ = _rates(theirs, kind, place, kinds[0])
-            rows.append(Row(NAME, f"{kind}: cruise", ours_, "requests/s", f"VPA: {theirs_:,.0f}", ours_ / theirs_))
+            rows.append(
+                BenchmarkRow(NAME, f"{kind}: cruise", ours_, "requests/s", f"VPA: {theirs_:,.0f}", ours_ / theirs_)
+            )
             wanted = WANTED[kind]
             ratio = ours_ / theirs_
-            rows.append(Row(NAME, f"{kind}: cruise over VPA", ratio, "times", f"wanted: {wanted:g}", ratio / wanted))
+            rows.append(
+                BenchmarkRow(NAME, f"{kind}: cruise over VPA", ratio, "times", f"wanted: {wanted:g}", ratio / wanted)
+            )
     return rows
 
 
-def _rates(theirs: Server, kind: str, place: Path, review: bytes) -> tuple[float, float]:
+def _rates(theirs: WebhookProcess, kind: str, place: Path, review: bytes) -> tuple[float, float]:
     """Medians of rounds that take turns, each with a new server of cruise, to which all kinds are new."""
     ours_, theirs_ = [], []
     for _ in range(ROUNDS):
@@ -63,7 +67,7 @@ def _rates(theirs: Server, kind: str, place: Path, review: bytes) -> tuple[float
     return statistics.median(ours_), statistics.median(theirs_)
 
 
-def _check(server: Server, path: str, review: bytes) -> None:
+def _check(server: WebhookProcess, path: str, review: bytes) -> None:
     """See that a pod is sized: what is left alone takes no time."""
     if b'"patch"' not in answer_to(server.port, path, review):
         raise RuntimeError(f"the pod is not patched at {path}")

@@ -12,17 +12,17 @@ from pathlib import Path
 from sqlalchemy import text
 
 from benchmarks.recordings import DAY, make_recording
-from benchmarks.table import Row, peak_memory_mib
-from cruise.adapters.store import PostgresStore, open_store
+from benchmarks.table import BenchmarkRow, peak_memory_mib
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
+from cruise.adapters.store.postgres import PostgresStore, open_store
 from cruise.backtest.policies.policies import POLICIES
-from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.backtest.replay.replay import replay
-from cruise.domain.actions import Action, ContainerTarget, Outcome, Reason, ResizePod, Verdict
+from cruise.backtest.recordings.recording import UsageRecording
+from cruise.backtest.replay.policy import ReplayOptions
+from cruise.backtest.replay.replay import replay_policy
+from cruise.domain.actions import Action, ActionResult, ContainerTarget, Outcome, ReasonCode, ResizePod
 from cruise.domain.cluster import ContainerRole, WorkloadRef
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, StatedResources
 from cruise.runtime.writing.audit import AuditQueue
 
 NAME = "writes"
@@ -37,20 +37,20 @@ _MEBIBYTE = float(MEBIBYTE)
 _SIZE = "SELECT count(*), count(*) FILTER (WHERE verdict = 'held'), pg_total_relation_size('outcome') FROM outcome"
 
 
-def run() -> list[Row]:
+def run() -> list[BenchmarkRow]:
     """Writes a pass, and rows and bytes a day."""
     resizes, evictions = _a_pass_and_node()
     rows = [
-        Row(NAME, f"resizes a pass at {NODES:,} nodes, second day", resizes * NODES, ""),
-        Row(NAME, "own evictions a pass", evictions * NODES, "", memory_mib=peak_memory_mib()),
+        BenchmarkRow(NAME, f"resizes a pass at {NODES:,} nodes, second day", resizes * NODES, ""),
+        BenchmarkRow(NAME, "own evictions a pass", evictions * NODES, "", memory_mib=peak_memory_mib()),
     ]
     with tempfile.TemporaryDirectory(dir="/tmp") as directory:
         Path(directory).chmod(0o755)
         count, held, size = asyncio.run(_audited(Path(directory), round(resizes * AUDITED_NODES)))
     scale = NODES / AUDITED_NODES
-    rows.append(Row(NAME, "audit rows a day", count * scale, ""))
-    rows.append(Row(NAME, "of them, rows of holds", held * scale, ""))
-    rows.append(Row(NAME, "audit and its indexes, a day", size / _MEBIBYTE * scale, "MiB"))
+    rows.append(BenchmarkRow(NAME, "audit rows a day", count * scale, ""))
+    rows.append(BenchmarkRow(NAME, "of them, rows of holds", held * scale, ""))
+    rows.append(BenchmarkRow(NAME, "audit and its indexes, a day", size / _MEBIBYTE * scale, "MiB"))
     return rows
 
 
@@ -62,21 +62,21 @@ def _a_pass_and_node() -> tuple[float, float]:
     return resizes / node_passes, evictions / node_passes
 
 
-def _totals(recording: Recording) -> tuple[float, float, float]:
+def _totals(recording: UsageRecording) -> tuple[float, float, float]:
     """Return how many resizes, own evictions and passes of nodes there were."""
-    options = ReplayOptions(both_judgements=False)
-    score = replay(recording, POLICIES["cruise"](recording, options), options)
+    options = ReplayOptions(with_both_consolidations=False)
+    score = replay_policy(recording, POLICIES["cruise"](recording, options), options)
     days = score.container_days
     return (
         score.resizes_per_container_day * days,
         score.own_evictions_per_1000_pod_days / 1000 * days,
-        score.nodes_mean * recording.days * PASSES_A_DAY,
+        score.nodes_mean * recording.get_days * PASSES_A_DAY,
     )
 
 
-def _first_day(recording: Recording) -> Recording:
+def _first_day(recording: UsageRecording) -> UsageRecording:
     rows = slice(0, DAY // recording.step_seconds)
-    return Recording(
+    return UsageRecording(
         recording.name,
         recording.containers,
         recording.start,
@@ -104,17 +104,17 @@ async def _day(store: PostgresStore, begun: datetime, pods: int, resizes_a_pass:
     held = range(round(pods * _HELD_SHARE))
     for number in range(PASSES_A_DAY):
         now = begun + timedelta(minutes=5 * number)
-        budget = Reason.BUDGET_NODE if number % 2 else Reason.BUDGET_HOUR
+        budget = ReasonCode.NODE_EVICTION_BUDGET_SPENT if number % 2 else ReasonCode.HOURLY_EVICTION_BUDGET_SPENT
         for pod in held:
-            audit.note(Outcome(now, _resize(pod), Verdict.HELD, budget))
+            audit.add(Outcome(now, _resize(pod), ActionResult.SKIPPED, budget))
         for _ in range(resizes_a_pass):
             turn = (turn + 1) % (pods - len(held))
-            audit.note(Outcome(now, _resize(len(held) + turn), Verdict.DONE, Reason.RIGHTSIZED))
+            audit.add(Outcome(now, _resize(len(held) + turn), ActionResult.DONE, ReasonCode.RIGHTSIZED))
         await audit.record(store)
 
 
 def _resize(pod: int) -> Action:
-    requests, limits = Amounts(130 + pod % 7, 512 * MEBIBYTE), Amounts(None, 1024 * MEBIBYTE)
+    requests, limits = StatedResources(130 + pod % 7, 512 * MEBIBYTE), StatedResources(None, 1024 * MEBIBYTE)
     name = f"service-{pod % 40:05d}-7d9f8b6c5-{pod:06x}"
     return ResizePod(
         f"team-{pod % 20:03d}",
@@ -124,5 +124,5 @@ def _resize(pod: int) -> Action:
         WorkloadRef("Deployment", f"service-{pod % 40:05d}"),
         (ContainerTarget("app", ContainerRole.MAIN, requests, limits),),
         NO_RESOURCES,
-        Reason.RIGHTSIZED,
+        ReasonCode.RIGHTSIZED,
     )

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.packer.arrays import BoolArray, IntArray
-from cruise.packer.problem import Problem
+from cruise.packer.problem import BoolArray, IntArray, PackingProblem
 
 SPREAD_WEIGHT = 2
 SPREAD_MAX_SKEW = 3
@@ -31,14 +30,14 @@ class Schedule:
     evicted: tuple[int, ...]
 
 
-def schedule(problem: Problem, ages: IntArray, preemption: bool, seed: int = 1) -> Schedule:
+def schedule(problem: PackingProblem, ages: IntArray, preemption: bool, seed: int = 1) -> Schedule:
     """Let the scheduler work until nothing changes any more; the smaller of `ages` came first."""
     assert not (problem.rules.exclusions or problem.rules.attractions or problem.rules.spreads)
     return _Scheduler(problem, ages, preemption, seed).run()
 
 
 @dataclass(frozen=True, slots=True)
-class _Victims:
+class _PreemptionVictims:
     """What one node would lose for a pod, and how the scheduler judges that: the least is chosen."""
 
     node: int
@@ -47,11 +46,11 @@ class _Victims:
 
 
 class _Scheduler:
-    def __init__(self, problem: Problem, ages: IntArray, preemption: bool, seed: int) -> None:
+    def __init__(self, problem: PackingProblem, ages: IntArray, preemption: bool, seed: int) -> None:
         self.problem, self.preemption = problem, preemption
         self.ages = ages.copy()
         self.where = problem.pod_node.copy()
-        self.demand = problem.demands[problem.pod_class]
+        self.compute_demand = problem.demands[problem.pod_class]
         self.priority = problem.priorities[problem.pod_class]
         self.pods_on: list[set[int]] = [set() for _ in range(problem.node_count)]
         self.used = np.zeros_like(problem.capacities)
@@ -117,19 +116,19 @@ class _Scheduler:
         self.ages[pod] = self.ages.max() + 1
 
     def _count(self, pod: int, node: int, sign: int) -> None:
-        self.used[node] += sign * self.demand[pod]
+        self.used[node] += sign * self.compute_demand[pod]
         self.of_class[self.problem.pod_class[pod], node] += sign
-        self.by_level[np.searchsorted(self.levels, self.priority[pod]), node] += sign * self.demand[pod]
+        self.by_level[np.searchsorted(self.levels, self.priority[pod]), node] += sign * self.compute_demand[pod]
 
     def _admitted(self, pod: int) -> BoolArray:
         pod_class = self.problem.pod_class[pod]
-        admitted: BoolArray = self.problem.admits[self.problem.sites[pod_class]] & (
-            self.of_class[pod_class] < self.problem.most_on_node[pod_class]
+        admitted: BoolArray = self.problem.allowed_nodes[self.problem.node_mask_of_class[pod_class]] & (
+            self.of_class[pod_class] < self.problem.max_on_node[pod_class]
         )
         return admitted
 
     def _best_node(self, pod: int) -> int:
-        need = self.demand[pod]
+        need = self.compute_demand[pod]
         free = self.problem.capacities - self.used
         # A resource that a pod does not ask for is not looked at, even where it is overdrawn.
         fits = np.flatnonzero(self._admitted(pod) & ((need == 0) | (free >= need)).all(axis=1))
@@ -153,7 +152,7 @@ class _Scheduler:
     def _scores(self, pod: int, nodes: IntArray) -> IntArray:
         # CPU and memory are the first two resources, the only ones scored by default.
         room = np.maximum(self.problem.capacities[nodes, :2], 1)
-        after = np.minimum(self.used[nodes, :2] + self.demand[pod, :2], room)
+        after = np.minimum(self.used[nodes, :2] + self.compute_demand[pod, :2], room)
         least = (((room - after) * MAX_SCORE) // room).sum(axis=1) // 2
         share = after / room
         balanced = ((1 - np.abs(share[:, 0] - share[:, 1]) / 2) * MAX_SCORE).astype(np.int64)
@@ -169,10 +168,10 @@ class _Scheduler:
         score: IntArray = MAX_SCORE * (most + least - crowd) // most
         return score
 
-    def _preempt(self, pod: int) -> _Victims | None:
+    def _preempt(self, pod: int) -> _PreemptionVictims | None:
         if not self.problem.preempt[self.problem.pod_class[pod]]:
             return None
-        need = self.demand[pod]
+        need = self.compute_demand[pod]
         level = np.searchsorted(self.levels, self.priority[pod])
         free = self.problem.capacities - self.used + self.by_level[:level].sum(axis=0)
         possible = np.flatnonzero(self._admitted(pod) & ((need == 0) | (free >= need)).all(axis=1)).tolist()
@@ -185,12 +184,12 @@ class _Scheduler:
         candidates = [self._victims(pod, node) for node in ordered[:wanted]]
         return min((found for found in candidates if found is not None), key=lambda found: found.rank, default=None)
 
-    def _victims(self, pod: int, node: int) -> _Victims | None:
+    def _victims(self, pod: int, node: int) -> _PreemptionVictims | None:
         """Take all lower ones off a node, then give back whom there is room for, the most important first."""
         lower = [other for other in self.pods_on[node] if self.priority[other] < self.priority[pod]]
         lower.sort(key=lambda other: (-int(self.priority[other]), int(self.ages[other]), other))
-        need = self.demand[pod]
-        free = self.problem.capacities[node] - self.used[node] + self.demand[lower].sum(axis=0)
+        need = self.compute_demand[pod]
+        free = self.problem.capacities[node] - self.used[node] + self.compute_demand[lower].sum(axis=0)
         if not ((need == 0) | (free >= need)).all():
             return None
         free = free - need
@@ -199,14 +198,14 @@ class _Scheduler:
         violations = 0
         # Those whose disruption budget would be broken are given back first.
         for other in sorted(lower, key=lambda other: other not in broken):
-            if (self.demand[other] <= free).all():
-                free = free - self.demand[other]
+            if (self.compute_demand[other] <= free).all():
+                free = free - self.compute_demand[other]
             else:
                 victims.append(other)
                 violations += other in broken
         if not victims:
             return None
-        return _Victims(node, tuple(sorted(victims)), self._rank(victims, violations, node))
+        return _PreemptionVictims(node, tuple(sorted(victims)), self._rank(victims, violations, node))
 
     def _breaking(self, pods: list[int]) -> set[int]:
         """Return those beyond what their disruption budgets still allow, counted in order."""

@@ -7,10 +7,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cruise.packer.arrays import BoolArray, FloatArray, IntArray
-from cruise.packer.kernels.clock import seconds
-from cruise.packer.kernels.compiling import kernel
-from cruise.packer.problem import Problem
+from cruise.packer.kernels.compilation import compile_kernel, read_monotonic_seconds
+from cruise.packer.problem import BoolArray, FloatArray, IntArray, PackingProblem
 
 # Nodes looked at for a pod, and for one of a chain; pods that go for another one.
 _NEAR, _CHAINS, _FEW = 400, 24, 6
@@ -40,7 +38,7 @@ class _Board(NamedTuple):
     sky: IntArray
 
 
-def place_by_ejections(problem: Problem, deadline_seconds: float = np.inf) -> IntArray:
+def place_by_ejections(problem: PackingProblem, deadline_seconds: float = np.inf) -> IntArray:
     """A node for every pod, -1 where none was found; what ran is never left without a place."""
     pods = np.flatnonzero(problem.pod_node < 0)
     size = (problem.demands / problem.capacities.sum(axis=0)).sum(axis=1)
@@ -64,13 +62,13 @@ def place_by_ejections(problem: Problem, deadline_seconds: float = np.inf) -> In
     return at
 
 
-@kernel
+@compile_kernel
 def _place_all(b: _Board, order: IntArray, deadline: float) -> None:
     for p in range(b.at.shape[0]):
         if b.at[p] >= 0:
             _link(b, p, b.at[p])
     for p in order:
-        if seconds() > deadline:
+        if read_monotonic_seconds() > deadline:
             break
         _draw_sky(b)
         n = _best(b, b.of[p], -1)
@@ -80,7 +78,7 @@ def _place_all(b: _Board, order: IntArray, deadline: float) -> None:
             _eject(b, p, 2, _NEAR)
 
 
-@kernel
+@compile_kernel
 def _draw_sky(b: _Board) -> None:
     b.sky[:] = -1
     for n in range(b.free.shape[0]):
@@ -90,12 +88,12 @@ def _draw_sky(b: _Board) -> None:
         b.sky[k] = max(b.sky[k], b.sky[k + 1])
 
 
-@kernel
+@compile_kernel
 def _bucket(b: _Board, amount: int) -> int:
     return min(int(amount * b.shares[0] * _BUCKETS), _BUCKETS - 1)
 
 
-@kernel
+@compile_kernel
 def _fits(b: _Board, c: int, n: int) -> bool:
     for r in range(b.free.shape[1]):
         if b.free[n, r] < b.demands[c, r]:
@@ -103,7 +101,7 @@ def _fits(b: _Board, c: int, n: int) -> bool:
     return True
 
 
-@kernel
+@compile_kernel
 def _lack(b: _Board, c: int, n: int, gone: int) -> float:
     """What a node is short of for a class, once a pod of the class `gone` (-1: none) has left."""
     lack = 0.0
@@ -113,7 +111,7 @@ def _lack(b: _Board, c: int, n: int, gone: int) -> float:
     return lack
 
 
-@kernel
+@compile_kernel
 def _best(b: _Board, c: int, ban: int) -> int:
     best, least = -1, np.inf
     for n in range(b.free.shape[0]):
@@ -126,7 +124,7 @@ def _best(b: _Board, c: int, ban: int) -> int:
     return best
 
 
-@kernel
+@compile_kernel
 def _put(b: _Board, p: int, n: int) -> None:
     if b.at[p] >= 0:
         b.free[b.at[p]] += b.demands[b.of[p]]
@@ -142,7 +140,7 @@ def _put(b: _Board, p: int, n: int) -> None:
     b.at[p] = n
 
 
-@kernel
+@compile_kernel
 def _link(b: _Board, p: int, n: int) -> None:
     b.before[p], b.after[p] = -1, b.first[n]
     if b.first[n] >= 0:
@@ -150,7 +148,7 @@ def _link(b: _Board, p: int, n: int) -> None:
     b.first[n] = p
 
 
-@kernel
+@compile_kernel
 def _pods_on(b: _Board, n: int) -> IntArray:
     """The pods of a node as they are now."""
     count, q = 0, b.first[n]
@@ -163,7 +161,7 @@ def _pods_on(b: _Board, n: int) -> IntArray:
     return pods
 
 
-@kernel
+@compile_kernel
 def _eject(b: _Board, p: int, depth: int, looks: int) -> bool:
     c = b.of[p]
     lacks = np.empty(b.free.shape[0], np.float64)
@@ -187,7 +185,7 @@ def _eject(b: _Board, p: int, depth: int, looks: int) -> bool:
     return False
 
 
-@kernel
+@compile_kernel
 def _make_room(b: _Board, p: int, n: int, many: int) -> bool:
     """Put a pod on a node, for which up to so many others find another place; nothing changes where that fails."""
     c = b.of[p]
@@ -221,20 +219,20 @@ def _make_room(b: _Board, p: int, n: int, many: int) -> bool:
     return False
 
 
-@kernel
+@compile_kernel
 def _may_go(b: _Board, q: int) -> bool:
     limit = b.limit_of[b.of[q]]
     return bool(b.movable[b.of[q]]) and not (b.home[q] == b.at[q] and limit >= 0 and b.left[limit] <= 0)
 
 
-@kernel
+@compile_kernel
 def _leave(b: _Board, q: int) -> None:
     if b.home[q] == b.at[q] and b.limit_of[b.of[q]] >= 0:
         b.left[b.limit_of[b.of[q]]] -= 1
     _put(b, q, -1)
 
 
-@kernel
+@compile_kernel
 def _return(b: _Board, q: int, n: int) -> None:
     _put(b, q, n)
     if b.home[q] == n and b.limit_of[b.of[q]] >= 0:

@@ -4,8 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.packer.arrays import BoolArray, IntArray
-from cruise.packer.problem import EvictionLimit, Exclusion, Objective, Problem, Rules, Spread
+from cruise.packer.problem import (
+    BoolArray,
+    EvictionLimit,
+    ExclusionRule,
+    IntArray,
+    PackingObjective,
+    PackingProblem,
+    PlacementRules,
+    SpreadRule,
+)
 
 MEBIBYTE = 1024 * 1024
 # A large cluster's scheduler looks at a part of the nodes, in turn.
@@ -14,7 +22,7 @@ _POD_SLOTS = 110
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class GroupOfPods:
     """Nodes, pods a node, the share of all capacity that all pods ask for, and the share of unmovable apps."""
 
     nodes: int
@@ -33,7 +41,9 @@ class Crowd:
         return f"{self.nodes}x{self.pods_per_node} {self.usage_percent:g}%{apart}{ruled}"
 
 
-def draw_crowd(crowd: Crowd, seed: int, objective: Objective = Objective.OPERATOR) -> Problem:
+def draw_pod_group(
+    crowd: GroupOfPods, seed: int, objective: PackingObjective = PackingObjective.OPERATOR
+) -> PackingProblem:
     """Apps of 1 to 20 replicas, 50 to 1000 m and 64 to 2048 MiB, each with a budget of max(1, replicas / 4)."""
     source = np.random.default_rng([seed, crowd.nodes])
     wanted = crowd.nodes * crowd.pods_per_node
@@ -51,24 +61,24 @@ def draw_crowd(crowd: Crowd, seed: int, objective: Objective = Objective.OPERATO
     sites = np.arange(apps, dtype=np.int64) % crowd.pools
     admits = np.arange(crowd.nodes) % crowd.pools == np.arange(crowd.pools)[:, None]
     # Each app's pods arrive together, the apps one after the other.
-    pod_node = arrive(crowd, demands, capacities, pod_class, admits)
+    pod_node = add_pods(crowd, demands, capacities, pod_class, admits)
     limits = tuple(
         EvictionLimit(f"app-{c}", np.array([c], dtype=np.int64), max(1, int(replicas[c]) // 4)) for c in range(apps)
     )
     priorities = source.integers(0, crowd.priorities, apps).astype(np.int64)
-    return Problem(
+    return PackingProblem(
         resources=("cpu", "memory", "pods"),
         capacities=capacities,
         demands=demands,
         headroom=np.zeros_like(demands),
         priorities=priorities,
         movable=source.integers(0, 100, apps) >= crowd.unmovable_percent,
-        preemptible=np.full(apps, objective is Objective.PAPER),
+        preemptible=np.full(apps, objective is PackingObjective.PAPER),
         preempt=np.ones(apps, dtype=np.bool_),
         weights=np.full(apps, 2, dtype=np.int64),
-        most_on_node=np.full(apps, wanted, dtype=np.int64),
-        sites=sites,
-        admits=admits,
+        max_on_node=np.full(apps, wanted, dtype=np.int64),
+        node_mask_of_class=sites,
+        allowed_nodes=admits,
         pod_class=pod_class,
         pod_node=pod_node,
         rules=_rules(crowd, sites, admits, limits),
@@ -76,20 +86,25 @@ def draw_crowd(crowd: Crowd, seed: int, objective: Objective = Objective.OPERATO
     )
 
 
-def _rules(crowd: Crowd, sites: IntArray, admits: BoolArray, limits: tuple[EvictionLimit, ...]) -> Rules:
+def _rules(crowd: GroupOfPods, sites: IntArray, admits: BoolArray, limits: tuple[EvictionLimit, ...]) -> PlacementRules:
     apps = len(sites)
     topologies = np.stack([np.arange(crowd.nodes), np.arange(crowd.nodes) % max(crowd.zones, 1)]).astype(np.int64)
     if crowd.zones == 0:
-        return Rules(topologies, eviction_limits=limits)
+        return PlacementRules(topologies, eviction_limits=limits)
     eligible = list(admits)
     own = [np.array([c], dtype=np.int64) for c in range(apps)]
-    spreads = tuple(Spread(1, c, own[c], 1, 0, eligible[sites[c]]) for c in range(0, apps, 2))
-    return Rules(
-        topologies, tuple(Exclusion(0, c, own[c]) for c in range(1, apps, 4)), spreads=spreads, eviction_limits=limits
+    spreads = tuple(SpreadRule(1, c, own[c], 1, 0, eligible[sites[c]]) for c in range(0, apps, 2))
+    return PlacementRules(
+        topologies,
+        tuple(ExclusionRule(0, c, own[c]) for c in range(1, apps, 4)),
+        spreads=spreads,
+        eviction_limits=limits,
     )
 
 
-def arrive(crowd: Crowd, demands: IntArray, capacities: IntArray, pod_class: IntArray, admits: BoolArray) -> IntArray:
+def add_pods(
+    crowd: GroupOfPods, demands: IntArray, capacities: IntArray, pod_class: IntArray, admits: BoolArray
+) -> IntArray:
     """Each pod in turn to the node that is least allocated and best balanced of those looked at; -1 where none is."""
     nodes = len(capacities)
     free = np.ascontiguousarray(capacities.T)
@@ -117,7 +132,7 @@ def arrive(crowd: Crowd, demands: IntArray, capacities: IntArray, pod_class: Int
     return pod_node
 
 
-def _open_nodes(crowd: Crowd, c: int, held: IntArray, admits: BoolArray) -> BoolArray:
+def _open_nodes(crowd: GroupOfPods, c: int, held: IntArray, admits: BoolArray) -> BoolArray:
     """Where the rules let one more pod of an app run, beside those that do."""
     open_nodes: BoolArray = admits[c % crowd.pools]
     if crowd.zones and c % 2 == 0:

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
-from cruise.domain.resources import MEBIBYTE, Amounts, Resources
+from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, Workload, WorkloadRef
+from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
 
 # Thousandths of GPUs: half of the trace's pods ask for a part of one.
 GPU = "openb.example/gpu-milli"
@@ -27,7 +27,7 @@ class Openb:
     nodes: tuple[Node, ...]
     arrivals: tuple[Pod, ...]
 
-    def snapshot(self, where: dict[str, str | None]) -> Snapshot:
+    def snapshot(self, where: dict[str, str | None]) -> ClusterSnapshot:
         """The cluster with these pods, by name: each on its node, or pending (None)."""
         pods = [
             replace(pod, node=where[pod.name], phase="Running" if where[pod.name] else "Pending")
@@ -35,7 +35,7 @@ class Openb:
             if pod.name in where
         ]
         workloads = {(NAMESPACE, pod.workload): Workload(NAMESPACE, pod.workload) for pod in pods if pod.workload}
-        return Snapshot(
+        return ClusterSnapshot(
             nodes=tuple(sorted(self.nodes, key=lambda node: node.name)),
             pods=tuple(sorted(pods, key=lambda pod: pod.name)),
             workloads=workloads,
@@ -67,7 +67,7 @@ def _node(row: dict[str, str]) -> Node:
 
 def _pod(row: dict[str, str]) -> Pod:
     gpu = int(row["num_gpu"]) * int(row["gpu_milli"] or 0)
-    requests = Amounts(int(row["cpu_milli"]), int(row["memory_mib"]) * MEBIBYTE)
+    requests = StatedResources(int(row["cpu_milli"]), int(row["memory_mib"]) * MEBIBYTE)
     # Pods that ask for the same have one owner, as the replicas of a workload do.
     owner = f"{row['qos'].lower()}-{row['cpu_milli']}-{row['memory_mib']}-{gpu}"
     return Pod(

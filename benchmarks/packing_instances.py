@@ -5,16 +5,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cruise.packer.arrays import BoolArray, IntArray
-from cruise.packer.dense.instance import Instance
-from cruise.packer.problem import Problem, Rules
+from cruise.packer.columns.instance import PackingInstance
+from cruise.packer.problem import BoolArray, IntArray, PackingProblem, PlacementRules
 
 MEGABYTE = 1_000_000
 BALANCE_WEIGHT, SPREAD_WEIGHT = 1.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class InstanceShape:
     """Nodes, pods a node on average, number of priorities, and the share of the capacity that all pods ask for."""
 
     nodes: int
@@ -28,20 +27,20 @@ class Shape:
 
 # The range of the paper: 4 to 32 nodes, 4 and 8 pods a node, 1 to 4 priorities, 90 to 105 %.
 PAPER_RANGE = (
-    Shape(4, 4, 1, 95),
-    Shape(4, 8, 4, 105),
-    Shape(8, 4, 4, 100),
-    Shape(8, 8, 1, 95),
-    Shape(8, 8, 4, 105),
-    Shape(16, 4, 2, 100),
-    Shape(16, 4, 4, 95),
-    Shape(16, 8, 1, 95),
-    Shape(16, 8, 4, 100),
-    Shape(32, 4, 1, 95),
-    Shape(32, 4, 4, 100),
-    Shape(32, 8, 1, 95),
-    Shape(32, 8, 4, 100),
-    Shape(32, 8, 4, 105),
+    InstanceShape(4, 4, 1, 95),
+    InstanceShape(4, 8, 4, 105),
+    InstanceShape(8, 4, 4, 100),
+    InstanceShape(8, 8, 1, 95),
+    InstanceShape(8, 8, 4, 105),
+    InstanceShape(16, 4, 2, 100),
+    InstanceShape(16, 4, 4, 95),
+    InstanceShape(16, 8, 1, 95),
+    InstanceShape(16, 8, 4, 100),
+    InstanceShape(32, 4, 1, 95),
+    InstanceShape(32, 4, 4, 100),
+    InstanceShape(32, 8, 1, 95),
+    InstanceShape(32, 8, 4, 100),
+    InstanceShape(32, 8, 4, 105),
 )
 
 
@@ -53,9 +52,9 @@ def plain_instance(
     running: IntArray,
     most: IntArray,
     capacities: IntArray,
-) -> Instance:
+) -> PackingInstance:
     """An instance without headroom, all of whose classes may be preempted."""
-    return Instance(
+    return PackingInstance(
         demands=demands,
         headroom=np.zeros_like(demands),
         priorities=priorities,
@@ -64,12 +63,12 @@ def plain_instance(
         preemptible=np.ones(len(demands), dtype=np.bool_),
         weights=np.ones(len(demands), dtype=np.int64),
         running=running,
-        most=most,
+        maximum=most,
         capacities=capacities,
     )
 
 
-def draw_instance(shape: Shape, seed: int) -> Instance:
+def draw_instance(shape: InstanceShape, seed: int) -> PackingInstance:
     """ReplicaSets of 1 to 4 pods, 100 to 1000 m and MB each, on equal nodes, as far as the default scheduler gets."""
     source = random.Random(f"{shape} {seed}")
     wanted = shape.nodes * shape.pods_per_node
@@ -97,7 +96,7 @@ def draw_instance(shape: Shape, seed: int) -> Instance:
     )
 
 
-def draw_rightsized(shape: Shape, seed: int) -> Instance:
+def draw_rightsized(shape: InstanceShape, seed: int) -> PackingInstance:
     """An instance whose pods share headroom: 10 to 100 % of what they use of the CPU, 5 to 50 % of memory.
 
     Nodes have room for what is shared among pods thrown together at random. As yet pods ask for their own peaks, so
@@ -115,7 +114,7 @@ def draw_rightsized(shape: Shape, seed: int) -> Instance:
     return replace(plain, headroom=headroom, capacities=capacities, running=running)
 
 
-def with_peaks(instance: Instance) -> Instance:
+def with_peaks(instance: PackingInstance) -> PackingInstance:
     """The same pods and nodes where each pod keeps its peak for itself."""
     return replace(instance, demands=instance.demands + instance.headroom, headroom=np.zeros_like(instance.headroom))
 
@@ -124,7 +123,7 @@ def _ceil(value: int, divisor: int) -> int:
     return (value + divisor - 1) // divisor
 
 
-def draw_pending(shape: Shape, seed: int) -> Instance:
+def draw_pending(shape: InstanceShape, seed: int) -> PackingInstance:
     """The first instance from a seed on that the default scheduler leaves pods of pending in."""
     for attempt in range(1000):
         instance = draw_instance(shape, seed * 1000 + attempt)
@@ -153,7 +152,7 @@ def default_placement(demands: IntArray, counts: IntArray, capacities: IntArray)
     return placed
 
 
-def problem_of(instance: Instance) -> Problem:
+def problem_of(instance: PackingInstance) -> PackingProblem:
     """An instance of copies as a problem of pods: those of a class that run, node by node, then those that wait."""
     classes, nodes = instance.class_count, instance.node_count
     where: list[int] = []
@@ -162,7 +161,7 @@ def problem_of(instance: Instance) -> Problem:
         running = np.repeat(np.arange(nodes), instance.running[number]).tolist()
         where += running + [-1] * (int(instance.counts[number]) - len(running))
         of += [number] * int(instance.counts[number])
-    return Problem(
+    return PackingProblem(
         resources=("cpu", "memory")[: instance.demands.shape[1]],
         capacities=instance.capacities,
         demands=instance.demands,
@@ -172,10 +171,10 @@ def problem_of(instance: Instance) -> Problem:
         preemptible=instance.preemptible,
         preempt=np.ones(classes, dtype=np.bool_),
         weights=instance.weights,
-        most_on_node=instance.counts,
-        sites=np.zeros(classes, dtype=np.int64),
-        admits=np.ones((1, nodes), dtype=np.bool_),
+        max_on_node=instance.counts,
+        node_mask_of_class=np.zeros(classes, dtype=np.int64),
+        allowed_nodes=np.ones((1, nodes), dtype=np.bool_),
         pod_class=np.array(of, dtype=np.int64),
         pod_node=np.array(where, dtype=np.int64),
-        rules=Rules(np.zeros((0, nodes), dtype=np.int64)),
+        rules=PlacementRules(np.zeros((0, nodes), dtype=np.int64)),
     )

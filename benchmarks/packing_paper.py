@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from cruise.packer.dense.instance import Instance
+from cruise.packer.columns.instance import PackingInstance
 
 # The share of the budget that is set aside for the tiers in equal parts; the rest goes to whoever needs it.
 RESERVED_SHARE = 0.6
@@ -25,27 +25,27 @@ class PaperAnswer:
 @dataclass(frozen=True, slots=True)
 class _Pod:
     priority: int
-    demand: tuple[int, ...]
+    compute_demand: tuple[int, ...]
     where: int | None
 
 
-def solve_as_paper(instance: Instance, limit_seconds: float, workers: int) -> PaperAnswer:
+def solve_as_paper(instance: PackingInstance, limit_seconds: float, workers: int) -> PaperAnswer:
     """Run both stages of every tier within the limit."""
     run = _Run(instance, limit_seconds, workers)
-    for tier in instance.tiers():
+    for tier in instance.count_priority_levels():
         run.tier(tier)
     return PaperAnswer(run.placed(), all(run.places_proved), all(run.places_proved) and all(run.moves_proved))
 
 
 class _Run:
-    def __init__(self, instance: Instance, limit_seconds: float, workers: int) -> None:
+    def __init__(self, instance: PackingInstance, limit_seconds: float, workers: int) -> None:
         self.begun = time.monotonic()
         self.instance, self.limit, self.workers = instance, limit_seconds, workers
         self.pods = _pods(instance)
         self.model = cp_model.CpModel()
         nodes = range(instance.node_count)
         self.on = [[self.model.new_bool_var("") for _ in nodes] for _ in self.pods]
-        self.reserve = RESERVED_SHARE * limit_seconds / len(instance.tiers())
+        self.reserve = RESERVED_SHARE * limit_seconds / len(instance.count_priority_levels())
         self.still_reserved = RESERVED_SHARE * limit_seconds
         self.active: list[int] = []
         self.values: dict[int, int | None] = {k: pod.where for k, pod in enumerate(self.pods)}
@@ -62,7 +62,7 @@ class _Run:
         for n in range(self.instance.node_count):
             for r in range(self.instance.demands.shape[1]):
                 load = cp_model.LinearExpr.weighted_sum(
-                    [self.on[k][n] for k in self.active], [self.pods[k].demand[r] for k in self.active]
+                    [self.on[k][n] for k in self.active], [self.pods[k].compute_demand[r] for k in self.active]
                 )
                 self.model.add(load <= int(self.instance.capacities[n, r]))
         placed = cp_model.LinearExpr.sum([x for k in self.active for x in self.on[k]])
@@ -81,7 +81,7 @@ class _Run:
             sum(1 for k, pod in enumerate(self.pods) if pod.priority == tier and self.values[k] is not None)
             if tier in self.reached
             else 0
-            for tier in self.instance.tiers()
+            for tier in self.instance.count_priority_levels()
         )
 
     def _maximise(self, metric: cp_model.LinearExprT) -> bool:
@@ -110,7 +110,7 @@ class _Run:
         return bool(status == cp_model.OPTIMAL)
 
 
-def _pods(instance: Instance) -> list[_Pod]:
+def _pods(instance: PackingInstance) -> list[_Pod]:
     pods = []
     for c in range(instance.class_count):
         homes: list[int | None] = list(np.repeat(np.arange(instance.node_count), instance.running[c]).tolist())

@@ -12,7 +12,7 @@ from typing import Any
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from tests.controlplane.api import Api
-from tests.controlplane.behaviour import NodeSpec
+from tests.controlplane.behaviour import SimulatedNodeSpec
 from tests.controlplane.control_plane import ControlPlane
 
 Json = dict[str, Any]
@@ -51,7 +51,7 @@ def statistics(nodes: int, pods_per_node: int, now: datetime) -> StatisticsTable
         rows.append(_statistic(number // PODS_PER_WORKLOAD, _pod_name(number), now))
         if number % PODS_PER_WORKLOAD == 0:
             rows.append(_statistic(number // PODS_PER_WORKLOAD, "", now))
-    return StatisticsTable.of_rows(rows)
+    return StatisticsTable.from_rows(rows)
 
 
 def _statistic(workload: int, pod: str, now: datetime) -> Statistic:
@@ -86,7 +86,7 @@ def _namespace(number: int) -> Json:
 
 
 def _create_node(api: Api, number: int) -> None:
-    spec = NodeSpec(f"node-{number:05d}", cpu="32", memory="128Gi")
+    spec = SimulatedNodeSpec(f"node-{number:05d}", cpu="32", memory="128Gi")
     api.create(spec.manifest(_CREATED))
 
 

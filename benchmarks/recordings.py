@@ -11,13 +11,11 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
 from cruise.backtest.recordings.traces import CONTAINER, MONDAY
-from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.resources import MEBIBYTE, Resources
-from cruise.simulation.demand.trace import SERIES_COLUMNS
-from cruise.simulation.demand.trace_matrix import CPU_FILE, MEMORY_FILE, SERIES_FILE
+from cruise.domain.resources import MEBIBYTE, Float32Array, Int64Array, Resources
+from cruise.simulation.demand.trace import CPU_FILE, MEMORY_FILE, SERIES_COLUMNS, SERIES_FILE
 
 DAY = 86_400
 MOST_REPLICAS = 12
@@ -25,7 +23,7 @@ MOST_REPLICAS = 12
 PAGE = 4096
 
 
-def make_recording(containers: int, days: float, step_seconds: int = 60, seed: int = 0) -> Recording:
+def make_recording(containers: int, days: float, step_seconds: int = 60, seed: int = 0) -> UsageRecording:
     """Return a recording of `containers` for `days`, in a few nanoseconds a sample."""
     random = np.random.default_rng(seed)
     workload = _workloads(random, containers)
@@ -36,7 +34,7 @@ def make_recording(containers: int, days: float, step_seconds: int = 60, seed: i
     shape.fill(random, cpu, memory, step_seconds)
     requests = _requests(random, cpu, memory)
     _cut_lives(random, cpu, memory)
-    return Recording(
+    return UsageRecording(
         name=f"made-{containers}",
         containers=tuple(
             RecordedContainer("made", f"app-{of}-{index}", CONTAINER, WorkloadRef("Deployment", f"app-{of}"), asked)
@@ -49,7 +47,7 @@ def make_recording(containers: int, days: float, step_seconds: int = 60, seed: i
     )
 
 
-def write_trace(recording: Recording, directory: Path) -> None:
+def write_trace(recording: UsageRecording, directory: Path) -> None:
     """Write a recording as the trace directory that it could have been read from."""
     directory.mkdir(parents=True, exist_ok=True)
     lines = [",".join(SERIES_COLUMNS)]

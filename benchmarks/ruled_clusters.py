@@ -5,17 +5,26 @@ from enum import StrEnum
 
 import numpy as np
 
-from cruise.packer.arrays import IntArray
-from cruise.packer.problem import Attraction, EvictionLimit, Exclusion, Objective, Problem, Rules, Spread, loads_of
-from cruise.packer.rules.by_class import rules_by_class
-from cruise.packer.rules.counts import Counts
+from cruise.packer.problem import (
+    AttractionRule,
+    EvictionLimit,
+    ExclusionRule,
+    IntArray,
+    PackingObjective,
+    PackingProblem,
+    PlacementRules,
+    SpreadRule,
+    compute_loads,
+)
+from cruise.packer.rules.by_class import build_rules_by_class
+from cruise.packer.rules.domain_counts import RuleCounts
 
 HOST, ZONE = 0, 1
 _ZONES, _POOL_SHARE, _SLOTS = 3, 4, 110
 _SITES = 3
 
 
-class Kind(StrEnum):
+class PodKind(StrEnum):
     """Which rules most of the apps have."""
 
     SERVICES = "services"
@@ -26,20 +35,20 @@ class Kind(StrEnum):
 
 
 # Of all apps, the shares with a spread over zones, one over nodes, anti-affinity by node, host ports and affinity.
-_SHARES: dict[Kind, tuple[float, float, float, float, float]] = {
-    Kind.SERVICES: (0.6, 0.1, 0.2, 0.0, 0.0),
-    Kind.STATEFUL: (0.3, 0.0, 0.8, 0.0, 0.1),
-    Kind.PORTS: (0.2, 0.0, 0.1, 0.5, 0.0),
-    Kind.AFFINE: (0.2, 0.0, 0.2, 0.0, 0.4),
-    Kind.MIXED: (0.4, 0.1, 0.4, 0.2, 0.2),
+_SHARES: dict[PodKind, tuple[float, float, float, float, float]] = {
+    PodKind.SERVICES: (0.6, 0.1, 0.2, 0.0, 0.0),
+    PodKind.STATEFUL: (0.3, 0.0, 0.8, 0.0, 0.1),
+    PodKind.PORTS: (0.2, 0.0, 0.1, 0.5, 0.0),
+    PodKind.AFFINE: (0.2, 0.0, 0.2, 0.0, 0.4),
+    PodKind.MIXED: (0.4, 0.1, 0.4, 0.2, 0.2),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Ruled:
+class RuledCluster:
     """A cluster to draw: nodes in three zones, a quarter of them tainted, pods and the share of room they ask for."""
 
-    kind: Kind
+    kind: PodKind
     nodes: int
     pods_per_node: int = 8
     priorities: int = 1
@@ -49,9 +58,9 @@ class Ruled:
         return f"{self.kind}, {self.nodes}x{self.pods_per_node} p{self.priorities} {self.usage_percent} %"
 
 
-def draw_ruled(ruled: Ruled, seed: int, objective: Objective = Objective.PAPER) -> Problem:
+def draw_ruled(ruled: RuledCluster, seed: int, objective: PackingObjective = PackingObjective.PAPER) -> PackingProblem:
     """Apps of 1 to 6 pods of 100 to 1,000 m and MB; four of five have a disruption budget, one of ten is unmovable."""
-    source = np.random.default_rng([seed, ruled.nodes, list(Kind).index(ruled.kind), ruled.priorities])
+    source = np.random.default_rng([seed, ruled.nodes, list(PodKind).index(ruled.kind), ruled.priorities])
     wanted = ruled.nodes * ruled.pods_per_node
     replicas = source.integers(1, 7, wanted)
     apps = int(np.searchsorted(np.cumsum(replicas), wanted)) + 1
@@ -67,19 +76,19 @@ def draw_ruled(ruled: Ruled, seed: int, objective: Objective = Objective.PAPER) 
     movable = source.random(apps) >= 0.1
     pod_class = np.repeat(np.arange(apps, dtype=np.int64), replicas)
     sites = source.choice(_SITES, apps, p=[0.35, 0.1, 0.55]).astype(np.int64)
-    problem = Problem(
+    problem = PackingProblem(
         resources=("cpu", "memory", "pods"),
         capacities=np.tile(np.array([*room.tolist(), _SLOTS], dtype=np.int64), (ruled.nodes, 1)),
         demands=demands,
         headroom=np.zeros_like(demands),
         priorities=source.integers(0, ruled.priorities, apps).astype(np.int64),
         movable=movable,
-        preemptible=movable if objective is Objective.PAPER else np.zeros(apps, dtype=np.bool_),
+        preemptible=movable if objective is PackingObjective.PAPER else np.zeros(apps, dtype=np.bool_),
         preempt=np.ones(apps, dtype=np.bool_),
         weights=np.full(apps, 2, dtype=np.int64),
-        most_on_node=np.full(apps, wanted, dtype=np.int64),
-        sites=sites,
-        admits=admits,
+        max_on_node=np.full(apps, wanted, dtype=np.int64),
+        node_mask_of_class=sites,
+        allowed_nodes=admits,
         pod_class=pod_class,
         pod_node=np.full(wanted, -1, dtype=np.int64),
         rules=_draw_rules(source, ruled, replicas, admits[sites]),
@@ -89,40 +98,44 @@ def draw_ruled(ruled: Ruled, seed: int, objective: Objective = Objective.PAPER) 
     return problem
 
 
-def _draw_rules(source: np.random.Generator, ruled: Ruled, replicas: IntArray, admitted: IntArray) -> Rules:
+def _draw_rules(
+    source: np.random.Generator, ruled: RuledCluster, replicas: IntArray, admitted: IntArray
+) -> PlacementRules:
     apps = len(replicas)
     by_zone, by_node, apart, ported, drawn = (source.random(apps) < share for share in _SHARES[ruled.kind])
     own = [np.array([c], dtype=np.int64) for c in range(apps)]
     ports = source.integers(0, max(apps // 6, 1), apps)
-    exclusions = [Exclusion(HOST, c, own[c]) for c in np.flatnonzero(apart).tolist()]
+    exclusions = [ExclusionRule(HOST, c, own[c]) for c in np.flatnonzero(apart).tolist()]
     exclusions += [
-        Exclusion(HOST, c, np.flatnonzero(ported & (ports == ports[c]))) for c in np.flatnonzero(ported).tolist()
+        ExclusionRule(HOST, c, np.flatnonzero(ported & (ports == ports[c]))) for c in np.flatnonzero(ported).tolist()
     ]
-    spreads = [Spread(ZONE, c, own[c], 1, 0, admitted[c]) for c in np.flatnonzero(by_zone).tolist()]
-    spreads += [Spread(HOST, c, own[c], 1, 0, admitted[c]) for c in np.flatnonzero(by_node & ~by_zone).tolist()]
+    spreads = [SpreadRule(ZONE, c, own[c], 1, 0, admitted[c]) for c in np.flatnonzero(by_zone).tolist()]
+    spreads += [SpreadRule(HOST, c, own[c], 1, 0, admitted[c]) for c in np.flatnonzero(by_node & ~by_zone).tolist()]
     attractions = []
     for c in np.flatnonzero(drawn & ~apart).tolist():
         # To its own pods in one zone, or to another app's on one node or in one zone.
         if c == 0 or source.random() < 0.4:
-            attractions.append(Attraction((ZONE,), c, own[c]))
+            attractions.append(AttractionRule((ZONE,), c, own[c]))
         else:
             topology = HOST if source.random() < 0.5 else ZONE
-            attractions.append(Attraction((topology,), c, own[int(source.integers(c))]))
+            attractions.append(AttractionRule((topology,), c, own[int(source.integers(c))]))
     budgeted = np.flatnonzero(source.random(apps) < 0.8).tolist()
     limits = [EvictionLimit(f"app-{c}", own[c], max(1, int(replicas[c]) // 3)) for c in budgeted]
     topologies = np.stack([np.arange(ruled.nodes), np.arange(ruled.nodes) % _ZONES]).astype(np.int64)
-    return Rules(topologies, tuple(exclusions), tuple(attractions), tuple(spreads), tuple(limits))
+    return PlacementRules(topologies, tuple(exclusions), tuple(attractions), tuple(spreads), tuple(limits))
 
 
-def _arrived(problem: Problem) -> IntArray:
+def _arrived(problem: PackingProblem) -> IntArray:
     """Each pod in turn on the node that is least allocated of those that the rules leave."""
     pod_node = np.full(problem.pod_count, -1, dtype=np.int64)
-    counts = Counts(problem, rules_by_class(problem), pod_node)
+    counts = RuleCounts(problem, build_rules_by_class(problem), pod_node)
     for pod, c in enumerate(problem.pod_class.tolist()):
-        used, _ = loads_of(problem, counts.pod_node)
+        used, _ = compute_loads(problem, counts.pod_node)
         free = problem.capacities - used - problem.demands[c]
-        fits = (free >= 0).all(axis=1) & problem.admits[problem.sites[c]] & counts.allowed_nodes(c)
+        fits = (
+            (free >= 0).all(axis=1) & problem.allowed_nodes[problem.node_mask_of_class[c]] & counts.get_allowed_nodes(c)
+        )
         if fits.any():
             share = (free[:, :2] / problem.capacities[:, :2]).sum(axis=1)
-            counts.arrive(pod, int(np.argmax(np.where(fits, share, -np.inf))))
+            counts.place(pod, int(np.argmax(np.where(fits, share, -np.inf))))
     return counts.pod_node

@@ -1,4 +1,4 @@
-"""Writes clusters of any size as `kubectl get … -A -o json` prints them, with a matching UsageStatistics file.
+"""Writes clusters of any size as `kubectl get … -A -o json` prints them, with a matching CruiseKubeStatistics file.
 
 Every node has 30 pods of 1.5 containers on average: four DaemonSets, the rest Deployments of all sizes and some
 StatefulSets. Pods have the bulk of real ones (environment, volumes, probes, statuses: 3 to 5 kB without white space).
@@ -29,7 +29,7 @@ _WRITE_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class GeneratorSettings:
     """One container of a workload: its name, its requests, and its typical use as shares of them."""
 
     name: str
@@ -41,13 +41,13 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class GeneratedWorkload:
     """A workload and the names of its pods with the nodes that they are on."""
 
     namespace: str
     kind: str
     name: str
-    shapes: tuple[Shape, ...]
+    shapes: tuple[GeneratorSettings, ...]
     pods: tuple[tuple[str, str], ...]
     template_hash: str = ""
 
@@ -60,11 +60,11 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class GeneratedCluster:
     """What is written: nodes by name, workloads by namespace and name."""
 
     nodes: tuple[str, ...]
-    workloads: tuple[Workload, ...]
+    workloads: tuple[GeneratedWorkload, ...]
     seed: int
     pod_count: int = field(init=False)
     container_count: int = field(init=False)
@@ -77,7 +77,7 @@ class Cluster:
         object.__setattr__(self, "container_count", containers)
 
 
-def generate_cluster(node_count: int, seed: int = 1, pods_per_node: int = PODS_PER_NODE) -> Cluster:
+def generate_cluster(node_count: int, seed: int = 1, pods_per_node: int = PODS_PER_NODE) -> GeneratedCluster:
     """Lay out a cluster: every node has its DaemonSet pods, the others are dealt round."""
     draw = random.Random(seed)
     nodes = tuple(f"node-{index:05d}" for index in range(node_count))
@@ -93,7 +93,9 @@ def generate_cluster(node_count: int, seed: int = 1, pods_per_node: int = PODS_P
         workloads.append(_workload(namespace, kind, f"app-{index:05d}", replicas, places, draw))
         left -= replicas
         index += 1
-    return Cluster(nodes, tuple(sorted(workloads, key=lambda workload: (workload.namespace, workload.name))), seed)
+    return GeneratedCluster(
+        nodes, tuple(sorted(workloads, key=lambda workload: (workload.namespace, workload.name))), seed
+    )
 
 
 def _deal(nodes: tuple[str, ...], draw: random.Random) -> Iterator[str]:
@@ -105,20 +107,20 @@ def _letters(draw: random.Random, count: int) -> str:
     return "".join(draw.choices(_HASH_LETTERS, k=count))
 
 
-def _shape(name: str, draw: random.Random, sidecar: bool = False) -> Shape:
+def _shape(name: str, draw: random.Random, sidecar: bool = False) -> GeneratorSettings:
     cpu = draw.choice((50, 100) if sidecar else (50, 100, 250, 250, 500, 1000))
     memory = draw.choice((64, 128) if sidecar else (128, 256, 512, 1024, 2048))
-    return Shape(name, cpu, memory, draw.uniform(0.05, 0.6), draw.uniform(0.2, 0.8), sidecar)
+    return GeneratorSettings(name, cpu, memory, draw.uniform(0.05, 0.6), draw.uniform(0.2, 0.8), sidecar)
 
 
-def _daemon_set(name: str, nodes: tuple[str, ...], draw: random.Random) -> Workload:
+def _daemon_set(name: str, nodes: tuple[str, ...], draw: random.Random) -> GeneratedWorkload:
     pods = sorted((f"{name}-{_letters(draw, 5)}-{node[5:]}", node) for node in nodes)
-    return Workload("platform", "DaemonSet", name, (_shape("agent", draw),), tuple(pods))
+    return GeneratedWorkload("platform", "DaemonSet", name, (_shape("agent", draw),), tuple(pods))
 
 
 def _workload(
     namespace: str, kind: str, name: str, replicas: int, places: Iterator[str], draw: random.Random
-) -> Workload:
+) -> GeneratedWorkload:
     shapes = [_shape("app", draw)]
     # Four DaemonSets have one container each; 0.577 of the others' pods need two for 1.5 on average.
     if draw.random() < 0.577:
@@ -132,13 +134,13 @@ def _workload(
             suffixes.add(_letters(draw, 5))
         names = [f"{name}-{template_hash}-{suffix}" for suffix in sorted(suffixes)]
     pods = tuple((pod, next(places)) for pod in names)
-    return Workload(namespace, kind, name, tuple(shapes), pods, template_hash)
+    return GeneratedWorkload(namespace, kind, name, tuple(shapes), pods, template_hash)
 
 
 # ---- the snapshot ----
 
 
-def write_snapshot(cluster: Cluster, path: Path, pretty: bool = True) -> None:
+def write_snapshot(cluster: GeneratedCluster, path: Path, pretty: bool = True) -> None:
     """Write the cluster as kubectl prints it (4 spaces), or without white space."""
     with path.open("wb") as file:
         _write_list(_objects(cluster, pretty), file, pretty)
@@ -185,7 +187,7 @@ class _Template:
         return "".join(self._parts)
 
 
-def _objects(cluster: Cluster, pretty: bool) -> Iterator[str]:
+def _objects(cluster: GeneratedCluster, pretty: bool) -> Iterator[str]:
     """Yield every object as text, kind by kind as kubectl does."""
     draw = random.Random(cluster.seed + 1)
     node = _Template(_node(), pretty)
@@ -218,7 +220,7 @@ def _uid(draw: random.Random) -> str:
     return f"{text[:8]}-{text[8:12]}-4{text[13:16]}-9{text[17:20]}-{text[20:]}"
 
 
-def _metadata(workload: Workload, name: str, labels: Json, owner: tuple[str, str] | None = None) -> Json:
+def _metadata(workload: GeneratedWorkload, name: str, labels: Json, owner: tuple[str, str] | None = None) -> Json:
     metadata: Json = {
         "name": name,
         "namespace": workload.namespace,
@@ -235,7 +237,7 @@ def _metadata(workload: Workload, name: str, labels: Json, owner: tuple[str, str
     return metadata
 
 
-def _labels(workload: Workload) -> Json:
+def _labels(workload: GeneratedWorkload) -> Json:
     labels = {"app.kubernetes.io/name": workload.name, "app.kubernetes.io/part-of": workload.namespace, "tier": "web"}
     return labels | ({"pod-template-hash": workload.template_hash} if workload.kind == "Deployment" else {})
 
@@ -281,14 +283,14 @@ def _condition(name: str, status: str, message: str | None = None) -> Json:
     return condition | ({"message": message} if message else {})
 
 
-def _resources(shape: Shape) -> Json:
+def _resources(shape: GeneratorSettings) -> Json:
     return {
         "requests": {"cpu": f"{shape.cpu_millicores}m", "memory": f"{shape.memory_mib}Mi"},
         "limits": {"memory": f"{2 * shape.memory_mib}Mi"},
     }
 
 
-def _container(workload: Workload, shape: Shape) -> Json:
+def _container(workload: GeneratedWorkload, shape: GeneratorSettings) -> Json:
     env: list[Json] = [
         {"name": f"SETTING_{index}", "value": f"https://{workload.name}.{workload.namespace}.svc/v{index}?q=a%20b\\n"}
         for index in range(3)
@@ -313,7 +315,7 @@ def _container(workload: Workload, shape: Shape) -> Json:
     return container | ({"restartPolicy": "Always"} if shape.sidecar else {})
 
 
-def _container_status(workload: Workload, shape: Shape) -> Json:
+def _container_status(workload: GeneratedWorkload, shape: GeneratorSettings) -> Json:
     return {
         "name": shape.name,
         "containerID": "containerd://@CID@",
@@ -329,7 +331,7 @@ def _container_status(workload: Workload, shape: Shape) -> Json:
     }
 
 
-def _pod(workload: Workload) -> Json:
+def _pod(workload: GeneratedWorkload) -> Json:
     main = [shape for shape in workload.shapes if not shape.sidecar]
     sidecars = [shape for shape in workload.shapes if shape.sidecar]
     token = {"serviceAccountToken": {"expirationSeconds": 3607, "path": "token"}}
@@ -377,7 +379,7 @@ def _pod(workload: Workload) -> Json:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec, "status": status}
 
 
-def _controllers(workload: Workload) -> Iterator[Json]:
+def _controllers(workload: GeneratedWorkload) -> Iterator[Json]:
     """Yield a workload's own object and, for a Deployment, its ReplicaSet."""
     labels = _labels(workload)
     pod = _pod(workload)
@@ -398,14 +400,14 @@ def _controllers(workload: Workload) -> Iterator[Json]:
 # ---- the usage ----
 
 
-def write_usage(cluster: Cluster, path: Path, pretty: bool = False) -> None:
+def write_usage(cluster: GeneratedCluster, path: Path, pretty: bool = False) -> None:
     """Write statistics of every container, around its workload's typical use."""
     with path.open("wb") as file:
-        opening = '{"apiVersion":"cruise.io/v1","kind":"UsageStatistics","items":[\n'
+        opening = '{"apiVersion":"cruise.io/v1","kind":"CruiseKubeStatistics","items":[\n'
         _write_joined(_usage_items(cluster, pretty), file, opening, ",\n", "\n]}\n")
 
 
-def _usage_items(cluster: Cluster, pretty: bool) -> Iterator[str]:
+def _usage_items(cluster: GeneratedCluster, pretty: bool) -> Iterator[str]:
     draw = random.Random(cluster.seed + 2)
     names = ("CPU_BASE", "CPU_PEAK", "MEMORY_BASE", "MEMORY_PEAK", "MEMORY_MAX")
     for workload in cluster.workloads:

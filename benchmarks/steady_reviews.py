@@ -24,7 +24,7 @@ _PATIENCE_SECONDS = 30.0
 
 
 @dataclass(slots=True)
-class Told:
+class ReceivedAnswers:
     """Latencies of what was answered, how late reviews were sent, all in seconds, and how many had no answer."""
 
     latencies: list[float] = field(default_factory=list)
@@ -32,9 +32,9 @@ class Told:
     failed: int = 0
 
 
-async def reviews_at(port: int, bodies: Sequence[bytes], rate: float, seconds: float) -> Told:
+async def reviews_at(port: int, bodies: Sequence[bytes], rate: float, seconds: float) -> ReceivedAnswers:
     """Ask for some time."""
-    told, due, context = Told(), asyncio.Queue[tuple[float, bytes]](), trusting()
+    told, due, context = ReceivedAnswers(), asyncio.Queue[tuple[float, bytes]](), create_trusting_context()
     opened = [await asyncio.open_connection("127.0.0.1", port, ssl=context) for _ in range(_CONNECTIONS)]
     async with asyncio.TaskGroup() as tasks:
         asking = [tasks.create_task(_ask(port, context, one, due, told)) for one in opened]
@@ -55,7 +55,7 @@ async def _ask(
     context: ssl.SSLContext,
     opened: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     due: "asyncio.Queue[tuple[float, bytes]]",
-    told: Told,
+    told: ReceivedAnswers,
 ) -> None:
     connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = opened
     while True:
@@ -84,11 +84,11 @@ def answer_to(port: int, path: str, body: bytes) -> bytes:
     request = urllib.request.Request(
         f"https://127.0.0.1:{port}{path}", body, {"Content-Type": "application/json"}, method="POST"
     )
-    with urllib.request.urlopen(request, context=trusting(), timeout=_PATIENCE_SECONDS) as answered:
+    with urllib.request.urlopen(request, context=create_trusting_context(), timeout=_PATIENCE_SECONDS) as answered:
         return bytes(answered.read())
 
 
-def trusting() -> ssl.SSLContext:
+def create_trusting_context() -> ssl.SSLContext:
     """A client's context that takes any certificate; without the system's own, which take 30 ms to read."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE

@@ -8,7 +8,7 @@ from rich.table import Table
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BenchmarkRow:
     """One measured figure, beside what it is compared with.
 
     `ratio` is value over the figure that `beside` names; None where nothing is compared.
@@ -24,10 +24,10 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class BenchmarkOutcome:
     """What one benchmark's own process left: its rows and its peak memory, or the reason why it has none."""
 
-    rows: tuple[Row, ...] = ()
+    rows: tuple[BenchmarkRow, ...] = ()
     peak_memory_mib: float | None = None
     failure: str | None = None
 
@@ -66,7 +66,7 @@ def number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def render(outcomes: Mapping[str, Outcome]) -> Table:
+def render(outcomes: Mapping[str, BenchmarkOutcome]) -> Table:
     """One table for all benchmarks, in the mapping's order, with a section for each."""
     table = Table(title="cruise: benchmarks", title_justify="left")
     for heading in ("benchmark", "measure"):
@@ -83,7 +83,7 @@ def render(outcomes: Mapping[str, Outcome]) -> Table:
     return table
 
 
-def _cells(name: str, outcome: Outcome) -> Sequence[tuple[str, ...]]:
+def _cells(name: str, outcome: BenchmarkOutcome) -> Sequence[tuple[str, ...]]:
     if outcome.failure is not None:
         return [(name, f"failed: {outcome.failure}", "", "", "", "", "")]
     rows = [

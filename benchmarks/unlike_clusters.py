@@ -11,10 +11,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from benchmarks.large_clusters import Crowd, arrive
+from benchmarks.large_clusters import GroupOfPods, add_pods
 from benchmarks.openb_cluster import OPENB
-from cruise.packer.arrays import FloatArray, IntArray
-from cruise.packer.problem import EvictionLimit, Objective, Problem, Rules
+from cruise.packer.problem import EvictionLimit, FloatArray, IntArray, PackingObjective, PackingProblem, PlacementRules
 
 _CORES, _MEBIBYTES, _SLOTS, _GPUS = 16_000, 65_536, 256, 8
 # Of nodes with apps for GPUs, each third one has some.
@@ -23,7 +22,7 @@ _GPU_NODES = 3
 _TRIES = 40
 
 
-class Make(StrEnum):
+class ClusterDrawing(StrEnum):
     """How the sizes of apps are drawn."""
 
     LOG_NORMAL = "log-normal"
@@ -37,7 +36,7 @@ class Make(StrEnum):
     GPUS = "GPUs"
 
 
-class Budgets(StrEnum):
+class DrawnBudgets(StrEnum):
     """What PodDisruptionBudgets allow."""
 
     LOOSE = "loose"
@@ -46,14 +45,14 @@ class Budgets(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Full:
+class FullCluster:
     """A cluster to draw."""
 
-    make: Make
+    make: ClusterDrawing
     nodes: int
     pods_per_node: int = 30
     priorities: int = 1
-    budgets: Budgets = Budgets.USUAL
+    budgets: DrawnBudgets = DrawnBudgets.USUAL
     # Of the pods that fill it there are so many: up to 100 all have a place.
     percent: int = 100
 
@@ -63,11 +62,11 @@ class Full:
         return f"{self.make}, {self.nodes}x{self.pods_per_node}{share}{tiers}, budgets {self.budgets}"
 
 
-def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> Problem:
+def draw_full(full: FullCluster, seed: int, objective: PackingObjective = PackingObjective.PAPER) -> PackingProblem:
     """Draw a cluster as its scheduler leaves it."""
-    source = np.random.default_rng([seed, full.nodes, list(Make).index(full.make)])
+    source = np.random.default_rng([seed, full.nodes, list(ClusterDrawing).index(full.make)])
     sizes = _SIZES[full.make](source, full)
-    resources = ("cpu", "memory", "gpus", "pods") if full.make is Make.GPUS else ("cpu", "memory", "pods")
+    resources = ("cpu", "memory", "gpus", "pods") if full.make is ClusterDrawing.GPUS else ("cpu", "memory", "pods")
     apps = len(sizes)
     demands = np.column_stack([sizes, np.ones(apps, dtype=np.int64)])
     capacities = _capacities(full)
@@ -80,14 +79,16 @@ def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> 
     pod_class = pod_class[np.argsort(source.permutation(apps)[pod_class], kind="stable")]
     replicas = np.bincount(pod_class, minlength=apps)
     everywhere = np.ones((1, full.nodes), dtype=np.bool_)
-    pod_node = arrive(Crowd(full.nodes), demands, capacities, pod_class, everywhere)
+    pod_node = add_pods(GroupOfPods(full.nodes), demands, capacities, pod_class, everywhere)
     shut = source.random(apps) < 1 / 3
     allowed = np.maximum(1, replicas // 4)
     limits = (
         ()
-        if full.budgets is Budgets.LOOSE
+        if full.budgets is DrawnBudgets.LOOSE
         else tuple(
-            EvictionLimit(f"app-{c}", np.array([c]), 0 if full.budgets is Budgets.SHUT and shut[c] else int(allowed[c]))
+            EvictionLimit(
+                f"app-{c}", np.array([c]), 0 if full.budgets is DrawnBudgets.SHUT and shut[c] else int(allowed[c])
+            )
             for c in range(apps)
         )
     )
@@ -95,8 +96,8 @@ def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> 
     priorities = source.integers(0, full.priorities, apps).astype(np.int64)
     # In operation what has the highest priority that waits gives way to nothing, nor does what is above.
     top = priorities[pod_class[pod_node < 0]].max(initial=-1)
-    below = priorities <= top if objective is Objective.PAPER else priorities < top
-    return Problem(
+    below = priorities <= top if objective is PackingObjective.PAPER else priorities < top
+    return PackingProblem(
         resources=resources,
         capacities=capacities,
         demands=demands,
@@ -106,19 +107,19 @@ def draw_full(full: Full, seed: int, objective: Objective = Objective.PAPER) -> 
         preemptible=movable & below,
         preempt=np.ones(apps, dtype=np.bool_),
         weights=np.full(apps, 2, dtype=np.int64),
-        most_on_node=np.full(apps, len(pod_class), dtype=np.int64),
-        sites=np.zeros(apps, dtype=np.int64),
-        admits=everywhere,
+        max_on_node=np.full(apps, len(pod_class), dtype=np.int64),
+        node_mask_of_class=np.zeros(apps, dtype=np.int64),
+        allowed_nodes=everywhere,
         pod_class=pod_class,
         pod_node=pod_node,
-        rules=Rules(np.zeros((0, full.nodes), dtype=np.int64), eviction_limits=limits),
+        rules=PlacementRules(np.zeros((0, full.nodes), dtype=np.int64), eviction_limits=limits),
         objective=objective,
     )
 
 
-def _capacities(full: Full) -> IntArray:
+def _capacities(full: FullCluster) -> IntArray:
     kinds = np.array([[_CORES, _MEBIBYTES, _SLOTS]] * full.nodes, dtype=np.int64)
-    if full.make is not Make.GPUS:
+    if full.make is not ClusterDrawing.GPUS:
         return kinds
     return np.insert(kinds, 2, np.where(np.arange(full.nodes) % _GPU_NODES == 0, _GPUS, 0), axis=1)
 
@@ -139,11 +140,11 @@ def _filled(source: np.random.Generator, demands: IntArray, capacities: IntArray
     return np.array(classes, dtype=np.int64)
 
 
-def _apps(full: Full) -> int:
+def _apps(full: FullCluster) -> int:
     return max(full.nodes * full.pods_per_node // 8, 4)
 
 
-def _scaled(shares: FloatArray, full: Full) -> IntArray:
+def _scaled(shares: FloatArray, full: FullCluster) -> IntArray:
     """Sizes of a mean of one node through its pods."""
     mean = np.array([_CORES, _MEBIBYTES]) / full.pods_per_node
     sizes = shares / shares.mean(axis=0) * mean
@@ -151,35 +152,35 @@ def _scaled(shares: FloatArray, full: Full) -> IntArray:
     return found
 
 
-def _log_normal(source: np.random.Generator, full: Full) -> IntArray:
+def _log_normal(source: np.random.Generator, full: FullCluster) -> IntArray:
     return _scaled(np.exp(source.normal(0.0, 1.0, (_apps(full), 2))), full)
 
 
-def _bimodal(source: np.random.Generator, full: Full) -> IntArray:
+def _bimodal(source: np.random.Generator, full: FullCluster) -> IntArray:
     large = source.random((_apps(full), 1)) < 0.15
     return _scaled(np.where(large, 6.0, 0.6) * source.uniform(0.7, 1.3, (_apps(full), 2)), full)
 
 
-def _powers(source: np.random.Generator, full: Full) -> IntArray:
+def _powers(source: np.random.Generator, full: FullCluster) -> IntArray:
     sizes = _scaled(np.exp(source.normal(0.0, 0.9, (_apps(full), 2))), full)
     return np.asarray(2 ** np.round(np.log2(sizes)).astype(np.int64), dtype=np.int64)
 
 
-def _openb(source: np.random.Generator, full: Full) -> IntArray:
+def _openb(source: np.random.Generator, full: FullCluster) -> IntArray:
     with (OPENB / "openb_pod_list_default.csv").open(newline="") as file:
         rows = [(int(row["cpu_milli"]), int(row["memory_mib"])) for row in csv.DictReader(file)]
     known = np.array([row for row in rows if min(row) > 0], dtype=np.float64)
     return _scaled(known[source.integers(len(known), size=_apps(full))], full)
 
 
-def _huge(source: np.random.Generator, full: Full) -> IntArray:
+def _huge(source: np.random.Generator, full: FullCluster) -> IntArray:
     sizes = _scaled(source.uniform(0.2, 1.0, (_apps(full), 2)), full)
     huge = source.random(len(sizes)) < 0.02
     sizes[huge] = (np.array([_CORES, _MEBIBYTES]) * source.uniform(0.3, 0.6, (int(huge.sum()), 1))).astype(np.int64)
     return sizes
 
 
-def _tail(source: np.random.Generator, full: Full) -> IntArray:
+def _tail(source: np.random.Generator, full: FullCluster) -> IntArray:
     """CPU and memory that go together and have no largest size, beside apps as small as those of daemons."""
     apps = _apps(full)
     wide = (1.0 + source.pareto(1.3, (apps, 1))) * np.exp(source.normal(0.0, 0.3, (apps, 2)))
@@ -187,7 +188,7 @@ def _tail(source: np.random.Generator, full: Full) -> IntArray:
     return _scaled(np.where(daemons, source.uniform(0.02, 0.08, (apps, 2)), np.minimum(wide, 60.0)), full)
 
 
-def _gpus(source: np.random.Generator, full: Full) -> IntArray:
+def _gpus(source: np.random.Generator, full: FullCluster) -> IntArray:
     """Sizes of opposed CPU and memory; an eighth of the apps takes some GPUs, and more of the rest with them."""
     apps = _apps(full)
     leaning = source.normal(0.0, 0.9, (apps, 1))
@@ -197,12 +198,12 @@ def _gpus(source: np.random.Generator, full: Full) -> IntArray:
     return np.column_stack([wide, gpus])
 
 
-_SIZES: dict[Make, Callable[[np.random.Generator, Full], IntArray]] = {
-    Make.LOG_NORMAL: _log_normal,
-    Make.BIMODAL: _bimodal,
-    Make.POWERS: _powers,
-    Make.OPENB: _openb,
-    Make.HUGE: _huge,
-    Make.TAIL: _tail,
-    Make.GPUS: _gpus,
+_SIZES: dict[ClusterDrawing, Callable[[np.random.Generator, FullCluster], IntArray]] = {
+    ClusterDrawing.LOG_NORMAL: _log_normal,
+    ClusterDrawing.BIMODAL: _bimodal,
+    ClusterDrawing.POWERS: _powers,
+    ClusterDrawing.OPENB: _openb,
+    ClusterDrawing.HUGE: _huge,
+    ClusterDrawing.TAIL: _tail,
+    ClusterDrawing.GPUS: _gpus,
 }

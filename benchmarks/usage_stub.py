@@ -9,9 +9,9 @@ from contextlib import contextmanager
 from functools import cache
 from multiprocessing.connection import Connection
 
-from benchmarks.apart import serving_apart
-from benchmarks.snapshot_generator import Cluster, generate_cluster
-from tests.http_server import Answer, Request, answering
+from benchmarks.apart import serve_in_process
+from benchmarks.snapshot_generator import GeneratedCluster, generate_cluster
+from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 
 STEP = 60
 # Counters begin here, so that they never start anew.
@@ -22,21 +22,21 @@ QUERY = re.compile(r"(container_\w+)\{.*pod=~\"(.*)\"\}\)?$")
 @contextmanager
 def running_stub(nodes: int) -> Iterator[str]:
     """Run the stand-in for `generate_cluster(nodes)`; yields its address."""
-    with serving_apart(_serve, nodes) as address:
+    with serve_in_process(_serve, nodes) as address:
         yield address
 
 
 def _serve(nodes: int, pipe: Connection) -> None:
-    answers = Answers(generate_cluster(nodes))
+    answers = StubAnswers(generate_cluster(nodes))
     with answering(answers.respond) as address:
         pipe.send(address)
         pipe.recv()
 
 
-class Answers:
+class StubAnswers:
     """Answers by metric and selection, with gaps for times and counters that are filled in when they are given."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: GeneratedCluster) -> None:
         self._pods = [
             (workload.namespace, pod, node, tuple(shape.name for shape in workload.shapes))
             for workload in cluster.workloads
@@ -44,7 +44,7 @@ class Answers:
         ]
         self._encoded = cache(self._encode)
 
-    def respond(self, request: Request) -> Answer:
+    def respond(self, request: ReceivedHttpRequest) -> HttpAnswer:
         found = QUERY.search(request.form["query"])
         assert found is not None
         times = range(int(request.form["start"]), int(request.form["end"]) + 1, STEP)
@@ -52,7 +52,7 @@ class Answers:
         for place, at in enumerate(times):
             body = body.replace(b"~%02d" % place, b"%d" % at)
             body = body.replace(b"^%02d" % place, b"%d" % ((at - BEGINNING) // 10))
-        return Answer(body=body)
+        return HttpAnswer(body=body)
 
     def _encode(self, metric: str, expression: str, steps: int) -> bytes:
         selects = re.compile(expression).fullmatch

@@ -11,13 +11,13 @@ from typing import Any
 
 import yaml
 
-from benchmarks.bench_webhook import Server
+from benchmarks.bench_webhook import WebhookProcess
 from benchmarks.real_cluster import quiet_control_plane
 from benchmarks.vpa_module import MODULE, built, go
 from benchmarks.webhook_servers import SERVER_CORE
 from benchmarks.webhook_world import HASH, NAMESPACES
 from cruise.adapters.webhook_tls.certificates import make_key_pair
-from tests.controlplane.api import Api, ApiError, until
+from tests.controlplane.api import Api, ApiError, wait_until
 from tests.postgres_servers import free_port
 
 Json = dict[str, Any]
@@ -33,7 +33,7 @@ def binary() -> Path:
 
 
 @contextmanager
-def vpa_admission(directory: Path, workloads: int) -> Iterator[Server]:
+def vpa_admission(directory: Path, workloads: int) -> Iterator[WebhookProcess]:
     """The controller on one core, with a VPA and a recommendation for each of the first workloads."""
     program, port = binary(), free_port()
     now = datetime.now(UTC)  # noqa: TID251 - certificates are checked by the real time
@@ -58,7 +58,7 @@ def vpa_admission(directory: Path, workloads: int) -> Iterator[Server]:
         environment = {**os.environ, "GOMAXPROCS": "1", "NAMESPACE": "default"}
         with log, subprocess.Popen(command, stdout=log, stderr=log, env=environment) as process:
             try:
-                yield Server(port, process.pid)
+                yield WebhookProcess(port, process.pid)
             finally:
                 process.kill()
 
@@ -69,7 +69,7 @@ def _fill(api: Api, workloads: int) -> None:
         api.create(definition)
     with ThreadPoolExecutor(8) as threads:
         list(threads.map(lambda number: api.create(_named("v1", "Namespace", f"ns-{number}")), range(NAMESPACES)))
-        until(lambda: _is_served(api), "VPAs are served")
+        wait_until(lambda: _is_served(api), "VPAs are served")
         list(threads.map(lambda number: _create(api, number), range(workloads)))
 
 

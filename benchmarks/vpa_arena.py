@@ -16,17 +16,24 @@ from typing import Any
 import numpy as np
 
 from benchmarks.vpa_module import built
-from cruise.backtest.baselines.as_requested import provisioned_sizes
-from cruise.backtest.baselines.vpa.vpa import Vpa
-from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.backtest.replay.policy import ClusterView, Decision, Kill, KillReaction, ReplayPolicy, Sizes
-from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.backtest.baselines.as_requested import get_provisioned_sizes
+from cruise.backtest.baselines.vpa import VpaBaseline
+from cruise.backtest.recordings.recording import UsageRecording
+from cruise.backtest.replay.policy import (
+    ContainerSizes,
+    ReplayClusterView,
+    ReplayDecision,
+    ReplayedOomKill,
+    ReplayedOomReaction,
+    ReplayOptions,
+    ReplayPolicy,
+)
+from cruise.domain.resources import Float32Array, Int64Array
 
 _LOOP_SECONDS = 60
 
 
-class Program:
+class VpaProgram:
     """The Go program: one message in, one answer out."""
 
     def __init__(self, process: "subprocess.Popen[bytes]", answers: int) -> None:
@@ -50,7 +57,7 @@ class Program:
 
 
 @contextmanager
-def running_vpa() -> Iterator[Program]:
+def running_vpa() -> Iterator[VpaProgram]:
     """Build the program where that is needed, and run it."""
     sources = ("go.mod", "go.sum", "arena_test.go")
     program = built("vpa-arena", ("test", "-c", "-vet=off"), ".", sources)
@@ -61,7 +68,7 @@ def running_vpa() -> Iterator[Program]:
     ) as process:
         os.close(theirs)
         try:
-            yield Program(process, ours)
+            yield VpaProgram(process, ours)
         finally:
             process.kill()
 
@@ -76,14 +83,14 @@ class RealVpa(ReplayPolicy):
 
     def __init__(
         self,
-        recording: Recording,
+        recording: UsageRecording,
         options: ReplayOptions,
-        program: Program,
+        program: VpaProgram,
         *,
         min_replicas: int = 1,
         zero_bytes: bool = False,
     ) -> None:
-        provisioned = provisioned_sizes(recording)
+        provisioned = get_provisioned_sizes(recording)
         self._program = program
         self._step_seconds = recording.step_seconds
         self._least_bytes = 0 if zero_bytes else 1
@@ -114,24 +121,24 @@ class RealVpa(ReplayPolicy):
             seen = ~np.isnan(row)
             self._used[seen] = row[seen]
 
-    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
+    def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         """Return what the admission controller writes into new pods."""
         answer = self._program.ask(admit=containers.tolist())
         return self._sizes(answer["Sizes"])
 
-    def decide(self, view: ClusterView) -> Decision:
+    def decide(self, view: ReplayClusterView) -> ReplayDecision:
         """Have the recommender take in the interval, then the updater decide."""
         self._take_in(view)
         answer = self._program.ask(decide={"view": _view(view), "used": self._used.tolist()})
         resize = np.array(answer["Sizes"]["Container"] or [], dtype=np.int64)
-        return Decision(resize, self._sizes(answer["Sizes"]), np.array(answer["Evict"] or [], dtype=np.int64))
+        return ReplayDecision(resize, self._sizes(answer["Sizes"]), np.array(answer["Evict"] or [], dtype=np.int64))
 
-    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
+    def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         """Remember the kill for the recommender and for the pod's status."""
         self._kills.append((kill.container, kill.at, int(view.sizes.memory_bytes[kill.container])))
-        return KillReaction()
+        return ReplayedOomReaction()
 
-    def _take_in(self, view: ClusterView) -> None:
+    def _take_in(self, view: ReplayClusterView) -> None:
         if self._samples is None:
             return
         at, cpu, memory = self._samples
@@ -143,22 +150,22 @@ class RealVpa(ReplayPolicy):
         self._program.ask(observe={"view": _view(view), "rows": rows, "kills": self._kills})
         self._kills, self._samples = [], None
 
-    def _sizes(self, answer: Mapping[str, list[int] | None]) -> Sizes:
-        found = Sizes(*(np.array(answer[key] or [], dtype=np.int64) for key in ("CPU", "Memory", "Limit")))
+    def _sizes(self, answer: Mapping[str, list[int] | None]) -> ContainerSizes:
+        found = ContainerSizes(*(np.array(answer[key] or [], dtype=np.int64) for key in ("CPU", "Memory", "Limit")))
         if self._has_memory:
             return found
         places = np.array(answer["Container"] or [], dtype=np.int64)
-        kept = self._provisioned.take(places)
-        return Sizes(found.cpu_millicores, kept.memory_bytes, kept.memory_limit_bytes)
+        kept = self._provisioned.select(places)
+        return ContainerSizes(found.cpu_millicores, kept.memory_bytes, kept.memory_limit_bytes)
 
 
-class Shadowed(ReplayPolicy):
+class ShadowedPolicy(ReplayPolicy):
     """The replica decides, and VPA itself sees the same; what each decides and would create pods with is compared."""
 
     name = "vpa"
 
-    def __init__(self, recording: Recording, options: ReplayOptions, program: Program) -> None:
-        self._replica = Vpa(recording, options)
+    def __init__(self, recording: UsageRecording, options: ReplayOptions, program: VpaProgram) -> None:
+        self._replica = VpaBaseline(recording, options)
         self._real = RealVpa(recording, options, program)
         self.passes = 0
         self.equal_decisions = 0
@@ -171,11 +178,11 @@ class Shadowed(ReplayPolicy):
         self._replica.observe(at, cpu, memory)
         self._real.observe(at, cpu, memory)
 
-    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
+    def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         """Return what the replica says."""
         return self._replica.admit(containers, view)
 
-    def decide(self, view: ClusterView) -> Decision:
+    def decide(self, view: ReplayClusterView) -> ReplayDecision:
         """Compare the decisions, and the targets of all pods that run; do what the replica says."""
         decision = self._replica.decide(view)
         self.passes += 1
@@ -188,13 +195,13 @@ class Shadowed(ReplayPolicy):
             self.equal_memory += int(np.count_nonzero(one.memory_bytes == other.memory_bytes))
         return decision
 
-    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
+    def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         """Tell both of the kill."""
-        self._real.killed(kill, view)
-        return self._replica.killed(kill, view)
+        self._real.react_to_oom_kill(kill, view)
+        return self._replica.react_to_oom_kill(kill, view)
 
 
-def _same(one: Decision, other: Decision) -> bool:
+def _same(one: ReplayDecision, other: ReplayDecision) -> bool:
     amounts = (
         (decision.resize, decision.sizes.cpu_millicores, decision.sizes.memory_bytes, np.sort(decision.evict))
         for decision in (one, other)
@@ -209,12 +216,12 @@ def _pairs(row: Float32Array, least: int) -> list[tuple[int, int]]:
     return list(zip(seen.tolist(), amounts.tolist(), strict=True))
 
 
-def _view(view: ClusterView) -> Mapping[str, object]:
+def _view(view: ReplayClusterView) -> Mapping[str, object]:
     return {
         "at": view.at,
         "node": view.node.tolist(),
-        "born": view.born.tolist(),
-        "bornAt": view.born_at.tolist(),
+        "born": view.creation_row.tolist(),
+        "bornAt": view.created_at.tolist(),
         "cpu": view.sizes.cpu_millicores.tolist(),
         "memory": view.sizes.memory_bytes.tolist(),
         "limit": view.sizes.memory_limit_bytes.tolist(),

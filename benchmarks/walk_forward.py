@@ -13,13 +13,12 @@ from itertools import combinations
 from pathlib import Path
 from types import MappingProxyType
 
-from cruise.backtest.difference.difference import difference_of
-from cruise.backtest.fleet.running import Entry
-from cruise.backtest.fleet.sources import TraceSource
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.cli.execution.replay import Replay, replay_here
-from cruise.domain.backtest import BacktestResult
-from cruise.domain.backtest_difference import Figure
+from cruise.backtest.backtest import ReplayEntry
+from cruise.backtest.comparison import compare_configurations
+from cruise.backtest.replay.policy import ReplayOptions
+from cruise.backtest.tasks import TraceRecordingSource
+from cruise.cli.work.replay import ReplayRequest, replay_locally
+from cruise.domain.backtest import BacktestResult, ComparedMetric
 from cruise.domain.policy import Policy
 from cruise.settings import load_settings
 
@@ -33,31 +32,33 @@ SETTINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
 )
 
 
-def held(result: BacktestResult, seed: int = 0) -> tuple[Counter[Figure], Counter[Figure]]:
+def evaluate_forecasts(
+    result: BacktestResult, seed: int = 0
+) -> tuple[Counter[ComparedMetric], Counter[ComparedMetric]]:
     """Return how many forecasts of each figure held, and how many were made, over all pairs of rows."""
-    right: Counter[Figure] = Counter()
-    made: Counter[Figure] = Counter()
+    right: Counter[ComparedMetric] = Counter()
+    made: Counter[ComparedMetric] = Counter()
     for here, against in combinations(result.policies, 2):
-        for figure, found in difference_of(result, here, against, {}, seed).figures.items():
-            if found.low != found.high or found.held != found.forecasts:
-                right[figure] += found.held
+        for figure, found in compare_configurations(result, here, against, {}, seed).metrics.items():
+            if found.low != found.high or found.confirmed_forecasts != found.forecasts:
+                right[figure] += found.confirmed_forecasts
                 made[figure] += found.forecasts
     return right, made
 
 
 def markdown(results: Sequence[BacktestResult]) -> str:
     """Return a table with a row a trace and a column a figure."""
-    lines = [f"| trace | days | {' | '.join(Figure)} | all |", f"|---|{'---:|' * (len(Figure) + 2)}"]
+    lines = [f"| trace | days | {' | '.join(ComparedMetric)} | all |", f"|---|{'---:|' * (len(ComparedMetric) + 2)}"]
     for result in results:
-        right, made = held(result)
-        cells = [f"{right[figure]} of {made[figure]}" if made[figure] else "–" for figure in Figure]
+        right, made = evaluate_forecasts(result)
+        cells = [f"{right[figure]} of {made[figure]}" if made[figure] else "–" for figure in ComparedMetric]
         share = f"{right.total() / made.total():.0%}" if made.total() else "–"
         lines.append(f"| {result.trace} | {result.days:.3g} | {' | '.join(cells)} | {share} |")
     return "\n".join(lines)
 
 
 def _policy(variables: Mapping[str, str]) -> Policy:
-    return load_settings(variables).policy()
+    return load_settings(variables).to_policy()
 
 
 def main() -> None:
@@ -67,12 +68,12 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     given = parser.parse_args()
     entries = [
-        Entry(name, "cruise", ReplayOptions(policy=_policy(variables), both_judgements=False))
+        ReplayEntry(name, "cruise", ReplayOptions(policy=_policy(variables), with_both_consolidations=False))
         for name, variables in SETTINGS.items()
     ]
-    sources = [TraceSource(directory, entries[0].options.pass_seconds) for directory in given.traces]
-    replay = Replay(sources, entries, None, with_time_lines=False, with_cells=True)
-    print(markdown(replay_here(replay, given.jobs)))
+    sources = [TraceRecordingSource(directory, entries[0].options.pass_seconds) for directory in given.traces]
+    replay = ReplayRequest(sources, entries, None, with_time_lines=False, with_cells=True)
+    print(markdown(replay_locally(replay, given.jobs)))
 
 
 if __name__ == "__main__":

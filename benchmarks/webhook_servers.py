@@ -18,23 +18,23 @@ import uvloop
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from benchmarks.webhook_world import make_world
-from cruise.adapters.webhook_tls.certificates import make_key_pair, put_in_use, server_context
+from benchmarks.webhook_world import make_webhook_cluster
+from cruise.adapters.webhook_tls.certificates import create_server_context, load_certificate, make_key_pair
 from cruise.app.http_server import serve_http
-from cruise.decisions.admission.admission import Mutate
-from cruise.interfaces.http.health import AsgiApp, health_app
-from cruise.interfaces.webhook import webhook_app
-from cruise.kube_json.objects.owners import Owners
+from cruise.decisions.admission.admission import MutatePod
+from cruise.interfaces.http.health import AsgiApp, create_health_app
+from cruise.interfaces.webhook import create_webhook_app
+from cruise.kube_json.objects.owners import OwnerIndex
 from cruise.kube_json.objects.pod import decode_pod
-from cruise.kube_json.patches.json_patch import tried_patch
-from cruise.runtime.admission.admission import Admitter
-from cruise.runtime.admission.reviewing import Reviewer
+from cruise.kube_json.patches import build_verified_patch
+from cruise.runtime.admission import PodAdmitter
+from cruise.runtime.admission_reviewer import AdmissionReviewer
 
 SERVER_CORE = 0
 Kind = Literal["cruise", "fastapi"]
 
 
-class Request(BaseModel):
+class RecordedRequest(BaseModel):
     """The part of a review's request that is read."""
 
     uid: str
@@ -44,15 +44,15 @@ class Request(BaseModel):
     object: dict[str, Any]
 
 
-class Review(BaseModel):
+class RecordedReview(BaseModel):
     """What is asked."""
 
     apiVersion: str
     kind: str
-    request: Request
+    request: RecordedRequest
 
 
-class Response(BaseModel):
+class RecordedResponse(BaseModel):
     """What is answered."""
 
     uid: str
@@ -61,20 +61,20 @@ class Response(BaseModel):
     patch: str | None = None
 
 
-class Answer(BaseModel):
+class RecordedAnswer(BaseModel):
     """The review that holds it."""
 
     apiVersion: str = "admission.k8s.io/v1"
     kind: str = "AdmissionReview"
-    response: Response
+    response: RecordedResponse
 
 
-def fastapi_app(admitter: Admitter, owners: Owners) -> FastAPI:
+def fastapi_app(admitter: PodAdmitter, owners: OwnerIndex) -> FastAPI:
     """The same decision, patch and trial, with FastAPI and pydantic around them and nothing remembered."""
     app = FastAPI()
 
     @app.post("/mutate", response_model_exclude_none=True)
-    async def mutate(review: Review) -> Answer:
+    async def mutate(review: RecordedReview) -> RecordedAnswer:
         request = review.request
 
         def read(document: dict[str, Any]) -> Any:
@@ -83,32 +83,32 @@ def fastapi_app(admitter: Admitter, owners: Owners) -> FastAPI:
         document = request.object
         pod = read(document)
         created, decision = admitter.admit(pod)
-        if not isinstance(decision, Mutate):
-            return Answer(response=Response(uid=request.uid))
-        patch = b64encode(tried_patch(document, pod, created, read)).decode()
-        return Answer(response=Response(uid=request.uid, patchType="JSONPatch", patch=patch))
+        if not isinstance(decision, MutatePod):
+            return RecordedAnswer(response=RecordedResponse(uid=request.uid))
+        patch = b64encode(build_verified_patch(document, pod, created, read)).decode()
+        return RecordedAnswer(response=RecordedResponse(uid=request.uid, patchType="JSONPatch", patch=patch))
 
     return app
 
 
-def cruise_app(admitter: Admitter, owners: Owners) -> AsgiApp:
+def cruise_app(admitter: PodAdmitter, owners: OwnerIndex) -> AsgiApp:
     """The webhook as `cruise webhook` serves it."""
-    reviewer = Reviewer()
-    reviewer.use(admitter, owners)
-    return health_app(lambda: [], lambda: b"", webhook_app(reviewer))
+    reviewer = AdmissionReviewer()
+    reviewer.set_state(admitter, owners)
+    return create_health_app(lambda: [], lambda: b"", create_webhook_app(reviewer))
 
 
 def context() -> ssl.SSLContext:
     """A context with a certificate for the loopback."""
-    made = server_context()
+    made = create_server_context()
     now = datetime.now(UTC)  # noqa: TID251 - certificates are checked by the real time
-    put_in_use(made, make_key_pair(["localhost", "127.0.0.1"], now, timedelta(hours=1))[0])
+    load_certificate(made, make_key_pair(["localhost", "127.0.0.1"], now, timedelta(hours=1))[0])
     return made
 
 
 async def serve(kind: Kind, *size: int) -> None:
     """Serve until standard input ends, in a world of so many workloads and nodes."""
-    world = make_world(*size)
+    world = make_webhook_cluster(*size)
     app: Any = cruise_app(*world) if kind == "cruise" else fastapi_app(*world)
     gc.collect()
     gc.freeze()

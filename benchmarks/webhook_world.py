@@ -6,8 +6,8 @@ from typing import Any
 
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.policy import Mode, Policy
-from cruise.kube_json.objects.owners import Owners
-from cruise.runtime.admission.admission import Admitter
+from cruise.kube_json.objects.owners import OwnerIndex
+from cruise.runtime.admission import PodAdmitter
 from tests.builders import NOW, make_node, make_snapshot, make_statistic, make_table, make_workload
 
 WORKLOADS = 20_000
@@ -19,7 +19,7 @@ _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 Json = dict[str, Any]
 
 
-def make_world(workloads: int = WORKLOADS, nodes: int = NODES) -> tuple[Admitter, Owners]:
+def make_webhook_cluster(workloads: int = WORKLOADS, nodes: int = NODES) -> tuple[PodAdmitter, OwnerIndex]:
     """What the webhook decides by."""
     names = [(f"ns-{index % NAMESPACES}", f"web-{index}") for index in range(workloads)]
     table = make_table(
@@ -34,10 +34,10 @@ def make_world(workloads: int = WORKLOADS, nodes: int = NODES) -> tuple[Admitter
         nodes=[make_node(f"n-{index}") for index in range(nodes)],
         workloads=[make_workload(f"Deployment/{name}", namespace) for namespace, name in names],
     )
-    owners = Owners(
+    owners = OwnerIndex(
         {(namespace, "ReplicaSet", f"{name}-{HASH}"): WorkloadRef("Deployment", name) for namespace, name in names}
     )
-    return Admitter(snapshot, table, {}, Policy(mode=Mode.INITIAL), NOW), owners
+    return PodAdmitter(snapshot, table, {}, Policy(mode=Mode.INITIAL), NOW), owners
 
 
 def make_reviews(count: int = WORKLOADS) -> list[bytes]:

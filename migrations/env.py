@@ -11,10 +11,9 @@ from pathlib import Path
 from alembic import context
 from sqlalchemy import Connection, func, select
 
-from cruise.adapters.store.connection import Database, dsn_of
-from cruise.adapters.store.embedded_postgres import EmbeddedPostgres, default_data_dir
-from cruise.adapters.store.schema import MIGRATION_LOCK
-from cruise.adapters.store.tables import metadata
+from cruise.adapters.store.connection import Database, convert_to_dsn
+from cruise.adapters.store.embedded_postgres import EmbeddedPostgres, get_default_data_dir
+from cruise.adapters.store.schema import MIGRATION_LOCK, metadata
 
 
 def migrate(connection: Connection) -> None:
@@ -28,10 +27,10 @@ async def migrate_by_hand() -> None:
     """Open the database that the environment names, and run what was asked for in one transaction."""
     url = context.get_x_argument(as_dictionary=True).get("database_url") or os.environ.get("CRUISE_DATABASE_URL")
     if url:
-        database = Database(dsn_of(url))
+        database = Database(convert_to_dsn(url))
     else:
         data_dir = os.environ.get("CRUISE_DATA_DIR")
-        server = EmbeddedPostgres(Path(data_dir) if data_dir else default_data_dir(os.environ))
+        server = EmbeddedPostgres(Path(data_dir) if data_dir else get_default_data_dir(os.environ))
         database = Database(server.dsn, server)
     try:
         async with database.transaction() as connection:

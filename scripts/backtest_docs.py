@@ -6,9 +6,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from cruise.interfaces.amounts import cores_text, count_text, memory_text, money_text, percent_text, rate_text
-from cruise.interfaces.backtest.costs import factor_text
-from cruise.interfaces.backtest.words import PROGRESS_NOTE, dominated_note, seconds_text
+from cruise.interfaces.backtest.table import PROGRESS_NOTE, describe_dominated_mark, format_factor, format_seconds
+from cruise.interfaces.text import format_cores, format_count, format_memory, format_money, format_percent, format_rate
 
 _COLUMNS: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
     ("CPU slack %", lambda policy: _percent(policy["cpu"]["relativeSlack"])),
@@ -55,7 +54,7 @@ def _lines(traces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             label = (f"**{name}**" if name == "cruise" else name) + (" ×" if policy["dominatedBy"] else "")
             yield f"| {_plain(trace['trace'])} | {label} | {' | '.join(write(policy) for _, write in _COLUMNS)} |"
     yield ""
-    yield f"×, dominated: {dominated_note()}."
+    yield f"×, dominated: {describe_dominated_mark()}."
     yield ""
     yield f"{PROGRESS_NOTE}."
     yield ""
@@ -77,12 +76,12 @@ def _lines(traces: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         yield f"- **{_plain(trace['trace'])}**, the cheapest first: {', '.join(trace['objective']['order'])}."
         for change in trace["objective"]["orderChanges"]:
             swaps = "; ".join(f"{swap['cheaper']} before {swap['dearer']}" for swap in change["swaps"])
-            yield f"  - `{change['price']}` {factor_text(change['factor'])}: {swaps}."
+            yield f"  - `{change['price']}` {format_factor(change['factor'])}: {swaps}."
 
 
 def _costs(policy: Mapping[str, Any]) -> Iterator[str]:
     total, parts = policy["costPer1000ContainerDays"], policy["costByCause"]
-    yield money_text(total)
+    yield format_money(total)
     for cause in _CAUSES:
         yield _percent(parts[cause] / total if total > 0 else None)
 
@@ -93,12 +92,12 @@ def _about(trace: Mapping[str, Any]) -> str:
     capped = trace["cappedContainers"]
     cut = f", {capped} of them with requests cut to a node" if capped else ""
     half = f", half `{terms['half']}` of the series" if terms["half"] else ""
-    cores = cores_text(node["cpuMillicores"]).removesuffix(".0")
-    memory = memory_text(node["memoryBytes"]).replace(".0Gi", "Gi")
+    cores = format_cores(node["cpuMillicores"]).removesuffix(".0")
+    memory = format_memory(node["memoryBytes"]).replace(".0Gi", "Gi")
     return (
-        f"**{_plain(trace['trace'])}**: {count_text(trace['containers'], 'container')}{cut}{half}, {length}, "
-        f"a sample every {seconds_text(trace['stepSeconds'])}; nodes of {cores} cores and {memory}, "
-        f"a pass every {seconds_text(terms['passSeconds'])}, risk {terms['risk']:g}, seed {terms['seed']}."
+        f"**{_plain(trace['trace'])}**: {format_count(trace['containers'], 'container')}{cut}{half}, {length}, "
+        f"a sample every {format_seconds(trace['stepSeconds'])}; nodes of {cores} cores and {memory}, "
+        f"a pass every {format_seconds(terms['passSeconds'])}, risk {terms['risk']:g}, seed {terms['seed']}."
     )
 
 
@@ -107,11 +106,11 @@ def _plain(text: str) -> str:
 
 
 def _percent(share: float | None) -> str:
-    return percent_text(math.nan if share is None else share)
+    return format_percent(math.nan if share is None else share)
 
 
 def _rate(rate: float | None) -> str:
-    return rate_text(math.nan if rate is None else rate)
+    return format_rate(math.nan if rate is None else rate)
 
 
 if __name__ == "__main__":

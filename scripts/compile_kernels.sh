@@ -9,7 +9,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, wait
 
 from cruise.runtime.packing.kernel_cache import choose_cache, count_compiled, is_warm
-from cruise.runtime.packing.process import compile_kernels
+from cruise.runtime.packing.solver_process import compile_kernels
 
 cache = choose_cache(os.environ)
 if cache is not None and not is_warm(cache):

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from cruise.cli.inputs.files import load_snapshot, load_usage
-from cruise.decisions.admission.replacing import replacements
+from cruise.cli.inputs.sources import load_snapshot_with_autoscaler, load_usage_of_snapshot
+from cruise.decisions.admission.replacement_pods import predict_replacement_pods
 from cruise.decisions.sizing.node_plans import decide_node_plans
 from cruise.domain.policy import Mode, Policy
-from cruise.interfaces.amounts import cores_text
-from cruise.interfaces.backtest.labels import Box, place_labels
+from cruise.interfaces.backtest.pareto_chart import LabelBox, place_labels
+from cruise.interfaces.text import format_cores
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 PLACE = DOCS / "pictures"
@@ -39,9 +39,9 @@ class _Node:
 
 def _node() -> _Node:
     policy = Policy(mode=Mode.FULL)
-    snapshot = load_snapshot(str(DOCS / "example" / "cluster.json"), policy.node_autoscaler)
-    statistics, at = load_usage(str(DOCS / "example" / "usage.json"), snapshot, None, policy)
-    (plan,) = decide_node_plans(snapshot, statistics, policy, at, replacements=replacements)
+    snapshot = load_snapshot_with_autoscaler(str(DOCS / "example" / "cluster.json"), policy.node_autoscaler)
+    statistics, at = load_usage_of_snapshot(str(DOCS / "example" / "usage.json"), snapshot, None, policy)
+    (plan,) = decide_node_plans(snapshot, statistics, policy, at, replacements=predict_replacement_pods)
     (node,) = snapshot.nodes
     running = {pod.name: pod for pod in snapshot.pods if pod.node == node.name}
     requested = {name: pod.containers[0].requests.cpu_millicores or 0 for name, pod in running.items()}
@@ -76,12 +76,12 @@ def node_picture() -> str:
     height = top + pitch * len(node.bars) + 12
     limit = left + node.allocatable * scale
     parts = [_text(left, 24, "CPU of one node, counted in four ways", size=16, weight="bold")]
-    parts.append(_text(limit, 46, f"allocatable {cores_text(node.allocatable)} cores", anchor="end", fill=_FAINT))
+    parts.append(_text(limit, 46, f"allocatable {format_cores(node.allocatable)} cores", anchor="end", fill=_FAINT))
     for number, (title, bar) in enumerate(node.bars.items()):
         y, x = top + pitch * number + 22, float(left)
         total = sum(part.millicores for part in bar)
         over = total > node.allocatable
-        words = f"{title}: {cores_text(total)} cores" + (", more than there is" if over else "")
+        words = f"{title}: {format_cores(total)} cores" + (", more than there is" if over else "")
         parts.append(_text(left, y - 8, words, weight="bold", fill="#b42318" if over else _INK))
         for part in bar:
             wide = part.millicores * scale
@@ -164,7 +164,7 @@ def writes_picture() -> str:
             (slack(one["CPU slack %"] or 0.0), y + high - writes(one["resizes / c·d"] or 0.0)) for one in named.values()
         ]
         labels = place_labels(
-            points, [6.2 * len(name) for name in named], 12, [4.0] * len(points), Box(x, y, wide, high)
+            points, [6.2 * len(name) for name in named], 12, [4.0] * len(points), LabelBox(x, y, wide, high)
         )
         for name, (at, up), label in zip(named, points, labels, strict=True):
             fill = "#c8553d" if name == "cruise" else "#1b6ca8"

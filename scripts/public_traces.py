@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from cruise.domain.arrays import Float64Array
+from cruise.domain.resources import Float64Array
 
 _CORE, _GIBIBYTE = 1000, 1 << 30
 _DAY = 86400
@@ -30,7 +30,7 @@ _WEEK = 7 * _DAY
 _BYTEDANCE_MILLICORES, _BYTEDANCE_BYTES = 8_000 * _CORE, (32 << 10) * _GIBIBYTE
 
 
-def planetlab(source: Path, target: Path) -> None:
+def convert_planetlab(source: Path, target: Path) -> None:
     """Convert one day: a file a virtual machine, a line every five minutes with its CPU in percent."""
     files = sorted(path for path in source.iterdir() if path.is_file() and not path.name.startswith("."))
     if not files:
@@ -43,7 +43,7 @@ def planetlab(source: Path, target: Path) -> None:
     _write(target, 300, workloads, 0, {"cpu_millicores": cpu})
 
 
-def gentd26(source: Path, target: Path) -> None:
+def convert_gentd26(source: Path, target: Path) -> None:
     """Convert the pods that were recorded for half of the time: memory, and how busy their GPU is in place of CPU.
 
     A sample came every 57 s of a shifted and scaled clock; a step is taken as a minute.
@@ -190,7 +190,7 @@ def _cells(row: Iterable[float]) -> Iterable[str]:
     return ("" if np.isnan(value) else f"{value:.10g}" for value in row)
 
 
-_CONVERTERS = {"planetlab": planetlab, "gentd26": gentd26, "nab": nab, "bytedance": bytedance}
+_CONVERTERS = {"planetlab": convert_planetlab, "gentd26": convert_gentd26, "nab": nab, "bytedance": bytedance}
 
 
 def main(arguments: Sequence[str]) -> None:

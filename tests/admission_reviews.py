@@ -6,13 +6,13 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from cruise.decisions.admission.admission import Leave, Mutate
+from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
 from cruise.domain.cluster import LimitRangeItem, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.kube_json.objects.owners import NO_OWNERS
-from cruise.runtime.admission.admission import Admitter
-from cruise.runtime.admission.reviewing import Reviewer
+from cruise.runtime.admission import PodAdmitter
+from cruise.runtime.admission_reviewer import AdmissionReviewer
 from tests.builders import NOW, make_node, make_snapshot, make_statistic, make_table, make_workload
 
 Json = dict[str, Any]
@@ -44,7 +44,7 @@ def make_review(pod: Any, namespace: str = "shop", uid: str = UID, **request: An
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": whole | request}
 
 
-def encoded(review: Any) -> bytes:
+def encode_review(review: Any) -> bytes:
     """As it is sent."""
     return json.dumps(review, separators=(",", ":")).encode()
 
@@ -54,34 +54,34 @@ def make_admitter(
     mode: Mode = Mode.INITIAL,
     limit_ranges: tuple[LimitRangeItem, ...] = (),
     **fields: Any,
-) -> Admitter:
+) -> PodAdmitter:
     """An admitter of namespace shop with one node of 4 CPUs and 16 GiB."""
     ranges = {"shop": limit_ranges} if limit_ranges else {}
     snapshot = make_snapshot(
         [], nodes=[make_node()], workloads=[make_workload()], limit_ranges=ranges, **fields.pop("snapshot", {})
     )
     stored, keys = fields.pop("stored", {}), fields.pop("signing_keys", ())
-    return Admitter(snapshot, table, stored, Policy(mode=mode, **fields), NOW, keys)
+    return PodAdmitter(snapshot, table, stored, Policy(mode=mode, **fields), NOW, keys)
 
 
-def make_reviewer(admitter: Admitter | None = None) -> Reviewer:
+def make_reviewer(admitter: PodAdmitter | None = None) -> AdmissionReviewer:
     """A reviewer that decides by an admitter."""
-    reviewer = Reviewer()
-    reviewer.use(admitter or make_admitter(), NO_OWNERS)
+    reviewer = AdmissionReviewer()
+    reviewer.set_state(admitter or make_admitter(), NO_OWNERS)
     return reviewer
 
 
-class Recorder(Admitter):
+class ReviewRecorder(PodAdmitter):
     """An admitter that keeps what it decided last."""
 
-    last: tuple[Pod, Mutate | Leave] | None = None
+    last: tuple[Pod, MutatePod | LeaveUnchanged] | None = None
 
-    def admit(self, pod: Pod) -> tuple[Pod, Mutate | Leave]:
+    def admit(self, pod: Pod) -> tuple[Pod, MutatePod | LeaveUnchanged]:
         self.last = super().admit(pod)
         return self.last
 
 
-def response_of(answer: bytes) -> Json:
+def decode_response(answer: bytes) -> Json:
     """The response in an answer, as kube-apiserver checks it."""
     review = json.loads(answer)
     assert (review["apiVersion"], review["kind"]) == ("admission.k8s.io/v1", "AdmissionReview")
@@ -97,13 +97,13 @@ def response_of(answer: bytes) -> Json:
     return response
 
 
-def patch_in(response: Json) -> list[Json]:
+def get_patch(response: Json) -> list[Json]:
     """The operations of a response, none where it leaves the pod as it is."""
     operations: list[Json] = json.loads(base64.b64decode(response.get("patch", "W10="), validate=True))
     return operations
 
 
-def patched(document: Any, operations: list[Json]) -> Any:
+def apply_response_patch(document: Any, operations: list[Json]) -> Any:
     """RFC 6902, word for word: fails where kube-apiserver would answer 500."""
     result = json.loads(json.dumps(document))
     for operation in operations:
@@ -130,7 +130,7 @@ other_texts = st.sampled_from(["1Gi", "10Gi"])
 
 
 @st.composite
-def amounts(draw: st.DrawFn) -> Json | None:
+def build_amounts(draw: st.DrawFn) -> Json | None:
     """Requests or limits of a container, in any notation, with what cruise does not know beside it."""
     if draw(st.integers(0, 5)) == 0:
         return draw(st.sampled_from([None, {}]))
@@ -147,7 +147,7 @@ def amounts(draw: st.DrawFn) -> Json | None:
 
 
 @st.composite
-def submitted_containers(draw: st.DrawFn, name: str) -> Json:
+def build_submitted_containers(draw: st.DrawFn, name: str) -> Json:
     """A container with its fields in any order; its resources may be missing, null, or half there."""
     fields: Json = {"name": name, "image": f"registry.example/{name}:1"}
     match draw(st.integers(0, 5)):
@@ -159,7 +159,7 @@ def submitted_containers(draw: st.DrawFn, name: str) -> Json:
             fields["resources"] = {}
         case _:
             fields["resources"] = {
-                key: draw(amounts()) for key in draw(st.sets(st.sampled_from(["requests", "limits"])))
+                key: draw(build_amounts()) for key in draw(st.sets(st.sampled_from(["requests", "limits"])))
             }
             if draw(st.integers(0, 5)) == 0:
                 fields["resources"]["claims"] = [{"name": "gpu"}]
@@ -168,13 +168,13 @@ def submitted_containers(draw: st.DrawFn, name: str) -> Json:
 
 
 @st.composite
-def submitted_pods(draw: st.DrawFn) -> Json:
+def build_submitted_pods(draw: st.DrawFn) -> Json:
     """A pod of Deployment web as somebody may submit it."""
     names = draw(st.permutations(["app", "proxy", "log"]))[: draw(st.integers(1, 3))]
-    spec: Json = {"containers": [draw(submitted_containers(name)) for name in names]}
+    spec: Json = {"containers": [draw(build_submitted_containers(name)) for name in names]}
     if "proxy" not in names and draw(st.booleans()):
-        sidecar = draw(submitted_containers("proxy")) | {"restartPolicy": "Always"}
-        setup = draw(submitted_containers("setup"))
+        sidecar = draw(build_submitted_containers("proxy")) | {"restartPolicy": "Always"}
+        setup = draw(build_submitted_containers("setup"))
         spec["initContainers"] = draw(st.permutations([sidecar, setup]))
     elif draw(st.integers(0, 3)) == 0:
         spec["initContainers"] = draw(st.sampled_from([None, []]))

@@ -108,7 +108,7 @@ def make_policies(memory: bool = True, cost: bool = False, times: int = 288) -> 
             moves_by_requests=3.0,
             cost=mean * 30 * 24 * 0.7 if cost else None,
             mean_slack=(1000 * cpu[0], of_memory[0] * (1 << 30)),
-            worst=tuple(make_container(f"web-7d9-{at}", starved_minutes=60.0 - at) for at in range(6)),
+            worst_containers=tuple(make_container(f"web-7d9-{at}", starved_minutes=60.0 - at) for at in range(6)),
             time_line=make_time_line(times, base="cruise" in name, spike_at=times // 3),
         )
     return found

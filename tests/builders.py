@@ -6,26 +6,26 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cruise.domain.cluster import (
-    Autoscaler,
+    ClusterSnapshot,
     Container,
     ContainerRole,
-    DisruptionBudget,
+    HorizontalPodAutoscaler,
     LimitRangeItem,
     Node,
-    NodeAutoscaler,
+    NodeAutoscalerKind,
     Pod,
+    PodDisruptionBudget,
     QosClass,
-    Snapshot,
     Workload,
     WorkloadRef,
 )
-from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
-from cruise.domain.rules import DEFAULT_RULES
+from cruise.domain.policy import DEFAULT_RULES
+from cruise.domain.resources import MEBIBYTE, ResourceName, Resources, StatedResources
 from cruise.domain.scheduling import LabelSelector
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 
 # Every size is written that leaves its dead band: what is written is the target.
-TRACKING = replace(DEFAULT_RULES, calm=False)
+TRACKING = replace(DEFAULT_RULES, write_damping=False)
 NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
 NOW_SECONDS = int(NOW.timestamp())
 LONG_AGO = datetime(2025, 12, 1, tzinfo=UTC)
@@ -249,7 +249,7 @@ def make_usage_item_json(
     oom: float = 0,
     **more: object,
 ) -> Json:
-    """One item of a UsageStatistics file; None leaves `pod` or `workload` out."""
+    """One item of a CruiseKubeStatistics file; None leaves `pod` or `workload` out."""
     item: Json = {"namespace": namespace, "container": container, "updatedAt": stamp(updated_at)}
     if pod is not None:
         item["pod"] = pod
@@ -261,16 +261,16 @@ def make_usage_item_json(
 
 
 def make_usage_json(*items: Json) -> Json:
-    """A UsageStatistics document."""
-    return {"apiVersion": "cruise.io/v1", "kind": "UsageStatistics", "items": list(items)}
+    """A CruiseKubeStatistics document."""
+    return {"apiVersion": "cruise.io/v1", "kind": "CruiseKubeStatistics", "items": list(items)}
 
 
 # ---- the domain's nouns ----
 
 
-def make_amounts(cpu_millicores: int | None = None, memory_mib: int | None = None) -> Amounts:
+def make_amounts(cpu_millicores: int | None = None, memory_mib: int | None = None) -> StatedResources:
     """Amounts with memory in MiB."""
-    return Amounts(cpu_millicores, None if memory_mib is None else memory_mib * MEBIBYTE)
+    return StatedResources(cpu_millicores, None if memory_mib is None else memory_mib * MEBIBYTE)
 
 
 def make_resources(cpu_millicores: int = 0, memory_mib: int = 0) -> Resources:
@@ -343,12 +343,12 @@ def make_snapshot(
     pods: Iterable[Pod] = (),
     nodes: Iterable[Node] | None = None,
     workloads: Iterable[Workload] | None = None,
-    budgets: Iterable[DisruptionBudget] = (),
-    autoscalers: Iterable[Autoscaler] = (),
+    budgets: Iterable[PodDisruptionBudget] = (),
+    autoscalers: Iterable[HorizontalPodAutoscaler] = (),
     limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] | None = None,
     namespace_annotations: Mapping[str, Mapping[str, str]] | None = None,
-    node_autoscaler: NodeAutoscaler | None = None,
-) -> Snapshot:
+    node_autoscaler: NodeAutoscalerKind | None = None,
+) -> ClusterSnapshot:
     """A sorted snapshot; by default with one node per name that pods are on, and three replicas per workload."""
     all_pods = tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name)))
     if nodes is None:
@@ -356,7 +356,7 @@ def make_snapshot(
     if workloads is None:
         owned = {(pod.namespace, pod.workload) for pod in all_pods if pod.workload is not None}
         workloads = [make_workload(ref, namespace) for namespace, ref in sorted(owned)]
-    return Snapshot(
+    return ClusterSnapshot(
         nodes=tuple(sorted(nodes, key=lambda node: node.name)),
         pods=all_pods,
         workloads={(workload.namespace, workload.ref): workload for workload in workloads},
@@ -373,16 +373,16 @@ def make_budget(
     namespace: str = "shop",
     selector: LabelSelector | None = None,
     disruptions_allowed: int = 1,
-) -> DisruptionBudget:
+) -> PodDisruptionBudget:
     """A disruption budget; by default over every pod of its namespace."""
-    return DisruptionBudget(namespace, name, selector or LabelSelector(), disruptions_allowed)
+    return PodDisruptionBudget(namespace, name, selector or LabelSelector(), disruptions_allowed)
 
 
 def make_autoscaler(
     target: str = "Deployment/web", namespace: str = "shop", *resources: ResourceName, name: str = "web"
-) -> Autoscaler:
+) -> HorizontalPodAutoscaler:
     """An autoscaler on the utilisation of `resources`, of CPU if none is given."""
-    return Autoscaler(namespace, name, make_ref(target), frozenset(resources or {ResourceName.CPU}))
+    return HorizontalPodAutoscaler(namespace, name, make_ref(target), frozenset(resources or {ResourceName.CPU}))
 
 
 def make_statistic(
@@ -417,7 +417,7 @@ def make_statistic(
         oom_memory_bytes=oom_memory_mib * MEBIBYTE,
         memory_last_bytes=(memory_base_mib if memory_last_mib is None else memory_last_mib) * MEBIBYTE,
         psi_known=psi_known,
-        refused_percent=refused_percent,
+        rejected_percent=refused_percent,
     )
 
 
@@ -429,4 +429,4 @@ def make_statistic_for(pod: Pod, container: str = "app", **values: Any) -> Stati
 
 def make_table(*statistics: Statistic) -> StatisticsTable:
     """A table of the given statistics."""
-    return StatisticsTable.of_rows(statistics)
+    return StatisticsTable.from_rows(statistics)

@@ -34,7 +34,7 @@ class RawSeries:
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class ContainerLifetime:
     """When a container ran, and what happened meanwhile, in Unix seconds; `silent` are nodes' pressure figures."""
 
     start: int
@@ -45,7 +45,7 @@ class Life:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ContainerLocation:
     """Where a container runs, and how its node is scraped."""
 
     namespace: str
@@ -57,7 +57,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class CadvisorDemand:
     """What a container uses, one entry a minute from `start` (Unix seconds): cores, share of time waited, bytes."""
 
     start: int
@@ -79,7 +79,7 @@ def trace_files() -> list[Path]:
     return [path for directory in directories for path in sorted(directory.glob("*.csv*"))]
 
 
-def demands(count: int, start: int, minutes: int, seed: int) -> Iterator[Demand]:
+def demands(count: int, start: int, minutes: int, seed: int) -> Iterator[CadvisorDemand]:
     """Demands from the traces' series in turn, each repeated from another point on, with some noise a minute."""
     found = traces()
     random = np.random.default_rng(seed)
@@ -94,10 +94,12 @@ def demands(count: int, start: int, minutes: int, seed: int) -> Iterator[Demand]
         cores = np.maximum(cpu[sampled][at], 1.0) / 1000 * random.uniform(0.7, 1.3, minutes)
         waiting = np.clip(random.normal(0.08, 0.08, minutes), 0.0, 0.9)
         bytes_ = np.maximum(memory[sampled][at], 2.0**20) * random.uniform(0.97, 1.03, minutes)
-        yield Demand(start, cores, waiting, np.floor(bytes_))
+        yield CadvisorDemand(start, cores, waiting, np.floor(bytes_))
 
 
-def scrape(place: Place, life: Life, demand: Demand, times: NDArray[np.float64]) -> list[RawSeries]:
+def scrape(
+    place: ContainerLocation, life: ContainerLifetime, demand: CadvisorDemand, times: NDArray[np.float64]
+) -> list[RawSeries]:
     """Return the series of one container, one for each id that it had; `times` are those of its node's scrapes."""
     series = []
     starts = (life.start, *life.restarts)
@@ -133,7 +135,7 @@ def _counter(
     return counted
 
 
-def scrape_times(place: Place, spans: Sequence[tuple[int, int, int | None]]) -> NDArray[np.float64]:
+def scrape_times(place: ContainerLocation, spans: Sequence[tuple[int, int, int | None]]) -> NDArray[np.float64]:
     """Return a node's scrape times in the spans (start, end, seconds between, None for the node's own), ascending."""
     parts = []
     for start, end, every in spans:

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
+from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, Workload, WorkloadRef
 from cruise.domain.resources import Resources
 from tests import cadvisor
-from tests.cadvisor import Life, Place, RawSeries
+from tests.cadvisor import ContainerLifetime, ContainerLocation, RawSeries
 from tests.prometheus_server import kept_blocks
 
 HOUR = 3600
@@ -29,7 +29,7 @@ GIBIBYTE = 2**30
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class ClusterMember:
     """One pod's part in a workload; a pod that is gone is `gone`."""
 
     namespace: str
@@ -42,27 +42,27 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredUsage:
     """A container and all that was measured of it."""
 
-    member: Member
+    member: ClusterMember
     container: str
-    life: Life
+    life: ContainerLifetime
     series: tuple[RawSeries, ...]
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> ClusterSnapshot:
     """The cluster as its API server shows it at the end."""
     live = [member for member in members() if not member.gone]
     workloads = {(member.namespace, member.workload) for member in live if member.workload is not None}
-    return Snapshot(
+    return ClusterSnapshot(
         nodes=tuple(Node(f"node-{index:02d}", Resources(16_000, 64 * GIBIBYTE)) for index in range(NODES)),
         pods=tuple(sorted((_pod(member) for member in live), key=lambda pod: (pod.namespace, pod.name))),
         workloads={(namespace, ref): Workload(namespace, ref) for namespace, ref in workloads},
     )
 
 
-def _pod(member: Member) -> Pod:
+def _pod(member: ClusterMember) -> Pod:
     return Pod(
         member.namespace,
         member.name,
@@ -74,23 +74,23 @@ def _pod(member: Member) -> Pod:
     )
 
 
-def members() -> list[Member]:
+def members() -> list[ClusterMember]:
     """All pods, those that are gone included."""
-    found: list[Member] = []
+    found: list[ClusterMember] = []
     for index in range(60):
-        web = Member(f"team-{index % 10}", "", WorkloadRef("Deployment", f"web-{index}"), "", ("app",), 0)
+        web = ClusterMember(f"team-{index % 10}", "", WorkloadRef("Deployment", f"web-{index}"), "", ("app",), 0)
         web = replace(web, containers=("app", "proxy")) if index % 6 == 0 else web
         for number in range(4):
             found.append(_replica(web, f"web-{index}-{_letters(index, 9)}", index * 7 + number))
         if index % 3 == 0:
             found.append(replace(_replica(web, f"web-{index}-{_letters(index + 1, 9)}", 5000 + index), gone=True))
     for index in range(10):
-        database = Member("data", "", WorkloadRef("StatefulSet", f"db-{index}"), "", ("db",), 0)
+        database = ClusterMember("data", "", WorkloadRef("StatefulSet", f"db-{index}"), "", ("db",), 0)
         for number in range(6):
             name = f"db-{index}-{number}"
             found.append(replace(database, name=name, identity=str(number), node=(index + 3 * number) % NODES))
     for index in range(4):
-        agent = Member("agents", "", WorkloadRef("DaemonSet", f"agent-{index}"), "", ("agent",), 0)
+        agent = ClusterMember("agents", "", WorkloadRef("DaemonSet", f"agent-{index}"), "", ("agent",), 0)
         for node in range(NODES):
             name = f"agent-{index}-{_letters(1000 * index + node, 5)}"
             found.append(replace(agent, name=name, identity=f"node-{node:02d}", node=node))
@@ -98,12 +98,13 @@ def members() -> list[Member]:
         found.append(replace(agent, name=gone, identity="node-03", node=3, gone=True))
     live = sum(len(member.containers) for member in found if not member.gone)
     bare = [
-        Member("default", f"bare-{index}", None, "", ("main",), index % NODES) for index in range(CONTAINERS - live)
+        ClusterMember("default", f"bare-{index}", None, "", ("main",), index % NODES)
+        for index in range(CONTAINERS - live)
     ]
     return found + bare
 
 
-def _replica(of: Member, replica_set: str, number: int) -> Member:
+def _replica(of: ClusterMember, replica_set: str, number: int) -> ClusterMember:
     return replace(of, name=f"{replica_set}-{_letters(number, 5)}", node=number % NODES)
 
 
@@ -113,13 +114,13 @@ def _letters(number: int, length: int) -> str:
     return "".join(LETTERS[place] for place in random.integers(len(LETTERS), size=length))
 
 
-def measured() -> Iterator[Measured]:
+def measure_usage() -> Iterator[MeasuredUsage]:
     """Every container with its series, in the members' order."""
     pairs = [(member, container) for member in members() for container in member.containers]
     demands = cadvisor.demands(len(pairs), START, (END - START) // 60, seed=3)
     times: dict[int, np.ndarray] = {}
     for number, ((member, container), demand) in enumerate(zip(pairs, demands, strict=True)):
-        place = Place(
+        place = ContainerLocation(
             member.namespace,
             member.name,
             container,
@@ -130,7 +131,7 @@ def measured() -> Iterator[Measured]:
         if member.node not in times:
             times[member.node] = cadvisor.scrape_times(place, _spans())
         life = _life(member, number)
-        yield Measured(member, container, life, tuple(cadvisor.scrape(place, life, demand, times[member.node])))
+        yield MeasuredUsage(member, container, life, tuple(cadvisor.scrape(place, life, demand, times[member.node])))
 
 
 def _spans() -> list[tuple[int, int, int | None]]:
@@ -147,7 +148,7 @@ def _spans() -> list[tuple[int, int, int | None]]:
     return [span for span in spans if span[0] < span[1]]
 
 
-def _life(member: Member, number: int) -> Life:
+def _life(member: ClusterMember, number: int) -> ContainerLifetime:
     start, end, restarts, resets = START, END + 1, [], []
     if member.gone:
         start, end = END - 6 * DAY, END - (1 + number % 3) * DAY + 37
@@ -161,12 +162,12 @@ def _life(member: Member, number: int) -> Life:
     if number % 20 == 4:
         resets = [at for at in (END - 3 * DAY + 5, END - 40 * 60 - 11) if start < at < end - 60]
     pressure = "present" if member.node < 13 else "absent" if member.node < 17 else "zero"
-    return Life(start, end, tuple(restarts), tuple(resets), pressure)
+    return ContainerLifetime(start, end, tuple(restarts), tuple(resets), pressure)
 
 
 def write_openmetrics(path: Path) -> None:
     """Write all series for promtool."""
-    cadvisor.write_openmetrics([series for one in measured() for series in one.series], path)
+    cadvisor.write_openmetrics([series for one in measure_usage() for series in one.series], path)
 
 
 def blocks() -> Path:

@@ -10,8 +10,8 @@ import pytest
 import structlog
 
 from benchmarks.recordings import make_recording
-from cruise.backtest.recordings.recording import Recording
-from cruise.runtime.packing.kernel_cache import choose_cache
+from cruise.backtest.recordings.recording import UsageRecording
+from cruise.runtime.packing.kernel_cache import choose_cache_directory
 from tests import scheduling, tiers
 from tests.controlplane.api import Api
 from tests.controlplane.binaries import NotAvailable, programs
@@ -24,7 +24,7 @@ from tests.recorded_metrics import prometheus_with
 # Formatting every local variable of a traceback takes a second.
 PLAIN = structlog.dev.ConsoleRenderer(colors=False, exception_formatter=structlog.dev.plain_traceback)
 # What the installation has compiled is not compiled again; kernels look for it when they are imported.
-if (cache := choose_cache(os.environ)) is not None:
+if (cache := choose_cache_directory(os.environ)) is not None:
     numba.config.CACHE_DIR = str(cache)
 
 
@@ -57,13 +57,13 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> scheduling.ByFile:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> scheduling.FileScheduling:
     """Spread the tests over the workers, if there are several."""
-    return scheduling.ByFile(config, log)
+    return scheduling.FileScheduling(config, log)
 
 
 @pytest.fixture(autouse=True)
-def logs_as_by_default() -> None:
+def use_default_logging() -> None:
     """Forget how an earlier test had logs written; tracebacks are plain, as the program's are."""
     structlog.reset_defaults()
     *others, _ = structlog.get_config()["processors"]
@@ -77,7 +77,7 @@ def seeds(request: pytest.FixtureRequest) -> tiers.Seeds:
 
 
 @pytest.fixture(scope="session")
-def at_length(request: pytest.FixtureRequest) -> bool:
+def run_long(request: pytest.FixtureRequest) -> bool:
     """Tells whether nothing is spared."""
     return tiers.is_long(request.config)
 
@@ -109,13 +109,13 @@ def debian_postgres() -> Iterator[DebianServer]:
 
 
 @pytest.fixture(scope="session")
-def recorded_day() -> Recording:
+def recorded_day() -> UsageRecording:
     """A day of four containers, every five minutes."""
     return make_recording(4, 1, 300, seed=3)
 
 
 @pytest.fixture(scope="session")
-def day_server(recorded_day: Recording, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def day_server(recorded_day: UsageRecording, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a Prometheus that has scraped the recorded day, shared by the tests of one worker."""
     with prometheus_with(recorded_day, tmp_path_factory.mktemp("day")) as url:
         yield url

@@ -11,7 +11,7 @@ from urllib.parse import parse_qs
 
 
 @dataclass(frozen=True)
-class Request:
+class ReceivedHttpRequest:
     """A request as it came in: its path, headers and body, as a form and as text."""
 
     path: str
@@ -21,7 +21,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """What to send back. `length` is what the header claims; None sends nothing at all and hangs up."""
 
     status: int = 200
@@ -31,7 +31,7 @@ class Answer:
 
 
 @contextmanager
-def answering(respond: Callable[[Request], Answer], certificate: Path | None = None) -> Iterator[str]:
+def answering(respond: Callable[[ReceivedHttpRequest], HttpAnswer], certificate: Path | None = None) -> Iterator[str]:
     """Serve every GET and POST with what `respond` says; yields the server's address.
 
     With a `certificate`, a file with its key, the server speaks TLS.
@@ -43,7 +43,7 @@ def answering(respond: Callable[[Request], Answer], certificate: Path | None = N
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers.get("Content-Length", 0))).decode()
             form = {name: values[0] for name, values in parse_qs(text).items()}
-            answer = respond(Request(self.path, dict(self.headers), form, text))
+            answer = respond(ReceivedHttpRequest(self.path, dict(self.headers), form, text))
             if answer.length is None:
                 self.close_connection = True
                 return

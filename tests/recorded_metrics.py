@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
 from tests.prometheus_server import make_blocks, running_prometheus
 
 HOUR = 3600
@@ -14,7 +14,7 @@ HASH = "6b7f9c8d5f"
 
 
 @contextmanager
-def prometheus_with(recording: Recording, directory: Path) -> Iterator[str]:
+def prometheus_with(recording: UsageRecording, directory: Path) -> Iterator[str]:
     """Run a Prometheus that has scraped a recorded cluster; its URL."""
     blocks = directory / "blocks"
     make_blocks(lambda path: write_metrics(recording, path), blocks)
@@ -22,7 +22,7 @@ def prometheus_with(recording: Recording, directory: Path) -> Iterator[str]:
         yield url
 
 
-def write_metrics(recording: Recording, path: Path, kube_state: bool = True, prefix: str = "") -> None:
+def write_metrics(recording: UsageRecording, path: Path, kube_state: bool = True, prefix: str = "") -> None:
     """Write what `promtool tsdb create-blocks-from openmetrics` reads: a scrape at each of the recording's times.
 
     A counter is there a step before its container's first sample, and ends with a mark that it is gone. `prefix` goes
@@ -52,7 +52,7 @@ def _labels(one: RecordedContainer) -> str:
     return f'{names},id="/kubepods/{one.pod}/{one.container}",node="n1"'
 
 
-def _counter(recording: Recording, column: int) -> Iterator[tuple[int, str]]:
+def _counter(recording: UsageRecording, column: int) -> Iterator[tuple[int, str]]:
     used = recording.cpu_millicores[:, column].astype(np.float64)
     there = ~np.isnan(used)
     counted = np.cumsum(np.where(there, used, 0.0)) * recording.step_seconds / 1000
@@ -66,7 +66,7 @@ def _counter(recording: Recording, column: int) -> Iterator[tuple[int, str]]:
             yield at, "NaN"
 
 
-def _memory(recording: Recording, column: int) -> Iterator[tuple[int, str]]:
+def _memory(recording: UsageRecording, column: int) -> Iterator[tuple[int, str]]:
     held = recording.memory_bytes[:, column].astype(np.float64)
     there = ~np.isnan(held)
     for row in range(int(np.argmax(there)), len(held)):
@@ -77,7 +77,7 @@ def _memory(recording: Recording, column: int) -> Iterator[tuple[int, str]]:
             yield at, "NaN"
 
 
-def _write_kube_state(write: Callable[[str], object], recording: Recording, prefix: str) -> None:
+def _write_kube_state(write: Callable[[str], object], recording: UsageRecording, prefix: str) -> None:
     own = 'namespace="monitoring",pod="kube-state-metrics-0",container="main",' if prefix else ""
     lives = list(_hours_of_life(recording))
     write("# TYPE kube_pod_container_resource_requests gauge\n")
@@ -105,7 +105,7 @@ def _write_kube_state(write: Callable[[str], object], recording: Recording, pref
         write("".join(f"kube_replicaset_owner{{{labels}}} 1 {at}\n" for at in range(start, end, HOUR)))
 
 
-def _hours_of_life(recording: Recording) -> Iterator[range]:
+def _hours_of_life(recording: UsageRecording) -> Iterator[range]:
     """Return the whole hours at which each pod was there, and the one in which it came."""
     there = ~np.isnan(recording.cpu_millicores)
     step = recording.step_seconds

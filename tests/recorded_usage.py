@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.cluster import Snapshot
-from cruise.domain.usage import NO_NODE_USE, ContainerKey, CounterTail, LoadSample, NodeUse, SampleBlock
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.resources import Float64Array, Int64Array
+from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadSample, NodeUsage, SampleBlock
 from cruise.errors import CruiseError
 
 STEP = 60
@@ -41,7 +41,7 @@ class RecordedUsage:
     node_millicores: float | None = None
     nodes_asked: list[tuple[str, ...]] = field(default_factory=list)
 
-    async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
+    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         return sorted(self.containers)
 
     async def read(
@@ -66,15 +66,15 @@ class RecordedUsage:
         counters = np.full(len(keys), float(end))
         return block, CounterTail(end, keys, ["id"] * len(keys), counters, counters, np.full(len(keys), end))
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         self.nodes_asked.append(tuple(nodes))
         if self.node_millicores is None:
-            return NO_NODE_USE
+            return NO_NODE_USAGE
         times = np.arange(start + self.step, end + 1, self.step, dtype=np.int64)
         known = np.full((1, len(times)), self.node_millicores)
-        return NodeUse([self.node], times, known, np.full((1, len(times)), np.nan))
+        return NodeUsage([self.node], times, known, np.full((1, len(times)), np.nan))
 
-    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
+    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         return {}
 
     def times_asked(self) -> list[tuple[str, int]]:

@@ -18,7 +18,7 @@ TOGETHER = ("tests/e2e/live/test_scene_check.py", "tests/e2e/live/test_scene_com
 FIRST = ("e2e", "demo_real", "fuzz", "adapters")
 
 
-class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+class FileScheduling(LoadScopeScheduling):  # type: ignore[misc]
     """Files in the order of the collection, and the tests of some by themselves."""
 
     def __init__(self, config: pytest.Config, log: object = None) -> None:

@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 
-def shown(parts: Callable[[Console], Iterable[RenderableType]], width: int = 80) -> str:
+def render_to_text(parts: Callable[[Console], Iterable[RenderableType]], width: int = 80) -> str:
     """Render the parts of a report without colour."""
     text = io.StringIO()
     console = Console(file=text, width=width, highlight=False, markup=False, emoji=False, color_system=None)

@@ -3,23 +3,23 @@
 from collections.abc import AsyncIterator
 
 from cruise.domain.actions import Action
-from cruise.domain.cluster import OomKill, Pod, Snapshot
-from cruise.errors import Refused
+from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod
+from cruise.errors import RefusedError
 
 
-class ShownCluster:
+class ReadOnlyCluster:
     """Implements the Cluster port over one snapshot, which may be exchanged."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.shown = snapshot
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> ClusterSnapshot:
         return self.shown
 
-    async def pod(self, namespace: str, name: str) -> Pod | None:
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
         return next((pod for pod in self.shown.pods if (pod.namespace, pod.name) == (namespace, name)), None)
 
-    def known_pod(self, namespace: str, name: str) -> Pod | None:
+    def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
         return next((pod for pod in self.shown.pods if (pod.namespace, pod.name) == (namespace, name)), None)
 
     async def oom_kills(self) -> AsyncIterator[OomKill]:
@@ -28,4 +28,4 @@ class ShownCluster:
             yield kill
 
     async def perform(self, action: Action) -> None:
-        raise Refused("this cluster can only be looked at", "ReadOnly")
+        raise RefusedError("this cluster can only be looked at", "ReadOnly")

@@ -13,31 +13,30 @@ from typing import NamedTuple
 from hypothesis import strategies as st
 
 from cruise.domain.cluster import (
-    Autoscaler,
+    ClusterSnapshot,
     Container,
     ContainerRole,
-    DisruptionBudget,
+    HorizontalPodAutoscaler,
     LimitRangeItem,
     Node,
     Pod,
+    PodDisruptionBudget,
     ResizePending,
     ResizeState,
-    Snapshot,
     Workload,
     WorkloadRef,
 )
-from cruise.domain.qos import qos_class
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, ResourceName, Resources
-from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.domain.pod_resources import count_pod_requests, get_qos_class
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources, StatedResources
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
 from tests.builders import LONG_AGO, NOW, NOW_SECONDS
 
 
-class Cluster(NamedTuple):
+class DrawnClusterValues(NamedTuple):
     """A snapshot, what is known of its usage, and when (`tests.builders.NOW`)."""
 
-    snapshot: Snapshot
+    snapshot: ClusterSnapshot
     statistics: StatisticsTable
 
 
@@ -81,8 +80,8 @@ def containers(draw: st.DrawFn, name: str, role: ContainerRole = ContainerRole.M
         memory_limit = (memory or 0) + draw(memory_bytes)
         if shape == "both limits":
             cpu_limit = (cpu or 0) + draw(millicores)
-    requests = Amounts(cpu if cpu is not None else cpu_limit, memory if memory is not None else memory_limit)
-    return _settled(Container(name=name, role=role, requests=requests, limits=Amounts(cpu_limit, memory_limit)))
+    requests = StatedResources(cpu if cpu is not None else cpu_limit, memory if memory is not None else memory_limit)
+    return _settled(Container(name=name, role=role, requests=requests, limits=StatedResources(cpu_limit, memory_limit)))
 
 
 def _settled(container: Container) -> Container:
@@ -181,7 +180,7 @@ def _in_some_state(draw: st.DrawFn, pod: Pod) -> Pod:
     """The pod as it mostly is, or in one of the many states that need care."""
     state = draw(
         st.sampled_from(
-            ["settled"] * 25
+            ["no-change-needed"] * 25
             + ["under way", "condition", "finished", "going", "windows", "extended", "pod-level", "restarts", "pending"]
         )
     )
@@ -199,7 +198,7 @@ def _in_some_state(draw: st.DrawFn, pod: Pod) -> Pod:
         case "extended":
             pod = replace(pod, extended_requests=(("nvidia.com/gpu", 1),))
         case "pod-level":
-            pod = replace(pod, pod_requests=Amounts(4000, 4 << 30), pod_limits=Amounts(5000, 5 << 30))
+            pod = replace(pod, pod_requests=StatedResources(4000, 4 << 30), pod_limits=StatedResources(5000, 5 << 30))
         case "restarts":
             last = replace(pod.containers[-1], cpu_resize_restarts=draw(st.booleans()), memory_resize_restarts=True)
             pod = replace(pod, containers=(*pod.containers[:-1], last))
@@ -208,7 +207,7 @@ def _in_some_state(draw: st.DrawFn, pod: Pod) -> Pod:
                 replace(container, allocated=None, actual=None, actual_limits=None) for container in pod.containers
             )
             pod = replace(pod, node=None, phase="Pending", containers=unreported, unschedulable_since=NOW)
-    return replace(pod, qos=qos_class(pod))
+    return replace(pod, qos=get_qos_class(pod))
 
 
 @st.composite
@@ -251,21 +250,21 @@ def _all_statistics(draw: st.DrawFn, pods: Sequence[Pod]) -> StatisticsTable:
                     continue
                 statistic = draw(statistics(pod, container, of_workload))
                 found.setdefault(statistic.key, statistic)
-    return StatisticsTable.of_rows(list(found.values()))
+    return StatisticsTable.from_rows(list(found.values()))
 
 
 limit_range_items = st.builds(
     LimitRangeItem,
     of_pod=st.booleans(),
-    minimum=st.sampled_from([Amounts(), Amounts(20, None), Amounts(None, 32 * MEBIBYTE)]),
-    maximum=st.sampled_from([Amounts(), Amounts(8000, 8 << 30), Amounts(2000, None)]),
+    minimum=st.sampled_from([StatedResources(), StatedResources(20, None), StatedResources(None, 32 * MEBIBYTE)]),
+    maximum=st.sampled_from([StatedResources(), StatedResources(8000, 8 << 30), StatedResources(2000, None)]),
     max_cpu_ratio=st.sampled_from([None, None, 4.0]),
     max_memory_ratio=st.sampled_from([None, None, 1.5, 3.0]),
 )
 
 
 @st.composite
-def clusters(draw: st.DrawFn, max_nodes: int = 3, max_workloads: int = 5) -> Cluster:
+def clusters(draw: st.DrawFn, max_nodes: int = 3, max_workloads: int = 5) -> DrawnClusterValues:
     """A snapshot of up to `max_nodes` nodes and `max_workloads` workloads, with statistics."""
     names = [f"n{index}" for index in range(1, draw(st.integers(1, max_nodes)) + 1)]
     pods: list[Pod] = []
@@ -276,7 +275,7 @@ def clusters(draw: st.DrawFn, max_nodes: int = 3, max_workloads: int = 5) -> Clu
         workloads += [] if workload is None else [workload]
     pods.sort(key=lambda pod: (pod.namespace, pod.name))
     refs = sorted({(workload.namespace, workload.ref) for workload in workloads})
-    snapshot = Snapshot(
+    snapshot = ClusterSnapshot(
         nodes=tuple(draw(_node_holding(name, [pod for pod in pods if pod.node == name])) for name in names),
         pods=tuple(pods),
         workloads={(workload.namespace, workload.ref): workload for workload in workloads},
@@ -291,13 +290,13 @@ def clusters(draw: st.DrawFn, max_nodes: int = 3, max_workloads: int = 5) -> Clu
             st.sampled_from([{}] * 20 + [{"bank": {"cruise.io/mode": "observe"}}, {"bank": {"cruise.io/mode": "?"}}])
         ),
     )
-    return Cluster(snapshot, draw(_all_statistics(pods)))
+    return DrawnClusterValues(snapshot, draw(_all_statistics(pods)))
 
 
 @st.composite
 def _node_holding(draw: st.DrawFn, name: str, pods: Sequence[Pod]) -> Node:
     """A node that holds what kube-scheduler counts on it, with little or much room besides."""
-    counted = sum((counted_requests(pod) for pod in pods), start=NO_RESOURCES)
+    counted = sum((count_pod_requests(pod) for pod in pods), start=NO_RESOURCES)
     room = Resources(draw(st.sampled_from([0, 1, 500, 8000])), draw(st.sampled_from([0, 1, 1 << 29, 16 << 30])))
     return Node(
         name=name,
@@ -309,14 +308,14 @@ def _node_holding(draw: st.DrawFn, name: str, pods: Sequence[Pod]) -> Node:
 
 
 @st.composite
-def _budgets(draw: st.DrawFn, refs: Sequence[tuple[str, WorkloadRef]]) -> DisruptionBudget:
+def _budgets(draw: st.DrawFn, refs: Sequence[tuple[str, WorkloadRef]]) -> PodDisruptionBudget:
     namespace, ref = draw(st.sampled_from(refs))
-    of_workload = LabelSelector((Requirement("app", Operator.IN, (ref.name,)),))
+    of_workload = LabelSelector((LabelRequirement("app", SelectorOperator.IN, (ref.name,)),))
     selector = draw(st.sampled_from([of_workload, LabelSelector()]))
-    return DisruptionBudget(namespace, f"{ref.name}-budget", selector, draw(st.integers(0, 2)))
+    return PodDisruptionBudget(namespace, f"{ref.name}-budget", selector, draw(st.integers(0, 2)))
 
 
 @st.composite
-def _autoscalers(draw: st.DrawFn, refs: Sequence[tuple[str, WorkloadRef]]) -> Autoscaler:
+def _autoscalers(draw: st.DrawFn, refs: Sequence[tuple[str, WorkloadRef]]) -> HorizontalPodAutoscaler:
     namespace, ref = draw(st.sampled_from(refs))
-    return Autoscaler(namespace, ref.name, ref, draw(st.frozensets(st.sampled_from(ResourceName))))
+    return HorizontalPodAutoscaler(namespace, ref.name, ref, draw(st.frozensets(st.sampled_from(ResourceName))))

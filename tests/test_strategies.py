@@ -6,14 +6,13 @@ import pytest
 from hypothesis import given, settings
 
 from cruise.domain.cluster import ContainerRole
-from cruise.domain.qos import qos_class
-from cruise.domain.requests import counted_requests
+from cruise.domain.pod_resources import count_pod_requests, get_qos_class
 from cruise.domain.resources import NO_RESOURCES
-from tests.strategies import Cluster, clusters
+from tests.strategies import DrawnClusterValues, clusters
 
 
 @given(clusters())
-def test_a_cluster_could_exist(cluster: Cluster):
+def test_a_cluster_could_exist(cluster: DrawnClusterValues):
     snapshot, statistics = cluster
     names = [(pod.namespace, pod.name) for pod in snapshot.pods]
     assert names == sorted(set(names))
@@ -21,14 +20,14 @@ def test_a_cluster_could_exist(cluster: Cluster):
     nodes = {node.name: node for node in snapshot.nodes}
     for pod in snapshot.pods:
         assert pod.node is None or pod.node in nodes
-        assert pod.qos is qos_class(pod)
+        assert pod.qos is get_qos_class(pod)
         assert pod.workload is None or (pod.namespace, pod.workload) in snapshot.workloads
         for container in pod.containers:
             for name in ("cpu_millicores", "memory_bytes"):
                 request, limit = getattr(container.requests, name), getattr(container.limits, name)
                 assert limit is None or (request is not None and request <= limit)
     for node in snapshot.nodes:
-        held = [counted_requests(pod) for pod in snapshot.pods if pod.node == node.name]
+        held = [count_pod_requests(pod) for pod in snapshot.pods if pod.node == node.name]
         assert sum(held, start=NO_RESOURCES).fits_in(node.allocatable)
     containers = {(pod.namespace, pod.name, container.name) for pod in snapshot.pods for container in pod.containers}
     for key in statistics.keys:
@@ -41,11 +40,11 @@ def test_clusters_reach_the_states_that_need_care():
 
     @settings(max_examples=400, database=None, derandomize=True)
     @given(clusters())
-    def look(cluster: Cluster) -> None:
+    def look(cluster: DrawnClusterValues) -> None:
         for pod in cluster.snapshot.pods:
             seen[pod.qos] += 1
             seen[pod.owner_kind or "bare"] += 1
-            seen["terminal"] += pod.terminal
+            seen["terminal"] += pod.is_finished
             seen["terminating"] += pod.terminating
             seen["pending"] += pod.node is None
             seen["resize"] += pod.resize.pending is not None

@@ -14,14 +14,14 @@ Minutes = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
+class ReferenceUsage:
     """A container's minutes: CPU demand in millicores and memory in bytes, NaN where nothing is known."""
 
     cpu: Numbers
     memory: Numbers
 
 
-def usage(series: Sequence[RawSeries], minutes: Minutes, max_cores: float) -> Usage:
+def compute_reference_usage(series: Sequence[RawSeries], minutes: Minutes, max_cores: float) -> ReferenceUsage:
     """Sum up one container's samples; `minutes` has one before the first whose usage is wanted."""
     cpu = [at_minutes(one.times, one.cpu, minutes) for one in series]
     waiting = [None if one.waiting is None else at_minutes(one.times, one.waiting, minutes) for one in series]
@@ -31,15 +31,15 @@ def usage(series: Sequence[RawSeries], minutes: Minutes, max_cores: float) -> Us
         for other, another in enumerate(cpu):
             if other != row:
                 beside |= ~np.isnan(another[:-1])
-        used = growth(counter, beside, 60 * max_cores)
+        used = compute_growth(counter, beside, 60 * max_cores)
         pressure = np.zeros(len(used))
         waited = waiting[row]
         if waited is not None:
-            pressure = np.clip(np.nan_to_num(growth(waited, beside, 60) / 60), 0, 1)
+            pressure = np.clip(np.nan_to_num(compute_growth(waited, beside, 60) / 60), 0, 1)
         demands.append(used / 60 * 1000 * (1 + pressure))
     memory = [at_minutes(one.times, one.memory, minutes)[1:] for one in series]
     nothing = np.full((1, len(minutes) - 1), np.nan)
-    return Usage(np.fmax.reduce([*nothing, *demands]), np.fmax.reduce([*nothing, *memory]))
+    return ReferenceUsage(np.fmax.reduce([*nothing, *demands]), np.fmax.reduce([*nothing, *memory]))
 
 
 def at_minutes(times: Numbers, values: Numbers, minutes: Minutes) -> Numbers:
@@ -49,14 +49,14 @@ def at_minutes(times: Numbers, values: Numbers, minutes: Minutes) -> Numbers:
     return np.where(fresh, values[last], np.nan)
 
 
-def growth(counter: Numbers, restarted_beside: NDArray[np.bool_], most: float) -> Numbers:
+def compute_growth(counter: Numbers, restarted_beside: NDArray[np.bool_], most: float) -> Numbers:
     """What a counter counted within each minute."""
     before, now = counter[:-1], counter[1:]
     anew = (now < before) | (np.isnan(before) & restarted_beside)
     return np.where(anew, np.where(now <= most, now, np.nan), now - before)
 
 
-def own_base(values: Numbers, window: int) -> float:
+def compute_reference_base(values: Numbers, window: int) -> float:
     """The 75th percentile of the last samples, NaN where there are not enough of them."""
     last = values[-window:]
     return float(np.nanpercentile(last, 75)) if np.count_nonzero(~np.isnan(last)) >= 0.8 * window else np.nan
@@ -71,6 +71,6 @@ def peak_minutes(minutes: Minutes, at: int, look_ahead: int) -> NDArray[np.bool_
     return counts
 
 
-def largest(values: Iterable[float]) -> float:
+def find_largest(values: Iterable[float]) -> float:
     """The largest of some numbers, NaN where there is none."""
     return max((value for value in values if not np.isnan(value)), default=np.nan)

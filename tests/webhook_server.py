@@ -9,22 +9,22 @@ from pathlib import Path
 
 import uvloop
 
-from cruise.app.webhook.certificates import CertificateTimes
-from cruise.app.webhook.serving import serve_webhook
+from cruise.app.certificates import CertificateTimes
+from cruise.app.webhook import run_webhook
 from cruise.domain.policy import Mode
 from cruise.domain.usage import Statistic, StatisticsTable
-from cruise.runtime.ports import Store
+from cruise.runtime.ports import StorePort
 from cruise.settings import Settings
-from cruise.simulation.store.store import MemoryStore
-from tests.controlplane.api import Api, Json, until
+from cruise.simulation.store import InMemoryStore
+from tests.controlplane.api import Api, Json, wait_until
 from tests.controlplane.control_plane import ControlPlane
 from tests.postgres_servers import free_port
 
 
-class WebhookServer:
+class RunningWebhook:
     """One `serve_webhook`, asked to stop as a signal would."""
 
-    def __init__(self, settings: Settings, store: Store, times: CertificateTimes | None = None) -> None:
+    def __init__(self, settings: Settings, store: StorePort, times: CertificateTimes | None = None) -> None:
         self.settings = settings
         self.failure: BaseException | None = None
         self._store = store
@@ -46,7 +46,7 @@ class WebhookServer:
         async def stored():
             yield self._store
 
-        self._task = self._loop.create_task(serve_webhook(self.settings, self._times, stored))
+        self._task = self._loop.create_task(run_webhook(self.settings, self._times, stored))
         try:
             self._loop.run_until_complete(self._task)
         except asyncio.CancelledError:
@@ -72,9 +72,9 @@ def webhook_settings(control_plane: ControlPlane, directory: Path, configuration
 
 
 @contextmanager
-def running(settings: Settings, store: Store, times: CertificateTimes | None = None) -> Iterator[WebhookServer]:
+def running(settings: Settings, store: StorePort, times: CertificateTimes | None = None) -> Iterator[RunningWebhook]:
     """A webhook for as long as this lasts."""
-    server = WebhookServer(settings, store, times)
+    server = RunningWebhook(settings, store, times)
     server.start()
     try:
         yield server
@@ -83,15 +83,15 @@ def running(settings: Settings, store: Store, times: CertificateTimes | None = N
     assert server.failure is None, repr(server.failure)
 
 
-def store_of(*statistics: Statistic) -> MemoryStore:
+def store_of(*statistics: Statistic) -> InMemoryStore:
     """A store with these statistics."""
-    store = MemoryStore()
-    asyncio.run(store.write_statistics(StatisticsTable.of_rows(statistics)))
+    store = InMemoryStore()
+    asyncio.run(store.write_statistics(StatisticsTable.from_rows(statistics)))
     return store
 
 
 @contextmanager
-def configured(
+def configure_webhook(
     api: Api, name: str, address: str, namespace: str, policy: str = "Fail", **more: object
 ) -> Iterator[str]:
     """A MutatingWebhookConfiguration that asks the webhook at `address` about the pods of one namespace."""
@@ -136,7 +136,7 @@ def ca_bundle(api: Api, name: str) -> str | None:
     return bundle
 
 
-def until_sized(make: Callable[[str], Json], sized: Callable[[Json], bool], seconds: float = 20) -> Json:
+def wait_until_sized(make: Callable[[str], Json], sized: Callable[[Json], bool], seconds: float = 20) -> Json:
     """Create pods by `make`, each with a name of its own, until one comes out `sized`; return that one."""
     count = 0
 
@@ -146,4 +146,4 @@ def until_sized(make: Callable[[str], Json], sized: Callable[[Json], bool], seco
         created = make(f"probe-{count}")
         return created if sized(created) else None
 
-    return until(attempt, "a pod is sized", seconds)
+    return wait_until(attempt, "a pod is sized", seconds)

@@ -17,7 +17,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from benchmarks.compare_decisions.cases import CASES_FILE, read_cases, write_inputs
-from benchmarks.compare_decisions.comparison import Checkout, Reference, Side, compare, say
+from benchmarks.compare_decisions.comparison import Checkout, Reference, Side, compare, print_result
 
 _CLUSTERS = 200
 _DIFFERENT, _UNUSABLE = 1, 2
@@ -58,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             root = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="cruise-inputs-")))
         inputs = (root / "inputs").resolve()
         if not (inputs / CASES_FILE).exists():
-            say(f"drawing {options.clusters} clusters")
+            print_result(f"drawing {options.clusters} clusters")
             write_inputs(inputs, options.clusters)
         cases = read_cases(inputs, options.clusters, options.traces)
 
@@ -74,7 +74,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             before = saved = Reference(root)
             if missing := saved.missing(cases):
-                say(f"{root} lacks {len(missing)} cases, e.g. {missing[0]}; add them with --before DIR --save {root}")
+                print_result(
+                    f"{root} lacks {len(missing)} cases, e.g. {missing[0]}; add them with --before DIR --save {root}"
+                )
                 return _UNUSABLE
         after = checkout(options.after) if options.after else before
         tally = compare(cases, before, after, options.jobs, differences)

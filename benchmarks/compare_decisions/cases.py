@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.compare_decisions.random_clusters import DrawnCluster, draw_cluster, requested
+from benchmarks.compare_decisions.random_clusters import RandomCluster, draw_cluster, requested
 from benchmarks.compare_decisions.random_pods import Json
 from benchmarks.compare_decisions.refused_cases import write_refused
 from benchmarks.snapshot_generator import generate_cluster, write_snapshot, write_usage
@@ -111,11 +111,11 @@ def _of_cluster(directory: Path, number: int) -> Iterator[Case]:
         yield case("plan", "plan", *files, *_mode(source), "--format", "json", of=f"-{at}")
 
 
-def _write_cluster(directory: Path, name: str, cluster: DrawnCluster, source: random.Random) -> list[str]:
+def _write_cluster(directory: Path, name: str, cluster: RandomCluster, source: random.Random) -> list[str]:
     """Write a cluster with some settings; return the options that name the files, and perhaps the time."""
     snapshot, usage = directory / f"cluster-{name}.json", directory / f"usage-{name}.json"
     snapshot.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster.items}))
-    document = {"apiVersion": "cruise.io/v1", "kind": "UsageStatistics", "items": cluster.usage}
+    document = {"apiVersion": "cruise.io/v1", "kind": "CruiseKubeStatistics", "items": cluster.usage}
     usage.write_text(json.dumps(document))
     config = directory / f"settings-{name}.toml"
     config.write_text(f"{source.choice(_SETTINGS)}\n" if source.random() < _SETTINGS_SHARE else "")
@@ -127,7 +127,7 @@ def _mode(source: random.Random) -> tuple[str, str]:
     return "--mode", source.choice(["full", "full", "full", "resize", "initial", "observe"])
 
 
-def _crowded(directory: Path, number: int) -> DrawnCluster:
+def _crowded(directory: Path, number: int) -> RandomCluster:
     """Return a cluster of the generator of benchmarks, nearly full and with pods that wait."""
     source = random.Random(number)
     nodes = _LARGE_NODES if number % _EVERY_LARGE == 0 else source.randint(2, 8)
@@ -152,4 +152,4 @@ def _crowded(directory: Path, number: int) -> DrawnCluster:
         cpu, memory = room[item["metadata"]["name"]]
         more = {"cpu": f"{int(cpu * source.uniform(1, 1.06))}m", "memory": str(int(memory * source.uniform(1, 1.3)))}
         item["status"]["allocatable"] |= more
-    return DrawnCluster(items, usage)
+    return RandomCluster(items, usage)

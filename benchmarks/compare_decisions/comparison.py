@@ -68,7 +68,7 @@ class Reference:
 
 
 @dataclass(slots=True)
-class Tally:
+class ComparisonCounts:
     """How many cases of each kind were equal, how many differ, and how many in standard error."""
 
     equal: Counter[str] = field(default_factory=Counter)
@@ -90,22 +90,22 @@ class Tally:
             yield f"{kind:16}{equal + different:8}{equal:8}{different:11}{self.reworded[kind]:16}"
 
 
-def compare(cases: Sequence[Case], before: Side, after: Side, jobs: int, differences: Path) -> Tally:
+def compare(cases: Sequence[Case], before: Side, after: Side, jobs: int, differences: Path) -> ComparisonCounts:
     """Run every case by both sides; what differs is written into a directory, and progress to standard error."""
-    tally = Tally()
+    tally = ComparisonCounts()
     with ThreadPoolExecutor(jobs) as pool:
         running = {pool.submit(lambda case: (before(case), after(case)), case): case for case in cases}
         for done, future in enumerate(as_completed(running), start=1):
             case, (first, second) = running[future], future.result()
             if tally.add(case, first, second):
                 _write_pair(case, first, second, differences)
-                say(f"differs: {case.name}: cruise {' '.join(case.arguments)}")
+                print_result(f"differs: {case.name}: cruise {' '.join(case.arguments)}")
             if done % max(len(cases) // _REPORTS, 1) == 0 or done == len(cases):
-                say(f"{done} of {len(cases)} cases, {tally.different.total()} different")
+                print_result(f"{done} of {len(cases)} cases, {tally.different.total()} different")
     return tally
 
 
-def say(text: str) -> None:
+def print_result(text: str) -> None:
     """Write a line of progress."""
     print(text, file=sys.stderr, flush=True)
 

@@ -42,14 +42,14 @@ _MIRROR = "kubernetes.io/config.mirror"
 
 
 @dataclass(frozen=True, slots=True)
-class DrawnCluster:
+class RandomCluster:
     """What a snapshot and its usage file list."""
 
     items: list[Json]
     usage: list[Json]
 
 
-def draw_cluster(seed: int) -> DrawnCluster:
+def draw_cluster(seed: int) -> RandomCluster:
     """Draw a cluster of 2 to 5 nodes and 2 to 9 workloads."""
     return _Drawing(random.Random(seed)).cluster()
 
@@ -95,7 +95,7 @@ class _Drawing:
         self.workload_of_app: dict[str, str] = {}
         self.pods: list[Json] = []
 
-    def cluster(self) -> DrawnCluster:
+    def cluster(self) -> RandomCluster:
         source = self.source
         self.items += draw_namespaces(self.drawing, self.namespaces)
         for number in range(source.randint(2, 9)):
@@ -110,7 +110,7 @@ class _Drawing:
         for pod in order:
             self._place(pod, rooms, waiting)
         usage = draw_usage(self.drawing, self.pods, self.workload_of_app)
-        return DrawnCluster([*self.items, *self.pods], usage)
+        return RandomCluster([*self.items, *self.pods], usage)
 
     def _add_workload(self, name: str) -> None:
         source, kind = self.source, self.source.choice(_KINDS)

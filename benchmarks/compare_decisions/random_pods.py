@@ -101,7 +101,7 @@ class PodDrawing:
     def running(self, pod: Json, node: str) -> None:
         """Bind a pod to a node and let its kubelet report it, settled or in one of many states."""
         source, spec = self.source, pod["spec"]
-        state = source.choice(_STATES) if self.has("states", 0.4) else "settled"
+        state = source.choice(_STATES) if self.has("states", 0.4) else "no-change-needed"
         spec["nodeName"] = node
         main = spec["containers"]
         sidecars = lasting_containers(pod)[len(main) :]
@@ -109,7 +109,7 @@ class PodDrawing:
         if state != "unreported":
             status["containerStatuses"] = [self._report(one, state) for one in main]
             if sidecars:
-                status["initContainerStatuses"] = [self._report(one, "settled") for one in sidecars]
+                status["initContainerStatuses"] = [self._report(one, "no-change-needed") for one in sidecars]
         match state:
             case "resize":
                 since = stamp(NOW - timedelta(minutes=source.choice([1, 5, 30])))

@@ -108,7 +108,7 @@ _BROKEN_SETTINGS = (
     'headroom = "most"',
     "memory_risk = 2.0",
     "excluded_namespaces = [1]",
-    "overload_below = 1.5",
+    "overload_untaint_threshold = 1.5",
     "price_core_hour = 0.02",
     'prometheus_token_file = "/a"\nprometheus_user = "b"',
     "max_age",
@@ -210,7 +210,7 @@ class _Files:
         return self.write(f"{name}.json", json.dumps({"kind": "List", "items": list(objects.values())}))
 
     def usage(self, name: str, *items: Json) -> str:
-        document = {"apiVersion": "cruise.io/v1", "kind": "UsageStatistics", "items": items}
+        document = {"apiVersion": "cruise.io/v1", "kind": "CruiseKubeStatistics", "items": items}
         return self.write(f"{name}-of-usage.json", json.dumps(document))
 
     def trace(self, name: str, **texts: str) -> str:

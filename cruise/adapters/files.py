@@ -7,45 +7,43 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
-from cruise.collection import uncollected
-from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import NodeType
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.packing_plan import NodeType
 from cruise.domain.usage import StatisticsTable
-from cruise.errors import BadInput
-from cruise.kube_json.reading.node_types import read_node_types
-from cruise.kube_json.reading.snapshot import read_snapshot
-from cruise.kube_json.usage_file.reading import read_usage
+from cruise.errors import BadInputError, pause_garbage_collection
+from cruise.kube_json.reading.snapshot import read_node_types, read_snapshot
+from cruise.kube_json.usage_file import read_usage
 
 STANDARD_INPUT = "-"
 _CHUNK_BYTES = 1 << 20
 _GZIP_MARK = b"\x1f\x8b"
 
 
-def load_snapshot(path: str) -> Snapshot:
-    """Read a snapshot file, or standard input for `-`. Raises BadInput, one line that names file, place and fix."""
-    with uncollected(kept=True):
-        return read_snapshot(read_chunks(path), shown(path))
+def load_snapshot(path: str) -> ClusterSnapshot:
+    """Read a snapshot file, or standard input for `-`. Raises BadInputError, one line that names file, place and fix."""
+    with pause_garbage_collection(kept=True):
+        return read_snapshot(read_chunks(path), format_path(path))
 
 
 def load_usage(
-    path: str, snapshot: Snapshot | None = None, now: datetime | None = None
+    path: str, snapshot: ClusterSnapshot | None = None, now: datetime | None = None
 ) -> tuple[StatisticsTable, datetime]:
-    """Read a usage file and the time it is judged at, as `read_usage` does. Raises BadInput as that does."""
-    with uncollected(kept=True):
-        return read_usage(read_chunks(path), shown(path), snapshot, now)
+    """Read a usage file and the time it is judged at, as `read_usage` does. Raises BadInputError as that does."""
+    with pause_garbage_collection(kept=True):
+        return read_usage(read_chunks(path), format_path(path), snapshot, now)
 
 
 def load_node_types(path: str) -> tuple[NodeType, ...]:
-    """Read a file of node types, or standard input for `-`. Raises BadInput, one line with place and fix."""
-    name = shown(path)
+    """Read a file of node types, or standard input for `-`. Raises BadInputError, one line with place and fix."""
+    name = format_path(path)
     try:
         text = b"".join(read_chunks(path))
-    except BadInput as error:
-        raise BadInput(f"{name}: {error}") from error
+    except BadInputError as error:
+        raise BadInputError(f"{name}: {error}") from error
     return read_node_types(text, name)
 
 
-def shown(path: str) -> str:
+def format_path(path: str) -> str:
     """Name a file as messages do."""
     return "standard input" if path == STANDARD_INPUT else path or "an empty name"
 
@@ -53,7 +51,7 @@ def shown(path: str) -> str:
 def read_chunks(path: str) -> Iterator[bytes]:
     """Yield a file's content in pieces, unpacked where it is gzip, whatever its name.
 
-    Raises BadInput for what cannot be read; the caller adds its name.
+    Raises BadInputError for what cannot be read; the caller adds its name.
     """
     if path == STANDARD_INPUT:
         yield from _unpacked(sys.stdin.buffer)
@@ -62,11 +60,11 @@ def read_chunks(path: str) -> Iterator[bytes]:
         with Path(path).open("rb") as file:
             yield from _unpacked(file)
     except FileNotFoundError as error:
-        raise BadInput("no such file") from error
+        raise BadInputError("no such file") from error
     except IsADirectoryError as error:
-        raise BadInput("is a directory; name the file in it" if path else "is no file; name one") from error
+        raise BadInputError("is a directory; name the file in it" if path else "is no file; name one") from error
     except OSError as error:
-        raise BadInput(f"cannot be read: {error.strerror}") from error
+        raise BadInputError(f"cannot be read: {error.strerror}") from error
 
 
 def _unpacked(file: BinaryIO) -> Iterator[bytes]:
@@ -99,5 +97,5 @@ def _gunzipped(first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
             elif not packed:
                 packed = next(chunks, b"")
     except zlib.error as error:
-        raise BadInput(f"is gzip, but damaged ({error}); write it again") from error
-    raise BadInput("is gzip, but ends early; write it again")
+        raise BadInputError(f"is gzip, but damaged ({error}); write it again") from error
+    raise BadInputError("is gzip, but ends early; write it again")

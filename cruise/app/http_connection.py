@@ -6,8 +6,10 @@ its request getting on is at most one read (256 KiB) above the bound.
 
 import http
 import math
+from collections import Counter
 from collections.abc import Callable
-from enum import Enum, auto
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum, auto
 from functools import partial
 from typing import Any
 
@@ -16,26 +18,94 @@ from uvicorn import Config
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
-from cruise.app.http_bounds import ListenerBounds, ListenerTally, TurnedAway
-from cruise.interfaces.http.health import WHOLE_ANSWER
+from cruise.interfaces.http.figures import ListenerFigures
+from cruise.interfaces.http.health import SINGLE_RESPONSE
+from cruise.settings import Settings
+
+# What a listener takes of a client before it knows who that is, and what it turned away.
+
+
+class ConnectionRejection(StrEnum):
+    """Why a connection was ended before its request was answered."""
+
+    CONNECTIONS = "connections"
+    HANDSHAKE = "handshake"
+    HEADER_BYTES = "header-bytes"
+    HEADERS = "headers"
+    HEADER_TIME = "header-time"
+    BODY_TIME = "body-time"
+    BODY_BYTES = "body-bytes"
+    PIPELINE = "pipeline"
+    SLOW_READER = "slow-reader"
+    MALFORMED = "malformed"
+
+
+@dataclass(frozen=True, slots=True)
+class ListenerLimits:
+    """The most that one listener takes; `body_bytes` are those of all bodies under way together.
+
+    The times are for a TLS handshake, for the head of a request from its first byte (of a connection: from its
+    beginning), for a body, and for a client to take an answer; `idle_seconds` is between two requests.
+    """
+
+    header_bytes: int = 32 << 10
+    headers: int = 100
+    connections: int = 512
+    body_bytes: int = 32 << 20
+    handshake_seconds: float = 5.0
+    header_seconds: float = 10.0
+    body_seconds: float = 10.0
+    # Go clients keep idle connections for 90 s. A server that closes first loses the request that is just being sent,
+    # so closing is left to them.
+    idle_seconds: int = 120
+
+
+@dataclass(slots=True)
+class ListenerCounts:
+    """What a listener holds now, and how often it turned clients away since the process began."""
+
+    connections: int = 0
+    body_bytes: int = 0
+    rejected: Counter[ConnectionRejection] = field(default_factory=Counter)
+
+
+def get_listener_figures(tally: ListenerCounts) -> ListenerFigures:
+    """Return the tally as the metrics page shows it."""
+    turned_away = {why.value: tally.rejected[why] for why in ConnectionRejection}
+    return ListenerFigures(tally.connections, tally.body_bytes, turned_away)
+
+
+def get_listener_limits(settings: Settings) -> ListenerLimits:
+    """Return the bounds that settings state."""
+    return ListenerLimits(
+        settings.http_max_header_bytes,
+        settings.http_max_headers,
+        settings.http_max_connections,
+        settings.http_max_body_bytes,
+        settings.http_handshake_timeout.total_seconds(),
+        settings.http_header_timeout.total_seconds(),
+        settings.http_body_timeout.total_seconds(),
+        int(settings.http_idle_timeout.total_seconds()),
+    )
+
 
 # No client that is known sends a request before the one before it was answered; each that waits takes memory.
 _MOST_PIPELINED = 8
 # How long the last words of a connection may take to reach the client.
 _FAREWELL_SECONDS = 2.0
 _STATUS = {
-    TurnedAway.HEADER_BYTES: 431,
-    TurnedAway.HEADERS: 431,
-    TurnedAway.HEADER_TIME: 408,
-    TurnedAway.BODY_TIME: 408,
-    TurnedAway.BODY_BYTES: 503,
-    TurnedAway.CONNECTIONS: 503,
-    TurnedAway.PIPELINE: 400,
-    TurnedAway.MALFORMED: 400,
+    ConnectionRejection.HEADER_BYTES: 431,
+    ConnectionRejection.HEADERS: 431,
+    ConnectionRejection.HEADER_TIME: 408,
+    ConnectionRejection.BODY_TIME: 408,
+    ConnectionRejection.BODY_BYTES: 503,
+    ConnectionRejection.CONNECTIONS: 503,
+    ConnectionRejection.PIPELINE: 400,
+    ConnectionRejection.MALFORMED: 400,
 }
 
 
-class Phase(Enum):
+class ConnectionPhase(Enum):
     """What the connection waits for: for its client in all but the last two."""
 
     HEAD = auto()
@@ -45,11 +115,11 @@ class Phase(Enum):
     CLOSING = auto()
 
 
-class _TooMuch(Exception):
+class _LimitExceeded(Exception):
     """Stops the parser; the reason is with the connection."""
 
 
-class BoundedConnection(HttpToolsProtocol):
+class LimitedConnection(HttpToolsProtocol):
     """A connection that ends where its client keeps to no bound; `since` is when its phase began, by the loop's clock.
 
     `arrived` is called once its handshake is over, `crowded` where bodies take more than all of them together may.
@@ -59,14 +129,14 @@ class BoundedConnection(HttpToolsProtocol):
         self,
         config: Config,
         state: ServerState,
-        bounds: ListenerBounds,
-        tally: ListenerTally,
+        bounds: ListenerLimits,
+        tally: ListenerCounts,
         *,
         arrived: Callable[[], object],
         crowded: Callable[[], None],
     ) -> None:
         super().__init__(config=config, server_state=state, app_state={})
-        self.phase = Phase.HEAD
+        self.phase = ConnectionPhase.HEAD
         self.since = self._now = self.loop.time()
         self.answered = False
         self.held_bytes = 0
@@ -77,7 +147,7 @@ class BoundedConnection(HttpToolsProtocol):
         self._stuck_since = math.inf
         self._fruitless_bytes = 0
         self._has_begun = False
-        self._why: TurnedAway | None = None
+        self._why: ConnectionRejection | None = None
         self._extensions: dict[str, Any] = {}
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - uvloop's transports are none by inheritance
@@ -96,7 +166,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, unless it leads nowhere."""
-        if self.phase is Phase.CLOSING:
+        if self.phase is ConnectionPhase.CLOSING:
             return
         self._now = self.loop.time()
         self._fruitless_bytes += len(data)
@@ -106,32 +176,32 @@ class BoundedConnection(HttpToolsProtocol):
             # Nothing here is spoken but HTTP: the request is answered as it is.
             return
         except httptools.HttpParserError:
-            self.turn_away(self._why or TurnedAway.MALFORMED)
+            self.reject(self._why or ConnectionRejection.MALFORMED)
         if self._fruitless_bytes > self._bounds.header_bytes:
-            self.turn_away(TurnedAway.HEADER_BYTES)
+            self.reject(ConnectionRejection.HEADER_BYTES)
 
     def on_message_begin(self) -> None:
         """Begin a request, which waits where others of the connection do."""
         if len(self.pipeline) >= _MOST_PIPELINED:
-            self._stop(TurnedAway.PIPELINE)
+            self._stop(ConnectionRejection.PIPELINE)
         super().on_message_begin()
         self._has_begun = True
-        self.phase, self.since = Phase.HEAD, self._now
+        self.phase, self.since = ConnectionPhase.HEAD, self._now
 
     def on_headers_complete(self) -> None:
         """Hand the request to the application. Where a head is not complete, its bytes lead nowhere."""
         if len(self.headers) > self._bounds.headers:
-            self._stop(TurnedAway.HEADERS)
+            self._stop(ConnectionRejection.HEADERS)
         size = len(self.url)
         for name, value in self.headers:
             size += len(name) + len(value)
         if size > self._bounds.header_bytes:
-            self._stop(TurnedAway.HEADER_BYTES)
+            self._stop(ConnectionRejection.HEADER_BYTES)
         self._fruitless_bytes = 0
-        self.phase, self.since = Phase.BODY, self._now
+        self.phase, self.since = ConnectionPhase.BODY, self._now
         super().on_headers_complete()
         whole = partial(self._answer_whole, self.cycle)
-        self.cycle.scope["extensions"] = {**self._extensions, WHOLE_ANSWER: {"write": whole}}
+        self.cycle.scope["extensions"] = {**self._extensions, SINGLE_RESPONSE: {"write": whole}}
 
     def on_body(self, body: bytes) -> None:
         """Keep a piece of the body, as long as there is room for it."""
@@ -143,14 +213,14 @@ class BoundedConnection(HttpToolsProtocol):
         self._tally.body_bytes += len(body)
         if self._tally.body_bytes > self._bounds.body_bytes:
             self._crowded()
-            if self.phase is Phase.CLOSING:
-                raise _TooMuch
+            if self.phase is ConnectionPhase.CLOSING:
+                raise _LimitExceeded
 
     def on_message_complete(self) -> None:
         """Leave the rest to the application."""
         super().on_message_complete()
         self._fruitless_bytes = 0
-        self.phase = Phase.IDLE if self.cycle.response_complete else Phase.ANSWER
+        self.phase = ConnectionPhase.IDLE if self.cycle.response_complete else ConnectionPhase.ANSWER
         self.since = self._now
 
     def on_response_complete(self) -> None:
@@ -159,7 +229,7 @@ class BoundedConnection(HttpToolsProtocol):
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             self._release()
-            self.phase, self.since = Phase.CLOSING, self.loop.time()
+            self.phase, self.since = ConnectionPhase.CLOSING, self.loop.time()
             return
         self.flow.resume_reading()
         if self.pipeline:
@@ -169,8 +239,8 @@ class BoundedConnection(HttpToolsProtocol):
             self.tasks.add(task)
             return
         self._release()
-        if self.phase is Phase.ANSWER:
-            self.phase, self.since = Phase.IDLE, self.loop.time()
+        if self.phase is ConnectionPhase.ANSWER:
+            self.phase, self.since = ConnectionPhase.IDLE, self.loop.time()
 
     def _answer_whole(self, cycle: RequestResponseCycle, answer: bytes) -> bool:
         """Write an answer, head and body, as the application has it: two pieces take longer.
@@ -194,40 +264,40 @@ class BoundedConnection(HttpToolsProtocol):
         super().resume_writing()
         self._stuck_since = math.inf
 
-    def look(self, now: float) -> None:
+    def check_timeouts(self, now: float) -> None:
         """End the connection where its client is late."""
         bounds, seconds = self._bounds, now - self.since
         if now - self._stuck_since > bounds.body_seconds:
-            self.drop(TurnedAway.SLOW_READER)
+            self.drop(ConnectionRejection.SLOW_READER)
             return
         match self.phase:
-            case Phase.HEAD if seconds > bounds.header_seconds:
-                self.turn_away(TurnedAway.HEADER_TIME)
-            case Phase.BODY if seconds > bounds.body_seconds:
-                self.turn_away(TurnedAway.BODY_TIME)
-            case Phase.IDLE if seconds > bounds.idle_seconds:
+            case ConnectionPhase.HEAD if seconds > bounds.header_seconds:
+                self.reject(ConnectionRejection.HEADER_TIME)
+            case ConnectionPhase.BODY if seconds > bounds.body_seconds:
+                self.reject(ConnectionRejection.BODY_TIME)
+            case ConnectionPhase.IDLE if seconds > bounds.idle_seconds:
                 self.transport.close()
-            case Phase.CLOSING if seconds > _FAREWELL_SECONDS:
+            case ConnectionPhase.CLOSING if seconds > _FAREWELL_SECONDS:
                 self.transport.abort()
 
-    def drop(self, why: TurnedAway) -> None:
+    def drop(self, why: ConnectionRejection) -> None:
         """End the connection at once."""
-        self._tally.turned_away[why] += 1
-        self.phase, self.since = Phase.CLOSING, self.loop.time()
+        self._tally.rejected[why] += 1
+        self.phase, self.since = ConnectionPhase.CLOSING, self.loop.time()
         self.transport.abort()
 
-    def turn_away(self, why: TurnedAway) -> None:
+    def reject(self, why: ConnectionRejection) -> None:
         """Say why, where nothing else is being said, and close."""
-        if self.phase is Phase.CLOSING:
+        if self.phase is ConnectionPhase.CLOSING:
             return
-        self._tally.turned_away[why] += 1
+        self._tally.rejected[why] += 1
         # There is none before the first request.
         cycle: RequestResponseCycle | None = self.cycle
         speaks = cycle is not None and cycle.response_started and not cycle.response_complete
-        silent = self.phase is Phase.IDLE or not self._has_begun
+        silent = self.phase is ConnectionPhase.IDLE or not self._has_begun
         if not speaks and not silent and not self.transport.is_closing():
             self.transport.write(_refusal(_STATUS[why], why))
-        self.phase, self.since = Phase.CLOSING, self.loop.time()
+        self.phase, self.since = ConnectionPhase.CLOSING, self.loop.time()
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True
             cycle.message_event.set()
@@ -235,9 +305,9 @@ class BoundedConnection(HttpToolsProtocol):
         self._release()
         self.transport.close()
 
-    def _stop(self, why: TurnedAway) -> None:
+    def _stop(self, why: ConnectionRejection) -> None:
         self._why = why
-        raise _TooMuch
+        raise _LimitExceeded
 
     def _release(self) -> None:
         self._tally.body_bytes -= self.held_bytes
@@ -250,7 +320,7 @@ def _common_name(certificate: dict[str, Any]) -> str:
     return next(named, "")
 
 
-def _refusal(status: int, why: TurnedAway) -> bytes:
+def _refusal(status: int, why: ConnectionRejection) -> bytes:
     body = f"{why.value}\n"
     head = f"HTTP/1.1 {status} {http.HTTPStatus(status).phrase}\r\ncontent-type: text/plain; charset=utf-8\r\n"
     return f"{head}content-length: {len(body)}\r\nconnection: close\r\n\r\n{body}".encode()

@@ -15,9 +15,14 @@ from typing import Any, cast
 import structlog
 from uvicorn import Config, Server
 
-from cruise.app.http_bounds import ListenerBounds, ListenerTally, TurnedAway
-from cruise.app.http_connection import BoundedConnection, Phase
-from cruise.errors import BadInput
+from cruise.app.http_connection import (
+    ConnectionPhase,
+    ConnectionRejection,
+    LimitedConnection,
+    ListenerCounts,
+    ListenerLimits,
+)
+from cruise.errors import BadInputError
 from cruise.interfaces.http.health import AsgiApp
 
 log = structlog.get_logger()
@@ -28,8 +33,8 @@ _LOOK_SECONDS = 0.25
 # Where the process has no file descriptor left, it will not have one at once.
 _ACCEPT_AGAIN_SECONDS = 0.2
 _TLS_SHUTDOWN_SECONDS = 2.0
-_DEFAULT_BOUNDS = ListenerBounds()
-_WAITING = frozenset({Phase.HEAD, Phase.BODY, Phase.IDLE})
+_DEFAULT_BOUNDS = ListenerLimits()
+_WAITING = frozenset({ConnectionPhase.HEAD, ConnectionPhase.BODY, ConnectionPhase.IDLE})
 
 
 @asynccontextmanager
@@ -40,13 +45,13 @@ async def serve_http(
     *,
     tls: ssl.SSLContext | None = None,
     stop_seconds: int = 10,
-    bounds: ListenerBounds = _DEFAULT_BOUNDS,
-    tally: ListenerTally | None = None,
+    bounds: ListenerLimits = _DEFAULT_BOUNDS,
+    tally: ListenerCounts | None = None,
 ) -> AsyncIterator[int]:
     """Serve `app` for as long as the `with` lasts, and give the port, which port 0 leaves to the kernel.
 
     At the end no connection is accepted any more, and requests under way are answered within `stop_seconds`. Signals
-    are left to the caller. Raises BadInput for an address that cannot be listened on.
+    are left to the caller. Raises BadInputError for an address that cannot be listened on.
     """
     sockets = await _listen(host, port)
     config = Config(
@@ -68,14 +73,14 @@ async def serve_http(
     # What `Server.serve` does besides is to listen, to take over the process's signals and to write dates into headers.
     server.lifespan = config.lifespan_class(config)
     server.servers = []
-    door = _Door(server, tls, bounds, tally or ListenerTally())
+    door = _ConnectionAcceptor(server, tls, bounds, tally or ListenerCounts())
     loop = asyncio.get_running_loop()
     # A group would wrap what the caller's own block raises. Without these no probe is answered, and the process goes.
-    opened = [loop.create_task(running) for running in (door.look(), *map(door.accept, sockets))]
+    opened = [loop.create_task(running) for running in (door.check_timeouts(), *map(door.accept, sockets))]
     try:
         yield int(sockets[0].getsockname()[1])
     finally:
-        for task in (*opened, *door.arriving):
+        for task in (*opened, *door.handshakes):
             task.cancel()
         loop.call_later(_IDLE_SECONDS, _drop_idle, server)
         await server.shutdown(sockets=sockets)
@@ -83,13 +88,13 @@ async def serve_http(
             connection.transport.abort()
 
 
-class _Door:
+class _ConnectionAcceptor:
     """Accepts connections, as many as may be; where there are too many, the client waited for longest makes room."""
 
     def __init__(
-        self, server: Server, tls: ssl.SSLContext | None, bounds: ListenerBounds, tally: ListenerTally
+        self, server: Server, tls: ssl.SSLContext | None, bounds: ListenerLimits, tally: ListenerCounts
     ) -> None:
-        self.arriving: dict[asyncio.Task[None], float] = {}
+        self.handshakes: dict[asyncio.Task[None], float] = {}
         """Handshakes under way and when they began, the oldest first."""
         self._server = server
         self._tls = tls
@@ -107,20 +112,20 @@ class _Door:
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
                 continue
             if self._open() >= self._bounds.connections and not self._made_room():
-                self._tally.turned_away[TurnedAway.CONNECTIONS] += 1
+                self._tally.rejected[ConnectionRejection.CONNECTIONS] += 1
                 client.close()
             else:
                 task = self._loop.create_task(self._welcome(client))
-                self.arriving[task] = self._loop.time()
-                task.add_done_callback(lambda done: self.arriving.pop(done, None))
+                self.handshakes[task] = self._loop.time()
+                task.add_done_callback(lambda done: self.handshakes.pop(done, None))
             await asyncio.sleep(0)
 
-    async def look(self) -> None:
+    async def check_timeouts(self) -> None:
         """Look for clients that are late, until cancelled."""
         while True:
             now = self._loop.time()
             for connection in self._connections():
-                connection.look(now)
+                connection.check_timeouts(now)
             self._tally.connections = self._open()
             await asyncio.sleep(_LOOK_SECONDS)
 
@@ -135,25 +140,25 @@ class _Door:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
             await self._loop.connect_accepted_socket(self._connection, client, ssl=self._tls, **times)
         except OSError:
-            self._tally.turned_away[TurnedAway.HANDSHAKE] += 1
+            self._tally.rejected[ConnectionRejection.HANDSHAKE] += 1
 
-    def _connection(self) -> BoundedConnection:
+    def _connection(self) -> LimitedConnection:
         server, task = self._server, cast(asyncio.Task[None], asyncio.current_task())
-        return BoundedConnection(
+        return LimitedConnection(
             server.config,
             server.server_state,
             self._bounds,
             self._tally,
-            arrived=lambda: self.arriving.pop(task, None),
+            arrived=lambda: self.handshakes.pop(task, None),
             crowded=self._crowded,
         )
 
-    def _connections(self) -> list[BoundedConnection]:
-        return cast(list[BoundedConnection], list(self._server.server_state.connections))
+    def _connections(self) -> list[LimitedConnection]:
+        return cast(list[LimitedConnection], list(self._server.server_state.connections))
 
     def _open(self) -> int:
-        closing = sum(one.phase is Phase.CLOSING for one in self._connections())
-        return len(self.arriving) + len(self._server.server_state.connections) - closing
+        closing = sum(one.phase is ConnectionPhase.CLOSING for one in self._connections())
+        return len(self.handshakes) + len(self._server.server_state.connections) - closing
 
     def _made_room(self) -> bool:
         """Drop the client that keeps cruise waiting longest, those without an answer first; return whether any.
@@ -162,22 +167,22 @@ class _Door:
         """
         waiting = [one for one in self._connections() if one.phase in _WAITING]
         longest = min(waiting, key=lambda one: (one.answered, one.since), default=None)
-        handshake, began = next(iter(self.arriving.items()), (None, 0.0))
+        handshake, began = next(iter(self.handshakes.items()), (None, 0.0))
         if handshake is not None and (longest is None or longest.answered or began < longest.since):
-            self._tally.turned_away[TurnedAway.CONNECTIONS] += 1
-            self.arriving.pop(handshake)
+            self._tally.rejected[ConnectionRejection.CONNECTIONS] += 1
+            self.handshakes.pop(handshake)
             handshake.cancel()
         elif longest is not None:
-            longest.drop(TurnedAway.CONNECTIONS)
+            longest.drop(ConnectionRejection.CONNECTIONS)
         return handshake is not None or longest is not None
 
     def _crowded(self) -> None:
         """Turn away the clients that have sent most of a body, and not all, until the others have room."""
         while self._tally.body_bytes > self._bounds.body_bytes:
-            unfinished = [one for one in self._connections() if one.phase is Phase.BODY and one.held_bytes]
+            unfinished = [one for one in self._connections() if one.phase is ConnectionPhase.BODY and one.held_bytes]
             if not unfinished:
                 return
-            max(unfinished, key=lambda one: one.held_bytes).turn_away(TurnedAway.BODY_BYTES)
+            max(unfinished, key=lambda one: one.held_bytes).reject(ConnectionRejection.BODY_BYTES)
 
 
 def _drop_idle(server: Server) -> None:
@@ -194,7 +199,9 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
     try:
         found = await loop.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise BadInput(f"{host}:{port}: the host is not known ({error.strerror}); write e.g. 0.0.0.0:{port}") from error
+        raise BadInputError(
+            f"{host}:{port}: the host is not known ({error.strerror}); write e.g. 0.0.0.0:{port}"
+        ) from error
     bound: list[socket.socket] = []
     try:
         for family, _, _, _, place in dict.fromkeys(found):
@@ -203,7 +210,7 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for listener in bound:
             listener.close()
-        raise BadInput(f"{host}:{port}: {_why_not(error)}") from error
+        raise BadInputError(f"{host}:{port}: {_why_not(error)}") from error
     for listener in bound:
         listener.setblocking(False)
     return bound

@@ -11,18 +11,18 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Span, Text
 
-from cruise.errors import Unavailable
-from cruise.interfaces.plain_text import controls_in, plain, plain_json
+from cruise.errors import UnavailableError
+from cruise.interfaces.text import escape_json, escape_text, find_control_characters
 
 if TYPE_CHECKING:
     from rich.progress import ProgressColumn
 
 
-class OutputClosed(Exception):
+class OutputClosedError(Exception):
     """The reader of standard output has closed it, as `head` does; nothing is wrong."""
 
 
-class _Terminal(Console):
+class _EscapingConsole(Console):
     """Shows control characters of what it prints: a line is broken at either end of a text, and nowhere inside."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -33,14 +33,14 @@ class _Terminal(Console):
 
     def on_broken_pipe(self) -> NoReturn:
         """Leave the ending to the program."""
-        raise OutputClosed
+        raise OutputClosedError
 
 
 def _harmless(text: Text) -> Text:
     """Return the text with its control characters shown, each in the style of its place."""
     written = text.plain
     inside = range(len(written) - len(written.lstrip("\n")), len(written.rstrip("\n")))
-    found = [(at, shown) for at, shown in controls_in(written) if at in inside or written[at] != "\n"]
+    found = [(at, shown) for at, shown in find_control_characters(written) if at in inside or written[at] != "\n"]
     if not found:
         return text
     pieces = text.divide(sorted({edge for at, _ in found for edge in (at, at + 1)}))
@@ -56,49 +56,49 @@ def _harmless(text: Text) -> Text:
     return whole
 
 
-def table_console() -> Console:
+def create_table_console() -> Console:
     """Return where tables go: as wide as the terminal or COLUMNS, without colour for a file or with NO_COLOR."""
     _require_output()
-    return _Terminal(highlight=False, markup=False, emoji=False, soft_wrap=False)
+    return _EscapingConsole(highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
-def file_console(file: TextIO, width: int) -> Console:
+def create_file_console(file: TextIO, width: int) -> Console:
     """Return where the tables of a file go."""
-    return _Terminal(file=file, width=width, highlight=False, markup=False, emoji=False, color_system=None)
+    return _EscapingConsole(file=file, width=width, highlight=False, markup=False, emoji=False, color_system=None)
 
 
-def print_parts(parts: Iterable[RenderableType], console: Console) -> None:
-    """Print the parts of a report as they come; what is not to be wrapped stays one line. Raises OutputClosed."""
+def print_report(parts: Iterable[RenderableType], console: Console) -> None:
+    """Print the parts of a report as they come; what is not to be wrapped stays one line. Raises OutputClosedError."""
     for part in parts:
         console.print(part, soft_wrap=isinstance(part, Text) and part.no_wrap is True)
 
 
 def write_json(pieces: Iterable[bytes]) -> None:
-    """Write a JSON document to standard output, so that a terminal may show it as well. Raises OutputClosed."""
-    write_document(map(plain_json, pieces))
+    """Write a JSON document to standard output, so that a terminal may show it as well. Raises OutputClosedError."""
+    write_document(map(escape_json, pieces))
 
 
 def write_document(pieces: Iterable[bytes]) -> None:
-    """Write one document to standard output as it is. Raises OutputClosed."""
+    """Write one document to standard output as it is. Raises OutputClosedError."""
     _require_output()
     try:
         for piece in pieces:
             sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
     except BrokenPipeError as error:
-        raise OutputClosed from error
+        raise OutputClosedError from error
 
 
 def flush_output() -> None:
-    """Bring out what is still buffered. Raises OutputClosed."""
+    """Bring out what is still buffered. Raises OutputClosedError."""
     if sys.stdout is not None:
         try:
             sys.stdout.flush()
         except BrokenPipeError as error:
-            raise OutputClosed from error
+            raise OutputClosedError from error
 
 
-def abandon_output() -> None:
+def discard_output() -> None:
     """Drop what is still buffered, so that the interpreter does not try to write it once more at its end."""
     if sys.stdout is not None:
         nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -111,80 +111,80 @@ def print_result(
     document: Callable[[], Iterable[bytes]],
     parts: Callable[[Console], Iterable[RenderableType]],
 ) -> None:
-    """Write a result as one document, or as tables for people. Raises OutputClosed."""
+    """Write a result as one document, or as tables for people. Raises OutputClosedError."""
     if as_json:
         write_json(document())
     else:
-        console = table_console()
-        print_parts(parts(console), console)
+        console = create_table_console()
+        print_report(parts(console), console)
 
 
-def complain(message: str) -> None:
+def print_error(message: str) -> None:
     """Say in one line on standard error what went wrong."""
     if sys.stderr is not None:
-        print(f"cruise: {plain(' '.join(message.split()))}", file=sys.stderr, flush=True)
+        print(f"cruise: {escape_text(' '.join(message.split()))}", file=sys.stderr, flush=True)
 
 
 _remarks: list[str] = []
 
 
-def remark(message: str) -> None:
+def add_remark(message: str) -> None:
     """Say in one line on standard error what limits the result, once that is out; an error is all there is to say."""
     if message not in _remarks:
         _remarks.append(message)
 
 
-def flush_remarks(*, say: bool) -> None:
+def print_remarks(*, say: bool) -> None:
     """Say what was remarked, or drop it."""
     for message in _remarks if say else ():
-        complain(f"note: {message}")
+        print_error(f"note: {message}")
     _remarks.clear()
 
 
-def is_watched() -> bool:
+def is_terminal() -> bool:
     """Tell whether standard error is a terminal, where people look on."""
     return sys.stderr is not None and sys.stderr.isatty()
 
 
 @contextmanager
-def busy(what: str, worth_telling: bool = True) -> Iterator[Callable[[str], None]]:
+def show_spinner(what: str, worth_telling: bool = True) -> Iterator[Callable[[str], None]]:
     """Show on a terminal that something takes a while; yields what changes the text."""
-    if not worth_telling or not is_watched():
+    if not worth_telling or not is_terminal():
         yield lambda text: None
         return
-    console = _Terminal(stderr=True, highlight=False, markup=False)
+    console = _EscapingConsole(stderr=True, highlight=False, markup=False)
     with console.status(what) as status:
         yield status.update
 
 
 @contextmanager
-def progress(
+def show_progress(
     what: str, *columns: "ProgressColumn", total: float | None = None, visible: bool = True
 ) -> Iterator[Callable[..., None]]:
     """Show on a terminal how far a task is; yields what changes its fields, such as `completed`, as rich has them."""
-    if not is_watched():
+    if not is_terminal():
         yield lambda **fields: None
         return
     from rich.progress import Progress
 
-    with Progress(*columns, console=_Terminal(stderr=True), transient=True) as shown:
+    with Progress(*columns, console=_EscapingConsole(stderr=True), transient=True) as shown:
         added = shown.add_task(what, total=total, visible=visible)
         yield lambda **fields: shown.update(added, **fields)
 
 
 @contextmanager
-def quiet_logs() -> Iterator[None]:
+def redirect_logs() -> Iterator[None]:
     """Keep the log of what a command does off standard output, which belongs to its result."""
     import structlog
 
-    silence_logs()
+    disable_logs()
     try:
         yield
     finally:
         structlog.reset_defaults()
 
 
-def silence_logs() -> None:
+def disable_logs() -> None:
     """Keep the log of this process off standard output from now on."""
     import structlog
 
@@ -193,4 +193,4 @@ def silence_logs() -> None:
 
 def _require_output() -> None:
     if sys.stdout is None:
-        raise Unavailable("standard output is closed")
+        raise UnavailableError("standard output is closed")

@@ -7,11 +7,11 @@ from enum import StrEnum
 
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.policy import EvictionRanking
-from cruise.domain.resources import NO_RESOURCES, Amounts, ResourceName, Resources
-from cruise.domain.scheduling import OVERLOADED, Taint
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, StatedResources
+from cruise.domain.scheduling import OVERLOADED_TAINT, Taint
 
 
-class Reason(StrEnum):
+class ReasonCode(StrEnum):
     """Why a pod or a node is left as it is, or why something was done to it; stable for users and scripts."""
 
     # left alone
@@ -23,7 +23,7 @@ class Reason(StrEnum):
     UNSIGNED_ANNOTATION = "unsigned-annotation"
     STATIC_POD = "static-pod"
     WINDOWS = "windows"
-    TERMINAL = "terminal"
+    COMPLETED = "completed"
     TERMINATING = "terminating"
     GUARANTEED = "guaranteed"
     BEST_EFFORT = "best-effort"
@@ -34,70 +34,70 @@ class Reason(StrEnum):
     STALE_STATISTICS = "stale-statistics"
     IMPLAUSIBLE_USAGE = "implausible-usage"
     NEW_WORKLOAD = "new-workload"
-    NEW_REVISION = "new-revision"
-    AUTOSCALED = "hpa"
-    OTHER_AUTOSCALER = "other-autoscaler"
+    NEW_TEMPLATE_REVISION = "new-template-revision"
+    MANAGED_BY_HPA = "managed-by-hpa"
+    MANAGED_BY_OTHER_AUTOSCALER = "managed-by-other-autoscaler"
     LOOKUP_PENDING = "lookup-pending"
     AMBIGUOUS_WORKLOAD = "ambiguous-workload"
     RESIZE_UNSUPPORTED = "resize-unsupported"
     RESIZE_RESTARTS = "resize-restarts"
     LIMIT_RANGE = "limit-range"
     QOS_CHANGE = "qos-change"
-    REFUSED = "refused"
-    WAITING_FOR_ROOM = "waiting-for-room"
+    RESIZE_REFUSED = "resize-refused"
+    WAITING_FOR_CAPACITY = "waiting-for-capacity"
     RESIZE_DEFERRED = "resize-deferred"
     RESIZE_INFEASIBLE = "resize-infeasible"
-    MEMORY_GROWS = "memory-grows"
-    SETTLED = "settled"
+    MEMORY_LEAK_SUSPECTED = "memory-leak-suspected"
+    NO_CHANGE_NEEDED = "no-change-needed"
     PAUSED = "paused"
-    MODE = "mode"
-    COOLING_DOWN = "cooling-down"
-    BUDGET_NODE = "budget-node"
-    BUDGET_WORKLOAD = "budget-workload"
-    BUDGET_HOUR = "budget-hour"
-    CAME_BACK = "came-back"
-    CHANGED_SINCE = "changed-since"
+    MODE_FORBIDS = "mode-forbids"
+    COOLDOWN = "cooldown"
+    NODE_EVICTION_BUDGET_SPENT = "node-eviction-budget-spent"
+    WORKLOAD_EVICTION_BUDGET_SPENT = "workload-eviction-budget-spent"
+    HOURLY_EVICTION_BUDGET_SPENT = "hourly-eviction-budget-spent"
+    REPLACEMENT_NOT_RESIZED = "replacement-not-resized"
+    CHANGED = "changed"
     STALE_DECISION = "stale-decision"
     HISTORY_INCOMPLETE = "history-incomplete"
-    USE_GREW = "use-grew"
-    GONE = "gone"
+    USAGE_INCREASED = "usage-increased"
+    NOT_FOUND = "not-found"
     THROTTLED = "throttled"
-    DISRUPTION_BUDGET = "disruption-budget"
-    UNMOVABLE = "unmovable"
-    MEMORY_UNMANAGED = "memory-unmanaged"
-    NO_ROOM = "no-room"
+    POD_DISRUPTION_BUDGET = "pod-disruption-budget"
+    NOT_EVICTABLE = "not-evictable"
+    MEMORY_NOT_MANAGED = "memory-not-managed"
+    INSUFFICIENT_CAPACITY = "insufficient-capacity"
     NODE_NOT_READY = "node-not-ready"
     FORBIDDEN = "forbidden"
-    QUOTA = "quota"
+    QUOTA_EXCEEDED = "quota-exceeded"
     CANNOT_RESTORE = "cannot-restore"
-    CAPPED = "capped"
-    RECORDED = "recorded"
-    PACKING = "packing"
+    AT_MAXIMUM = "at-maximum"
+    RECORDED_ONLY = "recorded-only"
+    PACKING_PLAN_ACTIVE = "packing-plan-active"
     # nodes
-    CROWDED = "crowded"
-    OVERSUBSCRIBED = "oversubscribed"
+    UNDER_PRESSURE = "under-pressure"
+    OVERCOMMITTED = "overcommitted"
     # why something is done
     RIGHTSIZED = "rightsized"
-    DOES_NOT_FIT = "does-not-fit"
+    NODE_OVER_CAPACITY = "node-over-capacity"
     WITHDRAWN = "withdrawn"
     OOM_KILLED = "oom-killed"
     OVERLOADED = "overloaded"
-    LOAD_FELL = "load-fell"
+    LOAD_NORMAL = "load-normal"
     LOAD_UNKNOWN = "load-unknown"
     TOO_MANY_TAINTS = "too-many-taints"
-    TAINTS_NO_MORE = "taints-no-more"
+    TAINTING_DISABLED = "tainting-disabled"
     REVERTED = "reverted"
-    PACKED = "packed"
+    MADE_ROOM_FOR_PENDING_PODS = "made-room-for-pending-pods"
 
 
-class WriteCause(StrEnum):
+class ResizeCause(StrEnum):
     """Why a node pass finds a resize worth a write; stable for users and scripts."""
 
-    BELOW_BASE = "below-base"
-    NODE_SHORT = "node-short"
-    ROOM_WANTED = "room-wanted"
-    ABOVE_BAND = "above-band"
-    LIMIT_NEAR = "limit-near"
+    UNDER_REQUESTED = "under-requested"
+    NODE_UNDER_PRESSURE = "node-under-pressure"
+    CAPACITY_NEEDED_BY_OTHERS = "capacity-needed-by-others"
+    OVER_REQUESTED = "over-requested"
+    USAGE_NEAR_LIMIT = "usage-near-limit"
     OUT_OF_BOUNDS = "out-of-bounds"
 
 
@@ -107,11 +107,11 @@ class ContainerTarget:
 
     container: str
     role: ContainerRole
-    requests: Amounts
-    limits: Amounts
+    requests: StatedResources
+    limits: StatedResources
 
 
-class OfPod:
+class PodItem:
     """What is about one pod, which goes by its namespace and its name."""
 
     __slots__ = ()
@@ -125,7 +125,7 @@ class OfPod:
 
 
 @dataclass(frozen=True, slots=True)
-class ResizePod(OfPod):
+class ResizePod(PodItem):
     """Resize a pod in place, all containers and both resources at once, fenced on its uid and its `version`.
 
     `growth` is what the pod's counted requests rise by on its node, never negative: zero for a pure shrink. `cause` is
@@ -139,18 +139,18 @@ class ResizePod(OfPod):
     workload: WorkloadRef | None
     containers: tuple[ContainerTarget, ...]
     growth: Resources
-    reason: Reason
-    cause: WriteCause | None = None
+    reason: ReasonCode
+    cause: ResizeCause | None = None
     version: str = field(default="", compare=False)
 
     @property
-    def grows(self) -> bool:
+    def needs_capacity(self) -> bool:
         """Tell whether it takes room on its node."""
         return self.growth != NO_RESOURCES
 
 
 @dataclass(frozen=True, slots=True)
-class EvictPod(OfPod):
+class EvictPod(PodItem):
     """Evict a pod through the Eviction API, with its uid and its `version` as preconditions."""
 
     namespace: str
@@ -160,7 +160,7 @@ class EvictPod(OfPod):
     workload: WorkloadRef | None
     ranking: EvictionRanking
     resource: ResourceName
-    reason: Reason
+    reason: ReasonCode
     version: str = field(default="", compare=False)
 
 
@@ -169,8 +169,8 @@ class TaintNode:
     """Put a taint of cruise's own on a node."""
 
     node: str
-    reason: Reason
-    taint: Taint = OVERLOADED
+    reason: ReasonCode
+    taint: Taint = OVERLOADED_TAINT
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,17 +178,17 @@ class UntaintNode:
     """Remove a taint of cruise's own from a node."""
 
     node: str
-    reason: Reason
-    taint: Taint = OVERLOADED
+    reason: ReasonCode
+    taint: Taint = OVERLOADED_TAINT
 
 
 @dataclass(frozen=True, slots=True)
-class Hold(OfPod):
+class SkippedPod(PodItem):
     """A pod left as it is, with the reason, a detail for people, and until when where that is known."""
 
     namespace: str
     pod: str
-    reason: Reason
+    reason: ReasonCode
     detail: str = ""
     until: datetime | None = None
 
@@ -196,13 +196,13 @@ class Hold(OfPod):
 Action = ResizePod | EvictPod | TaintNode | UntaintNode
 
 
-class Verdict(StrEnum):
+class ActionResult(StrEnum):
     """How an action ended."""
 
-    BEGUN = "begun"  # recorded before it is sent: how it ended is not known yet
+    STARTED = "started"  # recorded before it is sent: how it ended is not known yet
     DONE = "done"
     OBSERVED = "observed"  # would have been done: the mode or a pause forbade it
-    HELD = "held"  # a budget, a guard or the re-validation kept it back
+    SKIPPED = "skipped"  # a budget, a guard or the re-validation kept it back
     REFUSED = "refused"  # the API server or the kubelet said no
     FAILED = "failed"  # the world was not reachable
 
@@ -218,8 +218,8 @@ class Outcome:
 
     at: datetime
     action: Action
-    verdict: Verdict
-    reason: Reason
+    result: ActionResult
+    reason: ReasonCode
     detail: str = ""
     first_at: datetime | None = None
     count: int = 1
@@ -231,15 +231,15 @@ class Outcome:
         return self.at if self.first_at is None else self.first_at
 
     @property
-    def line(self) -> tuple[object, ...]:
+    def audit_entry(self) -> tuple[object, ...]:
         """What tells one line of the audit from another as the action goes on ending like that."""
         action = self.action
         whose = action.uid if isinstance(action, ResizePod | EvictPod) else action.node
-        return type(action), whose, self.verdict, self.reason, self.since
+        return type(action), whose, self.result, self.reason, self.since
 
 
 @dataclass(frozen=True, slots=True)
-class Intent:
+class WriteIntent:
     """A write that is recorded before it is sent; it is open until its outcome is recorded.
 
     `before` are the sizes that a resize found.
@@ -251,21 +251,21 @@ class Intent:
     before: tuple[ContainerTarget, ...] = ()
 
     @property
-    def begun(self) -> Outcome:
+    def to_started_outcome(self) -> Outcome:
         """The write as an audit line of which the end is not known."""
-        return Outcome(self.at, self.action, Verdict.BEGUN, self.action.reason, before=self.before)
+        return Outcome(self.at, self.action, ActionResult.STARTED, self.action.reason, before=self.before)
 
 
-def evictions_spent(lines: Iterable[Outcome]) -> list[Outcome]:
+def find_counted_evictions(lines: Iterable[Outcome]) -> list[Outcome]:
     """Return the evictions that count against budgets, by time: those done, and one line for each other pod.
 
     The other pods are those whose eviction was begun and not seen to be done: the open intent counts before a failure.
     """
     done: list[Outcome] = []
     uncertain: dict[str, Outcome] = {}
-    for line in sorted(lines, key=lambda line: (line.verdict is Verdict.BEGUN, line.at)):
+    for line in sorted(lines, key=lambda line: (line.result is ActionResult.STARTED, line.at)):
         if isinstance(line.action, EvictPod):
-            if line.verdict is Verdict.DONE:
+            if line.result is ActionResult.DONE:
                 done.append(line)
             else:
                 uncertain[line.action.uid] = line
@@ -283,9 +283,9 @@ class RefusedTarget:
 
     pod_uid: str
     containers: tuple[ContainerTarget, ...]
-    reason: Reason
+    reason: ReasonCode
     at: datetime
-    room: Resources | None = None
+    free_capacity: Resources | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,12 +300,12 @@ class OriginalSizes:
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
+class PodEvent:
     """The Event of one pod; `warning` where something was refused or cannot be read."""
 
     namespace: str
     pod: str
     pod_uid: str
-    reason: Reason
+    reason: ReasonCode
     message: str
     warning: bool

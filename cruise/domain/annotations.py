@@ -11,43 +11,37 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from cruise.domain.machine_sizes import read_size
-from cruise.domain.policy import Bounds, EvictionRanking, MemoryLimits, Mode
-from cruise.domain.quantity import (
-    format_cpu_millicores,
-    format_memory_bytes,
-)
-from cruise.domain.quoting import quoted
-from cruise.domain.resources import ResourceName
+from cruise.domain.policy import EvictionRanking, MemoryLimitPolicy, Mode, RequestBounds, read_size
+from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
 
-Choice = TypeVar("Choice", Mode, EvictionRanking, MemoryLimits)
+ChoiceT = TypeVar("ChoiceT", Mode, EvictionRanking, MemoryLimitPolicy)
 
 PREFIX = "cruise.io/"
 _CRUISEKUBE = "cruisekube.truefoundry.com/"
 LARGEST_FACTOR = 10
 
 
-class Setter(StrEnum):
+class OverrideSource(StrEnum):
     """Where a value is stated. Overrides are resolved in the order of the first six, nearest first."""
 
     POD = "pod"  # its template
     WORKLOAD = "workload"
-    VERTICAL = "vertical-pod-autoscaler"  # one that sizes no pods by itself
+    VERTICAL_POD_AUTOSCALER = "vertical-pod-autoscaler"  # one that sizes no pods by itself
     NAMESPACE = "namespace"
-    STORED = "stored"  # through the API, with the token
+    DATABASE = "database"  # through the API, with the token
     CLUSTER = "cluster"  # the settings
     CRUISE = "cruise"
     OTHERS = "others"  # Kubernetes and the tools of others
 
 
-_ANYWHERE = (Setter.POD, Setter.WORKLOAD, Setter.NAMESPACE, Setter.STORED)
+_ANYWHERE = (OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.NAMESPACE, OverrideSource.DATABASE)
 # What users of a namespace may write, and administrators alone.
-OF_TENANTS = frozenset({Setter.POD, Setter.WORKLOAD, Setter.VERTICAL})
-OF_ONE_WORKLOAD = frozenset({Setter.POD, Setter.WORKLOAD, Setter.STORED})
+TENANT_SOURCES = frozenset({OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.VERTICAL_POD_AUTOSCALER})
+OF_ONE_WORKLOAD = frozenset({OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.DATABASE})
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableAnnotations:
     """Annotations that cannot be read, with the key and the fix in words."""
 
     detail: str
@@ -64,15 +58,15 @@ class Overrides:
     mode: Mode | None = None
     ranking: EvictionRanking | None = None
     resources: frozenset[ResourceName] | None = None
-    bounds: Bounds = Bounds()
-    container_bounds: Mapping[str, Bounds] = field(default_factory=dict)
+    bounds: RequestBounds = RequestBounds()
+    container_bounds: Mapping[str, RequestBounds] = field(default_factory=dict)
     headroom_factor: float | None = None
-    memory_limits: MemoryLimits | None = None
-    container_memory_limits: Mapping[str, MemoryLimits] = field(default_factory=dict)
+    memory_limits: MemoryLimitPolicy | None = None
+    container_memory_limits: Mapping[str, MemoryLimitPolicy] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Guidance:
+class EffectivePolicy:
     """What holds for one pod once its overrides are resolved.
 
     `ranking` is None where none is stated: the default depends on the workload; of `memory_limits` the settings have
@@ -84,20 +78,20 @@ class Guidance:
     ranking: EvictionRanking | None = None
     resources: frozenset[ResourceName] = frozenset(ResourceName)
     headroom_factor: float = 1.0
-    bounds: Bounds = Bounds()
-    container_bounds: Mapping[str, Bounds] = field(default_factory=dict)
-    memory_limits: MemoryLimits | None = None
-    container_memory_limits: Mapping[str, MemoryLimits] = field(default_factory=dict)
-    administered: "Guidance | None" = None
+    bounds: RequestBounds = RequestBounds()
+    container_bounds: Mapping[str, RequestBounds] = field(default_factory=dict)
+    memory_limits: MemoryLimitPolicy | None = None
+    container_memory_limits: Mapping[str, MemoryLimitPolicy] = field(default_factory=dict)
+    set_by_administrator: "EffectivePolicy | None" = None
 
-    def bounds_of(self, container: str) -> Bounds:
+    def get_container_bounds(self, container: str) -> RequestBounds:
         """Return the bounds for a container: its own value where there is one, the pod's otherwise."""
         own, rest = self.container_bounds.get(container), self.bounds
         if own is None:
             return rest
-        return Bounds(own.minimum.filled_from(rest.minimum), own.maximum.filled_from(rest.maximum))
+        return RequestBounds(own.minimum.filled_from(rest.minimum), own.maximum.filled_from(rest.maximum))
 
-    def which_memory_limits(self, container: str) -> MemoryLimits | None:
+    def get_memory_limits(self, container: str) -> MemoryLimitPolicy | None:
         """Return which memory limits may be changed for a container: its own value, the pod's otherwise."""
         return self.container_memory_limits.get(container, self.memory_limits)
 
@@ -107,13 +101,13 @@ class Annotation:
     """An annotation or a label. `read` raises ValueError with what is wrong and the fix; `write` undoes it."""
 
     name: str
-    set_by: tuple[Setter, ...] = (Setter.OTHERS,)
+    allowed_sources: tuple[OverrideSource, ...] = (OverrideSource.OTHERS,)
     read: Callable[[str], Any] = str
     write: Callable[[Any], str] = str
 
 
 @dataclass(frozen=True, slots=True)
-class Override(Annotation):
+class OverrideAnnotation(Annotation):
     """An annotation that guides decisions; `field` is where `Overrides` holds its value, or `Bounds` for a bound."""
 
     field: str = ""
@@ -124,10 +118,10 @@ class Override(Annotation):
         return self.name.removeprefix(PREFIX)
 
 
-def _choice(names: Mapping[str, Choice], kind: str) -> Callable[[str], Choice]:
-    def read(text: str) -> Choice:
+def _choice(names: Mapping[str, ChoiceT], kind: str) -> Callable[[str], ChoiceT]:
+    def read(text: str) -> ChoiceT:
         if text not in names:
-            raise ValueError(f"{quoted(text)} is no {kind}; write one of {', '.join(names)}")
+            raise ValueError(f"{quote_text(text)} is no {kind}; write one of {', '.join(names)}")
         return names[text]
 
     return read
@@ -136,14 +130,14 @@ def _choice(names: Mapping[str, Choice], kind: str) -> Callable[[str], Choice]:
 def _read_resources(text: str) -> frozenset[ResourceName]:
     names = {part.strip() for part in text.split(",")}
     if not names <= {resource.value for resource in ResourceName}:
-        raise ValueError(f"{quoted(text)} names no resources; write cpu, memory or cpu,memory")
+        raise ValueError(f"{quote_text(text)} names no resources; write cpu, memory or cpu,memory")
     return frozenset(map(ResourceName, names))
 
 
 def _read_excluded(text: str) -> bool:
     word = text.strip().lower()
     if word not in ("true", "false"):
-        raise ValueError(f"{quoted(text)} is neither true nor false")
+        raise ValueError(f"{quote_text(text)} is neither true nor false")
     return word == "true"
 
 
@@ -157,7 +151,7 @@ def _read_factor(text: str) -> float:
     except ValueError:
         factor = math.nan
     if not 0 <= factor <= LARGEST_FACTOR:
-        raise ValueError(f"{quoted(text)} is no factor; write a number from 0 to {LARGEST_FACTOR}, such as 1.5")
+        raise ValueError(f"{quote_text(text)} is no factor; write a number from 0 to {LARGEST_FACTOR}, such as 1.5")
     return factor
 
 
@@ -166,8 +160,8 @@ def _write_factor(factor: float) -> str:
     return short if float(short) == factor else repr(factor)
 
 
-def _override(setting: str, field: str, read: Callable[[str], Any], write: Callable[[Any], str]) -> Override:
-    return Override(f"{PREFIX}{setting}", _ANYWHERE, read, write, field)
+def _override(setting: str, field: str, read: Callable[[str], Any], write: Callable[[Any], str]) -> OverrideAnnotation:
+    return OverrideAnnotation(f"{PREFIX}{setting}", _ANYWHERE, read, write, field)
 
 
 def _bound(resource: ResourceName, *, may_be_zero: bool = False) -> Callable[[str], int]:
@@ -184,7 +178,7 @@ RESOURCES = _override("resources", "resources", _read_resources, _write_resource
 MEMORY_LIMITS = _override(
     "memory-limits",
     "memory_limits",
-    _choice({one.value: one for one in MemoryLimits}, "choice of memory limits"),
+    _choice({one.value: one for one in MemoryLimitPolicy}, "choice of memory limits"),
     attrgetter("value"),
 )
 SETTINGS = (
@@ -204,23 +198,23 @@ BOUNDS = (
 PER_CONTAINER = (*BOUNDS, MEMORY_LIMITS)
 OVERRIDES = {override.setting: override for override in (*SETTINGS, *BOUNDS)}
 # What may ask for more than a pod's requests, at a neighbour's cost.
-ASKING = frozenset({"eviction-ranking", "headroom-factor", "cpu-min", "memory-min"})
+USER_MINIMUM_ANNOTATIONS = frozenset({"eviction-ranking", "headroom-factor", "cpu-min", "memory-min"})
 
 
-def read_steered(text: str) -> tuple[str, str]:
+def parse_placement_hint(text: str) -> tuple[str, str]:
     """Read the uid of the pod that one replaces, and the node that it is steered to."""
     uid, _, node = text.rpartition(" ")
     return uid, node
 
 
-def write_steered(replaced: tuple[str, str]) -> str:
+def format_placement_hint(replaced: tuple[str, str]) -> str:
     """Write what `read_steered` reads."""
     return " ".join(replaced)
 
 
 ORIGINAL_RESOURCES = f"{PREFIX}original-resources"
 ORIGINAL_RESOURCES_SIGNATURE = f"{ORIGINAL_RESOURCES}-signature"
-STEERED = f"{PREFIX}steered"
+PLACEMENT_HINT = f"{PREFIX}steered"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DO_NOT_DISRUPT = ("karpenter.sh/do-not-disrupt", "karpenter.sh/do-not-evict", f"{_CRUISEKUBE}do-not-disrupt")
 MIRROR_POD = "kubernetes.io/config.mirror"
@@ -262,38 +256,38 @@ APP_NAME, APP_COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component
 APP_INSTANCE = "app.kubernetes.io/instance"
 
 # Read as whether the object is to be left alone.
-EXCLUDED = Annotation(f"{_CRUISEKUBE}excluded", _ANYWHERE, _read_excluded)
+EXCLUDED_LABEL = Annotation(f"{_CRUISEKUBE}excluded", _ANYWHERE, _read_excluded)
 # KRR itself writes nothing to a cluster; its enforcer sizes the pods whose template says so, as they are created.
-SIZED_BY_KRR = Annotation("admission.robusta.dev/krr-mutation-mode", (Setter.POD,), "enforce".__eq__)
+SIZED_BY_KRR = Annotation("admission.robusta.dev/krr-mutation-mode", (OverrideSource.POD,), "enforce".__eq__)
 # The label of VerticalPodAutoscalers that cruise has made.
-PUBLISHED = "app.kubernetes.io/managed-by"
+PUBLISHED_VPA = "app.kubernetes.io/managed-by"
 # Read as whether the pod may not be disrupted. Karpenter's newer form holds a duration: anything but "false" counts.
-PROTECTIVE = (
-    Annotation(SAFE_TO_EVICT, (Setter.POD,), lambda text: text.strip().lower() == "false"),
-    *(Annotation(name, (Setter.POD,), "false".__ne__) for name in DO_NOT_DISRUPT),
+EVICTION_PROTECTION = (
+    Annotation(SAFE_TO_EVICT, (OverrideSource.POD,), lambda text: text.strip().lower() == "false"),
+    *(Annotation(name, (OverrideSource.POD,), "false".__ne__) for name in DO_NOT_DISRUPT),
 )
-TABLE = (
+ALL_ANNOTATIONS = (
     *OVERRIDES.values(),
-    EXCLUDED,
+    EXCLUDED_LABEL,
     SIZED_BY_KRR,
-    *PROTECTIVE,
-    Annotation(ORIGINAL_RESOURCES, (Setter.CRUISE,)),
-    Annotation(ORIGINAL_RESOURCES_SIGNATURE, (Setter.CRUISE,)),
-    Annotation(STEERED, (Setter.CRUISE,), read_steered, write_steered),
+    *EVICTION_PROTECTION,
+    Annotation(ORIGINAL_RESOURCES, (OverrideSource.CRUISE,)),
+    Annotation(ORIGINAL_RESOURCES_SIGNATURE, (OverrideSource.CRUISE,)),
+    Annotation(PLACEMENT_HINT, (OverrideSource.CRUISE,), parse_placement_hint, format_placement_hint),
     *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, MIGRATED_PLUGINS, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
     *map(Annotation, (*POD_GROUP_LABELS, *POD_GROUP_ANNOTATIONS)),
-    *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, PUBLISHED, INSTANCE_TYPE, *NODE_GROUPS)),
+    *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, PUBLISHED_VPA, INSTANCE_TYPE, *NODE_GROUPS)),
 )
-RECORDS = frozenset(one.name for one in TABLE if one.set_by == (Setter.CRUISE,))
-_READ_BY_DECISIONS = frozenset([*(one.name for one in PROTECTIVE), MIRROR_POD, SIZED_BY_KRR.name])
+CRUISE_RECORDS = frozenset(one.name for one in ALL_ANNOTATIONS if one.allowed_sources == (OverrideSource.CRUISE,))
+_READ_BY_DECISIONS = frozenset([*(one.name for one in EVICTION_PROTECTION), MIRROR_POD, SIZED_BY_KRR.name])
 
 
-def decisions_read(name: str) -> bool:
+def is_read_by_decisions(name: str) -> bool:
     """Tell whether decisions read an annotation; others need not be kept."""
     return name in _READ_BY_DECISIONS or name.startswith((PREFIX, _CRUISEKUBE))
 
 
-def guides(name: str) -> bool:
+def is_override(name: str) -> bool:
     """Tell whether an annotation guides decisions, rightly written or not."""
-    return name in (EXCLUDED.name, SIZED_BY_KRR.name) or (name.startswith(PREFIX) and name not in RECORDS)
+    return name in (EXCLUDED_LABEL.name, SIZED_BY_KRR.name) or (name.startswith(PREFIX) and name not in CRUISE_RECORDS)

@@ -5,13 +5,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from cruise.domain.colocation import NO_SURROUNDINGS, UNCONSTRAINED, PodConstraints, Surroundings
-from cruise.domain.container_rules import ContainerRule
-from cruise.domain.job_kinds import has_work_to_finish
-from cruise.domain.node_pools import NodePool
-from cruise.domain.quotas import Quota
-from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES, Amounts, ResourceName, Resources
-from cruise.domain.scheduling import ANYWHERE, LabelSelector, Placement, Taint
+from cruise.domain.cluster_policies import NodePool, ResourceQuota, VpaContainerPolicy, runs_to_completion
+from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
+from cruise.domain.scheduling import (
+    NO_STORAGE_OR_NAMESPACES,
+    UNCONSTRAINED,
+    UNCONSTRAINED_SCHEDULING,
+    LabelSelector,
+    PodConstraints,
+    SchedulingConstraints,
+    StorageAndNamespaces,
+    Taint,
+)
 
 DEFAULT_SCHEDULER = "default-scheduler"
 
@@ -43,11 +48,11 @@ class Container:
 
     name: str
     role: ContainerRole = ContainerRole.MAIN
-    requests: Amounts = NO_AMOUNTS
-    limits: Amounts = NO_AMOUNTS
-    allocated: Amounts | None = None
-    actual: Amounts | None = None
-    actual_limits: Amounts | None = None
+    requests: StatedResources = NOTHING_STATED
+    limits: StatedResources = NOTHING_STATED
+    allocated: StatedResources | None = None
+    actual: StatedResources | None = None
+    actual_limits: StatedResources | None = None
     cpu_resize_restarts: bool = False
     memory_resize_restarts: bool = False
     restart_count: int = 0
@@ -119,17 +124,17 @@ class Pod:
     priority: int = 0
     qos: QosClass = QosClass.BURSTABLE
     overhead: Resources = NO_RESOURCES
-    pod_requests: Amounts | None = None
-    pod_limits: Amounts | None = None
+    pod_requests: StatedResources | None = None
+    pod_limits: StatedResources | None = None
     extended_requests: tuple[tuple[str, int], ...] = ()
     windows: bool = False
     mirror: bool = False
     resize: ResizeState = NO_RESIZE
-    placement: Placement = ANYWHERE
+    placement: SchedulingConstraints = UNCONSTRAINED_SCHEDULING
     unschedulable_since: datetime | None = None
     scheduling_gated: bool = False
     constraints: PodConstraints = UNCONSTRAINED
-    preempts: bool = True
+    preemption_allowed: bool = True
     priority_class: str = ""
     scheduler: str = DEFAULT_SCHEDULER
     nominated_node: str = ""
@@ -145,10 +150,10 @@ class Pod:
 
         Controllers of apps/v1 accept no other policy than Always.
         """
-        return self.restart_policy != "Always" or has_work_to_finish(self.owner_kind or "")
+        return self.restart_policy != "Always" or runs_to_completion(self.owner_kind or "")
 
     @property
-    def terminal(self) -> bool:
+    def is_finished(self) -> bool:
         """Tell whether the pod has finished and holds nothing on its node."""
         return self.phase in ("Succeeded", "Failed")
 
@@ -193,7 +198,7 @@ class Node:
         return self.ready and not self.deleting
 
 
-class NodeAutoscaler(StrEnum):
+class NodeAutoscalerKind(StrEnum):
     """What adds nodes for pending pods, and removes those that are empty enough."""
 
     KARPENTER = "karpenter"
@@ -219,17 +224,17 @@ class Workload:
     replicas: int | None = None
     annotations: Mapping[str, str] = field(default_factory=dict)
     created_at: datetime | None = None
-    node_autoscaler: NodeAutoscaler | None = None
+    node_autoscaler: NodeAutoscalerKind | None = None
     controller: WorkloadRef | None = None
     memory_limits: Mapping[str, int] | None = None
     cpu_limits: Mapping[str, int] | None = None
-    requests: Mapping[str, Amounts] | None = None
+    requests: Mapping[str, StatedResources] | None = None
     init_containers: frozenset[str] = frozenset()
     uid: str = ""
     api_version: str = "apps/v1"
     is_read: bool = True
 
-    def has(self, container: Container) -> bool:
+    def has_controller(self, container: Container) -> bool:
         """Tell whether the pod template has a container; pods have more where something injects them."""
         is_init = container.role is not ContainerRole.MAIN
         known = self.requests is not None and container.name in self.requests
@@ -237,7 +242,7 @@ class Workload:
 
 
 @dataclass(frozen=True, slots=True)
-class DisruptionBudget:
+class PodDisruptionBudget:
     """A PodDisruptionBudget: what it selects and how many disruptions its status allows now.
 
     `never_allows` where it asks for all the pods that it covers.
@@ -271,7 +276,7 @@ PLAIN_KINDS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Autoscaler:
+class HorizontalPodAutoscaler:
     """A HorizontalPodAutoscaler and the resources on which it targets utilisation.
 
     `target_api` is the group and version of what it scales.
@@ -285,7 +290,7 @@ class Autoscaler:
 
 
 @dataclass(frozen=True, slots=True)
-class VerticalAutoscaler:
+class VerticalPodAutoscaler:
     """A VerticalPodAutoscaler; `mode` is as it is written, empty where it is not.
 
     `is_own` tells those whose recommender is cruise, `is_published` those that cruise has made itself.
@@ -297,7 +302,7 @@ class VerticalAutoscaler:
     mode: str = ""
     is_own: bool = False
     target_api: str = ""
-    rules: tuple[ContainerRule, ...] = ()
+    rules: tuple[VpaContainerPolicy, ...] = ()
     is_published: bool = False
 
     @property
@@ -314,11 +319,11 @@ class LimitRangeItem:
     """
 
     of_pod: bool
-    minimum: Amounts = NO_AMOUNTS
-    maximum: Amounts = NO_AMOUNTS
+    minimum: StatedResources = NOTHING_STATED
+    maximum: StatedResources = NOTHING_STATED
     max_cpu_ratio: float | None = None
     max_memory_ratio: float | None = None
-    default_limits: Amounts = NO_AMOUNTS
+    default_limits: StatedResources = NOTHING_STATED
 
     def max_ratio(self, resource: ResourceName) -> float | None:
         """Return the largest limit / request of one resource, None where the entry has none."""
@@ -326,7 +331,7 @@ class LimitRangeItem:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ClusterSnapshot:
     """A whole cluster at one moment; nodes sorted by name, pods by (namespace, name).
 
     `workloads` is keyed by (namespace, workload), `namespace_annotations`, `limit_ranges` and `quotas` by namespace.
@@ -344,19 +349,19 @@ class Snapshot:
     nodes: tuple[Node, ...] = ()
     pods: tuple[Pod, ...] = ()
     workloads: Mapping[tuple[str, WorkloadRef], Workload] = field(default_factory=dict)
-    budgets: tuple[DisruptionBudget, ...] = ()
-    autoscalers: tuple[Autoscaler, ...] = ()
+    budgets: tuple[PodDisruptionBudget, ...] = ()
+    autoscalers: tuple[HorizontalPodAutoscaler, ...] = ()
     limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
     namespace_annotations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     oom_kills: tuple["OomKill", ...] = ()
-    quotas: Mapping[str, tuple[Quota, ...]] = field(default_factory=dict)
-    surroundings: Surroundings = NO_SURROUNDINGS
-    node_autoscaler: NodeAutoscaler | None = None
-    vertical_autoscalers: tuple[VerticalAutoscaler, ...] = ()
+    quotas: Mapping[str, tuple[ResourceQuota, ...]] = field(default_factory=dict)
+    storage_and_namespaces: StorageAndNamespaces = NO_STORAGE_OR_NAMESPACES
+    node_autoscaler: NodeAutoscalerKind | None = None
+    vertical_autoscalers: tuple[VerticalPodAutoscaler, ...] = ()
     scales: Mapping[tuple[str, WorkloadRef], LabelSelector | None] = field(default_factory=dict)
     unreadable_scales: Mapping[tuple[str, WorkloadRef], str] = field(default_factory=dict)
     namespaces: frozenset[str] | None = None
-    former_nodes: tuple[Node, ...] = ()
+    removed_nodes: tuple[Node, ...] = ()
     node_pools: tuple[NodePool, ...] = ()
     node_claims: tuple[Node, ...] = ()
     taken_at: float | None = field(default=None, compare=False)
@@ -365,7 +370,7 @@ class Snapshot:
     @property
     def known_nodes(self) -> tuple[Node, ...]:
         """The nodes that there are, and one of each kind that may come again."""
-        return self.nodes + self.former_nodes
+        return self.nodes + self.removed_nodes
 
 
 @dataclass(frozen=True, slots=True)

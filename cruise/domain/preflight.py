@@ -3,15 +3,73 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 
-from cruise.domain.cluster import Snapshot
-from cruise.domain.cross_check import CrossCheck
-from cruise.domain.headroom import RiskDay
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.records import RiskDay
+from cruise.domain.resources import Float64Array
 from cruise.domain.usage import ContainerKey, SampleBlock
+
+# What kubelets say themselves of containers whose use is read from elsewhere.
 
 
 @dataclass(frozen=True, slots=True)
-class AccessNeed:
+class KubeletReport:
+    """What a kubelet told of its containers at a time, in Unix seconds; one entry a container and id of the runtime.
+
+    NaN where it did not tell.
+    """
+
+    node: str
+    at: float
+    keys: Sequence[ContainerKey]
+    series: Sequence[str]
+    cpu_seconds: Float64Array
+    memory_bytes: Float64Array
+
+
+class MetricMismatch(NamedTuple):
+    """A figure of a container that its kubelet contradicts: seconds counted, or bytes."""
+
+    node: str
+    resource: str
+    prometheus_value: float
+    kubelet_value: float
+
+
+@dataclass(slots=True)
+class CrossCheckResult:
+    """How many nodes were asked and could not be read, which containers were compared, and which figures differ."""
+
+    nodes: int = 0
+    unreadable_nodes: int = 0
+    compared: set[ContainerKey] = field(default_factory=set)
+    disagreements: dict[ContainerKey, MetricMismatch] = field(default_factory=dict)
+    unreadable_reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CrossCheckCounts:
+    """Comparisons of a process so far: nodes asked, those of them that could not be read, and containers compared."""
+
+    nodes: int = 0
+    unreadable: int = 0
+    agreeing: int = 0
+    disagreeing: int = 0
+
+    def add(self, found: CrossCheckResult) -> "CrossCheckCounts":
+        """Return it with one pass more."""
+        disagreeing = len(found.disagreements)
+        return CrossCheckCounts(
+            self.nodes + found.nodes,
+            self.unreadable + found.unreadable_nodes,
+            self.agreeing + len(found.compared) - disagreeing,
+            self.disagreeing + disagreeing,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredAccess:
     """A verb on a resource of an API group; no namespace means all of them."""
 
     verb: str
@@ -43,12 +101,12 @@ class AccessFacts:
     """
 
     account: str | None
-    denied: tuple[AccessNeed, ...]
-    held: bool | None = None
+    denied: tuple[RequiredAccess, ...]
+    restricted_by_policy: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class LeftOut:
+class IgnoredExporter:
     """An exporter that is not read, by the labels that tell it from others, and a container or node that it names."""
 
     exporter: str
@@ -56,7 +114,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterFacts:
+class ClusterSeriesFacts:
     """Which series of a server are this cluster's, where it holds those of several.
 
     `matchers` select them, empty where nothing else is known to be there. `others` has the labels of other clusters,
@@ -65,16 +123,16 @@ class ClusterFacts:
     """
 
     matchers: str = ""
-    others: tuple[str, ...] = ()
-    left_out: int = 0
+    other_clusters: tuple[str, ...] = ()
+    ignored_series: int = 0
     example: ContainerKey | None = None
-    strangers: tuple[str, ...] = ()
-    strangers_in_all: int = 0
+    unknown_pods: tuple[str, ...] = ()
+    unknown_pod_count: int = 0
 
     @property
-    def told_apart(self) -> bool:
+    def distinguishes_clusters(self) -> bool:
         """Tell whether series that are selected are this cluster's."""
-        return self.strangers_in_all == 0
+        return self.unknown_pod_count == 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,15 +159,15 @@ class UsageFacts:
     history_days: float = 0.0
     nodes: int = 0
     pressured: int = 0
-    silent: int = 0
+    nodes_without_series: int = 0
     loaded: int = 0
     loads: Mapping[str, float] = field(default_factory=dict)
     exporters: tuple[str, ...] = ()
-    left_out: tuple[LeftOut, ...] = ()
-    loads_left_out: tuple[LeftOut, ...] = ()
+    ignored_exporters: tuple[IgnoredExporter, ...] = ()
+    ignored_load_exporters: tuple[IgnoredExporter, ...] = ()
     disputed_nodes: tuple[str, ...] = ()
     recent: SampleBlock | None = None
-    cluster: ClusterFacts = ClusterFacts()
+    cluster: ClusterSeriesFacts = ClusterSeriesFacts()
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +184,7 @@ class PrometheusFacts:
 class KubeletFacts:
     """How many kubelets were asked for usage, how many answered and tell of pressure, and why the first did not."""
 
-    asked: int
+    queried: int
     read: int
     pressured: int = 0
     problem: str = ""
@@ -160,7 +218,7 @@ class WebhookFacts:
 
     present: bool
     published: bool = False
-    trusts: bool | None = None
+    trusts_certificate: bool | None = None
     expires_at: datetime | None = None
     fails_open: bool = True
     knows_callers: bool = False
@@ -175,17 +233,17 @@ class HelmRelease:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class PreflightFacts:
     """All that was found out; `problems` has (area, name, why) of what could not be."""
 
     server: ServerFacts | None = None
     access: AccessFacts | None = None
-    snapshot: Snapshot | None = None
+    snapshot: ClusterSnapshot | None = None
     unreadable: Sequence[str] = ()
     prometheus: PrometheusFacts | None = None
     store: StoreFacts | None = None
     webhook: WebhookFacts | None = None
     problems: Sequence[tuple[str, str, str]] = ()
-    cross_check: CrossCheck | None = None
+    cross_check: CrossCheckResult | None = None
     kubelets: KubeletFacts | None = None
     release: HelmRelease | None = None

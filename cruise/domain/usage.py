@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.headroom import Sharing
-from cruise.domain.revisions import Revisions
+from cruise.domain.original_resources import WorkloadRevisions
+from cruise.domain.records import HeadroomSharing
+from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
 
 
 class ContainerKey(NamedTuple):
@@ -31,13 +31,13 @@ class PeakKey(NamedTuple):
     identity: str
 
 
-class Refusal(StrEnum):
+class SampleRejection(StrEnum):
     """Why a sample cannot be true; the order numbers the bits of `refused_reasons`."""
 
-    OVER_NODE = "over-node"
-    OVER_LIMIT = "over-limit"
+    ABOVE_NODE_CAPACITY = "above-node-capacity"
+    ABOVE_LIMIT = "above-limit"
     SERIES_DISAGREE = "series-disagree"
-    OVER_ROOT = "over-root"
+    ABOVE_NODE_USAGE = "above-node-usage"
     OTHER_CLUSTER = "other-cluster"
 
 
@@ -62,12 +62,12 @@ class SampleBlock:
     psi_known: BoolArray
     nodes: Sequence[str] = ()
     cpu_use_millicores: Float32Array | None = None
-    refused: BoolArray | None = None
-    of_others: tuple[int, ContainerKey] | None = None
+    rejected: BoolArray | None = None
+    from_other_clusters: tuple[int, ContainerKey] | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class NodeUse:
+class NodeUsage:
     """What nodes used in all, by their root control groups: one row a node, one column a time, NaN where unknown."""
 
     nodes: Sequence[str]
@@ -76,10 +76,10 @@ class NodeUse:
     memory_bytes: Float64Array
 
 
-NO_NODE_USE = NodeUse((), np.empty(0, dtype=np.int64), np.empty((0, 0)), np.empty((0, 0)))
+NO_NODE_USAGE = NodeUsage((), np.empty(0, dtype=np.int64), np.empty((0, 0)), np.empty((0, 0)))
 
 
-class LoadSample(NamedTuple):
+class NodeLoadSample(NamedTuple):
     """A node's 1-minute load average, and when it was taken in Unix seconds: the same time means the same sample."""
 
     load1: float
@@ -114,28 +114,31 @@ class StatisticColumns:
     memory_7d_max_bytes: Int64Array
     oom_memory_bytes: Int64Array
     memory_last_bytes: Int64Array
-    refused_percent: Int64Array
-    refused_reasons: Int64Array
+    rejected_percent: Int64Array
+    rejected_reasons: Int64Array
     psi_known: BoolArray
 
     @staticmethod
-    def of(entries: Callable[[str], Sequence[Any]]) -> "StatisticColumns":
+    def from_getter(entries: Callable[[str], Sequence[Any]]) -> "StatisticColumns":
         """Build the columns from the entries of each, given by its name."""
         columns: dict[str, Any] = {
-            name: np.array(entries(name), dtype=np.bool_ if name == "psi_known" else np.int64) for name in FIGURES
+            name: np.array(entries(name), dtype=np.bool_ if name == "psi_known" else np.int64)
+            for name in STATISTIC_COLUMNS
         }
         return StatisticColumns(**columns)
 
     def take(self, places: Int64Array) -> "StatisticColumns":
         """Return the entries at some places, in their order."""
-        return StatisticColumns(*(getattr(self, name)[places] for name in FIGURES))
+        return StatisticColumns(*(getattr(self, name)[places] for name in STATISTIC_COLUMNS))
 
-    def followed_by(self, others: "StatisticColumns") -> "StatisticColumns":
+    def concatenate(self, others: "StatisticColumns") -> "StatisticColumns":
         """Return these entries and then others."""
-        return StatisticColumns(*(np.concatenate((getattr(self, name), getattr(others, name))) for name in FIGURES))
+        return StatisticColumns(
+            *(np.concatenate((getattr(self, name), getattr(others, name))) for name in STATISTIC_COLUMNS)
+        )
 
 
-FIGURES = tuple(column.name for column in fields(StatisticColumns))
+STATISTIC_COLUMNS = tuple(column.name for column in fields(StatisticColumns))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,36 +150,36 @@ class StatisticsTable(StatisticColumns):
     """
 
     keys: Sequence[StatisticKey]
-    revisions: Revisions | None = None
-    sharing: Sharing | None = None
+    revisions: WorkloadRevisions | None = None
+    sharing: HeadroomSharing | None = None
     row_of_container: Mapping[ContainerKey, int] = field(default_factory=dict)
     row_of_workload: Mapping[PeakKey, int] = field(default_factory=dict)
 
     @staticmethod
-    def of_columns(columns: StatisticColumns, keys: Sequence[StatisticKey]) -> "StatisticsTable":
+    def from_columns(columns: StatisticColumns, keys: Sequence[StatisticKey]) -> "StatisticsTable":
         """Give each entry of some columns its key."""
-        figures: dict[str, Any] = {name: getattr(columns, name) for name in FIGURES}
+        figures: dict[str, Any] = {name: getattr(columns, name) for name in STATISTIC_COLUMNS}
         return StatisticsTable(
             **figures,
             keys=keys,
-            row_of_container=index_of_containers(keys),
-            row_of_workload=index_of_workloads(keys),
+            row_of_container=index_containers(keys),
+            row_of_workload=index_workloads(keys),
         )
 
     @staticmethod
-    def of_rows(rows: Sequence["Statistic"]) -> "StatisticsTable":
+    def from_rows(rows: Sequence["Statistic"]) -> "StatisticsTable":
         """Build a table from single statistics, in their order."""
-        columns = StatisticColumns.of(lambda name: [getattr(row, name) for row in rows])
-        return StatisticsTable.of_columns(columns, [row.key for row in rows])
+        columns = StatisticColumns.from_getter(lambda name: [getattr(row, name) for row in rows])
+        return StatisticsTable.from_columns(columns, [row.key for row in rows])
 
-    def chosen(self, rows: Int64Array) -> "StatisticsTable":
+    def select(self, rows: Int64Array) -> "StatisticsTable":
         """Return a table of some rows, in their order."""
-        table = StatisticsTable.of_columns(self.take(rows), [self.keys[row] for row in rows.tolist()])
+        table = StatisticsTable.from_columns(self.take(rows), [self.keys[row] for row in rows.tolist()])
         return replace(table, revisions=self.revisions, sharing=self.sharing)
 
-    def joined(self, others: "StatisticsTable") -> "StatisticsTable":
+    def join(self, others: "StatisticsTable") -> "StatisticsTable":
         """Return these rows and then others; they have no key in common."""
-        table = StatisticsTable.of_columns(self.followed_by(others), [*self.keys, *others.keys])
+        table = StatisticsTable.from_columns(self.concatenate(others), [*self.keys, *others.keys])
         return replace(table, revisions=self.revisions, sharing=self.sharing)
 
     def row(self, index: int) -> "Statistic":
@@ -192,8 +195,8 @@ class StatisticsTable(StatisticColumns):
             memory_7d_max_bytes=self.memory_7d_max_bytes.item(index),
             oom_memory_bytes=self.oom_memory_bytes.item(index),
             memory_last_bytes=self.memory_last_bytes.item(index),
-            refused_percent=self.refused_percent.item(index),
-            refused_reasons=self.refused_reasons.item(index),
+            rejected_percent=self.rejected_percent.item(index),
+            rejected_reasons=self.rejected_reasons.item(index),
             psi_known=self.psi_known.item(index),
         )
 
@@ -224,22 +227,22 @@ class Statistic:
     memory_7d_max_bytes: int
     oom_memory_bytes: int = 0
     memory_last_bytes: int = 0
-    refused_percent: int = 0
-    refused_reasons: int = 0
+    rejected_percent: int = 0
+    rejected_reasons: int = 0
     psi_known: bool = True
 
     @property
-    def refusals(self) -> tuple[Refusal, ...]:
+    def rejections(self) -> tuple[SampleRejection, ...]:
         """Why samples were refused."""
-        return tuple(reason for bit, reason in enumerate(Refusal) if self.refused_reasons >> bit & 1)
+        return tuple(reason for bit, reason in enumerate(SampleRejection) if self.rejected_reasons >> bit & 1)
 
 
-def index_of_containers(keys: Sequence[StatisticKey]) -> dict[ContainerKey, int]:
+def index_containers(keys: Sequence[StatisticKey]) -> dict[ContainerKey, int]:
     """Map each pod-level key to its row."""
     return {ContainerKey(key.namespace, key.pod, key.container): row for row, key in enumerate(keys) if key.pod}
 
 
-def index_of_workloads(keys: Sequence[StatisticKey]) -> dict[PeakKey, int]:
+def index_workloads(keys: Sequence[StatisticKey]) -> dict[PeakKey, int]:
     """Map each workload-level key to its row."""
     return {
         PeakKey(key.namespace, key.workload, key.container, key.identity): row
@@ -285,7 +288,7 @@ class OomRecord:
     memory_request_bytes: int | None
     last_working_set_bytes: int | None
     oom_memory_bytes: int  # what it teaches: the limit at the kill, else the last observed peak
-    teaches_workload: bool = False
+    applies_to_workload: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,11 +329,11 @@ class PartitionProgress:
     read_from: int
     read_until: int
     gaps: tuple[tuple[int, int, int], ...] = ()
-    tail: CounterTail | None = None
+    counter_tail: CounterTail | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class UsageAdvance:
+class UsageUpdate:
     """What one read of one partition adds: stored whole or not at all.
 
     `block` holds only samples young enough for the windows (None if none are). It is stored where the partition was
@@ -341,4 +344,4 @@ class UsageAdvance:
     progress: PartitionProgress
     peaks: HourlyPeaks
     block: SampleBlock | None
-    continues: int | None = None
+    continues_from: int | None = None

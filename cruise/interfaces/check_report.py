@@ -8,28 +8,28 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.preflight.items import CheckItem, Level
+from cruise.decisions.preflight.items import CheckItem, CheckLevel
 from cruise.domain.policy import Mode
-from cruise.interfaces.plan.table import WIDE_COLUMNS
-from cruise.interfaces.shapes import shape
+from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS
+from cruise.interfaces.text import convert_to_json
 
-_STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.RED: "bold red"}
+_STYLES = {CheckLevel.OK: "green", CheckLevel.WARN: "yellow", CheckLevel.RED: "bold red"}
 
 
-def check_json(items: Sequence[CheckItem], mode: Mode, at: datetime) -> bytes:
+def render_check_json(items: Sequence[CheckItem], mode: Mode, at: datetime) -> bytes:
     """Return the document."""
     document = {
-        "at": shape(at),
+        "at": convert_to_json(at),
         "mode": mode.label,
-        **{level.value: sum(item.level is level for item in items) for level in Level},
-        "items": [shape(item) for item in items],
+        **{level.value: sum(item.level is level for item in items) for level in CheckLevel},
+        "items": [convert_to_json(item) for item in items],
     }
     return msgspec.json.encode(document) + b"\n"
 
 
-def check_table(items: Sequence[CheckItem], mode: Mode, console: Console) -> Iterator[RenderableType]:
+def render_check_table(items: Sequence[CheckItem], mode: Mode, console: Console) -> Iterator[RenderableType]:
     """Yield the parts of the report: one line an item, its fix beside it, or below it where there is no room."""
-    wide = console.width >= WIDE_COLUMNS
+    wide = console.width >= WIDE_TABLE_COLUMNS
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("", no_wrap=True)
     table.add_column("CHECK", no_wrap=True)
@@ -49,7 +49,7 @@ def check_table(items: Sequence[CheckItem], mode: Mode, console: Console) -> Ite
 
 
 def _summary(items: Sequence[CheckItem], mode: Mode) -> str:
-    red, warn = (sum(item.level is level for item in items) for level in (Level.RED, Level.WARN))
+    red, warn = (sum(item.level is level for item in items) for level in (CheckLevel.RED, CheckLevel.WARN))
     if red:
         verdict = f"cruise cannot work in mode {mode.label} like this: {red} red, {warn} to be looked at."
     elif warn:

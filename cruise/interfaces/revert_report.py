@@ -7,27 +7,49 @@ import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from cruise.domain.actions import Outcome, ResizePod, Verdict
+from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizePod
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.original_resources import amounts_json
-from cruise.domain.resources import Amounts
-from cruise.interfaces.amounts import count_text, cpu_text, memory_text
-from cruise.interfaces.once.changes import ContainerChange, Pods, changes_json, changes_of
-from cruise.interfaces.plan.table import WIDE_COLUMNS, arrow, plain_table
-from cruise.interfaces.reasons import detail_words, in_words
-from cruise.interfaces.revert_states import DONE, LATER, NEVER, state_of
-from cruise.interfaces.shapes import Shape, shape
+from cruise.domain.original_resources import amounts_to_json
+from cruise.domain.reasons import ReasonDetail
+from cruise.domain.resources import StatedResources
+from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table, format_change
+from cruise.interfaces.reasons import describe_detail, describe_reason
+from cruise.interfaces.size_changes import (
+    ContainerSizeChange,
+    PodsByName,
+    build_size_changes_document,
+    list_size_changes,
+)
+from cruise.interfaces.text import JsonValue, convert_to_json, format_count, format_cpu, format_memory
+
+# What became of a pod that was to be put back, in words that scripts may go by.
+
+_WAITS = (ReasonCode.WAITING_FOR_CAPACITY, ReasonCode.THROTTLED, ReasonCode.CHANGED, ReasonCode.COOLDOWN)
+DONE, LATER, NEVER = "put back", "waits", "not possible"
+
+
+def get_revert_state(outcome: Outcome) -> str:
+    """Return what became of one pod: `put back`, `waits` (another revert may do it or the rest) or `not possible`."""
+    if outcome.result is ActionResult.DONE:
+        return LATER if ReasonDetail.GROWTH_PENDING in outcome.detail.split("; ") else DONE
+    again = outcome.result is ActionResult.FAILED or outcome.reason in _WAITS
+    return LATER if again else NEVER
+
 
 _MOST_ROWS = 200
 _STYLES = {DONE: "green", LATER: "yellow", NEVER: "red"}
 
 
-def revert_json(
-    at: datetime, paused_before: bool, outcomes: Sequence[Outcome], pods: Pods, workload: WorkloadRef | None = None
+def render_revert_json(
+    at: datetime,
+    paused_before: bool,
+    outcomes: Sequence[Outcome],
+    pods: PodsByName,
+    workload: WorkloadRef | None = None,
 ) -> bytes:
     """Return the document; `pods` are those before the revert, by (namespace, name), `workload` the one it was of."""
     document = {
-        "at": shape(at),
+        "at": convert_to_json(at),
         "paused": paused_before if workload is not None else True,
         "pausedBefore": paused_before,
         **({"workload": str(workload)} if workload is not None else {}),
@@ -36,35 +58,39 @@ def revert_json(
     return msgspec.json.encode(document) + b"\n"
 
 
-def _document(outcome: Outcome, pods: Pods) -> dict[str, object]:
+def _document(outcome: Outcome, pods: PodsByName) -> dict[str, object]:
     action = outcome.action
     assert isinstance(action, ResizePod)
     return {
         "namespace": action.namespace,
         "pod": action.pod,
-        "state": state_of(outcome),
-        "verdict": outcome.verdict.value,
+        "state": get_revert_state(outcome),
+        "verdict": outcome.result.value,
         "reason": outcome.reason.value,
-        "detail": detail_words(outcome.detail),
-        "containers": changes_json(outcome, pods, _sizes),
+        "detail": describe_detail(outcome.detail),
+        "containers": build_size_changes_document(outcome, pods, _sizes),
     }
 
 
-def _sizes(requests: Amounts, limits: Amounts) -> Shape:
-    return {"requests": dict(amounts_json(requests)), "limits": dict(amounts_json(limits))}
+def _sizes(requests: StatedResources, limits: StatedResources) -> JsonValue:
+    return {"requests": dict(amounts_to_json(requests)), "limits": dict(amounts_to_json(limits))}
 
 
-def revert_table(
-    paused_before: bool, outcomes: Sequence[Outcome], pods: Pods, console: Console, workload: WorkloadRef | None = None
+def render_revert_table(
+    paused_before: bool,
+    outcomes: Sequence[Outcome],
+    pods: PodsByName,
+    console: Console,
+    workload: WorkloadRef | None = None,
 ) -> Iterator[RenderableType]:
     """Yield the parts of the report."""
-    states = [state_of(outcome) for outcome in outcomes]
+    states = [get_revert_state(outcome) for outcome in outcomes]
     parts = [f"{states.count(state):,} {state}" for state in (DONE, LATER, NEVER) if state in states]
     if not outcomes:
         yield Text("Nothing to put back: every pod whose original sizes are known has them.")
     else:
-        yield Text(f"{count_text(len(outcomes), 'pod')}: {', '.join(parts)}.")
-        yield _table(outcomes, pods, console.width >= WIDE_COLUMNS)
+        yield Text(f"{format_count(len(outcomes), 'pod')}: {', '.join(parts)}.")
+        yield _table(outcomes, pods, console.width >= WIDE_TABLE_COLUMNS)
     if LATER in states:
         yield Text("\nWhat waits is tried again by another `cruise revert`.")
     if workload is not None:
@@ -74,8 +100,8 @@ def revert_table(
     yield Text(f"\ncruise {was}: nothing is sized until `cruise resume`.")
 
 
-def _table(outcomes: Sequence[Outcome], pods: Pods, wide: bool) -> RenderableType:
-    table = plain_table()
+def _table(outcomes: Sequence[Outcome], pods: PodsByName, wide: bool) -> RenderableType:
+    table = create_plain_table()
     table.add_column("STATE", no_wrap=True)
     table.add_column("POD", overflow="fold")
     table.add_column("CONTAINER" if wide else "CONT", overflow="ellipsis", no_wrap=True)
@@ -83,7 +109,7 @@ def _table(outcomes: Sequence[Outcome], pods: Pods, wide: bool) -> RenderableTyp
     table.add_column("MEMORY", no_wrap=True)
     table.add_column("WHY", overflow="fold")
     order = [NEVER, LATER, DONE]
-    shown = sorted(outcomes, key=lambda outcome: order.index(state_of(outcome)))[:_MOST_ROWS]
+    shown = sorted(outcomes, key=lambda outcome: order.index(get_revert_state(outcome)))[:_MOST_ROWS]
     for outcome in shown:
         for row in _rows(outcome, pods):
             table.add_row(*row)
@@ -93,21 +119,25 @@ def _table(outcomes: Sequence[Outcome], pods: Pods, wide: bool) -> RenderableTyp
     return Group("", table)
 
 
-def _rows(outcome: Outcome, pods: Pods) -> Iterator[Sequence[RenderableType]]:
-    action, state = outcome.action, state_of(outcome)
+def _rows(outcome: Outcome, pods: PodsByName) -> Iterator[Sequence[RenderableType]]:
+    action, state = outcome.action, get_revert_state(outcome)
     assert isinstance(action, ResizePod)
-    why = detail_words(outcome.detail) if outcome.verdict is Verdict.DONE else in_words(outcome.reason, outcome.detail)
+    why = (
+        describe_detail(outcome.detail)
+        if outcome.result is ActionResult.DONE
+        else describe_reason(outcome.reason, outcome.detail)
+    )
     lead = (Text(state, style=_STYLES[state]), f"{action.namespace}/{action.pod}")
-    changes = list(changes_of(outcome, pods))
+    changes = list(list_size_changes(outcome, pods))
     if not changes:
         yield (*lead, "", "", "", why)
     for number, change in enumerate(changes):
         yield (*(lead if not number else ("", "")), change.container, *_arrows(change), why if not number else "")
 
 
-def _arrows(change: ContainerChange) -> tuple[Text, Text]:
+def _arrows(change: ContainerSizeChange) -> tuple[Text, Text]:
     before, after = change.requests_before, change.requests_after
     return (
-        arrow(cpu_text(before.cpu_millicores or 0), cpu_text(after.cpu_millicores or 0)),
-        arrow(memory_text(before.memory_bytes or 0), memory_text(after.memory_bytes or 0)),
+        format_change(format_cpu(before.cpu_millicores or 0), format_cpu(after.cpu_millicores or 0)),
+        format_change(format_memory(before.memory_bytes or 0), format_memory(after.memory_bytes or 0)),
     )

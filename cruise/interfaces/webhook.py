@@ -6,17 +6,11 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from cruise.interfaces.http.figures import WebhookFigures
-from cruise.interfaces.http.health import WHOLE_ANSWER, AsgiApp, Receive, Scope, Send, answer
-from cruise.kube_json.review_bounds import ReviewBounds
-from cruise.runtime.admission.reviewing import (
-    SECONDS_BOUNDS,
-    TOO_LARGE,
-    UNKNOWN_CALLER,
-    AdmissionCounts,
-    Verdict,
-)
+from cruise.interfaces.http.health import SINGLE_RESPONSE, AsgiApp, Receive, Scope, Send, send_response
+from cruise.kube_json.admission_review import ReviewLimits
+from cruise.runtime.admission_reviewer import SECONDS_BOUNDS, TOO_LARGE, UNKNOWN_CALLER, ReviewAnswer, ReviewCounts
 
-PATH = "/mutate"
+MUTATE_PATH = "/mutate"
 # Larger reviews are answered one after the other, with a turn for all others between two of them.
 _LIGHT_BYTES = 16 << 10
 _JSON = (b"content-type", b"application/json")
@@ -24,7 +18,7 @@ _WHOLE = b"HTTP/1.1 200 OK\r\n%b: %b\r\ncontent-length: %%d\r\n\r\n%%b" % _JSON
 _CLOSE = (b"connection", b"close")
 
 
-class Reviews(Protocol):
+class ReviewHandler(Protocol):
     """What turns the body of a request into the body of its answer."""
 
     def now(self) -> float:
@@ -39,33 +33,33 @@ class Reviews(Protocol):
         """Return the answer to a review, or to whatever came in its place, at some time."""
         ...
 
-    def refuse_to_read(self, beginning: bytes, verdict: Verdict, why: str) -> bytes:
+    def answer_unreadable(self, beginning: bytes, verdict: ReviewAnswer, why: str) -> bytes:
         """Return the answer to what is not read to its end."""
         ...
 
-    def refuse_to_answer(self, verdict: Verdict) -> None:
+    def answer_without_patch(self, verdict: ReviewAnswer) -> None:
         """Count what is not answered at all."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Callers:
+class AllowedCallers:
     """Who may ask: those with a client certificate that was verified, of one of `names` where there are any."""
 
     names: frozenset[str] = frozenset()
 
-    def include(self, scope: Scope) -> bool:
+    def are_allowed(self, scope: Scope) -> bool:
         """Tell whether a request is of one of them."""
         tls = scope.get("extensions", {}).get("tls")
         return tls is not None and (not self.names or tls["client_cert_name"] in self.names)
 
 
-def webhook_app(
-    reviews: Reviews,
+def create_webhook_app(
+    reviews: ReviewHandler,
     stopping: Callable[[], bool] = lambda: False,
     *,
-    largest_bytes: int = ReviewBounds().review_bytes,
-    callers: Callers | None = None,
+    largest_bytes: int = ReviewLimits().review_bytes,
+    callers: AllowedCallers | None = None,
 ) -> AsgiApp:
     """Answer reviews at /mutate, to `callers` alone where they are known.
 
@@ -76,12 +70,12 @@ def webhook_app(
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return
-        if scope["path"] != PATH or scope["method"] != "POST":
+        if scope["path"] != MUTATE_PATH or scope["method"] != "POST":
             await _answer_other(scope, send)
             return
-        if callers is not None and not callers.include(scope):
-            reviews.refuse_to_answer(UNKNOWN_CALLER)
-            await answer(scope, send, 403, b"reviews are answered to the API server's client certificate\n")
+        if callers is not None and not callers.are_allowed(scope):
+            reviews.answer_without_patch(UNKNOWN_CALLER)
+            await send_response(scope, send, 403, b"reviews are answered to the API server's client certificate\n")
             return
         message = await receive()
         body: bytes = message.get("body", b"")
@@ -90,7 +84,7 @@ def webhook_app(
         too_large = len(body) > largest_bytes
         if too_large:
             why = f"the review is larger than {largest_bytes >> 10} KiB"
-            reviewed = reviews.refuse_to_read(body, TOO_LARGE, why)
+            reviewed = reviews.answer_unreadable(body, TOO_LARGE, why)
         elif len(body) <= _LIGHT_BYTES:
             reviewed = await reviews.answer(body)
         else:
@@ -108,7 +102,7 @@ def webhook_app(
 
 
 async def _send(scope: Scope, send: Send, reviewed: bytes, *, closes: bool) -> None:
-    whole = scope.get("extensions", {}).get(WHOLE_ANSWER)
+    whole = scope.get("extensions", {}).get(SINGLE_RESPONSE)
     if whole is not None and not closes and whole["write"](_WHOLE % (len(reviewed), reviewed)):
         return
     headers = [_JSON, (b"content-length", b"%d" % len(reviewed))]
@@ -119,10 +113,10 @@ async def _send(scope: Scope, send: Send, reviewed: bytes, *, closes: bool) -> N
 
 
 async def _answer_other(scope: Scope, send: Send) -> None:
-    if scope["path"] != PATH:
-        await answer(scope, send, 404, b"reviews are answered at /mutate\n")
+    if scope["path"] != MUTATE_PATH:
+        await send_response(scope, send, 404, b"reviews are answered at /mutate\n")
     else:
-        await answer(scope, send, 405, b"only POST is answered here\n", extra=((b"allow", b"POST"),))
+        await send_response(scope, send, 405, b"only POST is answered here\n", extra=((b"allow", b"POST"),))
 
 
 async def _rest(beginning: bytes, receive: Receive, largest_bytes: int) -> bytes:
@@ -137,10 +131,10 @@ async def _rest(beginning: bytes, receive: Receive, largest_bytes: int) -> bytes
     return b"".join(pieces)
 
 
-def answers_and_durations(counts: AdmissionCounts) -> WebhookFigures:
+def summarize_reviews(counts: ReviewCounts) -> WebhookFigures:
     """Return the counts as the metrics page shows them."""
     buckets, below = [], 0
     for bound, count in zip(SECONDS_BOUNDS, counts.seconds, strict=False):
         below += count
         buckets.append((bound, below))
-    return WebhookFigures(dict(counts.verdicts), tuple(buckets), counts.seconds_sum)
+    return WebhookFigures(dict(counts.answers), tuple(buckets), counts.seconds_sum)

@@ -2,7 +2,8 @@
 
 import re
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -10,9 +11,9 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
-from cruise.errors import UNDECODABLE, BadInput
-from cruise.kube_json.refusals import decoded, one_line
-from cruise.kube_json.wire.pod_json import ContainerSpec, Metadata, PodObject, PodSpec, Wire
+from cruise.errors import DECODE_ERRORS, BadInputError
+from cruise.kube_json.refusals import decode_struct, to_single_line
+from cruise.kube_json.wire.pod_json import ContainerSpec, JsonStruct, LabelSelectorJson, Metadata, PodObject, PodSpec
 
 API_VERSION = "admission.k8s.io/v1"
 _KIND = "AdmissionReview"
@@ -24,7 +25,7 @@ _BETWEEN = b"\0"
 _LONGEST_WARNING = 200
 
 
-class Question(Wire, frozen=True):
+class ReviewRequest(JsonStruct, frozen=True):
     """The request of a review; `object` is the pod's JSON as it came, to be patched."""
 
     uid: str = ""
@@ -41,7 +42,7 @@ class Question(Wire, frozen=True):
         return self.operation == "CREATE" and self.kind == POD_KIND and not self.sub_resource
 
 
-class GroupVersionKind(Wire, frozen=True):
+class GroupVersionKind(JsonStruct, frozen=True):
     """What the object of a review is."""
 
     group: str = ""
@@ -49,8 +50,8 @@ class GroupVersionKind(Wire, frozen=True):
     kind: str = ""
 
 
-class _Review(Wire, frozen=True):
-    request: Question
+class _AdmissionReviewJson(JsonStruct, frozen=True):
+    request: ReviewRequest
     api_version: str = ""
     kind: str = ""
 
@@ -71,7 +72,7 @@ def _unread(shape: type[Struct], last: str | None = None, **parts: type) -> type
             )
         else:
             fields.append((field.name, Raw, _ABSENT))
-    return msgspec.defstruct(f"Raw{shape.__name__}", fields, bases=(Wire,), frozen=True, omit_defaults=True)
+    return msgspec.defstruct(f"Raw{shape.__name__}", fields, bases=(JsonStruct,), frozen=True, omit_defaults=True)
 
 
 # All that is read of a pod. Last stands what no answer depends on: volumes, of which each pod has one of a name of its
@@ -82,7 +83,7 @@ _Containers = tuple[RawContainer, ...]  # type: ignore[valid-type]
 RawSpec = _unread(PodSpec, last="volumes", containers=_Containers, init_containers=_Containers)
 
 
-class RawPod(Wire, frozen=True, omit_defaults=True):
+class RawPodJson(JsonStruct, frozen=True, omit_defaults=True):
     """A pod with everything that is read of it, as JSON text."""
 
     metadata: RawMetadata  # type: ignore[valid-type]
@@ -91,10 +92,10 @@ class RawPod(Wire, frozen=True, omit_defaults=True):
     status: Raw = _ABSENT
 
 
-class SeenQuestion(Wire, frozen=True):
+class ReviewRequestSummary(JsonStruct, frozen=True):
     """The request of a review of a pod in creation at first sight."""
 
-    object: RawPod
+    object: RawPodJson
     uid: str
     kind: GroupVersionKind
     operation: str
@@ -102,30 +103,30 @@ class SeenQuestion(Wire, frozen=True):
     namespace: str | None = None
     dry_run: bool | None = None
 
-    def question(self) -> Question:
+    def to_request(self) -> ReviewRequest:
         """Return the request with what is read of the pod, a part of it; a patch touches nothing else.
 
         Containers stand where they stand in the pod as it came.
         """
         part = Raw(_encode(self.object))
-        return Question(self.uid, self.kind, self.sub_resource, self.operation, self.namespace, self.dry_run, part)
+        return ReviewRequest(self.uid, self.kind, self.sub_resource, self.operation, self.namespace, self.dry_run, part)
 
 
-class _RawReview(Wire, frozen=True):
-    request: SeenQuestion
+class _RawReview(JsonStruct, frozen=True):
+    request: ReviewRequestSummary
     api_version: str
     kind: str
 
 
 _glance = msgspec.json.Decoder(_RawReview)
-_decode = msgspec.json.Decoder(_Review)
+_decode = msgspec.json.Decoder(_AdmissionReviewJson)
 _decode_pod = msgspec.json.Decoder(PodObject)
 _decode_object = msgspec.json.Decoder(dict[str, Any])
 _encode = msgspec.json.Encoder().encode
 _UID = re.compile(rb'"uid"\s*:\s*"([0-9A-Za-z_.:-]{1,128})"')
 
 
-def glance(body: bytes) -> tuple[SeenQuestion, bytes] | None:
+def decode_summary(body: bytes) -> tuple[ReviewRequestSummary, bytes] | None:
     """Return the request of a review of a pod in creation, and a digest of all that its answer depends on.
 
     Reviews with equal digests have the same answer under the same decisions: pods of one template differ only in what
@@ -133,7 +134,7 @@ def glance(body: bytes) -> tuple[SeenQuestion, bytes] | None:
     """
     try:
         review = _glance.decode(body)
-    except UNDECODABLE:
+    except DECODE_ERRORS:
         return None
     request = review.request
     if (
@@ -148,7 +149,7 @@ def glance(body: bytes) -> tuple[SeenQuestion, bytes] | None:
     return request, _digest(request.namespace, request.object)
 
 
-def digest_but_names(request: SeenQuestion) -> bytes:
+def compute_digest_without_names(request: ReviewRequestSummary) -> bytes:
     """Return a digest of all that an answer depends on, but for the pod's labels and owners.
 
     These tell the revisions of a workload apart, which are written alike mostly.
@@ -157,7 +158,7 @@ def digest_but_names(request: SeenQuestion) -> bytes:
     return _digest(request.namespace, msgspec.structs.replace(request.object, metadata=metadata))
 
 
-def _digest(namespace: str | None, pod: RawPod) -> bytes:
+def _digest(namespace: str | None, pod: RawPodJson) -> bytes:
     spec = astuple(pod.spec)
     containers, init_containers = spec[:2]
     parts: list[bytes | Raw] = [(namespace or "").encode(), pod.kind, *astuple(pod.metadata)[:-1], *spec[2:-1]]
@@ -170,41 +171,41 @@ def _digest(namespace: str | None, pod: RawPod) -> bytes:
     return blake2b(_BETWEEN.join(parts), digest_size=20).digest()
 
 
-def decode_question(body: bytes) -> Question:
-    """Return the request of a review. Raises BadInput for what is no AdmissionReview v1."""
-    review = decoded(_decode, body, _KIND)
+def decode_request(body: bytes) -> ReviewRequest:
+    """Return the request of a review. Raises BadInputError for what is no AdmissionReview v1."""
+    review = decode_struct(_decode, body, _KIND)
     if review.kind != _KIND or review.api_version != API_VERSION:
-        stated = one_line(f"{review.api_version} {review.kind}".strip())[:60]
-        raise BadInput(f'"{stated}" is not known here; send {API_VERSION} {_KIND}')
+        stated = to_single_line(f"{review.api_version} {review.kind}".strip())[:60]
+        raise BadInputError(f'"{stated}" is not known here; send {API_VERSION} {_KIND}')
     return review.request
 
 
-def pod_in_creation(question: Question) -> PodObject:
+def get_created_pod(question: ReviewRequest) -> PodObject:
     """Return the pod that a request is about, in the request's namespace and without any status.
 
-    Raises BadInput that names the place.
+    Raises BadInputError that names the place.
     """
-    return placed(decoded(_decode_pod, question.object, "Pod"), question.namespace)
+    return decode_pod_in_namespace(decode_struct(_decode_pod, question.object, "Pod"), question.namespace)
 
 
-def submitted(question: Question) -> dict[str, Any]:
-    """Return the pod's JSON as it came. Raises BadInput."""
-    return decoded(_decode_object, question.object, "Pod")
+def decode_submitted_pod(question: ReviewRequest) -> dict[str, Any]:
+    """Return the pod's JSON as it came. Raises BadInputError."""
+    return decode_struct(_decode_object, question.object, "Pod")
 
 
-def placed(document: PodObject, namespace: str | None) -> PodObject:
+def decode_pod_in_namespace(document: PodObject, namespace: str | None) -> PodObject:
     """Return a pod in creation as it will be: in the request's namespace, with nothing to report yet."""
     metadata = msgspec.structs.replace(document.metadata, namespace=namespace or None)
     return msgspec.structs.replace(document, metadata=metadata, status=None)
 
 
-def uid_in(body: bytes) -> str:
+def find_uid(body: bytes) -> str:
     """Return the first uid that stands in a body which is no review; in a review that is the request's own."""
     found = _UID.search(body)
     return found.group(1).decode("ascii") if found else ""
 
 
-class Answer:
+class ReviewResponse:
     """An answer but for the uid: the pod may be created, with a patch (the bytes of a JSON Patch) or as it is."""
 
     __slots__ = ("_after",)
@@ -222,12 +223,100 @@ class Answer:
         """Tell how many bytes it takes."""
         return len(self._after)
 
-    def to(self, uid: str) -> bytes:
+    def for_uid(self, uid: str) -> bytes:
         """Return the whole response to the request of that uid."""
         return _BEFORE_UID + _encode(uid) + self._after
 
 
 def _as_warning(text: str) -> str:
     """Return a warning as it may stand in an HTTP header: short and in ASCII."""
-    plain = one_line(text).encode("ascii", "replace").decode("ascii")
+    plain = to_single_line(text).encode("ascii", "replace").decode("ascii")
     return plain if len(plain) <= _LONGEST_WARNING else f"{plain[: _LONGEST_WARNING - 3]}..."
+
+
+# How much of a pod in creation is read: a pod of a thousand times the usual size is no reason to keep others waiting. The API server validates pods only after webhooks have seen them, so a namespace's user may send anything.
+
+# Shorter texts have few elements, whatever is in them.
+_SHORT_BYTES = 16 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewLimits:
+    """The most that a review may have, of each; what has more is answered unchanged.
+
+    `elements` are those of all lists and objects together, `terms` what says where the pod may run: terms, their
+    expressions and the values of these. Labels count as annotations.
+    """
+
+    review_bytes: int = 1 << 20
+    json_elements: int = 10_000
+    containers: int = 100
+    terms: int = 1_000
+    annotations: int = 1_000
+    tolerations: int = 200
+
+
+class ReviewTooLarge(BadInputError):
+    """More than is read; `reason` is the word that it is counted under."""
+
+    def __init__(self, reason: str, found: str) -> None:
+        super().__init__(f"it has {found}, of which fewer are read")
+        self.reason = reason
+
+
+def check_elements(review: bytes, bounds: ReviewLimits) -> None:
+    """See that reading a review takes little time. Raises ReviewTooLarge."""
+    # Of two elements in a row each but the last has a comma; those in texts count too, which does no harm.
+    if len(review) > _SHORT_BYTES and review.count(b",") > bounds.json_elements:
+        raise ReviewTooLarge("too-large", f"over {bounds.json_elements} elements")
+
+
+def check_pod(pod: PodObject, bounds: ReviewLimits) -> None:
+    """See that deciding on a pod takes little time. Raises ReviewTooLarge."""
+    spec, metadata = pod.spec, pod.metadata
+    if len(spec.containers) + len(spec.init_containers or ()) > bounds.containers:
+        raise ReviewTooLarge("too-many-containers", f"over {bounds.containers} containers")
+    if len(metadata.annotations or ()) + len(metadata.labels or ()) > bounds.annotations:
+        raise ReviewTooLarge("too-many-annotations", f"over {bounds.annotations} annotations and labels")
+    if len(spec.tolerations or ()) > bounds.tolerations:
+        raise ReviewTooLarge("too-many-tolerations", f"over {bounds.tolerations} tolerations")
+    if _exceeds(_terms(spec), bounds.terms):
+        raise ReviewTooLarge("too-many-affinity-terms", f"over {bounds.terms} affinity terms, expressions and values")
+
+
+def _exceeds(counts: Iterable[int], most: int) -> bool:
+    total = 0
+    for count in counts:
+        total += count
+        if total > most:
+            return True
+    return False
+
+
+def _terms(spec: PodSpec) -> Iterator[int]:
+    yield len(spec.node_selector or ())
+    for constraint in spec.topology_spread_constraints or ():
+        yield 1 + len(constraint.match_label_keys or ())
+        yield from _expressions(constraint.label_selector)
+    if spec.affinity is None:
+        return
+    of_nodes = spec.affinity.node_affinity
+    required = of_nodes.required_during_scheduling_ignored_during_execution if of_nodes is not None else None
+    for term in required.node_selector_terms if required is not None else ():
+        yield 1
+        for expression in (*(term.match_expressions or ()), *(term.match_fields or ())):
+            yield 1 + len(expression.values or ())
+    for of_pods in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
+        for beside in (
+            of_pods.required_during_scheduling_ignored_during_execution if of_pods is not None else ()
+        ) or ():
+            yield 1 + len(beside.namespaces or ())
+            yield len(beside.match_label_keys or ()) + len(beside.mismatch_label_keys or ())
+            yield from _expressions(beside.label_selector)
+            yield from _expressions(beside.namespace_selector)
+
+
+def _expressions(selector: LabelSelectorJson | None) -> Iterator[int]:
+    if selector is not None:
+        yield len(selector.match_labels or ())
+        yield from (1 + len(expression.values or ()) for expression in selector.match_expressions or ())

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from cruise.errors import UNDECODABLE, BadInput
+from cruise.errors import DECODE_ERRORS, BadInputError
 
 T = TypeVar("T")
 
@@ -27,57 +27,59 @@ _IN_WORDS = {
 }
 
 
-def one_line(message: object) -> str:
+def to_single_line(message: object) -> str:
     """Return a message without line breaks and other control characters, which quoted input may bring."""
     return "".join(letter if letter.isprintable() else "�" for letter in str(message))
 
 
-def label_of(kind: str, namespace: str | None, name: str) -> str:
+def format_object_label(kind: str, namespace: str | None, name: str) -> str:
     """Name an object for people: `Pod shop/web-1`, `Node n1`."""
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
-def convert(document: Mapping[str, Any], shape: type[T]) -> T:
-    """Turn decoded JSON into a struct. Raises BadInput that names object, place and fix."""
+def convert_to_struct(document: Mapping[str, Any], shape: type[T]) -> T:
+    """Turn decoded JSON into a struct. Raises BadInputError that names object, place and fix."""
     try:
         return msgspec.convert(document, shape)
     except msgspec.ValidationError as error:
-        raise BadInput(one_line(f"{label_of_document(document)}: {explained(error)}")) from error
+        raise BadInputError(
+            to_single_line(f"{format_document_label(document)}: {explain_validation_error(error)}")
+        ) from error
 
 
-def decoded(decoder: msgspec.json.Decoder[T], text: bytes | msgspec.Raw, kind: str) -> T:
-    """Decode JSON text. Raises BadInput that names kind, place and fix."""
+def decode_struct(decoder: msgspec.json.Decoder[T], text: bytes | msgspec.Raw, kind: str) -> T:
+    """Decode JSON text. Raises BadInputError that names kind, place and fix."""
     try:
         return decoder.decode(text)
     except msgspec.ValidationError as error:
-        raise BadInput(one_line(f"{kind}: {explained(error)}")) from error
-    except UNDECODABLE as error:
-        raise BadInput(one_line(f"{kind}: not JSON: {error}")) from error
+        raise BadInputError(to_single_line(f"{kind}: {explain_validation_error(error)}")) from error
+    except DECODE_ERRORS as error:
+        raise BadInputError(to_single_line(f"{kind}: not JSON: {error}")) from error
 
 
 @contextmanager
-def named(kind: str, namespace: str | None, name: str) -> Iterator[None]:
+def name_object_in_errors(kind: str, namespace: str | None, name: str) -> Iterator[None]:
     """Put an object's name in front of what is refused about it."""
     try:
         yield
-    except BadInput as error:
-        raise BadInput(f"{label_of(kind, namespace, name)}: {error}") from error
+    except BadInputError as error:
+        raise BadInputError(f"{format_object_label(kind, namespace, name)}: {error}") from error
 
 
-def label_of_document(document: object) -> str:
+def format_document_label(document: object) -> str:
     """Name an object that may have any shape."""
     fields = document if isinstance(document, Mapping) else {}
     metadata = fields.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
     kind, namespace, name = fields.get("kind"), metadata.get("namespace"), metadata.get("name")
-    return label_of(
+    return format_object_label(
         kind if isinstance(kind, str) else "an object without kind",
         namespace if isinstance(namespace, str) else None,
         name if isinstance(name, str) else "without a name",
     )
 
 
-def explained(error: Exception) -> str:
+def explain_validation_error(error: Exception) -> str:
     """Say `place: problem; fix` for a validation error on one object."""
     message = str(error)
     place = _PLACE.search(message)

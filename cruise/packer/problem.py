@@ -4,11 +4,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+from numpy.typing import NDArray
 
-from cruise.packer.arrays import BoolArray, IntArray
+# The arrays of the packer: whole numbers, floating point numbers, truth values.
+
+IntArray = NDArray[np.int64]
+FloatArray = NDArray[np.float64]
+BoolArray = NDArray[np.bool_]
 
 
-class Objective(StrEnum):
+class PackingObjective(StrEnum):
     """What is better, compared entry by entry.
 
     PAPER: for each priority from the highest, more pods placed, then more left where they are. OPERATOR: for each
@@ -22,7 +27,7 @@ class Objective(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Exclusion:
+class ExclusionRule:
     """No pod of class `holder` and pod of one of the `targets` share a domain of a topology, whichever came first.
 
     A class among its own targets has at most one pod in a domain. Only a pod that arrives is held to it: what runs
@@ -35,7 +40,7 @@ class Exclusion:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Attraction:
+class AttractionRule:
     """A pod of class `holder` arrives only where each of the `topologies` has another of the `targets` in its domain.
 
     A holder among its own targets may be the first of them, where it has every label and no other target is in a
@@ -48,13 +53,13 @@ class Attraction:
     targets: IntArray
 
     @property
-    def may_be_first(self) -> bool:
+    def allows_first_pod(self) -> bool:
         """Whether a holder may come where none of the targets is, as the first of them."""
         return self.holder in self.targets.tolist()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Spread:
+class SpreadRule:
     """A pod of class `holder` arrives in a domain only if this then has at most `max_skew` targets more than the least.
 
     The least is over the domains of the `eligible[node]` nodes, 0 where there are fewer than `min_domains`; targets
@@ -84,36 +89,36 @@ class EvictionLimit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Fleet:
+class NodePrices:
     """What nodes cost: `prices[node]` for as long as a pod is there whose class `occupies` it."""
 
     prices: IntArray
-    occupies: BoolArray
+    keeps_node_in_use: BoolArray
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rules:
+class PlacementRules:
     """The rules between pods. `topologies[topology, node]` is the node's domain, -1 where it lacks the label.
 
     Of the pods that run on a node at most `most_evicted[node]` are evicted by a whole plan, None for any number.
     """
 
     topologies: IntArray
-    exclusions: tuple[Exclusion, ...] = ()
-    attractions: tuple[Attraction, ...] = ()
-    spreads: tuple[Spread, ...] = ()
+    exclusions: tuple[ExclusionRule, ...] = ()
+    attractions: tuple[AttractionRule, ...] = ()
+    spreads: tuple[SpreadRule, ...] = ()
     eviction_limits: tuple[EvictionLimit, ...] = ()
-    most_evicted: IntArray | None = None
+    max_evicted_by_node: IntArray | None = None
 
     @property
-    def bind(self) -> bool:
+    def are_binding(self) -> bool:
         """Tell whether some pods are not free of each other."""
         between_pods = self.exclusions or self.attractions or self.spreads or self.eviction_limits
-        return bool(between_pods) or self.most_evicted is not None
+        return bool(between_pods) or self.max_evicted_by_node is not None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Problem:
+class PackingProblem:
     """All pods and nodes of a cluster, or of a part of it.
 
     Nodes and resources are in each resource's own whole unit; a pod takes one of resource `pods`, or
@@ -135,14 +140,14 @@ class Problem:
     preemptible: BoolArray
     preempt: BoolArray
     weights: IntArray
-    most_on_node: IntArray
-    sites: IntArray
-    admits: BoolArray
+    max_on_node: IntArray
+    node_mask_of_class: IntArray
+    allowed_nodes: BoolArray
     pod_class: IntArray
     pod_node: IntArray
-    rules: Rules
-    objective: Objective = Objective.PAPER
-    fleet: Fleet | None = None
+    rules: PlacementRules
+    objective: PackingObjective = PackingObjective.PAPER
+    node_prices: NodePrices | None = None
 
     @property
     def class_count(self) -> int:
@@ -160,20 +165,24 @@ class Problem:
         return int(self.pod_class.shape[0])
 
 
-def in_use(problem: Problem, pod_node: IntArray) -> BoolArray:
+def find_nodes_in_use(problem: PackingProblem, pod_node: IntArray) -> BoolArray:
     """The nodes that an assignment occupies; of a problem with a fleet."""
-    assert problem.fleet is not None
+    assert problem.node_prices is not None
     used = np.zeros(problem.node_count, dtype=np.bool_)
-    used[pod_node[(pod_node >= 0) & problem.fleet.occupies[problem.pod_class]]] = True
+    used[pod_node[(pod_node >= 0) & problem.node_prices.keeps_node_in_use[problem.pod_class]]] = True
     return used
 
 
-def price_of(problem: Problem, pod_node: IntArray) -> int:
+def compute_price(problem: PackingProblem, pod_node: IntArray) -> int:
     """What the nodes that an assignment occupies cost; 0 without a fleet."""
-    return 0 if problem.fleet is None else int(problem.fleet.prices[in_use(problem, pod_node)].sum())
+    return (
+        0
+        if problem.node_prices is None
+        else int(problem.node_prices.prices[find_nodes_in_use(problem, pod_node)].sum())
+    )
 
 
-def copies_of(problem: Problem, pod_node: IntArray) -> IntArray:
+def count_copies(problem: PackingProblem, pod_node: IntArray) -> IntArray:
     """How many copies of each class an assignment of pods puts on each node."""
     assignment = np.zeros((problem.class_count, problem.node_count), dtype=np.int64)
     placed = pod_node >= 0
@@ -181,7 +190,7 @@ def copies_of(problem: Problem, pod_node: IntArray) -> IntArray:
     return assignment
 
 
-def loads_of(problem: Problem, pod_node: IntArray) -> tuple[IntArray, IntArray]:
+def compute_loads(problem: PackingProblem, pod_node: IntArray) -> tuple[IntArray, IntArray]:
     """For each node and resource the sum of demands there, and the largest headroom."""
     placed = pod_node >= 0
     nodes, classes = pod_node[placed], problem.pod_class[placed]

@@ -8,7 +8,7 @@ from pathlib import Path
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 
 
-def usable_cores(limit: Path = CONTAINER_LIMIT) -> int:
+def count_usable_cores(limit: Path = CONTAINER_LIMIT) -> int:
     """As many as this process may be scheduled on, and no more than its container's limit comes to."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:

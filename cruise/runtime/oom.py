@@ -7,40 +7,42 @@ from datetime import datetime
 
 import structlog
 
-from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.decisions.guidance.template_limits import template_limits_of
-from cruise.decisions.oom import Scene, decide_oom_reaction, is_shared, learn
-from cruise.decisions.usage.lessons import with_lesson
-from cruise.decisions.usage.shown_kills import TEACHES_FOR
-from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
-from cruise.domain.cluster import ContainerRole, Node, OomKill, Pod, Snapshot
+from cruise.decisions.oom import OomContext, applies_to_workload, compute_raised_memory, decide_oom_reaction
+from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.usage.oom_records import OOM_KILL_RETENTION, raise_oom_memory
+from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod
+from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Node, OomKill, Pod
+from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.policy import Policy
-from cruise.domain.requests import counted_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import OomRecord, Statistic, StatisticsTable
-from cruise.errors import Conflict, CruiseError, Throttled
-from cruise.runtime.ports import Cluster, Store
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.writing.exclusions import Exclusions
-from cruise.runtime.writing.waits import WRITE_WAITS
-from cruise.runtime.writing.writer import Writer
+from cruise.errors import ConflictError, CruiseError, ThrottledError
+from cruise.runtime.ports import ClusterPort, StorePort
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.runtime.writing.api_answers import WRITE_TIMEOUTS
+from cruise.runtime.writing.evictions import WriteExclusions
+from cruise.runtime.writing.writer import ClusterWriter
 
 log = structlog.get_logger()
 
 # A write that was overtaken or put off leaves its kill unanswered.
-_AGAIN: Mapping[Reason, type[CruiseError]] = {Reason.CHANGED_SINCE: Conflict, Reason.THROTTLED: Throttled}
+_AGAIN: Mapping[ReasonCode, type[CruiseError]] = {
+    ReasonCode.CHANGED: ConflictError,
+    ReasonCode.THROTTLED: ThrottledError,
+}
 _MOST_KNOWN = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Reaction:
+class OomReactionResult:
     """What followed one kill: the decision, and how it ended, which is in the audit for a hold as well.
 
     `pod` is the pod as it was read right before, None where it was gone.
     """
 
     record: OomRecord
-    decision: ResizePod | EvictPod | Hold
+    decision: ResizePod | EvictPod | SkippedPod
     outcome: Outcome
     pod: Pod | None = None
 
@@ -54,11 +56,11 @@ class OomReactor:
 
     def __init__(
         self,
-        cluster: Cluster,
-        store: Store,
+        cluster: ClusterPort,
+        store: StorePort,
         policy: Policy,
-        writer: Writer | None = None,
-        exclusions: Exclusions | None = None,
+        writer: ClusterWriter | None = None,
+        exclusions: WriteExclusions | None = None,
         usage: UsageState | None = None,
         *,
         retry_seconds: float = 1.0,
@@ -66,8 +68,8 @@ class OomReactor:
         self._cluster = cluster
         self._store = store
         self._policy = policy
-        self._writer = writer or Writer(cluster, store, policy)
-        self._exclusions = exclusions or Exclusions()
+        self._writer = writer or ClusterWriter(cluster, store, policy)
+        self._exclusions = exclusions or WriteExclusions()
         self._usage = usage or UsageState()
         self._retry_seconds = retry_seconds
         self._reacted_at: dict[tuple[str, str], datetime] = {}
@@ -75,11 +77,11 @@ class OomReactor:
         self._unanswered: dict[tuple[str, str, datetime], OomKill] = {}
 
     @property
-    def unanswered(self) -> int:
+    def count_unanswered(self) -> int:
         """How many kills wait to be tried again."""
         return len(self._unanswered)
 
-    async def reactions(self, clock: Callable[[], datetime]) -> AsyncGenerator[Reaction, None]:
+    async def reactions(self, clock: Callable[[], datetime]) -> AsyncGenerator[OomReactionResult, None]:
         """Yield what follows each kill, for ever.
 
         A kill that the world keeps from being answered is tried again and again, after those that come meanwhile: none
@@ -103,7 +105,7 @@ class OomReactor:
         finally:
             coming.cancel()
 
-    async def _answered(self, kill: OomKill, now: datetime) -> Reaction | None:
+    async def _answered(self, kill: OomKill, now: datetime) -> OomReactionResult | None:
         failed_before = self._unanswered.pop(kill.key, None) is not None
         try:
             async with asyncio.timeout(self._policy.max_decision_age.total_seconds()):
@@ -120,54 +122,64 @@ class OomReactor:
                 )
             return None
 
-    async def _to_the_end(self, kill: OomKill, now: datetime) -> Reaction | None:
+    async def _to_the_end(self, kill: OomKill, now: datetime) -> OomReactionResult | None:
         """React to a kill, and when given up meanwhile, first remember what was done about it."""
         reacting = asyncio.ensure_future(self.react(kill, now))
         try:
             return await asyncio.shield(reacting)
         except asyncio.CancelledError:
-            await asyncio.wait({reacting}, timeout=WRITE_WAITS.answer)
+            await asyncio.wait({reacting}, timeout=WRITE_TIMEOUTS.response)
             reacting.cancel()
             await asyncio.gather(reacting, return_exceptions=True)
             raise
 
-    async def react(self, kill: OomKill, now: datetime) -> Reaction | None:
+    async def react(self, kill: OomKill, now: datetime) -> OomReactionResult | None:
         """Act on a kill and record it; None for a replay of one that is known.
 
         Raises what the world refused: the kill is not answered then.
         """
-        if now - kill.finished_at > TEACHES_FOR or kill.key in self._known or await self._store.knows_oom(*kill.key):
+        if (
+            now - kill.finished_at > OOM_KILL_RETENTION
+            or kill.key in self._known
+            or await self._store.has_oom_record(*kill.key)
+        ):
             self._know(kill)
             self._let_rest(kill, kill.finished_at, now)
             return None
         statistics = await self._statistics_for(kill)
-        record = learn(kill, statistics)
-        snapshot = around(await self._cluster.snapshot(), kill)
-        pod = await self._cluster.pod(kill.namespace, kill.pod)
-        if pod is None or pod.uid != kill.pod_uid or pod.terminal:
+        record = compute_raised_memory(kill, statistics)
+        snapshot = restrict_to_kill(await self._cluster.snapshot(), kill)
+        pod = await self._cluster.read_pod(kill.namespace, kill.pod)
+        if pod is None or pod.uid != kill.pod_uid or pod.is_finished:
             # The successor of a pod that is gone has another name.
-            record = replace(record, teaches_workload=True)
-        shared = record.teaches_workload or await self._is_shared(record, now)
-        decision = await self._decide(record, pod, snapshot, with_lesson(statistics, record, shared=shared), now)
+            record = replace(record, applies_to_workload=True)
+        shared = record.applies_to_workload or await self._is_shared(record, now)
+        decision = await self._decide(record, pod, snapshot, raise_oom_memory(statistics, record, shared=shared), now)
         if isinstance(decision, EvictPod):
             # The pod comes back at once under another name, and shall be admitted with what was learnt.
             await self._teach(kill, record, shared=True)
-        if isinstance(decision, Hold):
+        if isinstance(decision, SkippedPod):
             outcome = _held(kill, decision, pod, now)
         else:
             fresh = _with_fresh(snapshot, pod)
-            [outcome] = await self._writer.apply([decision], fresh, now)
-            if outcome.verdict is Verdict.DONE:
+            [outcome] = await self._writer.apply_plan([decision], fresh, now)
+            if outcome.result is ActionResult.DONE:
                 self._remember(kill, now)
-                record = replace(record, teaches_workload=record.teaches_workload or isinstance(decision, EvictPod))
-        if isinstance(decision, ResizePod | Hold):
+                record = replace(
+                    record, applies_to_workload=record.applies_to_workload or isinstance(decision, EvictPod)
+                )
+        if isinstance(decision, ResizePod | SkippedPod):
             await self._teach(kill, record, shared=shared)
-        if not isinstance(decision, Hold) and outcome.verdict is not Verdict.DONE and outcome.reason in _AGAIN:
+        if (
+            not isinstance(decision, SkippedPod)
+            and outcome.result is not ActionResult.DONE
+            and outcome.reason in _AGAIN
+        ):
             raise _AGAIN[outcome.reason](outcome.detail or "the pod changed while it was decided on")
         await self._store.record_oom(record)
-        if isinstance(decision, Hold) or outcome.verdict is Verdict.OBSERVED:
+        if isinstance(decision, SkippedPod) or outcome.result is ActionResult.OBSERVED:
             # What a mode or a pause forbids comes again with every pass, a kill does not.
-            await self._writer.note(outcome)
+            await self._writer.add_outcome(outcome)
         self._know(kill)
         log.info(
             "out of memory",
@@ -175,9 +187,9 @@ class OomReactor:
             pod=kill.pod,
             container=kill.container,
             reason=outcome.reason.value,
-            verdict=outcome.verdict.value,
+            verdict=outcome.result.value,
         )
-        return Reaction(record, decision, outcome, pod)
+        return OomReactionResult(record, decision, outcome, pod)
 
     async def _statistics_for(self, kill: OomKill) -> StatisticsTable:
         workload = str(kill.workload) if kill.workload is not None else ""
@@ -185,15 +197,15 @@ class OomReactor:
 
     async def _is_shared(self, record: OomRecord, now: datetime) -> bool:
         """Tell whether a kill teaches its whole workload: there was one before."""
-        earlier = await self._store.oom_records(now - TEACHES_FOR, (record.namespace, record.workload))
-        return is_shared(record, [*earlier, record])
+        earlier = await self._store.oom_records(now - OOM_KILL_RETENTION, (record.namespace, record.workload))
+        return applies_to_workload(record, [*earlier, record])
 
     async def _teach(self, kill: OomKill, record: OomRecord, *, shared: bool) -> None:
         """Write what a kill teaches into the statistics as they are now, stored and in memory."""
         statistics = await self._statistics_for(kill)
         if statistics.keys:
-            await self._store.write_statistics(with_lesson(statistics, record, shared=shared))
-        self._usage.teach(record, shared=shared)
+            await self._store.write_statistics(raise_oom_memory(statistics, record, shared=shared))
+        self._usage.apply_oom_record(record, shared=shared)
 
     def _remember(self, kill: OomKill, now: datetime) -> None:
         """Note a reaction, and forget those that have cooled down."""
@@ -205,7 +217,7 @@ class OomReactor:
         """Keep the node passes from the pod as well, while its cool-down lasts."""
         until = since + self._policy.oom_cooldown
         if until > now:
-            self._exclusions.cool_down(kill.pod_uid, until, now)
+            self._exclusions.add_cooldown(kill.pod_uid, until, now)
 
     def _know(self, kill: OomKill) -> None:
         """Remember that a kill is stored, for the replays of a broken watch."""
@@ -214,15 +226,15 @@ class OomReactor:
             del self._known[next(iter(self._known))]
 
     async def _decide(
-        self, record: OomRecord, pod: Pod | None, snapshot: Snapshot, statistics: StatisticsTable, now: datetime
-    ) -> ResizePod | EvictPod | Hold:
-        policy = self._policy.of_plans
+        self, record: OomRecord, pod: Pod | None, snapshot: ClusterSnapshot, statistics: StatisticsTable, now: datetime
+    ) -> ResizePod | EvictPod | SkippedPod:
+        policy = self._policy.as_decided_by_plans
         eligibility = Eligibility(snapshot, statistics, await self._store.overrides(), policy, now)
         refused = await self._store.refused_targets()
         node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)
-        scene = Scene(
+        scene = OomContext(
             node=node,
-            room=_room_on(node, _with_fresh(snapshot, pod)) if node is not None else NO_RESOURCES,
+            free_capacity=_room_on(node, _with_fresh(snapshot, pod)) if node is not None else NO_RESOURCES,
             statistics=_statistics_of(pod, statistics) if pod is not None else {},
             limit_ranges=snapshot.limit_ranges.get(record.namespace, ()),
             refused=refused.get(record.pod_uid),
@@ -232,9 +244,9 @@ class OomReactor:
         )
         return decide_oom_reaction(record, pod, scene, eligibility, policy, now)
 
-    async def _original_limits(self, pod: Pod | None, snapshot: Snapshot) -> Mapping[str, int] | None:
+    async def _original_limits(self, pod: Pod | None, snapshot: ClusterSnapshot) -> Mapping[str, int] | None:
         """Return the memory limits that a pod had before it was resized, where its template is not known."""
-        if pod is None or template_limits_of(pod, snapshot) is not None:
+        if pod is None or get_template_memory_limits(pod, snapshot) is not None:
             return None
         original = (await self._store.original_sizes([pod.uid])).get(pod.uid)
         if original is None:
@@ -250,14 +262,14 @@ class OomReactor:
         since = now - self._policy.oom_cooldown
         for outcome in await self._store.outcomes_of_pod(record.namespace, record.pod, since):
             action = outcome.action
-            if outcome.verdict is not Verdict.DONE or not isinstance(action, ResizePod | EvictPod):
+            if outcome.result is not ActionResult.DONE or not isinstance(action, ResizePod | EvictPod):
                 continue
-            if action.reason is Reason.OOM_KILLED and action.uid == record.pod_uid and _touches(action, record):
+            if action.reason is ReasonCode.OOM_KILLED and action.uid == record.pod_uid and _touches(action, record):
                 return outcome.at
         return None
 
 
-def around(snapshot: Snapshot, kill: OomKill) -> Snapshot:
+def restrict_to_kill(snapshot: ClusterSnapshot, kill: OomKill) -> ClusterSnapshot:
     """Return a snapshot with the pods alone that matter to a kill: those of its node and of its workload.
 
     In a cluster of 150,000 pods all that follows looks at a hundred.
@@ -273,7 +285,7 @@ def around(snapshot: Snapshot, kill: OomKill) -> Snapshot:
     return replace(snapshot, pods=tuple(pods))
 
 
-def _held(kill: OomKill, hold: Hold, pod: Pod | None, now: datetime) -> Outcome:
+def _held(kill: OomKill, hold: SkippedPod, pod: Pod | None, now: datetime) -> Outcome:
     """Return how a kill ended that nothing was done about: the killed container stays as it is."""
     same = pod is not None and pod.uid == kill.pod_uid
     containers = tuple(
@@ -282,9 +294,16 @@ def _held(kill: OomKill, hold: Hold, pod: Pod | None, now: datetime) -> Outcome:
         if one.name == kill.container
     )
     resize = ResizePod(
-        kill.namespace, kill.pod, kill.pod_uid, kill.node, kill.workload, containers, NO_RESOURCES, Reason.OOM_KILLED
+        kill.namespace,
+        kill.pod,
+        kill.pod_uid,
+        kill.node,
+        kill.workload,
+        containers,
+        NO_RESOURCES,
+        ReasonCode.OOM_KILLED,
     )
-    return Outcome(now, resize, Verdict.HELD, hold.reason, hold.detail, before=containers)
+    return Outcome(now, resize, ActionResult.SKIPPED, hold.reason, hold.detail, before=containers)
 
 
 def _touches(action: ResizePod | EvictPod, record: OomRecord) -> bool:
@@ -301,15 +320,15 @@ def _statistics_of(pod: Pod, statistics: StatisticsTable) -> dict[str, Statistic
     return found
 
 
-def _room_on(node: Node, snapshot: Snapshot) -> Resources:
+def _room_on(node: Node, snapshot: ClusterSnapshot) -> Resources:
     counted = NO_RESOURCES
     for pod in snapshot.pods:
         if pod.node == node.name:
-            counted += counted_requests(pod)
+            counted += count_pod_requests(pod)
     return node.allocatable - counted
 
 
-def _with_fresh(snapshot: Snapshot, pod: Pod | None) -> Snapshot:
+def _with_fresh(snapshot: ClusterSnapshot, pod: Pod | None) -> ClusterSnapshot:
     """Return the snapshot with one pod as it was read last, since the decision was made on that reading."""
     if pod is None:
         return snapshot

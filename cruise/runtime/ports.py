@@ -4,66 +4,63 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from cruise.domain.actions import Action, Intent, OriginalSizes, Outcome, RefusedTarget
+from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedTarget, WriteIntent
 from cruise.domain.annotations import Overrides
-from cruise.domain.callers import Intervention
-from cruise.domain.cluster import OomKill, Pod, Snapshot, WorkloadRef
-from cruise.domain.cluster_hours import ClusterHour
-from cruise.domain.database_history import DatabaseHistory
-from cruise.domain.headroom import RiskDay, Sharing
-from cruise.domain.packing import PackingPlan, Steering
-from cruise.domain.recommendations import Recommendation
+from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod, WorkloadRef
+from cruise.domain.packing_plan import PackingPlan, PlacementHint
+from cruise.domain.records import DatabaseHistory, HeadroomSharing, HourlyClusterTotals, RiskDay, WorkloadRecommendation
 from cruise.domain.usage import (
     CounterTail,
     HourlyPeaks,
-    LoadSample,
-    NodeUse,
+    NodeLoadSample,
+    NodeUsage,
     OomRecord,
     PartitionProgress,
     PeakSummary,
     SampleBlock,
     StatisticsTable,
-    UsageAdvance,
+    UsageUpdate,
 )
+from cruise.domain.users import UserAction
 
 
 class SnapshotSource(Protocol):
     """What a cluster is read from."""
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> ClusterSnapshot:
         """Return the cluster as it is now."""
 
 
-class Cluster(SnapshotSource, Protocol):
+class ClusterPort(SnapshotSource, Protocol):
     """The cluster: one snapshot to decide from, single pods to re-validate, actions to perform."""
 
-    async def pod(self, namespace: str, name: str) -> Pod | None:
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
         """Return one pod freshly read, None if there is none of that name."""
 
-    def known_pod(self, namespace: str, name: str) -> Pod | None:
+    def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
         """Return one pod as the cluster's watch has it now, without a request; None if there is none of that name."""
 
     def oom_kills(self) -> AsyncIterator[OomKill]:
         """Yield out-of-memory kills as they are seen; the same kill may come again."""
 
     async def perform(self, action: Action) -> None:
-        """Do one action. Raises Conflict, NotFound, Refused, Throttled, Unavailable."""
+        """Do one action. Raises Conflict, NotFoundError, Refused, Throttled, Unavailable."""
 
 
-class Publisher(Protocol):
-    """Where sizes are shown to others; adapters.kube.writing.published."""
+class RecommendationPublisher(Protocol):
+    """Where sizes are shown to others; adapters.kube.actions."""
 
-    async def publish(self, wanted: Recommendation, since: datetime, *, is_there: bool) -> None:
+    async def publish(self, wanted: WorkloadRecommendation, since: datetime, *, is_there: bool) -> None:
         """Show one workload's sizes, known `since` a time; `is_there` where they were shown before.
 
-        Raises Conflict, NotFound, Refused, Throttled, Unavailable.
+        Raises Conflict, NotFoundError, Refused, Throttled, Unavailable.
         """
 
 
-class UsageSource(Protocol):
+class UsageSourcePort(Protocol):
     """Where usage samples come from; a partition is a part of the cluster that one query may cover."""
 
-    async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
+    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         """Return the partitions that cover the snapshot's pods, stable from call to call for the same pods."""
 
     async def read(
@@ -72,23 +69,23 @@ class UsageSource(Protocol):
         """Return the samples of the grid times in (start, end] and the tail to continue from.
 
         `start` and `end` are Unix seconds on the grid; `tail` continues counters read up to `start`.
-        Raises BadInput, Throttled, Unavailable.
+        Raises BadInputError, Throttled, Unavailable.
         """
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         """Return what nodes used in all at the grid times after `start` up to `end` (Unix seconds), as far as known.
 
-        Raises BadInput, Throttled, Unavailable.
+        Raises BadInputError, Throttled, Unavailable.
         """
 
-    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
+    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         """Return the newest 1-minute load average of each node that has one."""
 
 
-class Store(Protocol):
+class StorePort(Protocol):
     """What outlives a process.
 
-    `record_usage`, `record_oom` and `begin_writes` advance the epoch, and raise HistoryChanged where the store's is
+    `record_usage`, `record_oom` and `begin_writes` advance the epoch, and raise HistoryChangedError where the store's is
     before `epoch`: then it is at an earlier state than it was.
     """
 
@@ -100,7 +97,7 @@ class Store(Protocol):
         """Take note that the store had this epoch."""
 
     async def history(self) -> DatabaseHistory:
-        """Return what the store says of its past. Raises HistoryChanged where it is at an earlier state."""
+        """Return what the store says of its past. Raises HistoryChangedError where it is at an earlier state."""
 
     async def note_lost(self, until: int, *, regained: bool = False) -> None:
         """Put on record that usage until a time (Unix seconds) was lost, and whether it was read again.
@@ -127,10 +124,10 @@ class Store(Protocol):
         They are its own and those of its workload (Kind/name) for its identity or for none.
         """
 
-    async def record_sharing(self, sharing: Sharing) -> None:
+    async def record_sharing(self, sharing: HeadroomSharing) -> None:
         """Remember how headroom is shared now; it is read with the statistics."""
 
-    async def record_usage(self, advance: UsageAdvance) -> None:
+    async def record_usage(self, advance: UsageUpdate) -> None:
         """Store one read whole or not at all; peaks are merged by maximum.
 
         Raises Conflict where the store has another progress than the one that the read continues: then it is not the
@@ -158,28 +155,28 @@ class Store(Protocol):
     async def risk_days(self) -> Sequence[RiskDay]:
         """Return how risks were kept on all days."""
 
-    async def record_cluster_hour(self, one: ClusterHour) -> None:
+    async def record_cluster_hour(self, one: HourlyClusterTotals) -> None:
         """Remember the cluster's sums of an hour; the first of an hour stay."""
 
-    async def cluster_hours(self, since_hour: int) -> Sequence[ClusterHour]:
+    async def cluster_hours(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
         """Return the cluster's sums from an hour on, oldest first."""
 
     async def record_oom(self, record: OomRecord) -> bool:
         """Remember a kill; False if the same (pod uid, container, finished_at) is known already."""
 
-    async def knows_oom(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
+    async def has_oom_record(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
         """Tell whether a kill is remembered."""
 
     async def oom_records(self, since: datetime, of: tuple[str, str] | None = None) -> Sequence[OomRecord]:
         """Return the kills finished since a time, oldest first: all, or those of a namespace's workload."""
 
-    async def begin_writes(self, intents: Sequence[Intent]) -> None:
+    async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
         """Record writes before they are sent; all of them are open from then on, or none is."""
 
     async def check_writable(self) -> None:
         """Write and take back a row: for changes to the cluster that leave no intent. Raises what a write raises."""
 
-    async def open_intents(self) -> Sequence[Intent]:
+    async def open_intents(self) -> Sequence[WriteIntent]:
         """Return the writes that were begun and whose outcome is not recorded, in the order of their times."""
 
     async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
@@ -202,10 +199,10 @@ class Store(Protocol):
         not seen (`failed`).
         """
 
-    async def record_intervention(self, done: Intervention) -> None:
+    async def record_user_action(self, done: UserAction) -> None:
         """Put on record what somebody did to cruise itself."""
 
-    async def interventions(self, since: datetime, limit: int = 1000) -> Sequence[Intervention]:
+    async def user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:
         """Return the newest interventions not before a time, newest first."""
 
     async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
@@ -250,7 +247,7 @@ class Store(Protocol):
     async def packing(self) -> PackingPlan | None:
         """Return the plan of the latest look at the cluster, None if there is none."""
 
-    async def steered(self) -> Sequence[Steering]:
+    async def placement_hints(self) -> Sequence[PlacementHint]:
         """Return the pods that are to be steered, by the uid of the pod that each replaces."""
 
     async def prune(self, now: datetime) -> None:

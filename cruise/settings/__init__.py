@@ -5,6 +5,6 @@ joins the sources.
 """
 
 from cruise.settings.loading import load_settings
-from cruise.settings.table import Settings
+from cruise.settings.settings import Settings
 
 __all__ = ["Settings", "load_settings"]

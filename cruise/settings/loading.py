@@ -9,10 +9,66 @@ from pathlib import Path
 from typing import Any
 
 from cruise.domain.policy import Policy
-from cruise.errors import BadInput
-from cruise.settings.contradictions import without_contradictions
-from cruise.settings.forms import Slip
-from cruise.settings.table import FORMS, Settings
+from cruise.errors import BadInputError
+from cruise.settings.settings import SETTING_TYPES, Settings
+from cruise.settings.value_types import ApiAuthentication, InvalidValue, NotifyFormat
+
+# Settings that contradict each other, each refused with what to change.
+
+
+def check_contradictions(settings: Settings) -> Settings:
+    """Return the settings. Raises BadInputError where one makes another one useless, or unsafe."""
+    if settings.overload_untaint_threshold > settings.overload_taint_threshold:
+        raise BadInputError(
+            f"overload_untaint_threshold ({settings.overload_untaint_threshold:g}) is above overload_taint_threshold ({settings.overload_taint_threshold:g}); "
+            "a node could never settle: lower it, e.g. to 0.9"
+        )
+    if settings.pass_interval > settings.max_age:
+        raise BadInputError(
+            "pass_interval is longer than max_age: statistics would be too old at every pass, and nothing "
+            "would be sized; raise max_age"
+        )
+    if settings.webhook_client_names and settings.webhook_client_ca_file is None:
+        raise BadInputError(
+            "webhook_client_names without webhook_client_ca_file: nobody's name is verified; set both, or none"
+        )
+    if settings.prometheus_token_file is not None and settings.prometheus_user is not None:
+        raise BadInputError("prometheus_token_file and prometheus_user are both set; keep one way of signing in")
+    if settings.prometheus_password is not None and settings.prometheus_password_file is not None:
+        raise BadInputError("prometheus_password and prometheus_password_file are both set; keep one")
+    if settings.api_authentication is ApiAuthentication.KUBERNETES and settings.api_token_file is not None:
+        raise BadInputError(
+            "api_authentication is kubernetes and api_token_file is set; keep one way of authentication"
+        )
+    _check_oidc(settings)
+    if settings.notify_url is not None and settings.notify_url_file is not None:
+        raise BadInputError("notify_url and notify_url_file are both set; keep one")
+    notifies = settings.notify_url is not None or settings.notify_url_file is not None
+    if notifies and settings.notify_format is NotifyFormat.GENERIC and settings.notify_secret_file is None:
+        raise BadInputError("notify_format generic needs notify_secret_file: without it nobody can tell who sent it")
+    if (settings.price_core_hour is None) != (settings.price_gibibyte_hour is None):
+        raise BadInputError(
+            "price_core_hour and price_gibibyte_hour go together: a node is paid for both; set both or none"
+        )
+    return settings
+
+
+def _check_oidc(settings: Settings) -> None:
+    if settings.oidc_issuer_url is None:
+        return
+    if settings.api_authentication is not ApiAuthentication.KUBERNETES:
+        raise BadInputError("oidc_issuer_url needs api_authentication = kubernetes: roles say who may do what")
+    for name in ("oidc_client_id", "oidc_redirect_url"):
+        if getattr(settings, name) is None:
+            raise BadInputError(f"oidc_issuer_url needs {name} as well")
+    if not (settings.oidc_redirect_url or "").endswith("/signed-in"):
+        raise BadInputError(
+            f"oidc_redirect_url: {settings.oidc_redirect_url} does not end with /signed-in; "
+            "write e.g. https://cruise.example.com/signed-in"
+        )
+    if "openid" not in settings.oidc_scopes.split():
+        raise BadInputError("oidc_scopes lacks openid, without which there is no ID token")
+
 
 PREFIX = "CRUISE_"
 # Kubernetes puts the addresses of Services into every container of their namespace; a Service called cruise-webhook
@@ -21,26 +77,26 @@ _SERVICE_LINK = re.compile(
     r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$"
 )
 # What decides about sizes; the mode does not, since a replay is of mode full.
-RULE_KEYS = sorted({field.name for field in fields(Policy)} & FORMS.keys() - {"mode"})
+RULE_KEYS = sorted({field.name for field in fields(Policy)} & SETTING_TYPES.keys() - {"mode"})
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
 
 def load_settings(environment: Mapping[str, str], config: Path | None = None) -> Settings:
-    """Resolve all settings. Raises BadInput that names place, key and a well-formed example."""
+    """Resolve all settings. Raises BadInputError that names place, key and a well-formed example."""
     values = {} if config is None else _from_file(config)
     values |= _from_environment(environment)
-    return without_contradictions(Settings(**values))
+    return check_contradictions(Settings(**values))
 
 
-def changed(settings: Settings, texts: Mapping[str, str]) -> Settings:
-    """Return settings with some of the rules set anew, as they are written. Raises BadInput."""
+def change_settings(settings: Settings, texts: Mapping[str, str]) -> Settings:
+    """Return settings with some of the rules set anew, as they are written. Raises BadInputError."""
     values: dict[str, Any] = {}
     for key, text in texts.items():
         if key not in RULE_KEYS:
             near = get_close_matches(key, RULE_KEYS, n=1, cutoff=0.0)
-            raise BadInput(f"{key}: no setting that a replay depends on; did you mean {near[0]}?")
+            raise BadInputError(f"{key}: no setting that a replay depends on; did you mean {near[0]}?")
         values[key] = _read(key, key, text)
-    return without_contradictions(replace(settings, **values))
+    return check_contradictions(replace(settings, **values))
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
@@ -49,8 +105,8 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         if not name.startswith(PREFIX) or _is_service_link(name, text):
             continue
         key = name.removeprefix(PREFIX).lower()
-        if key not in FORMS or name != name.upper():
-            raise BadInput(f"{name}: no such setting; did you mean {PREFIX}{nearest_key(key).upper()}?")
+        if key not in SETTING_TYPES or name != name.upper():
+            raise BadInputError(f"{name}: no such setting; did you mean {PREFIX}{find_nearest_key(key).upper()}?")
         # Manifests set to empty what they leave open.
         if text.strip():
             values[key] = _read(name, key, text)
@@ -65,34 +121,36 @@ def _from_file(path: Path) -> dict[str, Any]:
     try:
         document = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
+        raise BadInputError(f"{path}: cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: not UTF-8 text (byte {error.start})") from error
+        raise BadInputError(f"{path}: not UTF-8 text (byte {error.start})") from error
     except tomllib.TOMLDecodeError as error:
         problem = str(error)
-        raise BadInput(f'{path}: not TOML: {problem[:1].lower()}{problem[1:]}; write e.g. max_age = "15m"') from error
+        raise BadInputError(
+            f'{path}: not TOML: {problem[:1].lower()}{problem[1:]}; write e.g. max_age = "15m"'
+        ) from error
     values = {}
     for key, value in document.items():
-        if key not in FORMS:
-            raise BadInput(f"{path}: {key}: no such setting; did you mean {nearest_key(key)}?")
+        if key not in SETTING_TYPES:
+            raise BadInputError(f"{path}: {key}: no such setting; did you mean {find_nearest_key(key)}?")
         values[key] = _read(f"{path}: {key}", key, value)
     return values
 
 
 def _read(place: str, key: str, value: object) -> object:
-    form = FORMS[key]
+    form = SETTING_TYPES[key]
     try:
         return form.read(value)
-    except Slip as slip:
-        raise BadInput(f"{place}: {' '.join(str(slip).split())}; write e.g. {form.example}") from slip
+    except InvalidValue as slip:
+        raise BadInputError(f"{place}: {' '.join(str(slip).split())}; write e.g. {form.example}") from slip
     except ValueError as error:
         line = " ".join(str(value).split())[:60]
         # An address may hold a password.
         shown = "the value" if form.secret or "@" in line else f'"{line}"' if isinstance(value, str) else line
-        raise BadInput(f"{place}: {shown} is not {form.what}; write e.g. {form.example}") from error
+        raise BadInputError(f"{place}: {shown} is not {form.description}; write e.g. {form.example}") from error
 
 
-def nearest_key(key: str) -> str:
+def find_nearest_key(key: str) -> str:
     """Return the known key that is most similar to an unknown one."""
-    [found] = get_close_matches(key.lower().replace("-", "_"), FORMS, n=1, cutoff=0.0)
+    [found] = get_close_matches(key.lower().replace("-", "_"), SETTING_TYPES, n=1, cutoff=0.0)
     return found

@@ -4,32 +4,39 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 from cruise.domain.annotations import HOSTNAME, OPERATING_SYSTEM
-from cruise.domain.cluster import Autoscaler, Container, ContainerRole, Node, Pod, WorkloadRef
-from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName, Resources
-from cruise.domain.scheduling import LabelSelector, Operator, Requirement
-from cruise.simulation.cluster.behaviour import Behaviour
-from cruise.simulation.cluster.cluster import SimulatedCluster, as_created
-from cruise.simulation.cluster.controllers import Admit
-from cruise.simulation.cluster.evictions import BudgetRule
+from cruise.domain.cluster import Container, ContainerRole, HorizontalPodAutoscaler, Node, Pod, WorkloadRef
+from cruise.domain.resources import MEBIBYTE, ResourceName, Resources, StatedResources
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
+from cruise.simulation.cluster.cluster import SimulatedCluster, admit_unchanged
+from cruise.simulation.cluster.controllers import AdmitFunction, DisruptionBudgetSpec
+from cruise.simulation.cluster.state import SimulationSettings
 from cruise.simulation.cluster.workloads import SimulatedWorkload
-from cruise.simulation.demand.demand import DemandSource, Profile, Replay, TraceUsage
-from cruise.simulation.demand.generators import Bursty, Correlated, Diurnal, Leaking
+from cruise.simulation.demand.demand import (
+    BurstyDemand,
+    ContainerProfile,
+    CorrelatedDemand,
+    DemandSource,
+    DiurnalDemand,
+    LeakingDemand,
+    TraceMember,
+    TraceUsage,
+)
 from cruise.simulation.demand.trace import SHIPPED_TRACE, Trace, read_trace
-from cruise.simulation.usage_source import SimulatedUsage
+from cruise.simulation.usage_source import SimulatedUsageSource
 
 NODES = 8
 NODE_SIZE = Resources(8000, 32 * 1024 * MEBIBYTE)
 REPLICAS = 2
-OLD = timedelta(days=8)
-YOUNG = timedelta(minutes=90)
+OLD_AGE = timedelta(days=8)
+YOUNG_AGE = timedelta(minutes=90)
 _REPLICA_OFFSET_SECONDS = 7 * 3600
 _SERIES_OFFSET_SECONDS = 61
 
 
-def demo_cluster(
-    start: datetime, seed: int = 0, admit: Admit = as_created, trace_directory: Path = SHIPPED_TRACE
-) -> tuple[SimulatedCluster, SimulatedUsage]:
-    """Return the demo's cluster and its usage; the same start and seed give its twin. Raises BadInput for the trace."""
+def create_demo_cluster(
+    start: datetime, seed: int = 0, admit: AdmitFunction = admit_unchanged, trace_directory: Path = SHIPPED_TRACE
+) -> tuple[SimulatedCluster, SimulatedUsageSource]:
+    """Return the demo's cluster and its usage; the same start and seed give its twin. Raises BadInputError for the trace."""
     trace = read_trace(trace_directory)
     workloads = [
         *_replayed(trace, start, seed),
@@ -42,31 +49,31 @@ def demo_cluster(
         [_node(number) for number in range(1, NODES + 1)],
         workloads,
         start,
-        Behaviour(seed=seed),
+        SimulationSettings(seed=seed),
         admit=admit,
         budgets=[
-            BudgetRule("data", "postgres", _app("postgres"), max_unavailable=1),
-            BudgetRule("train", "gateway", _app("ts-gateway-service"), min_available=1),
+            DisruptionBudgetSpec("data", "postgres", _app("postgres"), max_unavailable=1),
+            DisruptionBudgetSpec("train", "gateway", _app("ts-gateway-service"), min_available=1),
         ],
-        autoscalers=[Autoscaler("shop", "search", _deployment("search"), frozenset({ResourceName.CPU}))],
+        autoscalers=[HorizontalPodAutoscaler("shop", "search", _deployment("search"), frozenset({ResourceName.CPU}))],
     )
-    return cluster, SimulatedUsage(cluster)
+    return cluster, SimulatedUsageSource(cluster)
 
 
 def _replayed(trace: Trace, start: datetime, seed: int) -> list[SimulatedWorkload]:
     """Return a Deployment for each series, its replicas hours apart in the trace."""
     shift = seed % len(trace.series) * 600
     replays = [
-        Replay(row, shift + replica * _REPLICA_OFFSET_SECONDS + row * _SERIES_OFFSET_SECONDS)
+        TraceMember(row, shift + replica * _REPLICA_OFFSET_SECONDS + row * _SERIES_OFFSET_SECONDS)
         for row in range(len(trace.series))
         for replica in range(REPLICAS)
     ]
     usage = TraceUsage(trace, start, replays, loop=True)
     found = []
     for row, series in enumerate(trace.series):
-        requests = Amounts(series.requests.cpu_millicores, series.requests.memory_bytes)
+        requests = StatedResources(series.requests.cpu_millicores, series.requests.memory_bytes)
         # Limits as most charts have them: memory at its request, CPU at twice or open.
-        limits = Amounts(2 * series.requests.cpu_millicores if row % 3 == 0 else None, requests.memory_bytes)
+        limits = StatedResources(2 * series.requests.cpu_millicores if row % 3 == 0 else None, requests.memory_bytes)
         members = tuple(range(row * REPLICAS, (row + 1) * REPLICAS))
         found.append(
             SimulatedWorkload(
@@ -74,8 +81,8 @@ def _replayed(trace: Trace, start: datetime, seed: int) -> list[SimulatedWorkloa
                 _deployment(series.workload),
                 _pod(series.workload, Container("app", requests=requests, limits=limits)),
                 replicas=REPLICAS,
-                profiles={"app": Profile(usage, members)},
-                created_at=start - OLD,
+                profiles={"app": ContainerProfile(usage, members)},
+                created_at=start - OLD_AGE,
             )
         )
     return found
@@ -83,27 +90,34 @@ def _replayed(trace: Trace, start: datetime, seed: int) -> list[SimulatedWorkloa
 
 def _stateful(start: datetime, seed: int) -> list[SimulatedWorkload]:
     """Return what is not a Deployment but runs on: a StatefulSet, a DaemonSet, and the cluster's own DNS."""
-    postgres = Diurnal(seed + 1, 150, 600, _mib(1200), _mib(1900))
-    agent = Correlated(seed + 2, 20, 60, _mib(80), _mib(60))
+    postgres = DiurnalDemand(seed + 1, 150, 600, _mib(1200), _mib(1900))
+    agent = CorrelatedDemand(seed + 2, 20, 60, _mib(80), _mib(60))
     return [
-        _workload("data", WorkloadRef("StatefulSet", "postgres"), _main(1000, 4096, 6144), 3, postgres, start - OLD),
-        _workload("monitoring", WorkloadRef("DaemonSet", "agent"), _main(200, 256, 512), NODES, agent, start - OLD),
-        _workload("kube-system", _deployment("dns"), _main(100, 70, 170), 2, agent, start - OLD),
+        _workload(
+            "data", WorkloadRef("StatefulSet", "postgres"), _main(1000, 4096, 6144), 3, postgres, start - OLD_AGE
+        ),
+        _workload("monitoring", WorkloadRef("DaemonSet", "agent"), _main(200, 256, 512), NODES, agent, start - OLD_AGE),
+        _workload("kube-system", _deployment("dns"), _main(100, 70, 170), 2, agent, start - OLD_AGE),
     ]
 
 
 def _guarded(start: datetime, seed: int) -> list[SimulatedWorkload]:
     """Return what is left alone in part: Guaranteed, scaled by an autoscaler, and with a native sidecar."""
     ledger = Container("app", requests=_amounts(500, 1024), limits=_amounts(500, 1024))
-    search = Diurnal(seed + 3, 80, 350, _mib(300), _mib(500), peak_hour=12)
-    checkout = Correlated(seed + 4, 30, 150, _mib(180), _mib(120))
-    proxy = Correlated(seed + 5, 5, 20, _mib(40), _mib(20))
+    search = DiurnalDemand(seed + 3, 80, 350, _mib(300), _mib(500), peak_hour=12)
+    checkout = CorrelatedDemand(seed + 4, 30, 150, _mib(180), _mib(120))
+    proxy = CorrelatedDemand(seed + 5, 5, 20, _mib(40), _mib(20))
     members = tuple(range(2))
     return [
         _workload(
-            "bank", _deployment("ledger"), ledger, 1, Diurnal(seed + 6, 60, 200, _mib(350), _mib(500)), start - OLD
+            "bank",
+            _deployment("ledger"),
+            ledger,
+            1,
+            DiurnalDemand(seed + 6, 60, 200, _mib(350), _mib(500)),
+            start - OLD_AGE,
         ),
-        _workload("shop", _deployment("search"), _main(500, 1024, 1536), 3, search, start - OLD),
+        _workload("shop", _deployment("search"), _main(500, 1024, 1536), 3, search, start - OLD_AGE),
         SimulatedWorkload(
             "shop",
             _deployment("checkout"),
@@ -114,15 +128,15 @@ def _guarded(start: datetime, seed: int) -> list[SimulatedWorkload]:
                 _main(250, 768, 1024),
             ),
             replicas=2,
-            profiles={"app": Profile(checkout, members), "proxy": Profile(proxy, members)},
-            created_at=start - OLD,
+            profiles={"app": ContainerProfile(checkout, members), "proxy": ContainerProfile(proxy, members)},
+            created_at=start - OLD_AGE,
         ),
     ]
 
 
 def _batch(start: datetime, seed: int) -> list[SimulatedWorkload]:
     """Return what runs to completion."""
-    report = Bursty(seed + 7, 100, 250, _mib(150), _mib(350), period_seconds=240, burst_seconds=120)
+    report = BurstyDemand(seed + 7, 100, 250, _mib(150), _mib(350), period_seconds=240, burst_seconds=120)
     run = _pod("report", _main(300, 512, 1024))
     imports = _pod("import", _main(400, 512, 1024))
     return [
@@ -130,8 +144,8 @@ def _batch(start: datetime, seed: int) -> list[SimulatedWorkload]:
             "batch",
             WorkloadRef("CronJob", "report"),
             run,
-            profiles={"app": Profile(report, tuple(range(8)))},
-            created_at=start - OLD,
+            profiles={"app": ContainerProfile(report, tuple(range(8)))},
+            created_at=start - OLD_AGE,
             period_seconds=900,
             duration_seconds=240,
         ),
@@ -139,7 +153,7 @@ def _batch(start: datetime, seed: int) -> list[SimulatedWorkload]:
             "batch",
             WorkloadRef("Job", "import"),
             imports,
-            profiles={"app": Profile(report, (8,))},
+            profiles={"app": ContainerProfile(report, (8,))},
             created_at=start,
             duration_seconds=1800,
         ),
@@ -148,12 +162,12 @@ def _batch(start: datetime, seed: int) -> list[SimulatedWorkload]:
 
 def _restless(start: datetime, seed: int) -> list[SimulatedWorkload]:
     """Return what makes a cluster interesting: a leak, bursts, and pods that find no room among all the requests."""
-    leak = Leaking(seed + 8, 40, _mib(150), _mib(400))
-    bursts = Bursty(seed + 9, 30, 900, _mib(120), _mib(600), period_seconds=1800, burst_seconds=300)
-    waiting = Diurnal(seed + 10, 100, 400, _mib(500), _mib(900))
+    leak = LeakingDemand(seed + 8, 40, _mib(150), _mib(400))
+    bursts = BurstyDemand(seed + 9, 30, 900, _mib(120), _mib(600), period_seconds=1800, burst_seconds=300)
+    waiting = DiurnalDemand(seed + 10, 100, 400, _mib(500), _mib(900))
     return [
-        _workload("shop", _deployment("thumbnails"), _main(250, 512, 768), 2, leak, start - YOUNG),
-        _workload("shop", _deployment("mailer"), _main(500, 512, 1024), 3, bursts, start - OLD),
+        _workload("shop", _deployment("thumbnails"), _main(250, 512, 768), 2, leak, start - YOUNG_AGE),
+        _workload("shop", _deployment("mailer"), _main(500, 512, 1024), 3, bursts, start - OLD_AGE),
         _workload("shop", _deployment("recommender"), _main(2500, 4096, 6144), 4, waiting, start),
     ]
 
@@ -166,7 +180,7 @@ def _workload(
         ref,
         _pod(ref.name, container),
         replicas=replicas,
-        profiles={container.name: Profile(source, tuple(range(replicas)))},
+        profiles={container.name: ContainerProfile(source, tuple(range(replicas)))},
         created_at=created_at,
     )
 
@@ -174,7 +188,7 @@ def _workload(
 def _node(number: int) -> Node:
     name = f"node-{number}"
     labels = {HOSTNAME: name, OPERATING_SYSTEM: "linux"}
-    return Node(name, NODE_SIZE, labels=labels, kubelet_version=Behaviour().server_version)
+    return Node(name, NODE_SIZE, labels=labels, kubelet_version=SimulationSettings().server_version)
 
 
 def _pod(app: str, *containers: Container) -> Pod:
@@ -185,8 +199,8 @@ def _main(cpu: int, memory: int, memory_limit: int) -> Container:
     return Container("app", requests=_amounts(cpu, memory), limits=_amounts(None, memory_limit))
 
 
-def _amounts(cpu: int | None, mebibytes: int) -> Amounts:
-    return Amounts(cpu, mebibytes * MEBIBYTE)
+def _amounts(cpu: int | None, mebibytes: int) -> StatedResources:
+    return StatedResources(cpu, mebibytes * MEBIBYTE)
 
 
 def _mib(mebibytes: int) -> float:
@@ -198,4 +212,4 @@ def _deployment(name: str) -> WorkloadRef:
 
 
 def _app(name: str) -> LabelSelector:
-    return LabelSelector((Requirement("app", Operator.IN, (name,)),))
+    return LabelSelector((LabelRequirement("app", SelectorOperator.IN, (name,)),))

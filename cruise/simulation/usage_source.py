@@ -1,38 +1,113 @@
 """The usage samples of a simulated cluster, as a monitoring system would have them."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.domain.arrays import Int64Array
-from cruise.domain.cluster import Snapshot
-from cruise.domain.usage import CounterTail, LoadSample, NodeUse, SampleBlock
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.usage import CounterTail, NodeLoadSample, NodeUsage, SampleBlock
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.cluster.timeline import MINUTE, seconds
+from cruise.simulation.cluster.state import MINUTE, convert_to_seconds
 from cruise.simulation.demand.history import Measurements
-from cruise.simulation.scrapes import ALL_IN_TIME, LONGEST_GAP_SECONDS, Scrapes
+
+# Scrapes that are missed, irregular or come late, and what is left of the samples then.
+
+# Growth over a longer gap says nothing of its minutes, and Prometheus repeats no older value.
+MAX_GAP_SECONDS = 300
+_LONGEST_GAP = MAX_GAP_SECONDS // MINUTE
 
 
-class SimulatedUsage:
-    """The UsageSource port over a simulated cluster; a partition is a namespace.
+@dataclass(frozen=True, slots=True)
+class SimulatedScrapes:
+    """How a monitoring system fares.
+
+    `missed` tells for a node and some times which scrapes are missed: those of all its containers. What is scraped is
+    there `late_seconds` after its time. `ages` tells by how many seconds, less than 60, scrapes preceded the times that
+    show them.
+    """
+
+    missed: Callable[[str, Int64Array], BoolArray] | None = None
+    late_seconds: int = 0
+    ages: Callable[[str, Int64Array], Float64Array] | None = None
+
+    @property
+    def get_on_time(self) -> bool:
+        """Tell whether each sample is of its time."""
+        return self.missed is None and self.ages is None
+
+    def get_visible(self, measured: Measurements, times: Int64Array) -> Measurements:
+        """Return samples, a minute apart, as they are seen where scrapes were missed.
+
+        CPU comes from counters: what grew between two scrapes is divided by the time between them, and over a gap it is
+        spread, up to five minutes, else its minutes are unknown. Memory is what was scraped last, for as long. Where
+        nothing was scraped yet after a gap, nothing is known of it.
+        """
+        if self.get_on_time:
+            return measured
+        cpu, memory = measured.cpu_demand_millicores.copy(), measured.memory_bytes.copy()
+        if self.ages is not None:
+            ages = {node: self.ages(node, times) for node in set(measured.nodes)}
+            for row, node in enumerate(measured.nodes):
+                cpu[row] = _between(cpu[row], times, times - ages[node])
+                earlier = np.concatenate((memory[row, :1], memory[row, :-1]))
+                memory[row] = np.where(ages[node] > 0, earlier, memory[row])
+        if self.missed is None:
+            return Measurements(measured.keys, measured.nodes, cpu, memory)
+        missed = {node: self.missed(node, times) for node in set(measured.nodes)}
+        for row, node in enumerate(measured.nodes):
+            for before, after in _gaps(missed[node]):
+                known = before >= 0 and after < len(times) and after - before <= _LONGEST_GAP
+                gap = slice(before + 1, after + 1)
+                cpu[row, gap] = cpu[row, gap].mean() if known else np.nan
+                repeated = memory[row, before] if before >= 0 else np.nan
+                memory[row, before + 1 : after] = np.nan
+                memory[row, before + 1 : min(after, before + _LONGEST_GAP)] = repeated
+        return Measurements(measured.keys, measured.nodes, cpu, memory)
+
+
+PERFECT_SCRAPES = SimulatedScrapes()
+
+
+def _between(cpu: Float32Array, times: Int64Array, scraped: Float64Array) -> Float32Array:
+    """Return the use between each scrape and the one before, from the use of the minutes that end at the times."""
+    counter = np.concatenate(([0.0], np.cumsum(np.nan_to_num(cpu))))
+    shown = np.interp(scraped, np.concatenate((times[:1] - MINUTE, times)), counter) * MINUTE
+    use = cpu.copy()
+    use[1:] = np.diff(shown) / np.diff(scraped)
+    # What a minute does not tell, no part of it does.
+    use[1:][np.isnan(cpu[1:]) | np.isnan(cpu[:-1])] = np.nan
+    return use
+
+
+def _gaps(missed: BoolArray) -> list[tuple[int, int]]:
+    """Return the scrapes before and after each gap: -1 or the length where there is none."""
+    done = np.concatenate(([-1], np.flatnonzero(~missed), [len(missed)]))
+    wide = np.flatnonzero(np.diff(done) > 1)
+    return [(int(done[place]), int(done[place + 1])) for place in wide]
+
+
+class SimulatedUsageSource:
+    """The UsageSourcePort port over a simulated cluster; a partition is a namespace.
 
     Samples are on the minute grid and end at the simulated time. What lies before the start is the demand itself. A
     container's CPU demand is its share of a crowded node's CPU × (1 + the share of time it waited). The pressure is
     always known. `scrapes` says which samples are missed, irregular or late: none unless it is given.
     """
 
-    def __init__(self, cluster: SimulatedCluster, scrapes: Scrapes = ALL_IN_TIME) -> None:
+    def __init__(self, cluster: SimulatedCluster, scrapes: SimulatedScrapes = PERFECT_SCRAPES) -> None:
         self._cluster = cluster
         self._scrapes = scrapes
 
-    async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
+    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         return sorted({pod.namespace for pod in snapshot.pods})
 
     async def read(
         self, partition: str, start: int, end: int, tail: CounterTail | None
     ) -> tuple[SampleBlock, CounterTail | None]:
         times = np.arange((start // MINUTE + 1) * MINUTE, end + 1, MINUTE, dtype=np.int64)
-        newest = seconds(self._cluster.now) - self._scrapes.late_seconds
+        newest = convert_to_seconds(self._cluster.now) - self._scrapes.late_seconds
         found = self._read(partition, times[times <= newest], newest)
         rows, later = len(found.keys), int(np.count_nonzero(times > newest))
         block = SampleBlock(
@@ -48,16 +123,16 @@ class SimulatedUsage:
         return block, None
 
     def _read(self, partition: str, times: Int64Array, newest: int) -> Measurements:
-        if self._scrapes.in_time or not len(times):
+        if self._scrapes.get_on_time or not len(times):
             return self._cluster.history.read(partition, times)
         # What a gap at either end is to be filled with lies outside.
-        first, last = int(times[0]) - LONGEST_GAP_SECONDS, min(int(times[-1]) + LONGEST_GAP_SECONDS, newest)
+        first, last = int(times[0]) - MAX_GAP_SECONDS, min(int(times[-1]) + MAX_GAP_SECONDS, newest)
         wider = np.arange(first, last + 1, MINUTE, dtype=np.int64)
-        seen = self._scrapes.seen(self._cluster.history.read(partition, wider), wider)
+        seen = self._scrapes.get_visible(self._cluster.history.read(partition, wider), wider)
         wanted = np.isin(wider, times)
-        return seen.at(wanted)
+        return seen.get_time(wanted)
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         """Return what the containers of nodes used together, as far as scrapes show it."""
         number_of = {node: number for number, node in enumerate(sorted(nodes))}
         times = np.arange((start // MINUTE + 1) * MINUTE, end + 1, MINUTE, dtype=np.int64)
@@ -68,13 +143,13 @@ class SimulatedUsage:
             numbers = [number_of[block.nodes[row]] for row in rows]
             np.add.at(cpu, numbers, np.nan_to_num(block.cpu_demand_millicores[rows]))
             np.add.at(memory, numbers, np.nan_to_num(block.memory_bytes[rows]))
-        return NodeUse(list(number_of), times, cpu, memory)
+        return NodeUsage(list(number_of), times, cpu, memory)
 
-    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
+    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         """Return each node's runnable CPU demand in cores at the last step until then: what its load average nears."""
         for load in reversed(self._cluster.loads):
             if load.at <= at:
                 names = self._cluster.node_names[: len(load.cpu_demand)]
                 cores = zip(names, (load.cpu_demand / 1000).tolist(), strict=True)
-                return {node: LoadSample(wanted, load.at) for node, wanted in cores}
+                return {node: NodeLoadSample(wanted, load.at) for node, wanted in cores}
         return {}

@@ -23,11 +23,11 @@ from scripts.image.root import (
     USER,
     add_packages,
     compile_inside,
-    leave_out,
-    leftovers,
+    find_unneeded,
     make_debian,
     make_postgres,
-    settle,
+    normalise,
+    remove_unneeded,
     try_inside,
 )
 from scripts.sbom import Bill, bill_of_application, write
@@ -145,11 +145,11 @@ def make(uv: Path, wheels: Path, out: Path, cache: Path) -> None:
     debian = {path.relative_to(root) for path in root.rglob("*")}
     add_packages(root, uv, REQUIREMENTS, wheel)
     make_postgres(root, shell)
-    leave_out(root)
-    settle(root)
+    remove_unneeded(root)
+    normalise(root)
     compile_inside(root)
-    settle(root)
-    if found := leftovers(root):
+    normalise(root)
+    if found := find_unneeded(root):
         sys.exit(f"image: these do not belong in it: {', '.join(found)}")
     (root / "data").mkdir(mode=0o700)
     (root / "tmp").chmod(0o1777)

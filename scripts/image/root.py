@@ -119,7 +119,7 @@ def add_packages(root: Path, uv: Path, requirements: Path, wheel: Path) -> None:
     program.chmod(0o755)
 
 
-def leave_out(root: Path) -> None:
+def remove_unneeded(root: Path) -> None:
     """Remove what nothing in the image uses."""
     for pattern in _LEFT_OUT:
         for path in root.glob(pattern):
@@ -167,7 +167,7 @@ def compile_inside(root: Path) -> None:
         # Some packages bring files for other versions of Python, which do not compile.
         "[compileall.compile_dir(d, quiet=2, invalidation_mode=modes.PycInvalidationMode.UNCHECKED_HASH)"
         " for d in ('/opt', '/usr/lib')]",
-        "from cruise.runtime.packing.process import compile_kernels; compile_kernels()",
+        "from cruise.runtime.packing.solver_process import compile_kernels; compile_kernels()",
     ):
         run_inside(root, [f"/{HOME}/bin/python", "-c", script], "--bind", str(root), "/")
 
@@ -183,7 +183,7 @@ def try_inside(root: Path) -> None:
     run_inside(root, [f"/{HOME}/bin/python", "-c", script], *image)
 
 
-def leftovers(root: Path) -> list[str]:
+def find_unneeded(root: Path) -> list[str]:
     """Return what an image may not have: programs that start or install others, rights beyond the user's."""
     found = []
     for path in root.rglob("*"):
@@ -198,7 +198,7 @@ def leftovers(root: Path) -> list[str]:
     return sorted(found)
 
 
-def settle(root: Path) -> None:
+def normalise(root: Path) -> None:
     """Give every file one time and modes for all readers: kernels are looked up by the times of their sources."""
     for path in (root, *root.rglob("*")):
         if not path.is_symlink():

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from cruise.domain.annotations import OVERRIDES, PER_CONTAINER, TABLE, Annotation, Setter
-from cruise.domain.policy import EvictionRanking, MemoryLimits, Mode
+from cruise.domain.annotations import ALL_ANNOTATIONS, OVERRIDES, PER_CONTAINER, Annotation, OverrideSource
+from cruise.domain.policy import EvictionRanking, MemoryLimitPolicy, Mode
 from scripts.reference.markdown import code, page, section, table
 
 _WORDS: Mapping[str, tuple[str, str]] = {
@@ -19,7 +19,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "cruise.io/resources": ("`cpu`, `memory`, `cpu,memory`", "What is sized; the other is left as it is."),
     "cruise.io/headroom-factor": ("0 to 10", "Multiplies the pod's headroom."),
     "cruise.io/memory-limits": (
-        ", ".join(code(one.value) for one in MemoryLimits),
+        ", ".join(code(one.value) for one in MemoryLimitPolicy),
         "Which memory limits cruise changes, as the setting `memory_limits` has it for the whole cluster.",
     ),
     "cruise.io/cpu-min": ("0, or 10m up to the largest node", "No smaller CPU request."),
@@ -82,7 +82,7 @@ namespace, and the API, may do more."""
 def annotations_page() -> str:
     """Return the page. Raises ValueError where one has no description, or a description is of none."""
     described = {*_WORDS, *_OTHERS}
-    names = {one.name for one in TABLE}
+    names = {one.name for one in ALL_ANNOTATIONS}
     if described != names:
         raise ValueError(f"annotations.py: described or read, not both: {', '.join(sorted(described ^ names))}")
     bounds = {one.name for one in PER_CONTAINER}
@@ -90,9 +90,9 @@ def annotations_page() -> str:
         ("annotation", "values", "meaning"),
         ((_named(one.name, one.name in bounds), *_WORDS[one.name]) for one in OVERRIDES.values()),
     )
-    others = [one for one in TABLE if one.name not in _WORDS]
-    written = [one for one in others if one.set_by == (Setter.CRUISE,)]
-    heeded = [one for one in others if Setter.POD in one.set_by]
+    others = [one for one in ALL_ANNOTATIONS if one.name not in _WORDS]
+    written = [one for one in others if one.allowed_sources == (OverrideSource.CRUISE,)]
+    heeded = [one for one in others if OverrideSource.POD in one.allowed_sources]
     rest = [one for one in others if one not in written and one not in heeded]
     return page(
         "Annotations and labels",

@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
-from cruise.interfaces.http.api import PREFIX, create_api
+from cruise.interfaces.http.api import API_PREFIX, create_api
 from cruise.interfaces.http.view import ApiView
 from scripts.reference.markdown import code, page, section, table
 
-_INTRODUCTION = f"""`cruise serve` answers at `http_address`; `GET {PREFIX}/openapi.json` describes the same to
+_INTRODUCTION = f"""`cruise serve` answers at `http_address`; `GET {API_PREFIX}/openapi.json` describes the same to
 programs. Who may call what is in [operating.md](../operating.md#who-may-use-the-api). Errors
 are `{{"error": "…"}}` in one line. 401, 403, 421 and 429 may come of every call: no token, no
 right, an unknown host, too many at a time."""

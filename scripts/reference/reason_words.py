@@ -2,20 +2,20 @@
 
 from collections.abc import Mapping
 
-from cruise.app.http_bounds import TurnedAway
-from cruise.decisions.packing.building.obstacle import Obstacle
-from cruise.decisions.scan.risks import RiskKind
-from cruise.domain.actions import Verdict
-from cruise.domain.packing import Phase
-from cruise.packer.answer import Status
+from cruise.app.http_connection import ConnectionRejection
+from cruise.decisions.packing.node_masks import PlacementObstacle
+from cruise.decisions.scan.risks import ContainerRiskKind
+from cruise.domain.actions import ActionResult
+from cruise.domain.packing_plan import PlanPhase
+from cruise.packer.answer import PackingStatus
 
 VERDICTS: Mapping[object, str] = {
-    Verdict.DONE: "it was done",
-    Verdict.OBSERVED: "it would have been done: the mode or a pause forbade it",
-    Verdict.BEGUN: "recorded before it is sent: how it ended is not known yet",
-    Verdict.HELD: "a budget, a guard or a second look kept it back",
-    Verdict.REFUSED: "the API server, a PodDisruptionBudget or a kubelet said no",
-    Verdict.FAILED: "what it was sent to could not be reached",
+    ActionResult.DONE: "it was done",
+    ActionResult.OBSERVED: "it would have been done: the mode or a pause forbade it",
+    ActionResult.STARTED: "recorded before it is sent: how it ended is not known yet",
+    ActionResult.SKIPPED: "a budget, a guard or a second look kept it back",
+    ActionResult.REFUSED: "the API server, a PodDisruptionBudget or a kubelet said no",
+    ActionResult.FAILED: "what it was sent to could not be reached",
 }
 ANSWERS: Mapping[tuple[str, str], str] = {
     ("mutated", "peak"): "the pod requests its workload's peaks",
@@ -36,60 +36,60 @@ ANSWERS: Mapping[tuple[str, str], str] = {
     ("refused", "unknown-caller"): "no client certificate of the API server",
 }
 RISKS: Mapping[object, str] = {
-    RiskKind.OOM_KILLED: (
+    ContainerRiskKind.OOM_KILLED: (
         "killed for lack of memory within seven days, or in the last run of a workload whose pods run to completion; "
         "init containers and pods that ended count"
     ),
-    RiskKind.MEMORY_GROWS: "its memory only grows, and is near its limit",
-    RiskKind.MEMORY_NEAR_LIMIT: "its peak is 90 % of its memory limit or more",
-    RiskKind.MEMORY_UNDER_REQUESTED: (
+    ContainerRiskKind.MEMORY_LEAK_SUSPECTED: "its memory only grows, and is near its limit",
+    ContainerRiskKind.MEMORY_NEAR_LIMIT: "its peak is 90 % of its memory limit or more",
+    ContainerRiskKind.MEMORY_UNDER_REQUESTED: (
         "it uses more memory than it requests, on a node whose pods use more than they request together"
     ),
-    RiskKind.CPU_THROTTLED: "it wants more CPU than its limit",
-    RiskKind.CPU_STARVED: (
+    ContainerRiskKind.CPU_THROTTLED: "it wants more CPU than its limit",
+    ContainerRiskKind.CPU_STARVED: (
         "it uses more CPU than it requests, on a node that is full and whose pods use more than they request together"
     ),
-    RiskKind.NO_REQUESTS: "it requests nothing, so nothing is kept for it",
+    ContainerRiskKind.NO_REQUESTS: "it requests nothing, so nothing is kept for it",
 }
 OBSTACLES: Mapping[object, str] = {
-    Obstacle.DISRUPTION_BUDGET: "a PodDisruptionBudget protects pods that would have to go",
-    Obstacle.EVICTION_LIMIT: "more pods would have to go than cruise's own budgets allow",
-    Obstacle.PREEMPTION_POLICY: "the pod preempts nobody",
-    Obstacle.UNMOVABLE: "pods that would have to go may not be moved",
-    Obstacle.ATTACH_LIMIT: "the node attaches no more volumes",
-    Obstacle.TOPOLOGY_SPREAD: "its topology spread constraints",
-    Obstacle.ANTI_AFFINITY: "an anti-affinity, its own or of pods there",
-    Obstacle.HOST_PORTS: "a host port is taken",
-    Obstacle.AFFINITY: "the pods that it wants to run beside are elsewhere",
-    Obstacle.VOLUME: "its volume is elsewhere",
-    Obstacle.CORDONED: "the node is cordoned",
-    Obstacle.NOT_READY: "the node is not ready",
-    Obstacle.TAINTS: "a taint that it does not tolerate",
-    Obstacle.NODE_SELECTOR: "its node selector",
-    Obstacle.NODE_AFFINITY: "its node affinity",
-    Obstacle.NO_NODES: "there are no nodes",
+    PlacementObstacle.DISRUPTION_BUDGET: "a PodDisruptionBudget protects pods that would have to go",
+    PlacementObstacle.EVICTION_LIMIT: "more pods would have to go than cruise's own budgets allow",
+    PlacementObstacle.PREEMPTION_POLICY: "the pod preempts nobody",
+    PlacementObstacle.NOT_EVICTABLE: "pods that would have to go may not be moved",
+    PlacementObstacle.ATTACH_LIMIT: "the node attaches no more volumes",
+    PlacementObstacle.TOPOLOGY_SPREAD: "its topology spread constraints",
+    PlacementObstacle.ANTI_AFFINITY: "an anti-affinity, its own or of pods there",
+    PlacementObstacle.HOST_PORTS: "a host port is taken",
+    PlacementObstacle.AFFINITY: "the pods that it wants to run beside are elsewhere",
+    PlacementObstacle.VOLUME: "its volume is elsewhere",
+    PlacementObstacle.CORDONED: "the node is cordoned",
+    PlacementObstacle.NOT_READY: "the node is not ready",
+    PlacementObstacle.TAINTS: "a taint that it does not tolerate",
+    PlacementObstacle.NODE_SELECTOR: "its node selector",
+    PlacementObstacle.NODE_AFFINITY: "its node affinity",
+    PlacementObstacle.NO_NODES: "there are no nodes",
 }
 STATUSES: Mapping[object, str] = {
-    Status.OPTIMAL: "proved: no plan is better, and it is better than what is now",
-    Status.ALREADY_OPTIMAL: "proved: nothing is to be gained",
-    Status.FEASIBLE: "better than what is now; `bound` says how far from the best it may be",
-    Status.NO_IMPROVEMENT: "none was found in the time",
+    PackingStatus.OPTIMAL: "proved: no plan is better, and it is better than what is now",
+    PackingStatus.ALREADY_OPTIMAL: "proved: nothing is to be gained",
+    PackingStatus.FEASIBLE: "better than what is now; `bound` says how far from the best it may be",
+    PackingStatus.NO_IMPROVEMENT: "none was found in the time",
 }
 PHASES: Mapping[object, str] = {
-    Phase.SHOWN: "the mode goes no further, or there is nothing to do",
-    Phase.UNDER_WAY: "its stages are being carried out",
-    Phase.FINISHED: "every pod that it places was bound",
-    Phase.DROPPED: "the cluster contradicted it, or it grew too old",
+    PlanPhase.ADVISORY: "the mode goes no further, or there is nothing to do",
+    PlanPhase.IN_PROGRESS: "its stages are being carried out",
+    PlanPhase.FINISHED: "every pod that it places was bound",
+    PlanPhase.DROPPED: "the cluster contradicted it, or it grew too old",
 }
 TURNED_AWAY: Mapping[object, str] = {
-    TurnedAway.CONNECTIONS: "more than `http_max_connections`; the one that kept cruise waiting longest went",
-    TurnedAway.HANDSHAKE: "no TLS handshake in `http_handshake_timeout`",
-    TurnedAway.HEADER_BYTES: "a head above `http_max_header_bytes`",
-    TurnedAway.HEADERS: "more than `http_max_headers`",
-    TurnedAway.HEADER_TIME: "no whole head in `http_header_timeout`",
-    TurnedAway.BODY_TIME: "no whole body in `http_body_timeout`",
-    TurnedAway.BODY_BYTES: "unfinished bodies above `http_max_body_bytes`; the largest went",
-    TurnedAway.PIPELINE: "more than eight requests before an answer",
-    TurnedAway.SLOW_READER: "no answer taken for 10 s",
-    TurnedAway.MALFORMED: "no HTTP",
+    ConnectionRejection.CONNECTIONS: "more than `http_max_connections`; the one that kept cruise waiting longest went",
+    ConnectionRejection.HANDSHAKE: "no TLS handshake in `http_handshake_timeout`",
+    ConnectionRejection.HEADER_BYTES: "a head above `http_max_header_bytes`",
+    ConnectionRejection.HEADERS: "more than `http_max_headers`",
+    ConnectionRejection.HEADER_TIME: "no whole head in `http_header_timeout`",
+    ConnectionRejection.BODY_TIME: "no whole body in `http_body_timeout`",
+    ConnectionRejection.BODY_BYTES: "unfinished bodies above `http_max_body_bytes`; the largest went",
+    ConnectionRejection.PIPELINE: "more than eight requests before an answer",
+    ConnectionRejection.SLOW_READER: "no answer taken for 10 s",
+    ConnectionRejection.MALFORMED: "no HTTP",
 }

@@ -41,11 +41,11 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "With how few nodes the cluster would do: `advise` says so and changes nothing, `act` also moves pods off "
             "nodes in mode `full`, `off` does not look."
         ),
-        "consolidate_interval": "How often that is looked at; while pods are moved, at each node pass.",
-        "consolidate_rest": "No pod younger than this is moved for fewer nodes: none moves twice in that time.",
+        "consolidation_interval": "How often that is looked at; while pods are moved, at each node pass.",
+        "consolidation_cooldown": "No pod younger than this is moved for fewer nodes: none moves twice in that time.",
         "node_autoscaler": "What adds and removes nodes; stated where cruise sees it wrongly.",
-        "overload_above": "Load average by core above which a node is tainted, at two samples in a row.",
-        "overload_below": "Load average by core below which the taint goes, at two samples in a row.",
+        "overload_taint_threshold": "Load average by core above which a node is tainted, at two samples in a row.",
+        "overload_untaint_threshold": "Load average by core below which the taint goes, at two samples in a row.",
     },
     "When, and by what": {
         "pass_interval": "How often nodes are sized.",
@@ -66,7 +66,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         ),
         "memory_limit_history": "No memory limit is lowered on a shorter history.",
         "memory_limit_ceiling": "The most that a memory limit rises to, as a multiple of what the pod template states.",
-        "deferred_patience": "How long a resize that a kubelet puts off may wait before it is taken back.",
+        "deferred_resize_timeout": "How long a resize that a kubelet puts off may wait before it is taken back.",
         "admission_size": (
             "What new pods request: their workload's peaks, or what a node pass would give them. Unset: `planned` "
             "where nodes come and go by themselves, else `peak`."
@@ -78,10 +78,10 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "With model `risk`: the share of a node's intervals in which demand for CPU may pass what its pods request."
         ),
         "memory_risk": "The same for memory, which kills where the node is full.",
-        "cpu_band": "How far above what a node's pods need together of CPU their requests may stay, as a share of it.",
-        "memory_band": "The same for memory.",
-        "band_patience": "How long they have to be above it before the most idle pods are cut.",
-        "below_patience": "How long a container's base has to be above its request before that is a reason by itself.",
+        "cpu_tolerance": "How far above what a node's pods need together of CPU their requests may stay, as a share of it.",
+        "memory_tolerance": "The same for memory.",
+        "over_requested_stabilization": "How long they have to be above it before the most idle pods are cut.",
+        "under_requested_stabilization": "How long a container's base has to be above its request before that is a reason by itself.",
         "resizes_per_container_day": (
             "The budget of writes: how many resizes a container gets a day, on average over the cluster. While the "
             "cluster is over it, pods that had more are not shrunk."
@@ -102,7 +102,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "How long the next leader waits for one that ended without a word; a leader stops writing after two thirds "
             "of it without a renewal."
         ),
-        "stop_grace": "How long writes under way may take to end when the process is stopped.",
+        "shutdown_grace_period": "How long writes under way may take to end when the process is stopped.",
     },
     "Where use is read from": {
         "usage_source": (
@@ -124,7 +124,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "kubelet_timeout": "How long one kubelet may take to answer in full.",
         "kubelet_concurrency": "Kubelets asked at a time.",
         "kubelet_max_bytes": "The most that one answer may have.",
-        "cross_check_nodes": (
+        "kubelet_cross_check_nodes": (
             "Nodes whose kubelets are asked at each pass, other ones each time, to compare with what Prometheus shows; "
             "only where reading them is granted. `0`: none."
         ),
@@ -162,23 +162,23 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "prometheus_node_label": "The label that names its node.",
         "prometheus_node_load_label": "The label that names the node on the load average.",
         "prometheus_cpu_metric": "The counter of CPU seconds.",
-        "prometheus_cpu_waiting_metric": "The counter of seconds in which a container waited for CPU.",
+        "prometheus_cpu_pressure_metric": "The counter of seconds in which a container waited for CPU.",
         "prometheus_memory_metric": "The working set.",
         "prometheus_node_load_metric": "The load average.",
         "prometheus_step": "The distance between samples.",
-        "prometheus_settle": "How long after the fact samples are read. Unset: measured, from 30 s to 5.5 minutes.",
+        "prometheus_scrape_delay": "How long after the fact samples are read. Unset: measured, from 30 s to 5.5 minutes.",
         "prometheus_timeout": "How long one query may take.",
         "prometheus_concurrency": "How many queries run at a time.",
         "prometheus_max_series_per_query": "The most series that one query asks for.",
         "prometheus_max_samples_per_query": "The most samples that one query asks for; below the server's own bound.",
-        "prometheus_accept_partial": "Take answers that the server itself calls incomplete.",
+        "prometheus_allow_partial_response": "Take answers that the server itself calls incomplete.",
     },
     "Database": {
         "database_url": (
             "The Postgres, 15 to 18, that serve and webhook share. Unset: an embedded one, which mode `observe` can do "
             "with."
         ),
-        "database_timeout": "How long one statement may take, its wait for locks included.",
+        "database_statement_timeout": "How long one statement may take, its wait for locks included.",
         "data_dir": (
             "Where the embedded Postgres keeps its data. Unset: `/var/lib/cruise` for root, else "
             "`~/.local/state/cruise`."
@@ -197,7 +197,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
             "A file with a token of at least 32 characters: on the loopback for what is written, elsewhere for "
             "everything."
         ),
-        "api_requests_per_caller": "How many requests of one caller are answered at a time.",
+        "api_concurrent_requests_per_caller": "How many requests of one caller are answered at a time.",
         "oidc_issuer_url": (
             "The identity provider that people sign in by in the dashboard, as its discovery document names itself; "
             "with `api_authentication: kubernetes`."
@@ -214,7 +214,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "oidc_groups_prefix": "What stands before each group.",
         "oidc_scopes": "What is asked of the provider, separated by blanks.",
         "oidc_ca_file": "The authority of the provider's certificate, where the system does not know it.",
-        "metrics_open": "Show `/metrics` without a token.",
+        "metrics_allow_anonymous": "Show `/metrics` without a token.",
         "http_tls": "`auto` serves with TLS where other machines reach `http_address`.",
         "http_tls_dir": "Your own `tls.crt` and `tls.key`, read again when they change.",
         "http_allowed_hosts": "Further names by which `serve` is reached, such as an Ingress'.",
@@ -229,7 +229,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         ),
         "webhook_client_names": "The common names that may ask. Empty: all that the authority vouches for.",
         "webhook_max_review_bytes": "Larger reviews are answered unchanged.",
-        "webhook_max_elements": "Reviews with more elements in lists and objects are answered unchanged.",
+        "webhook_max_json_elements": "Reviews with more elements in lists and objects are answered unchanged.",
         "webhook_max_containers": "Pods with more containers are left as they are.",
         "webhook_max_affinity_terms": "Pods with more affinity terms, expressions and values are left as they are.",
         "webhook_max_annotations": "Pods with more annotations and labels are left as they are.",
@@ -259,7 +259,7 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "price_starved_minute": (
             "What a minute costs in which a container gets less CPU than it requests, in `cruise backtest`."
         ),
-        "price_kill": "What a kill for lack of memory costs, in `cruise backtest`.",
+        "price_oom_kill": "What a kill for lack of memory costs, in `cruise backtest`.",
         "price_eviction": "What an eviction costs that the policy wants, in `cruise backtest`.",
         "price_resize": "What a write into a running pod costs, in `cruise backtest`.",
     },

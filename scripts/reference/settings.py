@@ -6,11 +6,10 @@ from dataclasses import fields
 from datetime import timedelta
 from enum import Enum
 
-from cruise.domain.policy import Mode
-from cruise.domain.rules import Rules
-from cruise.settings.forms import FLAG, NAMES, PATH, SECRET, Form
+from cruise.domain.policy import Mode, RuleSet
 from cruise.settings.loading import PREFIX
-from cruise.settings.table import FORMS, Settings
+from cruise.settings.settings import SETTING_TYPES, Settings
+from cruise.settings.value_types import FLAG, NAMES, PATH, SECRET, ValueType
 from scripts.reference.markdown import code, page, section, table
 from scripts.reference.setting_words import WORDS
 
@@ -20,15 +19,17 @@ default. A name or value that is not understood ends the process with one line t
 and the nearest one known. Durations are written `90s`, `5m`, `1h30m` or `7d`, lists with
 commas or as TOML's. What matters most, and when to change it, is in
 [operating.md](../operating.md#settings-that-matter)."""
-_PLAIN = {form.what for form in (FLAG, NAMES, PATH, SECRET)}
+_PLAIN = {form.description for form in (FLAG, NAMES, PATH, SECRET)}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def settings_page() -> str:
     """Return the page. Raises ValueError where a setting has no description, or a description no setting."""
     described = {name for words in WORDS.values() for name in words}
-    if described != set(FORMS):
-        raise ValueError(f"setting_words.py: described or set, not both: {', '.join(sorted(described ^ set(FORMS)))}")
+    if described != set(SETTING_TYPES):
+        raise ValueError(
+            f"setting_words.py: described or set, not both: {', '.join(sorted(described ^ set(SETTING_TYPES)))}"
+        )
     parts = [section(topic, table(("setting", "value", "default", "meaning"), _rows(topic))) for topic in WORDS]
     return page("Settings", _INTRODUCTION, *parts)
 
@@ -36,16 +37,16 @@ def settings_page() -> str:
 def _rows(topic: str) -> Iterator[tuple[str, ...]]:
     defaults = {entry.name: entry.default for entry in fields(Settings)}
     for name, words in WORDS[topic].items():
-        yield code(name), _form(FORMS[name], written(defaults[name])), written(defaults[name]), words
+        yield code(name), _form(SETTING_TYPES[name], written(defaults[name])), written(defaults[name]), words
 
 
-def _form(form: Form, default: str) -> str:
+def _form(form: ValueType, default: str) -> str:
     """Return how a value is written, with an example where the default is none."""
-    if form.what.startswith("a duration") or form.what in _PLAIN or code(form.example) == default:
-        return form.what
+    if form.description.startswith("a duration") or form.description in _PLAIN or code(form.example) == default:
+        return form.description
     if " or " in form.example:
         return ", ".join(map(code, re.split(", | or ", form.example)))
-    return f"{form.what}, such as {code(form.example)}"
+    return f"{form.description}, such as {code(form.example)}"
 
 
 def written(value: object) -> str:
@@ -61,7 +62,7 @@ def _text(value: object) -> str:
     match value:
         case Mode():
             return value.label
-        case Rules():
+        case RuleSet():
             return value.name
         case Enum():
             return str(value.value)

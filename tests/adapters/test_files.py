@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cruise.adapters.files import load_snapshot, load_usage, read_chunks
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 from tests.builders import NOW, make_list_json, make_node_json, make_pod_json, make_usage_item_json, make_usage_json
 
 CLUSTER = json.dumps(make_list_json(make_node_json(), make_pod_json()), indent=4).encode()
@@ -19,7 +19,7 @@ USAGE = json.dumps(make_usage_json(make_usage_item_json())).encode()
 
 
 def refusal_of(path: Path | str) -> str:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInputError) as refused:
         load_snapshot(str(path))
     return str(refused.value)
 
@@ -52,7 +52,7 @@ def test_standard_input(monkeypatch, content):
 
 def test_a_refusal_names_standard_input(monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    with pytest.raises(BadInput, match=r"^standard input: empty"):
+    with pytest.raises(BadInputError, match=r"^standard input: empty"):
         load_snapshot("-")
 
 
@@ -91,5 +91,7 @@ def test_a_stranger_in_the_usage_is_refused_with_the_files_name(tmp_path):
     (tmp_path / "cluster.json").write_bytes(CLUSTER)
     (tmp_path / "usage.json").write_bytes(json.dumps(make_usage_json(make_usage_item_json("gone"))).encode())
     snapshot = load_snapshot(str(tmp_path / "cluster.json"))
-    with pytest.raises(BadInput, match=r"usage\.json: items\[0\] \(shop/gone app\): pod: the snapshot has no such pod"):
+    with pytest.raises(
+        BadInputError, match=r"usage\.json: items\[0\] \(shop/gone app\): pod: the snapshot has no such pod"
+    ):
         load_usage(str(tmp_path / "usage.json"), snapshot)

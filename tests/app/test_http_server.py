@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import httpx
 import pytest
 
-from cruise.adapters.webhook_tls.certificates import make_key_pair, put_in_use, server_context
+from cruise.adapters.webhook_tls.certificates import create_server_context, load_certificate, make_key_pair
 from cruise.app.http_server import serve_http
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 
 ANSWER = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]}
 
@@ -55,8 +55,8 @@ async def test_what_is_in_flight_is_answered_and_idle_connections_are_closed():
 
 
 async def test_a_client_that_does_not_hear_the_farewell_holds_nothing_up():
-    context = server_context()
-    put_in_use(context, make_key_pair(["localhost"], datetime.now(UTC), timedelta(hours=1))[0])  # noqa: TID251
+    context = create_server_context()
+    load_certificate(context, make_key_pair(["localhost"], datetime.now(UTC), timedelta(hours=1))[0])  # noqa: TID251
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
     # Waiting for the client would take the server's whole patience, which this test does not have.
@@ -94,7 +94,7 @@ async def _failure(client, url):
 async def test_a_taken_port_is_refused():
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with pytest.raises(BadInput, match=f"127.0.0.1:{port}: another process listens there already"):
+        with pytest.raises(BadInputError, match=f"127.0.0.1:{port}: another process listens there already"):
             async with serve_http(hello, "127.0.0.1", port):
                 pass
 
@@ -104,6 +104,6 @@ async def test_a_taken_port_is_refused():
     [("no-such-host.invalid", "the host is not known"), ("192.0.2.1", "no interface of this machine")],
 )
 async def test_an_address_that_is_none_is_refused(host, words):
-    with pytest.raises(BadInput, match=words):
+    with pytest.raises(BadInputError, match=words):
         async with serve_http(hello, host, 8080):
             pass

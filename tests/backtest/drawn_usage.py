@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cruise.backtest.recordings.recording import RecordedContainer, Recording
-from cruise.domain.arrays import Float64Array
+from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.resources import MEBIBYTE, Resources
+from cruise.domain.resources import MEBIBYTE, Float64Array, Resources
 
 STEP = 300
 HOUR_STEPS = 3600 // STEP
@@ -90,7 +89,7 @@ KINDS: dict[str, Kind] = {
 }
 
 
-def made(kind: str, seed: int, days: float = 1.5) -> Recording:
+def made(kind: str, seed: int, days: float = 1.5) -> UsageRecording:
     """Return a recording of a few pods of one kind, each requesting from a little less to ten times of what it uses."""
     random = np.random.default_rng(seed)
     pods = int(random.integers(3, 9))
@@ -115,7 +114,7 @@ def made(kind: str, seed: int, days: float = 1.5) -> Recording:
         for column in range(columns)
     ]
     start = MONDAY + (4 * 86400 if kind == "weekly" else 0) + STEP
-    return Recording(kind, containers, start, STEP, usage.cpu.astype(np.float32), usage.memory.astype(np.float32))
+    return UsageRecording(kind, containers, start, STEP, usage.cpu.astype(np.float32), usage.memory.astype(np.float32))
 
 
 def _rhythm(random: np.random.Generator, steps: int, pods: int) -> Float64Array:

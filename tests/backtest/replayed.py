@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from cruise.backtest.recordings.recording import RecordedContainer, Recording
-from cruise.backtest.replay.policy import ClusterView
+from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
+from cruise.backtest.replay.policy import ReplayClusterView
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import MEBIBYTE, Resources
 from tests.backtest.replay.policies import sizes
@@ -12,10 +12,10 @@ START = 1_767_571_200  # a Monday
 NODE = Resources(4000, 4096 * MEBIBYTE)
 
 
-def recorded(*workloads: str, length: int = 24, step: int = 300, has_memory: bool = True) -> Recording:
+def make_recording(*workloads: str, length: int = 24, step: int = 300, has_memory: bool = True) -> UsageRecording:
     """One pod a workload named, numbered, of 100 m and 100 MiB throughout; provisioned with 500 m and 512 MiB."""
     shape = (length, len(workloads))
-    return Recording(
+    return UsageRecording(
         "made-up",
         [
             RecordedContainer(
@@ -35,10 +35,12 @@ def recorded(*workloads: str, length: int = 24, step: int = 300, has_memory: boo
     )
 
 
-def view_of(node, *, at=START + 3600, cpu=500, memory=512 * MEBIBYTE, limit=1024 * MEBIBYTE, born=None) -> ClusterView:
+def make_view(
+    node, *, at=START + 3600, cpu=500, memory=512 * MEBIBYTE, limit=1024 * MEBIBYTE, born=None
+) -> ReplayClusterView:
     """Containers on the nodes with these indices, -1 for pending and -2 for absent ones, all of one size."""
     count = len(node)
-    return ClusterView(
+    return ReplayClusterView(
         at,
         sizes(*[(cpu, memory, limit)] * count),
         np.array(node, dtype=np.int64),

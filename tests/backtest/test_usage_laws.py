@@ -9,14 +9,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.policies.policies import POLICIES
-from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.backtest.replay.policy import ClusterView, Decision, Kill, KillReaction, ReplayPolicy, Sizes
-from cruise.backtest.replay.replay import replay
-from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.backtest.recordings.recording import UsageRecording
+from cruise.backtest.replay.policy import (
+    ContainerSizes,
+    ReplayClusterView,
+    ReplayDecision,
+    ReplayedOomKill,
+    ReplayedOomReaction,
+    ReplayOptions,
+    ReplayPolicy,
+)
+from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.backtest import PolicyScore
 from cruise.domain.policy import Policy
-from cruise.domain.resources import ResourceName
+from cruise.domain.resources import Float32Array, Int64Array, ResourceName
 from tests.backtest.drawn_usage import DAY_STEPS, HOUR_STEPS, KINDS, NODE, STEP, made
 from tests.tiers import examples
 
@@ -26,7 +32,7 @@ CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
 ASKED = {CPU: Policy().cpu_risk, MEMORY: Policy().memory_risk}
 # In a day of one node a risk of 1 in 100 allows three intervals. So many more may pass before the level has followed.
 LEARNING = 10
-DEAD_BAND = Policy().dead_band
+DEAD_BAND = Policy().update_threshold
 SEEDS = st.integers(0, 2**32 - 1)
 
 
@@ -35,33 +41,33 @@ class Watched(ReplayPolicy):
 
     name = "cruise"
 
-    def __init__(self, recording: Recording, options: ReplayOptions) -> None:
+    def __init__(self, recording: UsageRecording, options: ReplayOptions) -> None:
         self._cruise = POLICIES["cruise"](recording, options)
         self._usage: Mapping[ResourceName, Float32Array] = {}
         self._judged_from = recording.start + 3600
         self.intervals = 0
         self.short = {CPU: 0, MEMORY: 0}
-        self.passes: list[tuple[ClusterView, Decision]] = []
+        self.passes: list[tuple[ReplayClusterView, ReplayDecision]] = []
 
     def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
         self._usage = {CPU: cpu, MEMORY: memory}
         self._cruise.observe(at, cpu, memory)
 
-    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
+    def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         return self._cruise.admit(containers, view)
 
-    def decide(self, view: ClusterView) -> Decision:
+    def decide(self, view: ReplayClusterView) -> ReplayDecision:
         if view.at >= self._judged_from:
             self._judge(view)
         decision = self._cruise.decide(view)
-        copied = replace(view, sizes=view.sizes.take(np.arange(len(view.node))), node=view.node.copy())
+        copied = replace(view, sizes=view.sizes.select(np.arange(len(view.node))), node=view.node.copy())
         self.passes.append((copied, decision))
         return decision
 
-    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
-        return self._cruise.killed(kill, view)
+    def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
+        return self._cruise.react_to_oom_kill(kill, view)
 
-    def _judge(self, view: ClusterView) -> None:
+    def _judge(self, view: ReplayClusterView) -> None:
         """Compare what the pods of each node used with what they requested meanwhile."""
         there = (view.node >= 0) & ~np.isnan(self._usage[CPU]).all(axis=0)
         nodes = view.node[there]
@@ -70,13 +76,13 @@ class Watched(ReplayPolicy):
             used = np.bincount(nodes, np.nan_to_num(self._usage[resource][-1][there]))
             requested = np.bincount(nodes, requests[there])
             # A node is left as it is where it lacks less than the least that is written.
-            self.short[resource] += int(np.count_nonzero(used > requested + DEAD_BAND.of(resource)))
+            self.short[resource] += int(np.count_nonzero(used > requested + DEAD_BAND.get(resource)))
 
 
-def replayed(recording: Recording) -> tuple[Watched, PolicyScore]:
+def replayed(recording: UsageRecording) -> tuple[Watched, PolicyScore]:
     options = ReplayOptions(node=NODE)
     watched = Watched(recording, options)
-    return watched, replay(recording, watched, options)
+    return watched, replay_policy(recording, watched, options)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -96,7 +102,7 @@ def test_no_request_is_cut_below_its_base(kind: str, seed: int) -> None:
     recording = made(kind, seed, days=0.5)
     watched, _ = replayed(recording)
     for row, (view, decision) in enumerate(watched.passes):
-        before, after = view.sizes.take(decision.resize), decision.sizes
+        before, after = view.sizes.select(decision.resize), decision.sizes
         for samples, usage, old, new in (
             (2, recording.cpu_millicores, before.cpu_millicores, after.cpu_millicores),
             (6, recording.memory_bytes, before.memory_bytes, after.memory_bytes),
@@ -148,6 +154,6 @@ def test_a_rollout_does_not_count_as_shortage(seed: int) -> None:
     last = watched.passes[-1][0].sizes
     before = watched.passes[2 * HOUR_STEPS][0].sizes
     # One more of the smallest changes may fall to one of them.
-    assert last.cpu_millicores[pods:].sum() <= before.cpu_millicores[:pods].sum() + DEAD_BAND.of(CPU)
-    assert last.memory_bytes[pods:].sum() <= before.memory_bytes[:pods].sum() + DEAD_BAND.of(MEMORY)
+    assert last.cpu_millicores[pods:].sum() <= before.cpu_millicores[:pods].sum() + DEAD_BAND.get(CPU)
+    assert last.memory_bytes[pods:].sum() <= before.memory_bytes[:pods].sum() + DEAD_BAND.get(MEMORY)
     assert watched.passes[-1][0].at - watched.passes[0][0].at > DAY_STEPS * STEP

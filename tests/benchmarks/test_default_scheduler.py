@@ -2,17 +2,17 @@ import numpy as np
 import pytest
 
 from benchmarks.default_scheduler import schedule
-from cruise.packer.problem import EvictionLimit, Problem, Rules
+from cruise.packer.problem import EvictionLimit, PackingProblem, PlacementRules
 
 POD_SLOTS = 110
 
 
-def make_cluster(capacities, classes, pods, preempt=True, limits=(), admits=None) -> Problem:
+def make_cluster(capacities, classes, pods, preempt=True, limits=(), admits=None) -> PackingProblem:
     """`capacities` (CPU, memory) a node, `classes` (CPU, memory, priority), `pods` (class, node or -1) by age."""
     rooms = np.array([(*room, POD_SLOTS) for room in capacities], dtype=np.int64)
     demands = np.array([(cpu, memory, 1) for cpu, memory, _ in classes], dtype=np.int64)
     count = len(classes)
-    return Problem(
+    return PackingProblem(
         resources=("cpu", "memory", "pods"),
         capacities=rooms,
         demands=demands,
@@ -22,16 +22,16 @@ def make_cluster(capacities, classes, pods, preempt=True, limits=(), admits=None
         preemptible=np.ones(count, dtype=np.bool_),
         preempt=np.full(count, preempt, dtype=np.bool_),
         weights=np.ones(count, dtype=np.int64),
-        most_on_node=np.full(count, POD_SLOTS, dtype=np.int64),
-        sites=np.zeros(count, dtype=np.int64) if admits is None else np.arange(count, dtype=np.int64),
-        admits=np.ones((1, len(rooms)), dtype=np.bool_) if admits is None else np.array(admits, dtype=np.bool_),
+        max_on_node=np.full(count, POD_SLOTS, dtype=np.int64),
+        node_mask_of_class=np.zeros(count, dtype=np.int64) if admits is None else np.arange(count, dtype=np.int64),
+        allowed_nodes=np.ones((1, len(rooms)), dtype=np.bool_) if admits is None else np.array(admits, dtype=np.bool_),
         pod_class=np.array([pod_class for pod_class, _ in pods], dtype=np.int64),
         pod_node=np.array([node for _, node in pods], dtype=np.int64),
-        rules=Rules(np.zeros((0, len(rooms)), dtype=np.int64), eviction_limits=tuple(limits)),
+        rules=PlacementRules(np.zeros((0, len(rooms)), dtype=np.int64), eviction_limits=tuple(limits)),
     )
 
 
-def outcome(problem: Problem, preemption: bool = True) -> tuple[list[int], tuple[int, ...]]:
+def outcome(problem: PackingProblem, preemption: bool = True) -> tuple[list[int], tuple[int, ...]]:
     done = schedule(problem, np.arange(problem.pod_count, dtype=np.int64), preemption)
     used = np.zeros_like(problem.capacities)
     for pod, node in enumerate(done.pod_node.tolist()):

@@ -1,6 +1,6 @@
 import numpy as np
 
-from benchmarks.bench_packing_default import Pair, rows_of
+from benchmarks.bench_packing_default import ComparedPair, rows_of
 from benchmarks.packing_instances import PAPER_RANGE, draw_pending, problem_of
 
 
@@ -17,9 +17,9 @@ def test_an_instance_and_its_problem_are_the_same_cluster():
 def test_pairs_add_up():
     shape = PAPER_RANGE[0]
     pairs = [
-        Pair(shape, (3, 4), (3, 3), 2, 1, True, 0.1),
-        Pair(shape, (2, 2), (2, 2), 0, 0, True, 0.1),
-        Pair(shape, (1, 9), (2, 0), 1, 2, False, 0.4),
+        ComparedPair(shape, (3, 4), (3, 3), 2, 1, True, 0.1),
+        ComparedPair(shape, (2, 2), (2, 2), 0, 0, True, 0.1),
+        ComparedPair(shape, (1, 9), (2, 0), 1, 2, False, 0.4),
     ]
     values = {row.measure.partition(": ")[2]: row.value for row in rows_of(pairs)}
     assert values["better than the default scheduler"] == 1

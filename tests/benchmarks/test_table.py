@@ -2,10 +2,10 @@ import io
 
 from rich.console import Console
 
-from benchmarks.table import Outcome, Row, number, peak_memory_mib, render
+from benchmarks.table import BenchmarkOutcome, BenchmarkRow, number, peak_memory_mib, render
 
 
-def shown(outcomes: dict[str, Outcome]) -> str:
+def shown(outcomes: dict[str, BenchmarkOutcome]) -> str:
     text = io.StringIO()
     Console(file=text, width=160).print(render(outcomes))
     return text.getvalue()
@@ -18,8 +18,10 @@ def test_a_figure_keeps_four_significant_digits():
 def test_the_table_keeps_a_failed_benchmark_beside_the_others():
     text = shown(
         {
-            "pass": Outcome((Row("pass", "deciding", 2.5, "s", "5,000 nodes", 0.5, 80.0),), peak_memory_mib=91.5),
-            "store": Outcome(failure="exit 1, see above"),
+            "pass": BenchmarkOutcome(
+                (BenchmarkRow("pass", "deciding", 2.5, "s", "5,000 nodes", 0.5, 80.0),), peak_memory_mib=91.5
+            ),
+            "store": BenchmarkOutcome(failure="exit 1, see above"),
         }
     )
     assert "deciding" in text

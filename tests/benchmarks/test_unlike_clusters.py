@@ -4,18 +4,18 @@ import pytest
 
 from benchmarks.ejection_heuristic import place_by_ejections
 from benchmarks.openb_cluster import OPENB
-from benchmarks.unlike_clusters import Budgets, Full, Make, draw_full
-from cruise.packer.faults import find_faults
-from cruise.packer.problem import Objective
+from benchmarks.unlike_clusters import ClusterDrawing, DrawnBudgets, FullCluster, draw_full
+from cruise.packer.problem import PackingObjective
+from cruise.packer.verification import find_rule_violations
 
-MAKES = [make for make in Make if make is not Make.OPENB or OPENB.exists()]
+MAKES = [make for make in ClusterDrawing if make is not ClusterDrawing.OPENB or OPENB.exists()]
 
 
 @pytest.mark.parametrize("make", MAKES)
-@pytest.mark.parametrize("budgets", Budgets)
+@pytest.mark.parametrize("budgets", DrawnBudgets)
 def test_a_drawn_cluster_holds_no_more_than_its_nodes(make, budgets):
-    problem = draw_full(Full(make, 20, budgets=budgets, priorities=3), 1)
-    assert find_faults(problem, problem.pod_node) == ()
+    problem = draw_full(FullCluster(make, 20, budgets=budgets, priorities=3), 1)
+    assert find_rule_violations(problem, problem.pod_node) == ()
     wanted = problem.demands[problem.pod_class].sum(axis=0)
     assert (wanted <= problem.capacities.sum(axis=0)).all()
     assert (wanted[:2] > 0.6 * problem.capacities.sum(axis=0)[:2]).any()
@@ -23,7 +23,7 @@ def test_a_drawn_cluster_holds_no_more_than_its_nodes(make, budgets):
 
 def test_of_a_full_cluster_some_share_of_its_pods_is_drawn():
     full, fewer, more = (
-        draw_full(Full(Make.BIMODAL, 20, percent=percent, priorities=3), 1, Objective.OPERATOR)
+        draw_full(FullCluster(ClusterDrawing.BIMODAL, 20, percent=percent, priorities=3), 1, PackingObjective.OPERATOR)
         for percent in (100, 90, 101)
     )
     assert fewer.pod_count == full.pod_count * 90 // 100
@@ -33,7 +33,7 @@ def test_of_a_full_cluster_some_share_of_its_pods_is_drawn():
 
 
 def test_the_simple_way_places_more_and_breaks_no_rule():
-    problem = draw_full(Full(Make.BIMODAL, 40), 1)
+    problem = draw_full(FullCluster(ClusterDrawing.BIMODAL, 40), 1)
     pod_node = place_by_ejections(problem)
-    assert find_faults(problem, pod_node) == ()
+    assert find_rule_violations(problem, pod_node) == ()
     assert (pod_node < 0).sum() < (problem.pod_node < 0).sum()

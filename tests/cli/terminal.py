@@ -26,7 +26,7 @@ def completions(words: str) -> list[str]:
     return done.stdout.split()
 
 
-def on_terminal(command: Sequence[str]) -> tuple[bytes, bytes]:
+def run_on_terminal(command: Sequence[str]) -> tuple[bytes, bytes]:
     """What a command that succeeds writes to standard output, and to a terminal as standard error."""
     screen, terminal = pty.openpty()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=terminal, env=os.environ | {"TERM": "xterm"})

@@ -14,8 +14,8 @@ import pytest
 
 from benchmarks.snapshot_generator import generate_cluster, write_snapshot, write_usage
 from cruise.cli.program import main
-from cruise.domain.quantity import parse_cpu_millicores, parse_memory_bytes
-from cruise.interfaces.amounts import cpu_text
+from cruise.domain.resources import parse_cpu_millicores, parse_memory_bytes
+from cruise.interfaces.text import format_cpu
 from scripts.site import ROOT
 
 EXAMPLE = ROOT / "docs/example/cluster.json", ROOT / "docs/example/usage.json"
@@ -187,7 +187,7 @@ def test_a_nodes_containers_are_shown_as_the_plan_writes_them(run, nodes, pods, 
         for key, line in shown.items():
             resources = {one["name"]: one["resources"] for one in containers_of(pods[key[:2]])}[key[2]]
             now, written = amounts(resources.get("requests", {}))[0], planned[key][0]
-            expected = cpu_text(now) if now == written else f"{cpu_text(now)} → {cpu_text(written)}"
+            expected = format_cpu(now) if now == written else f"{format_cpu(now)} → {format_cpu(written)}"
             assert line.startswith(f"{key[2]} {expected} ")
             assert "→" not in line or key[:2] not in held
 

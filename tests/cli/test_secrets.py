@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from cruise.cli import main
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.e2e.serve_scene import started
-from tests.http_server import Answer, answering
+from tests.http_server import HttpAnswer, answering
 
 CANARY = "canary8c1d"
 NOWHERE = "http://127.0.0.1:9"
@@ -74,13 +74,13 @@ BAD_SETTINGS = {
 }
 
 ANSWERS = {
-    "not signed in": Answer(401, b'{"kind":"Status","message":"Unauthorized"}'),
-    "no rights": Answer(403, b'{"kind":"Status","message":"forbidden"}'),
-    "broken": Answer(500, b"<html>"),
-    "no JSON": Answer(200, b"\xff\xfe{"),
-    "another JSON": Answer(200, b"[1]"),
-    "cut short": Answer(200, b"{", length=99),
-    "elsewhere": Answer(302, b"", {"Location": f"http://user:{CANARY}@elsewhere.example/"}),
+    "not signed in": HttpAnswer(401, b'{"kind":"Status","message":"Unauthorized"}'),
+    "no rights": HttpAnswer(403, b'{"kind":"Status","message":"forbidden"}'),
+    "broken": HttpAnswer(500, b"<html>"),
+    "no JSON": HttpAnswer(200, b"\xff\xfe{"),
+    "another JSON": HttpAnswer(200, b"[1]"),
+    "cut short": HttpAnswer(200, b"{", length=99),
+    "elsewhere": HttpAnswer(302, b"", {"Location": f"http://user:{CANARY}@elsewhere.example/"}),
 }
 
 
@@ -160,11 +160,13 @@ def test_credentials_of_the_api_server_that_cannot_be_used_are_not_quoted(
 
 
 def test_a_controller_whose_world_fails_keeps_its_secrets(tmp_path: Path):
-    with answering(lambda _: Answer(500, b'{"kind":"Status","message":"no"}')) as server:
+    with answering(lambda _: HttpAnswer(500, b'{"kind":"Status","message":"no"}')) as server:
         secrets = secrets_in(tmp_path, server, CRUISE_LOG_FORMAT="json")
         settings = {name.removeprefix("CRUISE_").lower(): value for name, value in secrets.items()}
         with started(settings, tmp_path) as running:
-            until(lambda: "waiting" in running.log or "dropped" in running.log, "it says what it waits for", seconds=30)
+            wait_until(
+                lambda: "waiting" in running.log or "dropped" in running.log, "it says what it waits for", seconds=30
+            )
             answers = [
                 running.get(path)[1] for path in ("/metrics", "/healthz", "/readyz", "/api/v1/status", "/api/v1/x")
             ]

@@ -8,43 +8,42 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol
 
-from cruise.adapters.kube.cluster import KubeCluster
-from cruise.adapters.kube.http.connecting import KubeSettings, connect
+from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
+from cruise.adapters.kube.cluster import KubernetesCluster
 from cruise.domain.cluster import Container, LimitRangeItem, Node, Pod
-from cruise.domain.quantity import format_cpu_millicores, format_memory_bytes
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import Amounts
-from cruise.runtime.ports import Cluster
-from cruise.simulation.cluster.behaviour import Behaviour as SimulatedBehaviour
+from cruise.domain.pod_resources import count_pod_requests
+from cruise.domain.resources import StatedResources, format_cpu_millicores, format_memory_bytes
+from cruise.runtime.ports import ClusterPort
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.cluster.evictions import BudgetRule
+from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
+from cruise.simulation.cluster.state import SimulationSettings as SimulatedBehaviour
 from cruise.simulation.cluster.workloads import SimulatedWorkload
 from tests.controlplane import manifests
 from tests.controlplane.api import Api
-from tests.controlplane.behaviour import Behaviour, NodeSpec
+from tests.controlplane.behaviour import KubeletBehaviour, SimulatedNodeSpec
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.namespaces import own_namespace
-from tests.simulation.scenes import NAMESPACE, START, Dial, node
+from tests.simulation.scenes import NAMESPACE, START, AdjustableDemand, node
 
 SCENE_LABEL = "example.com/scene"
 
 
 @dataclass(frozen=True)
-class Scene:
+class ContractCluster:
     """What there is in a cluster before the test."""
 
     workloads: Sequence[SimulatedWorkload] = ()
     nodes: Sequence[Node] = (node("n1", labels={"zone": "a"}), node("n2", labels={"zone": "b"}))
-    budgets: Sequence[BudgetRule] = ()
+    budgets: Sequence[DisruptionBudgetSpec] = ()
     limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
-    demand: Dial = field(default_factory=Dial)
+    compute_demand: AdjustableDemand = field(default_factory=AdjustableDemand)
 
 
-class World(Protocol):
+class ContractEnvironment(Protocol):
     """A cluster under test. Where others use it too, the scene has a namespace and names of nodes of its own."""
 
-    port: Cluster
+    port: ClusterPort
     namespace: str
 
     def node(self, name: str) -> str:
@@ -60,15 +59,15 @@ class World(Protocol):
         ...
 
 
-Build = Callable[[Scene], AbstractAsyncContextManager[World]]
+Build = Callable[[ContractCluster], AbstractAsyncContextManager[ContractEnvironment]]
 
 
-class SimulatedWorld:
+class SimulatedEnvironment:
     """A scene in the simulated cluster."""
 
     namespace = NAMESPACE
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: ContractCluster) -> None:
         self.simulated = SimulatedCluster(
             scene.nodes,
             scene.workloads,
@@ -77,8 +76,8 @@ class SimulatedWorld:
             budgets=scene.budgets,
             limit_ranges=scene.limit_ranges,
         )
-        self.port: Cluster = self.simulated
-        self._demand = scene.demand
+        self.port: ClusterPort = self.simulated
+        self._demand = scene.compute_demand
 
     def node(self, name: str) -> str:
         return name
@@ -88,26 +87,32 @@ class SimulatedWorld:
 
     async def exhaust_memory(self, pod: Pod) -> None:
         usual, self._demand.mebibytes = self._demand.mebibytes, self._demand.mebibytes + 100_000
-        while not self.simulated.kills:
+        while not self.simulated.oom_kills_at:
             self.simulated.advance(self.simulated.now + timedelta(seconds=5))
         self._demand.mebibytes = usual
 
 
 @asynccontextmanager
-async def simulated(scene: Scene) -> AsyncIterator[World]:
+async def simulated(scene: ContractCluster) -> AsyncIterator[ContractEnvironment]:
     """Build a scene in the simulated cluster."""
-    world = SimulatedWorld(scene)
+    world = SimulatedEnvironment(scene)
     yield world
     world.simulated.close()
 
 
-class RealWorld:
+class RealEnvironment:
     """A scene on a real control plane, with a namespace and nodes of its own."""
 
     def __init__(
-        self, scene: Scene, port: KubeCluster, plane: ControlPlane, admin: Api, kubelet: TestKubelet, namespace: str
+        self,
+        scene: ContractCluster,
+        port: KubernetesCluster,
+        plane: ControlPlane,
+        admin: Api,
+        kubelet: TestKubelet,
+        namespace: str,
     ) -> None:
-        self.port: Cluster = port
+        self.port: ClusterPort = port
         self.namespace = namespace
         self._plane = plane
         self._admin = admin
@@ -133,13 +138,13 @@ class RealWorld:
         return (
             len(pods) == self._replicas
             and all(self._is_settled(pod) for pod in pods)
-            and all([pod == await self.port.pod(pod.namespace, pod.name) for pod in pods])
+            and all([pod == await self.port.read_pod(pod.namespace, pod.name) for pod in pods])
             and await self._budgets_observed(len(pods))
         )
 
     def _is_settled(self, pod: Pod) -> bool:
         if pod.node is None:
-            hopeless = counted_requests(pod).cpu_millicores > self._roomiest
+            hopeless = count_pod_requests(pod).cpu_millicores > self._roomiest
             return hopeless and pod.unschedulable_since is not None
         done = all(one.allocated == one.requests for one in pod.containers)
         return pod.phase == "Running" and not pod.terminating and (done or pod.resize.pending is not None)
@@ -172,20 +177,20 @@ def real(plane: ControlPlane, admin: Api, kubelet: TestKubelet) -> Build:
     """Return what builds scenes on a control plane."""
 
     @asynccontextmanager
-    async def build(scene: Scene) -> AsyncIterator[World]:
+    async def build(scene: ContractCluster) -> AsyncIterator[ContractEnvironment]:
         namespace = f"scene-{secrets.token_hex(3)}"
         kubelet.add_nodes([_node_spec(one, namespace) for one in scene.nodes])
         # What is disrupted stays so for long enough to be seen.
-        kubelet.behave(Behaviour(start_seconds=0.7), namespace)
+        kubelet.behave(KubeletBehaviour(start_seconds=0.7), namespace)
         with own_namespace(admin, namespace):
             for manifest in _manifests(scene, namespace):
                 admin.create(manifest)
-            async with connect(KubeSettings(plane.kubeconfig())) as client:
-                cluster = KubeCluster(client)
+            async with connect_to_kubernetes(KubernetesSettings(plane.kubeconfig())) as client:
+                cluster = KubernetesCluster(client)
                 running = asyncio.ensure_future(cluster.run())
                 try:
-                    await asyncio.wait_for(cluster.synced(), 60)
-                    yield RealWorld(scene, cluster, plane, admin, kubelet, namespace)
+                    await asyncio.wait_for(cluster.is_synced(), 60)
+                    yield RealEnvironment(scene, cluster, plane, admin, kubelet, namespace)
                 finally:
                     running.cancel()
                     await asyncio.gather(running, return_exceptions=True)
@@ -193,10 +198,10 @@ def real(plane: ControlPlane, admin: Api, kubelet: TestKubelet) -> Build:
     return build
 
 
-def _node_spec(one: Node, namespace: str) -> NodeSpec:
-    amounts = _quantities(Amounts(one.allocatable.cpu_millicores, one.allocatable.memory_bytes))
+def _node_spec(one: Node, namespace: str) -> SimulatedNodeSpec:
+    amounts = _quantities(StatedResources(one.allocatable.cpu_millicores, one.allocatable.memory_bytes))
     taints = [{"key": taint.key, "value": taint.value, "effect": taint.effect.value} for taint in one.taints]
-    return NodeSpec(
+    return SimulatedNodeSpec(
         f"{namespace}-{one.name}",
         amounts["cpu"],
         amounts["memory"],
@@ -206,7 +211,7 @@ def _node_spec(one: Node, namespace: str) -> NodeSpec:
     )
 
 
-def _manifests(scene: Scene, namespace: str) -> list[dict[str, Any]]:
+def _manifests(scene: ContractCluster, namespace: str) -> list[dict[str, Any]]:
     found = [_limit_range(items, namespace) for items in scene.limit_ranges.values()]
     for workload in scene.workloads:
         assert workload.ref is not None
@@ -226,7 +231,7 @@ def _container(one: Container) -> dict[str, Any]:
     return manifests.container(one.name, _quantities(one.requests), _quantities(one.limits))
 
 
-def _budget(rule: BudgetRule, namespace: str) -> dict[str, Any]:
+def _budget(rule: DisruptionBudgetSpec, namespace: str) -> dict[str, Any]:
     (app,) = (value for requirement in rule.selector.requirements for value in requirement.values)
     budget = manifests.budget(namespace, rule.name, app, 0)
     del budget["spec"]["minAvailable"]
@@ -248,7 +253,7 @@ def _limit_range(items: Sequence[LimitRangeItem], namespace: str) -> dict[str, A
     return {"apiVersion": "v1", "kind": "LimitRange", "metadata": metadata, "spec": {"limits": limits}}
 
 
-def _quantities(amounts: Amounts) -> dict[str, str]:
+def _quantities(amounts: StatedResources) -> dict[str, str]:
     stated = {}
     if amounts.cpu_millicores is not None:
         stated["cpu"] = format_cpu_millicores(amounts.cpu_millicores)

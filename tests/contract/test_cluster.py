@@ -9,19 +9,36 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.domain.actions import Reason, TaintNode, UntaintNode
-from cruise.domain.cluster import DisruptionBudget, LimitRangeItem, Pod, ResizePending
-from cruise.domain.resources import NO_RESOURCES, Amounts
-from cruise.domain.scheduling import OVERLOADED, LabelSelector, Operator, Requirement, Taint, TaintEffect
-from cruise.errors import Conflict, NotFound, Refused, Throttled
-from cruise.simulation.cluster.evictions import BudgetRule
+from cruise.domain.actions import ReasonCode, TaintNode, UntaintNode
+from cruise.domain.cluster import LimitRangeItem, Pod, PodDisruptionBudget, ResizePending
+from cruise.domain.resources import NO_RESOURCES, StatedResources
+from cruise.domain.scheduling import (
+    OVERLOADED_TAINT,
+    LabelRequirement,
+    LabelSelector,
+    SelectorOperator,
+    Taint,
+    TaintEffect,
+)
+from cruise.errors import ConflictError, NotFoundError, RefusedError, ThrottledError
+from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
 from cruise.simulation.cluster.workloads import SimulatedWorkload
-from tests.contract.scenes import Build, Scene, World, real, simulated
-from tests.simulation.scenes import NAMESPACE, Dial, amounts, container, evict, node, resize, template, workload
+from tests.contract.scenes import Build, ContractCluster, ContractEnvironment, real, simulated
+from tests.simulation.scenes import (
+    NAMESPACE,
+    AdjustableDemand,
+    amounts,
+    container,
+    evict,
+    node,
+    resize,
+    template,
+    workload,
+)
 
-WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+WEB = LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("web",)),))
 FOREIGN = Taint("example.com/odd", "yes", TaintEffect.PREFER_NO_SCHEDULE)
-LIMITED = container(200, 128, Amounts(None, amounts(0, 256).memory_bytes))
+LIMITED = container(200, 128, StatedResources(None, amounts(0, 256).memory_bytes))
 
 
 @pytest.fixture(params=["simulated", pytest.param("real", marks=pytest.mark.server)])
@@ -35,26 +52,26 @@ def web(replicas: int = 1, kind: str = "Deployment") -> SimulatedWorkload:
     return workload(pod=template(LIMITED), replicas=replicas, kind=kind, grace_seconds=1)
 
 
-async def pods_of(world: World) -> list[Pod]:
+async def pods_of(world: ContractEnvironment) -> list[Pod]:
     return [pod for pod in (await world.port.snapshot()).pods if pod.namespace == world.namespace]
 
 
-async def budgets_of(world: World) -> list[DisruptionBudget]:
+async def budgets_of(world: ContractEnvironment) -> list[PodDisruptionBudget]:
     return [one for one in (await world.port.snapshot()).budgets if one.namespace == world.namespace]
 
 
-async def first_pod(world: World) -> Pod:
+async def first_pod(world: ContractEnvironment) -> Pod:
     return next(pod for pod in await pods_of(world) if not pod.terminating)
 
 
-async def again(world: World, pod: Pod) -> Pod:
-    found = await world.port.pod(pod.namespace, pod.name)
+async def again(world: ContractEnvironment, pod: Pod) -> Pod:
+    found = await world.port.read_pod(pod.namespace, pod.name)
     assert found is not None
     return found
 
 
 async def test_snapshot_is_sorted_and_resolves_owners(build: Build) -> None:
-    async with build(Scene([web(3), workload("db", template(LIMITED), kind="StatefulSet")])) as world:
+    async with build(ContractCluster([web(3), workload("db", template(LIMITED), kind="StatefulSet")])) as world:
         await world.settle()
         snapshot = await world.port.snapshot()
         names = [one.name for one in snapshot.nodes]
@@ -72,16 +89,16 @@ async def test_snapshot_is_sorted_and_resolves_owners(build: Build) -> None:
 
 
 async def test_single_pod_is_the_snapshots_pod(build: Build) -> None:
-    async with build(Scene([web()])) as world:
+    async with build(ContractCluster([web()])) as world:
         await world.settle()
         pod = await first_pod(world)
-        assert await world.port.pod(pod.namespace, pod.name) == pod
-        assert await world.port.pod(pod.namespace, "nobody") is None
-        assert await world.port.pod("nowhere", pod.name) is None
+        assert await world.port.read_pod(pod.namespace, pod.name) == pod
+        assert await world.port.read_pod(pod.namespace, "nobody") is None
+        assert await world.port.read_pod("nowhere", pod.name) is None
 
 
 async def test_resize_is_in_the_spec_at_once_and_in_force_soon(build: Build) -> None:
-    async with build(Scene([web()])) as world:
+    async with build(ContractCluster([web()])) as world:
         await world.settle()
         before = await first_pod(world)
         await world.port.perform(resize(before, amounts(400), amounts(None, 512)))
@@ -98,7 +115,7 @@ async def test_resize_is_in_the_spec_at_once_and_in_force_soon(build: Build) -> 
 
 async def test_pending_pod_can_be_resized_so_that_it_schedules(build: Build) -> None:
     huge = workload(pod=template(container(9000, 128)))
-    async with build(Scene([huge])) as world:
+    async with build(ContractCluster([huge])) as world:
         await world.settle()
         pending = await first_pod(world)
         assert (pending.node, pending.phase) == (None, "Pending")
@@ -111,12 +128,12 @@ async def test_pending_pod_can_be_resized_so_that_it_schedules(build: Build) -> 
 
 
 async def test_resize_beyond_any_node_never_comes_into_force(build: Build) -> None:
-    async with build(Scene([web()])) as world:
+    async with build(ContractCluster([web()])) as world:
         await world.settle()
         pod = await first_pod(world)
         try:
             await world.port.perform(resize(pod, amounts(100_000)))
-        except Refused as refused:
+        except RefusedError as refused:
             assert refused.cause == "NodeCapacity"
             assert (await again(world, pod)).containers[0].requests == amounts(200, 128)
         else:
@@ -129,15 +146,17 @@ async def test_resize_beyond_any_node_never_comes_into_force(build: Build) -> No
 @pytest.mark.parametrize(
     ("requests", "limits"),
     [
-        (amounts(None, 512), Amounts()),  # above the memory limit
+        (amounts(None, 512), StatedResources()),  # above the memory limit
         (amounts(200, 256), amounts(200, 256)),  # would make it Guaranteed
     ],
 )
-async def test_invalid_resize_is_refused_and_changes_nothing(build: Build, requests: Amounts, limits: Amounts) -> None:
-    async with build(Scene([web()])) as world:
+async def test_invalid_resize_is_refused_and_changes_nothing(
+    build: Build, requests: StatedResources, limits: StatedResources
+) -> None:
+    async with build(ContractCluster([web()])) as world:
         await world.settle()
         pod = await first_pod(world)
-        with pytest.raises(Refused) as refused:
+        with pytest.raises(RefusedError) as refused:
             await world.port.perform(resize(pod, requests, limits))
         assert refused.value.cause
         assert str(refused.value)
@@ -145,36 +164,36 @@ async def test_invalid_resize_is_refused_and_changes_nothing(build: Build, reque
 
 
 async def test_resize_beyond_a_limit_range_is_refused(build: Build) -> None:
-    ranges = {NAMESPACE: (LimitRangeItem(of_pod=False, maximum=Amounts(None, amounts(0, 512).memory_bytes)),)}
-    async with build(Scene([web()], limit_ranges=ranges)) as world:
+    ranges = {NAMESPACE: (LimitRangeItem(of_pod=False, maximum=StatedResources(None, amounts(0, 512).memory_bytes)),)}
+    async with build(ContractCluster([web()], limit_ranges=ranges)) as world:
         await world.settle()
         pod = await first_pod(world)
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             await world.port.perform(resize(pod, limits=amounts(None, 1024)))
         assert (await again(world, pod)).containers[0].limits == amounts(None, 256)
 
 
 async def test_unknown_container_is_refused(build: Build) -> None:
-    async with build(Scene([web()])) as world:
+    async with build(ContractCluster([web()])) as world:
         await world.settle()
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             await world.port.perform(resize(await first_pod(world), amounts(300), name="nobody"))
 
 
 async def test_actions_are_fenced_on_the_uid(build: Build) -> None:
     stale = "00000000-0000-0000-0000-000000000000"
-    async with build(Scene([web()])) as world:
+    async with build(ContractCluster([web()])) as world:
         await world.settle()
         pod = await first_pod(world)
         for action in (replace(resize(pod, amounts(300)), uid=stale), replace(evict(pod), uid=stale)):
-            with pytest.raises(Conflict):
+            with pytest.raises(ConflictError):
                 await world.port.perform(action)
         assert (await again(world, pod)).containers == pod.containers
         assert not (await again(world, pod)).terminating
 
 
 async def test_actions_are_fenced_on_the_version(build: Build) -> None:
-    async with build(Scene([web(2)])) as world:
+    async with build(ContractCluster([web(2)])) as world:
         await world.settle()
         first, second = await pods_of(world)
         await world.port.perform(replace(resize(first, amounts(300)), version=first.version))
@@ -182,7 +201,7 @@ async def test_actions_are_fenced_on_the_version(build: Build) -> None:
             replace(resize(first, amounts(400)), version=first.version),
             replace(evict(first), version=first.version),
         ):
-            with pytest.raises(Conflict):
+            with pytest.raises(ConflictError):
                 await world.port.perform(late)
         await world.settle()
         left = await again(world, first)
@@ -192,22 +211,22 @@ async def test_actions_are_fenced_on_the_version(build: Build) -> None:
 
 
 async def test_actions_on_what_is_gone_are_not_found(build: Build) -> None:
-    async with build(Scene([web()])) as world:
+    async with build(ContractCluster([web()])) as world:
         await world.settle()
         gone = replace(await first_pod(world), name="nobody")
         for action in (
             resize(gone, amounts(300)),
             evict(gone),
-            TaintNode("nowhere", Reason.OVERLOADED),
-            UntaintNode("nowhere", Reason.LOAD_FELL),
+            TaintNode("nowhere", ReasonCode.OVERLOADED),
+            UntaintNode("nowhere", ReasonCode.LOAD_NORMAL),
         ):
-            with pytest.raises(NotFound):
+            with pytest.raises(NotFoundError):
                 await world.port.perform(action)
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 async def test_evicted_pod_is_replaced(build: Build, kind: str) -> None:
-    async with build(Scene([web(2, kind)])) as world:
+    async with build(ContractCluster([web(2, kind)])) as world:
         await world.settle()
         old = await pods_of(world)
         await world.port.perform(evict(old[0]))
@@ -221,62 +240,62 @@ async def test_evicted_pod_is_replaced(build: Build, kind: str) -> None:
 
 
 async def test_spent_disruption_budget_throttles(build: Build) -> None:
-    budget = BudgetRule(NAMESPACE, "web", WEB, min_available=2)
-    async with build(Scene([web(2)], budgets=[budget])) as world:
+    budget = DisruptionBudgetSpec(NAMESPACE, "web", WEB, min_available=2)
+    async with build(ContractCluster([web(2)], budgets=[budget])) as world:
         await world.settle()
         (shown,) = await budgets_of(world)
         assert (shown.namespace, shown.name, shown.disruptions_allowed) == (world.namespace, "web", 0)
         pod = await first_pod(world)
-        with pytest.raises(Throttled, match="disruption budget"):
+        with pytest.raises(ThrottledError, match="disruption budget"):
             await world.port.perform(evict(pod))
         assert not (await again(world, pod)).terminating
 
 
 async def test_budget_allows_what_it_says(build: Build) -> None:
-    budget = BudgetRule(NAMESPACE, "web", WEB, min_available=1)
-    async with build(Scene([web(2)], budgets=[budget])) as world:
+    budget = DisruptionBudgetSpec(NAMESPACE, "web", WEB, min_available=1)
+    async with build(ContractCluster([web(2)], budgets=[budget])) as world:
         await world.settle()
         (shown,) = await budgets_of(world)
         assert shown.disruptions_allowed == 1
         first, second = await pods_of(world)
         await world.port.perform(evict(first))
-        with pytest.raises(Throttled):
+        with pytest.raises(ThrottledError):
             await world.port.perform(evict(second))
         await world.settle()
         await world.port.perform(evict(second))
 
 
 async def test_pod_under_two_budgets_is_never_evicted(build: Build) -> None:
-    budgets = [BudgetRule(NAMESPACE, name, WEB, max_unavailable=2) for name in ("one", "two")]
-    async with build(Scene([web(2)], budgets=budgets)) as world:
+    budgets = [DisruptionBudgetSpec(NAMESPACE, name, WEB, max_unavailable=2) for name in ("one", "two")]
+    async with build(ContractCluster([web(2)], budgets=budgets)) as world:
         await world.settle()
         pod = await first_pod(world)
-        with pytest.raises(Refused):
+        with pytest.raises(RefusedError):
             await world.port.perform(evict(pod))
         assert not (await again(world, pod)).terminating
 
 
 async def test_only_the_overload_taint_is_touched(build: Build) -> None:
-    async with build(Scene([web()], [node("n1", taints=(FOREIGN,)), node("n2")])) as world:
+    async with build(ContractCluster([web()], [node("n1", taints=(FOREIGN,)), node("n2")])) as world:
 
         async def taints() -> dict[str, set[Taint]]:
             return {one.name: set(one.taints) for one in (await world.port.snapshot()).nodes}
 
         n1, n2 = world.node("n1"), world.node("n2")
         for _ in range(2):  # asked twice, done once
-            await world.port.perform(TaintNode(n1, Reason.OVERLOADED))
-            assert await taints() == {n1: {FOREIGN, OVERLOADED}, n2: set()}
+            await world.port.perform(TaintNode(n1, ReasonCode.OVERLOADED))
+            assert await taints() == {n1: {FOREIGN, OVERLOADED_TAINT}, n2: set()}
         for _ in range(2):
-            await world.port.perform(UntaintNode(n1, Reason.LOAD_FELL))
+            await world.port.perform(UntaintNode(n1, ReasonCode.LOAD_NORMAL))
             assert await taints() == {n1: {FOREIGN}, n2: set()}
 
 
 async def test_overloaded_node_gets_no_new_pods(build: Build) -> None:
-    async with build(Scene([web()])) as world:
+    async with build(ContractCluster([web()])) as world:
         await world.settle()
         pod = await first_pod(world)
         assert pod.node is not None
-        await world.port.perform(TaintNode(pod.node, Reason.OVERLOADED))
+        await world.port.perform(TaintNode(pod.node, ReasonCode.OVERLOADED))
         await world.settle()
         assert (await again(world, pod)).uid == pod.uid
         await world.port.perform(evict(pod))
@@ -285,17 +304,17 @@ async def test_overloaded_node_gets_no_new_pods(build: Build) -> None:
 
 
 async def test_growth_of_an_action_is_not_for_the_cluster_to_judge(build: Build) -> None:
-    async with build(Scene([web()])) as world:
+    async with build(ContractCluster([web()])) as world:
         await world.settle()
         pod = await first_pod(world)
-        await world.port.perform(replace(resize(pod, amounts(300)), growth=NO_RESOURCES, reason=Reason.REVERTED))
+        await world.port.perform(replace(resize(pod, amounts(300)), growth=NO_RESOURCES, reason=ReasonCode.REVERTED))
         assert (await again(world, pod)).containers[0].requests == amounts(300, 128)
 
 
 async def test_kill_is_told_of_with_its_limit_and_again_to_who_comes_later(build: Build) -> None:
-    demand = Dial()
+    demand = AdjustableDemand()
     one = workload(pod=template(LIMITED), dial=demand, grace_seconds=1)
-    async with build(Scene([one], demand=demand)) as world:
+    async with build(ContractCluster([one], compute_demand=demand)) as world:
         await world.settle()
         pod = await first_pod(world)
         await world.exhaust_memory(pod)

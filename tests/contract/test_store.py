@@ -15,49 +15,65 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.adapters.store import open_store
-from cruise.adapters.store.tables import metadata
+from cruise.adapters.store.postgres import open_store
+from cruise.adapters.store.schema import metadata
 from cruise.domain.actions import (
     Action,
+    ActionResult,
     ContainerTarget,
     EvictPod,
-    Intent,
     OriginalSizes,
     Outcome,
-    Reason,
+    ReasonCode,
     RefusedTarget,
     ResizePod,
     TaintNode,
     UntaintNode,
-    Verdict,
+    WriteIntent,
 )
 from cruise.domain.annotations import Overrides
-from cruise.domain.callers import Deed, Intervention
 from cruise.domain.cluster import ContainerRole, WorkloadRef
-from cruise.domain.cluster_hours import ClusterHour, hour_of
-from cruise.domain.colocation import PodTerm
-from cruise.domain.database_history import DatabaseHistory
-from cruise.domain.halts import Halt, HaltCode
-from cruise.domain.headroom import RiskDay, Sharing
-from cruise.domain.packing import (
-    Arrival,
-    Departure,
-    Landing,
+from cruise.domain.original_resources import RevisionRun, WorkloadContainer, WorkloadRevisions
+from cruise.domain.packing_plan import (
+    EvictedPod,
     PackingPlan,
-    Phase,
-    Preemption,
-    Proposal,
-    Sizes,
-    Stage,
-    Steering,
-    TierLine,
+    PackingProposal,
+    PackingSizes,
+    PlacedPod,
+    PlacementHint,
+    PlannedPlacement,
+    PlannedPreemption,
+    PlanPhase,
+    PlanStage,
+    PriorityResult,
 )
-from cruise.domain.policy import Bounds, EvictionRanking, Mode
-from cruise.domain.resources import Amounts, ResourceName, Resources
-from cruise.domain.retention import RETENTION
-from cruise.domain.revisions import Revisions, Run, WorkloadContainer
-from cruise.domain.scheduling import LabelSelector, NodeSelectorTerm, Operator, Requirement, Taint, TaintEffect
-from cruise.domain.unplaced import Finding, Occupants, Pattern, Unplaced
+from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
+from cruise.domain.reasons import (
+    BlockingPods,
+    PlanCondition,
+    PlanStatusReason,
+    UnplacedPod,
+    UnschedulableCode,
+    UnschedulableReason,
+)
+from cruise.domain.records import (
+    RETENTION,
+    DatabaseHistory,
+    HeadroomSharing,
+    HourlyClusterTotals,
+    RiskDay,
+    get_clock_hour,
+)
+from cruise.domain.resources import ResourceName, Resources, StatedResources
+from cruise.domain.scheduling import (
+    LabelRequirement,
+    LabelSelector,
+    NodeSelectorTerm,
+    PodAffinityTerm,
+    SelectorOperator,
+    Taint,
+    TaintEffect,
+)
 from cruise.domain.usage import (
     ContainerKey,
     CounterTail,
@@ -69,12 +85,13 @@ from cruise.domain.usage import (
     Statistic,
     StatisticKey,
     StatisticsTable,
-    UsageAdvance,
+    UsageUpdate,
 )
-from cruise.errors import HistoryChanged
-from cruise.packer.answer import Note, NoteCode, Status
-from cruise.runtime.ports import Store
-from cruise.simulation.store.store import MemoryStore
+from cruise.domain.users import UserAction, UserActionKind
+from cruise.errors import HistoryChangedError
+from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
+from cruise.runtime.ports import StorePort
+from cruise.simulation.store import InMemoryStore
 from tests.postgres_servers import LeastRoles, change, dsn_below, emptied, least_roles
 from tests.tiers import examples, is_long
 
@@ -83,7 +100,7 @@ NOW_SECONDS = int(NOW.timestamp())
 NOW_HOUR = NOW_SECONDS // 3600
 FEW_EXAMPLES = examples(25)
 
-StoreOpener = Callable[[], AbstractAsyncContextManager[Store]]
+StoreOpener = Callable[[], AbstractAsyncContextManager[StorePort]]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -114,12 +131,12 @@ def open_empty(request: pytest.FixtureRequest) -> Iterator[StoreOpener]:
 
 
 @asynccontextmanager
-async def _memory_store() -> AsyncIterator[Store]:
-    yield MemoryStore()
+async def _memory_store() -> AsyncIterator[StorePort]:
+    yield InMemoryStore()
 
 
 @asynccontextmanager
-async def _embedded_store(data_dir: Path) -> AsyncIterator[Store]:
+async def _embedded_store(data_dir: Path) -> AsyncIterator[StorePort]:
     async with open_store(None, data_dir, _surprised) as store:
         await store.clear()
         yield store
@@ -131,7 +148,7 @@ async def _migrated(roles: LeastRoles) -> None:
 
 
 @asynccontextmanager
-async def _store_of_serve(roles: LeastRoles) -> AsyncIterator[Store]:
+async def _store_of_serve(roles: LeastRoles) -> AsyncIterator[StorePort]:
     change(roles.owner, f"TRUNCATE {', '.join(table.name for table in metadata.sorted_tables)}")
     async with open_store(roles.serve, Path("/nowhere"), _surprised) as store:
         yield store
@@ -142,7 +159,7 @@ def _surprised(line: str) -> None:
 
 
 @pytest.fixture
-async def store(open_empty: StoreOpener) -> AsyncIterator[Store]:
+async def store(open_empty: StoreOpener) -> AsyncIterator[StorePort]:
     async with open_empty() as opened:
         yield opened
 
@@ -191,8 +208,8 @@ async def test_statistics_come_back_as_written_and_later_rows_replace_earlier_on
     if again:
         second = second + [replace(row, cpu_base_millicores=7) for row in first[:3]]
     async with open_empty() as store:
-        await store.write_statistics(StatisticsTable.of_rows(first))
-        await store.write_statistics(StatisticsTable.of_rows(second))
+        await store.write_statistics(StatisticsTable.from_rows(first))
+        await store.write_statistics(StatisticsTable.from_rows(second))
         table = await store.read_statistics()
     assert rows_of(table) == {subject(row.key): row for row in [*first, *second]}
     assert set(table.row_of_container.values()) | set(table.row_of_workload.values()) == set(range(len(table.keys)))
@@ -204,38 +221,45 @@ async def test_no_statistics_at_first(store):
 
 
 async def test_a_container_of_a_pod_that_changes_its_workload_keeps_one_row(store):
-    await store.write_statistics(StatisticsTable.of_rows([statistic("web-0", "StatefulSet/web", identity="0")]))
-    await store.write_statistics(StatisticsTable.of_rows([statistic("web-0", "Deployment/web", cpu_base=99)]))
+    await store.write_statistics(StatisticsTable.from_rows([statistic("web-0", "StatefulSet/web", identity="0")]))
+    await store.write_statistics(StatisticsTable.from_rows([statistic("web-0", "Deployment/web", cpu_base=99)]))
     table = await store.read_statistics()
     assert [table.row(0)] == [statistic("web-0", "Deployment/web", cpu_base=99)]
     assert len(table.keys) == 1
 
 
-def revisions(**runs: Run) -> StatisticsTable:
+def revisions(**runs: RevisionRun) -> StatisticsTable:
     """A table without rows, with revisions of one container."""
-    return replace(StatisticsTable.of_rows([]), revisions=Revisions({WorkloadContainer("shop", "Job/x", "app"): runs}))
+    return replace(
+        StatisticsTable.from_rows([]), revisions=WorkloadRevisions({WorkloadContainer("shop", "Job/x", "app"): runs})
+    )
 
 
 @pytest.mark.smoke
 async def test_revisions_keep_their_earliest_beginning_and_their_latest_sight(store):
     assert (await store.read_statistics()).revisions is None
-    await store.write_statistics(revisions(a=Run(100, 200), b=Run(150, 160)))
-    await store.write_statistics(revisions(a=Run(120, 220), c=Run(300, 300)))
-    await store.write_statistics(revisions(a=Run(90, 210)))
-    await store.write_statistics(StatisticsTable.of_rows([statistic("web-0")]))
+    await store.write_statistics(revisions(a=RevisionRun(100, 200), b=RevisionRun(150, 160)))
+    await store.write_statistics(revisions(a=RevisionRun(120, 220), c=RevisionRun(300, 300)))
+    await store.write_statistics(revisions(a=RevisionRun(90, 210)))
+    await store.write_statistics(StatisticsTable.from_rows([statistic("web-0")]))
     for table in (await store.read_statistics(), await store.workload_statistics()):
-        assert table.revisions == revisions(a=Run(90, 220), b=Run(150, 160), c=Run(300, 300)).revisions
+        assert (
+            table.revisions
+            == revisions(a=RevisionRun(90, 220), b=RevisionRun(150, 160), c=RevisionRun(300, 300)).revisions
+        )
     await store.prune(datetime.fromtimestamp(210, UTC) + RETENTION.statistics)
-    assert (await store.read_statistics()).revisions == revisions(a=Run(90, 220), c=Run(300, 300)).revisions
+    assert (await store.read_statistics()).revisions == revisions(
+        a=RevisionRun(90, 220), c=RevisionRun(300, 300)
+    ).revisions
     await store.prune(datetime.fromtimestamp(301, UTC) + RETENTION.statistics)
     assert (await store.read_statistics()).revisions is None
 
 
 async def test_how_headroom_is_shared_is_read_with_the_statistics(store):
     assert (await store.workload_statistics()).sharing is None
-    for sharing in (Sharing(0.5, 1.0), Sharing(0.25, 0.0)):
+    for sharing in (HeadroomSharing(0.5, 1.0), HeadroomSharing(0.25, 0.0)):
         await store.record_sharing(sharing)
-        await store.write_statistics(StatisticsTable.of_rows([statistic("web-0")]))
+        await store.write_statistics(StatisticsTable.from_rows([statistic("web-0")]))
         assert (await store.workload_statistics()).sharing == sharing
         assert (await store.read_statistics()).sharing == sharing
 
@@ -252,7 +276,7 @@ async def test_the_statistics_of_a_pod_are_its_own_and_its_workloads(store):
         statistic("", "DaemonSet/other"),
     ]
     elsewhere = Statistic(StatisticKey("other", "agent-x", "DaemonSet/agent", "app", "node-1"), 1, 1, 1, 1, 1, 1, 1)
-    await store.write_statistics(StatisticsTable.of_rows([own, of_identity, of_all, *others, elsewhere]))
+    await store.write_statistics(StatisticsTable.from_rows([own, of_identity, of_all, *others, elsewhere]))
 
     table = await store.statistics_of_pod("shop", "agent-x", "DaemonSet/agent", "node-1")
     assert rows_of(table) == {subject(row.key): row for row in (own, of_identity, of_all)}
@@ -266,7 +290,7 @@ async def test_the_statistics_of_a_pod_are_its_own_and_its_workloads(store):
 async def test_the_statistics_of_workloads_are_those_without_a_pod(store):
     assert len((await store.workload_statistics()).keys) == 0
     of_workloads = [statistic("", cpu_base=1), statistic("", "DaemonSet/agent", identity="node-1", cpu_base=2)]
-    await store.write_statistics(StatisticsTable.of_rows([statistic("web-0"), *of_workloads, statistic("web-1")]))
+    await store.write_statistics(StatisticsTable.from_rows([statistic("web-0"), *of_workloads, statistic("web-1")]))
     table = await store.workload_statistics()
     assert rows_of(table) == {subject(row.key): row for row in of_workloads}
     row = table.find("shop", "new", WorkloadRef("DaemonSet", "agent"), "app", "node-1")
@@ -302,8 +326,8 @@ def block_at(last_time: int, containers: int = 2, steps: int = 3) -> SampleBlock
     )
 
 
-def advance(partition="a", read_until=NOW_SECONDS, peaks=None, block=None, **progress) -> UsageAdvance:
-    return UsageAdvance(partition, PartitionProgress(0, read_until, **progress), peaks or hourly(), block)
+def advance(partition="a", read_until=NOW_SECONDS, peaks=None, block=None, **progress) -> UsageUpdate:
+    return UsageUpdate(partition, PartitionProgress(0, read_until, **progress), peaks or hourly(), block)
 
 
 def assert_same_block(one: SampleBlock, other: SampleBlock) -> None:
@@ -324,18 +348,22 @@ async def test_progress_comes_back_with_gaps_and_counters(store):
         cpu_waiting_seconds=np.array([np.nan, 1e-300]),
         changed_at=np.array([NOW_SECONDS, -NOW_SECONDS]),
     )
-    await store.record_usage(advance("a", read_until=60, gaps=((10, 20, 1), (30, 40, 2)), tail=tail))
+    await store.record_usage(advance("a", read_until=60, gaps=((10, 20, 1), (30, 40, 2)), counter_tail=tail))
     await store.record_usage(advance("b", read_until=70))
     await store.record_usage(advance("b", read_until=80))
     progress = await store.usage_progress()
     assert progress["b"] == PartitionProgress(0, 80)
     kept = progress["a"]
     assert (kept.read_from, kept.read_until, kept.gaps) == (0, 60, ((10, 20, 1), (30, 40, 2)))
-    assert kept.tail is not None
-    assert (kept.tail.at, list(kept.tail.keys), list(kept.tail.series)) == (tail.at, tail.keys, tail.series)
-    np.testing.assert_array_equal(kept.tail.cpu_seconds, tail.cpu_seconds)
-    np.testing.assert_array_equal(kept.tail.cpu_waiting_seconds, tail.cpu_waiting_seconds)
-    np.testing.assert_array_equal(kept.tail.changed_at, tail.changed_at)
+    assert kept.counter_tail is not None
+    assert (kept.counter_tail.at, list(kept.counter_tail.keys), list(kept.counter_tail.series)) == (
+        tail.at,
+        tail.keys,
+        tail.series,
+    )
+    np.testing.assert_array_equal(kept.counter_tail.cpu_seconds, tail.cpu_seconds)
+    np.testing.assert_array_equal(kept.counter_tail.cpu_waiting_seconds, tail.cpu_waiting_seconds)
+    np.testing.assert_array_equal(kept.counter_tail.changed_at, tail.changed_at)
 
 
 async def test_recent_blocks_are_those_with_a_later_time_oldest_first(store):
@@ -422,10 +450,10 @@ async def test_hourly_peaks_of_a_workload_are_sorted_by_key_and_hour(store):
 # ---- kills, actions, refusals ----
 
 times = st.datetimes(datetime(2020, 1, 1), datetime(2030, 1, 1), timezones=st.just(UTC))  # noqa: DTZ001
-amounts = st.builds(Amounts, st.none() | figures, st.none() | figures)
+amounts = st.builds(StatedResources, st.none() | figures, st.none() | figures)
 references = st.builds(WorkloadRef, names, names)
 targets = st.builds(ContainerTarget, names, st.sampled_from(ContainerRole), amounts, amounts)
-reasons = st.sampled_from(Reason)
+reasons = st.sampled_from(ReasonCode)
 actions = st.one_of(
     st.builds(
         ResizePod,
@@ -456,7 +484,7 @@ outcomes = st.builds(
     Outcome,
     times,
     actions,
-    st.sampled_from(Verdict),
+    st.sampled_from(ActionResult),
     reasons,
     names,
     before=st.lists(targets, max_size=2).map(tuple),
@@ -474,31 +502,34 @@ async def test_outcomes_come_back_as_they_were_newest_first(open_empty, written,
     by_time = sorted((line for line in written if line.at >= since), key=lambda line: line.at)
     assert list(found) == by_time[::-1]
     evictions = [line for line in by_time if isinstance(line.action, EvictPod)]
-    assert [line for line in spent if line.verdict is Verdict.DONE] == [
-        line for line in evictions if line.verdict is Verdict.DONE
+    assert [line for line in spent if line.result is ActionResult.DONE] == [
+        line for line in evictions if line.result is ActionResult.DONE
     ]
     done, failed = (
-        {line.action.uid for line in evictions if line.verdict is verdict} for verdict in (Verdict.DONE, Verdict.FAILED)
+        {line.action.uid for line in evictions if line.result is verdict}
+        for verdict in (ActionResult.DONE, ActionResult.FAILED)
     )
     # Of a pod whose eviction was not seen to end one line counts.
-    assert sorted(line.action.uid for line in spent if line.verdict is not Verdict.DONE) == sorted(failed - done)
+    assert sorted(line.action.uid for line in spent if line.result is not ActionResult.DONE) == sorted(failed - done)
 
 
-def eviction(number: int, verdict: Verdict = Verdict.DONE) -> Outcome:
+def eviction(number: int, verdict: ActionResult = ActionResult.DONE) -> Outcome:
     action: Action = EvictPod(
-        "shop", f"web-{number}", "uid", "n1", None, EvictionRanking.LOW, ResourceName.CPU, Reason.DOES_NOT_FIT
+        "shop", f"web-{number}", "uid", "n1", None, EvictionRanking.LOW, ResourceName.CPU, ReasonCode.NODE_OVER_CAPACITY
     )
-    return Outcome(NOW + timedelta(minutes=number), action, verdict, Reason.DOES_NOT_FIT)
+    return Outcome(NOW + timedelta(minutes=number), action, verdict, ReasonCode.NODE_OVER_CAPACITY)
 
 
-def going_on(action: Action, minutes: int, count: int, reason: Reason = Reason.BUDGET_HOUR) -> Outcome:
+def going_on(
+    action: Action, minutes: int, count: int, reason: ReasonCode = ReasonCode.HOURLY_EVICTION_BUDGET_SPENT
+) -> Outcome:
     first = NOW if count > 1 else None
-    return Outcome(NOW + timedelta(minutes=minutes), action, Verdict.HELD, reason, first_at=first, count=count)
+    return Outcome(NOW + timedelta(minutes=minutes), action, ActionResult.SKIPPED, reason, first_at=first, count=count)
 
 
-@pytest.mark.parametrize("action", [eviction(1).action, TaintNode("n1", Reason.OVERLOADED)])
+@pytest.mark.parametrize("action", [eviction(1).action, TaintNode("n1", ReasonCode.OVERLOADED)])
 async def test_an_outcome_that_goes_on_takes_the_place_of_its_line(store, action):
-    other = going_on(action, 0, 1, Reason.BUDGET_NODE)
+    other = going_on(action, 0, 1, ReasonCode.NODE_EVICTION_BUDGET_SPENT)
     await store.record_outcomes([going_on(action, 0, 1), other])
     await store.record_outcomes([going_on(action, 60, 13)])
     await store.record_outcomes([going_on(action, 120, 25)])
@@ -525,7 +556,7 @@ async def test_outcomes_are_limited_to_the_newest(store):
 
 
 async def test_the_outcomes_of_a_pod_are_those_about_its_name(store):
-    taint = Outcome(NOW, TaintNode("n1", Reason.OVERLOADED), Verdict.DONE, Reason.OVERLOADED)
+    taint = Outcome(NOW, TaintNode("n1", ReasonCode.OVERLOADED), ActionResult.DONE, ReasonCode.OVERLOADED)
     earlier, later = eviction(1), replace(eviction(1), at=NOW + timedelta(hours=1))
     too_old = replace(eviction(1), at=NOW - timedelta(hours=1))
     await store.record_outcomes([earlier, eviction(2), taint, later, too_old])
@@ -534,22 +565,22 @@ async def test_the_outcomes_of_a_pod_are_those_about_its_name(store):
 
 
 async def test_evictions_that_were_done_or_may_have_been_spend_budgets(store):
-    lines = [of_uid(str(number), eviction(number, verdict)) for number, verdict in enumerate(Verdict)]
+    lines = [of_uid(str(number), eviction(number, verdict)) for number, verdict in enumerate(ActionResult)]
     await store.record_outcomes(lines)
-    assert [line.verdict for line in await store.evictions_since(NOW)] == [Verdict.DONE, Verdict.FAILED]
+    assert [line.result for line in await store.evictions_since(NOW)] == [ActionResult.DONE, ActionResult.FAILED]
 
 
 async def test_usage_that_continues_another_progress_is_refused_whole(store):
     await store.record_usage(advance("a", read_until=600))
-    with pytest.raises(HistoryChanged, match="stored until 900, not 600"):
+    with pytest.raises(HistoryChangedError, match="stored until 900, not 600"):
         await store.record_usage(
-            replace(advance("a", read_until=1200, peaks=hourly((peak_key(1), NOW_HOUR, 1.0, 2.0))), continues=900)
+            replace(advance("a", read_until=1200, peaks=hourly((peak_key(1), NOW_HOUR, 1.0, 2.0))), continues_from=900)
         )
-    with pytest.raises(HistoryChanged, match="not None"):
-        await store.record_usage(replace(advance("b", read_until=1200), continues=900))
+    with pytest.raises(HistoryChangedError, match="not None"):
+        await store.record_usage(replace(advance("b", read_until=1200), continues_from=900))
     assert {name: one.read_until for name, one in (await store.usage_progress()).items()} == {"a": 600}
     assert len((await store.peak_summary([NOW_HOUR], 0)).keys) == 0
-    await store.record_usage(replace(advance("a", read_until=1200), continues=600))
+    await store.record_usage(replace(advance("a", read_until=1200), continues_from=600))
     assert (await store.usage_progress())["a"].read_until == 1200
 
 
@@ -564,14 +595,14 @@ async def test_the_epoch_grows_with_each_read_intent_and_kill(store):
 async def test_a_store_at_an_earlier_state_takes_nothing_until_what_it_lost_is_on_record(store):
     await store.record_usage(advance("a", read_until=600))
     store.expect(5)
-    with pytest.raises(HistoryChanged, match="epoch 1, and was at 5"):
+    with pytest.raises(HistoryChangedError, match="epoch 1, and was at 5"):
         await store.history()
     for refused in (
         store.record_usage(advance("a", read_until=1200)),
         store.begin_writes([intent(1, eviction(1))]),
         store.record_oom(kill()),
     ):
-        with pytest.raises(HistoryChanged):
+        with pytest.raises(HistoryChangedError):
             await refused
     assert {name: one.read_until for name, one in (await store.usage_progress()).items()} == {"a": 600}
     assert list(await store.open_intents()) == []
@@ -587,8 +618,8 @@ def of_uid(uid: str, line: Outcome) -> Outcome:
     return replace(line, action=replace(line.action, uid=uid))
 
 
-def intent(number: int, line: Outcome) -> Intent:
-    return Intent(number, line.at, line.action, line.before)
+def intent(number: int, line: Outcome) -> WriteIntent:
+    return WriteIntent(number, line.at, line.action, line.before)
 
 
 @given(written=st.lists(outcomes, max_size=8), completed=st.sets(st.integers(0, 9)))
@@ -613,15 +644,15 @@ async def test_looking_whether_the_store_takes_writes_leaves_nothing_behind(stor
 async def test_an_eviction_spends_the_budgets_from_its_intent_on(store):
     first, second = of_uid("1", eviction(1)), of_uid("2", eviction(2))
     await store.begin_writes([intent(7, first), intent(8, second)])
-    assert [line.verdict for line in await store.evictions_since(NOW)] == [Verdict.BEGUN] * 2
+    assert [line.result for line in await store.evictions_since(NOW)] == [ActionResult.STARTED] * 2
     assert await store.evictions_since(NOW + timedelta(minutes=3)) == []
     # The answer was lost: that is known, and the intent stays open until the cluster was looked at.
-    await store.record_outcomes([replace(second, verdict=Verdict.FAILED)])
-    assert [line.verdict for line in await store.evictions_since(NOW)] == [Verdict.BEGUN] * 2
+    await store.record_outcomes([replace(second, result=ActionResult.FAILED)])
+    assert [line.result for line in await store.evictions_since(NOW)] == [ActionResult.STARTED] * 2
     await store.record_outcomes([first], [7])
     await store.record_outcomes([], [8])
     spent = await store.evictions_since(NOW)
-    assert [(line.verdict, line.action.uid) for line in spent] == [(Verdict.DONE, "1"), (Verdict.FAILED, "2")]
+    assert [(line.result, line.action.uid) for line in spent] == [(ActionResult.DONE, "1"), (ActionResult.FAILED, "2")]
 
 
 def kill(container: str = "app", minutes: int = 0, **changed: object) -> OomRecord:
@@ -645,10 +676,10 @@ def kill(container: str = "app", minutes: int = 0, **changed: object) -> OomReco
 async def test_a_kill_is_remembered_once(store):
     known = {"node": "n1", "memory_request_bytes": 1, "last_working_set_bytes": 2, "teaches_workload": True}
     first, second = kill(), kill("sidecar", minutes=-5, **known)
-    assert await store.knows_oom(first.pod_uid, first.container, first.finished_at) is False
+    assert await store.has_oom_record(first.pod_uid, first.container, first.finished_at) is False
     assert await store.record_oom(first) is True
-    assert await store.knows_oom(first.pod_uid, first.container, first.finished_at) is True
-    assert await store.knows_oom(first.pod_uid, first.container, first.finished_at + timedelta(seconds=1)) is False
+    assert await store.has_oom_record(first.pod_uid, first.container, first.finished_at) is True
+    assert await store.has_oom_record(first.pod_uid, first.container, first.finished_at + timedelta(seconds=1)) is False
     assert await store.record_oom(first) is False
     assert await store.record_oom(kill(oom_memory_bytes=5)) is False
     assert await store.record_oom(second) is True
@@ -667,13 +698,16 @@ async def test_a_refused_target_is_remembered_until_the_next_one(open_empty, con
     async with open_empty() as store:
         await store.remember_refused([])
         await store.remember_refused(
-            [RefusedTarget(uid, (), Reason.REFUSED, NOW), RefusedTarget(f"{uid}-other", (), Reason.REFUSED, NOW)]
+            [
+                RefusedTarget(uid, (), ReasonCode.RESIZE_REFUSED, NOW),
+                RefusedTarget(f"{uid}-other", (), ReasonCode.RESIZE_REFUSED, NOW),
+            ]
         )
         await store.remember_refused([RefusedTarget(uid, containers, reason, at, room)])
         refused = await store.refused_targets()
     assert refused == {
         uid: RefusedTarget(uid, containers, reason, at, room),
-        f"{uid}-other": RefusedTarget(f"{uid}-other", (), Reason.REFUSED, NOW),
+        f"{uid}-other": RefusedTarget(f"{uid}-other", (), ReasonCode.RESIZE_REFUSED, NOW),
     }
 
 
@@ -726,7 +760,7 @@ async def test_what_is_counted_of_a_day_takes_the_place_of_what_was_counted_befo
 async def test_the_peaks_of_one_hour_are_every_keys(store):
     first, second = PeakKey("shop", "Deployment/web", "app", ""), PeakKey("shop", "StatefulSet/db", "db", "0")
     await store.record_usage(
-        UsageAdvance(
+        UsageUpdate(
             "a",
             PartitionProgress(0, 1),
             HourlyPeaks(
@@ -749,7 +783,7 @@ async def test_the_peaks_of_one_hour_are_every_keys(store):
 
 # ---- what the operator asks for ----
 
-bounds = st.builds(Bounds, amounts, amounts)
+bounds = st.builds(RequestBounds, amounts, amounts)
 overrides = st.builds(
     Overrides,
     st.none() | st.sampled_from(Mode),
@@ -787,8 +821,10 @@ async def test_the_pause_holds_until_it_is_lifted(store):
 
 # ---- packing ----
 
-arrivals = st.builds(Arrival, names, names, names, st.none() | names, names, st.lists(targets, max_size=2).map(tuple))
-preemptions = st.builds(Preemption, names, names, names, names)
+arrivals = st.builds(
+    PlannedPlacement, names, names, names, st.none() | names, names, st.lists(targets, max_size=2).map(tuple)
+)
+preemptions = st.builds(PlannedPreemption, names, names, names, names)
 resizes = st.builds(
     ResizePod,
     names,
@@ -806,32 +842,34 @@ def some(*kinds: st.SearchStrategy) -> st.SearchStrategy:
     return st.lists(st.one_of(*kinds), max_size=3).map(tuple)
 
 
-requirements = st.builds(Requirement, names, st.sampled_from(Operator), some(names))
+requirements = st.builds(LabelRequirement, names, st.sampled_from(SelectorOperator), some(names))
 findings = st.builds(
-    Finding,
-    st.sampled_from(Pattern),
+    UnschedulableReason,
+    st.sampled_from(UnschedulableCode),
     stated=names,
     nodes=figures,
-    occupants=st.sampled_from(Occupants),
+    occupants=st.sampled_from(BlockingPods),
     lacking=some(st.tuples(names, figures)),
     selector=some(st.tuples(names, names)),
     node_terms=some(st.builds(NodeSelectorTerm, some(requirements), some(requirements))),
     affinity=some(
-        st.builds(PodTerm, names, st.none() | st.builds(LabelSelector, some(requirements)), st.frozensets(names))
+        st.builds(
+            PodAffinityTerm, names, st.none() | st.builds(LabelSelector, some(requirements)), st.frozensets(names)
+        )
     ),
     taints=some(st.builds(Taint, names, names, st.sampled_from(TaintEffect))),
 )
 proposals = st.builds(
-    Proposal,
-    st.sampled_from(Status),
-    st.sampled_from(Sizes),
-    some(st.builds(Unplaced, names, names, some(names), findings, st.booleans())),
-    some(st.builds(TierLine, figures, figures, figures, figures)),
-    some(st.builds(Stage, some(resizes), some(arrivals, preemptions), some(arrivals))),
-    some(st.builds(Note, st.sampled_from(NoteCode), names, figures)),
+    PackingProposal,
+    st.sampled_from(PackingStatus),
+    st.sampled_from(PackingSizes),
+    some(st.builds(UnplacedPod, names, names, some(names), findings, st.booleans())),
+    some(st.builds(PriorityResult, figures, figures, figures, figures)),
+    some(st.builds(PlanStage, some(resizes), some(arrivals, preemptions), some(arrivals))),
+    some(st.builds(PackingNote, st.sampled_from(PackingNoteCode), names, figures)),
 )
 steerings = st.builds(
-    Steering,
+    PlacementHint,
     names,
     names,
     names,
@@ -848,38 +886,44 @@ plans = st.builds(
     times,
     proposals,
     st.floats(0, 100),
-    st.sampled_from(Phase),
+    st.sampled_from(PlanPhase),
     times,
     st.integers(0, 9),
-    some(st.builds(Departure, names, times)),
-    some(st.builds(Landing, names, names, st.none() | names)),
+    some(st.builds(EvictedPod, names, times)),
+    some(st.builds(PlacedPod, names, names, st.none() | names)),
     st.lists(steerings, max_size=3, unique_by=lambda one: one.replaces).map(tuple),
     some(names),
     st.none() | times,
-    st.none() | st.builds(Halt, st.sampled_from(HaltCode), names, names, st.integers(0, 9)),
+    st.none() | st.builds(PlanCondition, st.sampled_from(PlanStatusReason), names, names, st.integers(0, 9)),
 )
 
 
 @pytest.mark.smoke
-@given(plan=plans, phase=st.sampled_from(Phase))
+@given(plan=plans, phase=st.sampled_from(PlanPhase))
 @FEW_EXAMPLES
 async def test_a_packing_comes_back_with_its_progress_and_who_is_steered_by_it(open_empty, plan, phase):
-    later = replace(plan, phase=phase, stage=plan.stage + 1, expected=(), halt=Halt(HaltCode.BINDING, "shop/web-1"))
+    later = replace(
+        plan,
+        phase=phase,
+        stage=plan.stage + 1,
+        expected=(),
+        condition=PlanCondition(PlanStatusReason.POD_BINDING, "shop/web-1"),
+    )
     async with open_empty() as store:
         assert await store.packing() is None
         await store.save_packing(plan)
         assert await store.packing() == plan
-        landed = {landing.uid for landing in plan.landed}
-        steered = [one for one in plan.expected if plan.phase is Phase.UNDER_WAY and one.replaces not in landed]
-        assert list(await store.steered()) == sorted(steered, key=lambda one: one.replaces)
+        landed = {landing.uid for landing in plan.placed}
+        steered = [one for one in plan.expected if plan.phase is PlanPhase.IN_PROGRESS and one.replaces not in landed]
+        assert list(await store.placement_hints()) == sorted(steered, key=lambda one: one.replaces)
         await store.save_packing(later)
         assert await store.packing() == later
-        assert list(await store.steered()) == []
+        assert list(await store.placement_hints()) == []
 
 
 def packing(number: int, at: datetime = NOW) -> PackingPlan:
-    proposal = Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), ())
-    return PackingPlan(str(number), at, proposal, 0.1, Phase.SHOWN, at)
+    proposal = PackingProposal(PackingStatus.OPTIMAL, PackingSizes.RIGHTSIZED, (), (), ())
+    return PackingPlan(str(number), at, proposal, 0.1, PlanPhase.ADVISORY, at)
 
 
 async def test_the_last_packing_is_that_of_the_latest_look_whatever_was_stored_last(store):
@@ -910,15 +954,17 @@ async def test_each_kind_is_kept_for_its_time(store, late):
         statistic("web-0", updated_at=seconds(RETENTION.statistics)),
         statistic("", updated_at=seconds(RETENTION.statistics)),
     ]
-    await store.write_statistics(StatisticsTable.of_rows(rows))
+    await store.write_statistics(StatisticsTable.from_rows(rows))
     # A block is out once its last time is as old as the retention.
     block = block_at(seconds(RETENTION.sample_blocks) + int(not late))
     peaks = hourly((peak_key(1), oldest_hour, 1.0, 2.0))
     await store.record_usage(advance("old", read_until=seconds(RETENTION.partitions), peaks=peaks, block=block))
     await store.record_oom(kill(finished_at=last_moment(RETENTION.oom_records)))
     done = eviction(0)
-    await store.record_outcomes([Outcome(last_moment(RETENTION.outcomes), done.action, done.verdict, done.reason)])
-    await store.remember_refused([RefusedTarget("uid", (), Reason.REFUSED, last_moment(RETENTION.refused_targets))])
+    await store.record_outcomes([Outcome(last_moment(RETENTION.outcomes), done.action, done.result, done.reason)])
+    await store.remember_refused(
+        [RefusedTarget("uid", (), ReasonCode.RESIZE_REFUSED, last_moment(RETENTION.refused_targets))]
+    )
     await store.remember_original_sizes(
         [OriginalSizes("uid", "shop", "web-0", (), last_moment(RETENTION.original_sizes))]
     )
@@ -953,23 +999,23 @@ async def test_each_kind_is_kept_for_its_time(store, late):
 @pytest.mark.smoke
 async def test_interventions_come_back_newest_first(store):
     web = WorkloadRef("Deployment", "web")
-    paused = Intervention(NOW, "ann", Deed.PAUSE)
-    set_ = Intervention(NOW, "bob", Deed.PUT_OVERRIDE, "shop", web, '{"mode":"off"}')
-    removed = Intervention(NOW - timedelta(hours=1), "system:x", Deed.DELETE_OVERRIDE, "shop", web)
+    paused = UserAction(NOW, "ann", UserActionKind.PAUSE)
+    set_ = UserAction(NOW, "bob", UserActionKind.PUT_OVERRIDE, "shop", web, '{"mode":"off"}')
+    removed = UserAction(NOW - timedelta(hours=1), "system:x", UserActionKind.DELETE_OVERRIDE, "shop", web)
     for one in (removed, paused, set_):
-        await store.record_intervention(one)
-    assert await store.interventions(NOW - timedelta(days=1)) == [set_, paused, removed]
-    assert await store.interventions(NOW, 1) == [set_]
-    assert await store.interventions(NOW + timedelta(seconds=1)) == []
-    await store.prune(NOW - timedelta(minutes=30) + RETENTION.interventions)
-    assert await store.interventions(NOW - timedelta(days=1)) == [set_, paused]
+        await store.record_user_action(one)
+    assert await store.user_actions(NOW - timedelta(days=1)) == [set_, paused, removed]
+    assert await store.user_actions(NOW, 1) == [set_]
+    assert await store.user_actions(NOW + timedelta(seconds=1)) == []
+    await store.prune(NOW - timedelta(minutes=30) + RETENTION.user_actions)
+    assert await store.user_actions(NOW - timedelta(days=1)) == [set_, paused]
 
 
 @pytest.mark.smoke
 async def test_the_clusters_hours_come_back_oldest_first_and_the_first_of_an_hour_stays(store):
-    hour = hour_of(NOW)
+    hour = get_clock_hour(NOW)
     large, middle, small = (Resources(8000 + number, number << 40) for number in range(3))
-    kept = [ClusterHour(hour + at, large, middle, small, Resources(-500, -(1 << 40))) for at in (0, 1, 5)]
+    kept = [HourlyClusterTotals(hour + at, large, middle, small, Resources(-500, -(1 << 40))) for at in (0, 1, 5)]
     for one in (kept[2], kept[0], kept[1], replace(kept[1], saved=Resources(1, 1))):
         await store.record_cluster_hour(one)
     assert await store.cluster_hours(hour) == kept
@@ -988,7 +1034,7 @@ async def test_after_a_month_another_key_signs_and_those_before_it_verify_as_lon
     assert await _keys_at(store, NOW + 5 * RETENTION.signing_key) == months[-1]
 
 
-async def _keys_at(store: Store, now: datetime) -> list[bytes]:
+async def _keys_at(store: StorePort, now: datetime) -> list[bytes]:
     await store.prune(now)
     return list(await store.signing_keys())
 
@@ -999,7 +1045,7 @@ async def test_pruning_leaves_younger_neighbours_as_they_are(store):
     rows = [(peak_key(1), old_hour, 1.0, 1.0), (peak_key(2), old_hour, 1.0, 1.0), (peak_key(2), NOW_HOUR, 3.0, 4.0)]
     await store.record_usage(advance("a", peaks=hourly(*rows), block=block_at(NOW_SECONDS)))
     await store.write_statistics(
-        StatisticsTable.of_rows([statistic("web-0", updated_at=NOW_SECONDS - 9 * 86400), statistic("web-1")])
+        StatisticsTable.from_rows([statistic("web-0", updated_at=NOW_SECONDS - 9 * 86400), statistic("web-1")])
     )
     await store.prune(NOW)
     await store.record_usage(

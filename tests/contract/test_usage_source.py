@@ -1,4 +1,4 @@
-"""What every usage source keeps: one suite for each implementation of the UsageSource port."""
+"""What every usage source keeps: one suite for each implementation of the UsageSourcePort port."""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import closing
@@ -7,21 +7,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pytest
 
-from cruise.adapters.kubelets.settings import Endpoint, KubeletSettings
-from cruise.adapters.kubelets.source import KubeletSource
-from cruise.adapters.kubelets.telling import told_by
+from cruise.adapters.kubelets.client import KubeletEndpoint, KubeletSettings
+from cruise.adapters.kubelets.source import KubeletUsageSource, read_kubelet_report
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
-from cruise.domain.cluster import Node, Snapshot
-from cruise.domain.cross_check import NodeTold
+from cruise.adapters.prometheus.source import PrometheusUsageSource
+from cruise.domain.cluster import ClusterSnapshot, Node
+from cruise.domain.preflight import KubeletReport
 from cruise.domain.usage import ContainerKey, SampleBlock
-from cruise.runtime.ports import UsageSource
-from cruise.runtime.usage.cross_checking import CrossChecked
-from cruise.simulation.cluster.behaviour import Behaviour
-from cruise.simulation.usage_source import SimulatedUsage
+from cruise.runtime.ports import UsageSourcePort
+from cruise.runtime.usage.cross_check import CrossCheckedUsageSource
+from cruise.simulation.cluster.state import SimulationSettings
+from cruise.simulation.usage_source import SimulatedUsageSource
 from tests import cadvisor
 from tests.builders import make_container, make_node, make_pod, make_snapshot
-from tests.cadvisor import Life, Place
+from tests.cadvisor import ContainerLifetime, ContainerLocation
 from tests.cadvisor_text import cadvisor_text, resource_text
 from tests.prometheus_server import make_blocks, running_prometheus
 from tests.simulation import scenes
@@ -35,24 +34,24 @@ END = START + 60 * MINUTES
 class Subject:
     """A source, the cluster whose usage it has between START and END, and the containers that ran all the time."""
 
-    source: UsageSource
-    snapshot: Snapshot
+    source: UsageSourcePort
+    snapshot: ClusterSnapshot
     containers: frozenset[ContainerKey]
 
 
 async def simulated() -> Subject:
     one, two = scenes.container(100, 100), scenes.container(50, 64, name="proxy")
     workloads = [
-        scenes.workload("web", scenes.template(one, two), scenes.Dial(), replicas=3),
-        scenes.workload("db", scenes.template(one), scenes.Dial(), replicas=2),
+        scenes.workload("web", scenes.template(one, two), scenes.AdjustableDemand(), replicas=3),
+        scenes.workload("db", scenes.template(one), scenes.AdjustableDemand(), replicas=2),
     ]
-    world = scenes.cluster(workloads, behaviour=Behaviour(step_seconds=60))
+    world = scenes.cluster(workloads, behaviour=SimulationSettings(step_seconds=60))
     scenes.run(world, END - START)
     snapshot = await world.snapshot()
-    return Subject(SimulatedUsage(world), snapshot, containers_of(snapshot))
+    return Subject(SimulatedUsageSource(world), snapshot, containers_of(snapshot))
 
 
-def containers_of(snapshot: Snapshot) -> frozenset[ContainerKey]:
+def containers_of(snapshot: ClusterSnapshot) -> frozenset[ContainerKey]:
     return frozenset(
         ContainerKey(pod.namespace, pod.name, container.name) for pod in snapshot.pods for container in pod.containers
     )
@@ -71,10 +70,10 @@ def measured_series() -> list[cadvisor.RawSeries]:
     series: list[cadvisor.RawSeries] = []
     demands = cadvisor.demands(12, START - 600, MINUTES + 20, seed=5)
     running = [(pod, container) for pod in monitored().pods for container in pod.containers]
-    whole: dict[str, list[cadvisor.Demand]] = {}
+    whole: dict[str, list[cadvisor.CadvisorDemand]] = {}
     for number, (pod, container) in enumerate(running):
-        place = Place(pod.namespace, pod.name, container.name, pod.node or "", 15, 2.5 + number)
-        life = Life(START - 600, END + 1, restarts=(START + 900,) if number == 2 else ())
+        place = ContainerLocation(pod.namespace, pod.name, container.name, pod.node or "", 15, 2.5 + number)
+        life = ContainerLifetime(START - 600, END + 1, restarts=(START + 900,) if number == 2 else ())
         times = cadvisor.scrape_times(place, [(START - 600, END + 1, None)])
         demand = next(demands)
         whole.setdefault(pod.node or "", []).append(demand)
@@ -84,10 +83,10 @@ def measured_series() -> list[cadvisor.RawSeries]:
     return series
 
 
-async def from_kubelets(endpoint: Endpoint) -> Subject:
+async def from_kubelets(endpoint: KubeletEndpoint) -> Subject:
     """Kubelets that were read once a minute, each at a moment of its own."""
     series, at = measured_series(), float(START - 600)
-    text = cadvisor_text if endpoint is Endpoint.CADVISOR else resource_text
+    text = cadvisor_text if endpoint is KubeletEndpoint.CADVISOR else resource_text
 
     async def ask(node: Node) -> bytes:
         return text(series, node.name, at)
@@ -95,27 +94,29 @@ async def from_kubelets(endpoint: Endpoint) -> Subject:
     def clock() -> float:
         return at
 
-    source = KubeletSource(KubeletSettings(endpoint=endpoint, kept_seconds=2 * (END - START)), ask)
+    source = KubeletUsageSource(KubeletSettings(endpoint=endpoint, retention_seconds=2 * (END - START)), ask)
     await source.partitions(monitored())
     while at < END:
-        await source.look(source.due(at, 60), clock)
+        await source.read_nodes(source.get_due_nodes(at, 60), clock)
         at += 1
     assert not source.failures
     return Subject(source, monitored(), containers_of(monitored()))
 
 
-def root_group(node: str, demands: list[cadvisor.Demand]) -> cadvisor.RawSeries:
+def root_group(node: str, demands: list[cadvisor.CadvisorDemand]) -> cadvisor.RawSeries:
     """The group of all that runs on a node: its containers, and a millicore and a megabyte besides."""
     first = demands[0]
     cores = sum((one.cores for one in demands), np.full(len(first.cores), 0.001))
     memory = sum((one.memory for one in demands), np.full(len(first.memory), 1e6))
-    times = cadvisor.scrape_times(Place("", "", "", node, 15, 1.5), [(START - 600, END + 1, None)])
-    one = cadvisor.Demand(first.start, cores, np.zeros(len(cores)), memory)
-    [found] = cadvisor.scrape(Place("", "", "", node, 15, 1.5), Life(START - 600, END + 1), one, times)
+    times = cadvisor.scrape_times(ContainerLocation("", "", "", node, 15, 1.5), [(START - 600, END + 1, None)])
+    one = cadvisor.CadvisorDemand(first.start, cores, np.zeros(len(cores)), memory)
+    [found] = cadvisor.scrape(
+        ContainerLocation("", "", "", node, 15, 1.5), ContainerLifetime(START - 600, END + 1), one, times
+    )
     return replace(found, id="/")
 
 
-def monitored() -> Snapshot:
+def monitored() -> ClusterSnapshot:
     names = ["web-7d9f8b6c5d-x2x4z", "web-7d9f8b6c5d-bcdfg", "db-0", "db-1", "agent-k9wtq"]
     pods = [
         make_pod(name, node=f"n{number % 2}", containers=[make_container("app"), make_container("proxy")])
@@ -124,17 +125,17 @@ def monitored() -> Snapshot:
     return make_snapshot(pods, [make_node("n0"), make_node("n1")])
 
 
-def cross_checked(source: UsageSource) -> CrossChecked:
+def cross_checked(source: UsageSourcePort) -> CrossCheckedUsageSource:
     """Prometheus, beside kubelets that are asked a quarter of an hour before the end."""
     series, at = measured_series(), END - 900.0
 
     async def answer(node: Node) -> bytes:
         return cadvisor_text(series, node.name, at)
 
-    async def ask(node: Node) -> NodeTold:
-        return await told_by(answer, node, lambda: at)
+    async def ask(node: Node) -> KubeletReport:
+        return await read_kubelet_report(answer, node, lambda: at)
 
-    return CrossChecked(source, ask, 2, 60)
+    return CrossCheckedUsageSource(source, ask, 2, 60)
 
 
 @pytest.fixture(
@@ -144,26 +145,26 @@ async def subject(request: pytest.FixtureRequest) -> AsyncIterator[Subject]:
     if request.param == "simulated":
         yield await simulated()
         return
-    if request.param in (Endpoint.CADVISOR, Endpoint.RESOURCE):
-        yield await from_kubelets(Endpoint(request.param))
+    if request.param in (KubeletEndpoint.CADVISOR, KubeletEndpoint.RESOURCE):
+        yield await from_kubelets(KubeletEndpoint(request.param))
         return
     limit = 1 if request.param == "prometheus in small queries" else 20_000
     settings = PrometheusSettings(request.getfixturevalue("prometheus_address"), max_series_per_query=limit)
-    with closing(PrometheusSource(settings)) as source:
+    with closing(PrometheusUsageSource(settings)) as source:
         checked = cross_checked(source) if request.param == "cross-checked" else source
         yield Subject(checked, monitored(), containers_of(monitored()))
 
 
 async def test_kubelets_agree_with_the_prometheus_that_scrapes_them(prometheus_address: str) -> None:
-    with closing(PrometheusSource(PrometheusSettings(prometheus_address))) as source:
+    with closing(PrometheusUsageSource(PrometheusSettings(prometheus_address))) as source:
         checked = cross_checked(source)
         subject = Subject(checked, monitored(), containers_of(monitored()))
         # Before and after they were asked.
         for end in (END - 960, END):
             for partition in await checked.partitions(monitored()):
                 await checked.read(partition, START, end, None)
-            assert checked.of_this_pass.compared == subject.containers
-            assert not checked.of_this_pass.disagreements
+            assert checked.pass_result.compared == subject.containers
+            assert not checked.pass_result.disagreements
 
 
 async def read_all(subject: Subject, start: int = START, end: int = END) -> list[SampleBlock]:

@@ -16,7 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import msgspec
 import yaml
 
-from tests.controlplane.watching import Watch
+from tests.controlplane.watching import ApiWatch
 
 Json = dict[str, Any]
 PatchKind = Literal["strategic", "merge", "json", "apply"]
@@ -166,7 +166,7 @@ class Api:
         self.request("POST", self.path("pods", namespace, pod, "eviction"), body)
 
     def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
-        """Obtain a token of a ServiceAccount; the server accepts no life under 10 minutes."""
+        """Obtain a token of a ServiceAccountCredentials; the server accepts no life under 10 minutes."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",
@@ -176,7 +176,7 @@ class Api:
         token: str = told["status"]["token"]
         return token
 
-    def watch(self, resource: str, namespace: str | None = None, **parameters: str) -> Watch:
+    def watch(self, resource: str, namespace: str | None = None, **parameters: str) -> ApiWatch:
         """Open a watch from a `resourceVersion` on. Raises ApiError; the events may hold an ERROR."""
         query = urlencode({"watch": "true", "allowWatchBookmarks": "true", **parameters})
         connection = self._connect()
@@ -188,7 +188,7 @@ class Api:
             body = msgspec.json.decode(answer.read())
             connection.close()
             raise ApiError(answer.status, body, answer.getheader("Retry-After"))
-        return Watch(connection, socket, answer)
+        return ApiWatch(connection, socket, answer)
 
     def close(self) -> None:
         """Drop this thread's connection."""
@@ -245,7 +245,7 @@ def _delete_options(grace: int | None) -> Json:
     return options if grace is None else {**options, "gracePeriodSeconds": grace}
 
 
-def until(check: Callable[[], T | None], what: str, seconds: float = 120, longest_pause: float = 0.25) -> T:
+def wait_until(check: Callable[[], T | None], what: str, seconds: float = 120, longest_pause: float = 0.25) -> T:
     """Wait until `check` returns something true, and return it; fails with `what` where it never does.
 
     Looking takes time from what is waited for: the longer that takes, the longer the pauses between two looks.

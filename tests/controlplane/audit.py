@@ -51,7 +51,7 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def credential(self) -> str:
-        """The id of the token with which a ServiceAccount asked, empty for others: it tells processes apart."""
+        """The id of the token with which a ServiceAccountCredentials asked, empty for others: it tells processes apart."""
         [credential] = self.user_account.extra.get(_CREDENTIAL, [""])
         return credential.removeprefix("JTI=")
 
@@ -84,9 +84,9 @@ class AuditLog:
         """Where the log ends now, to read from there later."""
         return self._file.stat().st_size if self._file.exists() else 0
 
-    def follow(self, users: str) -> "AuditTail":
+    def follow(self, users: str) -> "AuditLogReader":
         """The requests from now on of all users whose names begin so."""
-        return AuditTail(self._file, self.mark(), users)
+        return AuditLogReader(self._file, self.mark(), users)
 
     def events(self, since: int = 0, user: str | None = None, verbs: Collection[str] | None = None) -> list[AuditEvent]:
         """Requests answered since a mark, in the log's order."""
@@ -107,7 +107,7 @@ class AuditLog:
         return self.events(since, user, WRITES)
 
 
-class AuditTail:
+class AuditLogReader:
     """Some users' requests since a place in the log, of which each line is read once, however often one looks."""
 
     def __init__(self, file: Path, since: int, users: str) -> None:

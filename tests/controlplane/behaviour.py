@@ -10,7 +10,7 @@ Json = dict[str, Any]
 DECLARED_FEATURES = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
 
 
-class Resizing(StrEnum):
+class ResizeBehaviour(StrEnum):
     """What becomes of a resize."""
 
     JUDGE = "Judge"  # taken up where the node has room, else Deferred or Infeasible
@@ -21,14 +21,14 @@ class Resizing(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Behaviour:
+class KubeletBehaviour:
     """How a pod is treated; seconds pass between being told and the status that shows it.
 
     A pod runs for good, or for `run_seconds`, after which it has succeeded. A terminating pod goes after
     `termination_seconds`, or its own grace period where that is shorter.
     """
 
-    resizing: Resizing = Resizing.JUDGE
+    resizing: ResizeBehaviour = ResizeBehaviour.JUDGE
     start_seconds: float = 0
     actuation_seconds: float = 0
     termination_seconds: float = 0
@@ -36,10 +36,10 @@ class Behaviour:
 
 
 @dataclass(frozen=True, slots=True)
-class Rule:
+class BehaviourRule:
     """A behaviour and the pods that it is for: one of that name, or all that have the labels."""
 
-    behaviour: Behaviour
+    behaviour: KubeletBehaviour
     namespace: str
     name: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -56,7 +56,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeSpec:
+class SimulatedNodeSpec:
     """A node to register; everything that it has may be allocated."""
 
     name: str

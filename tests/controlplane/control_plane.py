@@ -13,7 +13,7 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.client_certificates import ClientAuthority
-from tests.controlplane.api import Api, ApiError, until
+from tests.controlplane.api import Api, ApiError, wait_until
 from tests.controlplane.audit import AuditLevel, AuditLog
 from tests.controlplane.binaries import programs
 from tests.controlplane.server_flags import (
@@ -103,7 +103,7 @@ class ControlPlane:
         return AuditLog(self.directory / "audit.log")
 
     def api(self, user: str = ADMIN.name, token: str | None = None) -> Api:
-        """A client for one of the users, or for whoever has `token`, such as a ServiceAccount."""
+        """A client for one of the users, or for whoever has `token`, such as a ServiceAccountCredentials."""
         return Api(self.address, self.ca_file, token or self._tokens[user])
 
     def token(self, user: str) -> str:
@@ -147,7 +147,7 @@ class ControlPlane:
         self._start(api_server_command(self.directory, self._ports, self._flags))
         # It writes its certificate itself at its first start, and the key after it.
         key = self.ca_file.with_suffix(".key")
-        until(lambda: self.alive() and key.exists(), "the API server has a certificate")
+        wait_until(lambda: self.alive() and key.exists(), "the API server has a certificate")
         self._await_api_server()
 
     def revive(self) -> None:
@@ -178,7 +178,9 @@ class ControlPlane:
             self._start(controller_manager_command(self.kubeconfig(CONTROLLERS.name), self._flags))
             # An API server that goes before it has made all of its controllers ends the controller manager.
             admin = self.api()
-            until(lambda: self.alive() and admin.items("serviceaccounts", "default"), "the controllers are at work")
+            wait_until(
+                lambda: self.alive() and admin.items("serviceaccounts", "default"), "the controllers are at work"
+            )
             admin.close()
         except BaseException:
             self._stop()
@@ -198,7 +200,7 @@ class ControlPlane:
 
     def _await_api_server(self) -> None:
         api = self.api()
-        until(lambda: self.alive() and _is_ready(api), "the API server is ready")
+        wait_until(lambda: self.alive() and _is_ready(api), "the API server is ready")
         api.close()
 
     def _stop(self) -> None:

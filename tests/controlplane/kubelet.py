@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import Any, Literal
 from zlib import crc32
 
-from tests.controlplane.api import Api, ApiError, Json, conditions, until
-from tests.controlplane.behaviour import Behaviour, NodeSpec, Rule, node_ready
+from tests.controlplane.api import Api, ApiError, Json, conditions, wait_until
+from tests.controlplane.behaviour import BehaviourRule, KubeletBehaviour, SimulatedNodeSpec, node_ready
 from tests.controlplane.node_loop import NodeLoop, now_text
-from tests.controlplane.pod_record import PodRecord
-from tests.controlplane.watching import Watch
+from tests.controlplane.pod_record import NodePodRecord
+from tests.controlplane.watching import ApiWatch
 
 LEASES = "kube-node-lease"
 
@@ -31,12 +31,12 @@ class TestKubelet:
     def __init__(self, api: Api, threads: int = 1, lease_seconds: float = 10) -> None:
         self._api = api
         self._lease_seconds = lease_seconds
-        self._rules: list[Rule] = []
-        self._nodes: dict[str, NodeSpec] = {}
+        self._rules: list[BehaviourRule] = []
+        self._nodes: dict[str, SimulatedNodeSpec] = {}
         self._silent: set[str] = set()
         self._loops = [NodeLoop(api, self._behaviour_of) for _ in range(threads)]
         self._stopping = threading.Event()
-        self._watch: Watch | None = None
+        self._watch: ApiWatch | None = None
         self._failures: list[BaseException] = []
         self._threads = [
             threading.Thread(target=self._guarded, args=(work,), name="test-kubelet-io", daemon=True)
@@ -68,13 +68,13 @@ class TestKubelet:
         for name in list(self._nodes):
             self._delete_node(name)
 
-    def add_node(self, name: str, cpu: str = "4", memory: str = "8Gi", **more: Any) -> NodeSpec:
+    def add_node(self, name: str, cpu: str = "4", memory: str = "8Gi", **more: Any) -> SimulatedNodeSpec:
         """Register a node, and wait until pods may be bound to it; `more` is what NodeSpec has besides."""
-        node = NodeSpec(name, cpu, memory, **more)
+        node = SimulatedNodeSpec(name, cpu, memory, **more)
         self.add_nodes([node])
         return node
 
-    def add_nodes(self, nodes: list[NodeSpec]) -> None:
+    def add_nodes(self, nodes: list[SimulatedNodeSpec]) -> None:
         """Register nodes, and wait until pods may be bound to them."""
         for node in nodes:
             loop = self._loop_of(node.name)
@@ -83,7 +83,7 @@ class TestKubelet:
             self._api.create(_lease(node.name))
             self._nodes[node.name] = node
         wanted = {node.name for node in nodes}
-        until(lambda: not wanted & self._not_ready(), f"{len(wanted)} nodes are ready", seconds=120)
+        wait_until(lambda: not wanted & self._not_ready(), f"{len(wanted)} nodes are ready", seconds=120)
 
     def remove_node(self, name: str) -> None:
         """Let a node go, with all that runs there."""
@@ -103,13 +103,13 @@ class TestKubelet:
 
     def behave(
         self,
-        behaviour: Behaviour,
+        behaviour: KubeletBehaviour,
         namespace: str,
         name: str | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
         """Treat a namespace's pods so from now on: one of that name, or all that have the labels. The latest counts."""
-        self._rules = [*self._rules, Rule(behaviour, namespace, name, labels or {})]
+        self._rules = [*self._rules, BehaviourRule(behaviour, namespace, name, labels or {})]
         self._everywhere(NodeLoop.reconsider)
 
     def behave_again(self) -> None:
@@ -135,7 +135,7 @@ class TestKubelet:
         """End a pod; Failed with reason Evicted is what a node under pressure does."""
         self._on(namespace, pod, lambda loop, one: loop.finish(one, phase, reason, 0 if phase == "Succeeded" else 137))
 
-    def _on(self, namespace: str, pod: str, work: Callable[[NodeLoop, PodRecord], None]) -> None:
+    def _on(self, namespace: str, pod: str, work: Callable[[NodeLoop, NodePodRecord], None]) -> None:
         """Do something to a running pod, in the thread that owns it."""
 
         def attempt(loop: NodeLoop) -> bool:
@@ -147,17 +147,17 @@ class TestKubelet:
         def anywhere() -> bool:
             return any(loop.call(partial(attempt, loop)) for loop in self._loops)
 
-        until(anywhere, f"pod {namespace}/{pod} runs on one of the test kubelet's nodes")
+        wait_until(anywhere, f"pod {namespace}/{pod} runs on one of the test kubelet's nodes")
 
     def _everywhere(self, work: Callable[[NodeLoop], None]) -> None:
         for loop in self._loops:
             loop.call(partial(work, loop))
 
-    def _behaviour_of(self, pod: Json) -> Behaviour:
+    def _behaviour_of(self, pod: Json) -> KubeletBehaviour:
         for rule in reversed(self._rules):
             if rule.covers(pod):
                 return rule.behaviour
-        return Behaviour()
+        return KubeletBehaviour()
 
     def _loop_of(self, node: str) -> NodeLoop:
         return self._loops[crc32(node.encode()) % len(self._loops)]

@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 from http.client import HTTPException
 from typing import Any
 
-from cruise.domain.quantity import parse_cpu_millicores, parse_memory_bytes
+from cruise.domain.resources import parse_cpu_millicores, parse_memory_bytes
 from tests.controlplane.api import Api, ApiError, Json
-from tests.controlplane.behaviour import Behaviour, NodeSpec, Resizing
-from tests.controlplane.node_room import Room, newcomer_refused, resize_refused
-from tests.controlplane.pod_record import PodRecord, new_record
-from tests.controlplane.pod_resources import stated
+from tests.controlplane.behaviour import KubeletBehaviour, ResizeBehaviour, SimulatedNodeSpec
+from tests.controlplane.node_room import NodeFreeCapacity, rejects_new_pod, rejects_resize
+from tests.controlplane.pod_record import NodePodRecord, new_record
+from tests.controlplane.pod_resources import get_stated
 
 RETRY_SECONDS = 0.3
 _addresses = itertools.count(1)
@@ -29,7 +29,7 @@ def now_text() -> str:
 
 
 @dataclass(order=True, slots=True)
-class _Due:
+class _ScheduledStep:
     at: float
     order: int
     work: Callable[[], None] = field(compare=False)
@@ -38,17 +38,17 @@ class _Due:
 class NodeLoop:
     """Keeps the pods of its nodes as their behaviour says. All but `call`, `post` and `stop` run in its thread."""
 
-    def __init__(self, api: Api, behaviour_of: Callable[[Json], Behaviour]) -> None:
+    def __init__(self, api: Api, behaviour_of: Callable[[Json], KubeletBehaviour]) -> None:
         self._api = api
         self._behaviour_of = behaviour_of
-        self._rooms: dict[str, Room] = {}
+        self._rooms: dict[str, NodeFreeCapacity] = {}
         # By node, then by uid.
-        self._records: dict[str, dict[str, PodRecord]] = {}
+        self._records: dict[str, dict[str, NodePodRecord]] = {}
         # Bound to nodes that are not there yet.
         self._strangers: dict[str, Json] = {}
         self._starting: dict[str, Json] = {}
         self._leaving: set[str] = set()
-        self._due: list[_Due] = []
+        self._due: list[_ScheduledStep] = []
         self._order = itertools.count()
         self._inbox: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._failure: BaseException | None = None
@@ -81,9 +81,9 @@ class NodeLoop:
         if self._failure is not None:
             raise self._failure
 
-    def add_node(self, node: NodeSpec) -> None:
+    def add_node(self, node: SimulatedNodeSpec) -> None:
         """Take a node's pods."""
-        self._rooms[node.name] = Room(parse_cpu_millicores(node.cpu), parse_memory_bytes(node.memory))
+        self._rooms[node.name] = NodeFreeCapacity(parse_cpu_millicores(node.cpu), parse_memory_bytes(node.memory))
         self._records[node.name] = {}
         for uid in [uid for uid, pod in self._strangers.items() if pod["spec"]["nodeName"] == node.name]:
             self.seen(self._strangers.pop(uid))
@@ -92,7 +92,7 @@ class NodeLoop:
         """Forget a node and what runs there."""
         del self._rooms[name], self._records[name]
 
-    def find(self, namespace: str, name: str) -> PodRecord | None:
+    def find(self, namespace: str, name: str) -> NodePodRecord | None:
         """The running pod of that name."""
         for records in self._records.values():
             for record in records.values():
@@ -143,7 +143,9 @@ class NodeLoop:
                 if record.pending or record.in_progress:
                     self._consider(record)
 
-    def kill_container(self, record: PodRecord, name: str, reason: str, exit_code: int, restart_after: float) -> None:
+    def kill_container(
+        self, record: NodePodRecord, name: str, reason: str, exit_code: int, restart_after: float
+    ) -> None:
         """Let a container end, and start again if its pod's restart policy says so."""
         (container,) = (one for one in record.containers if one.name == name)
         policy = record.pod["spec"].get("restartPolicy", "Always")
@@ -160,7 +162,7 @@ class NodeLoop:
         else:
             self.finish(record, "Failed" if exit_code else "Succeeded", "", exit_code)
 
-    def finish(self, record: PodRecord, phase: str, reason: str, exit_code: int) -> None:
+    def finish(self, record: NodePodRecord, phase: str, reason: str, exit_code: int) -> None:
         """End a pod."""
         record.finish(phase, reason, exit_code, now_text())
         self._publish(record)
@@ -176,8 +178,8 @@ class NodeLoop:
         behaviour = self._behaviour_of(pod)
         known = bool(pod["status"].get("containerStatuses"))
         refused = None
-        if behaviour.resizing is Resizing.JUDGE and not known:
-            refused = newcomer_refused(record, self._rooms[node], self._records[node].values())
+        if behaviour.resizing is ResizeBehaviour.JUDGE and not known:
+            refused = rejects_new_pod(record, self._rooms[node], self._records[node].values())
         self._records[node][uid] = record
         if refused is not None:
             record.containers.clear()
@@ -187,7 +189,7 @@ class NodeLoop:
         if behaviour.run_seconds is not None:
             self._after(behaviour.run_seconds, lambda: self._succeed(record))
 
-    def _succeed(self, record: PodRecord) -> None:
+    def _succeed(self, record: NodePodRecord) -> None:
         if self._current(record):
             self.finish(record, "Succeeded", "", 0)
 
@@ -207,7 +209,7 @@ class NodeLoop:
         if metadata["uid"] in self._leaving:
             self._write(delete, lambda: self._remove(pod))
 
-    def _consider(self, record: PodRecord) -> None:
+    def _consider(self, record: NodePodRecord) -> None:
         """Take up what the spec asks for, as far as the pod's behaviour lets it."""
         if not self._current(record):
             return
@@ -218,15 +220,15 @@ class NodeLoop:
             # What one pod gives back another may wait for.
             self.reconsider(record.pod["spec"]["nodeName"])
 
-    def _judge(self, record: PodRecord, behaviour: Behaviour) -> bool:
+    def _judge(self, record: NodePodRecord, behaviour: KubeletBehaviour) -> bool:
         """Allocate, or say why not; tells whether that is anything new."""
         generation = record.pod["metadata"].get("generation", 0)
         if generation == record.observed_generation and record.pending is None:
             return False
         before = (record.pending, record.observed_generation, record.allocated)
-        node, wanted = record.pod["spec"]["nodeName"], stated(record.pod)
+        node, wanted = record.pod["spec"]["nodeName"], get_stated(record.pod)
         others = [one for one in self._records[node].values() if one is not record]
-        refused = resize_refused(record, wanted, behaviour.resizing, self._rooms[node], others)
+        refused = rejects_resize(record, wanted, behaviour.resizing, self._rooms[node], others)
         record.observed_generation = generation
         if refused is None:
             record.pending = None
@@ -235,12 +237,12 @@ class NodeLoop:
             record.pending = (*refused, now_text())
         return before != (record.pending, record.observed_generation, record.allocated)
 
-    def _progress(self, record: PodRecord, behaviour: Behaviour) -> bool:
+    def _progress(self, record: NodePodRecord, behaviour: KubeletBehaviour) -> bool:
         """Put what is allocated into force, now or later; tells whether that changes the pod's status."""
         if record.in_force:
             return False
         told = record.in_progress[0] if record.in_progress else None
-        if behaviour.resizing is Resizing.ERROR:
+        if behaviour.resizing is ResizeBehaviour.ERROR:
             record.in_progress = record.in_progress if told == "Error" else ("Error", "cgroup refused", now_text())
             return told != "Error"
         if behaviour.actuation_seconds <= 0:
@@ -252,16 +254,16 @@ class NodeLoop:
         self._after(behaviour.actuation_seconds, lambda: self._actuate(record))
         return True
 
-    def _actuate(self, record: PodRecord) -> None:
+    def _actuate(self, record: NodePodRecord) -> None:
         if self._current(record) and record.in_progress and record.in_progress[0] == "":
             record.actuate(now_text())
             self._publish(record)
 
-    def _current(self, record: PodRecord) -> bool:
+    def _current(self, record: NodePodRecord) -> bool:
         here = self._records.get(record.pod["spec"]["nodeName"], {})
         return here.get(record.uid) is record and not record.terminal
 
-    def _publish(self, record: PodRecord) -> None:
+    def _publish(self, record: NodePodRecord) -> None:
         metadata = record.pod["metadata"]
 
         def patch() -> None:
@@ -291,7 +293,7 @@ class NodeLoop:
             self._later(seconds, work)
 
     def _later(self, seconds: float, work: Callable[[], None]) -> None:
-        heapq.heappush(self._due, _Due(time.monotonic() + seconds, next(self._order), work))
+        heapq.heappush(self._due, _ScheduledStep(time.monotonic() + seconds, next(self._order), work))
 
     def _run(self) -> None:
         try:

@@ -3,19 +3,19 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tests.controlplane.behaviour import Resizing
-from tests.controlplane.pod_record import Json, PodRecord
-from tests.controlplane.pod_resources import counted
+from tests.controlplane.behaviour import ResizeBehaviour
+from tests.controlplane.pod_record import Json, NodePodRecord
+from tests.controlplane.pod_resources import count_requests
 
 RESOURCES = ("cpu", "memory")
 REFUSED = {
-    Resizing.DEFER: ("Deferred", "Node didn't have enough resource: memory"),
-    Resizing.INFEASIBLE: ("Infeasible", "Node didn't have enough capacity: memory"),
+    ResizeBehaviour.DEFER: ("Deferred", "Node didn't have enough resource: memory"),
+    ResizeBehaviour.INFEASIBLE: ("Infeasible", "Node didn't have enough capacity: memory"),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Room:
+class NodeFreeCapacity:
     """What a node can allocate."""
 
     cpu_millicores: int
@@ -27,23 +27,27 @@ class Room:
         return self.cpu_millicores, self.memory_bytes
 
 
-def newcomer_refused(record: PodRecord, room: Room, others: Iterable[PodRecord]) -> str | None:
+def rejects_new_pod(record: NodePodRecord, room: NodeFreeCapacity, others: Iterable[NodePodRecord]) -> str | None:
     """The reason with which a newly bound pod is rejected, such as OutOfcpu."""
-    asked, used = counted(record.pod["spec"], record.allocated), _used(others)
+    asked, used = count_requests(record.pod["spec"], record.allocated), _used(others)
     short = [name for name, *amounts in zip(RESOURCES, asked, used, room.amounts, strict=True) if not _fits(*amounts)]
     return f"OutOf{short[0]}" if short else None
 
 
-def resize_refused(
-    record: PodRecord, wanted: Mapping[str, Json], resizing: Resizing, room: Room, others: Iterable[PodRecord]
+def rejects_resize(
+    record: NodePodRecord,
+    wanted: Mapping[str, Json],
+    resizing: ResizeBehaviour,
+    room: NodeFreeCapacity,
+    others: Iterable[NodePodRecord],
 ) -> tuple[str, str] | None:
     """The reason and message with which a resize waits or never comes; None where it may be allocated."""
     spec = record.pod["spec"]
     if wanted == record.allocated:
         return None
-    if resizing is not Resizing.JUDGE:
+    if resizing is not ResizeBehaviour.JUDGE:
         return REFUSED.get(resizing)
-    asked, held, used = counted(spec, wanted), counted(spec, record.allocated), _used(others)
+    asked, held, used = count_requests(spec, wanted), count_requests(spec, record.allocated), _used(others)
     figures = list(zip(RESOURCES, asked, held, used, room.amounts, strict=True))
     for name, now, _, _, capacity in figures:
         if now > capacity:
@@ -57,8 +61,8 @@ def resize_refused(
     return None
 
 
-def _used(records: Iterable[PodRecord]) -> tuple[int, int]:
-    taken = [counted(one.pod["spec"], one.allocated) for one in records if not one.terminal]
+def _used(records: Iterable[NodePodRecord]) -> tuple[int, int]:
+    taken = [count_requests(one.pod["spec"], one.allocated) for one in records if not one.terminal]
     return sum(cpu for cpu, _ in taken), sum(memory for _, memory in taken)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tests.controlplane.pod_resources import WHOLE_POD, in_force, stated
+from tests.controlplane.pod_resources import WHOLE_POD, get_actual, get_stated
 
 Json = dict[str, Any]
 STATUSES = ("initContainerStatuses", "containerStatuses")
@@ -63,7 +63,7 @@ class ContainerRecord:
 
     def actuate(self, now: str) -> None:
         """Put what is allocated into force, by a restart where the resize policy says so."""
-        before, self.actual = self.actual, in_force(self.allocated)
+        before, self.actual = self.actual, get_actual(self.allocated)
         policies = {one["resourceName"]: one["restartPolicy"] for one in self.spec.get("resizePolicy") or ()}
         changed = {
             resource
@@ -98,7 +98,7 @@ class ContainerRecord:
 
 
 @dataclass(slots=True)
-class PodRecord:
+class NodePodRecord:
     """One pod on a node. `pending` and `in_progress` are the reason, message and time of its resize conditions."""
 
     pod: Json
@@ -133,8 +133,8 @@ class PodRecord:
     @property
     def in_force(self) -> bool:
         """Tell whether all that is allocated is in force."""
-        return self.pod_actual == in_force(self.pod_allocated) and all(
-            container.actual == in_force(container.allocated) for container in self.containers
+        return self.pod_actual == get_actual(self.pod_allocated) and all(
+            container.actual == get_actual(container.allocated) for container in self.containers
         )
 
     def allocate(self, resources: Mapping[str, Json]) -> None:
@@ -146,9 +146,9 @@ class PodRecord:
     def actuate(self, now: str) -> None:
         """Put what is allocated into force."""
         for container in self.containers:
-            if container.actual != in_force(container.allocated):
+            if container.actual != get_actual(container.allocated):
                 container.actuate(now)
-        self.pod_actual = in_force(self.pod_allocated)
+        self.pod_actual = get_actual(self.pod_allocated)
         self.in_progress = None
 
     def finish(self, phase: str, reason: str, exit_code: int, now: str) -> None:
@@ -200,15 +200,15 @@ class PodRecord:
         return {**self._condition(kind, True), **stated}
 
 
-def new_record(pod: Json, address: str, now: str) -> PodRecord:
+def new_record(pod: Json, address: str, now: str) -> NodePodRecord:
     """A pod that starts now, or that another kubelet has started: that one's account of its life is kept."""
-    resources, spec, status = stated(pod), pod["spec"], pod.get("status", {})
+    resources, spec, status = get_stated(pod), pod["spec"], pod.get("status", {})
     told = {one["name"]: one for key in STATUSES for one in status.get(key) or ()}
     made = []
     for init, containers in ((True, spec.get("initContainers") or ()), (False, spec["containers"])):
         for one in containers:
             allocated = resources[one["name"]]
-            record = ContainerRecord(one, init, allocated, in_force(allocated), {"running": {"startedAt": now}})
+            record = ContainerRecord(one, init, allocated, get_actual(allocated), {"running": {"startedAt": now}})
             if not record.lasting:
                 record.terminate("Completed", 0, now)
             if one["name"] in told:
@@ -219,4 +219,4 @@ def new_record(pod: Json, address: str, now: str) -> PodRecord:
     whole = resources[WHOLE_POD]
     generation = pod["metadata"].get("generation", 0)
     started_at = status.get("startTime", now)
-    return PodRecord(pod, made, whole, in_force(whole), status.get("podIP", address), started_at, generation)
+    return NodePodRecord(pod, made, whole, get_actual(whole), status.get("podIP", address), started_at, generation)

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cruise.domain.quantity import parse_cpu_millicores, parse_memory_bytes
+from cruise.domain.resources import parse_cpu_millicores, parse_memory_bytes
 
 Json = dict[str, Any]
 # The kernel keeps CPU quotas in steps of 10 ms in 1 s, so that a limit in force may be above the one stated.
@@ -12,14 +12,14 @@ WHOLE_POD = ""
 """Stands for the pod's own resources among those of its containers."""
 
 
-def stated(pod: Json) -> dict[str, Json]:
+def get_stated(pod: Json) -> dict[str, Json]:
     """The resources that a pod's spec asks for, by container; those of the pod itself under WHOLE_POD."""
     spec = pod["spec"]
     found = {one["name"]: one.get("resources") or {} for one in _containers(spec)}
     return {**found, WHOLE_POD: spec.get("resources") or {}}
 
 
-def in_force(resources: Json) -> Json:
+def get_actual(resources: Json) -> Json:
     """What the kubelet reads back from the kernel after it has set these resources."""
     limit = resources.get("limits", {}).get("cpu")
     if limit is None:
@@ -28,7 +28,7 @@ def in_force(resources: Json) -> Json:
     return {**resources, "limits": {**resources["limits"], "cpu": f"{millicores}m"}}
 
 
-def counted(spec: Json, resources: Mapping[str, Json]) -> tuple[int, int]:
+def count_requests(spec: Json, resources: Mapping[str, Json]) -> tuple[int, int]:
     """The millicores and bytes that a pod takes of its node with these resources."""
     whole = resources[WHOLE_POD].get("requests", {})
     running, most = [0, 0], [0, 0]

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.api import Api, ApiError, Json, by_name, conditions, until
-from tests.controlplane.behaviour import Behaviour, Resizing
+from tests.controlplane.api import Api, ApiError, Json, by_name, conditions, wait_until
+from tests.controlplane.behaviour import KubeletBehaviour, ResizeBehaviour
 from tests.controlplane.binaries import programs
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
@@ -36,7 +36,7 @@ def running(admin: Api, namespace: str, count: int = 1) -> list[Json]:
         ready = [one for one in pods if conditions(one).get("Ready", {}).get("status") == "True"]
         return ready if len(ready) == len(pods) == count else None
 
-    return until(look, f"{count} pods run in {namespace}")
+    return wait_until(look, f"{count} pods run in {namespace}")
 
 
 def run(admin: Api, namespace: str, name: str, requests: Json, **more: Any) -> Json:
@@ -52,7 +52,7 @@ def until_pod(admin: Api, namespace: str, name: str, holds) -> Json:
         found = admin.read("pods", namespace, name)
         return found if holds(found) else None
 
-    return until(look, f"what is expected of pod {name}")
+    return wait_until(look, f"what is expected of pod {name}")
 
 
 def status_of(one: Json, name: str = "app") -> Json:
@@ -81,7 +81,7 @@ def test_deployment_is_bound_and_runs(admin: Api, namespace: str):
         assert told["allocatedResources"] == told["resources"]["requests"] == SMALL
         assert "startedAt" in told["state"]["running"]
         assert (one["status"]["qosClass"], told["restartCount"]) == ("Burstable", 0)
-    until(
+    wait_until(
         lambda: admin.read("deployments.apps", namespace, "web")["status"].get("readyReplicas") == 3,
         "the Deployment counts its pods as ready",
     )
@@ -94,7 +94,7 @@ def test_controllers_of_every_kind_get_their_pods(admin: Api, kubelet: TestKubel
     assert one["metadata"]["ownerReferences"][0]["kind"] == kind
     if kind == "Job":
         kubelet.finish(namespace, one["metadata"]["name"])
-        until(lambda: admin.read("jobs.batch", namespace, "it")["status"].get("succeeded") == 1, "the Job is done")
+        wait_until(lambda: admin.read("jobs.batch", namespace, "it")["status"].get("succeeded") == 1, "the Job is done")
 
 
 def test_resize_is_taken_up(admin: Api, namespace: str):
@@ -163,19 +163,21 @@ def test_eviction_keeps_to_the_budget(admin: Api, namespace: str):
     admin.create(workload("Deployment", namespace, "web", pod_template("web", container(requests=SMALL)), replicas=2))
     admin.create(budget(namespace, "web", "web", min_available=2))
     first, _ = running(admin, namespace, 2)
-    until(lambda: "currentHealthy" in admin.read("poddisruptionbudgets.policy", namespace, "web")["status"], "budget")
+    wait_until(
+        lambda: "currentHealthy" in admin.read("poddisruptionbudgets.policy", namespace, "web")["status"], "budget"
+    )
     name, uid = first["metadata"]["name"], first["metadata"]["uid"]
     with pytest.raises(ApiError) as refused:
         admin.evict(namespace, name, uid)
-    assert (refused.value.status, refused.value.causes) == (429, ["DisruptionBudget"])
+    assert (refused.value.status, refused.value.causes) == (429, ["PodDisruptionBudget"])
 
     admin.patch("poddisruptionbudgets.policy", namespace, "web", {"spec": {"minAvailable": 1}}, kind="merge")
-    until(
+    wait_until(
         lambda: admin.read("poddisruptionbudgets.policy", namespace, "web")["status"]["disruptionsAllowed"] == 1,
         "the budget allows a disruption",
     )
     admin.evict(namespace, name, uid)
-    until(lambda: uid not in {one["metadata"]["uid"] for one in running(admin, namespace, 2)}, "it is replaced")
+    wait_until(lambda: uid not in {one["metadata"]["uid"] for one in running(admin, namespace, 2)}, "it is replaced")
 
 
 def test_eviction_is_of_one_uid(admin: Api, namespace: str):
@@ -184,7 +186,7 @@ def test_eviction_is_of_one_uid(admin: Api, namespace: str):
         admin.evict(namespace, "p", "00000000-0000-0000-0000-000000000000")
     assert refused.value.status == 409
     admin.evict(namespace, "p", one["metadata"]["uid"])
-    until(lambda: not admin.items("pods", namespace), "it goes")
+    wait_until(lambda: not admin.items("pods", namespace), "it goes")
 
 
 def test_oom_kill_shows(admin: Api, kubelet: TestKubelet, namespace: str):
@@ -217,10 +219,10 @@ def test_resize_waits_for_room_and_gets_it(admin: Api, namespace: str):
     until_pod(admin, namespace, "small", lambda one: settled(one, {**SMALL, "cpu": "2"}))
 
 
-@pytest.mark.parametrize("told", [Resizing.DEFER, Resizing.INFEASIBLE])
-def test_resize_is_put_off_as_told(admin: Api, kubelet: TestKubelet, namespace: str, told: Resizing):
+@pytest.mark.parametrize("told", [ResizeBehaviour.DEFER, ResizeBehaviour.INFEASIBLE])
+def test_resize_is_put_off_as_told(admin: Api, kubelet: TestKubelet, namespace: str, told: ResizeBehaviour):
     run(admin, namespace, "p", SMALL)
-    kubelet.behave(Behaviour(resizing=told), namespace, "p")
+    kubelet.behave(KubeletBehaviour(resizing=told), namespace, "p")
     resize(admin, namespace, "p", GROWN)
     one = until_pod(admin, namespace, "p", lambda one: "PodResizePending" in conditions(one))
     condition = conditions(one)["PodResizePending"]
@@ -233,7 +235,7 @@ def test_resize_is_put_off_as_told(admin: Api, kubelet: TestKubelet, namespace: 
 
 def test_resize_withdrawn_is_pending_no_more(admin: Api, kubelet: TestKubelet, namespace: str):
     run(admin, namespace, "p", SMALL)
-    kubelet.behave(Behaviour(resizing=Resizing.DEFER), namespace)
+    kubelet.behave(KubeletBehaviour(resizing=ResizeBehaviour.DEFER), namespace)
     resize(admin, namespace, "p", GROWN)
     until_pod(admin, namespace, "p", lambda one: "PodResizePending" in conditions(one))
     resize(admin, namespace, "p", SMALL)
@@ -242,11 +244,11 @@ def test_resize_withdrawn_is_pending_no_more(admin: Api, kubelet: TestKubelet, n
 
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
-    [(Behaviour(actuation_seconds=HOURS), None), (Behaviour(resizing=Resizing.ERROR), "Error")],
+    [(KubeletBehaviour(actuation_seconds=HOURS), None), (KubeletBehaviour(resizing=ResizeBehaviour.ERROR), "Error")],
     ids=["slow", "failing"],
 )
 def test_resize_is_allocated_but_not_in_force(
-    admin: Api, kubelet: TestKubelet, namespace: str, behaviour: Behaviour, reason: str | None
+    admin: Api, kubelet: TestKubelet, namespace: str, behaviour: KubeletBehaviour, reason: str | None
 ):
     kubelet.behave(behaviour, namespace, labels={"app": "p"})
     run(admin, namespace, "p", SMALL)
@@ -298,12 +300,12 @@ def test_node_without_the_feature_has_its_pods_resized_by_container_only(
 
 
 def test_terminating_pod_takes_the_time_it_is_told(admin: Api, kubelet: TestKubelet, namespace: str):
-    kubelet.behave(Behaviour(termination_seconds=HOURS), namespace)
+    kubelet.behave(KubeletBehaviour(termination_seconds=HOURS), namespace)
     run(admin, namespace, "slow", SMALL, terminationGracePeriodSeconds=7200)
     run(admin, namespace, "quick", SMALL, terminationGracePeriodSeconds=1)
     for name in ("slow", "quick"):
         admin.delete("pods", namespace, name)
-    until(lambda: len(admin.items("pods", namespace)) == 1, "one of them goes")
+    wait_until(lambda: len(admin.items("pods", namespace)) == 1, "one of them goes")
     (left,) = admin.items("pods", namespace)
     assert left["metadata"]["name"] == "slow"
     assert left["metadata"]["deletionTimestamp"]
@@ -319,7 +321,7 @@ def test_pod_bound_where_there_is_no_room_is_rejected(admin: Api, namespace: str
 
 def test_node_that_is_not_ready_gets_no_pods(admin: Api, kubelet: TestKubelet, namespace: str):
     kubelet.set_ready("n1", False)
-    until(lambda: admin.read("nodes", None, "n1")["spec"].get("taints"), "the node is tainted")
+    wait_until(lambda: admin.read("nodes", None, "n1")["spec"].get("taints"), "the node is tainted")
     admin.create(pod(namespace, "p", container(requests=SMALL)))
     until_pod(admin, namespace, "p", lambda one: conditions(one).get("PodScheduled", {}).get("status") == "False")
     kubelet.set_ready("n1", True)
@@ -347,12 +349,12 @@ def test_service_account_may_do_what_its_role_says(control_plane: ControlPlane, 
     run(admin, namespace, "p", SMALL)
     metadata = {"namespace": namespace, "name": "resizer"}
     group = "rbac.authorization.k8s.io"
-    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": metadata})
     rules = [{"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]}]
     admin.create({"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": rules})
     binding = {
         "roleRef": {"apiGroup": group, "kind": "Role", "name": "resizer"},
-        "subjects": [{"kind": "ServiceAccount", **metadata}],
+        "subjects": [{"kind": "ServiceAccountCredentials", **metadata}],
     }
     admin.create({"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": metadata, **binding})
     account = control_plane.api(token=admin.service_account_token(namespace, "resizer"))
@@ -365,7 +367,7 @@ def test_service_account_may_do_what_its_role_says(control_plane: ControlPlane, 
             assert error.status == 403
             return False
 
-    until(allowed, "the ServiceAccount may resize")
+    wait_until(allowed, "the ServiceAccountCredentials may resize")
     with pytest.raises(ApiError) as refused:
         account.evict(namespace, "p")
     assert refused.value.status == 403
@@ -420,7 +422,7 @@ def test_a_server_that_has_ended_is_started_anew(namespace: str, tmp_path: Path,
         before = plane.pids()
         for name in ("kube-apiserver", "kube-scheduler"):
             os.kill(before[name], signal.SIGKILL)
-        until(lambda: len(plane.pids()) == 2, "both have ended")
+        wait_until(lambda: len(plane.pids()) == 2, "both have ended")
         plane.revive()
         after = plane.pids()
         assert {name for name in after if after[name] != before[name]} == {"kube-apiserver", "kube-scheduler"}
@@ -434,10 +436,10 @@ def test_an_api_server_that_goes_as_soon_as_it_may_ends_no_other_server(namespac
     """Its own, since the worker's control plane has been there for long; `namespace` skips where there can be none."""
     with ControlPlane(tmp_path) as plane:
         plane.restart()
-        # Not by deleting the ServiceAccount that is there: its controller may never have seen it, and misses nothing
+        # Not by deleting the ServiceAccountCredentials that is there: its controller may never have seen it, and misses nothing
         # where it lists them again only after that. A namespace that is new lacks one in any case.
         plane.api().create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "later"}})
-        until(lambda: plane.alive() and plane.api().items("serviceaccounts", "later"), "the controllers go on")
+        wait_until(lambda: plane.alive() and plane.api().items("serviceaccounts", "later"), "the controllers go on")
         assert len(plane.pids()) == 4
 
 
@@ -461,7 +463,7 @@ def test_no_server_outlives_whoever_started_it(paused: bool, tmp_path: Path):
     starter.send_signal(signal.SIGKILL)
     starter.communicate()
     assert len(pids) == 4
-    until(lambda: not any(alive(int(pid)) for pid in pids), "every server has ended")
+    wait_until(lambda: not any(alive(int(pid)) for pid in pids), "every server has ended")
 
 
 def alive(pid: int) -> bool:

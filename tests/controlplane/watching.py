@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 
-class Watch:
+class ApiWatch:
     """The events of an open watch, as `{"type": …, "object": …}`.
 
     Iterating ends with the watch. Raises OSError or http.client.HTTPException where it breaks, as it does when another
@@ -44,7 +44,7 @@ class Watch:
         self._answer.close()
         self._connection.close()
 
-    def __enter__(self) -> "Watch":
+    def __enter__(self) -> "ApiWatch":
         """Return the watch itself."""
         return self
 

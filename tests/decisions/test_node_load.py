@@ -9,24 +9,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.node_load import (
-    LoadDecision,
-    LoadReadings,
+    NodeLoadDecision,
+    NodeLoadReadings,
+    build_taint_removals,
+    compute_relative_load,
     decide_node_load,
-    has_successor,
+    has_running_successor,
     is_plausible,
-    leftover_taints,
-    load_of,
 )
-from cruise.domain.actions import Reason, TaintNode, UntaintNode
-from cruise.domain.cluster import Node, Snapshot, Workload, WorkloadRef
+from cruise.domain.actions import ReasonCode, TaintNode, UntaintNode
+from cruise.domain.cluster import ClusterSnapshot, Node, Workload, WorkloadRef
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import Resources
-from cruise.domain.scheduling import OVERLOADED, Taint, TaintEffect
+from cruise.domain.scheduling import OVERLOADED_TAINT, Taint, TaintEffect
 from tests.builders import NOW, make_pod
 
 FULL = Policy(mode=Mode.FULL)
 CALM = Node("n1", Resources(4000, 1 << 34))
-TAINTED = replace(CALM, taints=(OVERLOADED,))
+TAINTED = replace(CALM, taints=(OVERLOADED_TAINT,))
 SERVE = WorkloadRef("Deployment", "cruise-serve")
 
 
@@ -39,8 +39,8 @@ def decide(
     loads: Mapping[str, Sequence[float | None]],
     policy: Policy = FULL,
     silent: timedelta = timedelta(0),
-) -> LoadDecision:
-    readings = {node.name: LoadReadings(tuple(loads.get(node.name, ())), NOW - silent) for node in nodes}
+) -> NodeLoadDecision:
+    readings = {node.name: NodeLoadReadings(tuple(loads.get(node.name, ())), NOW - silent) for node in nodes}
     return decide_node_load(nodes, readings, policy, NOW)
 
 
@@ -52,7 +52,7 @@ def beside(node: Node) -> list[Node]:
 @pytest.mark.parametrize(
     ("node", "readings", "expected"),
     [
-        (CALM, [1.1, 1.2], [TaintNode("n1", Reason.OVERLOADED)]),
+        (CALM, [1.1, 1.2], [TaintNode("n1", ReasonCode.OVERLOADED)]),
         (CALM, [0.9, 1.2], []),
         (CALM, [1.2], []),
         (CALM, [1.2, None], []),
@@ -60,7 +60,7 @@ def beside(node: Node) -> list[Node]:
         (CALM, [1.0, 1.0], []),
         (TAINTED, [1.1, 1.2], []),
         (TAINTED, [0.95, 0.8], []),
-        (TAINTED, [0.89, 0.8], [UntaintNode("n1", Reason.LOAD_FELL)]),
+        (TAINTED, [0.89, 0.8], [UntaintNode("n1", ReasonCode.LOAD_NORMAL)]),
         (TAINTED, [0.9, 0.9], []),
         (TAINTED, [None, None], []),
         (TAINTED, [], []),
@@ -73,12 +73,12 @@ def test_two_readings_in_a_row_decide(node: Node, readings: list[float | None], 
 def test_a_taint_of_somebody_else_is_not_ours() -> None:
     foreign = replace(CALM, taints=(Taint("node.kubernetes.io/x", "true", TaintEffect.NO_SCHEDULE),))
     assert decide(beside(foreign), {"n1": [0.1, 0.1]}).actions == ()
-    assert leftover_taints([foreign]) == ()
+    assert build_taint_removals([foreign]) == ()
 
 
 def test_a_hundred_overloaded_nodes_of_a_hundred_are_left_alone() -> None:
     nodes = named(CALM, 100)
-    assert decide(nodes, {node.name: [3.0, 3.0] for node in nodes}) == LoadDecision((), 100)
+    assert decide(nodes, {node.name: [3.0, 3.0] for node in nodes}) == NodeLoadDecision((), 100)
 
 
 def test_of_fifty_overloaded_nodes_a_fifth_of_all_is_tainted_the_most_loaded_first() -> None:
@@ -96,7 +96,7 @@ def test_at_least_one_node_may_bear_the_taint(nodes: int, most: int) -> None:
 
 
 def test_the_only_node_is_never_tainted() -> None:
-    assert decide([CALM], {"n1": [9.0, 9.0]}) == LoadDecision((), 1)
+    assert decide([CALM], {"n1": [9.0, 9.0]}) == NodeLoadDecision((), 1)
 
 
 def test_taints_that_are_there_count() -> None:
@@ -107,23 +107,23 @@ def test_taints_that_are_there_count() -> None:
 def test_taints_of_a_cruise_that_knew_no_bound_come_off_the_least_loaded_first() -> None:
     nodes = named(TAINTED, 10)
     decided = decide(nodes, {node.name: [2.0, 1.1 + number / 100] for number, node in enumerate(nodes[:9])})
-    assert decided.crowd == 9
+    assert decided.overloaded_at_once == 9
     # n009 has no reading at all: nothing speaks for its taint.
     assert {action.node for action in decided.actions} == {node.name for node in nodes} - {"n007", "n008"}
-    assert {(type(action), action.reason) for action in decided.actions} == {(UntaintNode, Reason.TOO_MANY_TAINTS)}
+    assert {(type(action), action.reason) for action in decided.actions} == {(UntaintNode, ReasonCode.TOO_MANY_TAINTS)}
 
 
 def test_a_taint_outlives_its_readings_by_an_hour() -> None:
     nodes = beside(TAINTED)
     assert decide(nodes, {"n1": [None, None]}, silent=timedelta(minutes=59)).actions == ()
     freed = decide(nodes, {"n1": [None, None]}, silent=timedelta(hours=1)).actions
-    assert freed == (UntaintNode("n1", Reason.LOAD_UNKNOWN),)
+    assert freed == (UntaintNode("n1", ReasonCode.LOAD_UNKNOWN),)
 
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.INITIAL, Mode.RESIZE])
 def test_where_cruise_taints_no_nodes_none_keeps_its_taint(mode: Mode) -> None:
     freed = decide(beside(TAINTED), {"n1": [9.0, 9.0]}, Policy(mode=mode)).actions
-    assert freed == (UntaintNode("n1", Reason.TAINTS_NO_MORE),)
+    assert freed == (UntaintNode("n1", ReasonCode.TAINTING_DISABLED),)
 
 
 @given(
@@ -143,15 +143,15 @@ def test_never_more_than_a_fifth_is_tainted_whatever_was(
     if mode is Mode.FULL:
         assert len(tainted) <= max(1, len(nodes) // 5)
     # Decided again on what it led to, nothing changes.
-    after = [replace(node, taints=(OVERLOADED,) if node.name in tainted else ()) for node in nodes]
+    after = [replace(node, taints=(OVERLOADED_TAINT,) if node.name in tainted else ()) for node in nodes]
     if mode is Mode.FULL:
         assert decide(after, loads).actions == ()
 
 
 def test_load_is_relative_to_the_cpu_of_the_node() -> None:
-    assert load_of(6.0, CALM) == 1.5
-    assert load_of(None, CALM) is None
-    assert load_of(1.0, Node("empty", Resources())) is None
+    assert compute_relative_load(6.0, CALM) == 1.5
+    assert compute_relative_load(None, CALM) is None
+    assert compute_relative_load(1.0, Node("empty", Resources())) is None
 
 
 def test_no_machine_exports_fifty_times_its_cores() -> None:
@@ -179,4 +179,4 @@ def test_another_process_goes_on_where_the_workload_wants_pods(
 ) -> None:
     pod = make_pod("cruise-serve-a", namespace="cruise", workload=SERVE)
     workloads = {} if replicas is None else {("cruise", SERVE): Workload("cruise", SERVE, replicas)}
-    assert has_successor(Snapshot(pods=(pod,), workloads=workloads), "cruise", process) is follows
+    assert has_running_successor(ClusterSnapshot(pods=(pod,), workloads=workloads), "cruise", process) is follows

@@ -5,15 +5,14 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from, learn_in_turn
-from cruise.domain.actions import ContainerTarget, EvictPod, Hold, Reason, RefusedTarget, ResizePod
+from cruise.decisions.oom import OomContext, compute_raised_memory_in_order, decide_oom_reaction, get_raised_memory
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedTarget, ResizePod, SkippedPod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, Pod, QosClass, ResizePending, ResizeState
-from cruise.domain.details import Detail
-from cruise.domain.policy import EvictionRanking, MemoryLimits, Mode, OomReaction, Policy
+from cruise.domain.policy import SEED_RULES, EvictionRanking, MemoryLimitPolicy, Mode, OomReaction, Policy
+from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
-from cruise.domain.rules import SEEDS
 from cruise.domain.usage import OomRecord
 from tests.builders import (
     NOW,
@@ -32,7 +31,7 @@ from tests.builders import (
 )
 
 FULL = Policy(mode=Mode.FULL)
-SEEDED = replace(FULL, rules=SEEDS)
+SEEDED = replace(FULL, rules=SEED_RULES)
 AMPLE = make_resources(1000, 8192)
 
 
@@ -70,7 +69,7 @@ def react(
     last: datetime | None = None,
     statistic=None,
     **snapshot,
-) -> ResizePod | EvictPod | Hold:
+) -> ResizePod | EvictPod | SkippedPod:
     """React to a kill of `app` at 256 MiB, with a 7-day maximum of 240 MiB known."""
     rows = [
         make_statistic_for(pod, c.name, **({"memory_base_mib": 100, "memory_peak_mib": 240} | (statistic or {})))
@@ -78,25 +77,29 @@ def react(
     ]
     node = make_node(kubelet_version=version)
     whole = make_snapshot([pod], nodes=[node], **snapshot)
-    scene = Scene(node if node_known else None, room, {row.key.container: row for row in rows}, ranges, refused, last)
+    scene = OomContext(
+        node if node_known else None, room, {row.key.container: row for row in rows}, ranges, refused, last
+    )
     eligibility = Eligibility(whole, make_table(*rows), {}, policy, NOW)
     found = pod if seen == "same" else seen
     assert not isinstance(found, str)
-    return decide_oom_reaction(record or learn_from(kill_of(pod), rows[0]), found, scene, eligibility, policy, NOW)
+    return decide_oom_reaction(
+        record or get_raised_memory(kill_of(pod), rows[0]), found, scene, eligibility, policy, NOW
+    )
 
 
 def grown(pod: Pod, *more, **fields) -> ContainerTarget:
     decision = react(pod, *more, **fields)
     assert isinstance(decision, ResizePod), decision
-    assert decision.reason is Reason.OOM_KILLED
+    assert decision.reason is ReasonCode.OOM_KILLED
     assert (decision.uid, decision.node) == (pod.uid, pod.node)
     [target] = decision.containers
     return target
 
 
-def held(pod: Pod, *more, **fields) -> Reason:
+def held(pod: Pod, *more, **fields) -> ReasonCode:
     decision = react(pod, *more, **fields)
-    assert isinstance(decision, Hold), decision
+    assert isinstance(decision, SkippedPod), decision
     return decision.reason
 
 
@@ -110,7 +113,7 @@ def held(pod: Pod, *more, **fields) -> Reason:
 def test_the_lesson_is_the_limit_or_the_last_observed_peak(limit_mib, last_mib, lesson_mib):
     pod = pod_of()
     peak = make_statistic_for(pod, memory_peak_mib=240)
-    record = learn_from(kill_of(pod, limit_mib, last_mib), peak)
+    record = get_raised_memory(kill_of(pod, limit_mib, last_mib), peak)
     assert record.oom_memory_bytes == lesson_mib * MEBIBYTE
     assert (record.workload, record.pod_uid, record.container, record.finished_at) == (
         "Deployment/web",
@@ -122,23 +125,23 @@ def test_the_lesson_is_the_limit_or_the_last_observed_peak(limit_mib, last_mib, 
 
 def test_without_limit_or_statistics_the_last_working_set_teaches():
     bare = make_pod(workload=None)
-    record = learn_from(kill_of(bare, None, 77), None)
+    record = get_raised_memory(kill_of(bare, None, 77), None)
     assert (record.oom_memory_bytes, record.workload) == (77 * MEBIBYTE, "")
-    assert learn_from(kill_of(bare, None, None), None).oom_memory_bytes == 0
+    assert get_raised_memory(kill_of(bare, None, None), None).oom_memory_bytes == 0
 
 
 def test_a_kill_far_below_the_limit_was_the_nodes_and_teaches_nothing():
     pod = pod_of(900, 16 * 1024)
     seen = make_statistic_for(pod, memory_peak_mib=900)
-    record = learn_from(kill_of(pod, 16 * 1024, 900), seen)
+    record = get_raised_memory(kill_of(pod, 16 * 1024, 900), seen)
     assert record.oom_memory_bytes == 0
     decision = react(pod, record, statistic={"memory_peak_mib": 900, "memory_7d_max_mib": 900})
-    assert decision == Hold(pod.namespace, pod.name, Reason.RECORDED, Detail.NODE_RAN_OUT)
+    assert decision == SkippedPod(pod.namespace, pod.name, ReasonCode.RECORDED_ONLY, ReasonDetail.NODE_OUT_OF_MEMORY)
 
 
 def test_a_kill_teaches_no_more_than_half_as_much_again_as_was_observed():
     pod = pod_of(300, 1024)
-    record = learn_from(kill_of(pod, 1024, 400), make_statistic_for(pod, memory_peak_mib=300))
+    record = get_raised_memory(kill_of(pod, 1024, 400), make_statistic_for(pod, memory_peak_mib=300))
     assert record.oom_memory_bytes == 600 * MEBIBYTE
 
 
@@ -149,9 +152,9 @@ def test_several_kills_teach_in_turn_whatever_the_order_that_they_are_told_in():
     second = replace(first, finished_at=NOW + timedelta(minutes=9))
     table = make_table(make_statistic_for(pod, memory_peak_mib=300))
     for kills in ([first, second], [second, first]):
-        taught = [one.oom_memory_bytes // MEBIBYTE for one in learn_in_turn(kills, table)]
+        taught = [one.oom_memory_bytes // MEBIBYTE for one in compute_raised_memory_in_order(kills, table)]
         assert taught == [450, 675]
-    assert learn_in_turn([], table) == []
+    assert compute_raised_memory_in_order([], table) == []
 
 
 # ---- the ceiling of the limit ----
@@ -170,23 +173,27 @@ def test_a_kill_lifts_a_limit_to_twice_the_templates_and_to_no_more_than_the_nod
     template_mib, limit_mib, next_mib
 ):
     pod = pod_of(limit_mib // 2, limit_mib)
-    record = learn_from(kill_of(pod, limit_mib, limit_mib), None)
-    target = grown(pod, record, room=make_resources(8000, 99_999), statistic={}, **limits_in_template(template_mib))
+    record = get_raised_memory(kill_of(pod, limit_mib, limit_mib), None)
+    target = grown(
+        pod, record, free_capacity=make_resources(8000, 99_999), statistic={}, **limits_in_template(template_mib)
+    )
     assert target.limits.memory_bytes == next_mib * MEBIBYTE
 
 
 def test_at_its_ceiling_a_killed_pod_is_left_for_a_person_to_decide():
     pod = pod_of(2048, 2048)
-    record = learn_from(kill_of(pod, 2048, 2048), None)
+    record = get_raised_memory(kill_of(pod, 2048, 2048), None)
     decision = react(pod, record, **limits_in_template(1024))
-    assert decision == Hold(pod.namespace, pod.name, Reason.CAPPED, Detail.LIMIT_AT_CEILING.of("app"))
+    assert decision == SkippedPod(
+        pod.namespace, pod.name, ReasonCode.AT_MAXIMUM, ReasonDetail.LIMIT_AT_CEILING.create("app")
+    )
 
 
 def test_what_was_raised_before_does_not_raise_the_ceiling():
     pod = replace(pod_of(2048, 2048), workload=make_ref("Rollout/web"))
-    record = learn_from(kill_of(pod, 2048, 2048), None)
+    record = get_raised_memory(kill_of(pod, 2048, 2048), None)
     noted = replace(pod, annotations={ORIGINAL_RESOURCES: '{"app":{"limits":{"memory":"1Gi"}}}'})
-    assert held(noted, record) is Reason.CAPPED
+    assert held(noted, record) is ReasonCode.AT_MAXIMUM
 
 
 # ---- grow in place ----
@@ -206,7 +213,7 @@ def test_a_larger_seven_day_maximum_counts_for_the_limit():
 def test_the_limit_is_never_under_what_is_used_now_and_never_falls():
     assert grown(pod_of(), statistic={"memory_last_mib": 500}, policy=SEEDED).limits.memory_bytes == 600 * MEBIBYTE
     large = pod_of(limit_mib=2048)
-    record = learn_from(kill_of(large, limit_mib=256), None)
+    record = get_raised_memory(kill_of(large, limit_mib=256), None)
     assert grown(large, record).limits.memory_bytes == 2048 * MEBIBYTE
 
 
@@ -230,22 +237,22 @@ def test_other_containers_are_left_as_they_are():
 @pytest.mark.parametrize(("version", "limit_mib"), [((1, 34), 512), (None, 512), ((1, 33), None)])
 def test_a_limit_is_added_where_the_kubelet_can(version, limit_mib):
     pod = pod_of(limit_mib=None)
-    always = replace(FULL, memory_limits=MemoryLimits.ALWAYS)
-    target = grown(pod, learn_from(kill_of(pod, None, 256), None), version=version, policy=always)
-    assert grown(pod, learn_from(kill_of(pod, None, 256), None), version=version).limits == make_amounts()
+    always = replace(FULL, memory_limits=MemoryLimitPolicy.ALWAYS)
+    target = grown(pod, get_raised_memory(kill_of(pod, None, 256), None), version=version, policy=always)
+    assert grown(pod, get_raised_memory(kill_of(pod, None, 256), None), version=version).limits == make_amounts()
     assert target == ContainerTarget("app", ContainerRole.MAIN, make_amounts(100, 256), make_amounts(None, limit_mib))
 
 
 def test_no_limit_is_made_up_where_next_to_nothing_is_known():
     pod = pod_of(limit_mib=None, memory_mib=None)
-    record = learn_from(kill_of(pod, None, None), None)
+    record = get_raised_memory(kill_of(pod, None, None), None)
     nothing = {"memory_base_mib": 1, "memory_peak_mib": 1}
     target = grown(pod, record, statistic=nothing)
     assert (target.requests, target.limits) == (make_amounts(100, 16), make_amounts())
 
 
 def test_a_node_short_of_cpu_may_still_have_memory():
-    assert grown(pod_of(), room=make_resources(-300, 56)).requests.memory_bytes == 256 * MEBIBYTE
+    assert grown(pod_of(), free_capacity=make_resources(-300, 56)).requests.memory_bytes == 256 * MEBIBYTE
 
 
 # ---- evict ----
@@ -254,7 +261,7 @@ def test_a_node_short_of_cpu_may_still_have_memory():
 def test_without_room_the_pod_is_evicted():
     decision = react(pod_of(), room=make_resources(4000, 55))
     assert isinstance(decision, EvictPod)
-    assert (decision.reason, decision.ranking) == (Reason.OOM_KILLED, EvictionRanking.LOW)
+    assert (decision.reason, decision.ranking) == (ReasonCode.OOM_KILLED, EvictionRanking.LOW)
 
 
 @pytest.mark.parametrize(
@@ -262,13 +269,13 @@ def test_without_room_the_pod_is_evicted():
 )
 def test_the_reaction_is_a_setting(reaction, kind):
     assert isinstance(react(pod_of(), policy=replace(FULL, oom_reaction=reaction)), kind)
-    assert held(pod_of(), policy=replace(FULL, oom_reaction=OomReaction.RECORD)) is Reason.RECORDED
+    assert held(pod_of(), policy=replace(FULL, oom_reaction=OomReaction.RECORD)) is ReasonCode.RECORDED_ONLY
 
 
 def test_what_was_refused_is_not_asked_again():
     pod = pod_of()
     target = grown(pod)
-    refused = RefusedTarget(pod.uid, (target,), Reason.RESIZE_INFEASIBLE, NOW)
+    refused = RefusedTarget(pod.uid, (target,), ReasonCode.RESIZE_INFEASIBLE, NOW)
     assert isinstance(react(pod, refused=refused), EvictPod)
     elsewhere = replace(refused, containers=(replace(target, requests=make_amounts(4000, 4000)),))
     assert isinstance(react(pod, refused=elsewhere), ResizePod)
@@ -277,52 +284,52 @@ def test_what_was_refused_is_not_asked_again():
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"annotations": {"cruise.io/eviction-ranking": "never"}}, Reason.UNMOVABLE),
-        ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, Reason.UNMOVABLE),
-        ({"workload": "DaemonSet/agent"}, Reason.UNMOVABLE),
-        ({"workload": "Job/import"}, Reason.UNMOVABLE),
-        ({"workload": "RayCluster/train", "restart_policy": "OnFailure"}, Reason.UNMOVABLE),
-        ({"annotations": {"cruise.io/mode": "resize"}}, Reason.NO_ROOM),
+        ({"annotations": {"cruise.io/eviction-ranking": "never"}}, ReasonCode.NOT_EVICTABLE),
+        ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, ReasonCode.NOT_EVICTABLE),
+        ({"workload": "DaemonSet/agent"}, ReasonCode.NOT_EVICTABLE),
+        ({"workload": "Job/import"}, ReasonCode.NOT_EVICTABLE),
+        ({"workload": "RayCluster/train", "restart_policy": "OnFailure"}, ReasonCode.NOT_EVICTABLE),
+        ({"annotations": {"cruise.io/mode": "resize"}}, ReasonCode.INSUFFICIENT_CAPACITY),
     ],
 )
 def test_who_may_not_be_evicted_is_held_without_room(fields, reason):
     pod = pod_of(**fields)
-    assert held(pod, room=Resources()) is reason
+    assert held(pod, free_capacity=Resources()) is reason
     assert grown(pod).requests.memory_bytes == 256 * MEBIBYTE
 
 
 # ---- guards ----
 
 
-@pytest.mark.parametrize(("minutes", "expected"), [(0, Reason.COOLING_DOWN), (4.9, Reason.COOLING_DOWN), (5, None)])
+@pytest.mark.parametrize(("minutes", "expected"), [(0, ReasonCode.COOLDOWN), (4.9, ReasonCode.COOLDOWN), (5, None)])
 def test_the_cool_down_counts_from_the_last_reaction(minutes, expected):
     decision = react(pod_of(), last=NOW - timedelta(minutes=minutes))
     if expected is None:
         assert isinstance(decision, ResizePod)
     else:
-        assert isinstance(decision, Hold)
+        assert isinstance(decision, SkippedPod)
         assert (decision.reason, decision.until) == (expected, NOW + timedelta(minutes=5 - minutes))
 
 
 def test_a_pod_that_is_gone_or_another_by_now_is_left():
     pod = pod_of()
-    assert held(pod, seen=None) is Reason.GONE
-    assert held(pod, seen=replace(pod, uid="another")) is Reason.GONE
-    record = learn_from(kill_of(pod, container="gone"), None)
-    assert held(pod, record) is Reason.GONE
+    assert held(pod, last_seen=None) is ReasonCode.NOT_FOUND
+    assert held(pod, last_seen=replace(pod, uid="another")) is ReasonCode.NOT_FOUND
+    record = get_raised_memory(kill_of(pod, container="gone"), None)
+    assert held(pod, record) is ReasonCode.NOT_FOUND
 
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"namespace": "kube-system"}, Reason.EXCLUDED_NAMESPACE),
-        ({"annotations": {"cruise.io/mode": "off"}}, Reason.MODE_OFF),
-        ({"annotations": {"cruise.io/mode": "what"}}, Reason.UNREADABLE_ANNOTATION),
-        ({"annotations": {"cruise.io/resources": "cpu"}}, Reason.MEMORY_UNMANAGED),
-        ({"qos": QosClass.GUARANTEED}, Reason.GUARANTEED),
-        ({"mirror": True}, Reason.STATIC_POD),
-        ({"workload": None}, Reason.NO_CONTROLLER),
-        ({"terminating": True}, Reason.TERMINATING),
+        ({"namespace": "kube-system"}, ReasonCode.EXCLUDED_NAMESPACE),
+        ({"annotations": {"cruise.io/mode": "off"}}, ReasonCode.MODE_OFF),
+        ({"annotations": {"cruise.io/mode": "what"}}, ReasonCode.UNREADABLE_ANNOTATION),
+        ({"annotations": {"cruise.io/resources": "cpu"}}, ReasonCode.MEMORY_NOT_MANAGED),
+        ({"qos": QosClass.GUARANTEED}, ReasonCode.GUARANTEED),
+        ({"mirror": True}, ReasonCode.STATIC_POD),
+        ({"workload": None}, ReasonCode.NO_CONTROLLER),
+        ({"terminating": True}, ReasonCode.TERMINATING),
     ],
 )
 def test_all_guards_of_a_node_pass_hold_here(fields, reason):
@@ -330,21 +337,21 @@ def test_all_guards_of_a_node_pass_hold_here(fields, reason):
 
 
 def test_statistics_guard_here_too():
-    assert held(pod_of(), statistic={"updated_at": NOW_SECONDS - 3600}) is Reason.STALE_STATISTICS
-    assert held(pod_of(), statistic={"history_since": NOW_SECONDS - 60}) is Reason.NEW_WORKLOAD
+    assert held(pod_of(), statistic={"updated_at": NOW_SECONDS - 3600}) is ReasonCode.STALE_STATISTICS
+    assert held(pod_of(), statistic={"history_since": NOW_SECONDS - 60}) is ReasonCode.NEW_WORKLOAD
 
 
 def test_an_autoscaler_on_memory_keeps_it():
     pod = pod_of()
     scaler = make_autoscaler("Deployment/web", "shop", ResourceName.MEMORY)
-    assert held(pod, autoscalers=[scaler]) is Reason.MEMORY_UNMANAGED
+    assert held(pod, autoscalers=[scaler]) is ReasonCode.MEMORY_NOT_MANAGED
 
 
 def test_bounds_hold_and_a_container_at_its_bounds_is_capped():
     asked = pod_of(annotations={"cruise.io/memory-max": "220Mi"})
     assert grown(asked).requests.memory_bytes == 220 * MEBIBYTE
     full = pod_of(memory_mib=220, limit_mib=512, annotations={"cruise.io/memory-max": "220Mi"})
-    assert held(full) is Reason.CAPPED
+    assert held(full) is ReasonCode.AT_MAXIMUM
     tight = (LimitRangeItem(False, maximum=make_amounts(None, 300)),)
     target = grown(pod_of(), ranges=tight)
     assert (target.requests.memory_bytes, target.limits.memory_bytes) == (256 * MEBIBYTE, 300 * MEBIBYTE)
@@ -352,13 +359,13 @@ def test_bounds_hold_and_a_container_at_its_bounds_is_capped():
     target = grown(pod_of(), ranges=of_pod)
     assert (target.requests.memory_bytes, target.limits.memory_bytes) == (256 * MEBIBYTE, 300 * MEBIBYTE)
     too_small = (LimitRangeItem(True, maximum=make_amounts(None, 250)),)
-    assert held(pod_of(), ranges=too_small) in (Reason.LIMIT_RANGE, Reason.CAPPED)
+    assert held(pod_of(), ranges=too_small) in (ReasonCode.LIMIT_RANGE, ReasonCode.AT_MAXIMUM)
 
 
 def test_the_class_of_the_pod_stays():
     pod = make_pod(containers=[make_container(cpu=100, cpu_limit=100, memory_mib=200, memory_limit_mib=256)])
     ranges = (LimitRangeItem(False, max_memory_ratio=1.0),)
-    assert held(pod, ranges=ranges) is Reason.QOS_CHANGE
+    assert held(pod, ranges=ranges) is ReasonCode.QOS_CHANGE
 
 
 # ---- while another resize waits ----
@@ -386,10 +393,10 @@ def test_what_waits_is_taken_back_with_the_same_patch(state):
 
 
 def test_a_pod_whose_node_is_not_known_is_not_evicted_for_want_of_room():
-    assert held(make_pod(), node_known=False) is Reason.NODE_NOT_READY
+    assert held(make_pod(), node_known=False) is ReasonCode.NODE_NOT_READY
 
 
 def test_a_kill_of_long_ago_is_not_acted_on():
     pod = make_pod()
-    record = replace(learn_from(kill_of(pod), None), finished_at=NOW - timedelta(hours=1, seconds=1))
-    assert held(pod, record) is Reason.RECORDED
+    record = replace(get_raised_memory(kill_of(pod), None), finished_at=NOW - timedelta(hours=1, seconds=1))
+    assert held(pod, record) is ReasonCode.RECORDED_ONLY

@@ -6,13 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.policy_costs import OrderChange, cost_of, order_by_cost, order_changes
-from cruise.domain.backtest import ResourceScore
-from cruise.domain.prices import BacktestPrices
+from cruise.decisions.policy_costs import RankChange, compute_policy_cost, find_rank_changes, rank_by_cost
+from cruise.domain.backtest import ObjectivePrices, ResourceScore
 from tests.backtest_results import make_score
 
-PRICES = BacktestPrices(
-    core_hour=0.03, gibibyte_hour=0.004, starved_minute=0.01, kill=1.0, eviction=0.05, resize=0.0002
+PRICES = ObjectivePrices(
+    core_hour=0.03, gibibyte_hour=0.004, starved_minute=0.01, oom_kill=1.0, eviction=0.05, resize=0.0002
 )
 
 
@@ -26,40 +25,40 @@ def score(cores: float = 0.0, gibibytes: float = 0.0, starved: float = 0.0, **ot
 
 
 def test_each_cause_costs_its_price():
-    cost = cost_of(score(0.5, 2.0, 0.001, oom=3.0, evictions=12.0, moves=2.0, resizes=4.0), PRICES)
+    cost = compute_policy_cost(score(0.5, 2.0, 0.001, oom=3.0, evictions=12.0, moves=2.0, resizes=4.0), PRICES)
     assert cost.cpu_slack == pytest.approx(0.5 * 24 * 1000 * 0.03)
     assert cost.memory_slack == pytest.approx(2 * 24 * 1000 * 0.004)
     assert cost.starvation == pytest.approx(1440 * 0.01)
-    assert cost.kills == pytest.approx(3)
+    assert cost.oom_kills == pytest.approx(3)
     assert cost.evictions == pytest.approx(10 * 0.05), "consolidation's moves are not the policy's"
     assert cost.resizes == pytest.approx(4000 * 0.0002)
-    assert cost.total == pytest.approx(sum(cost.by_cause.values()))
+    assert cost.total == pytest.approx(sum(cost.get_by_cause.values()))
 
 
 def test_memory_that_was_not_recorded_costs_nothing():
-    cost = cost_of(replace(score(0.5, 2.0, oom=3.0), memory=None), PRICES)
-    assert (cost.memory_slack, cost.kills) == (0, 0)
+    cost = compute_policy_cost(replace(score(0.5, 2.0, oom=3.0), memory=None), PRICES)
+    assert (cost.memory_slack, cost.oom_kills) == (0, 0)
 
 
 def test_the_order_is_by_cost_and_leaves_out_who_knows_the_future():
     policies = {"vpa": score(0.5), "cruise": score(0.2), "oracle": score(0.0), "clairvoyant": score(0.1)}
-    assert order_by_cost(policies, PRICES) == ["cruise", "vpa"]
+    assert rank_by_cost(policies, PRICES) == ["cruise", "vpa"]
 
 
 def test_a_price_that_turns_the_order_is_named_with_the_pair():
     # A tenth of a core costs 72 for 1,000 container-days, ten kills more cost 10.
     policies = {"careful": score(0.02), "bold": score(0.0, oom=10.0)}
-    assert order_by_cost(policies, PRICES) == ["bold", "careful"]
-    assert order_changes(policies, PRICES) == [
-        OrderChange("core_hour", 1 / 3, [("careful", "bold")]),
-        OrderChange("kill", 3.0, [("careful", "bold")]),
+    assert rank_by_cost(policies, PRICES) == ["bold", "careful"]
+    assert find_rank_changes(policies, PRICES) == [
+        RankChange("core_hour", 1 / 3, [("careful", "bold")]),
+        RankChange("kill", 3.0, [("careful", "bold")]),
     ]
 
 
 @given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 50)), min_size=2, max_size=5))
 def test_who_is_better_in_everything_never_loses_its_place(rows: list[tuple[float, float]]):
     policies = {f"p{at}": score(cores, oom=kills) for at, (cores, kills) in enumerate(rows)}
-    for change in order_changes(policies, PRICES):
+    for change in find_rank_changes(policies, PRICES):
         for cheaper, dearer in change.swaps:
             one, other = policies[cheaper], policies[dearer]
             assert one.cpu.mean_slack < other.cpu.mean_slack or one.oom_per_1000_container_days < (
@@ -68,12 +67,12 @@ def test_who_is_better_in_everything_never_loses_its_place(rows: list[tuple[floa
 
 
 def test_the_defaults_are_the_settings():
-    from cruise.settings.table import Settings
+    from cruise.settings.settings import Settings
 
-    settings, prices = Settings(), BacktestPrices()
+    settings, prices = Settings(), ObjectivePrices()
     assert (
         settings.price_starved_minute,
-        settings.price_kill,
+        settings.price_oom_kill,
         settings.price_eviction,
         settings.price_resize,
-    ) == (prices.starved_minute, prices.kill, prices.eviction, prices.resize)
+    ) == (prices.starved_minute, prices.oom_kill, prices.eviction, prices.resize)

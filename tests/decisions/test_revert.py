@@ -4,28 +4,38 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.revert import Reversion, decide_reverts
-from cruise.domain.actions import Reason
-from cruise.domain.cluster import Container, LimitRangeItem, Node, Pod, QosClass, ResizePending, ResizeState, Snapshot
-from cruise.domain.details import Detail
-from cruise.domain.qos import qos_class
-from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, NO_RESOURCES, Amounts
-from cruise.domain.sizes import with_sizes
+from cruise.decisions.revert import PodRevert, decide_reverts
+from cruise.domain.actions import ReasonCode
+from cruise.domain.cluster import (
+    ClusterSnapshot,
+    Container,
+    LimitRangeItem,
+    Node,
+    Pod,
+    QosClass,
+    ResizePending,
+    ResizeState,
+)
+from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
+from cruise.domain.reasons import ReasonDetail
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, StatedResources
 from tests.simulation.scenes import amounts, node, resources
 
 
-def pod(requests=None, limits=NO_AMOUNTS, name: str = "web-1", **fields) -> Pod:
+def pod(requests=None, limits=NOTHING_STATED, name: str = "web-1", **fields) -> Pod:
     container = Container("app", requests=requests or amounts(100, 128), limits=limits, **fields.pop("container", {}))
     return replace(Pod("shop", name, f"uid-{name}", (container,), node="n1"), **fields)
 
 
-def reverted(one: Pod, requests: Amounts, limits: Amounts = NO_AMOUNTS, on: Node | None = None, **fields) -> Reversion:
-    snapshot = Snapshot(nodes=(on or node(),), pods=(one,), **fields)
+def reverted(
+    one: Pod, requests: StatedResources, limits: StatedResources = NOTHING_STATED, on: Node | None = None, **fields
+) -> PodRevert:
+    snapshot = ClusterSnapshot(nodes=(on or node(),), pods=(one,), **fields)
     [found] = decide_reverts(snapshot, {one.uid: {"app": (requests, limits)}})
     return found
 
 
-def sizes(found: Reversion) -> tuple[Amounts, Amounts]:
+def sizes(found: PodRevert) -> tuple[StatedResources, StatedResources]:
     [target] = found.resize.containers
     return target.requests, target.limits
 
@@ -33,8 +43,8 @@ def sizes(found: Reversion) -> tuple[Amounts, Amounts]:
 def test_requests_and_limits_go_back():
     found = reverted(pod(limits=amounts(None, 256)), amounts(500, 512), amounts(1000, 600))
     assert sizes(found) == (amounts(500, 512), amounts(1000, 600))
-    assert (found.resize.reason, found.resize.growth, found.held, found.detail) == (
-        Reason.REVERTED,
+    assert (found.resize.reason, found.resize.growth, found.skipped, found.detail) == (
+        ReasonCode.REVERTED,
         resources(400, 384),
         None,
         "",
@@ -45,19 +55,19 @@ def test_a_limit_that_cruise_added_stays_and_is_told():
     found = reverted(pod(limits=amounts(None, 256)), amounts(100, 512))
     # It must not stay under the request.
     assert sizes(found) == (amounts(100, 512), amounts(None, 512))
-    assert found.detail == Detail.MEMORY_LIMIT_STAYS.of("app")
+    assert found.detail == ReasonDetail.MEMORY_LIMIT_STAYS.create("app")
 
 
 def test_a_request_that_cruise_added_stays_and_is_told():
-    found = reverted(pod(), Amounts(50, None))
-    assert sizes(found) == (amounts(50, 128), NO_AMOUNTS)
-    assert found.detail == Detail.MEMORY_REQUEST_STAYS.of("app")
+    found = reverted(pod(), StatedResources(50, None))
+    assert sizes(found) == (amounts(50, 128), NOTHING_STATED)
+    assert found.detail == ReasonDetail.MEMORY_REQUEST_STAYS.create("app")
 
 
 def test_what_nothing_can_restore_is_told_and_not_tried():
     found = reverted(pod(limits=amounts(None, 256)), amounts(100, 128))
-    assert found.held is Reason.CANNOT_RESTORE
-    assert found.detail == Detail.MEMORY_LIMIT_STAYS.of("app")
+    assert found.skipped is ReasonCode.CANNOT_RESTORE
+    assert found.detail == ReasonDetail.MEMORY_LIMIT_STAYS.create("app")
 
 
 @pytest.mark.parametrize(("kubelet", "limit"), [((1, 33), 1024), ((1, 34), 256), (None, 256)])
@@ -71,26 +81,26 @@ def test_old_kubelets_lower_no_memory_limit(kubelet, limit):
 def test_what_would_restart_a_container_stays():
     one = pod(container={"cpu_resize_restarts": True})
     found = reverted(one, amounts(500, 512))
-    assert sizes(found) == (amounts(100, 512), NO_AMOUNTS)
-    assert found.detail == Detail.CPU_NEEDS_RESTART.of("app")
+    assert sizes(found) == (amounts(100, 512), NOTHING_STATED)
+    assert found.detail == ReasonDetail.CPU_NEEDS_RESTART.create("app")
 
 
 def test_the_class_of_a_pod_never_changes():
     # The limits stay where they are, and equal the original requests.
     one = pod(amounts(100, 128), amounts(500, 512))
     found = reverted(one, amounts(500, 512))
-    assert found.held is Reason.QOS_CHANGE
+    assert found.skipped is ReasonCode.QOS_CHANGE
 
 
 def test_what_servers_do_not_take_is_held():
-    wanted = (amounts(500, 512), NO_AMOUNTS)
-    assert reverted(pod(), *wanted, node(ready=False)).held is Reason.NODE_NOT_READY
-    assert reverted(pod(), *wanted, node(kubelet_version=(1, 32))).held is Reason.RESIZE_UNSUPPORTED
-    assert reverted(pod(windows=True), *wanted).held is Reason.WINDOWS
-    assert reverted(pod(mirror=True), *wanted).held is Reason.STATIC_POD
-    assert reverted(pod(pod_requests=amounts(1)), *wanted).held is Reason.POD_LEVEL_RESOURCES
+    wanted = (amounts(500, 512), NOTHING_STATED)
+    assert reverted(pod(), *wanted, node(ready=False)).skipped is ReasonCode.NODE_NOT_READY
+    assert reverted(pod(), *wanted, node(kubelet_version=(1, 32))).skipped is ReasonCode.RESIZE_UNSUPPORTED
+    assert reverted(pod(windows=True), *wanted).skipped is ReasonCode.WINDOWS
+    assert reverted(pod(mirror=True), *wanted).skipped is ReasonCode.STATIC_POD
+    assert reverted(pod(pod_requests=amounts(1)), *wanted).skipped is ReasonCode.POD_LEVEL_RESOURCES
     ranges = {"shop": (LimitRangeItem(False, maximum=amounts(400)),)}
-    assert reverted(pod(), *wanted, limit_ranges=ranges).held is Reason.LIMIT_RANGE
+    assert reverted(pod(), *wanted, limit_ranges=ranges).skipped is ReasonCode.LIMIT_RANGE
 
 
 def test_who_is_as_before_or_going_or_unknown_is_left():
@@ -101,18 +111,18 @@ def test_who_is_as_before_or_going_or_unknown_is_left():
         pod(name="unknown"),
         pod(name="web"),
     )
-    other = {"app": (amounts(500, 512), NO_AMOUNTS)}
+    other = {"app": (amounts(500, 512), NOTHING_STATED)}
     originals = {one.uid: other for one in pods if one.name != "unknown"} | {
-        "uid-same": {"app": (amounts(100, 128), NO_AMOUNTS)}
+        "uid-same": {"app": (amounts(100, 128), NOTHING_STATED)}
     }
-    found = decide_reverts(Snapshot(nodes=(node(),), pods=pods), originals)
+    found = decide_reverts(ClusterSnapshot(nodes=(node(),), pods=pods), originals)
     assert [one.resize.pod for one in found] == ["web"]
 
 
 def test_shrinks_come_first():
     pods = (pod(name="a"), pod(amounts(900, 900), name="b"), pod(name="c"))
-    originals = {one.uid: {"app": (amounts(500, 512), NO_AMOUNTS)} for one in pods}
-    found = decide_reverts(Snapshot(nodes=(node(),), pods=pods), originals)
+    originals = {one.uid: {"app": (amounts(500, 512), NOTHING_STATED)} for one in pods}
+    found = decide_reverts(ClusterSnapshot(nodes=(node(),), pods=pods), originals)
     assert [(one.resize.pod, one.resize.growth == NO_RESOURCES) for one in found] == [
         ("b", True),
         ("a", False),
@@ -124,24 +134,24 @@ def test_a_resize_that_waits_is_replaced_and_counts_by_what_is_granted():
     waiting = ResizeState(ResizePending.DEFERRED)
     one = pod(amounts(3000, 128), resize=waiting, container={"allocated": amounts(100, 128)})
     found = reverted(one, amounts(500, 128))
-    assert found.held is None
+    assert found.skipped is None
     assert found.resize.growth == NO_RESOURCES
 
 
 stated = st.none() | st.integers(1, 4000)
 some_amounts = st.builds(
-    lambda cpu, memory: Amounts(cpu, None if memory is None else memory * MEBIBYTE), stated, stated
+    lambda cpu, memory: StatedResources(cpu, None if memory is None else memory * MEBIBYTE), stated, stated
 )
 
 
 @st.composite
-def valid_sizes(draw) -> tuple[Amounts, Amounts]:
+def valid_sizes(draw) -> tuple[StatedResources, StatedResources]:
     requests, limits = draw(some_amounts), draw(some_amounts)
 
     def at_least(limit: int | None, request: int | None) -> int | None:
         return None if limit is None else max(limit, request or 0)
 
-    return requests, Amounts(
+    return requests, StatedResources(
         at_least(limits.cpu_millicores, requests.cpu_millicores), at_least(limits.memory_bytes, requests.memory_bytes)
     )
 
@@ -149,14 +159,14 @@ def valid_sizes(draw) -> tuple[Amounts, Amounts]:
 @given(now=valid_sizes(), original=valid_sizes(), old=st.booleans())
 def test_whatever_was_a_revert_is_valid_and_deciding_again_changes_nothing(now, original, old):
     one = pod(*now)
-    one = replace(one, qos=qos_class(one))
-    snapshot = Snapshot(nodes=(node(kubelet_version=(1, 33) if old else (1, 34)),), pods=(one,))
+    one = replace(one, qos=get_qos_class(one))
+    snapshot = ClusterSnapshot(nodes=(node(kubelet_version=(1, 33) if old else (1, 34)),), pods=(one,))
     found = decide_reverts(snapshot, {one.uid: {"app": original}})
-    if not found or found[0].held is not None:
+    if not found or found[0].skipped is not None:
         return
-    after = with_sizes(one, found[0].resize.containers)
+    after = replace_spec_resources(one, found[0].resize.containers)
     [container] = after.containers
-    assert qos_class(after) is one.qos is not QosClass.BEST_EFFORT
+    assert get_qos_class(after) is one.qos is not QosClass.BEST_EFFORT
     for request, limit, was_request, was_limit in (
         (
             container.requests.cpu_millicores,
@@ -170,4 +180,4 @@ def test_whatever_was_a_revert_is_valid_and_deciding_again_changes_nothing(now, 
         assert was_request is None or request is not None
         assert was_limit is None or limit is not None
     again = decide_reverts(replace(snapshot, pods=(after,)), {one.uid: {"app": original}})
-    assert [one.held for one in again] in ([], [Reason.CANNOT_RESTORE])
+    assert [one.skipped for one in again] in ([], [ReasonCode.CANNOT_RESTORE])

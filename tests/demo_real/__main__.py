@@ -14,24 +14,34 @@ import pytest
 from rich.console import Console
 from rich.live import Live
 
-from tests.controlplane.api import Api, until
+from tests.controlplane.api import Api, wait_until
 from tests.controlplane.binaries import NotAvailable, build, programs
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
-from tests.demo_real.cast import CORES, CROWDED, KILLED, NAMESPACE, NODES, TOO_LARGE, USES, latecomers, workloads
+from tests.demo_real.cast import (
+    CORES,
+    CROWDED,
+    KILLED,
+    NAMESPACE,
+    NODES,
+    TOO_LARGE,
+    USES,
+    create_late_workloads,
+    workloads,
+)
 from tests.demo_real.picture import Watcher
 from tests.deploy.installing import CERTIFICATES, SERVE, WEBHOOK, grant, token, webhook_at
 from tests.deploy.installing import NAMESPACE as OWN
 from tests.e2e.live import programs as cruise
 from tests.e2e.live.stage import database_of
-from tests.e2e.live.usage import Usage, exposed, scrape_config
+from tests.e2e.live.usage import ExposedUsage, expose_usage, scrape_config
 from tests.postgres_servers import embedded_server
 from tests.prometheus_server import free_port, make_blocks, running_prometheus
 
 MODE = "full"
 OFTEN = {"pass_interval": "10s", "node_load_interval": "5s", "new_workload_age": "0s"}
 # A demo of minutes shows nothing that waits for half an hour, or rests for hours.
-AT_ONCE = {"band_patience": "0s", "below_patience": "0s", "shrink_cooldown": "0s"}
+AT_ONCE = {"over_requested_stabilization": "0s", "under_requested_stabilization": "0s", "shrink_cooldown": "0s"}
 PLAIN_LINE_SECONDS = 5
 
 
@@ -87,13 +97,13 @@ class Demo:
             admin.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         for one in workloads():
             admin.create(one)
-        until(lambda: _settled(admin, 40), "the pods run")
-        for one in latecomers():
+        wait_until(lambda: _settled(admin, 40), "the pods run")
+        for one in create_late_workloads():
             admin.create(one)
-        until(lambda: [one for one in admin.items("pods", NAMESPACE, f"app={TOO_LARGE}")], "the latecomers wait")
+        wait_until(lambda: [one for one in admin.items("pods", NAMESPACE, f"app={TOO_LARGE}")], "the latecomers wait")
 
-    def _measure(self, admin: Api) -> Usage:
-        usage = Usage(NAMESPACE, USES)
+    def _measure(self, admin: Api) -> ExposedUsage:
+        usage = ExposedUsage(NAMESPACE, USES)
         usage.run(admin.items("pods", NAMESPACE))
         usage.loads = {node.name: 3.0 for node in NODES}
         [waiting] = admin.items("pods", NAMESPACE, f"app={TOO_LARGE}")
@@ -102,7 +112,7 @@ class Demo:
         self._say("two hours of usage into Prometheus")
         blocks = self._directory / "blocks"
         make_blocks(usage.write_history, blocks)
-        address = self._enter(exposed(usage))
+        address = self._enter(expose_usage(usage))
         self._prometheus = self._enter(running_prometheus(blocks, config=scrape_config(address, seconds=5)))
         return usage
 
@@ -115,9 +125,9 @@ class Demo:
         admin.create(webhook_at(f"https://{address}/mutate", NAMESPACE))
         kept = {"data_dir": str(self._directory / "webhook"), "tls_dir": str(self._directory / "tls")}
         keeper = {"kubeconfig": str(plane.kubeconfig(CERTIFICATES, token(admin, CERTIFICATES)))}
-        self._enter(cruise.certifying(common | kept | keeper, self._directory))
+        self._enter(cruise.run_certificates(common | kept | keeper, self._directory))
         hook = {"kubeconfig": str(plane.kubeconfig(WEBHOOK, token(admin, WEBHOOK)))}
-        self._enter(cruise.reviewing(common | kept | hook, self._directory, address))
+        self._enter(cruise.run_webhook(common | kept | hook, self._directory, address))
         key = self._directory / "token"
         key.write_text(secrets.token_urlsafe(32))
         serve = {
@@ -125,7 +135,7 @@ class Demo:
             "prometheus_url": self._prometheus,
             "api_token_file": str(key),
         }
-        running = self._enter(cruise.serving(common | serve, self._directory))
+        running = self._enter(cruise.run_serve(common | serve, self._directory))
         return [
             f"dashboard:  {running.address}/",
             f"sign in:    with the token in {key}",
@@ -182,13 +192,13 @@ def _settled(admin: Api, at_least: int) -> bool:
     return bool(running >= at_least and running + len(waiting) == len(pods))
 
 
-def _follow(admin: Api, usage: Usage, stop: threading.Event) -> None:
+def _follow(admin: Api, usage: ExposedUsage, stop: threading.Event) -> None:
     """Let pods that come meanwhile use what their workload does."""
     while not stop.wait(2):
         usage.run(admin.items("pods", NAMESPACE), since=usage.now())
 
 
-def _incidents(admin: Api, kubelet: TestKubelet, usage: Usage, stop: threading.Event) -> None:
+def _incidents(admin: Api, kubelet: TestKubelet, usage: ExposedUsage, stop: threading.Event) -> None:
     """An out-of-memory kill, and a node that is overloaded for a while."""
     if stop.wait(20):
         return

@@ -3,31 +3,31 @@
 from collections.abc import Iterator, Mapping
 
 from tests.controlplane.api import Json
-from tests.controlplane.behaviour import NodeSpec
+from tests.controlplane.behaviour import SimulatedNodeSpec
 from tests.controlplane.manifests import budget, container, pod_template, workload
 from tests.e2e.live.manifests import app, autoscaler, sidecar
-from tests.e2e.live.usage import Use
+from tests.e2e.live.usage import ContainerUse
 
 NAMESPACE = "shop"
 CORES = 8
-NODES = tuple(NodeSpec(f"node-{number}", str(CORES), "32Gi") for number in range(1, 7))
+NODES = tuple(SimulatedNodeSpec(f"node-{number}", str(CORES), "32Gi") for number in range(1, 7))
 CROWDED = "node-6"
 TOO_LARGE = "importer"
 KILLED = "worker"
 
-USES: Mapping[tuple[str, str], Use] = {
-    ("web", "app"): Use(0.30, 400, 0.70, 520, waiting=0.05),
-    ("api", "app"): Use(0.25, 300, 0.60, 420),
-    ("worker", "app"): Use(0.50, 700, 0.90, 900),
-    ("db", "app"): Use(0.60, 1800, 1.10, 2200),
-    ("cache", "app"): Use(0.15, 1200, 0.30, 1400),
-    ("agent", "app"): Use(0.04, 60, 0.08, 80),
-    ("cart", "app"): Use(0.20, 250, 0.50, 300),
-    ("cart", "proxy"): Use(0.03, 40, 0.06, 50),
-    ("scaled", "app"): Use(0.30, 300, 0.50, 350),
-    ("exact", "app"): Use(0.10, 100),
-    ("crunch", "app"): Use(1.50, 500, 1.70, 600, waiting=0.2),
-    (TOO_LARGE, "app"): Use(0.40, 600, 0.80, 900),
+USES: Mapping[tuple[str, str], ContainerUse] = {
+    ("web", "app"): ContainerUse(0.30, 400, 0.70, 520, waiting=0.05),
+    ("api", "app"): ContainerUse(0.25, 300, 0.60, 420),
+    ("worker", "app"): ContainerUse(0.50, 700, 0.90, 900),
+    ("db", "app"): ContainerUse(0.60, 1800, 1.10, 2200),
+    ("cache", "app"): ContainerUse(0.15, 1200, 0.30, 1400),
+    ("agent", "app"): ContainerUse(0.04, 60, 0.08, 80),
+    ("cart", "app"): ContainerUse(0.20, 250, 0.50, 300),
+    ("cart", "proxy"): ContainerUse(0.03, 40, 0.06, 50),
+    ("scaled", "app"): ContainerUse(0.30, 300, 0.50, 350),
+    ("exact", "app"): ContainerUse(0.10, 100),
+    ("crunch", "app"): ContainerUse(1.50, 500, 1.70, 600, waiting=0.2),
+    (TOO_LARGE, "app"): ContainerUse(0.40, 600, 0.80, 900),
 }
 
 
@@ -48,7 +48,7 @@ def workloads() -> Iterator[Json]:
     yield app("Deployment", ns, "crunch", "300m", "512Mi", replicas=6, affinity=_rather(CROWDED))
 
 
-def latecomers() -> Iterator[Json]:
+def create_late_workloads() -> Iterator[Json]:
     """Who finds no room: pods of whom nothing is known yet, and one that no node could ever hold."""
     yield app("Deployment", NAMESPACE, "late", "2", "1Gi", replicas=3)
     yield workload(

@@ -11,7 +11,7 @@ from rich.text import Text
 from tests.controlplane.api import Api, Json
 from tests.controlplane.audit import AuditEvent, AuditLog
 from tests.demo_real.cast import CORES, NAMESPACE, NODES
-from tests.e2e.live.sizes import Size, counted
+from tests.e2e.live.sizes import ObservedSize, counted
 
 GIB = 1024
 NEWEST = 12
@@ -30,7 +30,7 @@ class Watcher:
     api: Api
     audit: AuditLog
     account: str
-    before: dict[str, Size] = field(default_factory=dict)
+    before: dict[str, ObservedSize] = field(default_factory=dict)
     done: Counter[str] = field(default_factory=Counter)
     newest: list[AuditEvent] = field(default_factory=list)
     _read_until: int = 0
@@ -61,7 +61,7 @@ class Picture:
 
     pods: Sequence[Json]
     nodes: Sequence[Json]
-    before: dict[str, Size]
+    before: dict[str, ObservedSize]
     done: Counter[str]
     newest: Sequence[AuditEvent]
 

@@ -11,7 +11,7 @@ import pytest
 from tests.controlplane import binaries
 from tests.controlplane.control_plane import ControlPlane
 from tests.demo_real.__main__ import main
-from tests.demo_real.cast import NODES, latecomers, workloads
+from tests.demo_real.cast import NODES, create_late_workloads, workloads
 from tests.e2e.live.sizes import containers_of, requests
 
 ROOT = Path(__file__).parents[2]
@@ -36,7 +36,7 @@ def test_it_shrinks_what_asks_for_too_much_and_ends_by_itself(control_plane: Con
 def cores_asked() -> float:
     """What people ask for, placed or not."""
     millicores = 0
-    for one in (*workloads(), *latecomers()):
+    for one in (*workloads(), *create_late_workloads()):
         if "template" in one["spec"]:
             replicas = len(NODES) if one["kind"] == "DaemonSet" else one["spec"]["replicas"]
             template = one["spec"]["template"]

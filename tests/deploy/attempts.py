@@ -20,14 +20,14 @@ Attempt = Callable[[Api], object]
 
 
 @dataclass(frozen=True, slots=True)
-class Victims:
+class AttackTargets:
     """What is there to be attacked: a namespace with a Deployment and a pod `one`, and a node."""
 
     namespace: str
     node: str
 
 
-def beyond_roles(there: Victims) -> Mapping[str, Attempt]:
+def list_attempts_beyond_roles(there: AttackTargets) -> Mapping[str, Attempt]:
     """What only the authorizer refuses: reading, acting in another's name, and changing policies themselves."""
     pod = ("pods", there.namespace, "one")
     csr = {"request": "", "signerName": "kubernetes.io/kube-apiserver-client", "usages": ["client auth"]}
@@ -54,7 +54,7 @@ def beyond_roles(there: Victims) -> Mapping[str, Attempt]:
     }
 
 
-def beyond_policies(there: Victims) -> Mapping[str, Attempt]:
+def list_attempts_beyond_policies(there: AttackTargets) -> Mapping[str, Attempt]:
     """What would change too much: policies refuse it even where a role grants it."""
     return {
         **_on_pods(there),
@@ -66,7 +66,7 @@ def beyond_policies(there: Victims) -> Mapping[str, Attempt]:
     }
 
 
-def _on_pods(there: Victims) -> Mapping[str, Attempt]:
+def _on_pods(there: AttackTargets) -> Mapping[str, Attempt]:
     own = partial(_patch, "pods", there.namespace, "one")
     target = {"kind": "Node", "name": there.node}
     binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": "one"}, "target": target}
@@ -103,7 +103,7 @@ def _on_pods(there: Victims) -> Mapping[str, Attempt]:
     }
 
 
-def _on_nodes(there: Victims) -> Mapping[str, Attempt]:
+def _on_nodes(there: AttackTargets) -> Mapping[str, Attempt]:
     own = partial(_patch, "nodes", None, there.node, kind="merge")
     return {
         "delete a node": lambda api: api.delete("nodes", None, there.node),
@@ -124,7 +124,7 @@ def _on_nodes(there: Victims) -> Mapping[str, Attempt]:
     }
 
 
-def _on_workloads(there: Victims) -> Mapping[str, Attempt]:
+def _on_workloads(there: AttackTargets) -> Mapping[str, Attempt]:
     own = partial(_patch, "deployments.apps", there.namespace, "one")
     image = {"spec": {"template": {"spec": {"containers": [{"name": "app", "image": "example.com/evil:1"}]}}}}
     return {
@@ -144,9 +144,9 @@ def _on_workloads(there: Victims) -> Mapping[str, Attempt]:
     }
 
 
-def _on_rights(there: Victims) -> Mapping[str, Attempt]:
+def _on_rights(there: AttackTargets) -> Mapping[str, Attempt]:
     rbac = "rbac.authorization.k8s.io"
-    me = [{"kind": "ServiceAccount", "name": SERVE, "namespace": NAMESPACE}]
+    me = [{"kind": "ServiceAccountCredentials", "name": SERVE, "namespace": NAMESPACE}]
     admin = {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"}
     everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     return {
@@ -155,7 +155,7 @@ def _on_rights(there: Victims) -> Mapping[str, Attempt]:
         "give its role to others": _patch(ROLE_BINDING, None, "cruise-observe", {"subjects": []}, "merge"),
         "get a token of another account": lambda api: api.service_account_token("kube-system", "default"),
         "prolong its own token": lambda api: api.service_account_token(NAMESPACE, SERVE),
-        "make an account": _create("ServiceAccount", there.namespace, {}),
+        "make an account": _create("ServiceAccountCredentials", there.namespace, {}),
         "go first at the API server": _patch(
             "flowschemas.flowcontrol.apiserver.k8s.io", None, "cruise", {"spec": {"matchingPrecedence": 2}}, "merge"
         ),
@@ -230,11 +230,11 @@ def _create(kind: str, namespace: str | None, more: Json, api_version: str = "v1
     return lambda api: api.create({"apiVersion": api_version, "kind": kind, **more, "metadata": metadata})
 
 
-def _connect(there: Victims, how: str) -> Attempt:
+def _connect(there: AttackTargets, how: str) -> Attempt:
     return lambda api: api.request("POST", f"{api.path('pods', there.namespace, 'one')}/{how}")
 
 
-def _evict_at_once(there: Victims, api: Api) -> None:
+def _evict_at_once(there: AttackTargets, api: Api) -> None:
     body = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",

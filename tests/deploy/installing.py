@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from tests.controlplane.api import Api, ApiError, until
+from tests.controlplane.api import Api, ApiError, wait_until
 
 Json = dict[str, Any]
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -47,7 +47,7 @@ def permissions(mode: str) -> list[Json]:
 
 def accounts() -> list[Json]:
     """The namespace and the ServiceAccounts, and what they alone may fill."""
-    kinds = ("Namespace", "ServiceAccount", "Secret", "ConfigMap")
+    kinds = ("Namespace", "ServiceAccountCredentials", "Secret", "ConfigMap")
     files = ("namespace.yaml", "settings.yaml", "webhook.yaml", "certificates.yaml")
     return [one for one in documents(*files) if one["kind"] in kinds]
 
@@ -56,7 +56,7 @@ def grant(admin: Api, mode: str) -> None:
     """Give cruise's accounts exactly what a mode's files say, and wait until the server goes by it."""
     for one in accounts():
         admin.apply(one)
-    hold_to_policies(admin)
+    apply_policies(admin)
     wanted = permissions(mode)
     for one in wanted:
         admin.apply(one)
@@ -64,17 +64,19 @@ def grant(admin: Api, mode: str) -> None:
         if one not in wanted:
             remove(admin, one)
     held = MODES[: MODES.index(mode) + 1]
-    until(
-        lambda: all(may(admin, *mark) is (name in held) for name, marks in MARKS.items() for mark in marks),
+    wait_until(
+        lambda: all(
+            check_permission(admin, *mark) is (name in held) for name, marks in MARKS.items() for mark in marks
+        ),
         f"cruise's accounts have what mode {mode} gives",
     )
 
 
-def hold_to_policies(admin: Api) -> None:
+def apply_policies(admin: Api) -> None:
     """Install what the API server itself holds cruise's accounts to, and wait until it does."""
     for one in documents("policies.yaml"):
         admin.apply(one)
-    anybody = empowered(admin, SERVE)
+    anybody = grant_permissions(admin, SERVE)
 
     def refused() -> bool:
         path = admin.path("configmaps", "default") + "?dryRun=All"
@@ -84,10 +86,10 @@ def hold_to_policies(admin: Api) -> None:
             return "ValidatingAdmissionPolicy" in error.message
         return False
 
-    until(refused, "the policies are in force")
+    wait_until(refused, "the policies are in force")
 
 
-def empowered(admin: Api, account: str) -> Api:
+def grant_permissions(admin: Api, account: str) -> Api:
     """A client as one of cruise's accounts to which every role was given: only policies stand in its way."""
     return admin.impersonating(f"system:serviceaccount:{NAMESPACE}:{account}", "system:masters")
 
@@ -122,7 +124,7 @@ def token(admin: Api, account: str) -> str:
     return admin.service_account_token(NAMESPACE, account)
 
 
-def may(
+def check_permission(
     admin: Api,
     account: str,
     verb: str,

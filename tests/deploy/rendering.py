@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from cruise.settings.table import FORMS
+from cruise.settings.settings import SETTING_TYPES
 from tests.controlplane.api import Json
 from tests.deploy.installing import CHART, DEPLOY, NAMESPACE
 from tests.helm.binary import helm
@@ -81,7 +81,7 @@ def manifests() -> Iterator[tuple[str, str]]:
 def settings_schema() -> Json:
     """The part of the values' schema for `settings`: every setting that is no secret and has no value of its own."""
     one_of = {"type": ["string", "number", "boolean", "array"]}
-    names = sorted(name for name, form in FORMS.items() if not form.secret and name not in NOT_IN_SETTINGS)
+    names = sorted(name for name, form in SETTING_TYPES.items() if not form.secret and name not in NOT_IN_SETTINGS)
     return {"type": "object", "additionalProperties": False, "properties": dict.fromkeys(names, one_of)}
 
 

@@ -11,11 +11,11 @@ import pytest
 import yaml
 
 import cruise
-from cruise.decisions.preflight.access import required_access
+from cruise.decisions.preflight.preflight import list_required_access
 from cruise.domain.policy import Mode
-from cruise.domain.preflight import AccessNeed
+from cruise.domain.preflight import RequiredAccess
 from cruise.settings.loading import load_settings
-from cruise.settings.table import FORMS
+from cruise.settings.settings import SETTING_TYPES
 from tests.controlplane.api import Json
 from tests.controlplane.binaries import NotAvailable
 from tests.deploy.installing import CHART, DEPLOY, MANIFESTS, MODES, NAMESPACE, SERVE
@@ -44,7 +44,7 @@ def named(found: list[Json], kind: str, name: str) -> Json:
     return one
 
 
-def rights(found: list[Json], account: str) -> set[AccessNeed]:
+def rights(found: list[Json], account: str) -> set[RequiredAccess]:
     """What the roles of a rendering that are bound to an account allow."""
     roles = {(one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]): one for one in found}
     held = set()
@@ -57,7 +57,7 @@ def rights(found: list[Json], account: str) -> set[AccessNeed]:
             cells = product(rule["apiGroups"], rule["resources"], rule["verbs"], rule.get("resourceNames", [""]))
             for group, resource, verb, name in cells:
                 plural, _, subresource = resource.partition("/")
-                held.add(AccessNeed(verb, plural, group, subresource, namespace or "", name))
+                held.add(RequiredAccess(verb, plural, group, subresource, namespace or "", name))
     return held
 
 
@@ -70,9 +70,9 @@ def test_the_files_of_deploy_are_what_the_chart_renders():
 @pytest.mark.parametrize("mode", MODES)
 def test_a_mode_has_the_rights_that_the_code_needs_and_no_other(mode: str):
     found = objects({"mode": mode}, namespace="elsewhere")
-    [needed] = [required_access(one, "elsewhere", reviews_callers=True) for one in Mode if one.label == mode]
+    [needed] = [list_required_access(one, "elsewhere", reviews_callers=True) for one in Mode if one.label == mode]
     assert rights(found, SERVE) == set(needed)
-    accounts = {one["metadata"]["name"] for one in found if one["kind"] == "ServiceAccount"}
+    accounts = {one["metadata"]["name"] for one in found if one["kind"] == "ServiceAccountCredentials"}
     webhook = {"cruise-webhook", "cruise-certificates"} if mode != "observe" else set()
     assert accounts == {SERVE} | webhook
     assert ("MutatingWebhookConfiguration" in kinds(found)) is (mode != "observe")
@@ -158,7 +158,9 @@ def test_settings_arrive_as_cruise_reads_them():
         "settings.http_allowed_hosts": "{a.example,b.example}",
     }
     data = named(objects(values), "ConfigMap", "cruise")["data"]
-    read = {key: FORMS[key].read(data[f"CRUISE_{key.upper()}"]) for key in (one.split(".")[1] for one in values)}
+    read = {
+        key: SETTING_TYPES[key].read(data[f"CRUISE_{key.upper()}"]) for key in (one.split(".")[1] for one in values)
+    }
     assert read == {
         "prometheus_max_samples_per_query": 2_000_000,
         "memory_risk": 0.0001,
@@ -221,7 +223,7 @@ def test_what_watches_cruise_is_rendered_on_request():
 def test_kubelets_take_the_place_of_prometheus(access: str, resource: str):
     found = objects({"kubelets.enabled": "true", "kubelets.access": access})
     more = rights(found, SERVE) - rights(objects({}), SERVE)
-    assert more == {AccessNeed("get", "nodes", "", resource)}
+    assert more == {RequiredAccess("get", "nodes", "", resource)}
     settings = named(found, "ConfigMap", "cruise")["data"]
     assert (settings["CRUISE_USAGE_SOURCE"], settings["CRUISE_KUBELET_ACCESS"]) == ("kubelets", access)
     assert "CRUISE_PROMETHEUS_URL" not in settings
@@ -232,7 +234,7 @@ def test_kubelets_take_the_place_of_prometheus(access: str, resource: str):
 
 def test_kubelets_are_compared_with_prometheus_by_the_same_right_and_are_no_source():
     found = objects({"kubelets.crossCheck": "true"})
-    assert rights(found, SERVE) - rights(objects({}), SERVE) == {AccessNeed("get", "nodes", "", "metrics")}
+    assert rights(found, SERVE) - rights(objects({}), SERVE) == {RequiredAccess("get", "nodes", "", "metrics")}
     settings = named(found, "ConfigMap", "cruise")["data"]
     assert "CRUISE_PROMETHEUS_URL" in settings
     assert "CRUISE_USAGE_SOURCE" not in settings
@@ -338,7 +340,7 @@ def test_a_provider_to_sign_in_by_has_its_secret_its_authority_and_a_way_out():
         "CRUISE_OIDC_CLIENT_SECRET_FILE": "/etc/cruise/oidc/client-secret",
         "CRUISE_OIDC_CA_FILE": "/etc/cruise/oidc-ca/ca.crt",
     }
-    assert load_settings({"CRUISE_API_AUTHENTICATION": "kubernetes", **environment}).oidc() is not None
+    assert load_settings({"CRUISE_API_AUTHENTICATION": "kubernetes", **environment}).to_oidc_settings() is not None
     assert {"name": "oidc", "secret": {"secretName": "client"}} in spec["volumes"]
     assert {"name": "oidc-ca", "configMap": {"name": "idp-ca"}} in spec["volumes"]
     [out] = named(found, "NetworkPolicy", "cruise-oidc")["spec"]["egress"]

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.controlplane.api import Api, Json, until
+from tests.controlplane.api import Api, Json, wait_until
 from tests.controlplane.control_plane import ControlPlane
 from tests.deploy.installing import ACCOUNTS, NAMESPACE, SERVE, documents, grant, token
 
@@ -51,14 +51,14 @@ def uids(admin: Api, schema: str, level: str) -> tuple[str, str]:
 @pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/nodes", "/version"])
 def test_each_account_has_the_queue_of_cruise(control_plane: ControlPlane, installed: Api, account: str, path: str):
     bearer, wanted = token(installed, account), uids(installed, "cruise", "cruise")
-    until(lambda: classified(control_plane, bearer, path) == wanted, "the schema is in force", seconds=20)
+    wait_until(lambda: classified(control_plane, bearer, path) == wanted, "the schema is in force", seconds=20)
 
 
 def test_the_lease_does_not_wait_for_what_else_cruise_asks(control_plane: ControlPlane, installed: Api):
     bearer = token(installed, SERVE)
     wanted = uids(installed, "cruise-lead", "leader-election")
     path = f"{LEASES}/cruise-serve"
-    until(lambda: classified(control_plane, bearer, path) == wanted, "the schema is in force", seconds=20)
+    wait_until(lambda: classified(control_plane, bearer, path) == wanted, "the schema is in force", seconds=20)
 
 
 def test_others_keep_theirs(control_plane: ControlPlane, installed: Api):

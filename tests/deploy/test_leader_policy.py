@@ -5,8 +5,8 @@ from contextlib import suppress
 
 import pytest
 
-from cruise.adapters.kube.leading.lease_record import DATABASE_EPOCH
-from tests.controlplane.api import Api, ApiError, Json, until
+from cruise.adapters.kube.leases import DATABASE_EPOCH
+from tests.controlplane.api import Api, ApiError, Json, wait_until
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.namespaces import own_namespace
 from tests.deploy.installing import NAMESPACE, SERVE, grant
@@ -24,7 +24,7 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     values = {"mode": "full", "database.existingSecret": "cruise-database", "policies.leader": "true"}
     manifests = [one for one in objects(values) if one["metadata"]["name"] == "cruise-leader"]
     with own_namespace(admin) as namespace:
-        until(lambda: admin.items("serviceaccounts", namespace), "its account is there")
+        wait_until(lambda: admin.items("serviceaccounts", namespace), "its account is there")
         admin.create(pod(namespace, "victim"))
         for name in REPLICAS:
             admin.create(pod(NAMESPACE, name))
@@ -102,20 +102,20 @@ def test_the_holder_of_the_lease_writes_and_no_other(control_plane: ControlPlane
     admin = control_plane.api()
     first, second = (replica(control_plane, name) for name in REPLICAS)
     hold(admin, "cruise-a-1f2e3d4c")
-    until(lambda: "is held by cruise-a" in refused(second, namespace), "the policy is in force")
-    until(lambda: not refused(first, namespace), "the holder is let through")
+    wait_until(lambda: "is held by cruise-a" in refused(second, namespace), "the policy is in force")
+    wait_until(lambda: not refused(first, namespace), "the holder is let through")
     hold(admin, "cruise-b-1f2e3d4c")
-    until(lambda: "is held by cruise-b" in refused(first, namespace), "the former holder is refused")
-    until(lambda: not refused(second, namespace), "the new one is let through")
+    wait_until(lambda: "is held by cruise-b" in refused(first, namespace), "the former holder is refused")
+    wait_until(lambda: not refused(second, namespace), "the new one is let through")
     admin.delete(*LEASE)
-    until(lambda: refused(first, namespace) and refused(second, namespace), "without a Lease nobody is")
+    wait_until(lambda: refused(first, namespace) and refused(second, namespace), "without a Lease nobody is")
 
 
 def test_a_token_of_no_pod_writes_nothing(control_plane: ControlPlane, namespace: str):
     admin = control_plane.api()
     hold(admin, "cruise-a-1f2e3d4c")
     loose = control_plane.api(token=admin.service_account_token(NAMESPACE, SERVE))
-    until(lambda: refused(loose, namespace), "it is refused")
+    wait_until(lambda: refused(loose, namespace), "it is refused")
 
 
 def test_it_is_off_by_default():

@@ -6,8 +6,8 @@ import subprocess
 
 import pytest
 
-from cruise.settings.table import FORMS
-from tests.controlplane.api import Api, ApiError, Json, until
+from cruise.settings.settings import SETTING_TYPES
+from tests.controlplane.api import Api, ApiError, Json, wait_until
 from tests.controlplane.binaries import programs
 from tests.controlplane.control_plane import ControlPlane
 from tests.deploy import installing
@@ -20,7 +20,7 @@ NAMES = [one["metadata"]["name"] for one in WORKLOADS]
 @pytest.fixture(autouse=True)
 def namespace_exists(request: pytest.FixtureRequest) -> None:
     if "admin" in request.fixturenames:
-        request.getfixturevalue("admin").apply(documents("namespace.yaml")[0])
+        request.getfixturevalue("admin").apply_plan(documents("namespace.yaml")[0])
 
 
 def dry_run(admin: Api, one: Json) -> Json:
@@ -82,7 +82,7 @@ def test_every_setting_in_the_manifests_is_one_that_cruise_has(workload: Json):
     [container] = workload["spec"]["template"]["spec"]["containers"]
     [settings] = documents("settings.yaml")
     named = [*settings["data"], *(one["name"] for one in container.get("env", []))]
-    unknown = [name for name in named if name.removeprefix("CRUISE_").lower() not in FORMS]
+    unknown = [name for name in named if name.removeprefix("CRUISE_").lower() not in SETTING_TYPES]
     assert unknown == []
     assert settings["data"]["CRUISE_MODE"] == "observe"
 
@@ -174,7 +174,7 @@ def test_who_would_be_left_alone_is_not_asked_about(admin: Api, namespace: str, 
 
     controlled = {"ownerReferences": [{**OWNED["ownerReferences"][0], "controller": True}]}
     try:
-        until(lambda: called(controlled), "the server has read the configuration")
+        wait_until(lambda: called(controlled), "the server has read the configuration")
         assert called(metadata) is asked
     finally:
         admin.delete(calls_of, None, name)

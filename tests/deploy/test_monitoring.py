@@ -11,11 +11,11 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from cruise.domain.cross_check import CrossTally
-from cruise.interfaces.http.figures import ListenerFigures, PackingFigures, WebhookFigures
-from cruise.interfaces.http.metrics import metrics_text
-from cruise.runtime.node_load import NodeLoadPass
-from cruise.runtime.packing.packing_pass import PackingPass
+from cruise.domain.preflight import CrossCheckCounts
+from cruise.interfaces.http.figures import ListenerFigures, PackingPassFigures, WebhookFigures
+from cruise.interfaces.http.metrics import render_metrics
+from cruise.runtime.node_load import NodeLoadPassResult
+from cruise.runtime.packing.packing_pass import PackingPassResult
 from tests.builders import NOW
 from tests.deploy.installing import CHART
 from tests.interfaces.http.test_metrics import FIGURES
@@ -31,11 +31,11 @@ OF_TARGETS = {"job", "namespace", "pod", "instance"}
 
 def labels_by_metric() -> dict[str, set[str]]:
     """Every sample that a process of cruise can show, with its labels."""
-    packing = PackingFigures().with_pass(PackingPass(NOW, 3, PLAN)).with_plan(PLAN)
-    compared = CrossTally(nodes=2, agreeing=7, disagreeing=1)
-    controller = replace(FIGURES, packing=packing, load_pass=NodeLoadPass(NOW, 3), cross_check=compared)
+    packing = PackingPassFigures().add_pass(PackingPassResult(NOW, 3, PLAN)).add_plan(PLAN)
+    compared = CrossCheckCounts(nodes=2, agreeing=7, disagreeing=1)
+    controller = replace(FIGURES, packing=packing, load_pass=NodeLoadPassResult(NOW, 3), cross_check=compared)
     webhook = WebhookFigures({("mutated", "peak"): 3}, ((0.001, 2),), 0.1, NOW, NOW, 1.0)
-    text = metrics_text("1", NOW, controller, webhook, ListenerFigures(1, 0, {"full": 2}))
+    text = render_metrics("1", NOW, controller, webhook, ListenerFigures(1, 0, {"full": 2}))
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(text.decode()):
         for sample in family.samples:
@@ -104,7 +104,7 @@ def test_prometheus_takes_the_rules():
 
 
 SCENES = {
-    "CruiseStatisticsOld": ["cruise_statistics_age_seconds 600+60x60"],
+    "CruiseStatisticsStale": ["cruise_statistics_age_seconds 600+60x60"],
     "CruiseAbsent": ["up 1x60"],
     "CruiseSeveralLeaders": [
         'cruise_leader{pod="a"} 1x60',
@@ -112,17 +112,17 @@ SCENES = {
         'cruise_mode{mode="full",pod="a"} 1x60',
     ],
     "CruiseJobFailing": ['cruise_job_failures_total{exported_job="node pass",job="cruise"} 0+1x60'],
-    "CruiseWritesFail": [
-        'cruise_outcomes_total{action="resize",verdict="done",reason="rightsized"} 0+1x60',
-        'cruise_outcomes_total{action="resize",verdict="refused",reason="disruption-budget"} 0+2x60',
+    "CruiseWritesFailing": [
+        'cruise_actions_total{action="resize",verdict="done",reason="rightsized"} 0+1x60',
+        'cruise_actions_total{action="resize",verdict="refused",reason="disruption-budget"} 0+2x60',
     ],
     "CruiseKubeletsDisagree": ['cruise_cross_checked_containers_total{result="disagree"} 0+1x60'],
-    "CruiseRiskAbove": [
+    "CruiseHeadroomRiskExceeded": [
         'cruise_headroom_risk_observed{resource="memory"} 0.02x90',
-        'cruise_headroom_risk_asked{resource="memory"} 0.01x90',
+        'cruise_headroom_risk_stated{resource="memory"} 0.01x90',
         'cruise_headroom_risk_intervals{resource="memory"} 2000x90',
     ],
-    "CruiseWebhookCertificateEnds": ["cruise_webhook_certificate_expiry_timestamp_seconds 86400x120"],
+    "CruiseWebhookCertificateExpiring": ["cruise_webhook_certificate_expiry_timestamp_seconds 86400x120"],
 }
 
 

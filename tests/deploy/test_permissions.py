@@ -13,9 +13,9 @@ from tests.deploy.installing import (
     NAMESPACE,
     SERVE,
     WEBHOOK,
+    check_permission,
     documents,
     grant,
-    may,
     rbac_files,
     rules,
     token,
@@ -139,7 +139,10 @@ def test_an_account_may_do_this_and_nothing_else(
 @pytest.mark.parametrize("account", ACCOUNTS)
 def test_the_table_of_what_is_forbidden_holds_in_every_mode(admin: Api, mode: str, account: str):
     allowed = [
-        one for one in NEVER for where in ("", NAMESPACE, "default") if may(admin, account, *one, namespace=where)
+        one
+        for one in NEVER
+        for where in ("", NAMESPACE, "default")
+        if check_permission(admin, account, *one, namespace=where)
     ]
     assert allowed == []
 
@@ -149,7 +152,7 @@ def test_each_permission_begins_with_its_mode(admin: Api, mode: str):
         expected = MODES.index(since) <= MODES.index(mode)
         for verb, group, resource, name in permissions:
             plain, _, subresource = resource.partition("/")
-            answer = may(admin, account, verb, group, plain, subresource, name, where)
+            answer = check_permission(admin, account, verb, group, plain, subresource, name, where)
             assert answer is expected, (account, verb, resource, mode)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.api import Api, Json, until
+from tests.controlplane.api import Api, Json, wait_until
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.binaries import NotAvailable
 from tests.controlplane.control_plane import ADMIN, ControlPlane
@@ -21,7 +21,7 @@ from tests.deploy.installing import (
     MODES,
     NAMESPACE,
     SERVE,
-    may,
+    check_permission,
     remove,
     resource_of,
     rules,
@@ -30,7 +30,7 @@ from tests.deploy.installing import (
 from tests.deploy.rendering import objects
 from tests.deploy.test_permissions import of
 from tests.helm.binary import helm
-from tests.registry.serving import registry
+from tests.registry.serving import run_registry
 
 pytestmark = pytest.mark.server
 CONFIGURATION = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
@@ -65,8 +65,10 @@ class Cluster:
     def holds(self, mode: str) -> None:
         """Tell that the accounts have the rights of a mode, each this much and not a verb more."""
         held = MODES[: MODES.index(mode) + 1]
-        until(
-            lambda: all(may(self.admin, *mark) is (name in held) for name, marks in MARKS.items() for mark in marks),
+        wait_until(
+            lambda: all(
+                check_permission(self.admin, *mark) is (name in held) for name, marks in MARKS.items() for mark in marks
+            ),
             f"cruise's accounts have what mode {mode} gives",
         )
         for account in ACCOUNTS if mode != "observe" else (SERVE,):
@@ -141,7 +143,7 @@ def test_a_release_goes_up_and_down_and_back_and_leaves_nothing(cluster: Cluster
 
     since = cluster.plane.audit.mark()
     cluster.helm("uninstall", "cruise")
-    until(lambda: not cluster.there(held | set(FOLLOWING)), "nothing of cruise is left")
+    wait_until(lambda: not cluster.there(held | set(FOLLOWING)), "nothing of cruise is left")
     assert deleted_by_helm(cluster, since)[0].resource == "mutatingwebhookconfigurations"
 
 
@@ -197,7 +199,7 @@ def test_what_kubectl_has_installed_is_taken_over(cluster: Cluster):
 @pytest.mark.usefixtures("away")
 def test_the_chart_is_pushed_to_a_registry_and_installed_from_there(cluster: Cluster, tmp_path: Path):
     try:
-        with registry(tmp_path) as address:
+        with run_registry(tmp_path) as address:
             cluster.helm("package", str(CHART), "--destination", str(tmp_path))
             [packed] = tmp_path.glob("cruise-*.tgz")
             cluster.helm("push", str(packed), f"oci://{address}/charts", "--plain-http")

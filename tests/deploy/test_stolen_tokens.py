@@ -8,25 +8,30 @@ from typing import Any
 
 import pytest
 
-from cruise.adapters.kube.asking.reviews import KubeReviews
-from cruise.adapters.kube.http.connecting import KubeSettings, connect
-from cruise.adapters.kube.writing.actions import perform
-from cruise.adapters.kube.writing.events import PodEvents
-from cruise.adapters.kube.writing.intervention_events import InterventionEvents
-from cruise.adapters.webhook_tls.configuration import publish_ca
-from cruise.adapters.webhook_tls.keeping import AUTHORITIES, CERTIFICATE, KEY
-from cruise.adapters.webhook_tls.secret import TlsSecret
-from cruise.app.serve.leading import contender
-from cruise.domain.actions import Announcement, ContainerTarget, EvictPod, Reason, ResizePod, TaintNode, UntaintNode
-from cruise.domain.callers import Deed, Intervention, PodAccess
+from cruise.adapters.kube.access import KubernetesAuthority
+from cruise.adapters.kube.actions import perform_action
+from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
+from cruise.adapters.kube.events import PodEventRecorder, UserActionEventRecorder
+from cruise.adapters.webhook_tls.certificate_keeper import AUTHORITIES, CERTIFICATE, KEY
+from cruise.adapters.webhook_tls.storage import TlsSecret, publish_ca
+from cruise.app.serve.leadership import create_lease_contender
+from cruise.domain.actions import ContainerTarget, EvictPod, PodEvent, ReasonCode, ResizePod, TaintNode, UntaintNode
 from cruise.domain.cluster import ContainerRole, WorkloadRef
 from cruise.domain.policy import EvictionRanking
-from cruise.domain.resources import NO_RESOURCES, Amounts, ResourceName
+from cruise.domain.resources import NO_RESOURCES, ResourceName, StatedResources
+from cruise.domain.users import PodAccess, UserAction, UserActionKind
 from tests.controlplane.api import Api, ApiError, Json
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.manifests import budget, container, pod, pod_template, workload
-from tests.deploy.attempts import CONFIGURATION, FOREIGN_TAINT, OWN_TAINT, Victims, beyond_policies, beyond_roles
+from tests.deploy.attempts import (
+    CONFIGURATION,
+    FOREIGN_TAINT,
+    OWN_TAINT,
+    AttackTargets,
+    list_attempts_beyond_policies,
+    list_attempts_beyond_roles,
+)
 from tests.deploy.installing import (
     ACCOUNTS,
     CERTIFICATES,
@@ -34,8 +39,8 @@ from tests.deploy.installing import (
     NAMESPACE,
     SERVE,
     documents,
-    empowered,
     grant,
+    grant_permissions,
     remove,
     token,
 )
@@ -85,7 +90,7 @@ def victims_of(namespace: str) -> list[Json]:
 
 
 @pytest.fixture
-def there(admin: Api, kubelet: TestKubelet, namespace: str) -> Iterator[Victims]:
+def there(admin: Api, kubelet: TestKubelet, namespace: str) -> Iterator[AttackTargets]:
     node = kubelet.add_node(f"{namespace}-n").name
     admin.patch("nodes", None, node, {"spec": {"taints": [FOREIGN_TAINT]}}, "merge")
     grant(admin, "full")
@@ -94,13 +99,13 @@ def there(admin: Api, kubelet: TestKubelet, namespace: str) -> Iterator[Victims]
     made = victims_of(namespace)
     for one in made:
         admin.apply(one)
-    yield Victims(namespace, node)
+    yield AttackTargets(namespace, node)
     for one in reversed(made):
         if one["metadata"].get("namespace") != namespace:
             remove(admin, one)
 
 
-def seen(admin: Api, there: Victims) -> Json:
+def seen(admin: Api, there: AttackTargets) -> Json:
     """What may not change, without what others write by and by."""
     places = [
         ("nodes", None, there.node),
@@ -131,10 +136,10 @@ def answer(api: Api, attempt: Any) -> str:
 
 
 def test_what_a_stolen_token_must_not_do_is_refused_in_every_mode(
-    control_plane: ControlPlane, admin: Api, there: Victims
+    control_plane: ControlPlane, admin: Api, there: AttackTargets
 ):
     before = seen(admin, there)
-    attempts = {**beyond_roles(there), **beyond_policies(there)}
+    attempts = {**list_attempts_beyond_roles(there), **list_attempts_beyond_policies(there)}
     assert len(attempts) >= 40
     gone_through = []
     for mode in reversed(MODES):
@@ -148,45 +153,45 @@ def test_what_a_stolen_token_must_not_do_is_refused_in_every_mode(
 
 
 @pytest.mark.parametrize("account", ACCOUNTS)
-def test_policies_refuse_it_to_an_account_that_was_given_every_role(admin: Api, there: Victims, account: str):
+def test_policies_refuse_it_to_an_account_that_was_given_every_role(admin: Api, there: AttackTargets, account: str):
     before = seen(admin, there)
-    api = empowered(admin, account)
-    answers = {name: answer(api, attempt) for name, attempt in beyond_policies(there).items()}
+    api = grant_permissions(admin, account)
+    answers = {name: answer(api, attempt) for name, attempt in list_attempts_beyond_policies(there).items()}
     other = {name: said for name, said in answers.items() if "ValidatingAdmissionPolicy 'cruise-accounts'" not in said}
     assert other == {}
     assert seen(admin, there) == before
 
 
-def settings_for(control_plane: ControlPlane, admin: Api, account: str) -> KubeSettings:
+def settings_for(control_plane: ControlPlane, admin: Api, account: str) -> KubernetesSettings:
     kubeconfig: Path = control_plane.kubeconfig(f"stolen-{account}", token(admin, account))
-    return KubeSettings(kubeconfig)
+    return KubernetesSettings(kubeconfig)
 
 
-async def test_what_serve_does_goes_through(control_plane: ControlPlane, admin: Api, there: Victims):
+async def test_what_serve_does_goes_through(control_plane: ControlPlane, admin: Api, there: AttackTargets):
     found = admin.read("pods", there.namespace, "one")
     of_pod = (there.namespace, "one", found["metadata"]["uid"], None, None)
-    target = ContainerTarget("app", ContainerRole.MAIN, Amounts(20, 32 << 20), Amounts())
+    target = ContainerTarget("app", ContainerRole.MAIN, StatedResources(20, 32 << 20), StatedResources())
     node = admin.read("nodes", None, there.node)
-    async with connect(settings_for(control_plane, admin, SERVE)) as client:
-        await perform(client, ResizePod(*of_pod, (target,), NO_RESOURCES, Reason.RIGHTSIZED))
-        await perform(client, TaintNode(there.node, Reason.OVERLOADED))
+    async with connect_to_kubernetes(settings_for(control_plane, admin, SERVE)) as client:
+        await perform_action(client, ResizePod(*of_pod, (target,), NO_RESOURCES, ReasonCode.RIGHTSIZED))
+        await perform_action(client, TaintNode(there.node, ReasonCode.OVERLOADED))
         assert OWN_TAINT in admin.read("nodes", None, there.node)["spec"]["taints"]
-        await perform(client, UntaintNode(there.node, Reason.OVERLOADED))
-        announced = Announcement(*of_pod[:3], Reason.OOM_KILLED, "it was killed", warning=True)
-        await PodEvents(client, "here").record([announced], LATER)
-        people = InterventionEvents(client, "here", NAMESPACE)
-        await people.record(Intervention(LATER, "ann", Deed.PAUSE), "ann paused")
+        await perform_action(client, UntaintNode(there.node, ReasonCode.OVERLOADED))
+        announced = PodEvent(*of_pod[:3], ReasonCode.OOM_KILLED, "it was killed", warning=True)
+        await PodEventRecorder(client, "here").record([announced], LATER)
+        people = UserActionEventRecorder(client, "here", NAMESPACE)
+        await people.record(UserAction(LATER, "ann", UserActionKind.PAUSE), "ann paused")
         web = WorkloadRef("Deployment", "web")
-        await people.record(Intervention(LATER, "ann", Deed.PUT_OVERRIDE, there.namespace, web), "ann overrode")
-        reviews = KubeReviews(client, lambda: 0.0)
-        caller = await reviews.caller(token(admin, SERVE))
+        await people.record(UserAction(LATER, "ann", UserActionKind.PUT_OVERRIDE, there.namespace, web), "ann overrode")
+        reviews = KubernetesAuthority(client, lambda: 0.0)
+        caller = await reviews.authenticate(token(admin, SERVE))
         assert caller is not None
-        assert await reviews.allows(caller, PodAccess(""))
+        assert await reviews.authorize(caller, PodAccess(""))
         remove(admin, named("Lease", NAMESPACE, "cruise-serve", {}, "coordination.k8s.io/v1"))
         for _ in range(2):
             # Made by the first, taken over by the second.
-            await contender(client, NAMESPACE, timedelta(seconds=3)).lead(_nothing)
-        await perform(client, EvictPod(*of_pod, EvictionRanking.LOW, ResourceName.MEMORY, Reason.RIGHTSIZED))
+            await create_lease_contender(client, NAMESPACE, timedelta(seconds=3)).lead(_nothing)
+        await perform_action(client, EvictPod(*of_pod, EvictionRanking.LOW, ResourceName.MEMORY, ReasonCode.RIGHTSIZED))
     assert admin.read("nodes", None, there.node)["spec"] == node["spec"]
     assert {"it was killed", "ann overrode"} <= {one["message"] for one in admin.items("events", there.namespace)}
     assert "ann paused" in {one["message"] for one in admin.items("events", NAMESPACE)}
@@ -194,8 +199,8 @@ async def test_what_serve_does_goes_through(control_plane: ControlPlane, admin: 
     assert all(one["metadata"].get("deletionTimestamp") for one in left)
 
 
-async def test_what_keeps_certificates_goes_through(control_plane: ControlPlane, admin: Api, there: Victims):
-    async with connect(settings_for(control_plane, admin, CERTIFICATES)) as client:
+async def test_what_keeps_certificates_goes_through(control_plane: ControlPlane, admin: Api, there: AttackTargets):
+    async with connect_to_kubernetes(settings_for(control_plane, admin, CERTIFICATES)) as client:
         place = TlsSecret(client, NAMESPACE, "cruise-webhook-tls")
         for text in (b"one", b"two"):
             await place.write({CERTIFICATE: text, KEY: text, AUTHORITIES: text}, (await place.read()).version)

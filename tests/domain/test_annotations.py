@@ -8,25 +8,25 @@ import pytest
 
 from cruise.domain import annotations
 from cruise.domain.annotations import (
+    ALL_ANNOTATIONS,
+    CRUISE_RECORDS,
     DO_NOT_DISRUPT,
-    EXCLUDED,
+    EVICTION_PROTECTION,
+    EXCLUDED_LABEL,
     OVERRIDES,
+    PLACEMENT_HINT,
     PREFIX,
-    PROTECTIVE,
-    RECORDS,
-    STEERED,
-    TABLE,
-    Setter,
-    Unreadable,
-    decisions_read,
-    guides,
-    read_steered,
-    write_steered,
+    OverrideSource,
+    UnreadableAnnotations,
+    format_placement_hint,
+    is_override,
+    is_read_by_decisions,
+    parse_placement_hint,
 )
 from cruise.domain.overrides import parse_overrides
 
 ROOT = Path(__file__).parents[2]
-NAMES = {one.name for one in TABLE}
+NAMES = {one.name for one in ALL_ANNOTATIONS}
 
 
 def strings_of(path: Path) -> set[str]:
@@ -38,7 +38,7 @@ def strings_of(path: Path) -> set[str]:
 
 
 def test_each_name_stands_once_and_in_the_table_alone():
-    assert len(NAMES) == len(TABLE)
+    assert len(NAMES) == len(ALL_ANNOTATIONS)
     own = Path(annotations.__file__)
     elsewhere = {
         str(path.relative_to(ROOT)): found
@@ -52,7 +52,12 @@ def test_the_readme_describes_every_override_and_who_may_set_it():
     readme = (ROOT / "README.md").read_text()
     for setting, override in OVERRIDES.items():
         assert f"`{setting}`" in readme or f"`{PREFIX}{setting}`" in readme, setting
-        assert override.set_by == (Setter.POD, Setter.WORKLOAD, Setter.NAMESPACE, Setter.STORED)
+        assert override.allowed_sources == (
+            OverrideSource.POD,
+            OverrideSource.WORKLOAD,
+            OverrideSource.NAMESPACE,
+            OverrideSource.DATABASE,
+        )
 
 
 @pytest.mark.parametrize(
@@ -105,18 +110,18 @@ def test_what_can_be_meant_is_read(setting: str, text: str, amount: int):
 
 @pytest.mark.parametrize(("text", "excluded"), [("true", True), ("True", True), (" TRUE ", True), ("false", False)])
 def test_an_exclusion_is_read_however_it_is_written(text: str, excluded: bool):
-    assert EXCLUDED.read(text) is excluded
+    assert EXCLUDED_LABEL.read(text) is excluded
 
 
 @pytest.mark.parametrize("text", ["yes", "1", "on", ""])
 def test_an_exclusion_that_is_neither_true_nor_false_is_unreadable(text: str):
-    found = parse_overrides({EXCLUDED.name: text})
-    assert isinstance(found, Unreadable)
-    assert EXCLUDED.name in found.detail
+    found = parse_overrides({EXCLUDED_LABEL.name: text})
+    assert isinstance(found, UnreadableAnnotations)
+    assert EXCLUDED_LABEL.name in found.detail
 
 
 def test_a_steered_pod_names_whom_it_replaces_and_its_node():
-    assert read_steered(write_steered(("uid-1", "n1"))) == ("uid-1", "n1")
+    assert parse_placement_hint(format_placement_hint(("uid-1", "n1"))) == ("uid-1", "n1")
 
 
 @pytest.mark.parametrize(
@@ -125,15 +130,19 @@ def test_a_steered_pod_names_whom_it_replaces_and_its_node():
     + [(name, ["true", "10m", ""], ["false"]) for name in DO_NOT_DISRUPT],
 )
 def test_protective_annotations(name: str, protecting: list[str], other: list[str]):
-    [one] = [one for one in PROTECTIVE if one.name == name]
+    [one] = [one for one in EVICTION_PROTECTION if one.name == name]
     assert [one.read(text) for text in [*protecting, *other]] == [True] * len(protecting) + [False] * len(other)
 
 
 def test_decisions_keep_what_guides_and_protects_and_guidance_ignores_records():
-    kept = {one.name for one in TABLE if decisions_read(one.name)}
-    assert kept >= {*(one.name for one in PROTECTIVE), *(one.name for one in OVERRIDES.values()), EXCLUDED.name}
-    assert decisions_read(f"{PREFIX}mdoe")
-    assert guides(f"{PREFIX}mdoe")
-    assert STEERED in kept
-    assert not any(guides(name) for name in RECORDS)
-    assert not decisions_read("example.com/other")
+    kept = {one.name for one in ALL_ANNOTATIONS if is_read_by_decisions(one.name)}
+    assert kept >= {
+        *(one.name for one in EVICTION_PROTECTION),
+        *(one.name for one in OVERRIDES.values()),
+        EXCLUDED_LABEL.name,
+    }
+    assert is_read_by_decisions(f"{PREFIX}mdoe")
+    assert is_override(f"{PREFIX}mdoe")
+    assert PLACEMENT_HINT in kept
+    assert not any(is_override(name) for name in CRUISE_RECORDS)
+    assert not is_read_by_decisions("example.com/other")

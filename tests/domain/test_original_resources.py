@@ -4,17 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.original_resources import (
-    amounts_json,
-    format_original_resources,
-    parse_original_resources,
-)
-from cruise.domain.quantity import LARGEST
-from cruise.domain.resources import Amounts
+from cruise.domain.original_resources import amounts_to_json, format_original_resources, parse_original_resources
+from cruise.domain.resources import LARGEST_QUANTITY, StatedResources
 from tests.builders import make_amounts
 
-numbers = st.none() | st.integers(0, 10**7) | st.integers(0, LARGEST)
-amounts = st.builds(Amounts, numbers.map(lambda n: n if n is None else min(n, LARGEST // 1000)), numbers)
+numbers = st.none() | st.integers(0, 10**7) | st.integers(0, LARGEST_QUANTITY)
+amounts = st.builds(
+    StatedResources, numbers.map(lambda n: n if n is None else min(n, LARGEST_QUANTITY // 1000)), numbers
+)
 
 
 def test_the_annotation_is_compact_and_sorted():
@@ -37,7 +34,7 @@ def test_what_is_written_is_read_back(original):
 
 def test_what_people_may_have_written_is_read_too():
     text = json.dumps({"app": {"requests": {"cpu": "0.5", "memory": "1G"}}})
-    assert parse_original_resources(text) == {"app": (Amounts(500, 10**9), Amounts())}
+    assert parse_original_resources(text) == {"app": (StatedResources(500, 10**9), StatedResources())}
 
 
 @pytest.mark.parametrize(
@@ -50,5 +47,5 @@ def test_anything_else_is_a_value_error(text):
 
 
 def test_a_stated_zero_is_written_and_what_is_absent_is_not():
-    assert amounts_json(Amounts(0, None)) == {"cpu": "0"}
-    assert amounts_json(Amounts()) == {}
+    assert amounts_to_json(StatedResources(0, None)) == {"cpu": "0"}
+    assert amounts_to_json(StatedResources()) == {}

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from cruise.domain.annotations import Guidance, Overrides, Setter, Unreadable
-from cruise.domain.overrides import Source, parse_overrides, resolve
-from cruise.domain.policy import Bounds, EvictionRanking, Mode
-from cruise.domain.resources import Amounts, ResourceName
+from cruise.domain.annotations import EffectivePolicy, Overrides, OverrideSource, UnreadableAnnotations
+from cruise.domain.overrides import SettingSource, parse_overrides, resolve_layers
+from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
+from cruise.domain.resources import ResourceName, StatedResources
 
 
-def guidance_of(mode: Mode, layers: Sequence[Overrides]) -> Guidance | Unreadable:
-    return resolve(mode, [(Source(Setter.POD), layer) for layer in layers]).guidance
+def guidance_of(mode: Mode, layers: Sequence[Overrides]) -> EffectivePolicy | UnreadableAnnotations:
+    return resolve_layers(mode, [(SettingSource(OverrideSource.POD), layer) for layer in layers]).effective_policy
 
 
 def test_every_annotation_is_read() -> None:
@@ -32,8 +32,8 @@ def test_every_annotation_is_read() -> None:
         mode=Mode.RESIZE,
         ranking=EvictionRanking.NEVER,
         resources=frozenset({ResourceName.MEMORY}),
-        bounds=Bounds(Amounts(100, None), Amounts(None, 1 << 30)),
-        container_bounds={"app": Bounds(Amounts(), Amounts(None, 2 << 30))},
+        bounds=RequestBounds(StatedResources(100, None), StatedResources(None, 1 << 30)),
+        container_bounds={"app": RequestBounds(StatedResources(), StatedResources(None, 2 << 30))},
         headroom_factor=1.5,
     )
 
@@ -54,13 +54,13 @@ def test_every_annotation_is_read() -> None:
 )
 def test_what_cannot_be_read_names_the_key_and_the_fix(key: str, value: str, said: str) -> None:
     read = parse_overrides({key: value})
-    assert isinstance(read, Unreadable)
+    assert isinstance(read, UnreadableAnnotations)
     assert key in read.detail
     assert said in read.detail
 
 
 def test_a_minimum_above_the_maximum_is_unreadable() -> None:
-    assert isinstance(parse_overrides({"cruise.io/cpu-min": "2", "cruise.io/cpu-max": "1"}), Unreadable)
+    assert isinstance(parse_overrides({"cruise.io/cpu-min": "2", "cruise.io/cpu-max": "1"}), UnreadableAnnotations)
 
 
 def test_the_foreign_exclusion_counts_as_off() -> None:
@@ -71,17 +71,19 @@ def test_the_foreign_exclusion_counts_as_off() -> None:
 
 
 def test_the_lowest_mode_counts_and_the_nearest_value_wins() -> None:
-    pod = Overrides(mode=Mode.FULL, bounds=Bounds(maximum=Amounts(500, None)))
-    workload = Overrides(mode=Mode.RESIZE, ranking=EvictionRanking.HIGH, bounds=Bounds(maximum=Amounts(900, 1 << 30)))
+    pod = Overrides(mode=Mode.FULL, bounds=RequestBounds(maximum=StatedResources(500, None)))
+    workload = Overrides(
+        mode=Mode.RESIZE, ranking=EvictionRanking.HIGH, bounds=RequestBounds(maximum=StatedResources(900, 1 << 30))
+    )
     namespace = Overrides(ranking=EvictionRanking.LOW, headroom_factor=2.0)
-    assert guidance_of(Mode.FULL, [pod, workload, namespace]) == Guidance(
+    assert guidance_of(Mode.FULL, [pod, workload, namespace]) == EffectivePolicy(
         mode=Mode.RESIZE,
         ranking=EvictionRanking.HIGH,
         headroom_factor=2.0,
-        bounds=Bounds(maximum=Amounts(500, 1 << 30)),
-        administered=Guidance(Mode.FULL),
+        bounds=RequestBounds(maximum=StatedResources(500, 1 << 30)),
+        set_by_administrator=EffectivePolicy(Mode.FULL),
     )
-    assert guidance_of(Mode.OBSERVE, [pod]) == Guidance(Mode.OBSERVE, bounds=pod.bounds)
+    assert guidance_of(Mode.OBSERVE, [pod]) == EffectivePolicy(Mode.OBSERVE, bounds=pod.bounds)
 
 
 def test_a_container_takes_its_own_bound_and_the_pods_for_the_rest() -> None:
@@ -89,11 +91,11 @@ def test_a_container_takes_its_own_bound_and_the_pods_for_the_rest() -> None:
         Mode.FULL,
         [
             Overrides(
-                bounds=Bounds(Amounts(100, 1), Amounts(200, 2)),
-                container_bounds={"app": Bounds(maximum=Amounts(300, None))},
+                bounds=RequestBounds(StatedResources(100, 1), StatedResources(200, 2)),
+                container_bounds={"app": RequestBounds(maximum=StatedResources(300, None))},
             )
         ],
     )
-    assert isinstance(guidance, Guidance)
-    assert guidance.bounds_of("app") == Bounds(Amounts(100, 1), Amounts(300, 2))
-    assert guidance.bounds_of("other") == Bounds(Amounts(100, 1), Amounts(200, 2))
+    assert isinstance(guidance, EffectivePolicy)
+    assert guidance.get_container_bounds("app") == RequestBounds(StatedResources(100, 1), StatedResources(300, 2))
+    assert guidance.get_container_bounds("other") == RequestBounds(StatedResources(100, 1), StatedResources(200, 2))

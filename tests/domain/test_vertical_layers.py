@@ -5,13 +5,13 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import decide_node_plans
-from cruise.domain.actions import Reason
-from cruise.domain.annotations import Guidance, Setter, Unreadable
-from cruise.domain.cluster import VerticalAutoscaler
-from cruise.domain.container_rules import ContainerRule
-from cruise.domain.overrides import Source, resolve_overrides, vertical_layers
+from cruise.domain.actions import ReasonCode
+from cruise.domain.annotations import EffectivePolicy, OverrideSource, UnreadableAnnotations
+from cruise.domain.cluster import VerticalPodAutoscaler
+from cruise.domain.cluster_policies import VpaContainerPolicy
+from cruise.domain.overrides import SettingSource, read_vpa_overrides, resolve_overrides
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName
 from cruise.kube_json.reading.snapshot import read_snapshot
@@ -29,17 +29,17 @@ from tests.builders import (
 )
 
 WEB = make_ref("Deployment/web")
-ALL = ContainerRule(minimum=make_amounts(300), maximum=make_amounts(None, 90))
+ALL = VpaContainerPolicy(minimum=make_amounts(300), maximum=make_amounts(None, 90))
 
 
 def vertical(
-    *rules: ContainerRule, mode: str = "Off", is_own: bool = False, is_published: bool = False
-) -> VerticalAutoscaler:
-    return VerticalAutoscaler("shop", "sizes", WEB, mode, is_own, rules=rules, is_published=is_published)
+    *rules: VpaContainerPolicy, mode: str = "Off", is_own: bool = False, is_published: bool = False
+) -> VerticalPodAutoscaler:
+    return VerticalPodAutoscaler("shop", "sizes", WEB, mode, is_own, rules=rules, is_published=is_published)
 
 
 def resolution(
-    one: VerticalAutoscaler, workload: dict[str, str] | None = None, namespace: dict[str, str] | None = None
+    one: VerticalPodAutoscaler, workload: dict[str, str] | None = None, namespace: dict[str, str] | None = None
 ):
     snapshot = make_snapshot(
         [make_pod()],
@@ -47,18 +47,18 @@ def resolution(
         namespace_annotations={"shop": namespace or {}},
     )
     snapshot = replace(snapshot, vertical_autoscalers=(one,))
-    return resolve_overrides({}, "shop", WEB, snapshot, {}, Mode.FULL, vertical_layers(snapshot))
+    return resolve_overrides({}, "shop", WEB, snapshot, {}, Mode.FULL, read_vpa_overrides(snapshot))
 
 
-def guidance(one: VerticalAutoscaler, **annotations: dict[str, str]) -> Guidance:
-    found = resolution(one, **annotations).guidance
-    assert isinstance(found, Guidance)
+def guidance(one: VerticalPodAutoscaler, **annotations: dict[str, str]) -> EffectivePolicy:
+    found = resolution(one, **annotations).effective_policy
+    assert isinstance(found, EffectivePolicy)
     return found
 
 
 @pytest.mark.parametrize("one", [vertical(ALL), vertical(ALL, mode="Auto", is_own=True)])
 def test_bounds_hold_where_the_vpa_sizes_nothing(one):
-    bounds = guidance(one).bounds_of("app")
+    bounds = guidance(one).get_container_bounds("app")
     assert (bounds.minimum, bounds.maximum) == (make_amounts(300), make_amounts(None, 90))
 
 
@@ -66,13 +66,13 @@ def test_bounds_hold_where_the_vpa_sizes_nothing(one):
     "one", [vertical(ALL, mode="Initial"), vertical(ALL, mode=""), vertical(ALL, is_published=True)]
 )
 def test_of_one_that_sizes_pods_or_is_cruise_s_own_work_nothing_is_taken(one):
-    assert guidance(one).bounds_of("app").minimum == make_amounts()
+    assert guidance(one).get_container_bounds("app").minimum == make_amounts()
 
 
 def test_a_container_s_own_rule_goes_before_the_rule_for_all():
-    found = guidance(vertical(ALL, ContainerRule("app", minimum=make_amounts(50))))
-    assert found.bounds_of("app").minimum == make_amounts(50)
-    assert found.bounds_of("logs").minimum == make_amounts(300)
+    found = guidance(vertical(ALL, VpaContainerPolicy("app", minimum=make_amounts(50))))
+    assert found.get_container_bounds("app").minimum == make_amounts(50)
+    assert found.get_container_bounds("logs").minimum == make_amounts(300)
 
 
 def test_annotations_of_the_workload_are_nearer_and_those_of_the_namespace_farther():
@@ -81,31 +81,39 @@ def test_annotations_of_the_workload_are_nearer_and_those_of_the_namespace_farth
 
 
 def test_a_minimum_is_what_a_tenant_asks():
-    administered = guidance(vertical(ALL)).administered
+    administered = guidance(vertical(ALL)).set_by_administrator
     assert administered is not None
     assert administered.bounds.minimum == make_amounts()
 
 
 def test_what_is_not_controlled_is_left_alone():
-    assert guidance(vertical(ContainerRule(controlled=frozenset({ResourceName.CPU})))).resources == {ResourceName.CPU}
-    assert guidance(vertical(ContainerRule(controlled=frozenset()))).mode is Mode.OFF
-    assert guidance(vertical(ContainerRule("proxy", off=True))).mode is Mode.OFF
+    assert guidance(vertical(VpaContainerPolicy(controlled=frozenset({ResourceName.CPU})))).resources == {
+        ResourceName.CPU
+    }
+    assert guidance(vertical(VpaContainerPolicy(controlled=frozenset()))).mode is Mode.OFF
+    assert guidance(vertical(VpaContainerPolicy("proxy", off=True))).mode is Mode.OFF
 
 
 def test_bounds_that_contradict_each_other_leave_the_pods_alone_and_say_where():
-    found = resolution(vertical(ContainerRule("app", minimum=make_amounts(2), maximum=make_amounts(1)))).guidance
-    assert found == Unreadable("VPA sizes: minAllowed of app is above maxAllowed")
+    found = resolution(
+        vertical(VpaContainerPolicy("app", minimum=make_amounts(2), maximum=make_amounts(1)))
+    ).effective_policy
+    assert found == UnreadableAnnotations("VPA sizes: minAllowed of app is above maxAllowed")
 
 
 def test_a_statement_names_the_vpa():
     [held] = [one for one in resolution(vertical(ALL)).statements if one.setting == "memory-max"]
-    assert (held.source, held.value, held.holds) == (Source(Setter.VERTICAL, "sizes"), "90Mi", True)
+    assert (held.source, held.value, held.is_effective) == (
+        SettingSource(OverrideSource.VERTICAL_POD_AUTOSCALER, "sizes"),
+        "90Mi",
+        True,
+    )
 
 
 def test_a_plan_keeps_to_the_maximum():
     pod = make_pod()
     snapshot = replace(
-        make_snapshot([pod]), vertical_autoscalers=(vertical(ContainerRule(maximum=make_amounts(120, 80))),)
+        make_snapshot([pod]), vertical_autoscalers=(vertical(VpaContainerPolicy(maximum=make_amounts(120, 80))),)
     )
     statistics = make_table(
         make_statistic_for(pod, cpu_base=400, cpu_peak=900, memory_base_mib=100, memory_peak_mib=300)
@@ -131,13 +139,13 @@ def test_the_objects_are_read_as_kubectl_prints_them():
         },
     }
     [found] = read_snapshot([json.dumps(make_list_json(document)).encode()], "cluster.json").vertical_autoscalers
-    assert found.rules == (ALL, ContainerRule("app", off=True, controlled=frozenset({ResourceName.CPU})))
+    assert found.rules == (ALL, VpaContainerPolicy("app", off=True, controlled=frozenset({ResourceName.CPU})))
     assert found.is_published
 
 
-@pytest.mark.parametrize(("value", "reason"), [("enforce", Reason.MODE_OFF), ("ignore", None)])
+@pytest.mark.parametrize(("value", "reason"), [("enforce", ReasonCode.MODE_OFF), ("ignore", None)])
 def test_a_pod_that_krr_s_enforcer_sizes_is_left_alone(value, reason):
     pod = make_pod(annotations={"admission.robusta.dev/krr-mutation-mode": value})
     table = make_table(make_statistic_for(pod))
-    judged = Eligibility(make_snapshot([pod]), table, {}, Policy(mode=Mode.FULL), NOW).of(pod)
+    judged = Eligibility(make_snapshot([pod]), table, {}, Policy(mode=Mode.FULL), NOW).check(pod)
     assert getattr(judged, "reason", None) == reason

@@ -15,18 +15,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from tests.adapters.kube.relay import Network, Relay
-from tests.controlplane.api import SHORTEST_PAUSE, Json, by_name, until
+from tests.controlplane.api import SHORTEST_PAUSE, Json, by_name, wait_until
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.manifests import container, pod_template, workload
 from tests.e2e.live import programs
 from tests.e2e.live.forking import ROOT
-from tests.e2e.live.programs import Running, environment
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.programs import RunningProgram, environment
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 from tests.prometheus_server import free_port
 
 # What the pods of a scene use, and what cruise makes of it: the base is the peak, so each request is what is used.
-USE = Use(cores=0.1, mebibytes=100)
+USE = ContainerUse(cores=0.1, mebibytes=100)
 ASKED = {"cpu": "400m", "memory": "512Mi"}
 # Without a limit a kill would be the node's, which teaches nothing about the container.
 LIMITS = {"memory": "512Mi"}
@@ -38,7 +38,7 @@ USED, KEPT = 100, 10
 class Server:
     """One process, its settings, and the id of the token by which the audit log knows it."""
 
-    running: Running
+    running: RunningProgram
     settings: Mapping[str, str]
     credential: str
 
@@ -55,13 +55,13 @@ class Server:
         return said
 
 
-def deployment(stage: Stage, name: str, replicas: int) -> Json:
+def deployment(stage: LiveStage, name: str, replicas: int) -> Json:
     """Pods that ask for four times what they use."""
     template = pod_template(name, container(requests=ASKED, limits=LIMITS), nodeSelector={"scene": stage.namespace})
     return workload("Deployment", stage.namespace, name, template, replicas=replicas)
 
 
-def furnished(stage: Stage, replicas: int, cpu: str = "8", nodes: int = 1) -> list[Json]:
+def create_scene(stage: LiveStage, replicas: int, cpu: str = "8", nodes: int = 1) -> list[Json]:
     """Nodes, a Deployment `web` that runs on them, and its usage; returns the pods."""
     for number in range(nodes):
         stage.node(f"n{number}", cpu=cpu, memory="64Gi")
@@ -72,9 +72,9 @@ def furnished(stage: Stage, replicas: int, cpu: str = "8", nodes: int = 1) -> li
 
 
 @contextmanager
-def serving(stage: Stage, directory: Path, name: str, mode: str = "resize", **more: str) -> Iterator[Server]:
+def serving(stage: LiveStage, directory: Path, name: str, mode: str = "resize", **more: str) -> Iterator[Server]:
     """One more `cruise serve`, once it is ready; passes follow each other fast, and have no patience."""
-    fast = {"pass_interval": "2s", "band_patience": "0s", "below_patience": "0s"}
+    fast = {"pass_interval": "2s", "over_requested_stabilization": "0s", "under_requested_stabilization": "0s"}
     with serving_with(stage.settings(mode, **{**fast, **more}), directory, name) as server:
         yield server
 
@@ -83,14 +83,14 @@ def serving(stage: Stage, directory: Path, name: str, mode: str = "resize", **mo
 def serving_with(settings: Mapping[str, str], directory: Path, name: str) -> Iterator[Server]:
     """One more `cruise serve`, once it is ready."""
     credential = credential_of(Path(settings["kubeconfig"]))
-    with programs.serving(settings, directory, name) as running:
+    with programs.run_serve(settings, directory, name) as running:
         yield Server(running, settings, credential)
 
 
 @contextmanager
 def started(
     settings: Mapping[str, str], directory: Path, program: Sequence[str] = ("cruise", "serve")
-) -> Iterator[Running]:
+) -> Iterator[RunningProgram]:
     """A `cruise serve` that is not waited for; `program` is a module with its arguments."""
     port = free_port()
     log = directory / f"started-{port}.log"
@@ -103,7 +103,7 @@ def started(
             stdout=out,
             stderr=out,
         )
-    running = Running(process, f"http://127.0.0.1:{port}", log)
+    running = RunningProgram(process, f"http://127.0.0.1:{port}", log)
     try:
         yield running
     finally:
@@ -111,7 +111,7 @@ def started(
 
 
 def credential_of(kubeconfig: Path) -> str:
-    """The id of the ServiceAccount's token in a kubeconfig."""
+    """The id of the ServiceAccountCredentials's token in a kubeconfig."""
     found = re.search(r"[\w-]+\.([\w-]{20,})\.[\w-]{20,}", kubeconfig.read_text())
     assert found is not None
     payload = found.group(1)
@@ -120,7 +120,7 @@ def credential_of(kubeconfig: Path) -> str:
     return credential
 
 
-def one_leads(servers: Sequence[Server]) -> tuple[Server, Server]:
+def has_single_leader(servers: Sequence[Server]) -> tuple[Server, Server]:
     """Wait until one of two leads; returns it and the other."""
 
     def look() -> tuple[Server, Server] | None:
@@ -131,7 +131,7 @@ def one_leads(servers: Sequence[Server]) -> tuple[Server, Server]:
         [other] = [server for server in servers if server is not leading[0]]
         return leading[0], other
 
-    return until(look, "one of the two leads", longest_pause=SHORTEST_PAUSE)
+    return wait_until(look, "one of the two leads", longest_pause=SHORTEST_PAUSE)
 
 
 def requests_of(pod: Json) -> dict[str, str]:
@@ -140,7 +140,7 @@ def requests_of(pod: Json) -> dict[str, str]:
     return requests
 
 
-def sized(stage: Stage, app: str = "web") -> int:
+def list_resized(stage: LiveStage, app: str = "web") -> int:
     """How many pods request what they use, or a little more."""
     return sum(is_sized(pod) for pod in stage.pods(app))
 
@@ -152,17 +152,17 @@ def is_sized(pod: Json) -> bool:
     return all(USED <= amount <= USED + KEPT for amount in amounts)
 
 
-def all_sized(stage: Stage, count: int, seconds: float = 120) -> None:
+def all_sized(stage: LiveStage, count: int, seconds: float = 120) -> None:
     """Wait until every pod requests what it uses."""
-    until(lambda: sized(stage) == count, f"{count} pods are sized", seconds=seconds)
+    wait_until(lambda: list_resized(stage) == count, f"{count} pods are sized", seconds=seconds)
 
 
-def deeds_of(stage: Stage, server: Server) -> list[AuditEvent]:
+def list_user_actions(stage: LiveStage, server: Server) -> list[AuditEvent]:
     """What one process has tried to change about pods and nodes."""
     return [event for event in writes_of(stage, server) if event.object_ref.resource in ("pods", "nodes")]
 
 
-def writes_of(stage: Stage, server: Server) -> list[AuditEvent]:
+def writes_of(stage: LiveStage, server: Server) -> list[AuditEvent]:
     """All that one process has tried to change, its Lease and its Events too."""
     verbs = ("create", "update", "patch", "delete", "deletecollection")
     asking = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
@@ -173,18 +173,20 @@ def writes_of(stage: Stage, server: Server) -> list[AuditEvent]:
     ]
 
 
-def resizes(stage: Stage) -> list[AuditEvent]:
+def resizes(stage: LiveStage) -> list[AuditEvent]:
     """The resizes that went through, whoever asked for them."""
     return [event for event in stage.events() if event.resource == "pods/resize" and event.code == 200]
 
 
-def eventually(check: Callable[[], Any], what: str, seconds: float, longest_pause: float = 0.25) -> None:
+def wait_until_true(check: Callable[[], Any], what: str, seconds: float, longest_pause: float = 0.25) -> None:
     """Wait until `check` holds, no longer than the rules allow."""
-    until(lambda: bool(check()), what, seconds, longest_pause)
+    wait_until(lambda: bool(check()), what, seconds, longest_pause)
 
 
 @contextmanager
-def cut_off(stage: Stage, settings: Mapping[str, str]) -> Iterator[tuple[Callable[[Network], None], dict[str, str]]]:
+def disconnect(
+    stage: LiveStage, settings: Mapping[str, str]
+) -> Iterator[tuple[Callable[[Network], None], dict[str, str]]]:
     """Give settings whose API server is reached over a network of its own, and what changes that network."""
     parts = urlsplit(stage.plane.address)
     assert parts.hostname is not None

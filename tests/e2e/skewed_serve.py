@@ -7,12 +7,12 @@ from pathlib import Path
 from apscheduler.executors import base as executors
 from apscheduler.schedulers import base as schedulers
 
-from cruise.adapters.kube.leading import leases
-from cruise.app import clock, usage_source
-from cruise.app.serve import connections, jobs, serving
+from cruise.adapters.kube import leases
+from cruise.app import process, usage_source
+from cruise.app.serve import connections, jobs, serve
 from cruise.cli import main
 
-_true_time = clock.wall_clock
+_true_time = process.get_current_time
 
 
 def _wrong_by() -> timedelta:
@@ -36,7 +36,7 @@ class _Skewed(datetime):
 for scheduling in (schedulers, executors):
     scheduling.datetime = _Skewed
 for place, name in (
-    (serving, "wall_clock"),
+    (serve, "wall_clock"),
     (connections, "wall_clock"),
     (jobs, "wall_clock"),
     (usage_source, "wall_clock"),

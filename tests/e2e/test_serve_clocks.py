@@ -8,15 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.live.stage import Stage
-from tests.e2e.serve_scene import Server, all_sized, credential_of, deeds_of, eventually, furnished, resizes, started
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.serve_scene import (
+    Server,
+    all_sized,
+    create_scene,
+    credential_of,
+    list_user_actions,
+    resizes,
+    started,
+    wait_until_true,
+)
 
 TAKEOVER_SECONDS = 20
 MINUTES = 10
 
 
 @contextmanager
-def on_a_host(stage: Stage, directory: Path, minutes: int) -> Iterator[Server]:
+def on_a_host(stage: LiveStage, directory: Path, minutes: int) -> Iterator[Server]:
     """A `cruise serve` whose clock is so many minutes ahead, or behind."""
     settings = stage.settings("full", pass_interval="4s")
     with started(settings, directory, ("tests.e2e.skewed_serve", str(minutes))) as running:
@@ -28,46 +37,46 @@ def passes(server: Server) -> int:
 
 
 @pytest.mark.parametrize("minutes", [pytest.param(-MINUTES, marks=pytest.mark.long), MINUTES])
-def test_a_leader_with_a_wrong_clock_does_no_harm_and_can_be_followed(stage: Stage, tmp_path: Path, minutes: int):
-    [victim, *_] = furnished(stage, replicas=4)
+def test_a_leader_with_a_wrong_clock_does_no_harm_and_can_be_followed(stage: LiveStage, tmp_path: Path, minutes: int):
+    [victim, *_] = create_scene(stage, replicas=4)
     with on_a_host(stage, tmp_path, 0) as right:
-        eventually(lambda: answers(right) and right.leads(), "the first one leads", 40)
+        wait_until_true(lambda: answers(right) and right.leads(), "the first one leads", 40)
         all_sized(stage, 4)
         with on_a_host(stage, tmp_path, minutes) as wrong:
-            eventually(lambda: answers(wrong), "the one with the wrong clock is there", 40)
+            wait_until_true(lambda: answers(wrong), "the one with the wrong clock is there", 40)
             assert right.leads()
             assert not wrong.leads()
             right.running.kill()
-            eventually(wrong.leads, "the one with the wrong clock leads", TAKEOVER_SECONDS)
-            eventually(lambda: passes(wrong) >= 4, "it makes passes", 90)
+            wait_until_true(wrong.leads, "the one with the wrong clock leads", TAKEOVER_SECONDS)
+            wait_until_true(lambda: passes(wrong) >= 4, "it makes passes", 90)
             # What is to come, or was long ago, is no ground to act on; what was done before stays.
-            assert deeds_of(stage, wrong) == []
+            assert list_user_actions(stage, wrong) == []
             with on_a_host(stage, tmp_path, 0) as follower:
-                eventually(lambda: answers(follower), "one with a right clock is there", 40)
+                wait_until_true(lambda: answers(follower), "one with a right clock is there", 40)
                 assert not follower.leads()
                 wrong.running.kill()
-                eventually(follower.leads, "it leads", TAKEOVER_SECONDS)
+                wait_until_true(follower.leads, "it leads", TAKEOVER_SECONDS)
                 stage.kubelet.oom_kill(stage.namespace, victim["metadata"]["name"], "app")
-                eventually(lambda: deeds_of(stage, follower), "it reacts to a kill", 30)
+                wait_until_true(lambda: list_user_actions(stage, follower), "it reacts to a kill", 30)
     times = Counter(event.target for event in resizes(stage))
     assert times.pop(f"{stage.namespace}/{victim['metadata']['name']}") == 2
     assert set(times.values()) == {1}
 
 
 @pytest.mark.parametrize("steps", [[-60], [60, 0]])
-def test_a_clock_that_is_set_while_it_leads_ends_no_passes(stage: Stage, tmp_path: Path, steps: list[int]):
-    furnished(stage, replicas=2)
+def test_a_clock_that_is_set_while_it_leads_ends_no_passes(stage: LiveStage, tmp_path: Path, steps: list[int]):
+    create_scene(stage, replicas=2)
     minutes = tmp_path / "minutes"
     minutes.write_text("0")
     settings = stage.settings("full", pass_interval="4s", node_load_interval="4s")
     with started(settings, tmp_path, ("tests.e2e.skewed_serve", str(minutes))) as running:
         server = Server(running, settings, credential_of(Path(settings["kubeconfig"])))
-        eventually(lambda: answers(server) and server.leads(), "it leads", 40)
+        wait_until_true(lambda: answers(server) and server.leads(), "it leads", 40)
         all_sized(stage, 2)
         for step in steps:
             minutes.write_text(str(step))
             before = passes(server)
-            eventually(partial(has_passed, server, before + 4), "the passes go on", 30)
+            wait_until_true(partial(has_passed, server, before + 4), "the passes go on", 30)
             assert server.leads()
     # What was used an hour later, or is to come, is no ground to act on.
     assert set(Counter(event.target for event in resizes(stage)).values()) == {1}

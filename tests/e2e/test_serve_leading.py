@@ -11,19 +11,19 @@ from tests.adapters.kube.relay import Network
 from tests.controlplane.api import SHORTEST_PAUSE
 from tests.controlplane.audit import AuditEvent
 from tests.e2e.live.manifests import app
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 from tests.e2e.serve_scene import (
     all_sized,
-    cut_off,
-    deeds_of,
-    eventually,
-    furnished,
-    one_leads,
+    create_scene,
+    disconnect,
+    has_single_leader,
+    list_resized,
+    list_user_actions,
     resizes,
     serving,
     serving_with,
-    sized,
+    wait_until_true,
     writes_of,
 )
 
@@ -32,63 +32,63 @@ TAKEOVER_SECONDS = 20
 SLOWLY = {"kube_requests_per_second": "2", "kube_burst": "2"}
 
 
-def test_one_writes_and_a_killed_one_is_followed(stage: Stage, tmp_path: Path):
-    [*pods] = furnished(stage, replicas=6)
+def test_one_writes_and_a_killed_one_is_followed(stage: LiveStage, tmp_path: Path):
+    [*pods] = create_scene(stage, replicas=6)
     with serving(stage, tmp_path, "a") as a, serving(stage, tmp_path, "b") as b:
-        leader, other = one_leads([a, b])
+        leader, other = has_single_leader([a, b])
         all_sized(stage, 6)
-        assert {event.resource for event in deeds_of(stage, leader)} == {"pods/resize"}
+        assert {event.resource for event in list_user_actions(stage, leader)} == {"pods/resize"}
         assert writes_of(stage, other) == []
         assert other.running.ready()
         assert not other.leads()
 
         leader.running.kill()
-        eventually(other.leads, "the other one leads", TAKEOVER_SECONDS)
+        wait_until_true(other.leads, "the other one leads", TAKEOVER_SECONDS)
         [victim] = [pod["metadata"]["name"] for pod in pods[:1]]
         stage.mark()
         stage.kubelet.oom_kill(stage.namespace, victim, "app")
-        eventually(lambda: deeds_of(stage, other), "the new leader reacts to a kill", 15)
-        assert {event.target for event in deeds_of(stage, other)} == {f"{stage.namespace}/{victim}"}
+        wait_until_true(lambda: list_user_actions(stage, other), "the new leader reacts to a kill", 15)
+        assert {event.target for event in list_user_actions(stage, other)} == {f"{stage.namespace}/{victim}"}
 
 
-def test_a_polite_end_hands_over_at_once(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=2)
+def test_a_polite_end_hands_over_at_once(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=2)
     with serving(stage, tmp_path, "a") as a, serving(stage, tmp_path, "b") as b:
-        leader, other = one_leads([a, b])
+        leader, other = has_single_leader([a, b])
         leader.running.process.send_signal(signal.SIGTERM)
         assert leader.running.process.wait(15) == 0
-        eventually(other.leads, "the other one leads", 6)
+        wait_until_true(other.leads, "the other one leads", 6)
         all_sized(stage, 2)
 
 
 @pytest.mark.parametrize("end", [pytest.param(signal.SIGKILL, marks=pytest.mark.long), signal.SIGTERM])
 def test_in_the_middle_of_a_plan_nothing_is_done_twice_and_nothing_lost(
-    stage: Stage, tmp_path: Path, end: signal.Signals
+    stage: LiveStage, tmp_path: Path, end: signal.Signals
 ):
-    furnished(stage, replicas=40, cpu="32")
+    create_scene(stage, replicas=40, cpu="32")
     # The first pass is made half an interval after the statistics, and takes far longer than the other one's start.
     with serving(stage, tmp_path, "a", pass_interval="8s", **SLOWLY) as leader:
-        eventually(leader.leads, "the first one leads", 30)
+        wait_until_true(leader.leads, "the first one leads", 30)
         with serving(stage, tmp_path, "b") as other:
-            eventually(lambda: sized(stage) >= 5, "the plan is under way", 60)
+            wait_until_true(lambda: list_resized(stage) >= 5, "the plan is under way", 60)
             began = time.monotonic()
             leader.running.process.send_signal(end)
             leader.running.process.wait(30)
-            assert sized(stage) < 40, "the plan was over before it could be interrupted"
-            eventually(other.leads, "the other one leads", TAKEOVER_SECONDS)
+            assert list_resized(stage) < 40, "the plan was over before it could be interrupted"
+            wait_until_true(other.leads, "the other one leads", TAKEOVER_SECONDS)
             led = time.monotonic() - began
             all_sized(stage, 40, seconds=90)
             print(
                 f"{end.name}: the other one led after {led:.1f} s, all was sized after {time.monotonic() - began:.1f} s"
             )
-            assert deeds_of(stage, other) != []
+            assert list_user_actions(stage, other) != []
     times = Counter(event.target for event in resizes(stage))
     assert len(times) == 40
     assert set(times.values()) == {1}
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_nobody_is_evicted_twice_or_in_vain_when_the_leader_goes(stage: Stage, tmp_path: Path, end: signal.Signals):
+def test_nobody_is_evicted_twice_or_in_vain_when_the_leader_goes(stage: LiveStage, tmp_path: Path, end: signal.Signals):
     places = ("one", "two", "three", "four", "five", "six")
     names = [f"{place}-{number}" for place in places for number in range(3)]
     for place in places:
@@ -104,54 +104,54 @@ def test_nobody_is_evicted_twice_or_in_vain_when_the_leader_goes(stage: Stage, t
         stage.admin.patch("nodes", None, node, {"spec": {"unschedulable": True}})
     for place in places:
         stage.node(f"{place}-spare", cpu="2", labels={"place": place})
-    stage.measure(dict.fromkeys(names, Use(cores=0.9, mebibytes=100)))
+    stage.measure(dict.fromkeys(names, ContainerUse(cores=0.9, mebibytes=100)))
     # Evictions wait for the second pass, an interval and a half after the statistics: the other one is there by then.
     with serving(stage, tmp_path, "a", mode="full", pass_interval="10s", **SLOWLY) as leader:
-        eventually(leader.leads, "the first one leads", 30)
+        wait_until_true(leader.leads, "the first one leads", 30)
         with serving(stage, tmp_path, "b", mode="full") as other:
-            eventually(lambda: evictions(stage), "the first pod is evicted", 60)
+            wait_until_true(lambda: evictions(stage), "the first pod is evicted", 60)
             leader.running.process.send_signal(end)
             leader.running.process.wait(30)
             assert len(evictions(stage)) < len(places), "the plan was over before it could be interrupted"
-            eventually(lambda: len(evictions(stage)) == len(places), "one of each node is evicted", 60)
+            wait_until_true(lambda: len(evictions(stage)) == len(places), "one of each node is evicted", 60)
             made = other.status()["lastPassAt"]
-            eventually(lambda: other.status()["lastPassAt"] != made, "one more pass is made", 30)
+            wait_until_true(lambda: other.status()["lastPassAt"] != made, "one more pass is made", 30)
     times = Counter(event.object_ref.name.partition("-")[0] for event in evictions(stage))
     assert times == dict.fromkeys(places, 1)
 
 
-def evictions(stage: Stage) -> list[AuditEvent]:
+def evictions(stage: LiveStage) -> list[AuditEvent]:
     return [event for event in stage.events() if event.resource == "pods/eviction" and event.code == 201]
 
 
-def test_a_leader_that_was_stopped_for_a_while_does_not_write_after_it(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=40, cpu="32")
+def test_a_leader_that_was_stopped_for_a_while_does_not_write_after_it(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=40, cpu="32")
     with serving(stage, tmp_path, "a", **SLOWLY) as a, serving(stage, tmp_path, "b") as b:
-        leader, other = one_leads([a, b])
-        eventually(lambda: sized(stage) >= 5 or leader is b, "the plan is under way", 60)
+        leader, other = has_single_leader([a, b])
+        wait_until_true(lambda: list_resized(stage) >= 5 or leader is b, "the plan is under way", 60)
         leader.running.process.send_signal(signal.SIGSTOP)
-        eventually(other.leads, "the other one leads", TAKEOVER_SECONDS)
+        wait_until_true(other.leads, "the other one leads", TAKEOVER_SECONDS)
         all_sized(stage, 40, seconds=90)
         stage.mark()
         leader.running.process.send_signal(signal.SIGCONT)
-        eventually(lambda: not leader.leads(), "the former leader knows", 10)
+        wait_until_true(lambda: not leader.leads(), "the former leader knows", 10)
         assert leader.running.ready()
-        assert deeds_of(stage, leader) == []
+        assert list_user_actions(stage, leader) == []
         assert other.leads()
     assert max(Counter(event.target for event in resizes(stage)).values(), default=0) <= 1
 
 
 @pytest.mark.parametrize("network", [pytest.param(Network.DOWN, marks=pytest.mark.long), Network.SILENT])
-def test_a_leader_that_is_cut_off_stops_before_the_other_leads(stage: Stage, tmp_path: Path, network: Network):
-    furnished(stage, replicas=40, cpu="32")
+def test_a_leader_that_is_cut_off_stops_before_the_other_leads(stage: LiveStage, tmp_path: Path, network: Network):
+    create_scene(stage, replicas=40, cpu="32")
     settings = stage.settings("resize", pass_interval="4s", **SLOWLY)
     with (
-        cut_off(stage, settings) as (become, relayed),
+        disconnect(stage, settings) as (become, relayed),
         serving_with(relayed, tmp_path, "a") as a,
     ):
-        eventually(a.leads, "the first one leads", 30)
+        wait_until_true(a.leads, "the first one leads", 30)
         with serving(stage, tmp_path, "b") as b:
-            eventually(lambda: sized(stage) >= 5, "the plan is under way", 60)
+            wait_until_true(lambda: list_resized(stage) >= 5, "the plan is under way", 60)
             become(network)
 
             def taken_over() -> bool:
@@ -160,14 +160,14 @@ def test_a_leader_that_is_cut_off_stops_before_the_other_leads(stage: Stage, tmp
                 assert not (leading and a.leads()), "two lead at once"
                 return leading
 
-            eventually(taken_over, "the other one leads", TAKEOVER_SECONDS, longest_pause=SHORTEST_PAUSE)
+            wait_until_true(taken_over, "the other one leads", TAKEOVER_SECONDS, longest_pause=SHORTEST_PAUSE)
             all_sized(stage, 40, seconds=90)
             assert a.running.process.poll() is None
             stage.mark()
             become(Network.UP)
-            eventually(lambda: a.running.get("/readyz")[0] == 200, "the first one can see again", 90)
+            wait_until_true(lambda: a.running.get("/readyz")[0] == 200, "the first one can see again", 90)
             assert not a.leads()
             assert b.leads()
             if network is Network.DOWN:
-                assert deeds_of(stage, a) == []
-    assert sized(stage) == 40
+                assert list_user_actions(stage, a) == []
+    assert list_resized(stage) == 40

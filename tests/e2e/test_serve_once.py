@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.live import programs
-from tests.e2e.live.stage import Stage
-from tests.e2e.serve_scene import deployment, furnished, resizes, serving, sized
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.serve_scene import create_scene, deployment, list_resized, resizes, serving
 
 
-def once(stage: Stage, directory: Path, *options: str, mode: str = "resize", **more: str) -> programs.Ended:
+def once(stage: LiveStage, directory: Path, *options: str, mode: str = "resize", **more: str) -> programs.EndedProgram:
     settings = stage.settings(mode, **more)
     return programs.run(["serve", "--once", *options], settings, directory)
 
 
-def test_people_see_what_shrank_and_what_was_left(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=3)
+def test_people_see_what_shrank_and_what_was_left(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=3)
     stage.create(deployment(stage, "new", 1))
     stage.running(4)
     ended = once(stage, tmp_path)
@@ -28,21 +28,21 @@ def test_people_see_what_shrank_and_what_was_left(stage: Stage, tmp_path: Path):
     assert "mode resize; 3 actions: 3 done." in ended.out
     [held] = [line for line in ended.out.splitlines() if line.startswith("no-statistics")]
     assert held.split()[1] == "1"
-    assert sized(stage) == 3
+    assert list_resized(stage) == 3
 
 
-def test_observing_prints_the_same_and_writes_nothing(stage: Stage, tmp_path: Path):
-    pods = furnished(stage, replicas=2)
+def test_observing_prints_the_same_and_writes_nothing(stage: LiveStage, tmp_path: Path):
+    pods = create_scene(stage, replicas=2)
     ended = once(stage, tmp_path, "--format", "json", mode="observe")
     said = ended.json
     assert [outcome["verdict"] for outcome in said["outcomes"]] == ["observed"] * 2
     assert {outcome["pod"] for outcome in said["outcomes"]} == {pod["metadata"]["name"] for pod in pods}
     assert stage.writes() == []
-    assert sized(stage) == 0
+    assert list_resized(stage) == 0
 
 
-def test_the_second_time_there_is_nothing_to_do(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=2)
+def test_the_second_time_there_is_nothing_to_do(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=2)
     assert len(once(stage, tmp_path, "--format", "json").json["outcomes"]) == 2
     stage.mark()
     again = once(stage, tmp_path, "--format", "json").json
@@ -50,11 +50,11 @@ def test_the_second_time_there_is_nothing_to_do(stage: Stage, tmp_path: Path):
     [plan] = [plan for plan in again["nodes"] if plan["targets"]]
     assert (plan["fits"], plan["resize"], plan["evict"]) == (True, [], [])
     assert resizes(stage) == []
-    assert sized(stage) == 2
+    assert list_resized(stage) == 2
 
 
-def test_it_refuses_beside_a_leader_and_follows_one_that_ended(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=1)
+def test_it_refuses_beside_a_leader_and_follows_one_that_ended(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=1)
     with serving(stage, tmp_path, "a") as leader:
         refused = once(stage, tmp_path)
         assert refused.code == 1
@@ -65,8 +65,8 @@ def test_it_refuses_beside_a_leader_and_follows_one_that_ended(stage: Stage, tmp
     assert once(stage, tmp_path).code == 0
 
 
-def test_without_prometheus_it_says_so_in_one_line_and_changes_nothing(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=1)
+def test_without_prometheus_it_says_so_in_one_line_and_changes_nothing(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=1)
     ended = once(stage, tmp_path, prometheus_url="http://127.0.0.1:9")
     assert ended.code == 1
     assert ended.out == ""
@@ -75,8 +75,8 @@ def test_without_prometheus_it_says_so_in_one_line_and_changes_nothing(stage: St
     assert stage.deeds() == []
 
 
-def test_with_less_rights_than_the_mode_needs_it_says_what_is_missing(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=1)
+def test_with_less_rights_than_the_mode_needs_it_says_what_is_missing(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=1)
     settings = {**stage.settings("observe"), "mode": "resize"}
     ended = programs.run(["serve", "--once"], settings, tmp_path)
     assert ended.code == 1
@@ -84,10 +84,14 @@ def test_with_less_rights_than_the_mode_needs_it_says_what_is_missing(stage: Sta
     assert json.dumps(stage.deeds()) == "[]"
 
 
-def test_without_any_rights_it_says_what_it_cannot_read(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=1)
+def test_without_any_rights_it_says_what_it_cannot_read(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=1)
     stage.admin.create(
-        {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "nobody", "namespace": stage.namespace}}
+        {
+            "apiVersion": "v1",
+            "kind": "ServiceAccountCredentials",
+            "metadata": {"name": "nobody", "namespace": stage.namespace},
+        }
     )
     token = stage.admin.service_account_token(stage.namespace, "nobody")
     kubeconfig = stage.plane.kubeconfig(f"nobody-{stage.namespace}", token)
@@ -100,20 +104,20 @@ def test_without_any_rights_it_says_what_it_cannot_read(stage: Stage, tmp_path: 
 
 
 @pytest.mark.parametrize("options", [("--once",), ()])
-def test_without_the_namespace_of_its_lease_it_names_it_and_the_fix(stage: Stage, tmp_path: Path, options):
-    furnished(stage, replicas=1)
+def test_without_the_namespace_of_its_lease_it_names_it_and_the_fix(stage: LiveStage, tmp_path: Path, options):
+    create_scene(stage, replicas=1)
     # Without a role in a namespace, its absence is a missing right.
     settings = stage.settings("resize", namespace="not-there", kubeconfig=str(stage.plane.kubeconfig()))
     ended = programs.run(["serve", *options], settings, tmp_path)
     assert ended.code == 1
     last = ended.err.splitlines()[-1]
     assert "`kubectl create namespace not-there`, or set CRUISE_NAMESPACE" in last
-    assert sized(stage) == 0
+    assert list_resized(stage) == 0
 
 
-def test_a_data_directory_that_is_closed_to_others_holds_the_database(stage: Stage, tmp_path: Path):
+def test_a_data_directory_that_is_closed_to_others_holds_the_database(stage: LiveStage, tmp_path: Path):
     """As `mktemp -d` makes them, run as root: the server is another user's, and the parents let no other user pass."""
-    furnished(stage, replicas=1)
+    create_scene(stage, replicas=1)
     closed = tmp_path / "closed"
     closed.mkdir(mode=0o700)
     own = {"database_url": "", "data_dir": str(closed / "data")}

@@ -5,31 +5,31 @@ import signal
 from pathlib import Path
 from threading import Event
 
-from cruise.app.serve.leading import LEASE
-from tests.controlplane.api import until
+from cruise.app.serve.leadership import LEASE_NAME
+from tests.controlplane.api import wait_until
 from tests.deploy.installing import NAMESPACE
-from tests.e2e.live.programs import Running
-from tests.e2e.live.stage import Stage
-from tests.e2e.serve_scene import all_sized, eventually, furnished, serving, started, writes_of
-from tests.http_server import Answer, Request, answering
+from tests.e2e.live.programs import RunningProgram
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.serve_scene import all_sized, create_scene, serving, started, wait_until_true, writes_of
+from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 from tests.postgres_servers import DebianServer, emptied
 
 NOTHING = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
 
 
-def unready(running: Running, why: str) -> None:
+def unready(running: RunningProgram, why: str) -> None:
     """Wait until it is alive and says why it is not ready."""
-    eventually(lambda: running.get("/healthz")[0] == 200, "it is alive", 30)
+    wait_until_true(lambda: running.get("/healthz")[0] == 200, "it is alive", 30)
 
     def look() -> bool:
         code, body = running.get("/readyz")
         return code == 503 and why in body
 
-    until(look, f"it says that it is {why}", seconds=30)
+    wait_until(look, f"it says that it is {why}", seconds=30)
 
 
-def test_it_waits_for_its_database_and_tells_so_once(stage: Stage, tmp_path: Path, debian_postgres: DebianServer):
-    furnished(stage, replicas=1)
+def test_it_waits_for_its_database_and_tells_so_once(stage: LiveStage, tmp_path: Path, debian_postgres: DebianServer):
+    create_scene(stage, replicas=1)
     emptied(debian_postgres.url)
     settings = stage.settings("resize", database_url=debian_postgres.url, pass_interval="4s")
     with debian_postgres.away() as come_back, started(settings, tmp_path) as running:
@@ -44,8 +44,8 @@ def test_it_waits_for_its_database_and_tells_so_once(stage: Stage, tmp_path: Pat
         assert running.process.wait(20) == 0
 
 
-def test_a_signal_ends_it_while_it_waits(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=1)
+def test_a_signal_ends_it_while_it_waits(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=1)
     settings = stage.settings("resize", database_url="postgresql://cruise@127.0.0.1:9/cruise")
     with started(settings, tmp_path) as running:
         unready(running, "waiting for the database")
@@ -54,12 +54,12 @@ def test_a_signal_ends_it_while_it_waits(stage: Stage, tmp_path: Path):
     assert stage.writes() == []
 
 
-def test_prometheus_that_comes_later_is_read_from_then_on(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=1)
+def test_prometheus_that_comes_later_is_read_from_then_on(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=1)
     settings = stage.settings("resize", prometheus_url="http://127.0.0.1:9", pass_interval="4s")
     with started(settings, tmp_path) as running:
         unready(running, "waiting for the statistics")
-        eventually(lambda: '"statistics"' in running.log, "the failure is told", 30)
+        wait_until_true(lambda: '"statistics"' in running.log, "the failure is told", 30)
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(20) == 0
         dropped = [line for line in running.log.splitlines() if "pass dropped" in line and '"statistics"' in line]
@@ -68,19 +68,19 @@ def test_prometheus_that_comes_later_is_read_from_then_on(stage: Stage, tmp_path
         all_sized(stage, 1)
 
 
-def test_observing_takes_no_lease_and_writes_nothing(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=2)
+def test_observing_takes_no_lease_and_writes_nothing(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=2)
     with serving(stage, tmp_path, "observer", mode="observe") as server:
-        eventually(lambda: server.status()["lastPassAt"] is not None, "a pass was made", 60)
+        wait_until_true(lambda: server.status()["lastPassAt"] is not None, "a pass was made", 60)
         assert server.leads()
         assert server.running.log.count("no election") == 1
         # The first pass does not wait for usage, since it writes nothing in any case.
-        eventually(lambda: 'verdict="observed"' in server.running.get("/metrics")[1], "a size was decided on", 60)
+        wait_until_true(lambda: 'verdict="observed"' in server.running.get("/metrics")[1], "a size was decided on", 60)
         assert writes_of(stage, server) == []
 
 
-def test_the_owner_of_a_pod_is_told_by_an_event(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=1)
+def test_the_owner_of_a_pod_is_told_by_an_event(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=1)
     with serving(stage, tmp_path, "telling"):
         all_sized(stage, 1)
 
@@ -88,12 +88,12 @@ def test_the_owner_of_a_pod_is_told_by_an_event(stage: Stage, tmp_path: Path):
             events = stage.admin.items("events", stage.namespace)
             return [event["message"] for event in events if event["source"].get("component") == "cruise"]
 
-        [message] = until(told, "an event is there")
+        [message] = wait_until(told, "an event is there")
         assert re.search(r"cpu 400m -> 10\dm", message)
 
 
-def test_its_log_is_one_object_a_line_without_secrets(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=1)
+def test_its_log_is_one_object_a_line_without_secrets(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=1)
     with serving(stage, tmp_path, "logging", log_format="json") as server:
         all_sized(stage, 1)
         lines = server.running.log.splitlines()
@@ -104,26 +104,26 @@ def test_its_log_is_one_object_a_line_without_secrets(stage: Stage, tmp_path: Pa
         assert token not in server.running.log
 
 
-def test_an_end_does_not_wait_for_a_prometheus_that_hangs(stage: Stage, tmp_path: Path):
-    furnished(stage, replicas=1)
+def test_an_end_does_not_wait_for_a_prometheus_that_hangs(stage: LiveStage, tmp_path: Path):
+    create_scene(stage, replicas=1)
     asked: list[str] = []
     over = Event()
 
-    def hang(request: Request) -> Answer:
+    def hang(request: ReceivedHttpRequest) -> HttpAnswer:
         asked.append(request.path.rpartition("/")[2])
         if asked[-1] != "query_range":
             # What is looked up before usage is read is not there.
-            return Answer(body=NOTHING)
+            return HttpAnswer(body=NOTHING)
         over.wait(60)
-        return Answer(503)
+        return HttpAnswer(503)
 
     with answering(hang) as address:
         settings = stage.settings("resize", prometheus_url=address, stop_grace="2s")
         with started(settings, tmp_path) as running:
-            eventually(lambda: "query_range" in asked, "Prometheus is asked", 40)
+            wait_until_true(lambda: "query_range" in asked, "Prometheus is asked", 40)
             running.process.send_signal(signal.SIGTERM)
             assert running.process.wait(15) == 0
             assert "passes left behind" in running.log
         over.set()
-    lease = stage.admin.read("leases.coordination.k8s.io", NAMESPACE, LEASE)
+    lease = stage.admin.read("leases.coordination.k8s.io", NAMESPACE, LEASE_NAME)
     assert not lease["spec"].get("holderIdentity")

@@ -12,33 +12,33 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
-from cruise.adapters.store import open_store
-from cruise.domain.cluster import Snapshot
+from cruise.adapters.prometheus.source import PrometheusUsageSource
+from cruise.adapters.store.postgres import open_store
+from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
-from cruise.runtime.ports import Store
-from cruise.runtime.usage.reading import UsageReading
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.simulation.store.store import MemoryStore
+from cruise.runtime.ports import StorePort
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.simulation.store import InMemoryStore
 from tests import cadvisor
 from tests.builders import make_pod, make_snapshot
-from tests.cadvisor import DAY, Life, Place
-from tests.http_server import Answer, Request, answering
+from tests.cadvisor import DAY, ContainerLifetime, ContainerLocation
+from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 from tests.postgres_servers import dsn_below, emptied
 from tests.prometheus_server import make_blocks, running_prometheus
-from tests.shown_cluster import ShownCluster
+from tests.shown_cluster import ReadOnlyCluster
 
 END = 1_767_268_200
 START = END - 8 * DAY
 HORIZON = (END // 3600 - 168) * 3600
 NOW = datetime.fromtimestamp(END + 30, UTC)
-READING = UsageReading(longest_chunk_seconds=12 * 3600)
+READING = UsageReadingSettings(longest_chunk_seconds=12 * 3600)
 SERIES = re.compile(r"\b(\w+)\{.*pod=~(\".*\")\}$")
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> ClusterSnapshot:
     return make_snapshot([make_pod(f"web-7d9f8b6c5d-xxxx{letter}") for letter in "bcdfghjkmt49"])
 
 
@@ -48,10 +48,13 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     pods = snapshot().pods
     demands = cadvisor.demands(len(pods), START, 8 * 1440, seed=7)
     for pod, demand in zip(pods, demands, strict=True):
-        place = Place(pod.namespace, pod.name, "app", "n1", 60, 12.5)
+        place = ContainerLocation(pod.namespace, pod.name, "app", "n1", 60, 12.5)
         restarts = (END - 3 * DAY + 17, END - 1000)
         series += cadvisor.scrape(
-            place, Life(START, END + 1, restarts), demand, cadvisor.scrape_times(place, [(START, END + 1, None)])
+            place,
+            ContainerLifetime(START, END + 1, restarts),
+            demand,
+            cadvisor.scrape_times(place, [(START, END + 1, None)]),
         )
     blocks = tmp_path_factory.mktemp("usage") / "blocks"
     make_blocks(lambda path: cadvisor.write_openmetrics(series, path), blocks)
@@ -59,28 +62,30 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def forwarded_to(address: str, seen: Callable[[Request], None]) -> Callable[[Request], Answer]:
-    def respond(request: Request) -> Answer:
+def forwarded_to(
+    address: str, seen: Callable[[ReceivedHttpRequest], None]
+) -> Callable[[ReceivedHttpRequest], HttpAnswer]:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         seen(request)
         form = urllib.parse.urlencode(request.form).encode()
         with urllib.request.urlopen(address + request.path, form) as response:
-            return Answer(response.status, response.read())
+            return HttpAnswer(response.status, response.read())
 
     return respond
 
 
-async def fill(address: str, store: Store) -> StatisticsTable:
+async def fill(address: str, store: StorePort) -> StatisticsTable:
     """One process: a source and a state of its own."""
-    source = PrometheusSource(PrometheusSettings(address))
-    table = await usage_pass(ShownCluster(snapshot()), source, store, UsageState(), Policy(), NOW, READING)
+    source = PrometheusUsageSource(PrometheusSettings(address))
+    table = await run_usage_pass(ReadOnlyCluster(snapshot()), source, store, UsageState(), Policy(), NOW, READING)
     source.close()
     return table
 
 
 @pytest.fixture(params=["memory", "Postgres"])
-async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+async def store(request: pytest.FixtureRequest) -> AsyncIterator[StorePort]:
     if request.param == "memory":
-        yield MemoryStore()
+        yield InMemoryStore()
         return
     data_dir = request.getfixturevalue("embedded_postgres")
     emptied(dsn_below(data_dir))
@@ -88,12 +93,12 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[Store]:
         yield opened
 
 
-async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(prometheus: str, store: Store) -> None:
+async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(prometheus: str, store: StorePort) -> None:
     queries: list[tuple[str, str, range]] = []
     half_way = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def seen(request: Request) -> None:
+    def seen(request: ReceivedHttpRequest) -> None:
         found = SERIES.search(request.form["query"])
         assert found is not None
         first, last, step = (int(request.form[name]) for name in ("start", "end", "step"))
@@ -114,7 +119,7 @@ async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(promethe
     asked = Counter((metric, pods, at) for metric, pods, times in queries for at in times)
     assert set(asked.values()) == {1}
     assert asked.total() == 9 * 3 * minutes
-    undisturbed = await fill(prometheus, MemoryStore())
+    undisturbed = await fill(prometheus, InMemoryStore())
     assert len(table.row_of_container) == len(snapshot().pods)
     assert [table.row(row) for row in range(len(table.keys))] == [
         undisturbed.row(row) for row in range(len(undisturbed.keys))
@@ -122,22 +127,22 @@ async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(promethe
 
 
 async def test_fifteen_minutes_of_passes_cost_a_500th_of_what_cruisekube_costs(prometheus: str) -> None:
-    """CruiseKube's statistics pass was measured at 31,100 samples a container every 15 minutes."""
+    """CruiseKubeBaseline's statistics pass was measured at 31,100 samples a container every 15 minutes."""
     loaded: list[int] = []
 
-    def counted(request: Request) -> Answer:
+    def counted(request: ReceivedHttpRequest) -> HttpAnswer:
         form = urllib.parse.urlencode({**request.form, "stats": "all"}).encode()
         with urllib.request.urlopen(prometheus + request.path, form) as response:
             body = response.read()
         loaded.append(json.loads(body)["data"]["stats"]["samples"]["totalQueryableSamples"])
-        return Answer(body=body)
+        return HttpAnswer(body=body)
 
-    state, store, counts = UsageState(), MemoryStore(), [0]
+    state, store, counts = UsageState(), InMemoryStore(), [0]
     with answering(counted) as address:
-        source = PrometheusSource(PrometheusSettings(address))
+        source = PrometheusUsageSource(PrometheusSettings(address))
         for minutes in (15, 10, 5, 0):
             now = NOW - timedelta(minutes=minutes)
-            table = await usage_pass(ShownCluster(snapshot()), source, store, state, Policy(), now)
+            table = await run_usage_pass(ReadOnlyCluster(snapshot()), source, store, state, Policy(), now)
             counts.append(sum(loaded))
         source.close()
     assert len(table.row_of_container) == len(snapshot().pods)

@@ -14,25 +14,25 @@ import numpy as np
 import pytest
 
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
-from cruise.domain.cluster import Snapshot
+from cruise.adapters.prometheus.source import PrometheusUsageSource
+from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import ContainerKey, StatisticsTable
-from cruise.runtime.usage.reading import UsageReading
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.simulation.store.store import MemoryStore
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.simulation.store import InMemoryStore
 from tests.builders import make_container, make_node, make_pod, make_snapshot
-from tests.http_server import Answer, Request, answering
+from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 from tests.prometheus_server import make_blocks, running_prometheus
-from tests.shown_cluster import ShownCluster
+from tests.shown_cluster import ReadOnlyCluster
 
 END = 1_767_268_200
 START = END - 3 * 3600
 PASSES = 14
 WAITING = 0.3
 MEBIBYTE = 2**20
-READING = UsageReading(measures_settle=True)
+READING = UsageReadingSettings(measures_scrape_delay=True)
 MILLICORES = (1000, 40, 2500)
 
 Numbers = np.ndarray
@@ -69,7 +69,7 @@ NODES: dict[str, list[Numbers]] = {
 }
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> ClusterSnapshot:
     pods = [
         make_pod(name, node=node, workload=f"Deployment/{name}", containers=[make_container("app")])
         for place, node in enumerate(NODES)
@@ -124,7 +124,7 @@ class Behind:
         self.address, self.late, self.now = address, late, END
         self.samples = 0
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: ReceivedHttpRequest) -> HttpAnswer:
         form = dict(request.form)
         first, last, newest = int(form["start"]), int(form["end"]), self.now - self.late
         body = self._ask(request.path, form | {"end": str(min(last, newest)), "stats": "all"})
@@ -140,7 +140,7 @@ class Behind:
                 for one in body["data"]["result"]
                 for name in [str(one["metric"])]
             ]
-        return Answer(body=json.dumps(body).encode())
+        return HttpAnswer(body=json.dumps(body).encode())
 
     def _ask(self, path: str, form: dict[str, str]) -> dict[str, Any]:
         with urllib.request.urlopen(self.address + path, urllib.parse.urlencode(form).encode()) as response:
@@ -153,15 +153,15 @@ async def passes(
     address: str, plausible: bool = True, late: int = 30, only: str = ".*"
 ) -> tuple[StatisticsTable, float]:
     """Run the passes of an hour; return the last statistics, and the samples read a container and 15 minutes."""
-    behind, state, store, cluster = Behind(address, late), UsageState(), MemoryStore(), ShownCluster(snapshot())
+    behind, state, store, cluster = Behind(address, late), UsageState(), InMemoryStore(), ReadOnlyCluster(snapshot())
     containers = sum(re.fullmatch(only, pod.node or "") is not None for pod in snapshot().pods)
     with answering(behind) as between:
-        source = PrometheusSource(PrometheusSettings(between, plausible=plausible, matchers=f'node=~"{only}"'))
+        source = PrometheusUsageSource(PrometheusSettings(between, plausible=plausible, matchers=f'node=~"{only}"'))
         filled = 0
         for number in range(PASSES):
             behind.now = END - 300 * (PASSES - 1 - number) + 30
             now = datetime.fromtimestamp(behind.now, UTC)
-            table = await usage_pass(cluster, source, store, state, Policy(), now, READING)
+            table = await run_usage_pass(cluster, source, store, state, Policy(), now, READING)
             assert state.failures == []
             filled = filled or behind.samples
         source.close()

@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.domain.policy import Policy
 from cruise.domain.usage import Statistic, StatisticsTable
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.simulation.store.store import MemoryStore
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.simulation.store import InMemoryStore
 from tests import cadvisor_cluster, usage_reference
-from tests.cadvisor_cluster import END, Member
+from tests.cadvisor_cluster import END, ClusterMember
 from tests.prometheus_server import running_prometheus
-from tests.shown_cluster import ShownCluster
-from tests.usage_reference import Usage, largest
+from tests.shown_cluster import ReadOnlyCluster
+from tests.usage_reference import ReferenceUsage, find_largest
 
 HOUR = 3600
 SETTLE = 30
@@ -28,8 +28,8 @@ SETTLE = 30
 class Expectation:
     """Every container's minutes, and those of its workload and identity."""
 
-    of: dict[tuple[str, str, str], Usage]
-    members: dict[tuple[str, str, str], Member]
+    of: dict[tuple[str, str, str], ReferenceUsage]
+    members: dict[tuple[str, str, str], ClusterMember]
     minutes: np.ndarray
 
     def siblings(self, key, with_identity):
@@ -43,18 +43,20 @@ class Expectation:
         ]
 
     def base(self, key, resource, window):
-        own = usage_reference.own_base(getattr(self.of[key], resource), window)
+        own = usage_reference.compute_reference_base(getattr(self.of[key], resource), window)
         if not math.isnan(own):
             return own
         others = [other for other in self.siblings(key, False) if not self.members[other].gone]
-        return largest(usage_reference.own_base(getattr(self.of[other], resource), window) for other in others)
+        return find_largest(
+            usage_reference.compute_reference_base(getattr(self.of[other], resource), window) for other in others
+        )
 
     def peak(self, key, resource, counts):
         own = self.siblings(key, True)
         first = min(np.flatnonzero(~np.isnan(self.of[other].memory))[0] for other in own)
         if END - self.minutes[first] < HOUR:
             own = self.siblings(key, False)
-        return largest(value for other in own for value in getattr(self.of[other], resource)[counts])
+        return find_largest(value for other in own for value in getattr(self.of[other], resource)[counts])
 
 
 @pytest.fixture(scope="module")
@@ -62,9 +64,9 @@ def expectation() -> Expectation:
     first = (END // HOUR - 7 * 24) * HOUR
     minutes = np.arange(first, END + 1, 60)
     of, members = {}, {}
-    for one in cadvisor_cluster.measured():
+    for one in cadvisor_cluster.measure_usage():
         key = (one.member.namespace, one.member.name, one.container)
-        of[key] = usage_reference.usage(one.series, minutes, max_cores=16)
+        of[key] = usage_reference.compute_reference_usage(one.series, minutes, max_cores=16)
         members[key] = one.member
     return Expectation(of, members, minutes[1:])
 
@@ -78,11 +80,11 @@ def prometheus():
 # The plain reference alone computes for a quarter of a minute, which is five on a machine with twenty others at work.
 @pytest.mark.timeout(900)
 async def test_the_statistics_of_every_container_equal_the_plain_reference(prometheus, expectation):
-    cluster = ShownCluster(cadvisor_cluster.snapshot())
-    source, store, state = PrometheusSource(PrometheusSettings(prometheus)), MemoryStore(), UsageState()
+    cluster = ReadOnlyCluster(cadvisor_cluster.snapshot())
+    source, store, state = PrometheusUsageSource(PrometheusSettings(prometheus)), InMemoryStore(), UsageState()
     for until in (END - 1200, END):
         now = datetime.fromtimestamp(until + SETTLE, UTC)
-        table = await usage_pass(cluster, source, store, state, Policy(), now)
+        table = await run_usage_pass(cluster, source, store, state, Policy(), now)
         assert state.failures == []
     live = [key for key, member in expectation.members.items() if not member.gone]
     assert len(live) == cadvisor_cluster.CONTAINERS

@@ -12,15 +12,15 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cruise.app.webhook.certificates import CertificateTimes
+from cruise.app.certificates import CertificateTimes
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.original_resources import parse_original_resources
 from cruise.domain.policy import Mode
 from tests.builders import make_amounts, make_statistic
 from tests.controlplane import manifests
-from tests.controlplane.api import ApiError, Json, until
+from tests.controlplane.api import ApiError, Json, wait_until
 from tests.controlplane.control_plane import API_SERVER
-from tests.webhook_server import ca_bundle, configured, running, store_of, webhook_settings
+from tests.webhook_server import ca_bundle, configure_webhook, running, store_of, webhook_settings
 
 WORKLOADS = {"Deployment": "deployments.apps", "StatefulSet": "statefulsets.apps", "Job": "jobs.batch"}
 
@@ -65,7 +65,7 @@ def metric(settings, name: str) -> dict[str, float]:
 
 
 def left(settings, reason: str) -> float:
-    return sum(metric(settings, f'cruise_webhook_answers_total{{answer="left",reason="{reason}"}}').values())
+    return sum(metric(settings, f'cruise_webhook_reviews_total{{answer="left",reason="{reason}"}}').values())
 
 
 def is_sized(pod) -> bool:
@@ -84,7 +84,7 @@ def pod_of(admin, namespace: str, app: str, is_decided: Callable[[Json], bool] =
                 admin.delete("pods", namespace, pod["metadata"]["name"], grace=0)
         return None
 
-    return until(decided, f"a pod of {app} is decided about", longest_pause=1)
+    return wait_until(decided, f"a pod of {app} is decided about", longest_pause=1)
 
 
 def container_of(pod, name: str = "app"):
@@ -102,10 +102,10 @@ def test_new_pods_ask_for_their_workloads_peak(control_plane, admin, namespace, 
     settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}", **known)
     store = store_of(peak_of(namespace, f"{kind}/web"))
     with (
-        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
+        configure_webhook(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
         running(settings, store),
     ):
-        until(lambda: ready(settings), "the webhook is ready")
+        wait_until(lambda: ready(settings), "the webhook is ready")
         admin.create(manifests.workload(kind, namespace, "web", template("web")))
         pod = pod_of(admin, namespace, "web")
         assert container_of(pod) == SIZED
@@ -120,10 +120,10 @@ def test_a_cron_jobs_pods_are_sized_by_what_the_cron_job_used(control_plane, adm
     settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}")
     store = store_of(peak_of(namespace, "CronJob/nightly"))
     with (
-        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
+        configure_webhook(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
         running(settings, store),
     ):
-        until(lambda: ready(settings), "the webhook is ready")
+        wait_until(lambda: ready(settings), "the webhook is ready")
         job_template = {"spec": {"template": template("nightly")}}
         job_template["spec"]["template"]["spec"]["restartPolicy"] = "Never"
         cron_job = admin.create(
@@ -156,10 +156,12 @@ def test_sidecars_missing_resources_and_reinvocation(control_plane, admin, names
         peak_of(namespace, "Deployment/web", "bare", cpu_peak=20, memory_peak_mib=20, memory_7d_max_mib=20),
     )
     with (
-        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace, reinvocationPolicy="IfNeeded"),
+        configure_webhook(
+            admin, f"cruise-{namespace}", settings.webhook_address, namespace, reinvocationPolicy="IfNeeded"
+        ),
         running(settings, store),
     ):
-        until(lambda: ready(settings), "the webhook is ready")
+        wait_until(lambda: ready(settings), "the webhook is ready")
         sidecar = manifests.container("proxy", restartPolicy="Always")
         bare = {"name": "bare", "image": "example.com/bare:1"}
         whole = deployment(namespace, "web")
@@ -183,12 +185,12 @@ def test_in_a_namespace_with_quotas_no_pod_is_refused_because_of_cruise(control_
     hard = {"limits.cpu": "10", "requests.cpu": "2", "requests.memory": "10Gi", "limits.memory": "20Gi"}
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"namespace": namespace, "name": "all"}}
     admin.create({**quota, "spec": {"hard": hard}})
-    until(lambda: admin.read("resourcequotas", namespace, "all").get("status", {}).get("used"), "the quota counts")
+    wait_until(lambda: admin.read("resourcequotas", namespace, "all").get("status", {}).get("used"), "the quota counts")
     with (
-        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
+        configure_webhook(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
         running(settings, store),
     ):
-        until(lambda: ready(settings), "the webhook is ready")
+        wait_until(lambda: ready(settings), "the webhook is ready")
         admin.create(deployment(namespace, "web"))
         pod = pod_of(admin, namespace, "web")
         assert container_of(pod) == {**SIZED, "limits": {"cpu": "2", "memory": "500Mi"}}
@@ -202,23 +204,23 @@ def test_mode_observe_counts_and_patches_nothing(control_plane, admin, namespace
     settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}", mode=Mode.OBSERVE)
     store = store_of(peak_of(namespace, "Deployment/web"))
     with (
-        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
+        configure_webhook(admin, f"cruise-{namespace}", settings.webhook_address, namespace),
         running(settings, store),
     ):
-        until(lambda: ready(settings), "the webhook is ready")
+        wait_until(lambda: ready(settings), "the webhook is ready")
         admin.create(deployment(namespace, "web"))
         pod = pod_of(admin, namespace, "web", lambda pod: left(settings, "mode-observe") >= 1)
         assert container_of(pod) == AS_SENT
-        counted = metric(settings, "cruise_webhook_answers_total")
+        counted = metric(settings, "cruise_webhook_reviews_total")
         assert sum(counted.values()) == left(settings, "mode-observe") + left(settings, "lookup-pending")
 
 
 def test_without_the_webhook_pods_are_created_as_they_were_sent(control_plane, admin, namespace, tmp_path):
     settings = webhook_settings(control_plane, tmp_path, f"cruise-{namespace}")
     store = store_of(peak_of(namespace, "Deployment/web"))
-    with configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace, "Ignore"):
+    with configure_webhook(admin, f"cruise-{namespace}", settings.webhook_address, namespace, "Ignore"):
         with running(settings, store):
-            until(lambda: ready(settings), "the webhook is ready")
+            wait_until(lambda: ready(settings), "the webhook is ready")
             admin.create(deployment(namespace, "web"))
             assert container_of(pod_of(admin, namespace, "web")) == SIZED
         admin.create(deployment(namespace, "later"))
@@ -252,10 +254,10 @@ def test_the_certificate_is_renewed_twice_under_load_without_one_failed_call(con
             stop.wait(0.02)
 
     with (
-        configured(admin, f"cruise-{namespace}", settings.webhook_address, namespace, "Fail"),
+        configure_webhook(admin, f"cruise-{namespace}", settings.webhook_address, namespace, "Fail"),
         running(settings, store, times),
     ):
-        until(lambda: ready(settings), "the webhook is ready")
+        wait_until(lambda: ready(settings), "the webhook is ready")
         expiries: set[float] = set()
         workers = [threading.Thread(target=create, args=(worker,)) for worker in range(3)]
         for worker in workers:

@@ -16,14 +16,14 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.store import open_store
+from cruise.adapters.store.postgres import open_store
 from cruise.adapters.webhook_tls.certificates import make_key_pair
-from tests.adapters.webhook_tls.test_keeping import given as certificate_of_others
-from tests.admission_reviews import encoded, make_review, patch_in, response_of
+from tests.adapters.webhook_tls.test_certificate_keeper import given as certificate_of_others
+from tests.admission_reviews import decode_response, encode_review, get_patch, make_review
 from tests.builders import make_pod_json, make_statistic, make_table
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.controlplane.manifests import pod_template, workload
-from tests.e2e.live.programs import Running, environment, reviewing, run
+from tests.e2e.live.programs import RunningProgram, environment, run, run_webhook
 from tests.postgres_servers import emptied, free_port
 
 NOW = datetime.now(UTC)  # noqa: TID251 - processes have the real time
@@ -109,31 +109,31 @@ def connected(address: str) -> Iterator[http.client.HTTPSConnection]:
 def ask(address: str, namespace: str):
     pod = make_pod_json(name="", namespace=namespace, node=None)
     with connected(address) as connection:
-        connection.request("POST", "/mutate?timeout=2s", encoded(make_review(pod, namespace=namespace)))
-        return response_of(connection.getresponse().read())
+        connection.request("POST", "/mutate?timeout=2s", encode_review(make_review(pod, namespace=namespace)))
+        return decode_response(connection.getresponse().read())
 
 
 def test_at_its_end_what_is_in_flight_is_answered_and_probes_say_so(settings, tmp_path, namespace):
     address = settings["webhook_address"]
-    body = encoded(make_review(make_pod_json(name="", namespace=namespace, node=None), namespace=namespace))
-    with reviewing(settings, tmp_path, address) as webhook, connected(address) as connection:
+    body = encode_review(make_review(make_pod_json(name="", namespace=namespace, node=None), namespace=namespace))
+    with run_webhook(settings, tmp_path, address) as webhook, connected(address) as connection:
         connection.putrequest("POST", "/mutate")
         connection.putheader("Content-Length", str(len(body)))
         connection.endheaders(body[:100])
         webhook.process.send_signal(signal.SIGTERM)
-        until(lambda: webhook.get("/readyz") == (503, "stopping\n"), "the probe says that it is stopping", 5)
+        wait_until(lambda: webhook.get("/readyz") == (503, "stopping\n"), "the probe says that it is stopping", 5)
         assert webhook.get("/healthz")[0] == 200
         connection.send(body[100:])
         answer = connection.getresponse()
         assert (answer.status, answer.getheader("Connection")) == (200, "close")
-        assert response_of(answer.read())["allowed"]
+        assert decode_response(answer.read())["allowed"]
         assert webhook.process.wait(30) == 0
         assert "Traceback" not in webhook.log
 
 
 def test_idle_connections_do_not_hold_up_the_end(settings, tmp_path, namespace):
     address = settings["webhook_address"]
-    with reviewing(settings, tmp_path, address) as webhook, connected(address) as connection:
+    with run_webhook(settings, tmp_path, address) as webhook, connected(address) as connection:
         connection.request("GET", "/healthz")
         connection.getresponse().read()
         webhook.process.send_signal(signal.SIGTERM)
@@ -148,15 +148,15 @@ def test_a_database_that_goes_and_comes_costs_freshness_and_no_review(settings, 
     statistic = make_statistic("", namespace, cpu_peak=300, memory_peak_mib=200, updated_at=updated_at)
     asyncio.run(_write(debian_postgres.url, make_table(statistic)))
     address = settings["webhook_address"]
-    with reviewing(settings, tmp_path, address) as webhook:
-        until(lambda: patch_in(ask(address, namespace)), "statistics are read")
+    with run_webhook(settings, tmp_path, address) as webhook:
+        wait_until(lambda: get_patch(ask(address, namespace)), "statistics are read")
         with debian_postgres.away():
-            until(lambda: "store not read" in webhook.log, "the loss is noticed")
+            wait_until(lambda: "store not read" in webhook.log, "the loss is noticed")
             for _ in range(20):
-                assert patch_in(ask(address, namespace))
+                assert get_patch(ask(address, namespace))
             assert webhook.ready()
-        until(lambda: webhook.log.count("store read") > 1, "the database is read again")
-        assert patch_in(ask(address, namespace))
+        wait_until(lambda: webhook.log.count("store read") > 1, "the database is read again")
+        assert get_patch(ask(address, namespace))
 
 
 async def _write(url: str, table) -> None:
@@ -166,10 +166,10 @@ async def _write(url: str, table) -> None:
 
 def test_it_starts_and_answers_without_a_database(settings, tmp_path, namespace):
     address = settings["webhook_address"]
-    with reviewing(settings, tmp_path, address) as webhook:
+    with run_webhook(settings, tmp_path, address) as webhook:
         assert webhook.ready()
         assert ask(address, namespace) == {"uid": ask(address, namespace)["uid"], "allowed": True}
-        assert 'cruise_webhook_answers_total{answer="left",reason="no-statistics"}' in webhook.get("/metrics")[1]
+        assert 'cruise_webhook_reviews_total{answer="left",reason="no-statistics"}' in webhook.get("/metrics")[1]
 
 
 def test_with_the_api_server_away_it_waits_with_its_port_open_and_ends_when_asked(settings, tmp_path, control_plane):
@@ -181,9 +181,9 @@ def test_with_the_api_server_away_it_waits_with_its_port_open_and_ends_when_aske
         process = subprocess.Popen(
             [sys.executable, "-m", "cruise", "webhook"], env=environment(settings, tmp_path), stdout=out, stderr=out
         )
-    webhook = Running(process, f"https://{settings['webhook_address']}", log)
+    webhook = RunningProgram(process, f"https://{settings['webhook_address']}", log)
     try:
-        status, reasons = until(lambda: _answered(webhook), "it answers probes")
+        status, reasons = wait_until(lambda: _answered(webhook), "it answers probes")
         assert status == 503
         assert "waiting for the cluster" in reasons or "cannot be reached" in reasons
         response = ask(settings["webhook_address"], "shop")
@@ -195,25 +195,25 @@ def test_with_the_api_server_away_it_waits_with_its_port_open_and_ends_when_aske
         webhook.kill()
 
 
-def _answered(webhook: Running):
+def _answered(webhook: RunningProgram):
     told = webhook.get("/readyz")
     return told if told[0] else None
 
 
 def test_garbage_over_the_wire_is_answered_by_the_process(settings, tmp_path, namespace):
     address = settings["webhook_address"]
-    with reviewing(settings, tmp_path, address) as webhook:
+    with run_webhook(settings, tmp_path, address) as webhook:
         for body in (b"", b"\xff\x00", b"{", json.dumps([1]).encode(), b"[" * 100_000):
             with connected(address) as connection:
                 connection.request("POST", "/mutate", body)
                 answer = connection.getresponse()
                 assert answer.status == 200
-                assert response_of(answer.read())["warnings"]
+                assert decode_response(answer.read())["warnings"]
         with connected(address) as connection:
             connection.request("POST", "/mutate", b"x" * (9 << 20))
             answer = connection.getresponse()
             assert answer.status == 200
-            assert "larger than 1024 KiB" in response_of(answer.read())["warnings"][0]
+            assert "larger than 1024 KiB" in decode_response(answer.read())["warnings"][0]
         with socket.create_connection(("127.0.0.1", int(address.rpartition(":")[2]))) as plain:
             plain.sendall(b"GET / HTTP/1.1\r\n\r\n")
             plain.recv(100)

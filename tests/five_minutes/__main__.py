@@ -17,23 +17,23 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.api import Api, Json, until
+from tests.controlplane.api import Api, Json, wait_until
 from tests.controlplane.binaries import NotAvailable, programs
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.deploy.installing import NAMESPACE, SERVE, token
 from tests.e2e.live.behind_the_api_server import on_address, own_address, serve_by_service
 from tests.e2e.live.manifests import app
-from tests.e2e.live.usage import Usage, Use, exposed, scrape_config
+from tests.e2e.live.usage import ContainerUse, ExposedUsage, expose_usage, scrape_config
 from tests.helm.binary import helm
 from tests.prometheus_server import free_port, make_blocks, running_prometheus
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "docs/quickstart.md")
 SHOP = {
-    "web": Use(cores=0.12, mebibytes=180, peak_cores=0.4, peak_mebibytes=260, waiting=0.05),
-    "db": Use(cores=0.3, mebibytes=900, peak_cores=0.5, peak_mebibytes=980),
-    "mailer": Use(cores=0.02, mebibytes=60),
+    "web": ContainerUse(cores=0.12, mebibytes=180, peak_cores=0.4, peak_mebibytes=260, waiting=0.05),
+    "db": ContainerUse(cores=0.3, mebibytes=900, peak_cores=0.5, peak_mebibytes=980),
+    "mailer": ContainerUse(cores=0.02, mebibytes=60),
 }
 ASKS = {"web": ("500m", "512Mi", 3), "db": ("1", "1Gi", 1), "mailer": ("200m", "64Mi", 1)}
 # Whose certificate it is does not matter: the quick start has the browser ask.
@@ -41,7 +41,7 @@ _UNVERIFIED = ssl._create_unverified_context()
 
 
 @dataclass
-class Steps:
+class QuickStartSteps:
     """Runs the steps in one directory, and remembers what each took: seconds, and seconds of processors."""
 
     directory: Path
@@ -89,7 +89,7 @@ def main() -> None:
         print(f"five minutes: not on this machine: {missing.msg}")
 
 
-def first_steps(stack: ExitStack, directory: Path, here: bool) -> Steps:
+def first_steps(stack: ExitStack, directory: Path, here: bool) -> QuickStartSteps:
     """Set the scene, then do what the pages say; what a user has before is not timed."""
     plane = stack.enter_context(ControlPlane())
     admin = plane.api()
@@ -104,7 +104,7 @@ def first_steps(stack: ExitStack, directory: Path, here: bool) -> Steps:
         environment["PYTHONPATH"] = str(ROOT)
     checkout = ROOT if here else directory / "cruise"
     written = " ".join("".join((ROOT / page).read_text() for page in PAGES).replace("\\\n", " ").split())
-    steps = Steps(checkout, environment, written)
+    steps = QuickStartSteps(checkout, environment, written)
     print("   wall  processor")
     if not here:
         with steps.timed("git clone"):
@@ -120,7 +120,7 @@ def first_steps(stack: ExitStack, directory: Path, here: bool) -> Steps:
     return steps
 
 
-def _install(steps: Steps, plane: ControlPlane, admin: Api, directory: Path, prometheus: str) -> None:
+def _install(steps: QuickStartSteps, plane: ControlPlane, admin: Api, directory: Path, prometheus: str) -> None:
     found = re.search(r"helm install cruise deploy/chart [^`]*?prometheus\.url=\S+", steps.written)
     assert found is not None
     steps.run(found[0])
@@ -149,7 +149,7 @@ def _install(steps: Steps, plane: ControlPlane, admin: Api, directory: Path, pro
         command = [str(steps.directory / ".venv/bin/cruise"), "serve"]
         process = subprocess.Popen(command, cwd=steps.directory, env=environment, stdout=log, stderr=log)
         try:
-            until(lambda: _shows_the_shop(f"https://{address}", shown), "the overview shows the shop")
+            wait_until(lambda: _shows_the_shop(f"https://{address}", shown), "the overview shows the shop")
         finally:
             process.terminate()
             process.wait(60)
@@ -175,12 +175,12 @@ def _shop(stack: ExitStack, admin: Api, kubelet: TestKubelet, directory: Path) -
         admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     for name, (cpu, memory, replicas) in ASKS.items():
         admin.create(app("Deployment", "shop", name, cpu, memory, {"memory": memory}, replicas=replicas))
-    until(lambda: len(_running(admin)) == sum(replicas for *_, replicas in ASKS.values()), "the shop runs")
-    usage = Usage("shop", {(name, "app"): use for name, use in SHOP.items()}, hours=6)
+    wait_until(lambda: len(_running(admin)) == sum(replicas for *_, replicas in ASKS.values()), "the shop runs")
+    usage = ExposedUsage("shop", {(name, "app"): use for name, use in SHOP.items()}, hours=6)
     usage.run(admin.items("pods", "shop"))
     blocks = directory / "blocks"
     make_blocks(usage.write_history, blocks)
-    target = stack.enter_context(exposed(usage))
+    target = stack.enter_context(expose_usage(usage))
     prometheus = stack.enter_context(running_prometheus(blocks, config=scrape_config(target)))
     port = stack.enter_context(on_address(own_address(), prometheus))
     serve_by_service(admin, "monitoring", port, own_address())

@@ -12,28 +12,36 @@ from typing import Any
 import httpx
 import numpy as np
 
-from cruise.adapters.kube.following.cache import Cache
-from cruise.adapters.kube.following.kinds import ALL_KINDS
-from cruise.adapters.prometheus.counter_rows import CountersBefore, Counting
-from cruise.adapters.prometheus.counters import Answers, usage_of
-from cruise.adapters.prometheus.matrix import MatrixDecoder, NodeLoadDecoder
+from cruise.adapters.kube.cache import ClusterCache
+from cruise.adapters.kube.kinds import ALL_KINDS
+from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCounters
+from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
+from cruise.adapters.prometheus.queries import MatrixDecoder, NodeLoadDecoder
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.domain.annotations import Unreadable
+from cruise.domain.annotations import UnreadableAnnotations
 from cruise.domain.original_resources import format_original_resources, parse_original_resources
-from cruise.domain.overrides import parse_overrides, settings_of
-from cruise.domain.quantity import (
-    LARGEST,
+from cruise.domain.overrides import format_settings, parse_overrides
+from cruise.domain.resources import (
+    LARGEST_QUANTITY,
     QuantityError,
     format_cpu_millicores,
     format_memory_bytes,
     parse_cpu_millicores,
     parse_memory_bytes,
 )
-from cruise.errors import BadInput, Unavailable
-from cruise.kube_json.reading.stream import Bookmark, Broken, Changed, Deleted, StreamDecoder
-from cruise.kube_json.reading.stream import Unreadable as Odd
-from cruise.simulation.store.store import MemoryStore
-from tests.admission_reviews import encoded, make_admitter, make_review, make_reviewer, patch_in, patched, response_of
+from cruise.errors import BadInputError, UnavailableError
+from cruise.kube_json.reading.stream import BookmarkEvent, ChangedEvent, DeletedEvent, StreamDecoder, WatchError
+from cruise.kube_json.reading.stream import UnreadableObject as Odd
+from cruise.simulation.store import InMemoryStore
+from tests.admission_reviews import (
+    apply_response_patch,
+    decode_response,
+    encode_review,
+    get_patch,
+    make_admitter,
+    make_review,
+    make_reviewer,
+)
 from tests.builders import (
     make_autoscaler_json,
     make_budget_json,
@@ -45,7 +53,7 @@ from tests.builders import (
     make_pod_json,
     make_replica_set_json,
 )
-from tests.interfaces.http.api_scene import TOKEN, Scene, busy_scene
+from tests.interfaces.http.api_scene import TOKEN, ApiScene, make_busy_scene
 
 FIRST, LAST, STEP = 1_700_000_000, 1_700_000_240, 60
 OVERRIDES = "/api/v1/overrides/shop/Deployment/web"
@@ -77,12 +85,12 @@ def reviews() -> Target:
     admitter = make_admitter()
 
     def feed(data: bytes) -> None:
-        response = response_of(make_reviewer(admitter).review(data))
-        if operations := patch_in(response):
+        response = decode_response(make_reviewer(admitter).review(data))
+        if operations := get_patch(response):
             # What is passed over is not looked at, so it need not be text.
-            patched(json.loads(data.decode("utf-8", "replace"))["request"]["object"], operations)
+            apply_response_patch(json.loads(data.decode("utf-8", "replace"))["request"]["object"], operations)
 
-    return Target([encoded(make_review(pod)) for pod in pods], feed)
+    return Target([encode_review(make_review(pod)) for pod in pods], feed)
 
 
 def annotations() -> Target:
@@ -96,9 +104,9 @@ def annotations() -> Target:
     def feed(data: bytes) -> None:
         given = _strings(data)
         read = parse_overrides(given)
-        if not isinstance(read, Unreadable):
-            again = parse_overrides({f"cruise.io/{name}": value for name, value in settings_of(read).items()})
-            assert again == read, f"{read} is written as {settings_of(read)}"
+        if not isinstance(read, UnreadableAnnotations):
+            again = parse_overrides({f"cruise.io/{name}": value for name, value in format_settings(read).items()})
+            assert again == read, f"{read} is written as {format_settings(read)}"
         for text in given.values():
             try:
                 originals = parse_original_resources(text)
@@ -123,7 +131,7 @@ def quantities() -> Target:
             except QuantityError as error:
                 assert len(str(error)) < 200
                 continue
-            assert -LARGEST <= amount <= LARGEST
+            assert -LARGEST_QUANTITY <= amount <= LARGEST_QUANTITY
             assert amount < 0 or parse(write(amount)) == amount
 
     texts = ("500m", "1.5Gi", "1e3", "0.1", "-1", "2E", "9223372036854775807", "+.5k", "1n")
@@ -137,7 +145,7 @@ def api_bodies() -> Target:
     token_file.write_text(TOKEN)
     loop = asyncio.new_event_loop()
     # One scene and one app, since FastAPI remembers the routes of every app that there ever was.
-    scene = loop.run_until_complete(busy_scene(token_file))
+    scene = loop.run_until_complete(make_busy_scene(token_file))
     client = _client(scene)
     taken = 0
 
@@ -146,7 +154,7 @@ def api_bodies() -> Target:
         # The directory lives as long as what reads the token in it.
         assert directory.name
         if taken % OBJECTS == 0:
-            scene.store = MemoryStore()
+            scene.store = InMemoryStore()
             scene.announced.clear()
         taken += 1
         answered = loop.run_until_complete(client.put(OVERRIDES, content=data))
@@ -165,18 +173,18 @@ def prometheus_answers() -> Target:
     settings = PrometheusSettings("http://127.0.0.1")
     matrices, vectors = MatrixDecoder(settings.labels), NodeLoadDecoder("node")
     times = np.arange(FIRST, LAST + 1, STEP)
-    counting = Counting(STEP, cores=4.0)
+    counting = CounterReading(STEP, cores=4.0)
 
     def feed(data: bytes) -> None:
         try:
             vectors.loads(data)
-        except (BadInput, Unavailable):
+        except (BadInputError, UnavailableError):
             pass
         try:
             matrix = matrices.matrix(data, FIRST, LAST, STEP)
-        except (BadInput, Unavailable):
+        except (BadInputError, UnavailableError):
             return
-        block, _ = usage_of(Answers(matrix, matrix, matrix), times, CountersBefore(), counting, set())
+        block, _ = compute_usage(UsageAnswers(matrix, matrix, matrix), times, EarlierCounters(), counting, set())
         assert not (block.cpu_demand_millicores < 0).any()
         assert len(block.keys) == len(block.cpu_demand_millicores) == len(block.memory_bytes)
 
@@ -205,25 +213,25 @@ def watch_lines() -> Target:
         make_limit_range_json({"type": "Container", "max": {"cpu": "2"}}),
         make_namespace_json(),
     ]
-    state: dict[str, Any] = {"cache": Cache(), "taken": 0}
+    state: dict[str, Any] = {"cache": ClusterCache(), "taken": 0}
 
     def feed(data: bytes) -> None:
         state["taken"] += 1
         if state["taken"] % OBJECTS == 0:
-            state["cache"] = Cache()
-        cache: Cache = state["cache"]
+            state["cache"] = ClusterCache()
+        cache: ClusterCache = state["cache"]
         # The object's own kind says whose watch it came on, as far as it can be found.
         kind, decoder = next((decoders[name] for name in decoders if f'"{name}"'.encode() in data), decoders["Pod"])
         try:
             event = decoder.event(data)
-        except BadInput:
+        except BadInputError:
             return
         match event:
-            case Changed(item, version):
-                cache.shelf(kind).put(item, version)
-            case Deleted(item, version) if not isinstance(item, Odd):
-                cache.shelf(kind).drop((item.metadata.namespace or "", item.metadata.name), version)
-            case Bookmark() | Broken() | Deleted():
+            case ChangedEvent(item, version):
+                cache.get_store(kind).put(item, version)
+            case DeletedEvent(item, version) if not isinstance(item, Odd):
+                cache.get_store(kind).drop((item.metadata.namespace or "", item.metadata.name), version)
+            case BookmarkEvent() | WatchError() | DeletedEvent():
                 pass
         cache.snapshot()
 
@@ -244,7 +252,7 @@ TARGETS: Mapping[str, Callable[[], Target]] = {
 }
 
 
-def _client(scene: Scene) -> httpx.AsyncClient:
+def _client(scene: ApiScene) -> httpx.AsyncClient:
     return httpx.AsyncClient(
         transport=httpx.ASGITransport(scene.app()),
         base_url="http://cruise",

@@ -6,18 +6,24 @@ from random import Random
 
 import pytest
 
-from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.decisions.guidance.quotas import grants
-from cruise.decisions.packing.judging.leaving import Leaving
+from cruise.decisions.packing.eviction_rules import EvictionRules
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.preflight.preflight import decide_preflight
-from cruise.domain.actions import Hold, Reason
-from cruise.domain.cluster import Autoscaler, NodeAutoscaler, Snapshot, VerticalAutoscaler, WorkloadRef
+from cruise.domain.actions import ReasonCode, SkippedPod
+from cruise.domain.cluster import (
+    ClusterSnapshot,
+    HorizontalPodAutoscaler,
+    NodeAutoscalerKind,
+    VerticalPodAutoscaler,
+    WorkloadRef,
+)
+from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.preflight import Surroundings
-from cruise.domain.quotas import Quota
+from cruise.domain.preflight import PreflightFacts
 from cruise.domain.resources import ResourceName
-from cruise.domain.scheduling import LabelSelector, Operator, Requirement
-from cruise.interfaces.check_report import check_table
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
+from cruise.interfaces.check_report import render_check_table
 from tests.builders import (
     NOW,
     make_amounts,
@@ -29,14 +35,14 @@ from tests.builders import (
     make_table,
     make_workload,
 )
-from tests.shown import shown
+from tests.shown import render_to_text
 
 FULL = Policy(mode=Mode.FULL)
 NAMESPACES, APPS = ("shop", "bank"), ("web", "api", "db")
 DRAWS = 300
 
 
-def drawn(seed: int) -> Snapshot:
+def drawn(seed: int) -> ClusterSnapshot:
     """Two namespaces of three workloads, one of them an operator's, with all that may hold cruise back."""
     random = Random(seed)
     pods = [
@@ -50,14 +56,16 @@ def drawn(seed: int) -> Snapshot:
 
     def selector() -> LabelSelector:
         some = tuple(random.sample(APPS, random.randint(1, 2)))
-        return random.choice([LabelSelector(), LabelSelector((Requirement("app", Operator.IN, some),))])
+        return random.choice([LabelSelector(), LabelSelector((LabelRequirement("app", SelectorOperator.IN, some),))])
 
     vertical = tuple(
-        VerticalAutoscaler(random.choice(NAMESPACES), f"vpa{number}", target(), random.choice(["Off", "Auto", ""]))
+        VerticalPodAutoscaler(random.choice(NAMESPACES), f"vpa{number}", target(), random.choice(["Off", "Auto", ""]))
         for number in range(random.randint(0, 3))
     )
     scaling = tuple(
-        Autoscaler(random.choice(NAMESPACES), f"hpa{number}", target(), frozenset(random.sample(list(ResourceName), 1)))
+        HorizontalPodAutoscaler(
+            random.choice(NAMESPACES), f"hpa{number}", target(), frozenset(random.sample(list(ResourceName), 1))
+        )
         for number in range(random.randint(0, 3))
     )
     budgets = [
@@ -69,7 +77,9 @@ def drawn(seed: int) -> Snapshot:
     ]
     budgets = [replace(one, disruptions_allowed=0) if one.never_allows else one for one in budgets]
     quotas = {
-        namespace: (Quota(make_amounts(random.choice([None, 0, 50, 9000])), make_amounts(random.choice([None, 9000]))),)
+        namespace: (
+            ResourceQuota(make_amounts(random.choice([None, 0, 50, 9000])), make_amounts(random.choice([None, 9000]))),
+        )
         for namespace in NAMESPACES
         if random.random() < 0.5
     }
@@ -79,7 +89,7 @@ def drawn(seed: int) -> Snapshot:
         [make_workload(f"Deployment/{app}", namespace) for namespace in NAMESPACES for app in APPS],
         budgets,
         scaling,
-        node_autoscaler=random.choice([None, *NodeAutoscaler]),
+        node_autoscaler=random.choice([None, *NodeAutoscalerKind]),
     )
     # Some scales were not read, some targets have none, and some select pods.
     scales = {
@@ -90,10 +100,10 @@ def drawn(seed: int) -> Snapshot:
     return replace(whole, vertical_autoscalers=vertical, quotas=quotas, scales=scales)
 
 
-def lines_of(snapshot: Snapshot, width: int) -> dict[str, str]:
+def lines_of(snapshot: ClusterSnapshot, width: int) -> dict[str, str]:
     """The report by what was looked at, each finding and its fix in one line."""
-    items = decide_preflight(Surroundings(snapshot=snapshot), Mode.FULL, NOW)
-    text = shown(lambda console: check_table(items, Mode.FULL, console), width)
+    items = decide_preflight(PreflightFacts(snapshot=snapshot), Mode.FULL, NOW)
+    text = render_to_text(lambda console: render_check_table(items, Mode.FULL, console), width)
     assert max(map(len, text.splitlines())) <= width
     header, *body = text.partition("\n\n")[0].splitlines()
     column, fixes = header.index("FOUND"), header.index("FIX") if "FIX" in header else width
@@ -107,36 +117,39 @@ def lines_of(snapshot: Snapshot, width: int) -> dict[str, str]:
     return {item.name: one for item, one in zip(items, said, strict=True)}
 
 
-def holding(snapshot: Snapshot) -> Iterator[tuple[str, str, str]]:
+def holding(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str, str]]:
     """What holds each pod: which item tells of it, its name there, and a part of what is to be done."""
     table = make_table(*(make_statistic_for(pod) for pod in snapshot.pods))
-    eligibility, leaving = Eligibility(snapshot, table, {}, FULL, NOW), Leaving(snapshot, FULL, {})
+    eligibility, leaving = Eligibility(snapshot, table, {}, FULL, NOW), EvictionRules(snapshot, FULL, {})
     for pod in snapshot.pods:
-        claimed = eligibility.claimed(pod)
+        claimed = eligibility.get_autoscaler_claims(pod)
         if claimed.sized_by:
-            verdict = eligibility.of(pod)
-            assert isinstance(verdict, Hold)
-            assert verdict.reason is Reason.OTHER_AUTOSCALER
+            verdict = eligibility.check(pod)
+            assert isinstance(verdict, SkippedPod)
+            assert verdict.reason is ReasonCode.MANAGED_BY_OTHER_AUTOSCALER
             yield "VPAs", f"{pod.namespace}/{claimed.sized_by.partition(': ')[2]}", 'updateMode to "Off"'
         if claimed.scaled_by:
             yield "HPAs", f"{pod.namespace}/{claimed.scaled_by.partition(': ')[2]}", "AverageValue"
         if claimed.pending or "may-be" in f"{claimed.sized_by}{claimed.scaled_by}":
             yield "targets", f"{pod.namespace}/Kafka/db", "scale subresource"
-        covering = leaving.covering.of(pod)
+        covering = leaving.disruption_budgets.find_for_pod(pod)
         if len(covering) > 1:
             yield "several PDBs", pod.namespace, "let one PDB select each pod"
         for budget in covering:
             if not budget.disruptions_allowed:
                 name = "strict PDBs" if budget.never_allows else "PDBs"
                 yield name, f"{budget.namespace}/{budget.name}", "maxUnavailable 1"
-        if not grants(pod, snapshot.quotas.get(pod.namespace, ())):
+        if not allows_one_more_pod(pod, snapshot.quotas.get(pod.namespace, ())):
             yield "quotas", pod.namespace, "raise these quotas"
 
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_whatever_holds_a_pod_is_named_with_what_to_do(width, seeds):
     told = dict.fromkeys(("VPAs", "HPAs", "targets", "PDBs", "strict PDBs", "several PDBs", "quotas"), 0)
-    autoscalers = {NodeAutoscaler.KARPENTER: "Karpenter: ", NodeAutoscaler.CLUSTER_AUTOSCALER: "cluster-autoscaler: "}
+    autoscalers = {
+        NodeAutoscalerKind.KARPENTER: "Karpenter: ",
+        NodeAutoscalerKind.CLUSTER_AUTOSCALER: "cluster-autoscaler: ",
+    }
     drawings = seeds(DRAWS)
     for seed in drawings:
         snapshot = drawn(seed)

@@ -4,13 +4,12 @@ import json
 
 import pytest
 
-from cruise.domain.actions import ContainerTarget, Outcome, Reason, ResizePod, Verdict
-from cruise.domain.details import Detail
+from cruise.domain.actions import ActionResult, ContainerTarget, Outcome, ReasonCode, ResizePod
+from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NO_RESOURCES
-from cruise.interfaces.revert_report import revert_json, revert_table
-from cruise.interfaces.revert_states import state_of
+from cruise.interfaces.revert_report import get_revert_state, render_revert_json, render_revert_table
 from tests.builders import NOW, make_amounts, make_container, make_pod
-from tests.shown import shown
+from tests.shown import render_to_text
 
 PODS = {
     ("shop", name): make_pod(name, containers=[make_container(cpu=100, memory_mib=128)])
@@ -18,41 +17,51 @@ PODS = {
 }
 
 
-def outcome(name: str, verdict: Verdict, reason: Reason, detail: str = "") -> Outcome:
+def outcome(name: str, verdict: ActionResult, reason: ReasonCode, detail: str = "") -> Outcome:
     pod = PODS["shop", name]
     target = ContainerTarget("app", pod.containers[0].role, make_amounts(700, 1024), make_amounts())
-    resize = ResizePod("shop", name, pod.uid, "n1", pod.workload, (target,), NO_RESOURCES, Reason.REVERTED)
+    resize = ResizePod("shop", name, pod.uid, "n1", pod.workload, (target,), NO_RESOURCES, ReasonCode.REVERTED)
     return Outcome(NOW, resize, verdict, reason, detail)
 
 
 LONG = list(PODS)[3][1]
 OUTCOMES = [
-    outcome(LONG, Verdict.DONE, Reason.REVERTED),
-    outcome("web-1", Verdict.HELD, Reason.WAITING_FOR_ROOM),
-    outcome("web-2", Verdict.HELD, Reason.UNREADABLE_ANNOTATION, "annotation cruise.io/original-resources: no JSON"),
-    outcome("web-3", Verdict.DONE, Reason.REVERTED, Detail.GROWTH_WAITS),
+    outcome(LONG, ActionResult.DONE, ReasonCode.REVERTED),
+    outcome("web-1", ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY),
+    outcome(
+        "web-2",
+        ActionResult.SKIPPED,
+        ReasonCode.UNREADABLE_ANNOTATION,
+        "annotation cruise.io/original-resources: no JSON",
+    ),
+    outcome("web-3", ActionResult.DONE, ReasonCode.REVERTED, ReasonDetail.GROWTH_PENDING),
 ]
 
 
 @pytest.mark.parametrize(
     ("verdict", "reason", "detail", "state"),
     [
-        (Verdict.DONE, Reason.REVERTED, "", "put back"),
-        (Verdict.DONE, Reason.REVERTED, f"{Detail.GROWTH_WAITS}; {Detail.MEMORY_LIMIT_STAYS.of('app')}", "waits"),
-        (Verdict.HELD, Reason.WAITING_FOR_ROOM, "", "waits"),
-        (Verdict.HELD, Reason.CHANGED_SINCE, "", "waits"),
-        (Verdict.FAILED, Reason.REVERTED, "", "waits"),
-        (Verdict.HELD, Reason.GONE, "", "not possible"),
-        (Verdict.REFUSED, Reason.REFUSED, "", "not possible"),
+        (ActionResult.DONE, ReasonCode.REVERTED, "", "put back"),
+        (
+            ActionResult.DONE,
+            ReasonCode.REVERTED,
+            f"{ReasonDetail.GROWTH_PENDING}; {ReasonDetail.MEMORY_LIMIT_STAYS.create('app')}",
+            "waits",
+        ),
+        (ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY, "", "waits"),
+        (ActionResult.SKIPPED, ReasonCode.CHANGED, "", "waits"),
+        (ActionResult.FAILED, ReasonCode.REVERTED, "", "waits"),
+        (ActionResult.SKIPPED, ReasonCode.NOT_FOUND, "", "not possible"),
+        (ActionResult.REFUSED, ReasonCode.RESIZE_REFUSED, "", "not possible"),
     ],
 )
 def test_what_another_revert_may_do_waits_and_the_rest_is_not_possible(verdict, reason, detail, state):
-    assert state_of(outcome("web-1", verdict, reason, detail)) == state
+    assert get_revert_state(outcome("web-1", verdict, reason, detail)) == state
 
 
 @pytest.mark.parametrize("width", [80, 160])
 def test_the_table_names_what_is_left_first_and_fits(width):
-    text = shown(lambda console: revert_table(False, OUTCOMES, PODS, console), width)
+    text = render_to_text(lambda console: render_revert_table(False, OUTCOMES, PODS, console), width)
     assert max(len(line) for line in text.splitlines()) <= width
     assert text.startswith("4 pods: 1 put back, 2 waits, 1 not possible.\n")
     assert text.index("shop/web-2") < text.index("shop/web-1") < text.index("put back  ")
@@ -62,13 +71,13 @@ def test_the_table_names_what_is_left_first_and_fits(width):
 
 
 def test_nothing_to_do_is_said_and_so_is_an_earlier_pause():
-    text = shown(lambda console: revert_table(True, [], {}, console))
+    text = render_to_text(lambda console: render_revert_table(True, [], {}, console))
     assert text.startswith("Nothing to put back")
     assert "was paused before and stays so" in text
 
 
 def test_the_document_has_sizes_on_both_sides():
-    document = json.loads(revert_json(NOW, False, OUTCOMES[:1], PODS))
+    document = json.loads(render_revert_json(NOW, False, OUTCOMES[:1], PODS))
     assert (document["paused"], document["pausedBefore"]) == (True, False)
     [pod] = document["pods"]
     assert (pod["pod"], pod["state"], pod["verdict"]) == (LONG, "put back", "done")

@@ -7,11 +7,19 @@ import random
 
 import pytest
 
-from cruise.domain.quantity import QuantityError, parse_cpu_millicores, parse_memory_bytes
-from cruise.interfaces.webhook import answers_and_durations, webhook_app
-from cruise.kube_json.review_bounds import ReviewBounds
-from cruise.runtime.admission.reviewing import MISTAKE, PATCH_IN_DOUBT, Reviewer
-from tests.admission_reviews import UID, encoded, make_review, make_reviewer, patch_in, patched, response_of
+from cruise.domain.resources import QuantityError, parse_cpu_millicores, parse_memory_bytes
+from cruise.interfaces.webhook import create_webhook_app, summarize_reviews
+from cruise.kube_json.admission_review import ReviewLimits
+from cruise.runtime.admission_reviewer import INTERNAL_ERROR, PATCH_IN_DOUBT, AdmissionReviewer
+from tests.admission_reviews import (
+    UID,
+    apply_response_patch,
+    decode_response,
+    encode_review,
+    get_patch,
+    make_review,
+    make_reviewer,
+)
 from tests.builders import make_container_json, make_pod_json
 
 
@@ -43,10 +51,10 @@ def pod_json(**fields):
 
 
 def test_a_review_is_answered_with_a_patch():
-    status, headers, body = ask(webhook_app(make_reviewer()), encoded(make_review(pod_json())))
+    status, headers, body = ask(create_webhook_app(make_reviewer()), encode_review(make_review(pod_json())))
     assert status == 200
     assert headers == {b"content-type": b"application/json", b"content-length": str(len(body)).encode()}
-    assert patch_in(response_of(body))
+    assert get_patch(decode_response(body))
 
 
 @pytest.mark.parametrize(
@@ -54,28 +62,28 @@ def test_a_review_is_answered_with_a_patch():
     [("GET", "/mutate", 405), ("PUT", "/mutate", 405), ("POST", "/", 404), ("POST", "/mutate/", 404)],
 )
 def test_anything_else_is_not_here(method, path, status):
-    told, headers, _ = ask(webhook_app(make_reviewer()), b"{}", method, path)
+    told, headers, _ = ask(create_webhook_app(make_reviewer()), b"{}", method, path)
     assert told == status
     assert (headers.get(b"allow") == b"POST") == (status == 405)
 
 
 async def test_a_body_in_pieces_is_put_together():
-    body = encoded(make_review(pod_json()))
+    body = encode_review(make_review(pod_json()))
     _, answer = await answered(make_reviewer(), [body[:7], body[7:4000], b"", body[4000:]])
-    assert patch_in(response_of(answer))
+    assert get_patch(decode_response(answer))
 
 
 async def test_a_body_that_is_too_large_is_not_read_to_its_end():
     beginning = b'{"request":{"uid":"u-1","object":"'
     headers, answer = await answered(make_reviewer(), [beginning, *[b"x" * (1 << 20)] * 100])
-    response = response_of(answer)
+    response = decode_response(answer)
     assert response["uid"] == "u-1"
     assert response["warnings"] == ["cruise leaves the pod as it is: the review is larger than 1024 KiB"]
     # What was not read cannot be followed by another request.
     assert headers[b"connection"] == b"close"
 
 
-async def answered(reviewer: Reviewer, pieces):
+async def answered(reviewer: AdmissionReviewer, pieces):
     sent, messages = [], list(pieces)
 
     async def receive():
@@ -84,31 +92,31 @@ async def answered(reviewer: Reviewer, pieces):
     async def send(message):
         sent.append(message)
 
-    await webhook_app(reviewer)({"type": "http", "method": "POST", "path": "/mutate"}, receive, send)
+    await create_webhook_app(reviewer)({"type": "http", "method": "POST", "path": "/mutate"}, receive, send)
     assert sent[0]["status"] == 200
     # At most one piece beyond the bound is taken.
-    assert sum(map(len, pieces[: len(pieces) - len(messages) - 1])) <= ReviewBounds().review_bytes
+    assert sum(map(len, pieces[: len(pieces) - len(messages) - 1])) <= ReviewLimits().review_bytes
     return dict(sent[0]["headers"]), sent[1]["body"]
 
 
 def test_once_it_is_stopping_clients_are_sent_elsewhere():
     stopping = False
-    app = webhook_app(make_reviewer(), lambda: stopping)
-    body = encoded(make_review(pod_json()))
+    app = create_webhook_app(make_reviewer(), lambda: stopping)
+    body = encode_review(make_review(pod_json()))
     assert b"connection" not in ask(app, body)[1]
     stopping = True
     status, headers, answer = ask(app, body)
     assert (status, headers[b"connection"]) == (200, b"close")
-    assert patch_in(response_of(answer))
+    assert get_patch(decode_response(answer))
 
 
 def test_the_counts_are_shown_with_cumulative_buckets():
     reviewer = make_reviewer()
-    app = webhook_app(reviewer)
-    ask(app, encoded(make_review(pod_json())))
+    app = create_webhook_app(reviewer)
+    ask(app, encode_review(make_review(pod_json())))
     ask(app, b"garbage")
     reviewer.counts.seconds[:] = [1, 2, 0, 4, 0, 0, 0, 0, 0, 0, 0, 9]
-    figures = answers_and_durations(reviewer.counts)
+    figures = summarize_reviews(reviewer.counts)
     assert figures.answers == {("mutated", "peak"): 1, ("failed", "unreadable"): 1}
     assert [count for _, count in figures.duration_buckets] == [1, 3, 3, 7, 7, 7, 7, 7, 7, 7, 7]
 
@@ -248,48 +256,48 @@ def test_garbage_is_always_answered_and_what_is_patched_can_be_applied(seeds):
     cases = len(seeds(100_000))
     generator = random.Random(SEED)
     reviewer = make_reviewer()
-    app = webhook_app(reviewer)
-    originals = [encoded(review) for review in bases()]
+    app = create_webhook_app(reviewer)
+    originals = [encode_review(review) for review in bases()]
     patches = 0
     for number in range(cases):
         match number % 10:
             case 0:
                 body = generator.randbytes(generator.randrange(200))
             case 1:
-                body = encoded(random_json(generator))
+                body = encode_review(random_json(generator))
             case 2 | 3 | 4:
                 body = damaged(generator.choice(originals), generator)
             case _:
-                body = encoded(mutated(generator.choice(originals), generator))
+                body = encode_review(mutated(generator.choice(originals), generator))
         status, headers, answer = ask(app, body)
         assert status == 200, body
         assert headers[b"content-length"] == str(len(answer)).encode()
-        response = response_of(answer)
-        operations = patch_in(response)
+        response = decode_response(answer)
+        operations = get_patch(response)
         if not operations:
             continue
         patches += 1
         review = json.loads(body.decode(errors="replace"))
         assert response["uid"] == review["request"].get("uid", ""), body
-        result = patched(review["request"]["object"], operations)
+        result = apply_response_patch(review["request"]["object"], operations)
         for operation in operations:
             place = operation["path"].split("/")
             assert place[1] == "metadata" or not exceeds(result["spec"][place[2]][int(place[3])]["resources"]), body
-    counts = reviewer.counts.verdicts
+    counts = reviewer.counts.answers
     assert sum(counts.values()) == cases
-    assert counts[MISTAKE] == 0
+    assert counts[INTERNAL_ERROR] == 0
     assert counts[PATCH_IN_DOUBT] == 0
     assert patches > cases // 20
     assert counts["failed", "unreadable"] > cases // 5
 
 
 def test_the_uid_of_what_only_resembles_a_review_is_found():
-    body = encoded(make_review({"kind": "Pod", "spec": 7}))
-    assert response_of(ask(webhook_app(make_reviewer()), body)[2])["uid"] == UID
+    body = encode_review(make_review({"kind": "Pod", "spec": 7}))
+    assert decode_response(ask(create_webhook_app(make_reviewer()), body)[2])["uid"] == UID
 
 
 async def test_between_two_large_reviews_all_others_have_their_turn():
-    class Recording(Reviewer):
+    class Recording(AdmissionReviewer):
         async def answer(self, body):
             order.append(len(body))
             return await super().answer(body)
@@ -299,7 +307,7 @@ async def test_between_two_large_reviews_all_others_have_their_turn():
             return super().review(body, came_at)
 
     order: list[int] = []
-    app = webhook_app(Recording())
+    app = create_webhook_app(Recording())
 
     async def send(message):
         pass

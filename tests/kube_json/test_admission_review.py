@@ -6,30 +6,30 @@ import msgspec
 import pytest
 from hypothesis import given
 
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 from cruise.kube_json.admission_review import (
-    Answer,
     RawContainer,
     RawMetadata,
-    RawPod,
+    RawPodJson,
     RawSpec,
-    decode_question,
-    glance,
-    pod_in_creation,
-    submitted,
-    uid_in,
+    ReviewResponse,
+    decode_request,
+    decode_submitted_pod,
+    decode_summary,
+    find_uid,
+    get_created_pod,
 )
 from cruise.kube_json.wire import pod_json
-from tests.admission_reviews import UID, encoded, make_review, response_of, submitted_pods
+from tests.admission_reviews import UID, build_submitted_pods, decode_response, encode_review, make_review
 from tests.builders import make_container_json, make_pod_json
 
 
 def review(pod=None, **request):
-    return encoded(make_review(pod or make_pod_json(name="", node=None), **request))
+    return encode_review(make_review(pod or make_pod_json(name="", node=None), **request))
 
 
 def digest_of(pod, **request) -> bytes:
-    seen = glance(review(pod, **request))
+    seen = decode_summary(review(pod, **request))
     assert seen is not None
     return seen[1]
 
@@ -40,8 +40,8 @@ def fields_of(struct) -> set[str]:
 
 def test_the_pod_is_where_the_request_says_and_has_no_status_yet():
     pod = make_pod_json(name="", namespace="elsewhere", node=None, phase="Succeeded")
-    question = decode_question(review(pod, namespace="shop"))
-    document = pod_in_creation(question)
+    question = decode_request(review(pod, namespace="shop"))
+    document = get_created_pod(question)
     assert (question.uid, question.creates_pod) == (UID, True)
     assert (document.metadata.namespace, document.metadata.name, document.status) == ("shop", "", None)
 
@@ -59,8 +59,8 @@ def test_the_pod_is_where_the_request_says_and_has_no_status_yet():
 )
 def test_anything_but_a_new_pod_is_told_apart(request_fields):
     body = review(**request_fields)
-    assert glance(body) is None
-    assert not decode_question(body).creates_pod
+    assert decode_summary(body) is None
+    assert not decode_request(body).creates_pod
 
 
 @pytest.mark.parametrize(
@@ -76,18 +76,18 @@ def test_anything_but_a_new_pod_is_told_apart(request_fields):
     ],
 )
 def test_what_is_no_review_is_refused_in_one_line(body, words):
-    assert glance(body) is None
-    with pytest.raises(BadInput) as refused:
-        decode_question(body)
+    assert decode_summary(body) is None
+    with pytest.raises(BadInputError) as refused:
+        decode_request(body)
     assert words in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize("pod", [{}, [], None, {"metadata": {}, "spec": {}}, {"kind": "Node", "metadata": {}}])
 def test_what_is_no_pod_is_refused(pod):
-    question = decode_question(encoded(make_review(pod)))
-    with pytest.raises(BadInput, match="Pod: "):
-        pod_in_creation(question)
+    question = decode_request(encode_review(make_review(pod)))
+    with pytest.raises(BadInputError, match="Pod: "):
+        get_created_pod(question)
 
 
 def test_the_digest_sees_every_field_that_a_decision_can_depend_on():
@@ -95,7 +95,7 @@ def test_the_digest_sees_every_field_that_a_decision_can_depend_on():
     assert fields_of(RawSpec) == fields_of(pod_json.PodSpec)
     assert fields_of(RawMetadata) == fields_of(pod_json.Metadata)
     # The kind is the struct's tag.
-    assert fields_of(RawPod) == fields_of(pod_json.PodObject) | {"kind"}
+    assert fields_of(RawPodJson) == fields_of(pod_json.PodObject) | {"kind"}
 
 
 # One value for each field that differs from what `make_pod_json` writes.
@@ -176,20 +176,20 @@ def test_what_tells_replicas_apart_does_not_change_the_digest():
     assert digest_of(replica("x2x4z"), uid="1") == digest_of(replica("b7b9q"), uid="2")
 
 
-@given(submitted_pods())
+@given(build_submitted_pods())
 def test_what_is_read_at_first_sight_is_the_pod_as_it_was_sent(pod):
     pod["spec"]["volumes"] = [
         {"name": "data", "persistentVolumeClaim": {"claimName": "data"}, "hostPath": {"path": "/"}}
     ]
     pod["spec"]["tolerations"] = [{"key": "a", "operator": "Exists", "tolerationSeconds": 3}]
     body = review(pod, dryRun=True)
-    whole, seen = decode_question(body), glance(body)
+    whole, seen = decode_request(body), decode_summary(body)
     assert seen is not None
-    question = seen[0].question()
-    assert pod_in_creation(question) == pod_in_creation(whole)
+    question = seen[0].to_request()
+    assert get_created_pod(question) == get_created_pod(whole)
     assert (question.uid, question.creates_pod, question.dry_run) == (whole.uid, True, True)
     # All that a patch touches is there, in its place and in its own notation.
-    part, sent = submitted(question), submitted(whole)
+    part, sent = decode_submitted_pod(question), decode_submitted_pod(whole)
     assert part["metadata"].get("annotations", "none") == sent["metadata"].get("annotations", "none")
     assert part["spec"]["tolerations"] == sent["spec"]["tolerations"]
     for field in ("containers", "initContainers"):
@@ -201,14 +201,14 @@ def test_what_is_read_at_first_sight_is_the_pod_as_it_was_sent(pod):
 
 def test_an_answer_has_the_requests_uid_whatever_it_holds():
     for uid in (UID, "", 'a"b\\c\n', "é"):
-        response = response_of(Answer(b"[]").to(uid))
+        response = decode_response(ReviewResponse(b"[]").for_uid(uid))
         assert response == {"uid": uid, "allowed": True, "patchType": "JSONPatch", "patch": "W10="}
-    assert response_of(Answer().to("1")) == {"uid": "1", "allowed": True}
+    assert decode_response(ReviewResponse().for_uid("1")) == {"uid": "1", "allowed": True}
 
 
 def test_a_warning_fits_into_a_header():
     warning = "é\r\nSet-Cookie: " + "x" * 1000
-    [told] = response_of(Answer(warnings=[warning]).to("1"))["warnings"]
+    [told] = decode_response(ReviewResponse(warnings=[warning]).for_uid("1"))["warnings"]
     assert told.startswith("???Set-Cookie: x")
     assert (len(told), told.isascii(), told.isprintable()) == (200, True, True)
 
@@ -224,8 +224,8 @@ def test_a_warning_fits_into_a_header():
     ],
 )
 def test_the_uid_is_found_in_what_is_no_json(body, uid):
-    assert uid_in(body) == uid
+    assert find_uid(body) == uid
 
 
 def test_answers_are_json():
-    assert json.loads(Answer(warnings=["w"]).to("1"))["response"]["warnings"] == ["w"]
+    assert json.loads(ReviewResponse(warnings=["w"]).for_uid("1"))["response"]["warnings"] == ["w"]

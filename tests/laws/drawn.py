@@ -10,23 +10,23 @@ from numpy.random import Generator
 
 from cruise.domain.annotations import HOSTNAME
 from cruise.domain.cluster import (
-    Autoscaler,
     Container,
     ContainerRole,
+    HorizontalPodAutoscaler,
     LimitRangeItem,
     Node,
-    NodeAutoscaler,
+    NodeAutoscalerKind,
     Pod,
-    VerticalAutoscaler,
+    VerticalPodAutoscaler,
     WorkloadRef,
 )
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName
-from cruise.domain.scheduling import LabelSelector, Operator, Requirement
+from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
 from cruise.domain.usage import Statistic, StatisticKey, StatisticsTable
-from cruise.simulation.cluster.evictions import BudgetRule
-from cruise.simulation.cluster.node_autoscaler import NodeAutoscaling
-from cruise.simulation.cluster.quotas import QuotaRule
+from cruise.simulation.cluster.api_server import ResourceQuotaSpec
+from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
+from cruise.simulation.cluster.node_autoscaler import NodeAutoscalerSettings
 from cruise.simulation.cluster.workloads import SimulatedWorkload
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ KINDS = ("Deployment",) * 6 + ("StatefulSet", "Job", "DaemonSet", "Pod")
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class DrawnUse:
     """What a container needs: P75 and peak of CPU, P75, peak and 7-day maximum of memory."""
 
     cpu_base: int
@@ -53,28 +53,28 @@ class DrawnWorkload:
     """A workload, the use of its containers by name, and how much its single pods differ from it."""
 
     workload: SimulatedWorkload
-    uses: Mapping[str, Use]
+    uses: Mapping[str, DrawnUse]
     spread: float = 0.0
     measured: bool = True
 
 
 @dataclass(frozen=True, slots=True)
-class Drawn:
+class DrawnCluster:
     """A cluster to be."""
 
     nodes: Sequence[Node]
     workloads: Sequence[DrawnWorkload]
-    budgets: Sequence[BudgetRule] = ()
-    autoscalers: Sequence[Autoscaler] = ()
-    vertical_autoscalers: Sequence[VerticalAutoscaler] = ()
+    budgets: Sequence[DisruptionBudgetSpec] = ()
+    autoscalers: Sequence[HorizontalPodAutoscaler] = ()
+    vertical_autoscalers: Sequence[VerticalPodAutoscaler] = ()
     limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
-    quotas: Sequence[QuotaRule] = ()
+    quotas: Sequence[ResourceQuotaSpec] = ()
     namespace_annotations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    node_autoscaling: NodeAutoscaling | None = None
+    node_autoscaling: NodeAutoscalerSettings | None = None
     policy: Policy = Policy(mode=Mode.FULL)
 
 
-def statistics_of(drawn: Drawn, pods: Sequence[Pod], seed: int) -> list[Statistic]:
+def statistics_of(drawn: DrawnCluster, pods: Sequence[Pod], seed: int) -> list[Statistic]:
     """Return what is known at the start: a row for each workload, and of each pod its own base."""
     draw = np.random.default_rng(seed)
     by_ref = {(one.workload.namespace, one.workload.ref): one for one in drawn.workloads if one.workload.ref}
@@ -91,7 +91,7 @@ def statistics_of(drawn: Drawn, pods: Sequence[Pod], seed: int) -> list[Statisti
     return list(found.values())
 
 
-def _row(key: StatisticKey, use: Use, share: float) -> Statistic:
+def _row(key: StatisticKey, use: DrawnUse, share: float) -> Statistic:
     now = int(START.timestamp())
     return Statistic(
         key=key,
@@ -108,18 +108,18 @@ def _row(key: StatisticKey, use: Use, share: float) -> Statistic:
 
 def table_at(rows: Sequence[Statistic], now: datetime) -> StatisticsTable:
     """Return the statistics as if measured just now."""
-    return StatisticsTable.of_rows([replace(row, updated_at=int(now.timestamp())) for row in rows])
+    return StatisticsTable.from_rows([replace(row, updated_at=int(now.timestamp())) for row in rows])
 
 
 # ---- what every generator draws alike
 
 
-def chance(draw: Generator, share: float) -> bool:
+def draw_bool(draw: Generator, share: float) -> bool:
     """Return true in a share of cases."""
     return bool(draw.random() < share)
 
 
-def pick(draw: Generator, values: Sequence[T]) -> T:
+def draw_choice(draw: Generator, values: Sequence[T]) -> T:
     """Return one of some values."""
     return values[int(draw.integers(len(values)))]
 
@@ -127,7 +127,7 @@ def pick(draw: Generator, values: Sequence[T]) -> T:
 def absurd_annotations(draw: Generator) -> dict[str, str]:
     """Return what a tenant writes on its pods, sense or not."""
     return dict(
-        pick(
+        draw_choice(
             draw,
             (
                 {"cruise.io/eviction-ranking": "never"},
@@ -151,19 +151,19 @@ def absurd_annotations(draw: Generator) -> dict[str, str]:
     )
 
 
-def container(use: Use, ratio: float, *, name: str = "app", limit: str = "memory") -> Container:
+def container(use: DrawnUse, ratio: float, *, name: str = "app", limit: str = "memory") -> Container:
     """Return a container that requests its base times a ratio; `limit` is none, memory, both, or the request itself."""
     cpu, memory = max(1, round(use.cpu_base * ratio)), max(MEBIBYTE, round(use.memory_base * ratio))
     if limit == "equal":
         cpu, memory = max(cpu, use.cpu_peak), max(memory, use.memory_7d_max)
-    requests = Amounts(cpu, memory)
+    requests = StatedResources(cpu, memory)
     # No use was ever above a limit.
     most = max(2 * memory, use.memory_7d_max)
     limits = {
-        "none": Amounts(),
-        "memory": Amounts(None, most),
-        "both": Amounts(max(2 * cpu, use.cpu_peak), most),
-        "equal": Amounts(cpu, memory),
+        "none": StatedResources(),
+        "memory": StatedResources(None, most),
+        "both": StatedResources(max(2 * cpu, use.cpu_peak), most),
+        "equal": StatedResources(cpu, memory),
     }[limit]
     return Container(name, ContainerRole.MAIN, requests, limits)
 
@@ -172,7 +172,7 @@ def workload(
     draw: Generator,
     number: int,
     containers: Sequence[Container],
-    uses: Mapping[str, Use],
+    uses: Mapping[str, DrawnUse],
     *,
     kinds: Sequence[str] = KINDS,
     replicas: int = 1,
@@ -181,10 +181,10 @@ def workload(
     spread: float = 0.0,
 ) -> DrawnWorkload:
     """Return a workload of a drawn kind in a drawn state, with or without a tenant's annotations."""
-    name, kind = f"w{number:02d}", pick(draw, kinds)
+    name, kind = f"w{number:02d}", draw_choice(draw, kinds)
     if kind == "Deployment" and number % 3 == 1:
         kind = "Workflow"
-    annotations = absurd_annotations(draw) if chance(draw, tenant_share) else {}
+    annotations = absurd_annotations(draw) if draw_bool(draw, tenant_share) else {}
     template = Pod(
         "",
         name,
@@ -192,88 +192,93 @@ def workload(
         tuple(containers),
         labels={"app": name},
         annotations=annotations,
-        priority=pick(draw, priorities) * 1000,
+        priority=draw_choice(draw, priorities) * 1000,
         restart_policy="Never" if kind in ("Job", "Workflow") else "Always",
     )
-    unready = frozenset({int(draw.integers(replicas))}) if chance(draw, 0.1) else frozenset()
+    unready = frozenset({int(draw.integers(replicas))}) if draw_bool(draw, 0.1) else frozenset()
     one = SimulatedWorkload(
-        pick(draw, NAMESPACES),
+        draw_choice(draw, NAMESPACES),
         None if kind == "Pod" else WorkloadRef(kind, name),
         template,
         replicas=replicas,
-        created_at=LONG_AGO if chance(draw, 0.95) else START - timedelta(minutes=10),
+        created_at=LONG_AGO if draw_bool(draw, 0.95) else START - timedelta(minutes=10),
         duration_seconds=86_400,
-        ready_seconds=pick(draw, (0, 0, 30, 400)),
+        ready_seconds=draw_choice(draw, (0, 0, 30, 400)),
         never_ready=unready,
-        grace_seconds=pick(draw, (5, 30)),
+        grace_seconds=draw_choice(draw, (5, 30)),
     )
-    return DrawnWorkload(one, uses, spread, measured=chance(draw, 0.95))
+    return DrawnWorkload(one, uses, spread, measured=draw_bool(draw, 0.95))
 
 
-def budgets_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float) -> list[BudgetRule]:
+def budgets_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float) -> list[DisruptionBudgetSpec]:
     """Return budgets from loose to shut over a share of the workloads, now and then two over one."""
     found = []
     for one in workloads:
-        for number in range(2 if chance(draw, 0.05) else 1):
-            if chance(draw, share):
+        for number in range(2 if draw_bool(draw, 0.05) else 1):
+            if draw_bool(draw, share):
                 name = one.workload.template.name
-                selector = LabelSelector((Requirement("app", Operator.IN, (name,)),))
-                bound: Mapping[str, int | str] = pick(
+                selector = LabelSelector((LabelRequirement("app", SelectorOperator.IN, (name,)),))
+                bound: Mapping[str, int | str] = draw_choice(
                     draw,
                     ({"max_unavailable": 1}, {"min_available": 1}, {"min_available": "50%"}, {"max_unavailable": 0}),
                 )
-                found.append(BudgetRule(one.workload.namespace, f"{name}-{number}", selector, **bound))
+                found.append(DisruptionBudgetSpec(one.workload.namespace, f"{name}-{number}", selector, **bound))
     return found
 
 
-def autoscalers_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float) -> list[Autoscaler]:
+def autoscalers_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float) -> list[HorizontalPodAutoscaler]:
     """Return HorizontalPodAutoscalers on utilisation for a share of the Deployments."""
     return [
-        Autoscaler(
+        HorizontalPodAutoscaler(
             one.workload.namespace,
             one.workload.ref.name,
             one.workload.ref,
-            pick(draw, (frozenset({ResourceName.CPU}), frozenset(ResourceName), frozenset[ResourceName]())),
+            draw_choice(draw, (frozenset({ResourceName.CPU}), frozenset(ResourceName), frozenset[ResourceName]())),
         )
         for one in workloads
-        if one.workload.ref is not None and one.workload.ref.kind == "Deployment" and chance(draw, share)
+        if one.workload.ref is not None and one.workload.ref.kind == "Deployment" and draw_bool(draw, share)
     ]
 
 
 def vertical_autoscalers_for(
     draw: Generator, workloads: Sequence[DrawnWorkload], share: float
-) -> list[VerticalAutoscaler]:
+) -> list[VerticalPodAutoscaler]:
     """Return VerticalPodAutoscalers, of which some only recommend, for a share of the workloads."""
     return [
-        VerticalAutoscaler(
-            one.workload.namespace, one.workload.ref.name, one.workload.ref, pick(draw, ("Auto", "Initial", "", "Off"))
+        VerticalPodAutoscaler(
+            one.workload.namespace,
+            one.workload.ref.name,
+            one.workload.ref,
+            draw_choice(draw, ("Auto", "Initial", "", "Off")),
         )
         for one in workloads
-        if one.workload.ref is not None and chance(draw, share)
+        if one.workload.ref is not None and draw_bool(draw, share)
     ]
 
 
-def quotas_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float) -> list[QuotaRule]:
+def quotas_for(draw: Generator, workloads: Sequence[DrawnWorkload], share: float) -> list[ResourceQuotaSpec]:
     """Return quotas with little or much to spare over what the templates of a namespace ask."""
     found = []
     for namespace in NAMESPACES:
-        if not chance(draw, share):
+        if not draw_bool(draw, share):
             continue
         cpu = memory = 0
         for one in (one.workload for one in workloads if one.workload.namespace == namespace):
             for of in one.template.containers:
                 cpu += one.replicas * (of.requests.cpu_millicores or 0)
                 memory += one.replicas * (of.requests.memory_bytes or 0)
-        spare = pick(draw, (1.0, 1.05, 1.5))
-        found.append(QuotaRule(namespace, "compute", Amounts(round(cpu * spare), round(memory * spare))))
+        spare = draw_choice(draw, (1.0, 1.05, 1.5))
+        found.append(
+            ResourceQuotaSpec(namespace, "compute", StatedResources(round(cpu * spare), round(memory * spare)))
+        )
     return found
 
 
-def autoscaling(draw: Generator, nodes: Sequence[Node]) -> NodeAutoscaling:
+def autoscaling(draw: Generator, nodes: Sequence[Node]) -> NodeAutoscalerSettings:
     """Return a node autoscaler that adds nodes like those there are; it removes none while the laws are looked at."""
-    kind = pick(draw, tuple(NodeAutoscaler))
+    kind = draw_choice(draw, tuple(NodeAutoscalerKind))
     types = [replace(node, labels={**node.labels, HOSTNAME: ""}, unschedulable=False) for node in nodes]
-    return NodeAutoscaling(kind, types, settle_seconds=86_400)
+    return NodeAutoscalerSettings(kind, types, scale_down_delay_seconds=86_400)
 
 
-Generate = Callable[[Generator], Drawn]
+Generate = Callable[[Generator], DrawnCluster]

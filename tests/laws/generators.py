@@ -8,26 +8,26 @@ from numpy.random import Generator
 from cruise.domain.annotations import HOSTNAME
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import MEBIBYTE, Amounts, Resources
+from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
 from tests.laws.drawn import (
     GIBIBYTE,
-    Drawn,
+    DrawnCluster,
+    DrawnUse,
     DrawnWorkload,
     Generate,
-    Use,
     autoscalers_for,
     autoscaling,
     budgets_for,
-    chance,
     container,
-    pick,
+    draw_bool,
+    draw_choice,
     quotas_for,
     vertical_autoscalers_for,
     workload,
 )
 
 
-def log_normal(draw: Generator) -> Drawn:
+def log_normal(draw: Generator) -> DrawnCluster:
     """Many small pods on equal nodes, all of a kind and none alike, 60 to 120 % full."""
     node = Resources(8000, 32 * GIBIBYTE)
     nodes = [_node(number, node) for number in range(int(draw.integers(2, 5)))]
@@ -37,7 +37,7 @@ def log_normal(draw: Generator) -> Drawn:
     while full < wanted and len(workloads) < 14:
         cpu, memory = draw.lognormal(6, 0.9), draw.lognormal(20.6, 0.9)
         spike = draw.lognormal(0.4, 0.4, size=2).clip(1, 5)
-        use = Use(
+        use = DrawnUse(
             round(cpu),
             round(cpu * spike[0]),
             round(memory),
@@ -45,24 +45,26 @@ def log_normal(draw: Generator) -> Drawn:
             round(memory * spike[1] * draw.uniform(1, 1.5)),
         )
         replicas = int(draw.integers(1, 5))
-        one = container(use, float(draw.lognormal(0, 0.5)), limit=pick(draw, ("none", "memory", "memory", "both")))
+        one = container(
+            use, float(draw.lognormal(0, 0.5)), limit=draw_choice(draw, ("none", "memory", "memory", "both"))
+        )
         workloads.append(
-            workload(draw, len(workloads), [one], {"app": use}, replicas=replicas, spread=pick(draw, (0.0, 0.2)))
+            workload(draw, len(workloads), [one], {"app": use}, replicas=replicas, spread=draw_choice(draw, (0.0, 0.2)))
         )
         full += replicas * max(cpu / node.cpu_millicores, memory / node.memory_bytes)
-    return Drawn(
+    return DrawnCluster(
         nodes,
         workloads,
         budgets_for(draw, workloads, 0.3),
         autoscalers_for(draw, workloads, 0.1),
         vertical_autoscalers_for(draw, workloads, 0.1),
         quotas=quotas_for(draw, workloads, 0.2),
-        node_autoscaling=autoscaling(draw, nodes) if chance(draw, 0.3) else None,
+        node_autoscaling=autoscaling(draw, nodes) if draw_bool(draw, 0.3) else None,
         namespace_annotations=_of_namespaces(draw),
     )
 
 
-def powers_of_two(draw: Generator) -> Drawn:
+def powers_of_two(draw: Generator) -> DrawnCluster:
     """Sizes that fill nodes to the last byte, several containers, LimitRanges; nodes are of unlike sizes."""
     nodes = [
         _node(number, Resources(2 ** int(draw.integers(10, 14)), 2 ** int(draw.integers(30, 34))))
@@ -75,30 +77,30 @@ def powers_of_two(draw: Generator) -> Drawn:
     while max(cpu / whole.cpu_millicores, memory / whole.memory_bytes) < share and len(workloads) < 14:
         uses = {"app": _power(draw)}
         containers = [container(uses["app"], 2.0 ** int(draw.integers(-2, 2)), limit=_limit(draw))]
-        if chance(draw, 0.2):
+        if draw_bool(draw, 0.2):
             uses["proxy"] = _power(draw)
             sidecar = container(uses["proxy"], 1.0, name="proxy", limit=_limit(draw))
             containers.insert(0, replace(sidecar, role=ContainerRole.SIDECAR))
-        if chance(draw, 0.1):
-            floor = Amounts(2 ** int(draw.integers(4, 11)), 2 ** int(draw.integers(24, 31)))
+        if draw_bool(draw, 0.1):
+            floor = StatedResources(2 ** int(draw.integers(4, 11)), 2 ** int(draw.integers(24, 31)))
             containers.insert(0, Container("init", ContainerRole.INIT, floor))
         replicas = 2 ** int(draw.integers(0, 3))
         workloads.append(workload(draw, len(workloads), containers, uses, replicas=replicas))
         cpu += replicas * sum(use.cpu_base for use in uses.values())
         memory += replicas * sum(use.memory_base for use in uses.values())
-    return Drawn(
+    return DrawnCluster(
         nodes,
         workloads,
         budgets_for(draw, workloads, 0.3),
         autoscalers_for(draw, workloads, 0.1),
         vertical_autoscalers_for(draw, workloads, 0.1),
-        limit_ranges=_limit_ranges(draw) if chance(draw, 0.2) else {},
+        limit_ranges=_limit_ranges(draw) if draw_bool(draw, 0.2) else {},
         quotas=quotas_for(draw, workloads, 0.2),
         policy=Policy(mode=Mode.FULL, max_evictions_per_node=2 ** int(draw.integers(0, 3))),
     )
 
 
-def few_huge(draw: Generator) -> Drawn:
+def few_huge(draw: Generator) -> DrawnCluster:
     """Pods of a tenth of a node to more than a whole one, on one to three nodes, each of another priority."""
     node = Resources(16_000, 64 * GIBIBYTE)
     nodes = [_node(number, node) for number in range(int(draw.integers(1, 4)))]
@@ -106,22 +108,27 @@ def few_huge(draw: Generator) -> Drawn:
     for number in range(int(draw.integers(2, 4 * len(nodes) + 1))):
         cpu, memory = draw.uniform(0.1, 1.1, size=2) * (node.cpu_millicores, node.memory_bytes) * draw.uniform(0.3, 1)
         spike = draw.uniform(1, 1.5, size=2)
-        use = Use(
+        use = DrawnUse(
             round(cpu), round(cpu * spike[0]), round(memory), round(memory * spike[1]), round(memory * spike[1] * 1.2)
         )
         one = container(use, float(draw.uniform(0.2, 1.2)), limit=_limit(draw))
         workloads.append(
             workload(
-                draw, number, [one], {"app": use}, replicas=pick(draw, (1, 1, 1, 2)), priorities=(0, 1, 1000, 2000)
+                draw,
+                number,
+                [one],
+                {"app": use},
+                replicas=draw_choice(draw, (1, 1, 1, 2)),
+                priorities=(0, 1, 1000, 2000),
             )
         )
-    return Drawn(
+    return DrawnCluster(
         nodes,
         workloads,
         budgets_for(draw, workloads, 0.2),
         vertical_autoscalers=vertical_autoscalers_for(draw, workloads, 0.1),
         quotas=quotas_for(draw, workloads, 0.1),
-        node_autoscaling=autoscaling(draw, nodes) if chance(draw, 0.5) else None,
+        node_autoscaling=autoscaling(draw, nodes) if draw_bool(draw, 0.5) else None,
         namespace_annotations=_of_namespaces(draw),
     )
 
@@ -138,29 +145,29 @@ def _node(number: int, size: Resources) -> Node:
     return Node(name, size, labels={HOSTNAME: name}, kubelet_version=(1, 34))
 
 
-def _power(draw: Generator) -> Use:
+def _power(draw: Generator) -> DrawnUse:
     cpu, memory = 2 ** int(draw.integers(3, 12)), 2 ** int(draw.integers(24, 32))
     more = 2 ** draw.integers(0, 3, size=3)
-    return Use(cpu, cpu * int(more[0]), memory, memory * int(more[1]), memory * int(more[1]) * int(more[2]))
+    return DrawnUse(cpu, cpu * int(more[0]), memory, memory * int(more[1]), memory * int(more[1]) * int(more[2]))
 
 
 def _limit(draw: Generator) -> str:
-    return pick(draw, ("none", "memory", "memory", "both", "equal"))
+    return draw_choice(draw, ("none", "memory", "memory", "both", "equal"))
 
 
 def _limit_ranges(draw: Generator) -> dict[str, tuple[LimitRangeItem, ...]]:
-    item = pick(
+    item = draw_choice(
         draw,
         (
-            LimitRangeItem(False, minimum=Amounts(8, 8 * MEBIBYTE)),
-            LimitRangeItem(False, maximum=Amounts(4096, 16 * GIBIBYTE)),
-            LimitRangeItem(False, maximum=Amounts(None, 16 * GIBIBYTE), max_memory_ratio=4.0),
+            LimitRangeItem(False, minimum=StatedResources(8, 8 * MEBIBYTE)),
+            LimitRangeItem(False, maximum=StatedResources(4096, 16 * GIBIBYTE)),
+            LimitRangeItem(False, maximum=StatedResources(None, 16 * GIBIBYTE), max_memory_ratio=4.0),
         ),
     )
     return {"shop": (item,)}
 
 
 def _of_namespaces(draw: Generator) -> dict[str, dict[str, str]]:
-    return pick(
+    return draw_choice(
         draw, ({}, {}, {}, {"tools": {"cruise.io/eviction-ranking": "high"}}, {"bank": {"cruise.io/mode": "resize"}})
     )

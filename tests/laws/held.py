@@ -4,26 +4,26 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
-from cruise.decisions.sizing.dead_band import DeadBand, default_dead_band
-from cruise.domain.actions import ContainerTarget, EvictPod, ResizePod, WriteCause
-from cruise.domain.cluster import Pod, Snapshot
+from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_default_update_threshold
+from cruise.domain.actions import ContainerTarget, EvictPod, ResizeCause, ResizePod
+from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.policy import Policy
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, whole_mebibytes
-from cruise.errors import Refused
-from cruise.runtime.sizing.node_pass import NodePass
-from cruise.runtime.writing.answers import QUOTA_EXCEEDED
-from tests.laws.drawn import Drawn
-from tests.laws.passing import Pass
+from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, round_up_to_mebibytes
+from cruise.errors import RefusedError
+from cruise.runtime.node_pass import NodePassResult
+from cruise.runtime.writing.api_answers import QUOTA_EXCEEDED
+from tests.laws.drawn import DrawnCluster
+from tests.laws.passing import ObservedPass
 
-_NO_BAND = DeadBand(0.0, Resources(1, 1))
-Law = Callable[[Drawn, Pass], Iterator[str]]
+_NO_BAND = UpdateThreshold(0.0, Resources(1, 1))
+Law = Callable[[DrawnCluster, ObservedPass], Iterator[str]]
 
 
-def replacements_are_bound(drawn: Drawn, seen: Pass) -> Iterator[str]:
+def check_replacements_scheduled(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
     """No eviction without a bound replacement, once kube-scheduler had its turn."""
     evicted = {one.uid for one in seen.evicted()}
-    running = {pod.uid for pod in seen.before.pods if not pod.terminal}
+    running = {pod.uid for pod in seen.before.pods if not pod.is_finished}
     # Who has finished its work meanwhile is not missing.
     before, after = _bound(seen.before), _bound(seen.after, running - evicted)
     for one in seen.evicted():
@@ -32,14 +32,14 @@ def replacements_are_bound(drawn: Drawn, seen: Pass) -> Iterator[str]:
             yield f"{key} had {before[key]} pods bound and has {after[key]} after {one.pod} was evicted from {one.node}"
 
 
-def evictable_alone_go(drawn: Drawn, seen: Pass) -> Iterator[str]:
+def check_only_evictable_evicted(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
     """Nothing is evicted that must not be: by its kind, its annotations, its budgets, or while another is not ready."""
     pods = {pod.uid: pod for pod in seen.before.pods}
     unready = {(pod.namespace, pod.workload) for pod in seen.before.pods if pod.workload and not pod.ready}
     for one in seen.evicted():
         pod = pods[one.uid]
         ranking = pod.annotations.get("cruise.io/eviction-ranking")
-        budgets = [b for b in seen.before.budgets if b.namespace == pod.namespace and b.selector.selects(pod.labels)]
+        budgets = [b for b in seen.before.budgets if b.namespace == pod.namespace and b.selector.matches(pod.labels)]
         reasons = {
             "no controller": pod.owner_kind is None,
             "DaemonSet": pod.owner_kind == "DaemonSet",
@@ -56,7 +56,7 @@ def evictable_alone_go(drawn: Drawn, seen: Pass) -> Iterator[str]:
                 yield f"{pod.name} was evicted in spite of: {reason}"
 
 
-def ceilings_hold(drawn: Drawn, seen: Pass) -> Iterator[str]:
+def check_memory_limit_ceilings(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
     """No request or limit is raised above the node, nor a memory limit above its ceiling by the template."""
     nodes = {node.name: node.allocatable for node in seen.before.nodes}
     pods = {pod.uid: pod for pod in seen.before.pods}
@@ -90,34 +90,34 @@ def _above(
             rows.append(("limit", target.limits, before.limits, Resources(room.cpu_millicores, most)))
         for what, new, was, ceiling in rows:
             for resource in ResourceName:
-                value, earlier = new.of(resource) or 0, was.of(resource) or 0
-                floor = (target.requests.of(resource) or 0) if what == "limit" else 0
-                if value > max(ceiling.of(resource), earlier, floor):
+                value, earlier = new.get(resource) or 0, was.get(resource) or 0
+                floor = (target.requests.get(resource) or 0) if what == "limit" else 0
+                if value > max(ceiling.get(resource), earlier, floor):
                     yield (
                         f"{pod.name}/{target.container} has its {resource} {what} raised from {earlier} to {value}, "
-                        f"above {ceiling.of(resource)}"
+                        f"above {ceiling.get(resource)}"
                     )
 
 
-def nodes_hold_what_is_written(drawn: Drawn, seen: Pass) -> Iterator[str]:
+def check_nodes_fit(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
     """No resize makes a node's pods request more than it has."""
     resized = {one.uid for one in seen.resized()}
     for node in seen.after.nodes:
         pods = [pod for pod in seen.after.pods if pod.node == node.name]
-        counted = sum((counted_requests(pod) for pod in pods), NO_RESOURCES)
+        counted = sum((count_pod_requests(pod) for pod in pods), NO_RESOURCES)
         if not counted.fits_in(node.allocatable) and any(pod.uid in resized for pod in pods):
             yield f"{node.name} of {node.allocatable} counts {counted}"
 
 
-def standing_is_kept(drawn: Drawn, seen: Pass) -> Iterator[str]:
+def check_reserved_capacity(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
     """No pod goes while one of lower priority stays, and takes of what is missing."""
     pods = {pod.uid: pod for pod in seen.before.pods}
     for plan in seen.result.plans:
         going = {one.uid for one in plan.evict}
         for one in plan.evict:
             for other in seen.before.pods:
-                stays = other.node == plan.node and other.uid not in going and not other.terminal
-                takes = counted_requests(other).of(one.resource) > 0
+                stays = other.node == plan.node and other.uid not in going and not other.is_finished
+                takes = count_pod_requests(other).get(one.resource) > 0
                 if stays and takes and other.priority < pods[one.uid].priority:
                     yield (
                         f"{one.pod} of priority {pods[one.uid].priority} goes from {plan.node} for {one.resource} "
@@ -125,7 +125,7 @@ def standing_is_kept(drawn: Drawn, seen: Pass) -> Iterator[str]:
                     )
 
 
-def nothing_is_shrunk_below_its_base(drawn: Drawn, seen: Pass) -> Iterator[str]:
+def check_no_shrink_below_base(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
     """No pod pays with its base for what another gets; only its own upper bounds cut it."""
     bounded = {
         one.workload.template.name
@@ -144,9 +144,9 @@ def nothing_is_shrunk_below_its_base(drawn: Drawn, seen: Pass) -> Iterator[str]:
                 continue
             base = Resources(int(seen.table.cpu_base_millicores[row]), int(seen.table.memory_base_bytes[row]))
             for resource in ResourceName:
-                new, before = target.requests.of(resource), old[target.container].of(resource) or 0
-                if new is not None and new < min(before, base.of(resource)):
-                    yield f"{pod.name}: {resource} goes from {before} to {new}, below its base of {base.of(resource)}"
+                new, before = target.requests.get(resource), old[target.container].get(resource) or 0
+                if new is not None and new < min(before, base.get(resource)):
+                    yield f"{pod.name}: {resource} goes from {before} to {new}, below its base of {base.get(resource)}"
 
 
 def _pulls_a_lever(annotations: Mapping[str, str]) -> bool:
@@ -158,14 +158,14 @@ def _pulls_a_lever(annotations: Mapping[str, str]) -> bool:
     )
 
 
-def quotas_are_kept(drawn: Drawn, seen: Pass) -> Iterator[str]:
+def check_quotas(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
     """Nothing is sent that a ResourceQuota refuses."""
     for one in seen.writes:
-        if isinstance(one.refusal, Refused) and one.refusal.cause == QUOTA_EXCEEDED:
+        if isinstance(one.refusal, RefusedError) and one.refusal.cause == QUOTA_EXCEEDED:
             yield str(one.refusal)
 
 
-def autoscaled_stays_untouched(drawn: Drawn, seen: Pass) -> Iterator[str]:
+def check_hpa_pods_unchanged(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
     """What a HorizontalPodAutoscaler scales by is not changed."""
     scaled = {(one.namespace, one.target): one.utilisation_of for one in drawn.autoscalers}
     pods = {pod.uid: pod for pod in seen.before.pods}
@@ -177,12 +177,12 @@ def autoscaled_stays_untouched(drawn: Drawn, seen: Pass) -> Iterator[str]:
         old = {container.name: container for container in pod.containers}
         for target in one.containers:
             for resource in resources:
-                new = target.requests.of(resource)
-                if new is not None and new != old[target.container].requests.of(resource):
+                new = target.requests.get(resource)
+                if new is not None and new != old[target.container].requests.get(resource):
                     yield f"{pod.name}: {resource}, by which it is scaled, goes to {new}"
 
 
-def sized_by_others_stays_untouched(drawn: Drawn, seen: Pass) -> Iterator[str]:
+def check_vpa_pods_unchanged(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
     """What a VerticalPodAutoscaler sizes is neither resized nor evicted, nor sized when it is created."""
     sized = {(one.namespace, one.target): one.name for one in drawn.vertical_autoscalers if one.changes_pods}
     written: list[EvictPod | ResizePod] = [*seen.resized(), *seen.evicted()]
@@ -194,7 +194,7 @@ def sized_by_others_stays_untouched(drawn: Drawn, seen: Pass) -> Iterator[str]:
             yield f"{made.made.name} is sized at its creation, although a VPA sizes it"
 
 
-def admission_is_settled(drawn: Drawn, seen: Pass) -> Iterator[str]:
+def check_admission_stable(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
     """A pod that was admitted is admitted as it is."""
     for one in seen.creations:
         if one.admitted_again != one.admitted:
@@ -202,20 +202,20 @@ def admission_is_settled(drawn: Drawn, seen: Pass) -> Iterator[str]:
 
 
 LAWS: tuple[Law, ...] = (
-    replacements_are_bound,
-    evictable_alone_go,
-    ceilings_hold,
-    nodes_hold_what_is_written,
-    standing_is_kept,
-    nothing_is_shrunk_below_its_base,
-    quotas_are_kept,
-    autoscaled_stays_untouched,
-    sized_by_others_stays_untouched,
-    admission_is_settled,
+    check_replacements_scheduled,
+    check_only_evictable_evicted,
+    check_memory_limit_ceilings,
+    check_nodes_fit,
+    check_reserved_capacity,
+    check_no_shrink_below_base,
+    check_quotas,
+    check_hpa_pods_unchanged,
+    check_vpa_pods_unchanged,
+    check_admission_stable,
 )
 
 
-def decided_again(last: Pass, again: NodePass) -> Iterator[str]:
+def decide_again(last: ObservedPass, again: NodePassResult) -> Iterator[str]:
     """Return what is decided otherwise on nodes where all was done and nothing has changed since."""
     done = {one.uid: one.containers for one in last.resized()}
     before = {pod.uid: pod for pod in last.before.pods}
@@ -241,21 +241,21 @@ def decided_again(last: Pass, again: NodePass) -> Iterator[str]:
                 freed = not widened.isdisjoint(one.namespace for one in pods.values() if one.node == plan.node)
             else:
                 more = bool(last.evicted()) or pod.namespace in widened
-                freed = more and not _falls(action, pod, default_dead_band(Policy()))
-                freed |= wanted and action.cause is WriteCause.ROOM_WANTED
+                freed = more and not _falls(action, pod, get_default_update_threshold(Policy()))
+                freed |= wanted and action.cause is ResizeCause.CAPACITY_NEEDED_BY_OTHERS
             if not _pulls_a_lever(pod.annotations) and not freed:
                 yield f"{plan.node}: {_text(action)} although nothing has changed"
 
 
-def _falls(resize: ResizePod, pod: Pod, band: DeadBand = _NO_BAND) -> bool:
+def _falls(resize: ResizePod, pod: Pod, band: UpdateThreshold = _NO_BAND) -> bool:
     """Tell whether a request is less than it was, and leaves a dead band."""
     was = {container.name: container.requests.resources for container in pod.containers}
     pairs = [(was[one.container], one.requests.resources) for one in resize.containers if one.container in was]
     return any(
-        new < old and band.leaves(one, old, new)
+        new < old and band.is_exceeded(one, old, new)
         for before, after in pairs
         for one in ResourceName
-        for old, new in [(before.of(one), after.of(one))]
+        for old, new in [(before.get(one), after.get(one))]
     )
 
 
@@ -265,33 +265,33 @@ def _text(action: EvictPod | ResizePod) -> str:
     return f"{action.pod} is resized to {[(one.requests, one.limits) for one in action.containers]}"
 
 
-def _unchanged(node: str, before: Snapshot, now: Snapshot) -> bool:
+def _unchanged(node: str, before: ClusterSnapshot, now: ClusterSnapshot) -> bool:
     """Tell whether the same settled pods are on a node, and their siblings elsewhere as ready as they were."""
     here = [pod for pod in now.pods if pod.node == node]
     settled = all(not pod.terminating and pod.resize.pending is None and not pod.resize.in_progress for pod in here)
     workloads = {(pod.namespace, pod.workload) for pod in here}
 
-    def around(snapshot: Snapshot) -> tuple[set[str], set[tuple[str, bool]]]:
+    def around(snapshot: ClusterSnapshot) -> tuple[set[str], set[tuple[str, bool]]]:
         siblings = [pod for pod in snapshot.pods if (pod.namespace, pod.workload) in workloads]
         return {pod.uid for pod in snapshot.pods if pod.node == node}, {(pod.uid, pod.ready) for pod in siblings}
 
     return settled and around(before) == around(now)
 
 
-def _bound(snapshot: Snapshot, finished: Set[str] = frozenset()) -> Counter[tuple[str, str]]:
+def _bound(snapshot: ClusterSnapshot, finished: Set[str] = frozenset()) -> Counter[tuple[str, str]]:
     """Count the pods that are bound, by workload; those that are over count where their uid is in `finished`."""
     return Counter(
         (pod.namespace, str(pod.workload))
         for pod in snapshot.pods
-        if pod.node is not None and not pod.terminating and (not pod.terminal or pod.uid in finished)
+        if pod.node is not None and not pod.terminating and (not pod.is_finished or pod.uid in finished)
     )
 
 
-def _ceilings(drawn: Drawn) -> dict[tuple[str, str], int]:
+def _ceilings(drawn: DrawnCluster) -> dict[tuple[str, str], int]:
     """Return how far memory limits may rise that templates state, by workload and container."""
     factor = drawn.policy.memory_limit_ceiling
     return {
-        (one.workload.template.name, container.name): whole_mebibytes(math.ceil(limit * factor))
+        (one.workload.template.name, container.name): round_up_to_mebibytes(math.ceil(limit * factor))
         for one in drawn.workloads
         for container in one.workload.template.containers
         if (limit := container.limits.memory_bytes) is not None

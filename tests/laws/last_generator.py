@@ -11,18 +11,18 @@ from numpy.random import Generator
 from cruise.domain.annotations import HOSTNAME
 from cruise.domain.cluster import Container, Node
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import MEBIBYTE, Amounts, Resources
-from cruise.domain.scheduling import Placement, Taint, TaintEffect, Toleration
+from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
+from cruise.domain.scheduling import SchedulingConstraints, Taint, TaintEffect, Toleration
 from tests.laws.drawn import (
     KINDS,
-    Drawn,
+    DrawnCluster,
+    DrawnUse,
     DrawnWorkload,
-    Use,
     autoscalers_for,
     autoscaling,
     budgets_for,
-    chance,
-    pick,
+    draw_bool,
+    draw_choice,
     quotas_for,
     vertical_autoscalers_for,
     workload,
@@ -32,7 +32,7 @@ _DEDICATED = Taint("dedicated", "batch", TaintEffect.NO_SCHEDULE)
 _ZONES = ("a", "b")
 
 
-def crooked(draw: Generator) -> Drawn:
+def draw_unusual_clusters(draw: Generator) -> DrawnCluster:
     """Return such a cluster."""
     size = Resources(int(draw.integers(300, 3000)), int(draw.integers(500, 6000)) * MEBIBYTE)
     nodes = [_node(draw, number, size) for number in range(int(draw.integers(3, 9)))]
@@ -42,15 +42,15 @@ def crooked(draw: Generator) -> Drawn:
         replicas = int(min(draw.zipf(1.6), 12))
         pods += replicas
         workloads.append(_workload(draw, len(workloads), size, replicas))
-    return Drawn(
+    return DrawnCluster(
         nodes,
         workloads,
         budgets_for(draw, workloads, 0.5),
         autoscalers_for(draw, workloads, 0.2),
         vertical_autoscalers_for(draw, workloads, 0.1),
         quotas=quotas_for(draw, [one for one in workloads if _is_stated(one)], 0.1),
-        node_autoscaling=autoscaling(draw, nodes) if chance(draw, 0.2) else None,
-        namespace_annotations={"tools": {"cruise.io/headroom-factor": "3"}} if chance(draw, 0.3) else {},
+        node_autoscaling=autoscaling(draw, nodes) if draw_bool(draw, 0.2) else None,
+        namespace_annotations={"tools": {"cruise.io/headroom-factor": "3"}} if draw_bool(draw, 0.3) else {},
         policy=Policy(
             mode=Mode.FULL,
             max_evictions_per_node=int(draw.integers(1, 4)),
@@ -61,22 +61,22 @@ def crooked(draw: Generator) -> Drawn:
 
 def _node(draw: Generator, number: int, size: Resources) -> Node:
     name = f"n{number}"
-    share = pick(draw, (1.0, 1.0, 0.7, 1.9))
+    share = draw_choice(draw, (1.0, 1.0, 0.7, 1.9))
     return Node(
         name,
         Resources(round(size.cpu_millicores * share), round(size.memory_bytes * share)),
-        allocatable_pods=pick(draw, (6, 20, 110)),
-        labels={HOSTNAME: name, "zone": pick(draw, _ZONES)},
-        taints=(_DEDICATED,) if chance(draw, 0.2) else (),
-        unschedulable=chance(draw, 0.05),
-        kubelet_version=pick(draw, ((1, 33), (1, 34), (1, 36), None)),
+        allocatable_pods=draw_choice(draw, (6, 20, 110)),
+        labels={HOSTNAME: name, "zone": draw_choice(draw, _ZONES)},
+        taints=(_DEDICATED,) if draw_bool(draw, 0.2) else (),
+        unschedulable=draw_bool(draw, 0.05),
+        kubelet_version=draw_choice(draw, ((1, 33), (1, 34), (1, 36), None)),
     )
 
 
 def _workload(draw: Generator, number: int, size: Resources, replicas: int) -> DrawnWorkload:
     cpu = round(size.cpu_millicores * draw.beta(1, 6)) + 1
     memory = round(size.memory_bytes * draw.beta(1, 6)) + 1
-    use = Use(
+    use = DrawnUse(
         cpu,
         round(cpu * draw.pareto(2) + cpu),
         memory,
@@ -84,11 +84,12 @@ def _workload(draw: Generator, number: int, size: Resources, replicas: int) -> D
         round(memory * (1 + draw.exponential(1))),
     )
     use = replace(use, memory_7d_max=max(use.memory_7d_max, use.memory_peak))
-    requests = Amounts(
-        pick(draw, (None, cpu, 3 * cpu, max(1, cpu // 2))), pick(draw, (None, memory, 2 * memory, memory // 2 or 1))
+    requests = StatedResources(
+        draw_choice(draw, (None, cpu, 3 * cpu, max(1, cpu // 2))),
+        draw_choice(draw, (None, memory, 2 * memory, memory // 2 or 1)),
     )
     limit = requests.memory_bytes
-    limits = Amounts(None, max(limit, use.memory_7d_max) if limit and chance(draw, 0.5) else None)
+    limits = StatedResources(None, max(limit, use.memory_7d_max) if limit and draw_bool(draw, 0.5) else None)
     one = workload(
         draw,
         number,
@@ -100,13 +101,13 @@ def _workload(draw: Generator, number: int, size: Resources, replicas: int) -> D
         tenant_share=0.4,
         spread=0.5,
     )
-    placement = Placement(
-        node_selector=(("zone", pick(draw, _ZONES)),) if chance(draw, 0.3) else (),
-        tolerations=(Toleration(key="dedicated", exists=True),) if chance(draw, 0.5) else (),
+    placement = SchedulingConstraints(
+        node_selector=(("zone", draw_choice(draw, _ZONES)),) if draw_bool(draw, 0.3) else (),
+        tolerations=(Toleration(key="dedicated", exists=True),) if draw_bool(draw, 0.5) else (),
     )
-    overhead = Resources(7, 3 * MEBIBYTE) if chance(draw, 0.1) else Resources()
+    overhead = Resources(7, 3 * MEBIBYTE) if draw_bool(draw, 0.1) else Resources()
     template = replace(one.workload.template, placement=placement, overhead=overhead)
-    return replace(one, workload=replace(one.workload, template=template), measured=chance(draw, 0.67))
+    return replace(one, workload=replace(one.workload, template=template), measured=draw_bool(draw, 0.67))
 
 
 def _is_stated(one: DrawnWorkload) -> bool:

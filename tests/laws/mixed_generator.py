@@ -13,19 +13,19 @@ from numpy.random import Generator
 from cruise.domain.annotations import HOSTNAME
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node
 from cruise.domain.policy import AdmissionSize, Mode, Policy
-from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, Amounts, Resources
-from cruise.simulation.cluster.quotas import QuotaRule
+from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, Resources, StatedResources
+from cruise.simulation.cluster.api_server import ResourceQuotaSpec
 from tests.laws.drawn import (
     NAMESPACES,
-    Drawn,
+    DrawnCluster,
+    DrawnUse,
     DrawnWorkload,
-    Use,
     autoscalers_for,
     autoscaling,
     budgets_for,
-    chance,
     container,
-    pick,
+    draw_bool,
+    draw_choice,
     vertical_autoscalers_for,
     workload,
 )
@@ -49,10 +49,10 @@ _KINDS = ("Deployment",) * 12 + ("StatefulSet",) * 4 + ("Job", "DaemonSet", "Dae
 _NODES = ((16_000, 122_880), (32_000, 131_072), (32_000, 262_144), (64_000, 262_144))
 
 
-def mixed(draw: Generator) -> Drawn:
+def mixed(draw: Generator) -> DrawnCluster:
     """Return such a cluster."""
     nodes = [_node(draw, number) for number in range(int(draw.integers(2, 7)))]
-    counting_limits = frozenset(one for one in NAMESPACES if chance(draw, 0.4))
+    counting_limits = frozenset(one for one in NAMESPACES if draw_bool(draw, 0.4))
     workloads: list[DrawnWorkload] = []
     whole, used = sum(node.allocatable.memory_bytes for node in nodes), 0.0
     wanted = draw.uniform(0.3, 0.8) * whole
@@ -60,21 +60,21 @@ def mixed(draw: Generator) -> Drawn:
         one = _workload(draw, len(workloads), counting_limits)
         workloads.append(one)
         used += one.workload.replicas * sum(use.memory_base for use in one.uses.values())
-    return Drawn(
+    return DrawnCluster(
         nodes,
         workloads,
         budgets_for(draw, workloads, 0.4),
         autoscalers_for(draw, workloads, 0.25),
         vertical_autoscalers_for(draw, workloads, 0.15),
-        limit_ranges={one: (_limit_range(draw, one, workloads),) for one in NAMESPACES if chance(draw, 0.5)},
-        quotas=[_quota(draw, one, workloads, one in counting_limits) for one in NAMESPACES if chance(draw, 0.6)],
-        namespace_annotations={one: _annotation(draw) for one in NAMESPACES if chance(draw, 0.25)},
-        node_autoscaling=autoscaling(draw, nodes) if chance(draw, 0.4) else None,
+        limit_ranges={one: (_limit_range(draw, one, workloads),) for one in NAMESPACES if draw_bool(draw, 0.5)},
+        quotas=[_quota(draw, one, workloads, one in counting_limits) for one in NAMESPACES if draw_bool(draw, 0.6)],
+        namespace_annotations={one: _annotation(draw) for one in NAMESPACES if draw_bool(draw, 0.25)},
+        node_autoscaling=autoscaling(draw, nodes) if draw_bool(draw, 0.4) else None,
         policy=Policy(
             mode=Mode.FULL,
-            headroom=pick(draw, ("risk", "shared-max", "joint-peak")),
-            admission_size=pick(draw, (None, AdmissionSize.PEAK, AdmissionSize.PLANNED)),
-            memory_limit_ceiling=pick(draw, (1.0, 1.5, 2.0, 4.0)),
+            headroom=draw_choice(draw, ("risk", "shared-max", "joint-peak")),
+            admission_size=draw_choice(draw, (None, AdmissionSize.PEAK, AdmissionSize.NODE_PASS)),
+            memory_limit_ceiling=draw_choice(draw, (1.0, 1.5, 2.0, 4.0)),
             max_evictions_per_node=int(draw.integers(1, 5)),
             max_evictions_per_workload=int(draw.integers(1, 4)),
         ),
@@ -82,18 +82,18 @@ def mixed(draw: Generator) -> Drawn:
 
 
 def _node(draw: Generator, number: int) -> Node:
-    name, (cpu, memory) = f"n{number}", pick(draw, _NODES)
+    name, (cpu, memory) = f"n{number}", draw_choice(draw, _NODES)
     return Node(name, Resources(cpu, memory * MEBIBYTE), labels={HOSTNAME: name}, kubelet_version=(1, 34))
 
 
 def _workload(draw: Generator, number: int, counting_limits: frozenset[str]) -> DrawnWorkload:
     uses = {"app": _use(draw, 1.0)}
     containers = [container(uses["app"], float(draw.lognormal(-0.3, 1.2)), limit="both")]
-    if chance(draw, 0.3):
+    if draw_bool(draw, 0.3):
         uses["mesh"] = _use(draw, 0.02)
-        role = ContainerRole.SIDECAR if chance(draw, 0.5) else ContainerRole.MAIN
+        role = ContainerRole.SIDECAR if draw_bool(draw, 0.5) else ContainerRole.MAIN
         containers.insert(0, replace(container(uses["mesh"], 2.0, name="mesh", limit="both"), role=role))
-    if chance(draw, 0.2):
+    if draw_bool(draw, 0.2):
         floor = container(_use(draw, 1.0), 1.0, name="setup", limit="both")
         containers.insert(int(draw.integers(2)), replace(floor, role=ContainerRole.INIT))
     one = workload(
@@ -109,25 +109,27 @@ def _workload(draw: Generator, number: int, counting_limits: frozenset[str]) -> 
     )
     made = one.workload
     if made.namespace not in counting_limits:
-        containers = [replace(of, limits=pick(draw, (NO_AMOUNTS, of.limits, of.limits))) for of in containers]
-    slots = frozenset(slot for slot in range(made.replicas) if chance(draw, 0.05))
+        containers = [
+            replace(of, limits=draw_choice(draw, (NOTHING_STATED, of.limits, of.limits))) for of in containers
+        ]
+    slots = frozenset(slot for slot in range(made.replicas) if draw_bool(draw, 0.05))
     return replace(
         one,
         workload=replace(
             made,
             template=replace(made.template, containers=tuple(containers)),
-            annotations=_annotation(draw) if chance(draw, 0.2) else {},
+            annotations=_annotation(draw) if draw_bool(draw, 0.2) else {},
             never_ready=slots,
         ),
     )
 
 
-def _use(draw: Generator, share: float) -> Use:
+def _use(draw: Generator, share: float) -> DrawnUse:
     cpu, memory, _ = _ASKED[int(draw.choice(len(_ASKED), p=_SHARES))]
     used = share * draw.beta(3, 3, size=2) * (0.5, 1)
     base_cpu, base_memory = max(1, round(cpu * used[0])), max(1, round(memory * used[1])) * MEBIBYTE
     peak, largest = (1 + draw.exponential(0.4, size=2)).tolist(), 1 + float(draw.exponential(0.2))
-    return Use(
+    return DrawnUse(
         base_cpu,
         round(base_cpu * peak[0]),
         base_memory,
@@ -138,7 +140,7 @@ def _use(draw: Generator, share: float) -> Use:
 
 def _annotation(draw: Generator) -> dict[str, str]:
     return dict(
-        pick(
+        draw_choice(
             draw,
             (
                 {"cruise.io/mode": "resize"},
@@ -161,21 +163,21 @@ def _of_namespace(namespace: str, workloads: Sequence[DrawnWorkload]) -> list[tu
 def _limit_range(draw: Generator, namespace: str, workloads: Sequence[DrawnWorkload]) -> LimitRangeItem:
     """Return bounds that the templates just hold, or are far from."""
     stated = [of for _, of in _of_namespace(namespace, workloads)]
-    play = pick(draw, (1, 1, 2, 8))
+    play = draw_choice(draw, (1, 1, 2, 8))
     requests, limits = [of.requests.resources for of in stated], [of.limits.resources for of in stated]
     if not stated:
         return LimitRangeItem(False)
     return LimitRangeItem(
         False,
-        minimum=Amounts(
+        minimum=StatedResources(
             min(one.cpu_millicores for one in requests) // play, min(one.memory_bytes for one in requests) // play
         ),
-        maximum=Amounts(
+        maximum=StatedResources(
             play * max(one.cpu_millicores for one in (*requests, *limits)),
             play * max(one.memory_bytes for one in (*requests, *limits)),
         )
         if all(one.cpu_millicores for one in limits)
-        else NO_AMOUNTS,
+        else NOTHING_STATED,
         max_memory_ratio=float(
             play
             * max(
@@ -183,19 +185,22 @@ def _limit_range(draw: Generator, namespace: str, workloads: Sequence[DrawnWorkl
                 for request, limit in zip(requests, limits, strict=True)
             )
         )
-        if all(one.memory_bytes for one in limits) and chance(draw, 0.5)
+        if all(one.memory_bytes for one in limits) and draw_bool(draw, 0.5)
         else None,
     )
 
 
-def _quota(draw: Generator, namespace: str, workloads: Sequence[DrawnWorkload], counts_limits: bool) -> QuotaRule:
+def _quota(
+    draw: Generator, namespace: str, workloads: Sequence[DrawnWorkload], counts_limits: bool
+) -> ResourceQuotaSpec:
     """Return a quota with little or much to spare over what the templates ask."""
-    spare = pick(draw, (1.0, 1.02, 1.1, 2.0))
+    spare = draw_choice(draw, (1.0, 1.02, 1.1, 2.0))
     requests = limits = Resources()
     for replicas, of in _of_namespace(namespace, workloads):
         for _ in range(replicas):
             requests, limits = requests + of.requests.resources, limits + of.limits.resources
     asked, limited = (
-        Amounts(round(one.cpu_millicores * spare), round(one.memory_bytes * spare)) for one in (requests, limits)
+        StatedResources(round(one.cpu_millicores * spare), round(one.memory_bytes * spare))
+        for one in (requests, limits)
     )
-    return QuotaRule(namespace, "compute", asked, limited if counts_limits else NO_AMOUNTS)
+    return ResourceQuotaSpec(namespace, "compute", asked, limited if counts_limits else NOTHING_STATED)

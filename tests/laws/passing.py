@@ -5,23 +5,23 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from cruise.decisions.eviction.earlier import SAME_AGAIN
+from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
 from cruise.decisions.usage.revisions import learn_revisions
 from cruise.domain.actions import Action, EvictPod, ResizePod
-from cruise.domain.cluster import OomKill, Pod, Snapshot
+from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod
+from cruise.domain.original_resources import NO_REVISIONS
 from cruise.domain.policy import Mode
-from cruise.domain.revisions import NO_REVISIONS
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError
-from cruise.runtime.admission.admission import Admitter
-from cruise.runtime.sizing.node_pass import NodePass, node_pass
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.writing.grows import RecentGrows
-from cruise.runtime.writing.writer import Writer
-from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.runtime.admission import PodAdmitter
+from cruise.runtime.node_pass import NodePassResult, run_node_pass
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.runtime.writing.evictions import PendingGrowths
+from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.store.store import MemoryStore
-from tests.laws.drawn import START, Drawn, statistics_of, table_at
+from cruise.simulation.cluster.state import SimulationSettings
+from cruise.simulation.store import InMemoryStore
+from tests.laws.drawn import START, DrawnCluster, statistics_of, table_at
 
 T = TypeVar("T")
 STEP_SECONDS = 60
@@ -30,7 +30,7 @@ SETTLED_SECONDS = 120
 
 
 @dataclass(frozen=True, slots=True)
-class Write:
+class ObservedWrite:
     """An action as it was sent, and what it was refused with."""
 
     action: Action
@@ -38,7 +38,7 @@ class Write:
 
 
 @dataclass(frozen=True, slots=True)
-class Creation:
+class ObservedCreation:
     """A pod as its controller made it, and as it was admitted."""
 
     made: Pod
@@ -47,17 +47,17 @@ class Creation:
 
 
 @dataclass(slots=True)
-class Pass:
+class ObservedPass:
     """One pass: what it decided, what was sent, what was created until the next, and the cluster then."""
 
-    result: NodePass
+    result: NodePassResult
     table: StatisticsTable
-    writes: Sequence[Write]
-    creations: Sequence[Creation] = ()
-    after: Snapshot = field(default_factory=Snapshot)
+    writes: Sequence[ObservedWrite]
+    creations: Sequence[ObservedCreation] = ()
+    after: ClusterSnapshot = field(default_factory=ClusterSnapshot)
 
     @property
-    def before(self) -> Snapshot:
+    def before(self) -> ClusterSnapshot:
         """The cluster that was decided on."""
         return self.result.snapshot
 
@@ -70,21 +70,21 @@ class Pass:
         return [one.action for one in self.writes if isinstance(one.action, ResizePod) and one.refusal is None]
 
 
-class Recorder:
+class PassRecorder:
     """The Cluster port over a simulated cluster, with all that was sent to it."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self.cluster = cluster
-        self.writes: list[Write] = []
+        self.writes: list[ObservedWrite] = []
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> ClusterSnapshot:
         return await self.cluster.snapshot()
 
-    async def pod(self, namespace: str, name: str) -> Pod | None:
-        return await self.cluster.pod(namespace, name)
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
+        return await self.cluster.read_pod(namespace, name)
 
-    def known_pod(self, namespace: str, name: str) -> Pod | None:
-        return self.cluster.known_pod(namespace, name)
+    def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
+        return self.cluster.get_cached_pod(namespace, name)
 
     def oom_kills(self) -> AsyncIterator[OomKill]:
         return self.cluster.oom_kills()
@@ -93,21 +93,21 @@ class Recorder:
         try:
             await self.cluster.perform(action)
         except CruiseError as refusal:
-            self.writes.append(Write(action, refusal))
+            self.writes.append(ObservedWrite(action, refusal))
             raise
-        self.writes.append(Write(action, None))
+        self.writes.append(ObservedWrite(action, None))
 
 
-class Run:
+class ObservedRun:
     """A drawn cluster under cruise in mode full, with the webhook."""
 
-    def __init__(self, drawn: Drawn, seed: int) -> None:
+    def __init__(self, drawn: DrawnCluster, seed: int) -> None:
         self.drawn = drawn
         self.world = world = SimulatedCluster(
             drawn.nodes,
             [one.workload for one in drawn.workloads],
             START,
-            Behaviour(seed=seed, step_seconds=STEP_SECONDS, retention_seconds=STEP_SECONDS),
+            SimulationSettings(seed=seed, step_seconds=STEP_SECONDS, retention_seconds=STEP_SECONDS),
             admit=self._admit,
             budgets=drawn.budgets,
             autoscalers=drawn.autoscalers,
@@ -118,20 +118,20 @@ class Run:
             node_autoscaling=drawn.node_autoscaling,
         )
         self._rows = statistics_of(drawn, _at_once(world.snapshot()).pods, seed)
-        self._recorder = Recorder(world)
-        self._store = MemoryStore()
+        self._recorder = PassRecorder(world)
+        self._store = InMemoryStore()
         self._usage = UsageState()
         self._revisions = NO_REVISIONS
-        grows = RecentGrows(lambda: world.now.timestamp())
-        self._writer = Writer(self._recorder, self._store, drawn.policy, grows=grows)
-        self._creations: list[Creation] = []
+        grows = PendingGrowths(lambda: world.now.timestamp())
+        self._writer = ClusterWriter(self._recorder, self._store, drawn.policy, grows=grows)
+        self._creations: list[ObservedCreation] = []
         # The first pass goes by what it sees alone, so that evictions are tried from the start.
-        self._before = self._earlier = SAME_AGAIN
+        self._before = self._earlier = ASSUME_UNCHANGED
 
-    async def let_pass(self) -> Pass:
+    async def let_pass(self) -> ObservedPass:
         """Run a node pass, and let the cluster go on until the next is due."""
         table = self._measure(await self.world.snapshot())
-        result = await node_pass(
+        result = await run_node_pass(
             self._recorder,
             self._store,
             self.drawn.policy,
@@ -140,23 +140,23 @@ class Run:
             writer=self._writer,
             earlier=self._earlier,
         )
-        self._before, self._earlier = self._earlier, result.seen
-        seen = Pass(result, table, tuple(self._recorder.writes))
+        self._before, self._earlier = self._earlier, result.for_next_pass
+        seen = ObservedPass(result, table, tuple(self._recorder.writes))
         self._recorder.writes.clear()
         self.world.advance(self.world.now + timedelta(seconds=PASS_SECONDS))
         seen.creations, self._creations = tuple(self._creations), []
         seen.after = await self.world.snapshot()
         return seen
 
-    async def decide_again(self) -> NodePass:
+    async def decide_again(self) -> NodePassResult:
         """Decide once more from what the last pass knew of the one before, without doing anything."""
         self._measure(await self.world.snapshot())
         observing = replace(self.drawn.policy, mode=Mode.OBSERVE)
-        return await node_pass(
+        return await run_node_pass(
             self._recorder, self._store, observing, self.world.now, usage=self._usage, earlier=self._before
         )
 
-    def _measure(self, snapshot: Snapshot) -> StatisticsTable:
+    def _measure(self, snapshot: ClusterSnapshot) -> StatisticsTable:
         """Take the place of a usage pass."""
         learned = learn_revisions(self._revisions, snapshot.pods, {}, int(self.world.now.timestamp()))
         self._revisions = learned.revisions
@@ -166,9 +166,9 @@ class Run:
     def _admit(self, pod: Pod) -> Pod:
         snapshot = _at_once(self.world.snapshot())
         table = replace(table_at(self._rows, self.world.now), revisions=self._revisions)
-        admitter = Admitter(snapshot, table, {}, self.drawn.policy, self.world.now)
+        admitter = PodAdmitter(snapshot, table, {}, self.drawn.policy, self.world.now)
         admitted, _ = admitter.admit(pod)
-        self._creations.append(Creation(pod, admitted, admitter.admit(admitted)[0]))
+        self._creations.append(ObservedCreation(pod, admitted, admitter.admit(admitted)[0]))
         return admitted
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from tests.laws.drawn import Generate
 from tests.laws.generators import GENERATORS
-from tests.laws.held import LAWS, decided_again
-from tests.laws.last_generator import crooked
+from tests.laws.held import LAWS, decide_again
+from tests.laws.last_generator import draw_unusual_clusters
 from tests.laws.mixed_generator import mixed
-from tests.laws.passing import Run
+from tests.laws.passing import ObservedRun
 from tests.tiers import CORE, DEFAULT, LONG
 
 PASSES = 3
@@ -32,19 +32,19 @@ BROKEN_ONCE = [
     # What is granted once a replacement has come is room that a neighbour gives.
     ("mixed", 2901),
 ]
-ALL: dict[str, Generate] = {**GENERATORS, "crooked": crooked, "mixed": mixed}
+ALL: dict[str, Generate] = {**GENERATORS, "crooked": draw_unusual_clusters, "mixed": mixed}
 
 
 async def broken(name: str, seed: int) -> list[str]:
     """Return the laws that a drawn cluster breaks, each with what broke it."""
     drawn = ALL[name](np.random.default_rng(seed))
-    run = Run(drawn, seed)
+    run = ObservedRun(drawn, seed)
     found, last = [], None
     for number in range(PASSES):
         last = await run.let_pass()
         found += [f"{law.__name__}, pass {number}: {text}" for law in LAWS for text in law(drawn, last)]
     assert last is not None
-    found += [f"decided_again: {text}" for text in decided_again(last, await run.decide_again())]
+    found += [f"decided_again: {text}" for text in decide_again(last, await run.decide_again())]
     return found
 
 

@@ -6,12 +6,12 @@ import numpy as np
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from benchmarks.unlike_clusters import Full, Make, draw_full
-from cruise.packer.answer import Note, NoteCode, Packing
-from cruise.packer.budget import Budget
-from cruise.packer.faults import find_faults
-from cruise.packer.pack import pack, quick_packing
-from cruise.packer.problem import Attraction, Objective, Problem, Rules
+from benchmarks.unlike_clusters import ClusterDrawing, FullCluster, draw_full
+from cruise.packer.answer import Packing, PackingNote, PackingNoteCode
+from cruise.packer.budget import SolveBudget
+from cruise.packer.pack import pack, pack_quickly
+from cruise.packer.problem import AttractionRule, PackingObjective, PackingProblem, PlacementRules
+from cruise.packer.verification import find_rule_violations
 from tests.packer.drawn_problems import draw_problem
 from tests.tiers import examples
 
@@ -20,7 +20,7 @@ WORK = 2e7
 
 def packed(problem):
     reported: list[Packing] = []
-    packing = pack(problem, Budget(work_units=WORK), reported.append)
+    packing = pack(problem, SolveBudget(work_units=WORK), reported.append)
     return packing, reported
 
 
@@ -30,14 +30,14 @@ def packed(problem):
 def test_each_report_is_better_and_the_answer_obeys_every_rule(seed, ruled, headroom):
     problem = draw_problem(seed, nodes=4, classes=6, ruled=ruled, headroom=headroom)
     packing, reported = packed(problem)
-    keys = [k.after.key(problem.objective) for k in reported]
+    keys = [k.planned.key(problem.objective) for k in reported]
     assert keys == sorted(keys)
-    assert packing.after.key(problem.objective) == keys[-1]
-    assert find_faults(problem, packing.pod_node) == ()
-    assert packing.after.key(problem.objective) >= quick_packing(problem).after.key(problem.objective)
+    assert packing.planned.key(problem.objective) == keys[-1]
+    assert find_rule_violations(problem, packing.pod_node) == ()
+    assert packing.planned.key(problem.objective) >= pack_quickly(problem).planned.get_key(problem.objective)
     for one in reported:
-        assert all(value <= most for value, most in zip(one.after.key(problem.objective), one.bound, strict=True))
-    assert set(packing.notes) <= {Note(NoteCode.OTHER_ORDERS)}
+        assert all(value <= most for value, most in zip(one.planned.key(problem.objective), one.bound, strict=True))
+    assert set(packing.notes) <= {PackingNote(PackingNoteCode.OTHER_ORDERS)}
 
 
 @examples(10)
@@ -52,17 +52,19 @@ def test_the_same_work_gives_the_same_packing(seed, ruled):
 @examples(25)
 @given(st.integers(0, 2**32), st.booleans())
 def test_what_is_said_to_need_evictions_places_less_without(seed, ruled):
-    problem = replace(draw_problem(seed, nodes=4, classes=6, ruled=ruled), objective=Objective.OPERATOR)
+    problem = replace(draw_problem(seed, nodes=4, classes=6, ruled=ruled), objective=PackingObjective.OPERATOR)
     rooted, _ = packed(replace(problem, movable=np.zeros_like(problem.movable)))
     for packing in packed(problem)[1]:
         if packing.needs_evictions:
-            assert rooted.after.key(Objective.OPERATOR)[:-1] < packing.after.key(Objective.OPERATOR)[:-1]
+            assert (
+                rooted.planned.key(PackingObjective.OPERATOR)[:-1] < packing.planned.key(PackingObjective.OPERATOR)[:-1]
+            )
 
 
 def test_a_bound_of_what_is_as_good_as_the_best_does_not_outlive_it():
     # A better packing has one more of the higher priority and evicts one of it: then two of the lower find a place,
     # where one is the most that does beside four that stay.
-    problem = Problem(
+    problem = PackingProblem(
         resources=("cpu", "memory", "pods"),
         capacities=np.array([[700, 694, 110], [700, 1056, 110], [600, 698, 110], [600, 682, 110], [600, 903, 110]]),
         demands=np.array([[400, 500, 1], [200, 300, 1], [300, 500, 1], [200, 200, 1]]),
@@ -72,17 +74,17 @@ def test_a_bound_of_what_is_as_good_as_the_best_does_not_outlive_it():
         preemptible=np.array([True, False, False, False]),
         preempt=np.array([True, True, True, False]),
         weights=np.ones(4, dtype=np.int64),
-        most_on_node=np.full(4, 10),
-        sites=np.array([2, 1, 0, 3]),
-        admits=np.array(
+        max_on_node=np.full(4, 10),
+        node_mask_of_class=np.array([2, 1, 0, 3]),
+        allowed_nodes=np.array(
             [[False] * 5, [True] * 4 + [False], [True, False, True, True, False], [True, False, True, False, False]]
         ),
         pod_class=np.array([0, 0, 0, 1, 1, 1, 1, 2, 3, 3]),
         pod_node=np.array([-1, -1, -1, 0, 1, 1, 2, 3, -1, -1]),
-        rules=Rules(np.zeros((1, 5), dtype=np.int64), attractions=(Attraction((0,), 3, np.array([0])),)),
+        rules=PlacementRules(np.zeros((1, 5), dtype=np.int64), attractions=(AttractionRule((0,), 3, np.array([0])),)),
     )
-    packing = pack(problem, Budget(work_units=1e9), lambda _: None)
-    assert packing.after.key(Objective.PAPER) == packing.bound == (5, 3, 2, 1)
+    packing = pack(problem, SolveBudget(work_units=1e9), lambda _: None)
+    assert packing.planned.get_key(PackingObjective.PAPER) == packing.bound == (5, 3, 2, 1)
 
 
 def test_no_eviction_where_the_pending_fit_without():
@@ -94,20 +96,20 @@ def test_no_eviction_where_the_pending_fit_without():
         movable=np.ones(3, dtype=np.bool_),
         preemptible=np.zeros(3, dtype=np.bool_),
         preempt=np.ones(3, dtype=np.bool_),
-        admits=np.ones((2, 2), dtype=np.bool_),
-        most_on_node=np.array([9, 9, 9]),
+        allowed_nodes=np.ones((2, 2), dtype=np.bool_),
+        max_on_node=np.array([9, 9, 9]),
         pod_class=np.array([0, 1, 2, 2]),
         pod_node=np.array([0, -1, -1, -1]),
-        rules=Rules(np.zeros((1, 2), dtype=np.int64)),
-        objective=Objective.OPERATOR,
+        rules=PlacementRules(np.zeros((1, 2), dtype=np.int64)),
+        objective=PackingObjective.OPERATOR,
     )
     packing, _ = packed(problem)
     assert packing.status == "optimal"
-    assert packing.after.key(Objective.OPERATOR) == (4, 0)
+    assert packing.planned.key(PackingObjective.OPERATOR) == (4, 0)
     assert packing.pod_node[0] == 0
 
 
 def test_on_full_nodes_with_budgets_all_that_fits_is_placed_within_little_work():
-    problem = draw_full(Full(Make.BIMODAL, 40), 1, Objective.OPERATOR)
-    packing = pack(problem, Budget(work_units=1e9), lambda _: None)
+    problem = draw_full(FullCluster(ClusterDrawing.BIMODAL, 40), 1, PackingObjective.OPERATOR)
+    packing = pack(problem, SolveBudget(work_units=1e9), lambda _: None)
     assert (packing.pod_node >= 0).all()

@@ -10,13 +10,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 
-from cruise.decisions.eviction.earlier import SAME_AGAIN
-from cruise.domain.actions import EvictPod, OfPod, ResizePod
+from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
+from cruise.domain.actions import EvictPod, PodItem, ResizePod
 from cruise.domain.cluster import OomKill
-from cruise.errors import Conflict, CruiseError, HistoryChanged, NotFound, Unavailable
+from cruise.errors import ConflictError, CruiseError, HistoryChangedError, NotFoundError, UnavailableError
+from cruise.runtime.node_pass import run_node_pass
 from cruise.runtime.oom import OomReactor
-from cruise.runtime.sizing.node_pass import node_pass
-from cruise.simulation.store.store import MemoryStore
+from cruise.simulation.store import InMemoryStore
 from tests.protocol.replicas import Construction, Replica, number_of
 from tests.protocol.scene import ALLOCATABLE, EVICTABLE, RESIZED, UNIT, World
 from tests.protocol.spin import Event
@@ -53,7 +53,7 @@ class Replay:
 
     def __init__(self, construction: Construction | None = None, *, compares: bool = True) -> None:
         self.world = World()
-        self.database = MemoryStore()
+        self.database = InMemoryStore()
         self.counts = dict.fromkeys(("events", "passes", "writes"), 0)
         self._compares = compares
         self._clock = 1000.0
@@ -95,10 +95,10 @@ class Replay:
         replica = self._replicas[int(number)]
         replica.leads, replica.term = True, self._terms
         # What the first usage pass of a leader reads of the database's past.
-        with suppress(HistoryChanged):
+        with suppress(HistoryChangedError):
             history = await self.database.history()
             replica.usage.evictions_lost_until = history.lost_until
-            replica.usage.lost_until = 0 if history.regained else history.lost_until
+            replica.usage.history_lost_until = 0 if history.regained else history.lost_until
 
     async def _notice(self, number: str) -> None:
         usage, at = self._replicas[int(number)].usage, int(self.world.cluster.now.timestamp())
@@ -120,14 +120,14 @@ class Replay:
 
         async def run(one: Replica) -> object:
             world = self.world.cluster
-            return await node_pass(
+            return await run_node_pass(
                 one.cluster,
                 one.store,
                 one.construction.policy,
                 world.now,
                 usage=one.usage,
                 writer=one.writer,
-                earlier=SAME_AGAIN,
+                earlier=ASSUME_UNCHANGED,
             )
 
         replica.begin(run)
@@ -162,7 +162,7 @@ class Replay:
         replica = self._replicas[int(number)]
         await self._until_at(replica, "begin", int(pod))
         replica.commit_is_unseen = how == "unseen"
-        replica.go_on(Unavailable("no connection") if how == "fails" else None)
+        replica.go_on(UnavailableError("no connection") if how == "fails" else None)
         if how == "ok":
             await self._until(lambda: replica.gate is not None or replica.is_idle)
         else:
@@ -211,7 +211,7 @@ class Replay:
         replica = self._replicas[int(number)]
         await self._until_at(replica, "answer", int(pod))
         self._let_travel(int(number))
-        replica.go_on(Unavailable("no answer in 10 s"))
+        replica.go_on(UnavailableError("no answer in 10 s"))
         await self._until_failed(replica)
 
     async def _end(self, number: str) -> None:
@@ -230,7 +230,7 @@ class Replay:
         error: CruiseError | None = None
         try:
             await self.world.cluster.perform(write.sent)
-        except (Conflict, NotFound) as refusal:
+        except (ConflictError, NotFoundError) as refusal:
             error = refusal
         write.outcome, write.has_landed = error, True
         if (error is None) != (how == "done"):
@@ -247,7 +247,7 @@ class Replay:
             self._judge("law_once", before == 0, "it was evicted before")
             self._evicted.append(write.action.uid)
             self._judge("law_budget", len(self._evicted) <= 1, f"{len(self._evicted)} evictions")
-        elif size != self.world.record(int(pod)).pod.containers and write.action.grows:
+        elif size != self.world.record(int(pod)).pod.containers and write.action.needs_capacity:
             counted = self.world.counted() - (self.world.guest and not write.saw_guest)
             room = counted <= ALLOCATABLE or (self._is_restored and self._terms > 1)
             self._judge("law_room", room, f"{counted} of {ALLOCATABLE} units are requested")
@@ -279,7 +279,7 @@ class Replay:
     async def _restore(self) -> None:
         paused = await self.database.paused()
         known = self.database.epoch
-        self.database, self._is_restored = MemoryStore(), True
+        self.database, self._is_restored = InMemoryStore(), True
         if self._construction.notices_older_database:
             # Usage passes advance it all the time.
             self.database.expect(known + 1)
@@ -311,7 +311,7 @@ class Replay:
         for action in replica.writer.actions if not (todo == 0 and replica.is_idle) else ():
             assert isinstance(action, ResizePod | EvictPod)
             number = number_of(action.pod)
-            if replica.exclusions.why_excluded(action, self.world.cluster.now) is not None:
+            if replica.exclusions.explain_exclusion(action, self.world.cluster.now) is not None:
                 continue
             if isinstance(action, EvictPod):
                 decided |= {3: 2, 4: 4}[number]
@@ -319,7 +319,7 @@ class Replay:
             memory = action.containers[0].requests.memory_bytes
             if memory != goals[number] * _UNIT_BYTES:
                 raise Differs(f"{action.pod} is to get {memory}, in the model {goals[number]} units")
-            decided |= _GROWTH_STEPS[number] if number or action.grows else 1
+            decided |= _GROWTH_STEPS[number] if number or action.needs_capacity else 1
         if decided != todo:
             raise Differs(f"replica {replica.number} decides {decided:06b}, the model {todo:06b}")
 
@@ -333,7 +333,7 @@ class Replay:
 
     async def _seen(self) -> str:
         left = {
-            number_of(one.action.pod) for one in await self.database.open_intents() if isinstance(one.action, OfPod)
+            number_of(one.action.pod) for one in await self.database.open_intents() if isinstance(one.action, PodItem)
         }
         hour = self.world.cluster.now - timedelta(hours=1)
         lines = await self.database.evictions_since(hour)

@@ -5,30 +5,28 @@ from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Sequ
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from cruise.app.serve.leading import fenced
-from cruise.domain.actions import Action, EvictPod, Intent, Outcome, ResizePod
-from cruise.domain.cluster import OomKill, Pod, Snapshot
+from cruise.app.serve.leadership import fence_store
+from cruise.domain.actions import Action, EvictPod, Outcome, ResizePod, WriteIntent
+from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod
 from cruise.domain.policy import Policy
-from cruise.errors import CruiseError, Unavailable
-from cruise.runtime.ports import Store
-from cruise.runtime.usage.state import UsageState
+from cruise.errors import CruiseError, UnavailableError
+from cruise.runtime.ports import StorePort
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.runtime.writing.api_answers import WriteTimeouts
 from cruise.runtime.writing.audit import AuditQueue
-from cruise.runtime.writing.evictions import EvictionTurns
-from cruise.runtime.writing.exclusions import Exclusions
-from cruise.runtime.writing.grows import RecentGrows
-from cruise.runtime.writing.waits import WriteWaits
-from cruise.runtime.writing.writer import Writer
-from cruise.simulation.store.store import MemoryStore
+from cruise.runtime.writing.evictions import EvictionLock, PendingGrowths, WriteExclusions
+from cruise.runtime.writing.writer import ClusterWriter
+from cruise.simulation.store import InMemoryStore
 from tests.protocol.scene import EVICTABLE, POLICY, RESIZED, World
 
-WAITS = WriteWaits(poll=0.002, pause_answer=60.0, answer=0.001)
+WAITS = WriteTimeouts(poll=0.002, pause_check=60.0, response=0.001)
 
 
 class Surroundings(Protocol):
     """What replicas share: the cluster, the database as it is now, and a clock; `changed` is called at every gate."""
 
     world: World
-    database: MemoryStore
+    database: InMemoryStore
 
     def monotonic(self) -> float:
         """Return the seconds of a clock that is never set."""
@@ -81,20 +79,22 @@ class Construction:
         """Return what the database says of the evictions of the last hour."""
         return lines
 
-    def left_open(self, intents: Sequence[Intent]) -> Sequence[Intent]:
+    def left_open(self, intents: Sequence[WriteIntent]) -> Sequence[WriteIntent]:
         """Return what the database says of open intents."""
         return intents
 
 
-class WatchedWriter(Writer):
+class WatchedWriter(ClusterWriter):
     """The writer, which keeps what it was given last."""
 
     actions: Sequence[Action] = ()
-    snapshot: Snapshot = Snapshot()
+    snapshot: ClusterSnapshot = ClusterSnapshot()
 
-    async def apply(self, actions: Sequence[Action], snapshot: Snapshot, *args: Any, **named: Any) -> list[Outcome]:
+    async def apply_plan(
+        self, actions: Sequence[Action], snapshot: ClusterSnapshot, *args: Any, **named: Any
+    ) -> list[Outcome]:
         self.actions, self.snapshot = actions, snapshot
-        return await super().apply(actions, snapshot, *args, **named)
+        return await super().apply_plan(actions, snapshot, *args, **named)
 
 
 class Replica:
@@ -115,14 +115,14 @@ class Replica:
         self.recording: Gate | None = None
         self.task: asyncio.Task[object] | None = None
         self.is_dead = self.has_begun = self.has_answer = self.saw_pause = self.commit_is_unseen = False
-        self.audit, self.usage, self.exclusions = AuditQueue(), UsageState(), Exclusions()
-        self.evictions, self.grows = EvictionTurns(), RecentGrows(self.around.monotonic)
+        self.audit, self.usage, self.exclusions = AuditQueue(), UsageState(), WriteExclusions()
+        self.evictions, self.grows = EvictionLock(), PendingGrowths(self.around.monotonic)
         # As the controller joins them.
         usage = self.usage
-        self.exclusions.history_incomplete = lambda: usage.lost_until > 0
+        self.exclusions.history_incomplete = lambda: usage.history_lost_until > 0
         self.evictions.lost_until = lambda: usage.evictions_lost_until
         self.cluster = _Cluster(self)
-        self.store: Store = _Store(self)  # type: ignore[assignment]
+        self.store: StorePort = _Store(self)  # type: ignore[assignment]
         self.writer = self.construction.writer(self)
 
     def begin(self, pass_with: Callable[["Replica"], Coroutine[Any, Any, object]]) -> None:
@@ -160,7 +160,7 @@ class Replica:
     async def wait(self, step: str, pod: int | None = None) -> None:
         """Wait until the model takes this step."""
         if self.is_dead:
-            raise Unavailable("this process is gone")
+            raise UnavailableError("this process is gone")
         gate = Gate(step, pod, asyncio.get_running_loop().create_future())
         if step == "record":
             self.recording = gate
@@ -195,16 +195,16 @@ class _Cluster:
         self._replica = replica
         self._cluster = replica.around.world.cluster
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> ClusterSnapshot:
         return replace(await self._cluster.snapshot(), taken_at=self._replica.around.monotonic())
 
-    async def pod(self, namespace: str, name: str) -> Pod | None:
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
         if self._replica.has_begun:
             await self._replica.wait("send", number_of(name))
-        return await self._cluster.pod(namespace, name)
+        return await self._cluster.read_pod(namespace, name)
 
-    def known_pod(self, namespace: str, name: str) -> Pod | None:
-        return self._cluster.known_pod(namespace, name)
+    def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
+        return self._cluster.get_cached_pod(namespace, name)
 
     def oom_kills(self) -> AsyncIterator[OomKill]:
         return self._cluster.oom_kills()
@@ -213,7 +213,7 @@ class _Cluster:
         assert isinstance(action, ResizePod | EvictPod)
         replica = self._replica
         if not replica.construction.may_write(replica):
-            raise Unavailable("not the leader any more")
+            raise UnavailableError("not the leader any more")
         replica.sent = action
         await replica.wait("answer", number_of(action.pod))
 
@@ -225,16 +225,16 @@ class _Store:
         self._replica = replica
 
     @property
-    def _database(self) -> Store:
+    def _database(self) -> StorePort:
         replica = self._replica
         if replica.is_dead:
-            raise Unavailable("this process is gone")
-        return fenced(replica.around.database, lambda: replica.construction.may_write(replica))
+            raise UnavailableError("this process is gone")
+        return fence_store(replica.around.database, lambda: replica.construction.may_write(replica))
 
     def __getattr__(self, name: str) -> object:
         return getattr(self._database, name)
 
-    async def open_intents(self) -> Sequence[Intent]:
+    async def open_intents(self) -> Sequence[WriteIntent]:
         await self._replica.wait("reconcile")
         return self._replica.construction.left_open(await self._database.open_intents())
 
@@ -247,16 +247,16 @@ class _Store:
         self._replica.around.changed()
         return paused
 
-    async def begin_writes(self, intents: Sequence[Intent]) -> None:
+    async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
         replica, first = self._replica, intents[0].action
         assert isinstance(first, ResizePod | EvictPod)
         await replica.wait("begin", number_of(first.pod))
         await self._database.begin_writes(intents)
         if replica.commit_is_unseen:
             replica.commit_is_unseen = False
-            raise Unavailable("no answer in 10 s")
+            raise UnavailableError("no answer in 10 s")
         replica.has_begun = True
-        if isinstance(first, ResizePod) and not first.grows:
+        if isinstance(first, ResizePod) and not first.needs_capacity:
             # Its pod is not read again, so this is the last that is waited for before it is sent.
             await replica.wait("send", number_of(first.pod))
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 from datetime import timedelta
 
 from cruise.domain.cluster import Container, OomKill, Pod, ResizePending
-from cruise.domain.policy import MemoryLimits, Mode, Policy
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS
+from cruise.domain.pod_resources import count_pod_requests
+from cruise.domain.policy import MemoryLimitPolicy, Mode, Policy
+from cruise.domain.resources import MEBIBYTE, NOTHING_STATED
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import PodRecord
@@ -30,12 +30,12 @@ POLICY = Policy(
     max_evictions_per_node=9,
     max_evictions_per_workload=9,
     max_evictions_per_hour=1,
-    memory_band=0.0,
-    cpu_band=0.0,
-    band_patience=timedelta(0),
-    below_patience=timedelta(0),
+    memory_tolerance=0.0,
+    cpu_tolerance=0.0,
+    over_requested_stabilization=timedelta(0),
+    under_requested_stabilization=timedelta(0),
     shrink_cooldown=timedelta(0),
-    memory_limits=MemoryLimits.NEVER,
+    memory_limits=MemoryLimitPolicy.NEVER,
 )
 
 
@@ -69,7 +69,7 @@ class World:
     def counted(self) -> int:
         """Return what kube-scheduler counts on the model's node, in units."""
         pods = [one.pod for one in self._state.records.values() if one.pod.node == "n1"]
-        return sum(counted_requests(pod).memory_bytes for pod in pods) // (UNIT * MEBIBYTE)
+        return sum(count_pod_requests(pod).memory_bytes for pod in pods) // (UNIT * MEBIBYTE)
 
     def kill(self) -> OomKill:
         """Kill O for its memory, and return what is seen of it."""
@@ -100,7 +100,7 @@ class World:
             chosen = self.cluster._scheduler.choose(one)
             assert chosen == "n2"
             self.cluster._kubelet.bind(one, chosen)
-            self.cluster._kubelet.start_in_the_past(one, now)
+            self.cluster._kubelet.start_at_past_time(one, now)
 
     def add_guest(self) -> None:
         """Bind somebody else's pod to the node."""
@@ -132,11 +132,11 @@ class World:
     def progress(self, number: int) -> int:
         """Return how far an eviction is: 0 for a running pod, 1 for a terminating one, 2 for one that is gone."""
         record = self.record(number)
-        return 2 if record.gone else int(record.pod.terminating)
+        return 2 if record.is_deleted else int(record.pod.terminating)
 
 
 def _container(units: int, limit: int | None = None) -> Container:
-    return container(50, units * UNIT, NO_AMOUNTS if limit is None else amounts(None, limit * UNIT))
+    return container(50, units * UNIT, NOTHING_STATED if limit is None else amounts(None, limit * UNIT))
 
 
 def _workloads() -> list[SimulatedWorkload]:

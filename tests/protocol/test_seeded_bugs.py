@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cruise.domain.actions import Action, EvictPod, Intent, Outcome, ResizePod, Verdict
-from cruise.runtime.writing.evictions import EvictionTurns
-from cruise.runtime.writing.grows import RecentGrows
+from cruise.domain.actions import Action, ActionResult, EvictPod, Outcome, ResizePod, WriteIntent
+from cruise.runtime.writing.evictions import EvictionLock, PendingGrowths
 from tests.protocol.replaying import Differs, LawBroken, Replay
 from tests.protocol.replicas import Construction, Replica, WatchedWriter
 from tests.protocol.scene import POLICY
@@ -34,10 +33,10 @@ class ForgottenBudget(Construction):
     """Budgets count what is known to be done, and not what was begun."""
 
     def writer(self, replica: Replica) -> WatchedWriter:
-        return self.built(replica, evictions=EvictionTurns())
+        return self.built(replica, evictions=EvictionLock())
 
     def spent(self, lines: Sequence[Outcome]) -> Sequence[Outcome]:
-        return [line for line in lines if line.verdict is Verdict.DONE]
+        return [line for line in lines if line.result is ActionResult.DONE]
 
 
 class TwoLeaders(Construction):
@@ -61,9 +60,9 @@ class LostAnswer(Construction):
     """A write without an answer is taken not to have been sent."""
 
     def writer(self, replica: Replica) -> WatchedWriter:
-        return self.built(replica, grows=RecentGrows(replica.around.monotonic))
+        return self.built(replica, grows=PendingGrowths(replica.around.monotonic))
 
-    def left_open(self, intents: Sequence[Intent]) -> Sequence[Intent]:
+    def left_open(self, intents: Sequence[WriteIntent]) -> Sequence[WriteIntent]:
         return ()
 
 

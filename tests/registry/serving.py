@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.go_tool import GoTool
 from tests.prometheus_server import free_port
 
@@ -15,7 +15,7 @@ REGISTRY = GoTool("registry", Path(__file__).parent, "github.com/distribution/di
 
 
 @contextmanager
-def registry(directory: Path) -> Iterator[str]:
+def run_registry(directory: Path) -> Iterator[str]:
     """Serve an empty registry without TLS on a free loopback port; yields HOST:PORT. Raises NotAvailable."""
     program, address = REGISTRY.build(), f"127.0.0.1:{free_port()}"
     config = directory / "registry.yaml"
@@ -26,7 +26,7 @@ def registry(directory: Path) -> Iterator[str]:
     with (directory / "registry.log").open("wb") as log:
         process = subprocess.Popen([program, "serve", config], stdout=log, stderr=log)
         try:
-            until(lambda: _answers(address), "the registry answers")
+            wait_until(lambda: _answers(address), "the registry answers")
             yield address
         finally:
             process.kill()

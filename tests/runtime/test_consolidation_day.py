@@ -3,27 +3,25 @@
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from cruise.app.demo.admission import SimulatedAdmission
-from cruise.app.serve.controller import Controller, Shared
-from cruise.app.serve.hooks import Hooks
-from cruise.domain.cluster import NodeAutoscaler
-from cruise.domain.policy import AdmissionSize, Mode, Policy
+from cruise.app.demo import SimulatedAdmission
+from cruise.app.serve.activity import ControllerHooks
+from cruise.app.serve.controller import Controller, SharedWriterState
+from cruise.domain.cluster import NodeAutoscalerKind
+from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, AdmissionSize, Mode, Policy, RuleSet
 from cruise.domain.resources import MEBIBYTE
-from cruise.domain.rules import DEFAULT_RULES, SEEDS, Rules
-from cruise.runtime.usage.reading import UsageReading
-from cruise.runtime.writing.grows import RecentGrows
-from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
+from cruise.runtime.writing.evictions import PendingGrowths
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.cluster.node_autoscaler import NodeAutoscaling
+from cruise.simulation.cluster.node_autoscaler import NodeAutoscalerSettings
+from cruise.simulation.cluster.state import SimulationSettings
 from cruise.simulation.cluster.workloads import SimulatedWorkload
-from cruise.simulation.demand.demand import Profile
-from cruise.simulation.demand.generators import Bursty
-from cruise.simulation.store.store import MemoryStore
-from cruise.simulation.usage_source import SimulatedUsage
+from cruise.simulation.demand.demand import BurstyDemand, ContainerProfile
+from cruise.simulation.store import InMemoryStore
+from cruise.simulation.usage_source import SimulatedUsageSource
 from tests.simulation.scenes import START, cluster, container, node, template, workload
 
 KIND = node("type", cpu=4000, mebibytes=8192)
-KARPENTER = NodeAutoscaling(NodeAutoscaler.KARPENTER, [KIND], settle_seconds=600)
+KARPENTER = NodeAutoscalerSettings(NodeAutoscalerKind.KARPENTER, [KIND], scale_down_delay_seconds=600)
 # Demand has no daily swing: half a day has as much of everything in each hour.
 APPS, HOURS = 12, 12
 
@@ -41,7 +39,7 @@ class Day:
 
 def bursty(number: int) -> SimulatedWorkload:
     """Two replicas that mostly idle, with a burst of seven minutes in most hours: peaks are far above the base."""
-    demand = Bursty(1000 + 2 * number, 150, 900, 300 * MEBIBYTE, 900 * MEBIBYTE, burst_seconds=420, share=0.6)
+    demand = BurstyDemand(1000 + 2 * number, 150, 900, 300 * MEBIBYTE, 900 * MEBIBYTE, burst_seconds=420, share=0.6)
     one = workload(
         f"app{number:02}",
         template(container(1000, 1024)),
@@ -49,35 +47,35 @@ def bursty(number: int) -> SimulatedWorkload:
         grace_seconds=5,
         created_at=START - timedelta(days=30),
     )
-    return replace(one, profiles={"app": Profile(demand, (0, 1))})
+    return replace(one, profiles={"app": ContainerProfile(demand, (0, 1))})
 
 
-async def day_of(size: AdmissionSize, rules: Rules = DEFAULT_RULES, hours: int = HOURS) -> Day:
+async def day_of(size: AdmissionSize, rules: RuleSet = DEFAULT_RULES, hours: int = HOURS) -> Day:
     workloads = [bursty(number) for number in range(APPS)]
     world: SimulatedCluster = cluster(
-        workloads, [replace(KIND, name="n1")], Behaviour(step_seconds=60), node_autoscaling=KARPENTER
+        workloads, [replace(KIND, name="n1")], SimulationSettings(step_seconds=60), node_autoscaling=KARPENTER
     )
-    headroom = "shared-max" if rules is SEEDS else "risk"
+    headroom = "shared-max" if rules is SEED_RULES else "risk"
     policy = Policy(mode=Mode.FULL, admission_size=size, rules=rules, headroom=headroom)
-    store = MemoryStore()
+    store = InMemoryStore()
     admission = SimulatedAdmission(world, store, policy, lambda: world.now)
     world.admit = admission.admit
     controller = Controller(
         world,
-        SimulatedUsage(world),
+        SimulatedUsageSource(world),
         store,
         policy,
         lambda: world.now,
-        UsageReading(settle_seconds=0),
-        hooks=Hooks(learn=admission.learn),
-        shared=Shared(grows=RecentGrows(lambda: world.now.timestamp())),
+        UsageReadingSettings(scrape_delay_seconds=0),
+        hooks=ControllerHooks(on_statistics=admission.update),
+        shared=SharedWriterState(grows=PendingGrowths(lambda: world.now.timestamp())),
     )
     for part in range(1, 12 * hours + 1):
         world.advance(START + timedelta(minutes=5 * part))
         await controller.refresh_statistics()
         await controller.rightsize()
-    tally = world.tally
-    return Day(tally.evictions, tally.drained, tally.nodes_added, tally.pods_created, tally.kills)
+    tally = world.counts
+    return Day(tally.evictions, tally.drained, tally.nodes_added, tally.pods_created, tally.oom_kills)
 
 
 async def test_no_size_of_replacements_orders_nodes_all_day():
@@ -85,7 +83,7 @@ async def test_no_size_of_replacements_orders_nodes_all_day():
 
     Cut after 10 minutes instead of 30, they ordered 29 nodes.
     """
-    peak, planned = await day_of(AdmissionSize.PEAK), await day_of(AdmissionSize.PLANNED)
+    peak, planned = await day_of(AdmissionSize.PEAK), await day_of(AdmissionSize.NODE_PASS)
     # Less than one an hour is no loop: what is ordered is needed for the hour's bursts.
     assert max(peak.ordered, planned.ordered) < HOURS
     assert planned.kills <= peak.kills
@@ -93,7 +91,7 @@ async def test_no_size_of_replacements_orders_nodes_all_day():
 
 async def test_where_every_difference_is_written_replacements_at_their_peak_order_more_than_twice_as_many():
     # The loop begins at once.
-    peak, planned = [await day_of(size, SEEDS, hours=8) for size in (AdmissionSize.PEAK, AdmissionSize.PLANNED)]
+    peak, planned = [await day_of(size, SEED_RULES, hours=8) for size in (AdmissionSize.PEAK, AdmissionSize.NODE_PASS)]
     assert peak.ordered > 2 * planned.ordered
     assert peak.drained > 2 * planned.drained
     assert peak.created > planned.created

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from cruise.runtime.cores import usable_cores
+from cruise.runtime.cores import count_usable_cores
 
 
 @pytest.mark.parametrize(
@@ -14,8 +14,8 @@ from cruise.runtime.cores import usable_cores
 def test_a_containers_limit_counts_in_whole_cores(tmp_path, limit, most):
     file = tmp_path / "cpu.max"
     file.write_text(limit)
-    assert usable_cores(file) == min(len(os.sched_getaffinity(0)), most)
+    assert count_usable_cores(file) == min(len(os.sched_getaffinity(0)), most)
 
 
 def test_without_a_container_all_cores_count(tmp_path):
-    assert usable_cores(tmp_path / "none") == len(os.sched_getaffinity(0))
+    assert count_usable_cores(tmp_path / "none") == len(os.sched_getaffinity(0))

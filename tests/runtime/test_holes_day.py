@@ -5,18 +5,16 @@ from datetime import timedelta
 import numpy as np
 
 from cruise.app.serve.controller import Controller
-from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import MEBIBYTE
+from cruise.domain.resources import MEBIBYTE, BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import StatisticsTable
-from cruise.runtime.usage.reading import UsageReading
-from cruise.simulation.cluster.behaviour import Behaviour
-from cruise.simulation.scrapes import Scrapes
-from cruise.simulation.store.store import MemoryStore
-from cruise.simulation.usage_source import SimulatedUsage
-from tests.simulation.scenes import START, Dial, cluster, container, node, run, template, workload
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
+from cruise.simulation.cluster.state import SimulationSettings
+from cruise.simulation.store import InMemoryStore
+from cruise.simulation.usage_source import SimulatedScrapes, SimulatedUsageSource
+from tests.simulation.scenes import START, AdjustableDemand, cluster, container, node, run, template, workload
 
-BY_MINUTE = Behaviour(step_seconds=60)
+BY_MINUTE = SimulationSettings(step_seconds=60)
 USE = {"small": (40.0, 60.0), "web": (300.0, 400.0), "db": (1200.0, 2000.0)}
 HOURS = 24
 SETTLED_HOURS = 2
@@ -45,7 +43,7 @@ def off(table: StatisticsTable, at: int) -> dict[str, float]:
     """By workload, how far the statistics of pods that are acted on are from the truth, as a share."""
     found: dict[str, float] = {}
     for row, key in enumerate(table.keys):
-        if not key.pod or at - int(table.updated_at[row]) > 900 or table.refused_percent[row] > 10:
+        if not key.pod or at - int(table.updated_at[row]) > 900 or table.rejected_percent[row] > 10:
             continue
         cpu, mebibytes = USE[key.workload.partition("/")[2]]
         figures = (
@@ -61,13 +59,13 @@ def off(table: StatisticsTable, at: int) -> dict[str, float]:
 
 async def test_a_day_of_holes_moves_no_request_and_leaves_every_statistic_true_or_unused() -> None:
     kinds = [
-        workload(name, template(container(1000, 1024)), Dial(cpu, mebibytes), replicas=3)
+        workload(name, template(container(1000, 1024)), AdjustableDemand(cpu, mebibytes), replicas=3)
         for name, (cpu, mebibytes) in USE.items()
     ]
     world = cluster(kinds, [node("n1", 6000, 12_288), node("n2", 6000, 12_288)], BY_MINUTE)
-    usage = SimulatedUsage(world, Scrapes(missed, LATE, ages))
-    reading = UsageReading(settle_seconds=LATE + 30)
-    controller = Controller(world, usage, MemoryStore(), POLICY, lambda: world.now, reading)
+    usage = SimulatedUsageSource(world, SimulatedScrapes(missed, LATE, ages))
+    reading = UsageReadingSettings(scrape_delay_seconds=LATE + 30)
+    controller = Controller(world, usage, InMemoryStore(), POLICY, lambda: world.now, reading)
     settled: dict[str, tuple[int | None, int | None]] = {}
     moved, known, wrong = [], 0, 0.0
     for number in range(HOURS * 12):

@@ -5,17 +5,16 @@ from datetime import timedelta
 
 import numpy as np
 
-from cruise.app.serve.controller import Controller, Shared
+from cruise.app.serve.controller import Controller, SharedWriterState
 from cruise.domain.actions import EvictPod
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import DEFAULT_RULES, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
-from cruise.domain.rules import DEFAULT_RULES
-from cruise.runtime.usage.reading import UsageReading
-from cruise.runtime.writing.grows import RecentGrows
-from cruise.simulation.cluster.behaviour import Behaviour
-from cruise.simulation.store.store import MemoryStore
-from cruise.simulation.usage_source import SimulatedUsage
-from tests.simulation.scenes import START, Dial, cluster, container, node, pods, template, workload
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
+from cruise.runtime.writing.evictions import PendingGrowths
+from cruise.simulation.cluster.state import SimulationSettings
+from cruise.simulation.store import InMemoryStore
+from cruise.simulation.usage_source import SimulatedUsageSource
+from tests.simulation.scenes import START, AdjustableDemand, cluster, container, node, pods, template, workload
 
 LEVERS = {
     "cruise.io/eviction-ranking": "never",
@@ -26,26 +25,26 @@ NAMES = ("one", "two", "three")
 
 
 async def test_over_a_day_no_neighbour_goes_or_is_smaller_than_its_base_for_a_tenants_annotations():
-    dials = {name: Dial(cpu=100, mebibytes=1500) for name in NAMES}
+    dials = {name: AdjustableDemand(cpu=100, mebibytes=1500) for name in NAMES}
     tenant = template(container(100, 64), annotations=LEVERS)
     world = cluster(
         [
-            workload("tenant", tenant, Dial(cpu=50, mebibytes=48)),
+            workload("tenant", tenant, AdjustableDemand(cpu=50, mebibytes=48)),
             *(workload(name, template(container(100, 2500)), dials[name]) for name in NAMES),
         ],
         [node(cpu=8000, mebibytes=8192)],
-        Behaviour(step_seconds=60),
+        SimulationSettings(step_seconds=60),
     )
     controller = Controller(
         world,
-        SimulatedUsage(world),
-        MemoryStore(),
+        SimulatedUsageSource(world),
+        InMemoryStore(),
         # Nothing but the rule on annotations keeps a pod from going.
-        Policy(mode=Mode.FULL, rules=replace(DEFAULT_RULES, careful_evictions=False)),
+        Policy(mode=Mode.FULL, rules=replace(DEFAULT_RULES, eviction_safeguards=False)),
         lambda: world.now,
-        UsageReading(settle_seconds=0),
+        UsageReadingSettings(scrape_delay_seconds=0),
         # What was grown a moment ago is remembered by the clock of the scene.
-        shared=Shared(grows=RecentGrows(lambda: world.now.timestamp())),
+        shared=SharedWriterState(grows=PendingGrowths(lambda: world.now.timestamp())),
     )
     granted = []
     for part in range(1, 24 * 6 + 1):

@@ -5,19 +5,17 @@ from datetime import timedelta
 import numpy as np
 
 from cruise.app.serve.controller import Controller
-from cruise.domain.actions import Reason
-from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import MEBIBYTE
-from cruise.domain.rules import DEFAULT_RULES, SEEDS, Rules
+from cruise.domain.actions import ReasonCode
+from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, Mode, Policy, RuleSet
+from cruise.domain.resources import MEBIBYTE, Float64Array, Int64Array
 from cruise.runtime.oom import OomReactor
-from cruise.runtime.usage.reading import UsageReading
-from cruise.simulation.cluster.behaviour import Behaviour
-from cruise.simulation.store.store import MemoryStore
-from cruise.simulation.usage_source import SimulatedUsage
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
+from cruise.simulation.cluster.state import SimulationSettings
+from cruise.simulation.store import InMemoryStore
+from cruise.simulation.usage_source import SimulatedUsageSource
 from tests.simulation.scenes import START, amounts, cluster, container, node, only_pod, template, workload
 
-BY_MINUTE = Behaviour(step_seconds=60)
+BY_MINUTE = SimulationSettings(step_seconds=60)
 
 
 class Growing:
@@ -25,31 +23,36 @@ class Growing:
 
     cpu = np.zeros(1)
 
-    def demand(self, members: Int64Array, at: Int64Array, age: Int64Array) -> tuple[Float64Array, Float64Array]:
+    def compute_demand(self, members: Int64Array, at: Int64Array, age: Int64Array) -> tuple[Float64Array, Float64Array]:
         shape = np.broadcast_shapes(np.shape(members), np.shape(at), np.shape(age))
         memory = 300 * MEBIBYTE * 1.1 ** (np.clip(np.asarray(age, dtype=np.float64), 0, 36_000) / 300)
         return np.full(shape, 100.0), np.broadcast_to(memory, shape).copy()
 
 
-async def limits_of_a_leak(rules: Rules, hours: int) -> tuple[int, set[Reason]]:
+async def limits_of_a_leak(rules: RuleSet, hours: int) -> tuple[int, set[ReasonCode]]:
     """The largest limit in so many hours, in MiB, and what was said of the pod."""
     leak = workload("leak", template(container(100, 400, amounts(None, 1024))), Growing(), created_at=START)  # type: ignore[arg-type]
     world = cluster(leak, [node("n1", cpu=4000, mebibytes=16_384)], BY_MINUTE)
-    policy, store = Policy(mode=Mode.RESIZE, rules=rules), MemoryStore()
+    policy, store = Policy(mode=Mode.RESIZE, rules=rules), InMemoryStore()
     controller = Controller(
-        world, SimulatedUsage(world), store, policy, lambda: world.now, UsageReading(settle_seconds=0)
+        world,
+        SimulatedUsageSource(world),
+        store,
+        policy,
+        lambda: world.now,
+        UsageReadingSettings(scrape_delay_seconds=0),
     )
     reactor = OomReactor(world, store, policy)
-    largest, said, answered = 0, set[Reason](), 0
+    largest, said, answered = 0, set[ReasonCode](), 0
     for minutes in range(5, hours * 60 + 1, 5):
         world.advance(START + timedelta(minutes=minutes))
-        for kill in world.kills[answered:]:
+        for kill in world.oom_kills_at[answered:]:
             reaction = await reactor.react(kill, world.now)
             said |= {reaction.decision.reason} if reaction is not None else set()
-        answered = len(world.kills)
+        answered = len(world.oom_kills_at)
         await controller.refresh_statistics()
         done = await controller.rightsize()
-        said |= {hold.reason for plan in done.plans for hold in plan.growing}
+        said |= {hold.reason for plan in done.plans for hold in plan.may_grow}
         [app] = (await only_pod(world)).containers
         largest = max(largest, (app.limits.memory_bytes or 0) // MEBIBYTE)
     return largest, said
@@ -58,10 +61,10 @@ async def limits_of_a_leak(rules: Rules, hours: int) -> tuple[int, set[Reason]]:
 async def test_a_leak_is_stopped_at_its_ceiling_and_reported():
     largest, said = await limits_of_a_leak(DEFAULT_RULES, 24)
     assert largest == 2048
-    assert {Reason.MEMORY_GROWS, Reason.OOM_KILLED, Reason.CAPPED} <= said
+    assert {ReasonCode.MEMORY_LEAK_SUSPECTED, ReasonCode.OOM_KILLED, ReasonCode.AT_MAXIMUM} <= said
 
 
 async def test_without_the_ceiling_its_limit_passed_the_node():
-    largest, said = await limits_of_a_leak(SEEDS, 4)
+    largest, said = await limits_of_a_leak(SEED_RULES, 4)
     assert largest > 16_384
-    assert Reason.MEMORY_GROWS not in said
+    assert ReasonCode.MEMORY_LEAK_SUSPECTED not in said

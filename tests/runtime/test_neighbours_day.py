@@ -5,27 +5,43 @@ from datetime import timedelta
 import numpy as np
 
 from cruise.app.serve.controller import Controller
-from cruise.domain.actions import Reason, ResizePod, Verdict
-from cruise.domain.cluster import Autoscaler, VerticalAutoscaler, WorkloadRef
+from cruise.domain.actions import ActionResult, ReasonCode, ResizePod
+from cruise.domain.cluster import HorizontalPodAutoscaler, VerticalPodAutoscaler, WorkloadRef
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import ResourceName
-from cruise.domain.scheduling import OVERLOADED, LabelSelector, Operator, Placement, Requirement
-from cruise.runtime.node_load import NodeLoads, node_load_pass
-from cruise.runtime.usage.reading import UsageReading
-from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.domain.scheduling import (
+    OVERLOADED_TAINT,
+    LabelRequirement,
+    LabelSelector,
+    SchedulingConstraints,
+    SelectorOperator,
+)
+from cruise.runtime.node_load import NodeLoadHistory, run_node_load_pass
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.store.store import MemoryStore
-from cruise.simulation.usage_source import SimulatedUsage
-from tests.simulation.scenes import NAMESPACE, START, Dial, cluster, container, node, pods, template, workload
+from cruise.simulation.cluster.state import SimulationSettings
+from cruise.simulation.store import InMemoryStore
+from cruise.simulation.usage_source import SimulatedUsageSource
+from tests.simulation.scenes import (
+    NAMESPACE,
+    START,
+    AdjustableDemand,
+    cluster,
+    container,
+    node,
+    pods,
+    template,
+    workload,
+)
 
-BY_MINUTE = Behaviour(step_seconds=60)
+BY_MINUTE = SimulationSettings(step_seconds=60)
 FULL = Policy(mode=Mode.FULL)
 NODES = 10
 
 
-def one_pod_a_node(dials: list[Dial]) -> SimulatedCluster:
-    def pinned(number: int) -> Placement:
-        return Placement(node_selector=(("number", str(number)),))
+def one_pod_a_node(dials: list[AdjustableDemand]) -> SimulatedCluster:
+    def pinned(number: int) -> SchedulingConstraints:
+        return SchedulingConstraints(node_selector=(("number", str(number)),))
 
     nodes = [node(f"n{number}", labels={"number": str(number)}) for number in range(NODES)]
     workloads = [
@@ -35,9 +51,9 @@ def one_pod_a_node(dials: list[Dial]) -> SimulatedCluster:
 
 
 async def test_over_a_day_no_more_than_a_fifth_is_tainted_and_none_when_all_seem_to_be_overloaded():
-    dials = [Dial(cpu=1000) for _ in range(NODES)]
-    world, store, loads = one_pod_a_node(dials), MemoryStore(), NodeLoads()
-    usage, now, tainted_at = SimulatedUsage(world), START, []
+    dials = [AdjustableDemand(cpu=1000) for _ in range(NODES)]
+    world, store, loads = one_pod_a_node(dials), InMemoryStore(), NodeLoadHistory()
+    usage, now, tainted_at = SimulatedUsageSource(world), START, []
     for minute in range(1, 24 * 60 + 1):
         hour = minute / 60
         for number, dial in enumerate(dials):
@@ -47,8 +63,8 @@ async def test_over_a_day_no_more_than_a_fifth_is_tainted_and_none_when_all_seem
         await store.set_paused(hour >= 9)
         now = START + timedelta(minutes=minute)
         world.advance(now)
-        await node_load_pass(world, usage, store, loads, FULL, now)
-        tainted_at.append([one.name for one in (await world.snapshot()).nodes if OVERLOADED in one.taints])
+        await run_node_load_pass(world, usage, store, loads, FULL, now)
+        tainted_at.append([one.name for one in (await world.snapshot()).nodes if OVERLOADED_TAINT in one.taints])
     at = dict(enumerate(tainted_at, start=1))
     assert max(len(names) for names in tainted_at) == 2
     # Two samples above it, the most loaded first.
@@ -60,7 +76,7 @@ async def test_over_a_day_no_more_than_a_fifth_is_tainted_and_none_when_all_seem
 
 async def test_over_a_day_what_a_vpa_takes_over_at_noon_is_left_alone_from_then_on():
     names = ("free", "rival", "engine")
-    dials = {name: Dial(cpu=100, mebibytes=200) for name in names}
+    dials = {name: AdjustableDemand(cpu=100, mebibytes=200) for name in names}
     big = container(1000, 1024)
     world = cluster(
         [workload(name, template(big), dials[name], replicas=2) for name in names],
@@ -68,14 +84,16 @@ async def test_over_a_day_what_a_vpa_takes_over_at_noon_is_left_alone_from_then_
         BY_MINUTE,
         # The Deployment is named after the target, and nothing says whose it is.
         autoscalers=[
-            Autoscaler(NAMESPACE, "engine", WorkloadRef("KafkaConnect", "engine"), frozenset({ResourceName.CPU}))
+            HorizontalPodAutoscaler(
+                NAMESPACE, "engine", WorkloadRef("KafkaConnect", "engine"), frozenset({ResourceName.CPU})
+            )
         ],
     )
     # Its kind has no scale.
-    world.show_scale(NAMESPACE, WorkloadRef("KafkaConnect", "engine"), None)
-    store = MemoryStore()
+    world.add_scale(NAMESPACE, WorkloadRef("KafkaConnect", "engine"), None)
+    store = InMemoryStore()
     controller = Controller(
-        world, SimulatedUsage(world), store, FULL, lambda: world.now, UsageReading(settle_seconds=0)
+        world, SimulatedUsageSource(world), store, FULL, lambda: world.now, UsageReadingSettings(scrape_delay_seconds=0)
     )
     noon = START + timedelta(hours=12)
     for quarter in range(1, 24 * 4 + 1):
@@ -86,10 +104,10 @@ async def test_over_a_day_what_a_vpa_takes_over_at_noon_is_left_alone_from_then_
         world.advance(START + timedelta(minutes=15 * quarter))
         if world.now == noon:
             target = WorkloadRef("Deployment", "rival")
-            world.show_vertical_autoscaler(VerticalAutoscaler(NAMESPACE, "rival", target, "Recreate"))
+            world.add_vertical_pod_autoscaler(VerticalPodAutoscaler(NAMESPACE, "rival", target, "Recreate"))
         await controller.refresh_statistics()
         await controller.rightsize()
-    done = [one for one in controller.activity.outcomes if one.verdict is Verdict.DONE]
+    done = [one for one in controller.activity.outcomes if one.result is ActionResult.DONE]
     resized = {
         name: [o.at for o in done if isinstance(o.action, ResizePod) and o.action.pod.startswith(name)]
         for name in names
@@ -99,9 +117,9 @@ async def test_over_a_day_what_a_vpa_takes_over_at_noon_is_left_alone_from_then_
     assert max(resized["free"]) > noon
     last = controller.activity.node_pass
     assert last is not None
-    held = {hold.pod: hold.reason for plan in last.plans for hold in plan.hold}
+    held = {hold.pod: hold.reason for plan in last.plans for hold in plan.skipped}
     for pod in await pods(world, "rival"):
-        assert held[pod.name] is Reason.OTHER_AUTOSCALER
+        assert held[pod.name] is ReasonCode.MANAGED_BY_OTHER_AUTOSCALER
     # The HPA's resource is as it was stated, the other one is sized.
     for pod in await pods(world, "engine"):
         [one] = pod.containers
@@ -112,21 +130,30 @@ async def test_over_a_day_what_a_vpa_takes_over_at_noon_is_left_alone_from_then_
 async def test_no_pod_that_a_scale_may_select_is_written_before_the_scale_was_answered():
     names, big = ("free", "engine"), container(1000, 1024)
     world = cluster(
-        [workload(name, template(big), Dial(cpu=100, mebibytes=200), replicas=2) for name in names],
+        [workload(name, template(big), AdjustableDemand(cpu=100, mebibytes=200), replicas=2) for name in names],
         [node("n1", cpu=16000, mebibytes=32768)],
         BY_MINUTE,
-        autoscalers=[Autoscaler(NAMESPACE, "main", WorkloadRef("KafkaConnect", "main"), frozenset({ResourceName.CPU}))],
+        autoscalers=[
+            HorizontalPodAutoscaler(
+                NAMESPACE, "main", WorkloadRef("KafkaConnect", "main"), frozenset({ResourceName.CPU})
+            )
+        ],
     )
     controller = Controller(
-        world, SimulatedUsage(world), MemoryStore(), FULL, lambda: world.now, UsageReading(settle_seconds=0)
+        world,
+        SimulatedUsageSource(world),
+        InMemoryStore(),
+        FULL,
+        lambda: world.now,
+        UsageReadingSettings(scrape_delay_seconds=0),
     )
     answered = START + timedelta(hours=3)
-    engines = LabelSelector((Requirement("app", Operator.IN, ("engine",)),))
+    engines = LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("engine",)),))
     for quarter in range(1, 4 * 6 + 1):
         world.advance(START + timedelta(minutes=15 * quarter))
         if world.now == answered:
             assert not controller.activity.outcomes
-            world.show_scale(NAMESPACE, WorkloadRef("KafkaConnect", "main"), engines)
+            world.add_scale(NAMESPACE, WorkloadRef("KafkaConnect", "main"), engines)
         await controller.refresh_statistics()
         await controller.rightsize()
     for pod in await pods(world, "engine"):

@@ -7,16 +7,16 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from cruise.domain.actions import Outcome, Reason, TaintNode, UntaintNode, Verdict
-from cruise.domain.cluster import Snapshot
+from cruise.domain.actions import ActionResult, Outcome, ReasonCode, TaintNode, UntaintNode
+from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.scheduling import OVERLOADED
-from cruise.domain.usage import NO_NODE_USE, CounterTail, LoadSample, NodeUse, SampleBlock
-from cruise.errors import CruiseError, Refused, Unavailable
-from cruise.runtime.node_load import NodeLoadPass, NodeLoads, leave_nodes, node_load_pass
-from cruise.runtime.writing.writer import Writer
+from cruise.domain.scheduling import OVERLOADED_TAINT
+from cruise.domain.usage import NO_NODE_USAGE, CounterTail, NodeLoadSample, NodeUsage, SampleBlock
+from cruise.errors import CruiseError, RefusedError, UnavailableError
+from cruise.runtime.node_load import NodeLoadHistory, NodeLoadPassResult, remove_taints_on_exit, run_node_load_pass
+from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.store.store import MemoryStore
+from cruise.simulation.store import InMemoryStore
 from tests.simulation.scenes import START, cluster, node, workload
 
 FULL = Policy(mode=Mode.FULL)
@@ -31,7 +31,7 @@ class Readings:
         self._minutes = list(minutes)
         self._every_seconds = every_seconds
 
-    async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
+    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         return ()
 
     async def read(
@@ -39,36 +39,38 @@ class Readings:
     ) -> tuple[SampleBlock, CounterTail | None]:
         raise AssertionError("no samples are asked for")
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
-        return NO_NODE_USE
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
+        return NO_NODE_USAGE
 
-    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
+    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         found = self._minutes.pop(0)
         if isinstance(found, CruiseError):
             raise found
-        return {name: LoadSample(load, at // self._every_seconds * self._every_seconds) for name, load in found.items()}
+        return {
+            name: NodeLoadSample(load, at // self._every_seconds * self._every_seconds) for name, load in found.items()
+        }
 
 
 class Watch:
     """One process that looks at the loads every minute."""
 
-    def __init__(self, world: SimulatedCluster, policy: Policy = FULL, store: MemoryStore | None = None) -> None:
-        self.world, self.policy, self.store = world, policy, store or MemoryStore()
-        self.loads = NodeLoads()
+    def __init__(self, world: SimulatedCluster, policy: Policy = FULL, store: InMemoryStore | None = None) -> None:
+        self.world, self.policy, self.store = world, policy, store or InMemoryStore()
+        self.loads = NodeLoadHistory()
         self.now = START
 
-    async def passes(self, *minutes: Loads | CruiseError, every_seconds: int = 60) -> list[NodeLoadPass]:
+    async def passes(self, *minutes: Loads | CruiseError, every_seconds: int = 60) -> list[NodeLoadPassResult]:
         source, done = Readings(*minutes, every_seconds=every_seconds), []
         for _ in minutes:
             self.now += MINUTE
-            done.append(await node_load_pass(self.world, source, self.store, self.loads, self.policy, self.now))
+            done.append(await run_node_load_pass(self.world, source, self.store, self.loads, self.policy, self.now))
         return done
 
     async def outcomes(self, *minutes: Loads | CruiseError) -> list[Sequence[Outcome]]:
         return [done.outcomes for done in await self.passes(*minutes)]
 
     async def tainted(self) -> list[str]:
-        return [one.name for one in (await self.world.snapshot()).nodes if OVERLOADED in one.taints]
+        return [one.name for one in (await self.world.snapshot()).nodes if OVERLOADED_TAINT in one.taints]
 
 
 def watch_nodes(count: int = 5, policy: Policy = FULL, **fields: object) -> Watch:
@@ -114,12 +116,12 @@ async def test_a_missing_reading_breaks_the_row_and_leaves_the_taint():
 async def test_without_readings_the_taint_goes_after_an_hour_also_where_prometheus_is_away():
     watch = watch_nodes()
     await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
-    done = await watch.passes(*[Unavailable("Prometheus does not answer")] * 59)
+    done = await watch.passes(*[UnavailableError("Prometheus does not answer")] * 59)
     assert [one for one in done if one.outcomes] == []
     assert all(str(one.failure) == "Prometheus does not answer" for one in done)
     assert await watch.tainted() == ["n1"]
-    [last] = await watch.passes(Unavailable("Prometheus does not answer"))
-    assert [(type(one.action), one.reason) for one in last.outcomes] == [(UntaintNode, Reason.LOAD_UNKNOWN)]
+    [last] = await watch.passes(UnavailableError("Prometheus does not answer"))
+    assert [(type(one.action), one.reason) for one in last.outcomes] == [(UntaintNode, ReasonCode.LOAD_UNKNOWN)]
     assert await watch.tainted() == []
 
 
@@ -129,7 +131,7 @@ async def test_a_hundred_nodes_that_are_all_overloaded_are_not_tainted():
     with capture_logs() as logs:
         done = await watch.passes(*[everywhere] * 3)
     assert await watch.tainted() == []
-    assert [one.crowd for one in done] == [100] * 3
+    assert [one.overloaded_at_once for one in done] == [100] * 3
     assert [one["event"] for one in logs] == ["too many nodes are overloaded at once to be true: none is tainted"]
 
 
@@ -157,7 +159,7 @@ async def test_a_load_that_cannot_be_true_taints_nobody_and_is_said_once():
 async def test_taints_need_mode_full():
     watch = watch_nodes(policy=Policy(mode=Mode.RESIZE))
     [_, second] = await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
-    assert [outcome.verdict for outcome in second] == [Verdict.OBSERVED]
+    assert [outcome.result for outcome in second] == [ActionResult.OBSERVED]
     assert await watch.tainted() == []
 
 
@@ -167,7 +169,7 @@ async def test_a_taint_goes_once_the_mode_was_lowered(mode: Mode):
     await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
     lowered = Watch(watch.world, Policy(mode=mode))
     [[freed]] = await lowered.outcomes({"n1": 9.0})
-    assert (freed.verdict, freed.reason) == (Verdict.DONE, Reason.TAINTS_NO_MORE)
+    assert (freed.result, freed.reason) == (ActionResult.DONE, ReasonCode.TAINTING_DISABLED)
     assert await lowered.tainted() == []
 
 
@@ -176,9 +178,9 @@ async def test_a_taint_goes_while_paused_and_none_is_put_on():
     await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
     await watch.store.set_paused(True)
     done = await watch.outcomes({"n1": 0.1, "n3": 9.0}, {"n1": 0.1, "n3": 9.0})
-    assert {(type(one.action), one.verdict) for one in done[1]} == {
-        (UntaintNode, Verdict.DONE),
-        (TaintNode, Verdict.OBSERVED),
+    assert {(type(one.action), one.result) for one in done[1]} == {
+        (UntaintNode, ActionResult.DONE),
+        (TaintNode, ActionResult.OBSERVED),
     }
     assert await watch.tainted() == []
 
@@ -187,19 +189,19 @@ async def test_a_store_that_is_away_keeps_no_taint_on():
     watch = watch_nodes()
     await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
     away = Watch(watch.world, store=Away())
-    with pytest.raises(Unavailable, match="no store"):
+    with pytest.raises(UnavailableError, match="no store"):
         await away.outcomes({"n1": 0.1}, {"n1": 0.1})
     assert await watch.tainted() == []
 
 
-class Away(MemoryStore):
+class Away(InMemoryStore):
     """A store that is out of reach."""
 
     async def paused(self) -> bool:
-        raise Unavailable("no store")
+        raise UnavailableError("no store")
 
     async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
-        raise Unavailable("no store")
+        raise UnavailableError("no store")
 
 
 async def test_without_the_right_it_is_tried_once_an_hour_and_the_nodes_are_named():
@@ -209,7 +211,7 @@ async def test_without_the_right_it_is_tried_once_an_hour_and_the_nodes_are_name
     lowered = Watch(world, Policy(mode=Mode.OBSERVE))  # type: ignore[arg-type]
     done = await lowered.passes(*[{}] * 70)
     assert world.tried == 2
-    assert {tuple(one.stuck) for one in done} == {("n1",)}
+    assert {tuple(one.unremovable) for one in done} == {("n1",)}
     assert {tuple(one.tainted) for one in done} == {("n1",)}
 
 
@@ -220,30 +222,30 @@ class NoRight:
         self._world = world
         self.tried = 0
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> ClusterSnapshot:
         return await self._world.snapshot()
 
     async def perform(self, action: object) -> None:
         self.tried += 1
-        raise Refused('nodes "n1" is forbidden', "Forbidden")
+        raise RefusedError('nodes "n1" is forbidden', "Forbidden")
 
 
 async def test_who_leaves_for_good_leaves_no_taint():
     watch = watch_nodes()
     await watch.outcomes({"n1": 9.0}, {"n1": 9.0})
-    writer = Writer(watch.world, watch.store, FULL)
-    [freed] = await leave_nodes(watch.world, writer, "cruise", "laptop", watch.now)
-    assert (freed.verdict, freed.reason) == (Verdict.DONE, Reason.TAINTS_NO_MORE)
+    writer = ClusterWriter(watch.world, watch.store, FULL)
+    [freed] = await remove_taints_on_exit(watch.world, writer, "cruise", "laptop", watch.now)
+    assert (freed.result, freed.reason) == (ActionResult.DONE, ReasonCode.TAINTING_DISABLED)
     assert await watch.tainted() == []
-    assert await leave_nodes(watch.world, writer, "cruise", "laptop", watch.now) == ()
+    assert await remove_taints_on_exit(watch.world, writer, "cruise", "laptop", watch.now) == ()
 
 
 async def test_readings_of_nodes_that_are_gone_are_forgotten():
-    loads, one = NodeLoads(), node("n1")
-    loads.add(one, LoadSample(8.0, 60), START)
+    loads, one = NodeLoadHistory(), node("n1")
+    loads.add(one, NodeLoadSample(8.0, 60), START)
     assert loads.keep_only(frozenset({"n2"})) == {}
-    loads.add(one, LoadSample(8.0, 60), START)
+    loads.add(one, NodeLoadSample(8.0, 60), START)
     assert loads.keep_only(frozenset({"n1"}))["n1"].latest == (2.0,)
-    loads.add(one, LoadSample(8.0, 60), START)
+    loads.add(one, NodeLoadSample(8.0, 60), START)
     loads.add(one, None, START)
     assert loads.keep_only(frozenset({"n1"}))["n1"].latest == (2.0, None)

@@ -8,25 +8,25 @@ from typing import Any, TypeVar
 
 import pytest
 
-from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.decisions.oom import Scene, decide_oom_reaction, learn_from
-from cruise.decisions.usage.lessons import lessons_of, with_lesson
-from cruise.domain.actions import Action, EvictPod, Hold, Outcome, Reason, ResizePod, Verdict
+from cruise.decisions.oom import OomContext, decide_oom_reaction, get_raised_memory
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.usage.oom_records import raise_oom_memory, summarize_oom_records
+from cruise.domain.actions import Action, ActionResult, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ContainerRole, OomKill, Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import OomRecord, Statistic, StatisticKey, StatisticsTable
-from cruise.errors import CruiseError, Unavailable
-from cruise.runtime.oom import OomReactor, Reaction, around
-from cruise.runtime.writing.exclusions import Exclusions
-from cruise.runtime.writing.writer import Writer
+from cruise.errors import CruiseError, UnavailableError
+from cruise.runtime.oom import OomReactionResult, OomReactor, restrict_to_kill
+from cruise.runtime.writing.evictions import WriteExclusions
+from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.store.store import MemoryStore
-from tests.simulation.faults import Faults, FaultyCluster
+from cruise.simulation.store import InMemoryStore
+from tests.simulation.faults import ClusterFaults, FaultyCluster
 from tests.simulation.scenes import (
     START,
-    Dial,
+    AdjustableDemand,
     amounts,
     cluster,
     container,
@@ -65,27 +65,27 @@ def leaking(
 ) -> SimulatedCluster:
     """A Deployment whose single pod uses more than its limit."""
     pod = template(container(100, request, amounts(None, limit)))
-    one = workload(pod=pod, dial=Dial(mebibytes=mebibytes), created_at=LONG_AGO, **fields)
+    one = workload(pod=pod, dial=AdjustableDemand(mebibytes=mebibytes), created_at=LONG_AGO, **fields)
     return cluster(one, nodes)
 
 
 async def killed(world: SimulatedCluster) -> OomKill:
     run(world, 5)
-    assert world.kills
-    return world.kills[-1]
+    assert world.oom_kills_at
+    return world.oom_kills_at[-1]
 
 
-async def store_for(world: SimulatedCluster) -> MemoryStore:
-    store = MemoryStore()
+async def store_for(world: SimulatedCluster) -> InMemoryStore:
+    store = InMemoryStore()
     every = await pods(world)
     rows = [statistic(pod, world.now) for pod in every] + [statistic(every[0], world.now, of_workload=True)]
-    await store.write_statistics(StatisticsTable.of_rows(rows))
+    await store.write_statistics(StatisticsTable.from_rows(rows))
     return store
 
 
 async def reacted(
-    world: SimulatedCluster, store: MemoryStore, kill: OomKill, reactor: OomReactor | None = None, policy=FULL
-) -> Reaction:
+    world: SimulatedCluster, store: InMemoryStore, kill: OomKill, reactor: OomReactor | None = None, policy=FULL
+) -> OomReactionResult:
     reaction = await (reactor or OomReactor(world, store, policy)).react(kill, world.now)
     assert reaction is not None
     return reaction
@@ -96,7 +96,7 @@ async def test_a_kill_is_recorded_taught_and_answered_in_place():
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, kill)
     assert isinstance(reaction.decision, ResizePod)
-    assert reaction.outcome.verdict is Verdict.DONE
+    assert reaction.outcome.result is ActionResult.DONE
     [record] = await store.oom_records(START)
     assert (record.container, record.workload, record.node, record.oom_memory_bytes) == (
         "app",
@@ -114,7 +114,7 @@ async def test_a_second_kill_teaches_the_whole_workload():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     earlier = replace(kill, pod="web-1", pod_uid="uid-1", finished_at=START - timedelta(days=6))
-    await store.record_oom(learn_from(earlier, None))
+    await store.record_oom(get_raised_memory(earlier, None))
     await reacted(world, store, kill)
     assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE] * 2
 
@@ -123,9 +123,9 @@ async def test_the_new_limit_ends_the_killing():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     await reacted(world, store, kill)
-    assert len(world.kills) == 1
+    assert len(world.oom_kills_at) == 1
     run(world, 600)
-    assert len(world.kills) == 1
+    assert len(world.oom_kills_at) == 1
 
 
 async def test_a_replay_changes_nothing():
@@ -133,10 +133,10 @@ async def test_a_replay_changes_nothing():
     store, kill = await store_for(world), await killed(world)
     reactor = OomReactor(world, store, FULL)
     await reacted(world, store, kill, reactor)
-    asked = world.tally.resizes_asked
+    asked = world.counts.resizes_requested
     assert await reactor.react(kill, world.now) is None
     assert await OomReactor(world, store, FULL).react(kill, world.now) is None
-    assert world.tally.resizes_asked == asked
+    assert world.counts.resizes_requested == asked
     assert len(await store.outcomes(START)) == 1
 
 
@@ -148,18 +148,18 @@ async def test_a_second_kill_inside_the_cool_down_teaches_and_waits(restarted):
     first_at = world.now
     await reacted(world, store, kill, reactor)
     run(world, 60)
-    again = world.kills[-1]
+    again = world.oom_kills_at[-1]
     assert again.finished_at > kill.finished_at
     # After a restart of cruise the audit tells when it reacted last.
     reaction = await reacted(world, store, again, OomReactor(world, store, FULL) if restarted else reactor)
-    assert isinstance(reaction.decision, Hold)
-    assert reaction.decision.reason is Reason.COOLING_DOWN
+    assert isinstance(reaction.decision, SkippedPod)
+    assert reaction.decision.reason is ReasonCode.COOLDOWN
     assert reaction.decision.until == first_at + FULL.oom_cooldown
     assert reaction.record.oom_memory_bytes == 768 * MEBIBYTE
     assert len(await store.oom_records(START)) == 2
     run(world, 600)
-    await store.write_statistics(StatisticsTable.of_rows([statistic(await only_pod(world), world.now)]))
-    later = await reacted(world, store, world.kills[-1], reactor)
+    await store.write_statistics(StatisticsTable.from_rows([statistic(await only_pod(world), world.now)]))
+    later = await reacted(world, store, world.oom_kills_at[-1], reactor)
     assert isinstance(later.decision, ResizePod)
 
 
@@ -167,34 +167,36 @@ async def test_a_second_kill_inside_the_cool_down_teaches_and_waits(restarted):
 async def test_node_passes_leave_the_pod_alone_during_the_cool_down(restarted):
     world = leaking()
     store, kill = await store_for(world), await killed(world)
-    exclusions = Exclusions()
+    exclusions = WriteExclusions()
     reactor = OomReactor(world, store, FULL, exclusions=exclusions)
     await reacted(world, store, kill, reactor)
     if restarted:
-        exclusions = Exclusions()
+        exclusions = WriteExclusions()
         assert await OomReactor(world, store, FULL, exclusions=exclusions).react(kill, world.now) is None
     answered = await only_pod(world)
     shrink = resize(answered, amounts(100, 128))
 
     async def tried(action: Action, seconds: int) -> Outcome:
         now = world.now + timedelta(seconds=seconds)
-        [outcome] = await Writer(world, store, FULL, exclusions=exclusions).apply([action], await world.snapshot(), now)
+        [outcome] = await ClusterWriter(world, store, FULL, exclusions=exclusions).apply_plan(
+            [action], await world.snapshot(), now
+        )
         return outcome
 
     for action in (shrink, evict(answered)):
         outcome = await tried(action, 60)
-        assert (outcome.verdict, outcome.reason) == (Verdict.HELD, Reason.COOLING_DOWN)
+        assert (outcome.result, outcome.reason) == (ActionResult.SKIPPED, ReasonCode.COOLDOWN)
     assert (await only_pod(world)).containers == answered.containers
-    assert (await tried(shrink, 300)).verdict is Verdict.DONE
+    assert (await tried(shrink, 300)).result is ActionResult.DONE
 
 
 async def test_another_container_of_the_pod_has_a_cool_down_of_its_own():
     pod = template(*(container(100, 256, amounts(None, 512), name=name) for name in ("app", "b")))
     world = cluster(workload(pod=pod, created_at=LONG_AGO))
     [there] = await pods(world)
-    store = MemoryStore()
+    store = InMemoryStore()
     rows = [statistic(there, world.now, name=name) for name in ("app", "b")]
-    await store.write_statistics(StatisticsTable.of_rows(rows))
+    await store.write_statistics(StatisticsTable.from_rows(rows))
     kill = OomKill(
         "shop", there.name, there.uid, "app", there.workload, "", "n1", START, 512 * MEBIBYTE, 256 * MEBIBYTE
     )
@@ -204,7 +206,7 @@ async def test_another_container_of_the_pod_has_a_cool_down_of_its_own():
     assert isinstance(other.decision, ResizePod)
     restarted = OomReactor(world, store, FULL)
     third = await reacted(world, store, replace(kill, finished_at=START + timedelta(seconds=9)), restarted)
-    assert third.decision.reason is Reason.COOLING_DOWN
+    assert third.decision.reason is ReasonCode.COOLDOWN
 
 
 async def test_without_room_the_pod_is_evicted():
@@ -212,7 +214,7 @@ async def test_without_room_the_pod_is_evicted():
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, kill)
     assert isinstance(reaction.decision, EvictPod)
-    assert world.tally.evictions == 1
+    assert world.counts.evictions == 1
     assert [o.action for o in await store.evictions_since(START)] == [reaction.decision]
 
 
@@ -220,17 +222,20 @@ async def test_eviction_budgets_hold_here_too():
     world = leaking(nodes=[node(mebibytes=300)])
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, kill, policy=replace(FULL, max_evictions_per_hour=0))
-    assert (reaction.outcome.verdict, reaction.outcome.reason) == (Verdict.HELD, Reason.BUDGET_HOUR)
-    assert world.tally.evictions == 0
+    assert (reaction.outcome.result, reaction.outcome.reason) == (
+        ActionResult.SKIPPED,
+        ReasonCode.HOURLY_EVICTION_BUDGET_SPENT,
+    )
+    assert world.counts.evictions == 0
 
 
-@pytest.mark.parametrize(("mode", "verdict"), [(Mode.OBSERVE, Verdict.OBSERVED), (Mode.RESIZE, Verdict.DONE)])
+@pytest.mark.parametrize(("mode", "verdict"), [(Mode.OBSERVE, ActionResult.OBSERVED), (Mode.RESIZE, ActionResult.DONE)])
 async def test_modes(mode, verdict):
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, kill, policy=Policy(mode=mode))
     assert isinstance(reaction.decision, ResizePod)
-    assert reaction.outcome.verdict is verdict
+    assert reaction.outcome.result is verdict
     assert len(await store.oom_records(START)) == 1
 
 
@@ -239,7 +244,7 @@ async def test_modes_that_may_not_resize_only_record(mode):
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, kill, policy=Policy(mode=mode))
-    assert isinstance(reaction.decision, Hold)
+    assert isinstance(reaction.decision, SkippedPod)
     assert len(await store.oom_records(START)) == 1
     assert [line.reason for line in await store.outcomes(START)] == [reaction.decision.reason]
 
@@ -249,8 +254,8 @@ async def test_a_pause_holds_the_reactor_too():
     store, kill = await store_for(world), await killed(world)
     await store.set_paused(True)
     reaction = await reacted(world, store, kill)
-    assert (reaction.outcome.verdict, reaction.outcome.reason) == (Verdict.OBSERVED, Reason.PAUSED)
-    assert world.tally.resizes_asked == 0
+    assert (reaction.outcome.result, reaction.outcome.reason) == (ActionResult.OBSERVED, ReasonCode.PAUSED)
+    assert world.counts.resizes_requested == 0
     # A kill does not come again with the next pass as other work does.
     assert await store.outcomes(START) == [reaction.outcome]
 
@@ -266,10 +271,12 @@ async def test_every_kill_is_in_the_audit_also_those_that_nothing_is_done_about(
         await reacted(world, store, replace(kill, finished_at=world.now), reactor)
     lines = await store.outcomes(START)
     assert sum(line.count for line in lines) == 10
-    assert all(isinstance(line.action, ResizePod) and line.action.reason is Reason.OOM_KILLED for line in lines)
-    held = [line for line in lines if line.verdict is Verdict.HELD]
+    assert all(isinstance(line.action, ResizePod) and line.action.reason is ReasonCode.OOM_KILLED for line in lines)
+    held = [line for line in lines if line.result is ActionResult.SKIPPED]
     # The limit grew to its ceiling, twice what the template states, and stays there.
-    assert [(line.reason, line.detail) for line in held] == [(Reason.CAPPED, "limit-at-ceiling: app")] * len(held)
+    assert [(line.reason, line.detail) for line in held] == [(ReasonCode.AT_MAXIMUM, "limit-at-ceiling: app")] * len(
+        held
+    )
     assert sum(line.count for line in held) == 9
     assert [line.action.containers for line in held if isinstance(line.action, ResizePod)] == [held[0].before]
     assert held[0].before[0].limits.memory_bytes == 1024 * MEBIBYTE
@@ -283,7 +290,7 @@ async def test_a_kill_during_the_cool_down_is_in_the_audit():
     for seconds in (1, 2):
         await reacted(world, store, replace(kill, finished_at=kill.finished_at + timedelta(seconds=seconds)), reactor)
     counts = {line.reason: line.count for line in await store.outcomes(START)}
-    assert counts == {Reason.OOM_KILLED: 1, Reason.COOLING_DOWN: 2}
+    assert counts == {ReasonCode.OOM_KILLED: 1, ReasonCode.COOLDOWN: 2}
 
 
 async def test_a_killed_init_container_is_for_its_owner_to_size():
@@ -291,14 +298,14 @@ async def test_a_killed_init_container_is_for_its_owner_to_size():
     store, kill = await store_for(world), await killed(world)
     pod = await only_pod(world)
     init = replace(pod.containers[0], name="migrate", role=ContainerRole.INIT)
-    record = learn_from(replace(kill, container="migrate"), None)
+    record = get_raised_memory(replace(kill, container="migrate"), None)
     snapshot = await world.snapshot()
-    scene = Scene(node=snapshot.nodes[0], room=snapshot.nodes[0].allocatable, statistics={})
+    scene = OomContext(node=snapshot.nodes[0], free_capacity=snapshot.nodes[0].allocatable, statistics={})
     eligibility = Eligibility(snapshot, await store.read_statistics(), {}, FULL, world.now)
     decision = decide_oom_reaction(
         record, replace(pod, containers=(init, *pod.containers)), scene, eligibility, FULL, world.now
     )
-    assert decision == Hold("shop", pod.name, Reason.RECORDED, "init-container: migrate")
+    assert decision == SkippedPod("shop", pod.name, ReasonCode.RECORDED_ONLY, "init-container: migrate")
 
 
 async def test_one_kill_of_a_pod_that_runs_to_completion_teaches_the_next_one():
@@ -306,9 +313,9 @@ async def test_one_kill_of_a_pod_that_runs_to_completion_teaches_the_next_one():
     store, kill = await store_for(world), await killed(world)
     await reacted(world, store, replace(kill, runs_to_completion=True))
     [record] = await store.oom_records(START)
-    assert record.teaches_workload
+    assert record.applies_to_workload
     # The next usage pass works out from the records what kills taught.
-    assert list(lessons_of([record]).of_keys.values()) == [512 * MEBIBYTE]
+    assert list(summarize_oom_records([record]).by_key.values()) == [512 * MEBIBYTE]
     assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE] * 2
 
 
@@ -317,9 +324,9 @@ async def test_what_a_pod_taught_that_is_gone_is_remembered_for_its_successor(go
     world = leaking(nodes=[node(mebibytes=4096 if gone else 300)])
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, replace(kill, pod_uid="gone") if gone else kill)
-    assert isinstance(reaction.decision, Hold if gone else EvictPod)
+    assert isinstance(reaction.decision, SkippedPod if gone else EvictPod)
     [record] = await store.oom_records(START)
-    assert record.teaches_workload
+    assert record.applies_to_workload
 
 
 async def test_a_pod_that_is_gone_still_teaches_its_successor():
@@ -327,7 +334,7 @@ async def test_a_pod_that_is_gone_still_teaches_its_successor():
     store, kill = await store_for(world), await killed(world)
     gone = replace(kill, pod="web-gone", pod_uid="gone")
     reaction = await reacted(world, store, gone)
-    assert reaction.decision.reason is Reason.GONE
+    assert reaction.decision.reason is ReasonCode.NOT_FOUND
     table = await store.read_statistics()
     taught_rows = {key.pod: int(oom) for key, oom in zip(table.keys, table.oom_memory_bytes, strict=True)}
     assert taught_rows[""] == 512 * MEBIBYTE
@@ -340,7 +347,7 @@ async def test_stored_overrides_count():
     assert pod.workload is not None
     await store.put_override("shop", pod.workload, Overrides(mode=Mode.OBSERVE))
     reaction = await reacted(world, store, kill)
-    assert reaction.decision.reason is Reason.MODE_OBSERVE
+    assert reaction.decision.reason is ReasonCode.MODE_OBSERVE
 
 
 def test_a_lesson_is_for_the_same_workload_container_and_identity():
@@ -359,13 +366,13 @@ def test_a_lesson_is_for_the_same_workload_container_and_identity():
         (row("db-0", "StatefulSet/db", identity="0", namespace="other"), 100),
         (row("bare", ""), 100),
     ]
-    table = with_lesson(StatisticsTable.of_rows([one for one, _ in rows]), record, shared=False)
+    table = raise_oom_memory(StatisticsTable.from_rows([one for one, _ in rows]), record, shared=False)
     assert [value // MEBIBYTE for value in table.oom_memory_bytes.tolist()] == [lesson for _, lesson in rows]
     # A pod without a controller teaches itself alone.
-    alone = with_lesson(table, replace(record, pod="bare-2", workload="", identity=""), shared=False)
+    alone = raise_oom_memory(table, replace(record, pod="bare-2", workload="", identity=""), shared=False)
     assert alone.oom_memory_bytes.tolist() == table.oom_memory_bytes.tolist()
     # A smaller lesson does not undo a larger one.
-    smaller = with_lesson(table, replace(record, oom_memory_bytes=1), shared=False)
+    smaller = raise_oom_memory(table, replace(record, oom_memory_bytes=1), shared=False)
     assert smaller.oom_memory_bytes.tolist() == table.oom_memory_bytes.tolist()
 
 
@@ -375,10 +382,10 @@ def test_a_lesson_is_for_the_same_workload_container_and_identity():
 T = TypeVar("T")
 
 
-class Unreliable(MemoryStore):
+class Unreliable(InMemoryStore):
     """A store that loses the calls named in `lost`."""
 
-    def __init__(self, inner: MemoryStore, *lost: str) -> None:
+    def __init__(self, inner: InMemoryStore, *lost: str) -> None:
         super().__init__()
         self.__dict__.update(inner.__dict__)
         self.lost = set(lost)
@@ -392,7 +399,7 @@ class Unreliable(MemoryStore):
     async def _unless_lost(self, name: str, call: Coroutine[Any, Any, T]) -> T:
         if name in self.lost:
             call.close()
-            raise Unavailable("the database is gone")
+            raise UnavailableError("the database is gone")
         return await call
 
 
@@ -402,15 +409,15 @@ async def test_a_kill_that_the_store_did_not_take_is_met_again_and_acted_on_once
     world = leaking()
     store, kill = Unreliable(await store_for(world), lost), await killed(world)
     reactor = OomReactor(world, store, FULL)
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         await reactor.react(kill, world.now)
     assert await store.oom_records(START) == []
     store.lost.clear()
     again = OomReactor(world, store, FULL) if restarted else reactor
     reaction = await reacted(world, store, kill, again)
     # It was grown before the store failed: that it is known now is all that was missing.
-    assert reaction.decision.reason is Reason.COOLING_DOWN
-    assert world.tally.resizes_asked == 1
+    assert reaction.decision.reason is ReasonCode.COOLDOWN
+    assert world.counts.resizes_requested == 1
     assert len(await store.oom_records(START)) == 1
     assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE, 0]
 
@@ -418,58 +425,63 @@ async def test_a_kill_that_the_store_did_not_take_is_met_again_and_acted_on_once
 async def test_a_kill_that_the_cluster_did_not_take_is_acted_on_when_it_is_back():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
-    lost = FaultyCluster(world, Faults(answered_writes=0))
+    lost = FaultyCluster(world, ClusterFaults(answered_writes=0))
     reactor = OomReactor(lost, store, FULL)
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         await reactor.react(kill, world.now)
     lost.faults.answered_writes = 9
     reaction = await reacted(world, store, kill, reactor)
-    assert reaction.outcome.verdict is Verdict.DONE
+    assert reaction.outcome.result is ActionResult.DONE
 
 
 async def test_kills_do_not_wait_for_one_that_cannot_be_answered():
     world = cluster(
         [
-            workload(name, template(container(100, 256, amounts(None, 512))), Dial(mebibytes=600), created_at=LONG_AGO)
+            workload(
+                name,
+                template(container(100, 256, amounts(None, 512))),
+                AdjustableDemand(mebibytes=600),
+                created_at=LONG_AGO,
+            )
             for name in ("a", "b")
         ]
     )
     store = await store_for(world)
-    await store.write_statistics(StatisticsTable.of_rows([statistic(pod, world.now) for pod in await pods(world)]))
+    await store.write_statistics(StatisticsTable.from_rows([statistic(pod, world.now) for pod in await pods(world)]))
     run(world, 5)
-    assert len(world.kills) == 2
-    bad = world.kills[0]
+    assert len(world.oom_kills_at) == 2
+    bad = world.oom_kills_at[0]
 
     def no_answer(action: Action) -> CruiseError | None:
-        return Unavailable("no answer") if isinstance(action, ResizePod) and action.uid == bad.pod_uid else None
+        return UnavailableError("no answer") if isinstance(action, ResizePod) and action.uid == bad.pod_uid else None
 
-    faulty = FaultyCluster(world, Faults(refuse=no_answer))
+    faulty = FaultyCluster(world, ClusterFaults(refuse=no_answer))
     reactor = OomReactor(faulty, store, FULL, retry_seconds=0.001)
     reactions = reactor.reactions(lambda: world.now)
     first = await anext(reactions)
-    assert first.record.pod_uid == world.kills[1].pod_uid
-    assert reactor.unanswered == 1
+    assert first.record.pod_uid == world.oom_kills_at[1].pod_uid
+    assert reactor.count_unanswered == 1
     # Tried again and again meanwhile.
     waiting = asyncio.ensure_future(anext(reactions))
     while len(faulty.faults.sent) < 5:
         await asyncio.sleep(0.001)
     faulty.faults.refuse = lambda action: None
     assert (await waiting).record.pod_uid == bad.pod_uid
-    assert reactor.unanswered == 0
+    assert reactor.count_unanswered == 0
     await reactions.aclose()
 
 
 async def test_a_kill_whose_answer_does_not_end_is_tried_again():
-    class Hanging(MemoryStore):
+    class Hanging(InMemoryStore):
         """A store whose first look-up of a kill has no end."""
 
         asked = 0
 
-        async def knows_oom(self, pod_uid, container, finished_at) -> bool:
+        async def has_oom_record(self, pod_uid, container, finished_at) -> bool:
             self.asked += 1
             if self.asked == 1:
                 await asyncio.sleep(3600)
-            return await super().knows_oom(pod_uid, container, finished_at)
+            return await super().has_oom_record(pod_uid, container, finished_at)
 
     world, store = leaking(), Hanging()
     await store.write_statistics(await (await store_for(world)).read_statistics())
@@ -477,7 +489,7 @@ async def test_a_kill_whose_answer_does_not_end_is_tried_again():
     reactor = OomReactor(world, store, replace(FULL, max_decision_age=timedelta(seconds=0.2)), retry_seconds=0.001)
     async with asyncio.timeout(30):
         reaction = await anext(reactor.reactions(lambda: world.now))
-    assert (reaction.decision.reason, store.asked) == (Reason.OOM_KILLED, 2)
+    assert (reaction.decision.reason, store.asked) == (ReasonCode.OOM_KILLED, 2)
 
 
 async def test_reactions_end_with_the_stream():
@@ -485,7 +497,7 @@ async def test_reactions_end_with_the_stream():
     store, _ = await store_for(world), await killed(world)
     world.close()
     reactions = [one async for one in OomReactor(world, store, FULL).reactions(lambda: world.now)]
-    assert [one.decision.reason for one in reactions] == [Reason.OOM_KILLED]
+    assert [one.decision.reason for one in reactions] == [ReasonCode.OOM_KILLED]
 
 
 @pytest.mark.parametrize(("age", "acts"), [(timedelta(minutes=50), True), (timedelta(hours=2), False)])
@@ -493,7 +505,7 @@ async def test_an_old_kill_teaches_and_is_not_acted_on(age, acts):
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     reaction = await reacted(world, store, replace(kill, finished_at=world.now - age))
-    assert isinstance(reaction.decision, ResizePod if acts else Hold)
+    assert isinstance(reaction.decision, ResizePod if acts else SkippedPod)
     assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE, 0]
     ancient = replace(kill, finished_at=world.now - timedelta(days=8))
     assert await OomReactor(world, store, FULL).react(ancient, world.now) is None
@@ -502,22 +514,22 @@ async def test_an_old_kill_teaches_and_is_not_acted_on(age, acts):
 async def test_a_kill_is_answered_while_a_long_plan_is_under_way():
     # As many pods as a large pass writes to: none is written to again on the same snapshot.
     calm = workload("calm", template(container(20, 64)), replicas=700, created_at=LONG_AGO)
-    one = workload("leaking", template(container(100, 256, amounts(None, 512))), Dial(mebibytes=600))
+    one = workload("leaking", template(container(100, 256, amounts(None, 512))), AdjustableDemand(mebibytes=600))
     world = cluster([calm, replace(one, created_at=LONG_AGO)], [node(f"n{number}") for number in range(10)])
     store, kill = await store_for(world), await killed(world)
     leaking_pod = await only_pod(world, "leaking")
-    await store.write_statistics(StatisticsTable.of_rows([statistic(leaking_pod, world.now)]))
-    faulty = FaultyCluster(world, Faults(read_seconds=0.001, write_seconds=0.001))
-    writer = Writer(faulty, store, FULL)
+    await store.write_statistics(StatisticsTable.from_rows([statistic(leaking_pod, world.now)]))
+    faulty = FaultyCluster(world, ClusterFaults(read_seconds=0.001, write_seconds=0.001))
+    writer = ClusterWriter(faulty, store, FULL)
     snapshot = await world.snapshot()
     plan = [resize(pod, amounts(10)) for pod in await pods(world, "calm")]
-    applying = asyncio.ensure_future(writer.apply(plan, snapshot, world.now))
+    applying = asyncio.ensure_future(writer.apply_plan(plan, snapshot, world.now))
     while len(faulty.faults.sent) < 100:
         await asyncio.sleep(0.001)
     before = len(faulty.faults.sent)
     reaction = await OomReactor(faulty, store, FULL, writer).react(kill, world.now)
     assert reaction is not None
-    assert reaction.outcome.verdict is Verdict.DONE
+    assert reaction.outcome.result is ActionResult.DONE
     # It stood behind a few of the plan's actions, never behind the plan.
     assert len(faulty.faults.sent) - before < 16 * 20
     assert not applying.done()
@@ -531,7 +543,7 @@ async def test_only_the_pods_around_a_kill_are_looked_at():
     snapshot = await world.snapshot()
     victim = next(pod for pod in snapshot.pods if pod.labels["app"] == "a")
     kill = OomKill("shop", victim.name, victim.uid, "app", victim.workload, "", victim.node, START, None, None)
-    near = around(snapshot, kill)
+    near = restrict_to_kill(snapshot, kill)
     expected = [pod.name for pod in snapshot.pods if pod.node == victim.node or pod.workload == victim.workload]
     assert [pod.name for pod in near.pods] == expected
     assert len(expected) < len(snapshot.pods)
@@ -541,7 +553,7 @@ async def test_only_the_pods_around_a_kill_are_looked_at():
 async def test_what_a_kill_teaches_is_kept_when_the_process_is_stopped_meanwhile():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
-    faulty = FaultyCluster(world, Faults(read_seconds=0.001, write_seconds=0.05))
+    faulty = FaultyCluster(world, ClusterFaults(read_seconds=0.001, write_seconds=0.05))
     reactions = OomReactor(faulty, store, FULL).reactions(lambda: world.now)
     reacting = asyncio.ensure_future(anext(reactions))
     while not faulty.faults.sent:
@@ -549,6 +561,6 @@ async def test_what_a_kill_teaches_is_kept_when_the_process_is_stopped_meanwhile
     reacting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await reacting
-    assert await store.knows_oom(*kill.key)
+    assert await store.has_oom_record(*kill.key)
     [outcome] = await store.outcomes(LONG_AGO)
-    assert (outcome.reason, outcome.verdict) == (Reason.OOM_KILLED, Verdict.DONE)
+    assert (outcome.reason, outcome.result) == (ReasonCode.OOM_KILLED, ActionResult.DONE)

@@ -4,66 +4,66 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.domain.actions import OriginalSizes, Outcome, Reason, Verdict
+from cruise.domain.actions import ActionResult, OriginalSizes, Outcome, ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES, ORIGINAL_RESOURCES_SIGNATURE, Overrides
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.details import Detail
-from cruise.domain.original_resources import format_original_resources, signature_of
+from cruise.domain.original_resources import format_original_resources, sign_original_resources
+from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import Amounts
-from cruise.domain.retention import RETENTION
-from cruise.domain.sizes import spec_targets
+from cruise.domain.reasons import ReasonDetail
+from cruise.domain.records import RETENTION
+from cruise.domain.resources import StatedResources
 from cruise.domain.usage import StatisticsTable
-from cruise.runtime.revert import revert_pass, revert_workload
-from cruise.runtime.sizing.node_pass import node_pass
-from cruise.runtime.writing.writer import Writer
+from cruise.runtime.node_pass import run_node_pass
+from cruise.runtime.revert import revert_workload, run_revert_pass
+from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.store.store import MemoryStore
+from cruise.simulation.store import InMemoryStore
 from tests.builders import make_statistic_for
 from tests.simulation.scenes import START, amounts, cluster, container, pods, resize, run, template, workload
 
 FULL = Policy(mode=Mode.FULL)
 
 
-async def requests(world: SimulatedCluster) -> dict[str, Amounts]:
+async def requests(world: SimulatedCluster) -> dict[str, StatedResources]:
     return {pod.labels["app"]: pod.containers[0].requests for pod in await pods(world)}
 
 
-async def shrunk(world: SimulatedCluster, store: MemoryStore) -> None:
+async def shrunk(world: SimulatedCluster, store: InMemoryStore) -> None:
     """Let cruise resize everything, as a node pass would."""
     snapshot = await world.snapshot()
     actions = [resize(pod, amounts(100, 128)) for pod in snapshot.pods]
-    assert {one.verdict for one in await Writer(world, store, FULL).apply(actions, snapshot, world.now)} == {
-        Verdict.DONE
+    assert {one.result for one in await ClusterWriter(world, store, FULL).apply_plan(actions, snapshot, world.now)} == {
+        ActionResult.DONE
     }
     run(world, 30)
 
 
-def told(outcomes: list[Outcome]) -> list[tuple[Verdict, Reason]]:
-    return [(one.verdict, one.reason) for one in outcomes]
+def told(outcomes: list[Outcome]) -> list[tuple[ActionResult, ReasonCode]]:
+    return [(one.result, one.reason) for one in outcomes]
 
 
 async def test_pods_get_back_what_they_requested_before_the_first_resize():
-    world, store = cluster([workload("a"), workload("b")]), MemoryStore()
+    world, store = cluster([workload("a"), workload("b")]), InMemoryStore()
     before = await requests(world)
     await shrunk(world, store)
     assert before != await requests(world)
-    outcomes = await revert_pass(world, store, FULL, world.now)
-    assert told(outcomes) == [(Verdict.DONE, Reason.REVERTED)] * 2
+    outcomes = await run_revert_pass(world, store, FULL, world.now)
+    assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)] * 2
     assert await requests(world) == before
     run(world, 30)
-    assert await revert_pass(world, store, FULL, world.now) == []
+    assert await run_revert_pass(world, store, FULL, world.now) == []
 
 
 async def test_it_works_while_paused_and_in_any_mode_and_is_audited():
-    world, store = cluster(workload("a")), MemoryStore()
+    world, store = cluster(workload("a")), InMemoryStore()
     before = await requests(world)
     await shrunk(world, store)
     await store.set_paused(True)
-    outcomes = await revert_pass(world, store, Policy(mode=Mode.OBSERVE), world.now)
-    assert told(outcomes) == [(Verdict.DONE, Reason.REVERTED)]
+    outcomes = await run_revert_pass(world, store, Policy(mode=Mode.OBSERVE), world.now)
+    assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)]
     assert await requests(world) == before
-    assert Reason.REVERTED in {one.reason for one in await store.outcomes(world.now)}
+    assert ReasonCode.REVERTED in {one.reason for one in await store.outcomes(world.now)}
     assert await store.paused() is True
 
 
@@ -74,7 +74,7 @@ TEXT = format_original_resources(SIZES)
 async def noted_pods(**annotations: str):
     """A pod with an annotation, and a store with a key to sign with."""
     noted = template(container(100, 128, amounts(None, 256)), annotations=annotations)
-    world, store = cluster(workload("a", noted)), MemoryStore()
+    world, store = cluster(workload("a", noted)), InMemoryStore()
     await store.prune(world.now)
     return world, store
 
@@ -83,7 +83,7 @@ async def signed_pods(key: bytes | None = None, text: str = TEXT):
     """A pod whose annotation is signed by a key, by default the store's."""
     world, store = await noted_pods()
     [pod] = await pods(world)
-    signature = signature_of(pod, TEXT, key or (await store.signing_keys())[0])
+    signature = sign_original_resources(pod, TEXT, key or (await store.signing_keys())[0])
     return await noted_pods(**{ORIGINAL_RESOURCES: text, ORIGINAL_RESOURCES_SIGNATURE: signature})
 
 
@@ -94,7 +94,7 @@ async def sizes_now(world):
 
 async def test_what_the_webhook_signed_is_believed():
     world, store = await signed_pods()
-    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.DONE, Reason.REVERTED)]
+    assert told(await run_revert_pass(world, store, FULL, world.now)) == [(ActionResult.DONE, ReasonCode.REVERTED)]
     assert await sizes_now(world) == SIZES["app"]
 
 
@@ -103,7 +103,7 @@ async def test_what_was_signed_before_the_key_changed_is_believed():
     first = await store.signing_keys()
     await store.prune(world.now + RETENTION.signing_key)
     assert (await store.signing_keys())[1:] == first
-    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.DONE, Reason.REVERTED)]
+    assert told(await run_revert_pass(world, store, FULL, world.now)) == [(ActionResult.DONE, ReasonCode.REVERTED)]
 
 
 @pytest.mark.parametrize(
@@ -118,76 +118,80 @@ async def test_what_was_signed_before_the_key_changed_is_believed():
 )
 async def test_what_a_tenant_wrote_moves_nothing(annotations):
     world, store = await noted_pods(**annotations)
-    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.HELD, Reason.UNSIGNED_ANNOTATION)]
-    assert world.tally.resizes_asked == 0
+    assert told(await run_revert_pass(world, store, FULL, world.now)) == [
+        (ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)
+    ]
+    assert world.counts.resizes_requested == 0
 
 
 @pytest.mark.parametrize("forged", ["another key", "another text"])
 async def test_a_signature_of_something_else_moves_nothing(forged):
     other = format_original_resources({"app": (amounts(4000, 8000), amounts(None, 8000))})
     world, store = await (signed_pods(b"k" * 32) if forged == "another key" else signed_pods(text=other))
-    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.HELD, Reason.UNSIGNED_ANNOTATION)]
-    assert world.tally.resizes_asked == 0
+    assert told(await run_revert_pass(world, store, FULL, world.now)) == [
+        (ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)
+    ]
+    assert world.counts.resizes_requested == 0
 
 
 async def test_the_store_speaks_before_any_annotation():
     world, store = await signed_pods()
     [pod] = await pods(world)
-    was = tuple(replace(one, requests=amounts(200, 200)) for one in spec_targets(pod))
+    was = tuple(replace(one, requests=amounts(200, 200)) for one in get_spec_targets(pod))
     await store.remember_original_sizes([OriginalSizes(pod.uid, "shop", pod.name, was, world.now)])
-    assert told(await revert_pass(world, store, FULL, world.now)) == [(Verdict.DONE, Reason.REVERTED)]
+    assert told(await run_revert_pass(world, store, FULL, world.now)) == [(ActionResult.DONE, ReasonCode.REVERTED)]
     assert await sizes_now(world) == (amounts(200, 200), amounts(None, 256))
 
 
 async def test_what_has_no_room_waits_and_no_pod_is_evicted():
     # 4000m: `a` and `b` had 1500 each, and most of what they gave back went to `c`.
     world = cluster([*(workload(name, template(container(1500))) for name in "ab"), workload("c")])
-    store = MemoryStore()
+    store = InMemoryStore()
     await shrunk(world, store)
     [other] = await pods(world, "c")
     await world.perform(resize(other, amounts(2400, 512)))
     run(world, 30)
-    outcomes = await revert_pass(world, store, FULL, world.now)
+    outcomes = await run_revert_pass(world, store, FULL, world.now)
     # Sorted by name: a, b, c.
     assert told(outcomes) == [
-        (Verdict.DONE, Reason.REVERTED),
-        (Verdict.HELD, Reason.WAITING_FOR_ROOM),
-        (Verdict.DONE, Reason.REVERTED),
+        (ActionResult.DONE, ReasonCode.REVERTED),
+        (ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY),
+        (ActionResult.DONE, ReasonCode.REVERTED),
     ]
-    assert world.tally.evictions == 0
+    assert world.counts.evictions == 0
     # `c` has given back by now.
     run(world, 30)
-    assert [one.verdict for one in await revert_pass(world, store, FULL, world.now)] == [Verdict.DONE]
+    assert [one.result for one in await run_revert_pass(world, store, FULL, world.now)] == [ActionResult.DONE]
 
 
 async def test_only_the_namespace_that_was_named():
-    world, store = cluster(workload("a")), MemoryStore()
+    world, store = cluster(workload("a")), InMemoryStore()
     await shrunk(world, store)
-    assert await revert_pass(world, store, FULL, world.now, "other") == []
-    assert len(await revert_pass(world, store, FULL, world.now, "shop")) == 1
+    assert await run_revert_pass(world, store, FULL, world.now, "other") == []
+    assert len(await run_revert_pass(world, store, FULL, world.now, "shop")) == 1
 
 
 async def test_one_workload_goes_back_and_stays_there_while_the_others_are_sized_on():
-    world, store = cluster([workload(name, created_at=START.replace(day=1)) for name in "ab"]), MemoryStore()
+    world, store = cluster([workload(name, created_at=START.replace(day=1)) for name in "ab"]), InMemoryStore()
     before = await requests(world)
     await shrunk(world, store)
     of_a = WorkloadRef("Deployment", "a")
     await store.put_override("shop", of_a, Overrides(headroom_factor=2.0))
     outcomes = await revert_workload(world, store, FULL, world.now, "shop", of_a)
-    assert told(outcomes) == [(Verdict.DONE, Reason.REVERTED)]
+    assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)]
     run(world, 30)
     assert await requests(world) == {"a": before["a"], "b": amounts(100, 128)}
     assert await store.overrides() == {("shop", of_a): Overrides(mode=Mode.OBSERVE, headroom_factor=2.0)}
     rows = [make_statistic_for(pod, updated_at=int(world.now.timestamp())) for pod in await pods(world)]
-    await store.write_statistics(StatisticsTable.of_rows(rows))
-    await node_pass(world, store, FULL, world.now)
+    await store.write_statistics(StatisticsTable.from_rows(rows))
+    await run_node_pass(world, store, FULL, world.now)
     run(world, 30)
     after = await requests(world)
     assert after["a"] == before["a"] and after["b"] != amounts(100, 128)
 
 
 async def test_a_workload_that_is_off_stays_off():
-    world, store = cluster(workload("a")), MemoryStore()
+    world, store = cluster(workload("a")), InMemoryStore()
     of_a = WorkloadRef("Deployment", "a")
     await store.put_override("shop", of_a, Overrides(mode=Mode.OFF))
     assert await revert_workload(world, store, FULL, world.now, "shop", of_a) == []
@@ -196,16 +200,16 @@ async def test_a_workload_that_is_off_stays_off():
 
 async def test_what_is_not_even_tried_is_in_the_audit_too():
     world, store = await noted_pods(**{ORIGINAL_RESOURCES: TEXT})
-    await revert_pass(world, store, FULL, world.now)
-    assert told(list(await store.outcomes(world.now))) == [(Verdict.HELD, Reason.UNSIGNED_ANNOTATION)]
+    await run_revert_pass(world, store, FULL, world.now)
+    assert told(list(await store.outcomes(world.now))) == [(ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)]
 
 
 async def test_what_a_resize_cannot_restore_is_reported():
-    world, store = cluster(workload("a", template(container(500, 512)))), MemoryStore()
+    world, store = cluster(workload("a", template(container(500, 512)))), InMemoryStore()
     snapshot = await world.snapshot()
     [pod] = snapshot.pods
     action = resize(pod, amounts(100, 128), amounts(None, 256))
-    await Writer(world, store, FULL).apply([action], snapshot, world.now)
+    await ClusterWriter(world, store, FULL).apply_plan([action], snapshot, world.now)
     run(world, 30)
-    [outcome] = await revert_pass(world, store, FULL, world.now)
-    assert (outcome.verdict, outcome.detail) == (Verdict.DONE, Detail.MEMORY_LIMIT_STAYS.of("app"))
+    [outcome] = await run_revert_pass(world, store, FULL, world.now)
+    assert (outcome.result, outcome.detail) == (ActionResult.DONE, ReasonDetail.MEMORY_LIMIT_STAYS.create("app"))

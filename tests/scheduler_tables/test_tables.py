@@ -8,25 +8,29 @@ from typing import NamedTuple
 
 import pytest
 
-from cruise.decisions.packing.building import build_problem
-from cruise.decisions.packing.proposing import propose
-from cruise.decisions.scheduling.board import Board
-from cruise.decisions.scheduling.claims import why_not_judged
+from cruise.decisions.packing.problem import build_packing_problem
+from cruise.decisions.packing.proposal import build_proposal
 from cruise.decisions.scheduling.filters import (
-    refuse_by_attach_limits,
-    refuse_by_node,
-    refuse_by_ports,
-    refuse_by_room,
-    refuse_by_volumes,
+    check_attach_limits,
+    check_host_ports,
+    check_node,
+    check_resources,
+    check_volumes,
+    explain_unsupported_constraints,
 )
-from cruise.decisions.scheduling.neighbours import Spreads, refuse_by_affinity, refuse_by_anti_affinity
-from cruise.decisions.scheduling.scheduler import Scheduler
-from cruise.domain.cluster import Node, Pod, Snapshot
-from cruise.domain.packing import Proposal
-from cruise.domain.unplaced import Finding, Pattern
-from cruise.errors import BadInput
+from cruise.decisions.scheduling.placements import PodPlacements
+from cruise.decisions.scheduling.pod_affinity import (
+    SchedulerFilters,
+    TopologySpreadFilter,
+    check_affinity,
+    check_anti_affinity,
+)
+from cruise.domain.cluster import ClusterSnapshot, Node, Pod
+from cruise.domain.packing_plan import PackingProposal
+from cruise.domain.reasons import UnschedulableCode, UnschedulableReason
+from cruise.errors import BadInputError
 from cruise.kube_json.reading.snapshot import read_snapshot
-from cruise.packer.pack import quick_packing
+from cruise.packer.pack import pack_quickly
 from tests.controlplane.binaries import NotAvailable
 from tests.scheduler_tables.building import verdicts
 from tests.scheduler_tables.verdicts import NotConvertible, Verdict, read_lines, verdict_of
@@ -70,7 +74,7 @@ class Case:
     """A verdict with its cluster as cruise reads it; no other node takes pods."""
 
     verdict: Verdict
-    snapshot: Snapshot
+    snapshot: ClusterSnapshot
     pod: Pod
     node: Node
 
@@ -84,41 +88,41 @@ def case_of(verdict: Verdict) -> Case:
     """Read the cluster of a verdict. Raises NotConvertible."""
     try:
         snapshot = read_snapshot([json.dumps(verdict.cluster).encode()], "table")
-    except BadInput as error:
+    except BadInputError as error:
         raise NotConvertible(f"no API server has it: {error}") from error
     nodes = tuple(replace(one, ready=one.name == verdict.node) for one in snapshot.nodes)
     pod = next(one for one in snapshot.pods if (one.namespace, one.name) == verdict.pod)
     return Case(verdict, replace(snapshot, nodes=nodes), pod, next(one for one in nodes if one.ready))
 
 
-def refused_as_by(plugin: str, board: Board, pod: Pod, node: Node) -> Iterator[str]:
+def refused_as_by(plugin: str, board: PodPlacements, pod: Pod, node: Node) -> Iterator[str]:
     """Say what cruise's own rules about the same as one plugin of kube-scheduler refuse."""
     match plugin:
         case "NodeAffinity" | "NodeName" | "NodeUnschedulable" | "TaintToleration":
-            yield from refuse_by_node(board, pod, node)
+            yield from check_node(board, pod, node)
         case "NodeResourcesFit":
-            yield from refuse_by_room(board, pod, node)
+            yield from check_resources(board, pod, node)
         case "DynamicResources":
-            yield from (one for one in refuse_by_room(board, pod, node) if one.startswith("lacks device:"))
+            yield from (one for one in check_resources(board, pod, node) if one.startswith("lacks device:"))
         case "NodePorts":
-            yield from refuse_by_ports(board, pod, node)
+            yield from check_host_ports(board, pod, node)
         case "VolumeBinding" | "VolumeRestrictions" | "VolumeZone":
-            yield from refuse_by_volumes(board, pod, node)
+            yield from check_volumes(board, pod, node)
         case "NodeVolumeLimits":
-            yield from refuse_by_attach_limits(board, pod, node)
-            yield from (one for one in refuse_by_volumes(board, pod, node) if one.endswith(_OF_CLAIM))
+            yield from check_attach_limits(board, pod, node)
+            yield from (one for one in check_volumes(board, pod, node) if one.endswith(_OF_CLAIM))
         case "InterPodAffinity":
-            yield from refuse_by_affinity(board, pod, node)
-            yield from refuse_by_anti_affinity(board, pod, node)
+            yield from check_affinity(board, pod, node)
+            yield from check_anti_affinity(board, pod, node)
         case "PodTopologySpread":
-            yield from Spreads(board).refuse(pod, node)
+            yield from TopologySpreadFilter(board).check(pod, node)
 
 
 def why_contradicted(case: Case) -> str | None:
     """Say what the rules that judge plans, and places for replacements, say otherwise; None for nothing."""
-    board, allowed = Board(case.snapshot), case.verdict.allowed
+    board, allowed = PodPlacements(case.snapshot), case.verdict.allowed
     refusals = list(refused_as_by(case.verdict.plugin, board, case.pod, case.node))
-    if allowed == (not refusals) and (allowed or any(Scheduler(board).refuse(case.pod, case.node))):
+    if allowed == (not refusals) and (allowed or any(SchedulerFilters(board).check(case.pod, case.node))):
         return None
     return case.contradiction("; ".join(refusals) or "may run there")
 
@@ -128,11 +132,11 @@ def why_planned_otherwise(case: Case) -> str | None:
 
     It places the pod where all of kube-scheduler's rules let it in; on a cordoned node alone it does not, and says so.
     """
-    built = build_problem(case.snapshot)
-    plan = propose(built, quick_packing(built.problem))
-    assert isinstance(plan, Proposal)
+    built = build_packing_problem(case.snapshot)
+    plan = build_proposal(built, pack_quickly(built.problem))
+    assert isinstance(plan, PackingProposal)
     placed = case.verdict.pod in {one.key for one in plan.placed}
-    if placed == (not any(Scheduler(Board(case.snapshot)).refuse(case.pod, case.node))):
+    if placed == (not any(SchedulerFilters(PodPlacements(case.snapshot)).check(case.pod, case.node))):
         return None
     left = next((one for one in plan.unplaced if one.key == case.verdict.pod), None)
     if left is not None and (left.blocked_by, left.impossible) == (("cordoned",), False):
@@ -142,9 +146,9 @@ def why_planned_otherwise(case: Case) -> str | None:
 
 def why_not_told(case: Case) -> str | None:
     """Say of which pod that is not judged no plan says so; None where it does."""
-    unjudged = why_not_judged(case.snapshot.surroundings, case.pod)
-    told = [one.finding for one in build_problem(case.snapshot).left_out if one.key == case.verdict.pod]
-    if told == [Finding(Pattern.NOT_JUDGED, unjudged=unjudged or "")]:
+    unjudged = explain_unsupported_constraints(case.snapshot.storage_and_namespaces, case.pod)
+    told = [one.reason for one in build_packing_problem(case.snapshot).ignored_pods if one.key == case.verdict.pod]
+    if told == [UnschedulableReason(UnschedulableCode.NOT_EVALUATED, unsupported=unjudged or "")]:
         return None
     return case.contradiction(f"not judged for {unjudged}, but told {told}")
 
@@ -174,7 +178,7 @@ def compared() -> Compared:
         except NotConvertible as error:
             tally.not_convertible[str(error)] += 1
             continue
-        unjudged = why_not_judged(case.snapshot.surroundings, case.pod)
+        unjudged = explain_unsupported_constraints(case.snapshot.storage_and_namespaces, case.pod)
         contradiction = None if unjudged else why_contradicted(case)
         if unjudged is not None:
             tally.not_judged[unjudged] += 1

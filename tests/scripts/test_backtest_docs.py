@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms, backtest_json
+from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms, render_backtest_json
 from scripts.backtest_docs import results_markdown
 from tests.backtest_results import make_policies, make_result, make_score
 
@@ -12,7 +12,7 @@ COSTS = "| trace | policy | cost |"
 
 def page(*results, half=None):
     report = BacktestReport(results, ReplayTerms(300, "first-sample", 0, 1e-3, half))
-    return results_markdown(json.loads(backtest_json(report)))
+    return results_markdown(json.loads(render_backtest_json(report)))
 
 
 def rows(text, heading="| trace | policy | CPU slack %"):
@@ -54,7 +54,7 @@ def test_the_way_to_the_bound_stands_beside_the_figures_and_cost_in_a_table_of_i
     assert rows(text)[4][-2:] == ["40.0", "36.0"]
     assert rows(text, COSTS)[1] == ["a", "vpa", "$297", "60.8", "32.1", "1.94", "1.04", "4.00", "0.040"]
     assert "- **a**, the cheapest first: cruise, cruise-risk," in text
-    assert "  - `price_kill` × 3:" in text
+    assert "  - `price_oom_kill` × 3:" in text
 
 
 def test_one_trace_is_a_page_too_and_its_terms_are_told():

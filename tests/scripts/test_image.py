@@ -10,7 +10,7 @@ import pytest
 
 from scripts.image.debian import fetch, read_pins
 from scripts.image.layout import write_layout
-from scripts.image.root import HOME, leftovers
+from scripts.image.root import HOME, find_unneeded
 
 ROOT = Path(__file__).parents[2]
 LABELS = {"org.opencontainers.image.version": "1.0"}
@@ -57,12 +57,17 @@ def test_a_package_that_differs_from_its_pin_ends_it_and_is_not_kept(tmp_path):
 
 
 def test_a_shell_an_installer_and_rights_of_others_are_found(root):
-    assert leftovers(root) == []
+    assert find_unneeded(root) == []
     for name in ("bin/sh", "usr/bin/env", "opt/cruise/lib/pip/__init__.py"):
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).touch()
     (root / HOME / "bin/cruise").chmod(0o4755)
-    assert leftovers(root) == ["bin/sh", "opt/cruise/bin/cruise runs as its owner", "opt/cruise/lib/pip", "usr/bin/env"]
+    assert find_unneeded(root) == [
+        "bin/sh",
+        "opt/cruise/bin/cruise runs as its owner",
+        "opt/cruise/lib/pip",
+        "usr/bin/env",
+    ]
 
 
 def test_the_same_files_make_the_same_image_whenever_and_by_whomever(root, tmp_path):

@@ -6,15 +6,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.policy import Mode, Policy
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 from cruise.settings import Settings, load_settings
-from cruise.settings.forms import parse_duration
-from cruise.settings.loading import nearest_key
-from cruise.settings.table import FORMS
+from cruise.settings.loading import find_nearest_key
+from cruise.settings.settings import SETTING_TYPES
+from cruise.settings.value_types import parse_duration
 
 
 def refusal(environment=None, config=None) -> str:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInputError) as refused:
         load_settings(environment or {}, config)
     return str(refused.value)
 
@@ -26,7 +26,7 @@ def written(directory: Path, text: str) -> Path:
 
 
 def test_without_anything_set_the_policy_is_the_default_one():
-    assert load_settings({"HOME": "/nowhere"}).policy() == Policy()
+    assert load_settings({"HOME": "/nowhere"}).to_policy() == Policy()
 
 
 def test_environment_wins_over_file_and_file_over_default(tmp_path):
@@ -34,21 +34,21 @@ def test_environment_wins_over_file_and_file_over_default(tmp_path):
     settings = load_settings({"CRUISE_MAX_AGE": "1h30m"}, path)
     assert settings.max_age == timedelta(minutes=90)
     assert settings.look_ahead == timedelta(0)
-    assert settings.policy().max_evictions_per_hour == 3
-    assert settings.policy().max_age == timedelta(minutes=90)
+    assert settings.to_policy().max_evictions_per_hour == 3
+    assert settings.to_policy().max_age == timedelta(minutes=90)
 
 
 def test_every_setting_of_the_policy_reaches_it(tmp_path):
     path = written(
         tmp_path,
         'mode = "full"\nexcluded_namespaces = ["kube-system", "ops"]\noom_reaction = "record"\n'
-        "allow_extended_resources = true\noverload_above = 2\noverload_below = 1.5\nmemory_risk = 0.02\n",
+        "allow_extended_resources = true\noverload_taint_threshold = 2\noverload_untaint_threshold = 1.5\nmemory_risk = 0.02\n",
     )
-    policy = load_settings({}, path).policy()
+    policy = load_settings({}, path).to_policy()
     assert policy.mode is Mode.FULL
     assert policy.excluded_namespaces == {"kube-system", "cruise", "ops"}
     assert policy.allow_extended_resources
-    assert (policy.overload_above, policy.overload_below) == (2.0, 1.5)
+    assert (policy.overload_taint_threshold, policy.overload_untaint_threshold) == (2.0, 1.5)
     assert policy.memory_risk == 0.02
 
 
@@ -76,7 +76,7 @@ def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
         ("headroom", "sum"),
         ("log_format", "xml"),
         ("log_level", "loud"),
-        ("stop_grace", "soon"),
+        ("shutdown_grace_period", "soon"),
         ("price_core_hour", "-1"),
         ("memory_risk", "0"),
         ("memory_risk", "1"),
@@ -97,14 +97,14 @@ def test_a_bad_value_names_key_place_and_a_well_formed_example(tmp_path):
         ("prometheus_insecure_tls", "perhaps"),
         ("http_address", "8080"),
         ("http_address", "localhost:99999"),
-        ("overload_above", "nan"),
-        ("overload_above", "0"),
-        ("overload_above", "80"),
+        ("overload_taint_threshold", "nan"),
+        ("overload_taint_threshold", "0"),
+        ("overload_taint_threshold", "80"),
         ("memory_risk", "7"),
         ("memory_risk", "0.95"),
         ("cpu_risk", "7%"),
-        ("cpu_band", "15"),
-        ("memory_band", "0"),
+        ("cpu_tolerance", "15"),
+        ("memory_tolerance", "0"),
         ("memory_limit_ceiling", "0.5"),
         ("max_age", "15d"),
         ("pass_interval", "5d"),
@@ -183,7 +183,7 @@ def test_what_a_manifest_leaves_empty_is_not_set():
 
 
 def test_settings_that_contradict_each_other_are_refused():
-    assert "overload_below" in refusal({"CRUISE_OVERLOAD_BELOW": "2"})
+    assert "overload_untaint_threshold" in refusal({"CRUISE_OVERLOAD_UNTAINT_THRESHOLD": "2"})
     assert "raise max_age" in refusal({"CRUISE_PASS_INTERVAL": "20m"})
     assert "one way" in refusal({"CRUISE_PROMETHEUS_TOKEN_FILE": "/t", "CRUISE_PROMETHEUS_USER": "me"})
 
@@ -203,7 +203,7 @@ def test_prometheus_settings_carry_what_was_set(tmp_path):
             "CRUISE_PROMETHEUS_TIMEOUT": "1m",
             "CRUISE_RULES": "seeds",
         }
-    ).prometheus()
+    ).to_prometheus_settings()
     assert settings.url == "https://mimir.example/prometheus"
     assert (settings.user, settings.password) == ("cruise", "s3cret")
     assert settings.headers == {"X-Scope-OrgID": "team-a", "X-Other": "b"}
@@ -214,9 +214,9 @@ def test_prometheus_settings_carry_what_was_set(tmp_path):
 
 
 def test_prometheus_without_an_address_is_refused_and_a_given_one_wins():
-    with pytest.raises(BadInput, match="set prometheus_url"):
-        Settings().prometheus()
-    assert load_settings({"CRUISE_PROMETHEUS_URL": "http://a"}).prometheus("http://b").url == "http://b"
+    with pytest.raises(BadInputError, match="set prometheus_url"):
+        Settings().to_prometheus_settings()
+    assert load_settings({"CRUISE_PROMETHEUS_URL": "http://a"}).to_prometheus_settings("http://b").url == "http://b"
 
 
 @given(st.integers(0, 99), st.integers(0, 99), st.integers(0, 99), st.integers(0, 99))
@@ -227,14 +227,14 @@ def test_durations_add_up(days, hours, minutes, seconds):
 
 @given(st.text(max_size=25))
 def test_any_unknown_key_has_a_nearest_one(text):
-    assert nearest_key(text) in FORMS
+    assert find_nearest_key(text) in SETTING_TYPES
 
 
-@given(st.sampled_from(sorted(FORMS)), st.text(max_size=40).filter(lambda text: "\0" not in text))
+@given(st.sampled_from(sorted(SETTING_TYPES)), st.text(max_size=40).filter(lambda text: "\0" not in text))
 def test_any_text_is_read_or_refused_in_one_line(key, text):
     try:
         load_settings({f"CRUISE_{key.upper()}": text})
-    except BadInput as error:
+    except BadInputError as error:
         assert "\n" not in str(error)
 
 

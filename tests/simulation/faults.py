@@ -6,13 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field, replace
 
 from cruise.domain.actions import Action
-from cruise.domain.cluster import OomKill, Pod, Snapshot
-from cruise.errors import CruiseError, Unavailable
+from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod
+from cruise.errors import CruiseError, UnavailableError
 from cruise.simulation.cluster.cluster import SimulatedCluster
 
 
 @dataclass(slots=True)
-class Faults:
+class ClusterFaults:
     """What a cluster does to those who ask it; all of it may be changed at any time.
 
     Answers take `read_seconds` and `write_seconds` of real time, which is spent before a write is done. `refuse`
@@ -34,20 +34,20 @@ class Faults:
 class FaultyCluster:
     """The Cluster port over a simulated cluster, with faults."""
 
-    def __init__(self, cluster: SimulatedCluster, faults: Faults) -> None:
+    def __init__(self, cluster: SimulatedCluster, faults: ClusterFaults) -> None:
         self.cluster = cluster
         self.faults = faults
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> ClusterSnapshot:
         return replace(await self.cluster.snapshot(), taken_at=time.monotonic())
 
-    async def pod(self, namespace: str, name: str) -> Pod | None:
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
         self.faults.read.append((namespace, name))
         await asyncio.sleep(self.faults.read_seconds)
-        return await self.cluster.pod(namespace, name)
+        return await self.cluster.read_pod(namespace, name)
 
-    def known_pod(self, namespace: str, name: str) -> Pod | None:
-        return self.cluster.known_pod(namespace, name)
+    def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
+        return self.cluster.get_cached_pod(namespace, name)
 
     def oom_kills(self) -> AsyncIterator[OomKill]:
         return self.cluster.oom_kills()
@@ -67,6 +67,6 @@ class FaultyCluster:
             if not lost or faults.all_the_same:
                 await self.cluster.perform(action)
             if lost:
-                raise Unavailable("no answer in 10 s")
+                raise UnavailableError("no answer in 10 s")
         finally:
             faults.under_way -= 1

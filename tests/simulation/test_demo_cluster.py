@@ -4,7 +4,7 @@ import pickle
 from datetime import UTC, datetime, timedelta
 
 from cruise.domain.cluster import ContainerRole, Pod, QosClass
-from cruise.simulation.demo_cluster import NODES, demo_cluster
+from cruise.simulation.demo_cluster import NODES, create_demo_cluster
 from tests.simulation.scenes import amounts, resize
 
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
@@ -15,7 +15,7 @@ def requested_cpu(pods: list[Pod]) -> int:
 
 
 async def test_it_has_one_of_everything() -> None:
-    cluster, _ = demo_cluster(START)
+    cluster, _ = create_demo_cluster(START)
     cluster.advance(START + timedelta(minutes=20))
     snapshot = await cluster.snapshot()
     assert len(snapshot.nodes) == NODES
@@ -30,7 +30,7 @@ async def test_it_has_one_of_everything() -> None:
 
 
 async def test_requests_fill_it_and_use_does_not() -> None:
-    cluster, _ = demo_cluster(START)
+    cluster, _ = create_demo_cluster(START)
     cluster.advance(START + timedelta(hours=1))
     snapshot = await cluster.snapshot()
     pending = [pod for pod in snapshot.pods if pod.unschedulable_since is not None]
@@ -45,7 +45,7 @@ async def test_requests_fill_it_and_use_does_not() -> None:
 
 
 async def test_history_reaches_back_before_the_start() -> None:
-    cluster, usage = demo_cluster(START)
+    cluster, usage = create_demo_cluster(START)
     snapshot = await cluster.snapshot()
     end = int(START.timestamp())
     for namespace in await usage.partitions(snapshot):
@@ -60,17 +60,17 @@ async def test_history_reaches_back_before_the_start() -> None:
 
 
 async def test_twin_has_the_same_bytes_and_kills_only_what_leaks() -> None:
-    worlds = [demo_cluster(START, seed=3)[0] for _ in range(2)]
+    worlds = [create_demo_cluster(START, seed=3)[0] for _ in range(2)]
     for world in worlds:
         world.advance(START + timedelta(hours=4))
     one, twin = worlds
     assert pickle.dumps(await one.snapshot()) == pickle.dumps(await twin.snapshot())
-    assert one.kills == twin.kills
-    assert {str(kill.workload) for kill in one.kills} == {"Deployment/thumbnails"}
+    assert one.oom_kills_at == twin.oom_kills_at
+    assert {str(kill.workload) for kill in one.oom_kills_at} == {"Deployment/thumbnails"}
 
 
 async def test_shrinking_what_is_replayed_makes_room_and_kills_nobody() -> None:
-    (cluster, _), (twin, _) = demo_cluster(START), demo_cluster(START)
+    (cluster, _), (twin, _) = create_demo_cluster(START), create_demo_cluster(START)
     for pod in (await cluster.snapshot()).pods:
         if pod.namespace == "train":
             await cluster.perform(resize(pod, amounts(50, 450)))
@@ -79,11 +79,11 @@ async def test_shrinking_what_is_replayed_makes_room_and_kills_nobody() -> None:
     waiting = [pod for pod in (await twin.snapshot()).pods if pod.node is None]
     assert len(waiting) == 4
     assert [pod for pod in (await cluster.snapshot()).pods if pod.node is None] == []
-    assert cluster.tally.kills_of == twin.tally.kills_of
+    assert cluster.counts.oom_kills_by_container == twin.counts.oom_kills_by_container
     before, after = (sum(one.requested.cpu_millicores for one in world.node_figures()) for world in (twin, cluster))
     assert after < before / 2
 
 
 async def test_other_seeds_give_another_cluster() -> None:
-    one, other = demo_cluster(START, seed=1)[0], demo_cluster(START, seed=2)[0]
+    one, other = create_demo_cluster(START, seed=1)[0], create_demo_cluster(START, seed=2)[0]
     assert (await one.snapshot()).pods != (await other.snapshot()).pods

@@ -1,4 +1,4 @@
-"""The simulated cluster's usage samples, as the UsageSource port hands them out."""
+"""The simulated cluster's usage samples, as the UsageSourcePort port hands them out."""
 
 from datetime import timedelta
 
@@ -7,16 +7,15 @@ import pytest
 
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.usage import ContainerKey, SampleBlock
-from cruise.runtime.ports import UsageSource
-from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.runtime.ports import UsageSourcePort
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.demand.demand import Profile
-from cruise.simulation.demand.generators import Diurnal, Leaking
-from cruise.simulation.usage_source import SimulatedUsage
+from cruise.simulation.cluster.state import SimulationSettings
+from cruise.simulation.demand.demand import ContainerProfile, DiurnalDemand, LeakingDemand
+from cruise.simulation.usage_source import SimulatedUsageSource
 from tests.simulation.scenes import (
     NAMESPACE,
     START,
-    Dial,
+    AdjustableDemand,
     amounts,
     cluster,
     container,
@@ -32,19 +31,19 @@ from tests.simulation.scenes import (
 NOW = int(START.timestamp())
 OLD = START - timedelta(days=8)
 SMALL = template(container(100, 100))
-BY_MINUTE = Behaviour(step_seconds=60)
+BY_MINUTE = SimulationSettings(step_seconds=60)
 
 
 async def read(world: SimulatedCluster, start: int, end: int) -> SampleBlock:
     """Read from the cluster's usage, seconds counted from the start of the simulation."""
-    usage: UsageSource = SimulatedUsage(world)
+    usage: UsageSourcePort = SimulatedUsageSource(world)
     block, tail = await usage.read(NAMESPACE, NOW + start, NOW + end, None)
     assert tail is None
     return block
 
 
 async def test_samples_are_on_the_minute_grid_after_start_until_end() -> None:
-    world = cluster(workload(pod=SMALL, dial=Dial(cpu=70, mebibytes=30)), behaviour=BY_MINUTE)
+    world = cluster(workload(pod=SMALL, dial=AdjustableDemand(cpu=70, mebibytes=30)), behaviour=BY_MINUTE)
     run(world, 300)
     block = await read(world, 60, 240)
     pod = await only_pod(world)
@@ -58,53 +57,57 @@ async def test_samples_are_on_the_minute_grid_after_start_until_end() -> None:
 
 
 async def test_nothing_is_known_of_the_future() -> None:
-    world = cluster(workload(pod=SMALL, dial=Dial()), behaviour=BY_MINUTE)
+    world = cluster(workload(pod=SMALL, dial=AdjustableDemand()), behaviour=BY_MINUTE)
     run(world, 120)
     block = await read(world, 0, 240)
     assert np.isfinite(block.memory_bytes[0]).tolist() == [True, True, False, False]
 
 
 async def test_past_before_the_start_comes_from_the_demand() -> None:
-    wave = Diurnal(1, 100, 500, 100 * MEBIBYTE, 200 * MEBIBYTE)
-    old = workload(pod=SMALL, profiles={"app": Profile(wave, (3,))}, created_at=OLD)
+    wave = DiurnalDemand(1, 100, 500, 100 * MEBIBYTE, 200 * MEBIBYTE)
+    old = workload(pod=SMALL, profiles={"app": ContainerProfile(wave, (3,))}, created_at=OLD)
     world = cluster(old, behaviour=BY_MINUTE)
     run(world, 3600)
     block = await read(world, -86400, 3600)
-    cpu, memory = wave.demand(np.array([3]), block.times, np.array([10**6]))
+    cpu, memory = wave.compute_demand(np.array([3]), block.times, np.array([10**6]))
     np.testing.assert_array_equal(block.cpu_demand_millicores[0], cpu.astype(np.float32))
     np.testing.assert_array_equal(block.memory_bytes[0], memory)
 
 
 async def test_past_begins_when_the_process_started_and_ends_at_its_limit() -> None:
-    leak = Leaking(1, 10, 100 * MEBIBYTE, 60 * MEBIBYTE)  # a MiB a minute
+    leak = LeakingDemand(1, 10, 100 * MEBIBYTE, 60 * MEBIBYTE)  # a MiB a minute
     limited = template(container(100, 100, amounts(None, 130)))
-    young = workload(pod=limited, profiles={"app": Profile(leak, (0,))}, created_at=START - timedelta(minutes=40))
+    young = workload(
+        pod=limited, profiles={"app": ContainerProfile(leak, (0,))}, created_at=START - timedelta(minutes=40)
+    )
     block = await read(cluster(young, behaviour=BY_MINUTE), -3600, 0)
     assert np.isnan(block.memory_bytes[0, :19]).all()
     assert (block.memory_bytes[0, 19:] / MEBIBYTE).tolist() == [*range(100, 131), *[130] * 10]
 
 
 async def test_crowded_node_shows_in_demand_as_waiting() -> None:
-    dial = Dial(cpu=3000)
+    dial = AdjustableDemand(cpu=3000)
     world = cluster(workload(pod=SMALL, replicas=2, dial=dial), behaviour=BY_MINUTE)
     run(world, 60)
     block = await read(world, 0, 60)
     # Each gets 2000 of the 3000 that it wants and waits a third of the time: 2000 × (1 + 1/3).
     assert block.cpu_demand_millicores[:, 0] == pytest.approx([2666.67, 2666.67], abs=0.01)
-    assert world.tally.starved_container_seconds == 120
-    assert world.tally.container_seconds == 120
+    assert world.counts.starved_container_seconds == 120
+    assert world.counts.container_seconds == 120
 
 
 async def test_cpu_limit_throttles() -> None:
-    world = cluster(workload(pod=template(container(100, 100, amounts(200))), dial=Dial(cpu=400)), behaviour=BY_MINUTE)
+    world = cluster(
+        workload(pod=template(container(100, 100, amounts(200))), dial=AdjustableDemand(cpu=400)), behaviour=BY_MINUTE
+    )
     run(world, 60)
     assert (await read(world, 0, 60)).cpu_demand_millicores[0, 0] == pytest.approx(300)
     assert world.node_figures()[0].used.cpu_millicores == 200
 
 
 async def test_short_steps_are_averaged_over_the_minute() -> None:
-    dial = Dial(cpu=100)
-    world = cluster(workload(pod=SMALL, dial=dial), behaviour=Behaviour(step_seconds=15))
+    dial = AdjustableDemand(cpu=100)
+    world = cluster(workload(pod=SMALL, dial=dial), behaviour=SimulationSettings(step_seconds=15))
     run(world, 45)
     dial.cpu[0] = 500
     run(world, 15)
@@ -113,8 +116,8 @@ async def test_short_steps_are_averaged_over_the_minute() -> None:
 
 
 async def test_long_steps_hold_until_the_next() -> None:
-    dial = Dial(cpu=100)
-    world = cluster(workload(pod=SMALL, dial=dial), behaviour=Behaviour(step_seconds=300))
+    dial = AdjustableDemand(cpu=100)
+    world = cluster(workload(pod=SMALL, dial=dial), behaviour=SimulationSettings(step_seconds=300))
     run(world, 300)
     dial.cpu[0] = 500
     run(world, 420)
@@ -124,7 +127,10 @@ async def test_long_steps_hold_until_the_next() -> None:
 
 
 async def test_pod_that_is_gone_keeps_its_samples_for_the_retention() -> None:
-    world = cluster(workload(pod=SMALL, dial=Dial(), grace_seconds=1), behaviour=Behaviour(retention_seconds=600))
+    world = cluster(
+        workload(pod=SMALL, dial=AdjustableDemand(), grace_seconds=1),
+        behaviour=SimulationSettings(retention_seconds=600),
+    )
     run(world, 60)
     old = await only_pod(world)
     await world.perform(evict(old))
@@ -145,16 +151,16 @@ async def test_pod_that_is_gone_keeps_its_samples_for_the_retention() -> None:
 
 async def test_partitions_are_namespaces() -> None:
     world = cluster([workload(pod=SMALL), workload("db", SMALL, namespace="data")])
-    assert await SimulatedUsage(world).partitions(await world.snapshot()) == ["data", "shop"]
-    block, _ = await SimulatedUsage(world).read("nowhere", NOW, NOW + 60, None)
+    assert await SimulatedUsageSource(world).partitions(await world.snapshot()) == ["data", "shop"]
+    block, _ = await SimulatedUsageSource(world).read("nowhere", NOW, NOW + 60, None)
     assert list(block.keys) == []
     assert block.memory_bytes.shape == (0, 1)
 
 
 async def test_node_loads_are_runnable_cores_at_the_last_step() -> None:
-    dial = Dial(cpu=3000)
+    dial = AdjustableDemand(cpu=3000)
     world = cluster(workload(pod=SMALL, replicas=3, dial=dial), [node("n1")], behaviour=BY_MINUTE)
-    usage = SimulatedUsage(world)
+    usage = SimulatedUsageSource(world)
     assert await usage.node_loads(NOW) == {}
     run(world, 60)
     dial.cpu[:] = 100

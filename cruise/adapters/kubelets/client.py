@@ -2,18 +2,56 @@
 
 import ssl
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
 from urllib.parse import quote
 
 import aiohttp
 from yarl import URL
 
-from cruise.adapters.kube.http.client import USER_AGENT, KubeClient
-from cruise.adapters.kube.http.credentials import Identity
-from cruise.adapters.kube.http.translation import failure_of
-from cruise.adapters.kubelets.settings import Access, KubeletSettings
+from cruise.adapters.kube.client import USER_AGENT, KubernetesClient
+from cruise.adapters.kube.credentials import ApiIdentity
+from cruise.adapters.kube.responses import find_failure_status
 from cruise.domain.cluster import Node
-from cruise.errors import BadInput, CruiseError, Unavailable
+from cruise.errors import BadInputError, CruiseError, UnavailableError
+
+# How kubelets are asked.
+
+
+class KubeletAccess(StrEnum):
+    """By which way: at the node's own address, or through the API server, which takes the right to nodes/proxy."""
+
+    DIRECT = "direct"
+    NODE_PROXY = "node-proxy"
+
+
+class KubeletEndpoint(StrEnum):
+    """What of a kubelet is read: `resource` is a small part of `cadvisor`, without pressure."""
+
+    CADVISOR = "cadvisor"
+    RESOURCE = "resource"
+
+
+@dataclass(frozen=True, slots=True)
+class KubeletSettings:
+    """How kubelets are reached, and how much of them is asked at once.
+
+    Their certificates are verified against `ca_file`, by default the cluster's own CA; with `insecure_tls` they are
+    not, and whoever answers at a node's address gets cruise's token. `max_bytes` bounds one answer.
+    """
+
+    access: KubeletAccess = KubeletAccess.DIRECT
+    endpoint: KubeletEndpoint = KubeletEndpoint.CADVISOR
+    ca_file: Path | None = None
+    insecure_tls: bool = False
+    timeout_seconds: float = 10.0
+    concurrency: int = 16
+    max_bytes: int = 32 << 20
+    step_seconds: int = 60
+    retention_seconds: float = 900.0
+    plausible: bool = True
+
 
 _PIECE_BYTES = 1 << 18
 _MOST_WORDS = 1 << 12
@@ -29,7 +67,7 @@ _VERIFY = (
 class KubeletClient:
     """Reads kubelets' metrics with the identity that cruise has at the API server."""
 
-    def __init__(self, settings: KubeletSettings, client: KubeClient) -> None:
+    def __init__(self, settings: KubeletSettings, client: KubernetesClient) -> None:
         self._settings = settings
         self._client = client
         self._session: aiohttp.ClientSession | None = None
@@ -41,34 +79,36 @@ class KubeletClient:
             await self._session.close()
             self._session = None
 
-    async def metrics(self, node: Node) -> bytes:
-        """Return one node's metrics as text. Raises BadInput and Unavailable, whose words name node, cause and fix."""
+    async def read_metrics(self, node: Node) -> bytes:
+        """Return one node's metrics as text. Raises BadInputError and Unavailable, whose words name node, cause and fix."""
         url = self._url(node, await self._client.identity())
         place = f"the kubelet of node {node.name} at {url.host}:{url.port}"
-        if self._settings.access is Access.NODE_PROXY:
+        if self._settings.access is KubeletAccess.NODE_PROXY:
             place = f"the kubelet of node {node.name} behind the API server"
         try:
             return await self._ask(url, place)
         except CruiseError:
             raise
         except TimeoutError as error:
-            raise Unavailable(f"{place} did not answer in full within {self._settings.timeout_seconds:g} s") from error
+            raise UnavailableError(
+                f"{place} did not answer in full within {self._settings.timeout_seconds:g} s"
+            ) from error
         except aiohttp.ClientConnectorCertificateError as error:
             refusal = error.certificate_error
             said = refusal.verify_message if isinstance(refusal, ssl.SSLCertVerificationError) else str(refusal)
-            raise BadInput(
+            raise BadInputError(
                 f"the certificate of {place} is not accepted, nothing was sent: {said}; {_VERIFY}"
             ) from error
         except (aiohttp.ClientError, OSError, ValueError) as error:
             why = " ".join(str(error).split()) or type(error).__name__
-            raise Unavailable(f"{place} cannot be read: {why}") from error
+            raise UnavailableError(f"{place} cannot be read: {why}") from error
 
-    def _url(self, node: Node, identity: Identity) -> URL:
+    def _url(self, node: Node, identity: ApiIdentity) -> URL:
         path = f"/metrics/{self._settings.endpoint.value}"
-        if self._settings.access is Access.NODE_PROXY:
+        if self._settings.access is KubeletAccess.NODE_PROXY:
             return URL(f"{identity.server}/api/v1/nodes/{quote(node.name)}/proxy{path}", encoded=True)
         if not node.address:
-            raise Unavailable(f"node {node.name} has no InternalIP, so its kubelet cannot be asked")
+            raise UnavailableError(f"node {node.name} has no InternalIP, so its kubelet cannot be asked")
         host = f"[{node.address}]" if ":" in node.address else node.address
         return URL(f"https://{host}:{node.kubelet_port}{path}", encoded=True)
 
@@ -79,8 +119,8 @@ class KubeletClient:
             async with session.get(
                 url,
                 headers={**_HEADERS, **identity.headers},
-                proxy=identity.proxy if self._settings.access is Access.NODE_PROXY else None,
-                server_hostname=identity.server_name if self._settings.access is Access.NODE_PROXY else None,
+                proxy=identity.proxy if self._settings.access is KubeletAccess.NODE_PROXY else None,
+                server_hostname=identity.server_name if self._settings.access is KubeletAccess.NODE_PROXY else None,
                 allow_redirects=False,
             ) as response:
                 if response.status == 401 and attempt == 0:
@@ -96,7 +136,7 @@ class KubeletClient:
         async for piece in response.content.iter_chunked(_PIECE_BYTES):
             size += len(piece)
             if size > self._settings.max_bytes:
-                raise Unavailable(
+                raise UnavailableError(
                     f"{place} answers with more than {self._settings.max_bytes:,} bytes: raise kubelet_max_bytes, or "
                     "set kubelet_endpoint=resource, which is a small part of it"
                 )
@@ -105,36 +145,38 @@ class KubeletClient:
 
     async def _said(self, response: aiohttp.ClientResponse) -> str:
         """Return what the API server says of it, where it is asked."""
-        if self._settings.access is Access.DIRECT:
+        if self._settings.access is KubeletAccess.DIRECT:
             return ""
         with suppress(aiohttp.ClientError, TimeoutError):
-            failure = failure_of(await response.content.read(_MOST_WORDS))
+            failure = find_failure_status(await response.content.read(_MOST_WORDS))
             if failure is not None and failure.message:
                 return f"; the API server says: {' '.join(failure.message.split())}"
         return ""
 
-    def _refusal(self, status: int, place: str, said: str) -> BadInput | Unavailable:
-        proxied = self._settings.access is Access.NODE_PROXY
+    def _refusal(self, status: int, place: str, said: str) -> BadInputError | UnavailableError:
+        proxied = self._settings.access is KubeletAccess.NODE_PROXY
         match status:
             case 401:
                 fix = "" if proxied else ": kubelets have to accept tokens (authentication.webhook.enabled)"
-                return BadInput(f"{place} does not know cruise's credentials (401){fix}")
+                return BadInputError(f"{place} does not know cruise's credentials (401){fix}")
             case 403:
                 right = "nodes/proxy" if proxied else "nodes/metrics"
-                return BadInput(f"{place} may not be read by cruise's account (403): grant it get on {right}{said}")
+                return BadInputError(
+                    f"{place} may not be read by cruise's account (403): grant it get on {right}{said}"
+                )
             case 404:
-                return BadInput(
+                return BadInputError(
                     f"{place} has no /metrics/{self._settings.endpoint.value} (404): set kubelet_endpoint to the other"
                 )
             case _:
-                return Unavailable(f"{place} answers with status {status}{said}")
+                return UnavailableError(f"{place} answers with status {status}{said}")
 
-    async def _session_of(self, identity: Identity) -> aiohttp.ClientSession:
+    async def _session_of(self, identity: ApiIdentity) -> aiohttp.ClientSession:
         if self._session is not None and self._connection == identity.connection:
             return self._session
         await self.aclose()
         known = identity
-        if self._settings.access is Access.DIRECT:
+        if self._settings.access is KubeletAccess.DIRECT:
             ca_file = str(self._settings.ca_file) if self._settings.ca_file is not None else identity.ca_file
             known = replace(identity, ca_file=ca_file, verify=not self._settings.insecure_tls)
         self._session = aiohttp.ClientSession(

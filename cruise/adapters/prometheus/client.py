@@ -9,17 +9,18 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+import structlog
 from prometheus_api_client.prometheus_connect import PrometheusConnect
 from requests.auth import AuthBase, HTTPBasicAuth
 from urllib3 import disable_warnings
 from urllib3.exceptions import InsecureRequestWarning, MaxRetryError, NewConnectionError
 from urllib3.util.retry import Retry
 
+from cruise.adapters.api_client import read_token_file, strip_credentials
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.secrets import read_token, without_credentials
-from cruise.errors import BadInput, Throttled, Unavailable, Unreachable
+from cruise.errors import BadInputError, ThrottledError, UnavailableError, UnreachableError
 
-LONGEST_QUOTE = 160
+MAX_QUOTE_LENGTH = 160
 # How Prometheus, Thanos, Cortex, Mimir and VictoriaMetrics say that one query covers too much.
 _TOO_LARGE = re.compile(
     r"too many (samples|points|series|chunks)|maximum resolution|time range exceeds|query length|-search\.max|"
@@ -29,7 +30,7 @@ _TOO_LARGE = re.compile(
 )
 
 
-class QueryTooLarge(BadInput):
+class QueryTooLargeError(BadInputError):
     """A query that covers more than the server allows: fewer series or less time may be answered."""
 
 
@@ -45,8 +46,8 @@ class PrometheusClient(PrometheusConnect):
         retry = Retry(total=1, connect=1, read=0, redirect=0, status=0, other=0, backoff_factor=0.2)
         # One encoding: inside a cluster the bytes are cheaper than the packing.
         headers = {"Accept-Encoding": "identity", **settings.headers}
-        super().__init__(url=url, headers=headers, retry=retry, method="GET" if settings.by_get else "POST")
-        self._by_get = settings.by_get
+        super().__init__(url=url, headers=headers, retry=retry, method="GET" if settings.uses_get else "POST")
+        self._by_get = settings.uses_get
         self._session.cert = settings.client_certificate
         self._seconds = settings.timeout_seconds
         self._session.verify = _verification(settings)
@@ -54,15 +55,15 @@ class PrometheusClient(PrometheusConnect):
         self._has_credentials = settings.token_file is not None or settings.user is not None
 
     def query_range(self, query: str, first: int, last: int, step: int) -> bytes:
-        """Return the answer to a range query. Raises BadInput, Throttled, Unavailable."""
+        """Return the answer to a range query. Raises BadInputError, Throttled, Unavailable."""
         return self._ask("query_range", {"query": query, "start": first, "end": last, "step": step})
 
     def query(self, query: str, at: int) -> bytes:
-        """Return the answer to an instant query. Raises BadInput, Throttled, Unavailable."""
+        """Return the answer to an instant query. Raises BadInputError, Throttled, Unavailable."""
         return self._ask("query", {"query": query, "time": at})
 
     def series(self, selectors: Sequence[str], first: int, last: int) -> bytes:
-        """Return the label sets of the series that had samples in a time. Raises BadInput, Throttled, Unavailable."""
+        """Return the label sets of the series that had samples in a time. Raises BadInputError, Throttled, Unavailable."""
         return self._ask("series", {"match[]": selectors, "start": first, "end": last})
 
     def _ask(self, endpoint: str, form: Mapping[str, str | int | Sequence[str]]) -> bytes:
@@ -87,21 +88,21 @@ class PrometheusClient(PrometheusConnect):
                     raise self._refusal(response)
                 return self._body(response)
         except requests.exceptions.SSLError as error:
-            raise BadInput(f"{place}: TLS failed: {_shortened(str(error))}; set its CA file") from error
+            raise BadInputError(f"{place}: TLS failed: {_shortened(str(error))}; set its CA file") from error
         except requests.exceptions.ConnectTimeout as error:
-            raise Unreachable(f"{place} did not answer within {self._seconds:g} s") from error
+            raise UnreachableError(f"{place} did not answer within {self._seconds:g} s") from error
         except requests.exceptions.Timeout as error:
-            raise Unavailable(f"{place} did not answer within {self._seconds:g} s") from error
+            raise UnavailableError(f"{place} did not answer within {self._seconds:g} s") from error
         except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
-            raise Unavailable(f"{place}: the answer broke off") from error
+            raise UnavailableError(f"{place}: the answer broke off") from error
         except requests.exceptions.ConnectionError as error:
-            refusal = Unreachable if _was_never_made(error) else Unavailable
+            refusal = UnreachableError if _was_never_made(error) else UnavailableError
             raise refusal(f"{place} cannot be reached: {_cause(error)}") from error
         except requests.exceptions.InvalidHeader as error:
             # The library quotes the header, which may be a secret.
-            raise BadInput(f"{place}: one of prometheus_headers cannot be sent: take out line breaks") from error
+            raise BadInputError(f"{place}: one of prometheus_headers cannot be sent: take out line breaks") from error
         except requests.exceptions.RequestException as error:
-            raise BadInput(f"{place}: {_shortened(str(error))}") from error
+            raise BadInputError(f"{place}: {_shortened(str(error))}") from error
 
     def _body(self, response: requests.Response) -> bytes:
         """Read the whole answer; the library's time-out bounds each wait alone, and a trickle could go on for ever."""
@@ -110,43 +111,43 @@ class PrometheusClient(PrometheusConnect):
         for piece in response.iter_content(1 << 20):
             pieces.append(piece)
             if time.monotonic() > deadline:
-                raise Unavailable(f"Prometheus at {self.url} did not finish its answer within {self._seconds:g} s")
+                raise UnavailableError(f"Prometheus at {self.url} did not finish its answer within {self._seconds:g} s")
         return b"".join(pieces)
 
-    def _refusal(self, response: requests.Response) -> BadInput | Throttled | Unavailable:
+    def _refusal(self, response: requests.Response) -> BadInputError | ThrottledError | UnavailableError:
         place, status, reason = f"Prometheus at {self.url}", response.status_code, _reason(response)
         said = f": {_shortened(reason)}" if reason else ""
         if status in (401, 403):
             hint = "refused the credentials" if self._has_credentials else "asks for credentials"
-            return BadInput(f"{place} {hint} ({status}): set prometheus_token_file, or a user and password")
+            return BadInputError(f"{place} {hint} ({status}): set prometheus_token_file, or a user and password")
         if _TOO_LARGE.search(reason) or status == 413:
-            said = f": {_shortened(reason, LONGEST_QUOTE // 2)}" if reason else ""
-            return QueryTooLarge(
+            said = f": {_shortened(reason, MAX_QUOTE_LENGTH // 2)}" if reason else ""
+            return QueryTooLargeError(
                 f"{place} calls the query too large ({status}){said}: lower prometheus_max_samples_per_query or "
                 "prometheus_max_series_per_query"
             )
         wait = _retry_after(response)
         if status == 429 or (status == 503 and wait is not None):
-            return Throttled(f"{place} asks to slow down ({status}){said}", wait)
+            return ThrottledError(f"{place} asks to slow down ({status}){said}", wait)
         # 422: the query was understood, and something failed while it was carried out, such as a store of Thanos.
         if status in (408, 422, 500, 502, 503, 504):
-            return Unavailable(f"{place} cannot answer now ({status}){said}")
+            return UnavailableError(f"{place} cannot answer now ({status}){said}")
         if 200 < status < 300:
-            return Unavailable(f"{place} answered without the result of the query ({status})")
+            return UnavailableError(f"{place} answered without the result of the query ({status})")
         return self._misdirected(response, said)
 
-    def _misdirected(self, response: requests.Response, said: str) -> BadInput:
+    def _misdirected(self, response: requests.Response, said: str) -> BadInputError:
         place, status = f"Prometheus at {self.url}", response.status_code
         if 300 <= status < 400:
             target = response.headers.get("Location", "somewhere else")
-            return BadInput(
+            return BadInputError(
                 f"{place} redirects to {_shortened(target)} ({status}): set prometheus_url to the final address"
             )
         if status == 404:
-            return BadInput(
+            return BadInputError(
                 f"{place} has no query API there (404){said}: set prometheus_url to the address before /api/v1"
             )
-        return BadInput(f"{place} refused the query ({status}){said}")
+        return BadInputError(f"{place} refused the query ({status}){said}")
 
 
 class _Token(AuthBase):
@@ -161,10 +162,10 @@ class _Token(AuthBase):
         try:
             status = self._path.stat()
             if (status.st_mtime_ns, status.st_ino) != self._seen:
-                self._token = read_token(self._path, "prometheus_token_file")
+                self._token = read_token_file(self._path, "prometheus_token_file")
                 self._seen = (status.st_mtime_ns, status.st_ino)
         except OSError as error:
-            raise BadInput(f"prometheus_token_file {self._path} cannot be read: {error.strerror}") from error
+            raise BadInputError(f"prometheus_token_file {self._path} cannot be read: {error.strerror}") from error
         request.headers["Authorization"] = f"Bearer {self._token}"
         return request
 
@@ -177,17 +178,17 @@ class _NoCredentials(AuthBase):
 
 
 def _checked(written: str) -> str:
-    """Return the server's address without a slash at its end. Raises BadInput, which quotes no password."""
+    """Return the server's address without a slash at its end. Raises BadInputError, which quotes no password."""
     try:
         parts = urlsplit(written)
         place, _ = parts.hostname, parts.port
     except ValueError as error:
-        raise BadInput("prometheus_url is not an address; write e.g. http://prometheus.monitoring:9090") from error
+        raise BadInputError("prometheus_url is not an address; write e.g. http://prometheus.monitoring:9090") from error
     if "@" in parts.netloc:
-        raise BadInput("prometheus_url holds a user: set prometheus_user and prometheus_password_file instead")
+        raise BadInputError("prometheus_url holds a user: set prometheus_user and prometheus_password_file instead")
     if parts.scheme not in ("http", "https") or not place:
         shown = "" if "@" in written else f" is {written!r}"
-        raise BadInput(f"prometheus_url{shown}: expected http://… or https://…")
+        raise BadInputError(f"prometheus_url{shown}: expected http://… or https://…")
     return written.rstrip("/")
 
 
@@ -208,7 +209,7 @@ def _verification(settings: PrometheusSettings) -> bool | str:
     if settings.ca_file is None:
         return True
     if not settings.ca_file.is_file():
-        raise BadInput(f"Prometheus' CA file {settings.ca_file} is not there")
+        raise BadInputError(f"Prometheus' CA file {settings.ca_file} is not there")
     return str(settings.ca_file)
 
 
@@ -223,8 +224,8 @@ def _reason(response: requests.Response) -> str:
     return reason if isinstance(reason, str) else ""
 
 
-def _shortened(text: str, longest: int = LONGEST_QUOTE) -> str:
-    line = without_credentials(" ".join(text.split()))
+def _shortened(text: str, longest: int = MAX_QUOTE_LENGTH) -> str:
+    line = strip_credentials(" ".join(text.split()))
     return line if len(line) <= longest else f"{line[:longest]}…"
 
 
@@ -254,3 +255,40 @@ def _retry_after(response: requests.Response) -> float | None:
         return max(0.0, (then - parsedate_to_datetime(response.headers.get("Date", ""))).total_seconds())
     except (TypeError, ValueError):
         return None
+
+
+# Whether a server calls its own answer incomplete, or only remarks on the query. Both come in the same list. Prometheus begins its remarks with "PromQL". A text that names a store, a failure, a time-out or a limit is about data that is missing: partial responses of Thanos, a remote read that failed, results that were cut off. Any other text is taken for a remark and logged, since a note that comes with every answer must not end all reading.
+
+log = structlog.get_logger()
+
+_REMARK = re.compile(r"\s*PromQL (info|warning)\b", re.IGNORECASE)
+_MISSING = re.compile(
+    r"stores?\b|storeapi|partial|incomplete|truncat|limit|exceed|too many|skip|drop|missing|miss\b|not all|some of|"
+    r"fail|error|\berr\b|timed? ?out|timeout|deadline|cancel|abort|unavailable|unreachable|unhealthy|refused|reset|"
+    r"\baway\b|\bdown\b|could ?n.t|can ?not|unable|remote.read|(receive|fetch) series|ingester|querier",
+    re.IGNORECASE,
+)
+
+
+def check_completeness(warnings: Sequence[str] | None, is_partial: bool, accept_partial: bool) -> None:
+    """Raise Unavailable where a server says that something is missing from its answer."""
+    if accept_partial:
+        return
+    if is_partial:
+        raise _incomplete("isPartial")
+    for said in warnings or ():
+        if _REMARK.match(said):
+            continue
+        if _MISSING.search(said):
+            raise _incomplete(said)
+        log.info("warning of Prometheus taken for a remark on the query", said=_shorten_warning(said))
+
+
+def _incomplete(said: str) -> UnavailableError:
+    return UnavailableError(
+        f"Prometheus calls its own answer incomplete: {_shorten_warning(said)} (prometheus_allow_partial_response would take it)"
+    )
+
+
+def _shorten_warning(said: str) -> str:
+    return " ".join(said.split())[:160]

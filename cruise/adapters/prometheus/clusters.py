@@ -16,13 +16,19 @@ from types import MappingProxyType
 import structlog
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.matrix import VectorRow, decoder
-from cruise.adapters.prometheus.pinning import sample_of_pods
-from cruise.adapters.prometheus.queries import joined, matcher, quoted, usage_selector
-from cruise.adapters.prometheus.seen_pods import SeenPods, has_generated_name, uid_in
+from cruise.adapters.prometheus.queries import (
+    VectorRow,
+    build_matcher,
+    build_usage_selector,
+    create_decoder,
+    join_matchers,
+    quote_promql,
+)
+from cruise.adapters.prometheus.seen_pods import ObservedPods, extract_pod_uid, has_generated_name
+from cruise.adapters.prometheus.series_selectors import sample_pods
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.preflight import ClusterFacts
+from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.preflight import ClusterSeriesFacts
 from cruise.domain.usage import ContainerKey
 from cruise.errors import CruiseError
 
@@ -41,54 +47,56 @@ CLUSTER_LABELS = (
     "kubernetes_cluster",
 )
 # What differs within one cluster, or between families of series.
-OF_A_SERIES = frozenset(
+SERIES_LABELS = frozenset(
     "__name__ id name image uid pod_uid container_id cpu instance node job metrics_path endpoint service scope".split()
 )
 PAST_SECONDS = tuple(int(days * 86_400) for days in (0.1, 0.5, 1, 2, 4, 6.9))
 # A pod that lived then and lives now did so whenever the snapshot was taken.
-LIVED_SECONDS = 900
+MIN_LIFETIME_SECONDS = 900
 # Scraped so shortly before the newest sample of all: alive.
-FRESH_SECONDS = 75
-MOST_PODS = 100
-MOST_NAMESPACES = 300
-MOST_LABELS = 4
-MOST_NAMED = 5
+MAX_AGE_SECONDS = 75
+MAX_PODS = 100
+MAX_NAMESPACES = 300
+MAX_LABELS = 4
+MAX_NAMED = 5
 
 PodName = tuple[str, str]
 Values = tuple[str, ...]
 Labels = Mapping[str, str]
 # By label, the values of this cluster.
 Selection = Mapping[str, Sequence[str]]
-NOTHING: Selection = MappingProxyType({})
+NO_SELECTION: Selection = MappingProxyType({})
 
 
 def find_cluster(
-    settings: PrometheusSettings, client: PrometheusClient, snapshot: Snapshot, at: int, seen: SeenPods
-) -> ClusterFacts:
+    settings: PrometheusSettings, client: PrometheusClient, snapshot: ClusterSnapshot, at: int, seen: ObservedPods
+) -> ClusterSeriesFacts:
     """Look up which series are of the snapshot's cluster; blocks. `seen` has the pods of this and earlier snapshots.
 
-    Raises BadInput, Throttled, Unavailable.
+    Raises BadInputError, Throttled, Unavailable.
     """
-    return _Finder(settings, client, snapshot, at, seen).find()
+    return _ClusterFinder(settings, client, snapshot, at, seen).find()
 
 
-def of_cluster(settings: PrometheusSettings, snapshot: Snapshot, at: int) -> tuple[PrometheusSettings, ClusterFacts]:
+def select_cluster(
+    settings: PrometheusSettings, snapshot: ClusterSnapshot, at: int
+) -> tuple[PrometheusSettings, ClusterSeriesFacts]:
     """Return the settings that select the snapshot's cluster, as of one look, and what that found; blocks.
 
-    Raises BadInput, Throttled, Unavailable.
+    Raises BadInputError, Throttled, Unavailable.
     """
-    seen = SeenPods()
-    seen.take(snapshot, at)
+    seen = ObservedPods()
+    seen.add_snapshot(snapshot, at)
     client = PrometheusClient(settings)
     try:
         found = find_cluster(settings, client, snapshot, at, seen)
     finally:
         client.close()
-    return replace(settings, matchers=joined(settings.matchers, found.matchers)), found
+    return replace(settings, matchers=join_matchers(settings.matchers, found.matchers)), found
 
 
 @dataclass(slots=True)
-class _Strangers:
+class _UnknownPods:
     """Pods that live in the server and not in this cluster, of some of them the labels; `certain` by their uid."""
 
     pods: list[PodName]
@@ -96,54 +104,61 @@ class _Strangers:
     certain: bool
 
 
-class _Finder:
+class _ClusterFinder:
     def __init__(
-        self, settings: PrometheusSettings, client: PrometheusClient, snapshot: Snapshot, at: int, seen: SeenPods
+        self,
+        settings: PrometheusSettings,
+        client: PrometheusClient,
+        snapshot: ClusterSnapshot,
+        at: int,
+        seen: ObservedPods,
     ) -> None:
         namespaces = sorted({pod.namespace for pod in snapshot.pods} | {name for name, _ in snapshot.workloads})
-        few = matcher(settings.labels.namespace, namespaces) if 0 < len(namespaces) <= MOST_NAMESPACES else ""
-        self._settings = replace(settings, matchers=joined(settings.matchers, few))
+        few = build_matcher(settings.labels.namespace, namespaces) if 0 < len(namespaces) <= MAX_NAMESPACES else ""
+        self._settings = replace(settings, matchers=join_matchers(settings.matchers, few))
         self._client = client
         self._at = at
         self._seen = seen
-        self._decode = decoder("vector", VectorRow, settings.accept_partial)
+        self._decode = create_decoder("vector", VectorRow, settings.accept_partial)
         self._pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
         self._nodes = {node.name for node in snapshot.nodes}
-        self._sample = sample_of_pods(snapshot, datetime.fromtimestamp(at, UTC))
+        self._sample = sample_pods(snapshot, datetime.fromtimestamp(at, UTC))
         self._labels: Values = CLUSTER_LABELS
         self._ids_have_uids = False
 
-    def find(self) -> ClusterFacts:
+    def find(self) -> ClusterSeriesFacts:
         rows = self._rows([pod.name for pod in self._sample], self._at)
         self._ids_have_uids = any(self._by_uid(row) for row in rows)
         more = {name for row in rows for name in row if "cluster" in name.lower()}
         # Of labels that do as well, the one that is usual.
         self._labels = (*CLUSTER_LABELS, *sorted(more - set(CLUSTER_LABELS)))
         ours = [row for row in rows if self._is_ours(row)] or self._probably_ours(rows)
-        selection, others = self._by_cluster_labels(ours) if ours else (NOTHING, {})
-        found = ClusterFacts(others=tuple(sorted(map(self._named, others))), left_out=sum(others.values()))
+        selection, others = self._by_cluster_labels(ours) if ours else (NO_SELECTION, {})
+        found = ClusterSeriesFacts(
+            other_clusters=tuple(sorted(map(self._named, others))), ignored_series=sum(others.values())
+        )
         if others:
             found = replace(found, example=self._example(max(others, key=lambda one: (others[one], one))))
         strangers = self._strangers(rows, selection)
         if not ours and len({self._values(row) for row in rows}) > 1:
             # Pods of fixed names alone, under the labels of several clusters.
-            strangers = _Strangers(list(dict.fromkeys(map(self._name_of, rows))), rows, certain=True)
-        for _ in range(MOST_LABELS):
+            strangers = _UnknownPods(list(dict.fromkeys(map(self._name_of, rows))), rows, certain=True)
+        for _ in range(MAX_LABELS):
             label = self._label_against(ours, strangers) if ours and self._matter(strangers) else None
             if label is None:
                 break
             selection = {**selection, label[0]: [label[1]]}
             found = replace(
                 found,
-                others=(*found.others, f"{label[0]}={quoted(label[2])}"),
-                left_out=found.left_out + len(strangers.pods),
+                other_clusters=(*found.other_clusters, f"{label[0]}={quote_promql(label[2])}"),
+                ignored_series=found.ignored_series + len(strangers.pods),
                 example=found.example or self._container_of(strangers.rows[0]),
             )
             strangers = self._strangers(rows, selection)
         if self._matter(strangers):
-            named = tuple(f"{namespace}/{pod}" for namespace, pod in strangers.pods[:MOST_NAMED])
-            found = replace(found, strangers=named, strangers_in_all=len(strangers.pods))
-        return replace(found, matchers=joined(*_matchers(selection)))
+            named = tuple(f"{namespace}/{pod}" for namespace, pod in strangers.pods[:MAX_NAMED])
+            found = replace(found, unknown_pods=named, unknown_pod_count=len(strangers.pods))
+        return replace(found, matchers=join_matchers(*_matchers(selection)))
 
     def _probably_ours(self, rows: Sequence[Labels]) -> list[Labels]:
         """Return the series of pods of fixed names on their own nodes, where all are of one cluster by its labels."""
@@ -182,8 +197,8 @@ class _Finder:
             value, *more = {one[place] for one in now}
             if value and not more:
                 selection = {label: sorted({value, *(one[place] for one in before)})}
-                return NOTHING if self._missing(selection) else selection
-        return NOTHING
+                return NO_SELECTION if self._missing(selection) else selection
+        return NO_SELECTION
 
     def _example(self, values: Values) -> ContainerKey | None:
         theirs = {label: [value] for label, value in zip(self._labels, values, strict=True)}
@@ -224,18 +239,20 @@ class _Finder:
         return [
             pod.name
             for pod in self._sample
-            if has_generated_name(pod) and self._age(pod) > LIVED_SECONDS and (pod.namespace, pod.name) not in alive
+            if has_generated_name(pod)
+            and self._age(pod) > MIN_LIFETIME_SECONDS
+            and (pod.namespace, pod.name) not in alive
         ]
 
     # Pods that are not of this cluster.
 
-    def _strangers(self, rows: Sequence[Labels], selection: Selection) -> _Strangers:
+    def _strangers(self, rows: Sequence[Labels], selection: Selection) -> _UnknownPods:
         """Return the pods that live in the server and are in no snapshot, and those of our names under another uid."""
         alive = self._alive(selection)
         newest = max(alive.values(), default=0.0)
-        unknown = sorted(one for one, at in alive.items() if at >= newest - FRESH_SECONDS and one not in self._seen)
+        unknown = sorted(one for one, at in alive.items() if at >= newest - MAX_AGE_SECONDS and one not in self._seen)
         # Pods that began since the snapshot did not live so long ago.
-        before = self._rows([name for _, name in unknown[:MOST_PODS]], self._at - LIVED_SECONDS, selection)
+        before = self._rows([name for _, name in unknown[:MAX_PODS]], self._at - MIN_LIFETIME_SECONDS, selection)
         lived = [row for row in before if self._name_of(row) in set(unknown)]
         doubles = [
             row
@@ -243,19 +260,19 @@ class _Finder:
             if self._is_double(row) and all(row.get(label, "") in values for label, values in selection.items())
         ]
         found = dict.fromkeys(self._name_of(row) for row in (*lived, *doubles))
-        return _Strangers(list(found), [*lived, *doubles], bool(doubles))
+        return _UnknownPods(list(found), [*lived, *doubles], bool(doubles))
 
-    def _matter(self, strangers: _Strangers) -> bool:
+    def _matter(self, strangers: _UnknownPods) -> bool:
         """Tell whether there are more than pods of ours that have just ended: about as many as have just begun."""
-        if strangers.certain or self._seen.watched(self._at) >= LIVED_SECONDS:
+        if strangers.certain or self._seen.is_covered(self._at) >= MIN_LIFETIME_SECONDS:
             return bool(strangers.pods)
-        return len(strangers.pods) > sum(self._age(pod) < LIVED_SECONDS for pod in self._pods.values())
+        return len(strangers.pods) > sum(self._age(pod) < MIN_LIFETIME_SECONDS for pod in self._pods.values())
 
-    def _label_against(self, ours: Sequence[Labels], strangers: _Strangers) -> tuple[str, str, str] | None:
+    def _label_against(self, ours: Sequence[Labels], strangers: _UnknownPods) -> tuple[str, str, str] | None:
         """Return the label, alike in all of ours, that tells most strangers apart, with our value and one of theirs."""
         best: tuple[int, str, str, str] = (0, "", "", "")
         names = self._settings.labels
-        own = OF_A_SERIES | {names.namespace, names.pod, names.container, names.id, names.node}
+        own = SERIES_LABELS | {names.namespace, names.pod, names.container, names.id, names.node}
         for label in sorted({name for row in (*ours, *strangers.rows) for name in row} - own):
             value, *more = {row.get(label, "") for row in ours}
             # What follows from the node is another value on the next node.
@@ -278,12 +295,12 @@ class _Finder:
     def _is_double(self, row: Labels) -> bool:
         """Tell whether a series is of another pod of the same name, and not of the one before ours."""
         pod = self._pod_of(row)
-        if pod is None or not self._ids_have_uids or self._age(pod) < LIVED_SECONDS:
+        if pod is None or not self._ids_have_uids or self._age(pod) < MIN_LIFETIME_SECONDS:
             return False
         return self._by_uid(row) is False
 
     def _by_uid(self, row: Labels) -> bool | None:
-        pod, uid = self._pod_of(row), uid_in(row.get(self._settings.labels.id, ""))
+        pod, uid = self._pod_of(row), extract_pod_uid(row.get(self._settings.labels.id, ""))
         return None if pod is None or not uid or pod.mirror else uid == pod.uid
 
     def _pod_of(self, row: Labels) -> Pod | None:
@@ -303,12 +320,12 @@ class _Finder:
         return tuple(row.get(label, "") for label in self._labels)
 
     def _named(self, values: Values) -> str:
-        named = [f"{label}={quoted(value)}" for label, value in zip(self._labels, values, strict=True) if value]
+        named = [f"{label}={quote_promql(value)}" for label, value in zip(self._labels, values, strict=True) if value]
         return ",".join(named) or "no label of a cluster"
 
     # Queries.
 
-    def _rows(self, names: Sequence[str], at: int, selection: Selection = NOTHING) -> list[Labels]:
+    def _rows(self, names: Sequence[str], at: int, selection: Selection = NO_SELECTION) -> list[Labels]:
         """Return the labels of the CPU series of pods of some names."""
         if not names:
             return []
@@ -317,7 +334,7 @@ class _Finder:
 
     def _groups(self, at: int) -> dict[Values, int]:
         """Return how many series there are of each combination of the labels of clusters."""
-        query = f"count by ({', '.join(self._labels)}) ({self._selector(NOTHING)})"
+        query = f"count by ({', '.join(self._labels)}) ({self._selector(NO_SELECTION)})"
         return {self._values(row.metric): int(row.value[1]) for row in self._ask(query, at)}
 
     def _alive(self, selection: Selection) -> dict[PodName, float]:
@@ -327,30 +344,30 @@ class _Finder:
         return {self._name_of(row.metric): row.value[1] for row in self._ask(query, self._at)}
 
     def _selector(self, selection: Selection, pods: str | None = None) -> str:
-        settings = replace(self._settings, matchers=joined(self._settings.matchers, *_matchers(selection)))
-        return usage_selector(settings, settings.metrics.cpu, pods)
+        settings = replace(self._settings, matchers=join_matchers(self._settings.matchers, *_matchers(selection)))
+        return build_usage_selector(settings, settings.metrics.cpu, pods)
 
     def _ask(self, query: str, at: int) -> list[VectorRow]:
         return [row for rows in self._decode(self._client.query(query, at)) for row in rows]
 
 
 def _matchers(selection: Selection) -> Iterator[str]:
-    return (matcher(label, values) for label, values in selection.items())
+    return (build_matcher(label, values) for label, values in selection.items())
 
 
-def log_cluster(found: ClusterFacts) -> None:
+def log_cluster_selection(found: ClusterSeriesFacts) -> None:
     """Log what a look-up found."""
-    if found.others:
+    if found.other_clusters:
         log.info(
             "series of other clusters are left out",
             read=found.matchers,
-            others=list(found.others),
-            series=found.left_out,
+            others=list(found.other_clusters),
+            series=found.ignored_series,
             such_as="/".join(found.example or ()),
         )
-    if not found.told_apart:
+    if not found.distinguishes_clusters:
         log.warning(
             "series may be another cluster's: only pods that were seen here count; set prometheus_matchers",
-            pods=found.strangers_in_all,
-            such_as=list(found.strangers),
+            pods=found.unknown_pod_count,
+            such_as=list(found.unknown_pods),
         )

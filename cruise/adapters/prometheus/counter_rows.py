@@ -6,18 +6,79 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from cruise.adapters.prometheus.folding import SeriesKey, by_owner
-from cruise.adapters.prometheus.growth import Spreading, growth_by_step
-from cruise.adapters.prometheus.scrapes import HOLE_SECONDS, Scrapes, Targets, fell_back, moved, scrapes_of
-from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.adapters.prometheus.scrape_times import (
+    MIN_GAP_SECONDS,
+    ScrapeSteps,
+    ScrapeTargets,
+    find_backward_steps,
+    find_changes,
+    find_scrapes,
+)
+from cruise.adapters.prometheus.series_merging import SeriesKey, reduce_by_container
+from cruise.domain.resources import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail
 
-# By how much all counters of a node have to grow faster or slower, for its scrapes to be looked at.
-JUMP = 1.05
+# What counters grew by in each step, from the values that scrapes saw.
+
+# Of a step: over a shorter time, what a scrape lasts counts.
+MIN_SCRAPE_INTERVAL = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Counting:
+class GrowthSpreading:
+    """Over how many steps growth is spread, and over how many it is known that there was none.
+
+    `falls_are_resets`: any lower value is one of a counter that began anew; else only one that is less than half.
+    """
+
+    span: int
+    rest: int
+    falls_are_resets: bool
+
+
+def compute_growth_by_step(
+    counters: Float64Array,
+    observed: BoolArray,
+    ages: Float64Array,
+    absent_at: Int64Array,
+    most_a_step: float,
+    spreading: GrowthSpreading,
+) -> Float64Array:
+    """Return the growth of counters over each step, NaN where unknown; one row a series and one column a step.
+
+    Only `observed` values count, and what lies between two of them is spread evenly; `ages` tells by how many steps
+    their scrapes preceded their columns. `absent_at` has for each row the column of a scrape at which its container
+    ran and this series was not there yet, -1 where nothing is known of that: its first value is then what it has
+    counted since.
+    """
+    width = counters.shape[1]
+    places = np.arange(width)
+    last = np.maximum.accumulate(np.where(observed, places, -1), axis=1)
+    previous = np.column_stack((np.full(len(counters), -1), last[:, :-1]))
+    first = observed & (previous < 0) & (absent_at >= 0)[:, None]
+    apart = places - np.where(first, absent_at[:, None], previous)
+    between = apart - np.where(first, 0.0, ages - np.take_along_axis(ages, np.maximum(previous, 0), axis=1))
+    earlier = np.where(previous >= 0, np.take_along_axis(counters, np.maximum(previous, 0), axis=1), np.nan)
+    fell = counters < earlier
+    anew = first | (fell if spreading.falls_are_resets else fell & (2 * counters < earlier))
+    growth = np.where(anew, np.where(counters <= most_a_step * between, counters, np.nan), counters - earlier)
+    growth[fell & ~anew] = np.nan
+    unknown = (
+        ~observed | (between < MIN_SCRAPE_INTERVAL) | (apart > np.where(growth == 0, spreading.rest, spreading.span))
+    )
+    growth[unknown] = np.nan
+    following = np.minimum.accumulate(np.where(observed, places, width)[:, ::-1], axis=1)[:, ::-1]
+    spread = np.take_along_axis(growth / np.where(unknown, 1.0, between), np.minimum(following, width - 1), axis=1)
+    spread[(following == width) | ((last < 0) & (places <= absent_at[:, None]))] = np.nan
+    return spread
+
+
+# By how much all counters of a node have to grow faster or slower, for its scrapes to be looked at.
+JUMP_SECONDS = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class CounterReading:
     """How counters are read: the step, the most cores that one container can use, and whether holes are filled.
 
     Where they are, several series of one container have to agree as well. Where they are not, every step counts as
@@ -29,18 +90,18 @@ class Counting:
     fills_holes: bool = True
 
     @property
-    def span(self) -> int:
+    def get_span(self) -> int:
         """How many steps may lie between two scrapes."""
-        return max(1, HOLE_SECONDS // self.step_seconds) if self.fills_holes else 1
+        return max(1, MIN_GAP_SECONDS // self.step_seconds) if self.fills_holes else 1
 
     @property
-    def spreading(self) -> Spreading:
+    def get_spreading(self) -> GrowthSpreading:
         """How growth is spread: a target at rest is known to be so one step after the longest hole."""
-        return Spreading(self.span, self.span + self.fills_holes, falls_are_resets=not self.fills_holes)
+        return GrowthSpreading(self.get_span, self.get_span + self.fills_holes, falls_are_resets=not self.fills_holes)
 
 
 @dataclass(frozen=True, slots=True)
-class CountersBefore:
+class EarlierCounters:
     """The counters of the read before, ready to be looked up; `containers` gives each key as it is."""
 
     tail: CounterTail | None = None
@@ -48,12 +109,12 @@ class CountersBefore:
     containers: Mapping[ContainerKey, ContainerKey] = field(default_factory=dict)
 
     @staticmethod
-    def of(tail: CounterTail | None) -> "CountersBefore":
+    def create(tail: CounterTail | None) -> "EarlierCounters":
         """Index a tail."""
         if tail is None:
-            return CountersBefore()
+            return EarlierCounters()
         rows = {id_: row for row, id_ in enumerate(zip(tail.keys, tail.series, strict=True))}
-        return CountersBefore(tail, rows, {key: key for key in tail.keys})
+        return EarlierCounters(tail, rows, {key: key for key in tail.keys})
 
     def latest(self, ids: Sequence[SeriesKey], waiting: bool) -> Float64Array:
         """Return the CPU or waiting counter of each series, NaN for one that was not there."""
@@ -63,7 +124,9 @@ class CountersBefore:
         rows = np.fromiter((self.rows.get(id_, -1) for id_ in ids), np.int64, len(ids))
         return np.where(rows >= 0, np.append(counters, np.nan)[rows], np.nan)
 
-    def missing(self, ids: Sequence[SeriesKey], containers: Mapping[ContainerKey, int], pods: str) -> list[SeriesKey]:
+    def find_missing(
+        self, ids: Sequence[SeriesKey], containers: Mapping[ContainerKey, int], pods: str
+    ) -> list[SeriesKey]:
         """Return the series that were there before and are not among the `ids`, of the pods whose names match."""
         present = set(ids)
         if len(present) == len(self.rows) and all(id_ in self.rows for id_ in ids):
@@ -87,16 +150,16 @@ class CounterRows:
     waiting: Float64Array
     lead: int
     last_moves: Int64Array
-    dated: BoolArray
+    has_scrape_times: BoolArray
 
     @staticmethod
-    def of(
+    def create(
         ids: Sequence[SeriesKey],
         cpu: Float64Array,
         waiting: Float64Array,
         targets: Int64Array,
-        before: CountersBefore,
-        counting: Counting,
+        before: EarlierCounters,
+        counting: CounterReading,
     ) -> "CounterRows":
         """Put the counters of a read behind those of the read before; the last `ids` may be in the latter alone."""
         tail, count = before.tail, len(ids)
@@ -108,10 +171,10 @@ class CounterRows:
         if tail is not None and counting.fills_holes:
             changed_at = tail.changed_at[places[known]]
             ages = (tail.at - np.abs(changed_at)) // counting.step_seconds
-            dated[known] = (changed_at >= 0) | (ages > counting.span)
+            dated[known] = (changed_at >= 0) | (ages > counting.get_span)
         last_moves[known] = -1 - ages
         # What was at rest for longer was scraped up to the end.
-        ages[(ages > counting.span) | ~dated[known]] = 0
+        ages[(ages > counting.get_span) | ~dated[known]] = 0
         lead = 0 if tail is None else 1 + int(ages.max(initial=0))
         rows = [np.full((count, lead + cpu.shape[1]), np.nan) for _ in range(2)]
         for row, values in zip(rows, (cpu, waiting), strict=True):
@@ -121,30 +184,30 @@ class CounterRows:
             rows[1][known, lead - 1 - ages] = tail.cpu_waiting_seconds[places[known]]
         return CounterRows(ids, targets, rows[0], rows[1], lead, last_moves, dated)
 
-    def scrapes(self, memory: tuple[Int64Array, BoolArray], targets: int, counting: Counting) -> Scrapes:
+    def find_scrapes(self, memory: tuple[Int64Array, BoolArray], targets: int, counting: CounterReading) -> ScrapeSteps:
         """Tell where targets were scraped; `memory` has the target of each memory series, and where it moved."""
         lead, columns = self.lead, self.cpu.shape[1] - self.lead
         if not counting.fills_holes:
             always, ages = np.ones((targets, columns), dtype=np.bool_), np.zeros((targets, lead + columns))
-            return Scrapes(always, np.tile(np.arange(columns), (targets, 1)), ages)
+            return ScrapeSteps(always, np.tile(np.arange(columns), (targets, 1)), ages)
         cpu, waiting = self.cpu[:, lead:], self.waiting[:, lead:]
-        moves = moved(cpu, self._before(self.cpu)) | moved(waiting, self._before(self.waiting))
+        moves = find_changes(cpu, self._before(self.cpu)) | find_changes(waiting, self._before(self.waiting))
         last_moves = np.full(targets, np.iinfo(np.int64).min)
         known = self.last_moves < 0
         np.maximum.at(last_moves, self.targets[known], self.last_moves[known])
         last_moves[last_moves == np.iinfo(np.int64).min] = 0
         families = [(self.targets, moves & ~self._behind()), memory]
-        return scrapes_of(families, last_moves, counting.span, lead)
+        return find_scrapes(families, last_moves, counting.get_span, lead)
 
-    def observed(self, scrapes: Scrapes, counting: Counting) -> BoolArray:
+    def find_observed(self, scrapes: ScrapeSteps, counting: CounterReading) -> BoolArray:
         """Tell which values the scrapes saw."""
         seen = ~np.isnan(self.cpu)
         if counting.fills_holes:
             seen[:, self.lead :] &= scrapes.scraped[self.targets] & ~self._behind()
-            seen[~self.dated, : self.lead] = False
+            seen[~self.has_scrape_times, : self.lead] = False
         return seen
 
-    def restless(self, growths: Sequence[Float64Array], scrapes: Scrapes) -> BoolArray:
+    def find_changing(self, growths: Sequence[Float64Array], scrapes: ScrapeSteps) -> BoolArray:
         """Tell which targets' scrapes may not be a step apart: where one is missing, or all counters jump together."""
         # The first step of a read without a tail is in doubt everywhere, and tells nothing.
         scraped = np.logical_and.reduce(scrapes.scraped[:, 0 if self.lead else 1 :], axis=1)
@@ -152,42 +215,42 @@ class CounterRows:
         earlier, later = growth[:, :-1], growth[:, 1:]
         grows = (earlier > 0) & (later > 0)
         targets, count = np.tile(self.targets, len(growths)), len(scraped)
-        faster = by_owner(np.logical_and, ~grows | (later > JUMP * earlier), targets, count)
-        slower = by_owner(np.logical_and, ~grows | (earlier > JUMP * later), targets, count)
-        together = (faster | slower) & by_owner(np.logical_or, grows, targets, count)
+        faster = reduce_by_container(np.logical_and, ~grows | (later > JUMP_SECONDS * earlier), targets, count)
+        slower = reduce_by_container(np.logical_and, ~grows | (earlier > JUMP_SECONDS * later), targets, count)
+        together = (faster | slower) & reduce_by_container(np.logical_or, grows, targets, count)
         return np.asarray(~scraped | together.any(axis=1), dtype=np.bool_)
 
-    def newest(self, counters: Float64Array) -> Float64Array:
+    def get_newest(self, counters: Float64Array) -> Float64Array:
         """Return each series' value before the read, NaN where there is none."""
         found: Float64Array = np.fmax.reduce(counters[:, : self.lead], axis=1, initial=np.nan)
         return found
 
     def _before(self, counters: Float64Array) -> Float64Array:
         # Nothing tells how old the first values are that a read without a tail finds.
-        return self.newest(counters) if self.lead else counters[:, 0]
+        return self.get_newest(counters) if self.lead else counters[:, 0]
 
     def _behind(self) -> BoolArray:
-        return fell_back(self.cpu[:, self.lead :], self._before(self.cpu))
+        return find_backward_steps(self.cpu[:, self.lead :], self._before(self.cpu))
 
-    def growth(
-        self, observed: BoolArray, scrapes: Scrapes, owners: Int64Array, containers: int, counting: Counting
+    def compute_growth(
+        self, observed: BoolArray, scrapes: ScrapeSteps, owners: Int64Array, containers: int, counting: CounterReading
     ) -> tuple[Float64Array, Float64Array]:
         """Return the seconds used and waited in each step, NaN where unknown."""
-        step, spreading, ages = counting.step_seconds, counting.spreading, scrapes.ages[self.targets]
-        ran = by_owner(np.logical_or, observed, owners, containers)
+        step, spreading, ages = counting.step_seconds, counting.get_spreading, scrapes.ages[self.targets]
+        ran = reduce_by_container(np.logical_or, observed, owners, containers)
         is_new = self._absent_at(observed, scrapes, ran, owners)
-        used = growth_by_step(self.cpu, observed, ages, is_new, counting.cores * step, spreading)
+        used = compute_growth_by_step(self.cpu, observed, ages, is_new, counting.cores * step, spreading)
         with_pressure = observed & ~np.isnan(self.waiting)
         # What was not read of a container that ran before did not begin to count only now.
         absent_at = np.where(is_new >= 0, self._absent_at(with_pressure, scrapes, ran, owners), -1)
-        return used, growth_by_step(self.waiting, with_pressure, ages, absent_at, step, spreading)
+        return used, compute_growth_by_step(self.waiting, with_pressure, ages, absent_at, step, spreading)
 
-    def tail(self, observed: BoolArray, scrapes: Scrapes, at: int, counting: Counting) -> CounterTail:
+    def build_tail(self, observed: BoolArray, scrapes: ScrapeSteps, at: int, counting: CounterReading) -> CounterTail:
         """Return what the next read continues from: the value of each series' last scrape, and when that was."""
         end = observed.shape[1] - 1
         present, known = ~np.isnan(self.cpu[:, -1]), observed.any(axis=1)
         last = end - np.where(known, observed[:, ::-1].argmax(axis=1), 0)
-        kept = present | (known & (end - last <= counting.span) & counting.fills_holes)
+        kept = present | (known & (end - last <= counting.get_span) & counting.fills_holes)
         changed = np.where(present, np.minimum(last, scrapes.last_move[self.targets, -1] + self.lead), last)
         changed_at = (at - (end - changed) * counting.step_seconds) * np.where(known, 1, -1)
         rows = np.flatnonzero(kept)
@@ -200,7 +263,7 @@ class CounterRows:
             changed_at=changed_at[rows],
         )
 
-    def _absent_at(self, observed: BoolArray, scrapes: Scrapes, ran: BoolArray, owners: Int64Array) -> Int64Array:
+    def _absent_at(self, observed: BoolArray, scrapes: ScrapeSteps, ran: BoolArray, owners: Int64Array) -> Int64Array:
         """Return for each new series the column of the scrape before it, where its container ran; else -1."""
         absent_at = np.full(len(observed), -1)
         first = observed.argmax(axis=1)
@@ -216,8 +279,8 @@ class CounterRows:
         return absent_at
 
 
-def targets_of_missing(
-    missing: Sequence[SeriesKey], ids: Sequence[SeriesKey], found: Int64Array, targets: Targets
+def get_targets_of_missing(
+    missing: Sequence[SeriesKey], ids: Sequence[SeriesKey], found: Int64Array, targets: ScrapeTargets
 ) -> Int64Array:
     """Return what the missing series were scraped with: what others of their containers are, else nothing known."""
     if not missing:

@@ -21,39 +21,133 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.adapters.prometheus.counter_rows import CounterRows, CountersBefore, Counting, targets_of_missing
-from cruise.adapters.prometheus.doubts import Doubts, without_doubtful
-from cruise.adapters.prometheus.folding import SeriesKey, by_owner, folded, nodes_of, owners_of
-from cruise.adapters.prometheus.matrix import Matrix
-from cruise.adapters.prometheus.scrapes import Targets, moved, with_ages
-from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.adapters.prometheus.counter_rows import CounterReading, CounterRows, EarlierCounters, get_targets_of_missing
+from cruise.adapters.prometheus.queries import SeriesMatrix
+from cruise.adapters.prometheus.scrape_times import ScrapeTargets, find_changes, set_scrape_ages
+from cruise.adapters.prometheus.series_merging import (
+    SeriesKey,
+    find_concurrent_ids,
+    find_gauge_disagreements,
+    find_overlapping_starts,
+    get_node_by_container,
+    merge_counters,
+    merge_series,
+    number_containers,
+    reduce_by_container,
+    take_larger,
+)
+from cruise.domain.resources import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 
-AgesOf = Callable[[Collection[str], int, int], Mapping[str, Float64Array]]
+# Which steps of which containers are in doubt, since several series of one disagree.
+
+MergedSeries = tuple[Float64Array, BoolArray]
 
 
-def nothing_known(nodes: Collection[str], first: int, last: int) -> Mapping[str, Float64Array]:
+class RejectedSteps:
+    """What one read doubts; nothing where samples need not be plausible: then the larger of two series counts."""
+
+    def __init__(self, before: EarlierCounters, counting: CounterReading) -> None:
+        self.before = before
+        self._counting = counting
+
+    def check_cpu(self, ids: Sequence[SeriesKey], one: Float64Array, other: Float64Array) -> MergedSeries:
+        """Fold CPU counters."""
+        return self._of_counters(ids, one, other, waiting=False)
+
+    def check_cpu_pressure(self, ids: Sequence[SeriesKey], one: Float64Array, other: Float64Array) -> MergedSeries:
+        """Fold counters of the time that tasks waited."""
+        return self._of_counters(ids, one, other, waiting=True)
+
+    def check_memory(self, ids: Sequence[SeriesKey], one: Float64Array, other: Float64Array) -> MergedSeries:
+        """Fold working sets: the larger counts."""
+        larger, nothing = take_larger(ids, one, other)
+        return larger, find_gauge_disagreements(one, other) if self._counting.fills_holes else nothing
+
+    def _of_counters(
+        self, ids: Sequence[SeriesKey], one: Float64Array, other: Float64Array, waiting: bool
+    ) -> MergedSeries:
+        counting = self._counting
+        if not counting.fills_holes:
+            return take_larger(ids, one, other)
+        most = counting.step_seconds * (1.0 if waiting else counting.cores)
+        return merge_counters(one, other, self.before.latest(ids, waiting), most)
+
+    def find_unknown_starts(self, rows: CounterRows, owners: Int64Array, *use: Float64Array) -> None:
+        """Take out of the use of each series what it had counted before it was seen beside another that counts."""
+        if not self._counting.fills_holes:
+            return
+        found = find_overlapping_starts(self._counters(rows), owners)
+        for row, column in zip(*np.nonzero(found), strict=True) if found is not None else ():
+            for one in use:
+                one[row, : rows.lead + column + 1] = np.nan
+
+    def get_for_containers(
+        self,
+        rows: CounterRows,
+        owners: Int64Array,
+        count: int,
+        of_series: Sequence[tuple[BoolArray | None, Int64Array]],
+    ) -> BoolArray | None:
+        """Return where containers are in doubt (containers, steps), None where none is.
+
+        `of_series` has what is known of the series of each family, with the containers that they are of.
+        """
+        if not self._counting.fills_holes:
+            return None
+        found = [
+            reduce_by_container(np.logical_or, one, series_owners, count)
+            for one, series_owners in of_series
+            if one is not None
+        ]
+        twice = find_concurrent_ids(self._counters(rows), owners, max(count, int(owners.max(initial=-1)) + 1))
+        if twice is not None:
+            found.append(twice[:count])
+        return np.logical_or.reduce(found) if found else None
+
+    def _counters(self, rows: CounterRows) -> Float64Array:
+        return np.column_stack((rows.get_newest(rows.cpu), rows.cpu[:, rows.lead :]))
+
+
+def drop_rejected_containers(tail: CounterTail, keys: Sequence[ContainerKey], doubtful: BoolArray) -> CounterTail:
+    """Return a tail without the containers that are in doubt at the end: nothing continues from them."""
+    dropped = {key for key, last in zip(keys, doubtful[:, -1].tolist(), strict=True) if last}
+    kept = [row for row, key in enumerate(tail.keys) if key not in dropped]
+    return CounterTail(
+        at=tail.at,
+        keys=[tail.keys[row] for row in kept],
+        series=[tail.series[row] for row in kept],
+        cpu_seconds=tail.cpu_seconds[kept],
+        cpu_waiting_seconds=tail.cpu_waiting_seconds[kept],
+        changed_at=tail.changed_at[kept],
+    )
+
+
+ScrapeAgesFunction = Callable[[Collection[str], int, int], Mapping[str, Float64Array]]
+
+
+def get_no_scrape_ages(nodes: Collection[str], first: int, last: int) -> Mapping[str, Float64Array]:
     """Know of no node when it was scraped."""
     return {}
 
 
 @dataclass(frozen=True, slots=True)
-class Answers:
+class UsageAnswers:
     """The three families of the same containers over the same grid, of the pods whose names match `pods`."""
 
-    cpu_seconds: Matrix
-    cpu_waiting_seconds: Matrix
-    memory_bytes: Matrix
+    cpu_seconds: SeriesMatrix
+    cpu_waiting_seconds: SeriesMatrix
+    memory_bytes: SeriesMatrix
     pods: str = ".*"
 
 
-def usage_of(
-    answers: Answers,
+def compute_usage(
+    answers: UsageAnswers,
     times: Int64Array,
-    before: CountersBefore,
-    counting: Counting,
+    before: EarlierCounters,
+    counting: CounterReading,
     pressured_nodes: set[str],
-    ages_of: AgesOf = nothing_known,
+    ages_of: ScrapeAgesFunction = get_no_scrape_ages,
     lately: dict[ContainerKey, float] | None = None,
 ) -> tuple[SampleBlock, CounterTail]:
     """Turn the answers into usage and the tail for the next read.
@@ -64,43 +158,45 @@ def usage_of(
     tells of steps that the read before could not know. `lately` has the share of time that containers of such nodes
     waited, which is taken to be the same where it is not known, and is brought up to date.
     """
-    doubts = Doubts(before, counting)
-    ids, cpu, nodes, cpu_doubt = folded(answers.cpu_seconds, before.containers, doubts.of_cpu)
+    doubts = RejectedSteps(before, counting)
+    ids, cpu, nodes, cpu_doubt = merge_series(answers.cpu_seconds, before.containers, doubts.check_cpu)
     containers: dict[ContainerKey, int] = {}
-    cpu_owners = owners_of(ids, containers)
+    cpu_owners = number_containers(ids, containers)
     waiting, reported, waiting_doubt = _pressure(answers.cpu_waiting_seconds, ids, len(times), doubts, pressured_nodes)
     # A pod whose pressure is not read for once is on a node that reports it.
     reported |= np.fromiter((node in pressured_nodes for node in nodes), np.bool_, len(nodes))
-    memory_ids, memory, memory_nodes, memory_doubt = folded(answers.memory_bytes, before.containers, doubts.of_memory)
-    memory_owners = owners_of(memory_ids, containers)
+    memory_ids, memory, memory_nodes, memory_doubt = merge_series(
+        answers.memory_bytes, before.containers, doubts.check_memory
+    )
+    memory_owners = number_containers(memory_ids, containers)
     block_keys = list(containers)
 
-    missing = before.missing(ids, containers, answers.pods)
-    owners = np.concatenate((cpu_owners, owners_of(missing, containers)))
-    targets = Targets()
+    missing = before.find_missing(ids, containers, answers.pods)
+    owners = np.concatenate((cpu_owners, number_containers(missing, containers)))
+    targets = ScrapeTargets()
     found = targets.numbers([key for key, _ in ids], nodes)
-    of_rows = np.concatenate((found, targets_of_missing(missing, ids, found, targets)))
+    of_rows = np.concatenate((found, get_targets_of_missing(missing, ids, found, targets)))
     memory_targets = targets.numbers([key for key, _ in memory_ids], memory_nodes)
-    rows = CounterRows.of([*ids, *missing], cpu, waiting, of_rows, before, counting)
-    scrapes = rows.scrapes((memory_targets, moved(memory, memory[:, 0])), len(targets), counting)
-    observed = rows.observed(scrapes, counting)
-    used, waited = rows.growth(observed, scrapes, owners, len(containers), counting)
+    rows = CounterRows.create([*ids, *missing], cpu, waiting, of_rows, before, counting)
+    scrapes = rows.find_scrapes((memory_targets, find_changes(memory, memory[:, 0])), len(targets), counting)
+    observed = rows.find_observed(scrapes, counting)
+    used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), counting)
     step = counting.step_seconds
-    restless = targets.nodes(rows.restless((used, waited), scrapes)) if counting.fills_holes else {}
+    restless = targets.nodes(rows.find_changing((used, waited), scrapes)) if counting.fills_holes else {}
     ages = ages_of(restless, int(times[0]) - rows.lead * step, int(times[-1])) if restless else {}
     if ages:
-        scrapes = with_ages(scrapes, {restless[node]: known / step for node, known in ages.items()})
-        observed = rows.observed(scrapes, counting)
-        used, waited = rows.growth(observed, scrapes, owners, len(containers), counting)
+        scrapes = set_scrape_ages(scrapes, {restless[node]: known / step for node, known in ages.items()})
+        observed = rows.find_observed(scrapes, counting)
+        used, waited = rows.compute_growth(observed, scrapes, owners, len(containers), counting)
 
     count = len(block_keys)
     use = used / step * 1000
     pressure = np.clip(waited / step, 0.0, 1.0)
     demand = use * (1 + _filled(pressure, rows, restless.values(), {} if lately is None else lately))
-    doubts.unknown_starts(rows, owners, use, demand)
-    use, demand = (by_owner(np.fmax, one, owners, len(containers))[:count] for one in (use, demand))
-    memory_of_containers = by_owner(np.fmax, memory, memory_owners, count)
-    doubtful = doubts.of_containers(
+    doubts.find_unknown_starts(rows, owners, use, demand)
+    use, demand = (reduce_by_container(np.fmax, one, owners, len(containers))[:count] for one in (use, demand))
+    memory_of_containers = reduce_by_container(np.fmax, memory, memory_owners, count)
+    doubtful = doubts.get_for_containers(
         rows, owners, count, [(cpu_doubt, cpu_owners), (waiting_doubt, cpu_owners), (memory_doubt, memory_owners)]
     )
     if doubtful is not None:
@@ -116,16 +212,16 @@ def usage_of(
         times=np.concatenate((times[0] - step * np.arange(earlier, 0, -1), times)),
         cpu_demand_millicores=demand[:, rows.lead - earlier :].astype(np.float32),
         memory_bytes=np.column_stack((np.full((count, earlier), np.nan), memory_of_containers)),
-        psi_known=by_owner(np.logical_or, reported[:, None], cpu_owners, count)[:, 0],
-        nodes=nodes_of(memory_nodes, memory_owners, count),
+        psi_known=reduce_by_container(np.logical_or, reported[:, None], cpu_owners, count)[:, 0],
+        nodes=get_node_by_container(memory_nodes, memory_owners, count),
         cpu_use_millicores=use[:, rows.lead - earlier :].astype(np.float32),
-        refused=None if doubtful is None else np.column_stack((np.zeros((count, earlier), dtype=np.bool_), doubtful)),
+        rejected=None if doubtful is None else np.column_stack((np.zeros((count, earlier), dtype=np.bool_), doubtful)),
     )
-    tail = rows.tail(observed, scrapes, int(times[-1]), counting)
-    return block, tail if doubtful is None else without_doubtful(tail, block.keys, doubtful)
+    tail = rows.build_tail(observed, scrapes, int(times[-1]), counting)
+    return block, tail if doubtful is None else drop_rejected_containers(tail, block.keys, doubtful)
 
 
-def joined_tail(tails: Sequence[CounterTail], at: int) -> CounterTail:
+def join_tails(tails: Sequence[CounterTail], at: int) -> CounterTail:
     """Return the tails of disjoint reads up to `at` as one."""
     if len(tails) == 1:
         return tails[0]
@@ -148,7 +244,7 @@ def _filled(
         assumed = np.fromiter((lately.get(key, np.nan) for key, _ in rows.ids), np.float64, len(rows.ids))
         # Not read now, or not the last time: then another of several servers may have shown the first value since.
         skipped = np.isnan(rows.waiting[:, rows.lead :]).all(axis=1)
-        skipped |= np.isnan(rows.newest(rows.waiting)) & ~np.isnan(rows.newest(rows.cpu))
+        skipped |= np.isnan(rows.get_newest(rows.waiting)) & ~np.isnan(rows.get_newest(rows.cpu))
         assumed[~skipped] = np.nan
         unknown[~np.isnan(assumed)] = True
         assumed = np.nan_to_num(assumed)
@@ -160,7 +256,7 @@ def _filled(
 
 
 def _pressure(
-    matrix: Matrix, ids: Sequence[SeriesKey], columns: int, doubts: Doubts, pressured_nodes: set[str]
+    matrix: SeriesMatrix, ids: Sequence[SeriesKey], columns: int, doubts: RejectedSteps, pressured_nodes: set[str]
 ) -> tuple[Float64Array, BoolArray, BoolArray | None]:
     """Return the waiting counters of the series `ids`, NaN where absent, and for which of them they mean something.
 
@@ -168,7 +264,7 @@ def _pressure(
     """
     waiting = np.full((len(ids), columns), np.nan)
     reported = np.zeros(len(ids), dtype=np.bool_)
-    waiting_ids, values, nodes, disagree = folded(matrix, doubts.before.containers, doubts.of_waiting)
+    waiting_ids, values, nodes, disagree = merge_series(matrix, doubts.before.containers, doubts.check_cpu_pressure)
     counted: BoolArray = np.logical_or.reduce(values > 0, axis=1)
     pressured_nodes.update(node for node, some in zip(nodes, counted, strict=True) if some and node)
     row_of = {id_: row for row, id_ in enumerate(ids)}

@@ -12,12 +12,17 @@ from functools import partial
 import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.listing import LOOK_BACK_SECONDS, Listing, series_decoder
-from cruise.adapters.prometheus.matrix import Matrix, MatrixDecoder, ask_range
-from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of
-from cruise.adapters.prometheus.queries import quoted, selector
-from cruise.adapters.prometheus.recording import DAY, patiently
-from cruise.adapters.prometheus.settings import Labels, PrometheusSettings
+from cruise.adapters.prometheus.queries import (
+    MatrixDecoder,
+    SeriesMatrix,
+    build_selector,
+    query_range_in_parts,
+    quote_promql,
+)
+from cruise.adapters.prometheus.recording import DAY, retry_when_unavailable
+from cruise.adapters.prometheus.seen_pods import PARTITIONS, get_partition
+from cruise.adapters.prometheus.series_selectors import LOOKBACK_SECONDS, SeriesListing, create_series_decoder
+from cruise.adapters.prometheus.settings import PrometheusSettings, SeriesLabels
 from cruise.domain.resources import Resources
 from cruise.domain.usage import ContainerKey
 
@@ -30,7 +35,7 @@ Owner = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class KubeState:
+class KubeStateMetrics:
     """Owners as (kind, name): of pods by namespace and name, of ReplicaSets and Jobs by namespace, kind and name."""
 
     owner_of_pod: dict[PodKey, Owner] = field(default_factory=dict)
@@ -38,16 +43,16 @@ class KubeState:
     requests: dict[ContainerKey, Resources] = field(default_factory=dict)
 
 
-def read_kube_state(settings: PrometheusSettings, client: PrometheusClient, start: int, end: int) -> KubeState:
+def read_kube_state(settings: PrometheusSettings, client: PrometheusClient, start: int, end: int) -> KubeStateMetrics:
     """Return what is known of the pods between two times, in Unix seconds; blocks. It may be nothing at all.
 
-    Raises BadInput, Throttled, Unavailable.
+    Raises BadInputError, Throttled, Unavailable.
     """
-    return _Reader(settings, client).read(start, end)
+    return _KubeStateReader(settings, client).read(start, end)
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class _OwnerSeries:
     """The labels of a series that are of use here; `exported`: the scraper kept its own labels."""
 
     namespace: str
@@ -57,14 +62,14 @@ class _Line:
     owner: Owner | None
 
 
-class _Reader:
+class _KubeStateReader:
     def __init__(self, settings: PrometheusSettings, client: PrometheusClient) -> None:
         self._settings = settings
         self._client = client
-        self._found = KubeState()
+        self._found = KubeStateMetrics()
         self._job = ""
 
-    def read(self, start: int, end: int) -> KubeState:
+    def read(self, start: int, end: int) -> KubeStateMetrics:
         # Hours that every read agrees on.
         for first in range(start // HOUR * HOUR, end, DAY):
             last = min(first + DAY - HOUR, end)
@@ -78,14 +83,14 @@ class _Reader:
         settings = self._settings
         if settings.kube_state_matchers or not settings.plausible:
             return ""
-        decode = series_decoder({"job": "job"}, settings.accept_partial)
-        series = selector("kube_pod_owner", settings.matchers)
-        found = decode(patiently(partial(self._client.series, [series], first - LOOK_BACK_SECONDS, last)))
+        decode = create_series_decoder({"job": "job"}, settings.accept_partial)
+        series = build_selector("kube_pod_owner", settings.matchers)
+        found = decode(retry_when_unavailable(partial(self._client.series, [series], first - LOOKBACK_SECONDS, last)))
         jobs = Counter(one.job for one in found)
-        return f"job={quoted(jobs.most_common(1)[0][0])}" if jobs else ""
+        return f"job={quote_promql(jobs.most_common(1)[0][0])}" if jobs else ""
 
     def _selector(self, family: str, *matchers: str) -> str:
-        return selector(family, *matchers, self._settings.matchers, self._settings.kube_state_matchers, self._job)
+        return build_selector(family, *matchers, self._settings.matchers, self._settings.kube_state_matchers, self._job)
 
     def _owners(self, first: int, last: int) -> None:
         for one in self._lines("kube_pod_owner", first, last):
@@ -99,16 +104,20 @@ class _Reader:
                 if one.owner is not None:
                     self._found.owner_of_controller[one.namespace, kind, one.controller] = one.owner
 
-    def _lines(self, family: str, first: int, last: int, controller: str = "", matchers: str = "") -> Iterator[_Line]:
+    def _lines(
+        self, family: str, first: int, last: int, controller: str = "", matchers: str = ""
+    ) -> Iterator[_OwnerSeries]:
         labels = {"kind": "owner_kind", "owner": "owner_name", "controller": controller or "controller"}
         for name in ("namespace", "pod"):
             labels |= {name: name, f"exported_{name}": f"exported_{name}"}
-        decode = series_decoder(labels, self._settings.accept_partial)
+        decode = create_series_decoder(labels, self._settings.accept_partial)
         series = self._selector(family, matchers)
-        for one in decode(patiently(partial(self._client.series, [series], first - LOOK_BACK_SECONDS, last))):
+        for one in decode(
+            retry_when_unavailable(partial(self._client.series, [series], first - LOOKBACK_SECONDS, last))
+        ):
             # Where there is no owner, the labels say so in angle brackets.
             owned = one.kind and one.owner and not one.owner.startswith("<")
-            yield _Line(
+            yield _OwnerSeries(
                 one.exported_namespace or one.namespace,
                 one.exported_pod or one.pod,
                 bool(one.exported_pod),
@@ -122,21 +131,25 @@ class _Reader:
         prefix = ""
         for one in self._lines(REQUESTS, first, last, matchers=wanted):
             prefix = "exported_" if one.exported else prefix
-            counts[partition_of(one.pod)][one.pod] += 1
-        listing = Listing(series_of_pod=counts)
+            counts[get_partition(one.pod)][one.pod] += 1
+        listing = SeriesListing(series_of_pod=counts)
         # The resource takes the place of the runtime's id: what distinguishes series of one container.
-        labels = Labels(f"{prefix}namespace", f"{prefix}pod", f"{prefix}container", id="resource", node="")
+        labels = SeriesLabels(f"{prefix}namespace", f"{prefix}pod", f"{prefix}container", id="resource", node="")
         decoder = MatrixDecoder(labels, self._settings.accept_partial)
-        points = listing.points((last - first) // HOUR + 1, self._settings)
+        points = listing.count_samples((last - first) // HOUR + 1, self._settings)
         for start in range(first, last + 1, points * HOUR):
             end = min(start + (points - 1) * HOUR, last // HOUR * HOUR)
-            for piece in listing.pieces(points, self._settings):
-                series = self._selector(REQUESTS, wanted, f"{labels.pod}=~{quoted(piece)}")
+            for piece in listing.split_into_pieces(points, self._settings):
+                series = self._selector(REQUESTS, wanted, f"{labels.pod}=~{quote_promql(piece)}")
                 by = ", ".join((labels.namespace, labels.pod, labels.container, labels.id))
                 query = f"max by ({by}) ({series})"
-                self._keep(patiently(partial(ask_range, self._client, decoder, query, start, end, HOUR)))
+                self._keep(
+                    retry_when_unavailable(
+                        partial(query_range_in_parts, self._client, decoder, query, start, end, HOUR)
+                    )
+                )
 
-    def _keep(self, matrix: Matrix) -> None:
+    def _keep(self, matrix: SeriesMatrix) -> None:
         seen: dict[ContainerKey, Resources] = {}
         for name, values in zip(matrix.series, matrix.values, strict=True):
             key = ContainerKey(name.namespace, name.pod, name.container)

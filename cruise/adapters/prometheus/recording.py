@@ -16,14 +16,14 @@ from typing import TypeVar
 import numpy as np
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.counter_rows import CountersBefore
-from cruise.adapters.prometheus.counters import joined_tail
-from cruise.adapters.prometheus.listing import Listing, usage_listing
+from cruise.adapters.prometheus.counter_rows import EarlierCounters
+from cruise.adapters.prometheus.counters import join_tails
+from cruise.adapters.prometheus.series_selectors import SeriesListing, list_usage_series
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
-from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.adapters.prometheus.source import MAX_CORES, UsagePiece, UsageQueries
+from cruise.domain.resources import Float32Array, Int64Array
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
-from cruise.errors import Throttled, Unavailable, Unreachable
+from cruise.errors import ThrottledError, UnavailableError, UnreachableError
 
 T = TypeVar("T")
 
@@ -36,23 +36,23 @@ _LONGEST_WAIT_SECONDS = 60.0
 class RecordingReader:
     """Reads the usage of every container that there was at the grid times after `start` up to `end`; blocks.
 
-    Both are Unix seconds on the grid of the settings' step. Every method raises BadInput, Throttled, Unavailable.
+    Both are Unix seconds on the grid of the settings' step. Every method raises BadInputError, Throttled, Unavailable.
     """
 
-    def __init__(self, settings: PrometheusSettings, start: int, end: int, cores: float = MANY_CORES) -> None:
+    def __init__(self, settings: PrometheusSettings, start: int, end: int, cores: float = MAX_CORES) -> None:
         step = settings.step_seconds
         if start % step or end % step or end <= start:
             raise ValueError(f"cannot read from {start} to {end} every {step} s")
         self._settings = settings
         self._client = PrometheusClient(settings)
-        self._questions = UsageQuestions(settings, self._client, server_folds=False)
+        self._questions = UsageQueries(settings, self._client, server_folds=False)
         self._cores = cores
         # The start itself is asked for as well: the first step's use is what the counters grew by since then. How old
         # the very first values are is not known, so there is one more before them.
         self._start = start
         self._grid = np.arange(start - step * settings.plausible, end + 1, step, dtype=np.int64)
         self._days = np.array_split(self._grid, range(DAY // step, len(self._grid), max(1, DAY // step)))
-        self._listings: list[Listing] = []
+        self._listings: list[SeriesListing] = []
 
     @property
     def client(self) -> PrometheusClient:
@@ -65,11 +65,11 @@ class RecordingReader:
 
     def containers(self) -> list[ContainerKey]:
         """Return every container that had a CPU counter within the time, sorted."""
-        ask = partial(usage_listing, self._settings, self._client)
+        ask = partial(list_usage_series, self._settings, self._client)
         self._listings = []
         for day in self._days:
             asked = partial(ask, int(day[0]), int(day[-1]))
-            self._listings.append(patiently(asked, answered=bool(self._listings)))
+            self._listings.append(retry_when_unavailable(asked, answered=bool(self._listings)))
         return sorted(set().union(*(one.containers for one in self._listings)))
 
     def read(
@@ -85,9 +85,9 @@ class RecordingReader:
         tail: CounterTail | None = None
         with ThreadPoolExecutor(self._settings.concurrency) as pool:
             for day, listing in zip(self._days, self._listings, strict=True):
-                points = listing.points(len(day), self._settings)
+                points = listing.count_samples(len(day), self._settings)
                 for times in np.array_split(day, range(points, len(day), points)):
-                    pieces = listing.pieces(points, self._settings)
+                    pieces = listing.split_into_pieces(points, self._settings)
                     tail = self._read_pieces(pool, pieces, times, tail, (columns, cpu, memory))
                     if on_progress is not None:
                         on_progress(float(times[-1] - self._grid[0]) / float(self._grid[-1] - self._grid[0]))
@@ -103,16 +103,16 @@ class RecordingReader:
     ) -> CounterTail | None:
         if not pieces:
             return None
-        before = CountersBefore.of(tail)
+        before = EarlierCounters.create(tail)
 
-        def ask(pods: str) -> Piece:
-            return patiently(partial(self._questions.ask, pods, times, before, self._cores))
+        def ask(pods: str) -> UsagePiece:
+            return retry_when_unavailable(partial(self._questions.query, pods, times, before, self._cores))
 
         tails = []
         for block, ended in pool.map(ask, pieces):
             self._fill(into, block)
             tails.append(ended)
-        return joined_tail(tails, int(times[-1]))
+        return join_tails(tails, int(times[-1]))
 
     def _fill(self, into: tuple[dict[ContainerKey, int], Float32Array, Float32Array], block: SampleBlock) -> None:
         columns, cpu, memory = into
@@ -127,7 +127,9 @@ class RecordingReader:
         memory[cells] = np.fmax(memory[cells], block.memory_bytes[np.ix_(wanted, within)].T)
 
 
-def patiently(ask: Callable[[], T], wait: Callable[[float], object] = time.sleep, *, answered: bool = True) -> T:
+def retry_when_unavailable(
+    ask: Callable[[], T], wait: Callable[[float], object] = time.sleep, *, answered: bool = True
+) -> T:
     """Ask again, after a while, what could not be answered for now.
 
     Before the server has `answered` anything, an address where nothing can be reached is taken to be wrong.
@@ -135,10 +137,10 @@ def patiently(ask: Callable[[], T], wait: Callable[[float], object] = time.sleep
     for seconds in _WAITS_SECONDS:
         try:
             return ask()
-        except Throttled as error:
+        except ThrottledError as error:
             wait(max(seconds, min(error.retry_after_seconds or 0.0, _LONGEST_WAIT_SECONDS)))
-        except Unavailable as error:
-            if isinstance(error, Unreachable) and not answered:
+        except UnavailableError as error:
+            if isinstance(error, UnreachableError) and not answered:
                 raise
             wait(seconds)
     return ask()

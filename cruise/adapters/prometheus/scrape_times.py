@@ -10,6 +10,7 @@ of one of its pods is not read in the next pass, of each in its turn.
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import islice
 from threading import Lock
@@ -19,26 +20,26 @@ import numpy as np
 import structlog
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.matrix import MatrixDecoder, ask_range
-from cruise.adapters.prometheus.queries import usage_selector
+from cruise.adapters.prometheus.queries import MatrixDecoder, build_usage_selector, query_range_in_parts
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.domain.arrays import Float64Array
-from cruise.domain.cluster import Pod, Snapshot
+from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.resources import BoolArray, Float64Array, Int64Array
+from cruise.domain.usage import ContainerKey
 from cruise.errors import CruiseError
 
 log = structlog.get_logger()
 
 # Nodes in one question, whose text has the names of their pods.
-NODES_TOGETHER = 100
+NODES_PER_QUERY = 100
 # What containers of one node differ by where the server keeps its own times, and not those of each container.
 TOLERANCE_SECONDS = 1.0
 # For how long a look at a second pod of a node holds.
 CHECK_SECONDS = 3600
 # A longer read, such as the first, neither saves nor is paid for.
-MOST_STEPS = 15
+MAX_STEPS = 15
 # Samples: more than a pass usually asks for is saved at two pods.
-MUCH_OWED = 5
-MOST_OWED = 15
+HIGH_BACKLOG = 5
+MAX_BACKLOG = 15
 _SPANS_KEPT = 8
 # More than the longest hole, which a read may begin before.
 _STEPS_KEPT = 64
@@ -66,7 +67,7 @@ class ScrapeTimes:
         self._spared: dict[str, tuple[str, int]] = {}
         self._lock = Lock()
 
-    def choose(self, snapshot: Snapshot) -> None:
+    def choose(self, snapshot: ClusterSnapshot) -> None:
         """Take two pods of each node to ask for, with few containers and names that no other pod has.
 
         Choose as well whose pressure pays in this pass for what was asked before.
@@ -84,19 +85,19 @@ class ScrapeTimes:
         for node, owed in self._owed.items():
             pods = sorted((pod for pod in by_node.get(node, ()) if names[pod.name] == 1), key=lambda pod: pod.name)
             # A node's only pod would never have its pressure read.
-            count = min(1 + (owed > MUCH_OWED), len(pods) - 1)
+            count = min(1 + (owed > HIGH_BACKLOG), len(pods) - 1)
             for _ in range(count):
                 pod = pods[self._turns[node] % len(pods)]
                 self._turns[node] += 1
                 self._spared[pod.name] = (node, len(pod.containers))
 
-    def spare(self, pods: str, steps: int) -> Sequence[str]:
+    def skip(self, pods: str, steps: int) -> Sequence[str]:
         """Return the pods, of those whose names match, whose pressure is not to be read over so many steps."""
-        if steps > MOST_STEPS or not self._spared:
+        if steps > MAX_STEPS or not self._spared:
             return ()
         selects = re.compile(pods).fullmatch
         with self._lock:
-            found = list(islice(filter(selects, self._spared), NODES_TOGETHER))
+            found = list(islice(filter(selects, self._spared), NODES_PER_QUERY))
             for name in found:
                 node, containers = self._spared[name]
                 self._owed[node] -= steps * containers
@@ -118,8 +119,8 @@ class ScrapeTimes:
                 if start is not None:
                     by_start.setdefault(start, []).append(node)
             for start, those in by_start.items():
-                for place in range(0, len(those), NODES_TOGETHER):
-                    asked = self._ask(settings, those[place : place + NODES_TOGETHER], start, last)
+                for place in range(0, len(those), NODES_PER_QUERY):
+                    asked = self._ask(settings, those[place : place + NODES_PER_QUERY], start, last)
                     for node, ages in asked.items():
                         self._keep(node, _Span(first if ages is None else start, last, ages), step)
             found = {node: self._known(node, first, last, step) for node in nodes}
@@ -184,20 +185,116 @@ class ScrapeTimes:
         """Return for each node the times of its pods' scrapes."""
         labels, step = settings.labels, settings.step_seconds
         names = "|".join(name.replace(".", "[.]") for of_node in pods.values() for name in of_node)
-        series = usage_selector(settings, settings.metrics.memory, names)
+        series = build_usage_selector(settings, settings.metrics.memory, names)
         kept = ", ".join(filter(None, (labels.node, labels.pod, labels.container, labels.id)))
         # Of a pair of servers the one that is behind, since of two counters the lower counts.
         query = f"min by ({kept}) (timestamp({series}))"
-        matrix = ask_range(self._client, self._matrices, query, first, last, step)
+        matrix = query_range_in_parts(self._client, self._matrices, query, first, last, step)
         newest: dict[tuple[str, str], Float64Array] = {}
         for name, values in zip(matrix.series, matrix.values, strict=True):
             if name.pod in pods.get(name.node, ()):
                 # A container that was restarted lingers under its old id, whose last scrape is long ago.
                 newest[name.node, name.pod] = np.fmax(values, newest.get((name.node, name.pod), values))
-            if len(values) <= MOST_STEPS:
+            if len(values) <= MAX_STEPS:
                 known = int(np.count_nonzero(~np.isnan(values)))
-                self._owed[name.node] = min(self._owed[name.node] + known, MOST_OWED)
+                self._owed[name.node] = min(self._owed[name.node] + known, MAX_BACKLOG)
         found: dict[str, list[Float64Array]] = {}
         for (node, _), values in newest.items():
             found.setdefault(node, []).append(values)
         return found
+
+
+# Which steps saw a scrape: a value that repeats may be one that was not read again. A server answers with the last value for five minutes, so a missed scrape looks like rest. All containers of a node come from one scrape, and their figures hardly ever all stand still for a minute: where something of the node moved, what did not move was idle; where nothing moved, the step has no scrape of its own. A node whose every figure stands still for longer than a server repeats itself is truly at rest, and stays so until something moves.
+
+# How far back a server looks for a value; what lies further apart says nothing about the steps between.
+MIN_GAP_SECONDS = 300
+_NEVER = np.iinfo(np.int64).min // 2
+
+
+class ScrapeTargets:
+    """Numbers for what is scraped together: the containers of a node, or of a pod where nodes are not labelled."""
+
+    def __init__(self) -> None:
+        self._number_of: dict[str | tuple[str, str], int] = {}
+
+    def __len__(self) -> int:
+        return len(self._number_of)
+
+    def nodes(self, chosen: BoolArray) -> dict[str, int]:
+        """Return the chosen targets that are nodes, with their numbers."""
+        return {name: number for name, number in self._number_of.items() if isinstance(name, str) and chosen[number]}
+
+    def numbers(self, keys: Sequence[ContainerKey], nodes: Sequence[str]) -> Int64Array:
+        """Return the number of each container's target, given now where it has none."""
+        number_of = self._number_of
+        return np.fromiter(
+            (
+                number_of.setdefault(node or (key.namespace, key.pod), len(number_of))
+                for key, node in zip(keys, nodes, strict=True)
+            ),
+            np.int64,
+            len(keys),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeSteps:
+    """One row a target, one column a step: whether it was scraped there, and the last column until then that moved.
+
+    `ages` tells by how many steps the scrape preceded its column, 0 where all did by as much; it has the columns before
+    the read as well.
+    """
+
+    scraped: BoolArray
+    last_move: Int64Array
+    ages: Float64Array
+
+
+def find_changes(values: Float64Array, before: Float64Array) -> BoolArray:
+    """Tell where series have another value than a step earlier; `before` is what precedes the first step."""
+    earlier = np.column_stack((before, values[:, :-1]))
+    return np.asarray((values != earlier) & ~np.isnan(values), dtype=np.bool_)
+
+
+def find_backward_steps(values: Float64Array, before: Float64Array) -> BoolArray:
+    """Tell where a counter is a little lower than a step earlier: the answer of a replica that is behind.
+
+    A counter that starts anew falls by more than half; one that had barely begun is not told apart, and waits until it
+    is above what it was.
+    """
+    earlier = np.column_stack((before, values[:, :-1]))
+    return np.asarray((values < earlier) & (2 * values >= earlier), dtype=np.bool_)
+
+
+def find_scrapes(
+    families: Sequence[tuple[Int64Array, BoolArray]], last_move_before: Int64Array, span: int, lead: int
+) -> ScrapeSteps:
+    """Put together what moved: pairs of each series' target, and where the series moved.
+
+    `last_move_before` has the column of each target's last move before the first one, or 0 where there is none: there
+    its values are first seen.
+    """
+    columns = families[0][1].shape[1]
+    found = np.zeros((len(last_move_before), columns), dtype=np.bool_)
+    for numbers, rows in families:
+        if len(numbers):
+            order = np.argsort(numbers, kind="stable")
+            present, starts = np.unique(numbers[order], return_index=True)
+            found[present] |= np.logical_or.reduceat(rows[order], starts, axis=0)
+    places = np.arange(columns)
+    moves = np.column_stack((last_move_before, np.where(found, places, _NEVER)))
+    last_move = np.maximum.accumulate(moves, axis=1)[:, 1:]
+    return ScrapeSteps(found | (places - last_move > span), last_move, np.zeros((len(found), lead + columns)))
+
+
+def set_scrape_ages(scrapes: ScrapeSteps, ages: Mapping[int, Float64Array]) -> ScrapeSteps:
+    """Return the scrapes with those of some targets as they are known: by how many steps they preceded each column."""
+    scraped, last_move, all_ages = scrapes.scraped.copy(), scrapes.last_move.copy(), scrapes.ages.copy()
+    lead, places = all_ages.shape[1] - scraped.shape[1], np.arange(scraped.shape[1])
+    for target, known in ages.items():
+        scraped[target] = known[lead:] < 1
+        before = -1 - np.floor(known[lead - 1]) if lead and not np.isnan(known[lead - 1]) else 0
+        moves = np.where(scraped[target], places, before).astype(np.int64)
+        last_move[target] = np.maximum.accumulate(moves)
+        all_ages[target] = np.nan_to_num(known)
+    return ScrapeSteps(scraped, last_move, all_ages)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
-class Labels:
+class SeriesLabels:
     """The label names of cAdvisor's series; an empty `id` or `node` means that the series carry no such label.
 
     `id` is the runtime's id, which distinguishes a container from its restarted self.
@@ -20,7 +20,7 @@ class Labels:
 
 
 @dataclass(frozen=True, slots=True)
-class Metrics:
+class MetricNames:
     """The names of the series that cruise reads."""
 
     cpu: str = "container_cpu_usage_seconds_total"
@@ -54,10 +54,10 @@ class PrometheusSettings:
     cadvisor_matchers: str = ""
     node_load_matchers: str = ""
     kube_state_matchers: str = ""
-    pins: Mapping[str, str] = field(default_factory=dict)
-    finds_exporters: bool = False
-    labels: Labels = Labels()
-    metrics: Metrics = Metrics()
+    series_selectors: Mapping[str, str] = field(default_factory=dict)
+    selects_exporters: bool = False
+    labels: SeriesLabels = SeriesLabels()
+    metrics: MetricNames = MetricNames()
     node_load_label: str = "node"
     timeout_seconds: float = 30.0
     concurrency: int = 4
@@ -66,5 +66,5 @@ class PrometheusSettings:
     step_seconds: int = 60
     accept_partial: bool = False
     client_certificate: tuple[str, str] | None = None
-    by_get: bool = False
+    uses_get: bool = False
     plausible: bool = True

@@ -4,41 +4,156 @@ import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from cruise.adapters.prometheus.client import PrometheusClient, QueryTooLarge
-from cruise.adapters.prometheus.clusters import find_cluster, log_cluster
-from cruise.adapters.prometheus.counter_rows import CountersBefore
-from cruise.adapters.prometheus.counters import joined_tail
-from cruise.adapters.prometheus.node_loads import NodeLoadReader, cores_of
-from cruise.adapters.prometheus.partitions import PARTITIONS, partition_of, selectors
-from cruise.adapters.prometheus.pinning import find_pins
-from cruise.adapters.prometheus.queries import joined
-from cruise.adapters.prometheus.seen_pods import SeenPods
+from cruise.adapters.prometheus.client import PrometheusClient, QueryTooLargeError
+from cruise.adapters.prometheus.clusters import find_cluster, log_cluster_selection
+from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCounters
+from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage, join_tails
+from cruise.adapters.prometheus.node_load import NodeLoadReader, count_cores
+from cruise.adapters.prometheus.queries import (
+    MatrixDecoder,
+    SeriesMatrix,
+    SeriesName,
+    build_root_group_selector,
+    build_usage_query,
+    build_usage_selector,
+    join_matchers,
+    query_range_in_parts,
+)
+from cruise.adapters.prometheus.scrape_times import ScrapeTimes
+from cruise.adapters.prometheus.seen_pods import PARTITIONS, ObservedPods, build_pod_patterns, get_partition
+from cruise.adapters.prometheus.series_selectors import find_series_selectors
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.usage_questions import MANY_CORES, Piece, UsageQuestions
-from cruise.domain.arrays import BoolArray, Int64Array
-from cruise.domain.cluster import Snapshot
-from cruise.domain.preflight import ClusterFacts
-from cruise.domain.usage import NO_NODE_USE, ContainerKey, CounterTail, LoadSample, NodeUse, SampleBlock
-from cruise.errors import BadInput, CruiseError, Unavailable
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.preflight import ClusterSeriesFacts
+from cruise.domain.resources import BoolArray, Int64Array
+from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, CounterTail, NodeLoadSample, NodeUsage, SampleBlock
+from cruise.errors import BadInputError, CruiseError, UnavailableError
+
+# One question about usage: the three families of some pods over some times, made into samples.
+
+# What one container may use within a step, where no node reports its cores.
+MAX_CORES = 1024.0
+# A read without a tail knows nothing of its first two steps.
+_STEPS_BEFORE = 2
+
+UsagePiece = tuple[SampleBlock, CounterTail]
+
+
+def extend_times_backwards(times: Int64Array, step: int) -> Int64Array:
+    """Return the times, which are a `step` apart, with those before them that a read without a tail needs."""
+    return np.concatenate((times[0] - step * np.arange(_STEPS_BEFORE, 0, -1), times))
+
+
+def compute_node_usage(
+    cpu: SeriesMatrix, memory: SeriesMatrix, times: Int64Array, step: int, cores: float
+) -> NodeUsage:
+    """Turn the counters and gauges of root control groups at the times of `with_steps_before` into the nodes' use."""
+    cpu, memory = (
+        SeriesMatrix(
+            [SeriesName("nodes", one.node, one.id, one.id, one.node, one.core) for one in family.series], family.values
+        )
+        for family in (cpu, memory)
+    )
+    answers = UsageAnswers(cpu, SeriesMatrix((), np.empty((0, len(times)))), memory)
+    # A group is read as a container is: missed scrapes, servers that disagree, a node that was started anew.
+    block, _ = compute_usage(answers, times, EarlierCounters(), CounterReading(step, cores), set())
+    use = block.cpu_demand_millicores[:, _STEPS_BEFORE:].astype(np.float64)
+    return NodeUsage([key.pod for key in block.keys], times[_STEPS_BEFORE:], use, block.memory_bytes[:, _STEPS_BEFORE:])
+
+
+class UsageQueries:
+    """Queries a server; blocks, and may be shared by threads. It remembers on which nodes pressure was ever seen.
+
+    Twins of a series come whole, so that it shows whether they agree. Where samples need not be plausible, the server
+    may fold them: over few steps the labels that it then leaves out would be most of the answer, but it does so anew at
+    each step, which over a day costs it four times the reading.
+    """
+
+    def __init__(self, settings: PrometheusSettings, client: PrometheusClient, server_folds: bool = True) -> None:
+        self.settings = settings
+        self.pod_filter: ObservedPods | None = None
+        """The pods that count, where series of other pods may be another cluster's."""
+        self._client = client
+        self._query = build_usage_query if server_folds and not settings.plausible else build_usage_selector
+        self._matrices = MatrixDecoder(settings.labels, settings.accept_partial)
+        self.scrape_times = ScrapeTimes(settings, client)
+        self._pressured_nodes: set[str] = set()
+        self._lately: dict[ContainerKey, float] = {}
+
+    def choose(self, snapshot: ClusterSnapshot) -> None:
+        """Take over which pods run: whose times and whose pressure are asked for in the reads that follow."""
+        self.scrape_times.choose(snapshot)
+        running = {(pod.namespace, pod.name) for pod in snapshot.pods} if self._lately else set()
+        self._lately = {key: share for key, share in self._lately.items() if key[:2] in running}
+
+    def query(self, pods: str, times: Int64Array, before: EarlierCounters, cores: float) -> UsagePiece:
+        """Return the usage of the pods whose names match at the `times`, which are a step apart.
+
+        `cores` bounds what one container can use. Raises BadInputError, Throttled, Unavailable.
+        """
+        metrics = self.settings.metrics
+        spared = self.scrape_times.skip(pods, len(times))
+        families = [
+            self._matrix(metrics.cpu, pods, times),
+            self._matrix(metrics.cpu_waiting, pods, times, spared),
+            self._matrix(metrics.memory, pods, times),
+        ]
+        of_others: tuple[int, ContainerKey] | None = None
+        if self.pod_filter is not None:
+            families, of_others = self.pod_filter.keep_certain(families, times)
+        answers = UsageAnswers(families[0], families[1], families[2], pods)
+        counting = CounterReading(self.settings.step_seconds, cores, self.settings.plausible)
+        ages_of = partial(self.scrape_times.ages, self.settings)
+        block, tail = compute_usage(answers, times, before, counting, self._pressured_nodes, ages_of, self._lately)
+        return replace(block, from_other_clusters=of_others), tail
+
+    def query_nodes(self, nodes: Sequence[str], times: Int64Array, cores: float) -> NodeUsage:
+        """Return what nodes used in all at the `times`, which are a step apart, by their root control groups.
+
+        Raises BadInputError, Throttled, Unavailable.
+        """
+        metrics, step = self.settings.metrics, self.settings.step_seconds
+        wider = extend_times_backwards(times, step)
+        cpu, memory = (self._of_roots(metric, nodes, wider) for metric in (metrics.cpu, metrics.memory))
+        return compute_node_usage(cpu, memory, wider, step, cores)
+
+    def _of_roots(self, metric: str, nodes: Sequence[str], times: Int64Array) -> SeriesMatrix:
+        first, last, step = int(times[0]), int(times[-1]), self.settings.step_seconds
+        query = build_root_group_selector(self.settings, metric, nodes)
+        return query_range_in_parts(self._client, self._matrices, query, first, last, step)
+
+    def _matrix(self, metric: str, pods: str, times: Int64Array, spared: Sequence[str] = ()) -> SeriesMatrix:
+        first, last, step = int(times[0]), int(times[-1]), self.settings.step_seconds
+        query = self._query(self.settings, metric, pods, spared)
+        matrix = query_range_in_parts(self._client, self._matrices, query, first, last, step)
+        if matrix.series and not any(name.namespace and name.pod and name.container for name in matrix.series):
+            labels = self.settings.labels
+            raise BadInputError(
+                f"the series of {metric} lack a label {labels.namespace}, {labels.pod} or {labels.container}: "
+                "set the label names"
+            )
+        return matrix
+
 
 log = structlog.get_logger()
 
 HOUR_SECONDS = 3600
 # Often enough to see what lived for as long as a stranger has to (`clusters.LIVED_SECONDS`).
-SEEN_SECONDS = 600
+SEEN_PODS_SECONDS = 600
 # Their names stand in the question.
-NODES_TOGETHER = 100
+NODES_PER_QUERY = 100
 
 T = TypeVar("T", np.float32, np.float64)
 
 
-class PrometheusSource:
+class PrometheusUsageSource:
     """Usage and node load from Prometheus; every sample costs the server one sample, and is asked for once.
 
     Containers are counted from the snapshot last given to `partitions`, to bound what one query covers; its nodes are
@@ -48,44 +163,46 @@ class PrometheusSource:
 
     def __init__(self, settings: PrometheusSettings, clock: Callable[[], float] | None = None) -> None:
         if settings.step_seconds < 1 or HOUR_SECONDS % settings.step_seconds:
-            raise BadInput(f"prometheus_step is {settings.step_seconds} s, expected whole seconds that divide an hour")
+            raise BadInputError(
+                f"prometheus_step is {settings.step_seconds} s, expected whole seconds that divide an hour"
+            )
         self._settings = settings
         self._client = PrometheusClient(settings)
-        self._questions = UsageQuestions(settings, self._client)
+        self._questions = UsageQueries(settings, self._client)
         self._node_loads = NodeLoadReader(settings, self._client)
         self._series_per_query = settings.max_series_per_query
         self._queries_at_once = asyncio.Semaphore(settings.concurrency)
         self._containers: dict[str, dict[str, int]] = {}
         self._running: set[tuple[str, str]] = set()
         self._nodes: dict[str, float] = {}
-        self._cores = MANY_CORES
+        self._cores = MAX_CORES
         self._clock = clock
         self._looked_up_at = float("-inf")
-        self._seen = SeenPods()
+        self._seen = ObservedPods()
         self._seen_at = float("-inf")
         self._of_others: tuple[int, ContainerKey] | None = None
-        self.cluster = ClusterFacts()
+        self.cluster = ClusterSeriesFacts()
         """Which of the server's series are this cluster's, as of the last look-up."""
 
     def close(self) -> None:
         """Close the connections."""
         self._client.close()
 
-    async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
+    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         containers: dict[str, dict[str, int]] = {name: {} for name in PARTITIONS}
         for pod in snapshot.pods:
-            of_partition = containers[partition_of(pod.name)]
+            of_partition = containers[get_partition(pod.name)]
             of_partition[pod.name] = of_partition.get(pod.name, 0) + len(pod.containers)
         self._containers = containers
         self._running = {(pod.namespace, pod.name) for pod in snapshot.pods if pod.phase == "Running"}
-        self._nodes = cores_of(snapshot)
+        self._nodes = count_cores(snapshot)
         self._questions.choose(snapshot)
         cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0)
-        self._cores = cores or MANY_CORES
+        self._cores = cores or MAX_CORES
         if self._settings.plausible and self._clock is not None:
             now = self._clock()
-            if not self.cluster.told_apart or now - self._seen_at >= SEEN_SECONDS:
-                self._seen.take(snapshot, now)
+            if not self.cluster.distinguishes_clusters or now - self._seen_at >= SEEN_PODS_SECONDS:
+                self._seen.add_snapshot(snapshot, now)
                 self._seen_at = now
             await self._look_up(snapshot, now)
         return list(PARTITIONS)
@@ -99,27 +216,30 @@ class PrometheusSource:
         times = np.arange(start + step, end + 1, step, dtype=np.int64)
         if not len(times):
             return _joined([], times), tail
-        before = CountersBefore.of(tail)
+        before = EarlierCounters.create(tail)
         read = await self._read_pieces(partition, times, before)
         block = _joined([one for one, _ in read], times)
         if self._of_others is not None:
-            block, self._of_others = replace(block, of_others=_sum([block.of_others, self._of_others])), None
+            block, self._of_others = (
+                replace(block, from_other_clusters=_sum([block.from_other_clusters, self._of_others])),
+                None,
+            )
         if not block.keys and any(key[:2] in self._running for key in before.containers):
             # Perhaps another exporter reports them now.
             self._looked_up_at = float("-inf")
             since = datetime.fromtimestamp(start, UTC)
-            raise Unavailable(
+            raise UnavailableError(
                 f"Prometheus has no usage since {since:%F %R} UTC of containers that run, and had some before"
             )
-        return block, joined_tail([one for _, one in read], end)
+        return block, join_tails([one for _, one in read], end)
 
-    async def _read_pieces(self, partition: str, times: Int64Array, before: CountersBefore) -> list[Piece]:
+    async def _read_pieces(self, partition: str, times: Int64Array, before: EarlierCounters) -> list[UsagePiece]:
         """Read a partition in as many pieces as the server's limits ask for, which may be lower than those set."""
         containers = self._containers.get(partition, {})
         samples = max(1, self._settings.max_samples_per_query // len(times))
         while True:
             limit = min(self._series_per_query, samples)
-            pieces = selectors(partition, containers, limit)
+            pieces = build_pod_patterns(partition, containers, limit)
             # All are waited for: a query that goes on unheeded would not count as under way.
             answers = await asyncio.gather(
                 *(self._read_piece(pods, times, before) for pods in pieces), return_exceptions=True
@@ -128,69 +248,69 @@ class PrometheusSource:
             if not failures:
                 return [one for one in answers if not isinstance(one, BaseException)]
             fewer = min(limit, sum(containers.values())) // 2
-            if fewer < 1 or not all(isinstance(one, QueryTooLarge) for one in failures):
+            if fewer < 1 or not all(isinstance(one, QueryTooLargeError) for one in failures):
                 raise _first(failures)
             self._series_per_query = fewer
             log.info("server refuses queries of so many series", partition=partition, series=limit, then=fewer)
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         step, names, labels = self._settings.step_seconds, sorted(nodes), self._settings.labels
         times = np.arange(start + step, end + 1, step, dtype=np.int64)
-        if not (names and len(times) and labels.id and labels.node and self.cluster.told_apart):
-            return NO_NODE_USE
+        if not (names and len(times) and labels.id and labels.node and self.cluster.distinguishes_clusters):
+            return NO_NODE_USAGE
         found = [
-            await self._ask_nodes(names[first : first + NODES_TOGETHER], times)
-            for first in range(0, len(names), NODES_TOGETHER)
+            await self._ask_nodes(names[first : first + NODES_PER_QUERY], times)
+            for first in range(0, len(names), NODES_PER_QUERY)
         ]
-        return NodeUse(
+        return NodeUsage(
             [node for one in found for node in one.nodes],
             times,
             np.concatenate([one.cpu_use_millicores for one in found]),
             np.concatenate([one.memory_bytes for one in found]),
         )
 
-    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
-        if not self.cluster.told_apart:
+    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
+        if not self.cluster.distinguishes_clusters:
             # Nodes of another cluster may have the same names.
             return {}
         async with self._queries_at_once:
             return await asyncio.to_thread(self._node_loads.read, at, self._nodes)
 
-    async def _look_up(self, snapshot: Snapshot, now: float) -> None:
+    async def _look_up(self, snapshot: ClusterSnapshot, now: float) -> None:
         """See who reports the containers of this cluster, and by which labels its series are told from others'."""
         if now - self._looked_up_at < HOUR_SECONDS:
             return
         settings = self._settings
         async with self._queries_at_once:
-            if settings.finds_exporters:
-                pins = await asyncio.to_thread(find_pins, settings, self._client, snapshot, int(now))
-                settings = replace(settings, pins=pins.matchers if pins is not None else {})
+            if settings.selects_exporters:
+                pins = await asyncio.to_thread(find_series_selectors, settings, self._client, snapshot, int(now))
+                settings = replace(settings, series_selectors=pins.matchers if pins is not None else {})
             cluster = await asyncio.to_thread(find_cluster, settings, self._client, snapshot, int(now), self._seen)
         if cluster != self.cluster:
-            log_cluster(cluster)
+            log_cluster_selection(cluster)
         self.cluster = cluster
-        self._of_others = (cluster.left_out, cluster.example) if cluster.example is not None else None
-        settings = replace(settings, matchers=joined(settings.matchers, cluster.matchers))
+        self._of_others = (cluster.ignored_series, cluster.example) if cluster.example is not None else None
+        settings = replace(settings, matchers=join_matchers(settings.matchers, cluster.matchers))
         self._questions.settings = settings
-        self._questions.only_seen = None if cluster.told_apart else self._seen
+        self._questions.pod_filter = None if cluster.distinguishes_clusters else self._seen
         self._node_loads = NodeLoadReader(settings, self._client)
-        if settings.pins or not settings.finds_exporters:
+        if settings.series_selectors or not settings.selects_exporters:
             self._looked_up_at = now
 
-    async def _ask_nodes(self, nodes: Sequence[str], times: Int64Array) -> NodeUse:
+    async def _ask_nodes(self, nodes: Sequence[str], times: Int64Array) -> NodeUsage:
         async with self._queries_at_once:
-            return await asyncio.to_thread(self._questions.of_nodes, nodes, times, self._cores)
+            return await asyncio.to_thread(self._questions.query_nodes, nodes, times, self._cores)
 
-    async def _read_piece(self, pods: str, times: Int64Array, before: CountersBefore) -> Piece:
+    async def _read_piece(self, pods: str, times: Int64Array, before: EarlierCounters) -> UsagePiece:
         async with self._queries_at_once:
-            return await asyncio.to_thread(self._questions.ask, pods, times, before, self._cores)
+            return await asyncio.to_thread(self._questions.query, pods, times, before, self._cores)
 
 
 def _first(failures: Sequence[BaseException]) -> BaseException:
     """Return one failure to speak for all: a mistake of ours goes first, then what the reader can mend."""
 
     def place(failure: BaseException) -> int:
-        return 2 - isinstance(failure, BadInput) if isinstance(failure, CruiseError) else 0
+        return 2 - isinstance(failure, BadInputError) if isinstance(failure, CruiseError) else 0
 
     return min(failures, key=place)
 
@@ -206,8 +326,8 @@ def _joined(blocks: Sequence[SampleBlock], times: Int64Array) -> SampleBlock:
 
     def refused_of(block: SampleBlock) -> BoolArray:
         refused = np.zeros((len(block.keys), len(longest)), dtype=np.bool_)
-        if block.refused is not None:
-            refused[:, len(longest) - len(block.times) :] = block.refused
+        if block.rejected is not None:
+            refused[:, len(longest) - len(block.times) :] = block.rejected
         return refused
 
     uses = [(block, block.cpu_use_millicores) for block in blocks]
@@ -224,10 +344,10 @@ def _joined(blocks: Sequence[SampleBlock], times: Int64Array) -> SampleBlock:
         cpu_use_millicores=np.concatenate(
             [nothing.astype(np.float32), *(widened(block, use) for block, use in uses if use is not None)]
         ),
-        refused=np.concatenate([refused_of(block) for block in blocks])
-        if any(block.refused is not None for block in blocks)
+        rejected=np.concatenate([refused_of(block) for block in blocks])
+        if any(block.rejected is not None for block in blocks)
         else None,
-        of_others=_sum([block.of_others for block in blocks]),
+        from_other_clusters=_sum([block.from_other_clusters for block in blocks]),
     )
 
 

@@ -2,6 +2,9 @@
 
 import asyncio
 import ipaddress
+import re
+import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -11,27 +14,70 @@ from weakref import WeakSet
 
 import asyncpg
 from sqlalchemy import event, text
-from sqlalchemy.exc import InvalidatePoolError
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
-from cruise.adapters.store.failures import DRIVER_ERRORS, translated
-from cruise.errors import BadInput
+from cruise.errors import BadInputError, CruiseError, UnavailableError
+
+# Failures of the driver and of SQLAlchemy as cruise's errors.
+
+DRIVER_ERRORS = (SQLAlchemyError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError)
+
+# What waiting does not heal, by class of SQLSTATE: credentials, database, names and rights, values that do not fit.
+_FOR_GOOD = ("28", "3D", "42", "22")
+_OF_TLS = re.compile("rejected SSL upgrade|^root certificate file")
+
+
+def translate_database_error(error: Exception, place: str) -> CruiseError:
+    """Return BadInputError for what the settings must mend, Unavailable for the rest; `place` names the database."""
+    cause = _driver_error(error)
+    state = getattr(cause, "sqlstate", None) or ""
+    # Before the next: what the library says of certificates are ValueErrors too.
+    if isinstance(cause, ssl.SSLCertVerificationError) or _OF_TLS.search(str(cause)):
+        return BadInputError(f"Postgres at {place}: {_first_line(cause)}: check sslmode and sslrootcert")
+    # The driver's own refusals of parameters and of values are ValueErrors.
+    if state.startswith(_FOR_GOOD) or isinstance(cause, ValueError):
+        return BadInputError(f"Postgres at {place}: {_first_line(cause)}")
+    return UnavailableError(f"Postgres at {place}: {_reason(cause)}")
+
+
+def _driver_error(error: BaseException) -> BaseException:
+    """Return the driver's own error below SQLAlchemy's wrappings, whose text would carry statements and values."""
+    if isinstance(error, DBAPIError) and error.orig is not None:
+        return error.orig.__cause__ or error.orig
+    return error
+
+
+def _reason(cause: BaseException) -> str:
+    if isinstance(cause, socket.gaierror):
+        return "the host name is not known"
+    if isinstance(cause, TimeoutError):
+        return "no answer in time"
+    if isinstance(cause, ConnectionRefusedError | FileNotFoundError) or "Connect call failed" in str(cause):
+        return "nothing listens there"
+    return _first_line(cause)
+
+
+def _first_line(cause: BaseException) -> str:
+    lines = str(cause).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(cause).__name__
+
 
 CONNECT_SECONDS = 10.0
 PING_SECONDS = 2.0
 # For a transaction of a few rows, the wait for a connection included.
-SHORT = timedelta(seconds=10)
+CONNECTION_TIMEOUT = timedelta(seconds=10)
 STATEMENT_TIMEOUT = timedelta(minutes=5)
 POOL_SIZE = 5
-OLDEST_SERVER = 15
+MIN_SERVER_VERSION = 15
 _NEW = "cruise-new"
 
 
-def dsn_of(database_url: str) -> str:
+def convert_to_dsn(database_url: str) -> str:
     """Turn a URL in SQLAlchemy's or libpq's form into libpq's, which the driver reads whole, SSL parameters included.
 
-    Raises BadInput; its message never shows the password.
+    Raises BadInputError; its message never shows the password.
     """
     try:
         parts = urlsplit(database_url)
@@ -39,25 +85,25 @@ def dsn_of(database_url: str) -> str:
             raise ValueError("what follows a # would be lost")
     except ValueError as error:
         # What the parser says would quote the password that it took for a port or a host.
-        raise BadInput(
+        raise BadInputError(
             "database_url cannot be read: in a user or password, write / as %2F, ? as %3F, # as %23, [ as %5B, ] as %5D"
         ) from error
     if parts.scheme.partition("+")[0] not in ("postgresql", "postgres"):
-        raise BadInput(
+        raise BadInputError(
             f"database_url must begin with postgresql://, not with {parts.scheme or 'nothing'}:// "
             "(the form is postgresql://USER:PASSWORD@HOST:PORT/DATABASE)"
         )
     try:
         query = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
     except ValueError as error:
-        raise BadInput("database_url has parameters after '?' that are not NAME=VALUE") from error
+        raise BadInputError("database_url has parameters after '?' that are not NAME=VALUE") from error
     # SQLAlchemy's name for the driver's own parameter.
     parameters = [("sslmode" if name == "ssl" else name, value) for name, value in query]
     encoded = urlencode(parameters, quote_via=quote, safe="/:,")
     return urlunsplit(("postgresql", parts.netloc, parts.path, encoded, ""))
 
 
-def place_of(dsn: str) -> str:
+def describe_database(dsn: str) -> str:
     """Name the database of a DSN for people: host, port and name, no user and no password."""
     parts = urlsplit(dsn)
     directory = dict(parse_qsl(parts.query)).get("host", "")
@@ -65,7 +111,7 @@ def place_of(dsn: str) -> str:
     return f"{address}{parts.path if parts.path != '/' else ''}"
 
 
-def verifies(dsn: str) -> bool:
+def verifies_server(dsn: str) -> bool:
     """Tell whether the server is verified to be the one that is meant, or is on this machine."""
     parts = urlsplit(dsn)
     parameters = dict(parse_qsl(parts.query))
@@ -90,7 +136,7 @@ class Database:
         self._dsn = dsn
         self._server = server
         self._statement_timeout = statement_timeout
-        self.place = str(server.data_dir) if server else place_of(dsn)
+        self.location = str(server.data_dir) if server else describe_database(dsn)
         self._engine = create_async_engine(
             "postgresql+asyncpg://",
             async_creator=self._connect,
@@ -102,7 +148,7 @@ class Database:
 
     @asynccontextmanager
     async def transaction(self, longest: timedelta | None = None) -> AsyncIterator[AsyncConnection]:
-        """One transaction: committed at the end, rolled back by any exception. Raises BadInput, Unavailable.
+        """One transaction: committed at the end, rolled back by any exception. Raises BadInputError, Unavailable.
 
         It is given up after `longest`, its wait for a connection included.
         """
@@ -115,20 +161,20 @@ class Database:
         except DRIVER_ERRORS as error:
             if isinstance(error, TimeoutError):
                 self._drop_connections()
-            raise translated(error, self.place) from error
+            raise translate_database_error(error, self.location) from error
 
     async def start_server(self) -> None:
-        """Start the embedded server, where there is one. Raises BadInput, Unavailable."""
+        """Start the embedded server, where there is one. Raises BadInputError, Unavailable."""
         if self._server is not None:
             await _to_its_end(self._server.start)
 
-    async def check(self, oldest: int = OLDEST_SERVER) -> None:
-        """See that the server answers and is of no version before `oldest`. Raises BadInput, Unavailable."""
+    async def check(self, oldest: int = MIN_SERVER_VERSION) -> None:
+        """See that the server answers and is of no version before `oldest`. Raises BadInputError, Unavailable."""
         async with self.transaction() as connection:
             number = await connection.scalar(text("SELECT current_setting('server_version_num')::int"))
         major = int(number or 0) // 10_000
         if major < oldest:
-            raise BadInput(f"Postgres at {self.place} is version {major}: cruise needs {oldest} or newer")
+            raise BadInputError(f"Postgres at {self.location} is version {major}: cruise needs {oldest} or newer")
 
     async def close(self) -> None:
         """Close every connection, and leave the embedded server to its other users or stop it."""
@@ -193,7 +239,7 @@ def _is_loopback(host: str) -> bool:
         return host in ("", "localhost")
 
 
-async def driver_in_transaction(connection: AsyncConnection) -> Any:  # noqa: ANN401 - the driver has no types
+async def get_driver_connection(connection: AsyncConnection) -> Any:  # noqa: ANN401 - the driver has no types
     """Return asyncpg's own connection for COPY and plain fetches, inside the transaction of `connection`."""
     # SQLAlchemy begins the transaction with its first statement, and what the driver runs does not count as one.
     await connection.execute(text("SELECT 1"))

@@ -23,26 +23,26 @@ from typing import IO
 from urllib.parse import quote
 
 from cruise.adapters.store.postgres_programs import (
-    MAJOR,
-    Account,
-    account_for,
-    last_line,
+    POSTGRES_MAJOR,
+    SystemUser,
+    extract_failure_reason,
+    find_system_user,
     make_directory,
-    programs_for,
+    prepare_programs,
     run_program,
     start_server,
 )
-from cruise.errors import BadInput, Unavailable
+from cruise.errors import BadInputError, UnavailableError
 
 SOCKET = ".s.PGSQL.5432"
 SSL_REQUEST = struct.pack("!ii", 8, 80877103)  # the shortest message that Postgres replies to, ready or not
 NO_SUCH_PID = 2**31 - 1  # above every kernel's largest pid
-LONGEST_SOCKET_PATH = 107
+MAX_SOCKET_PATH = 107
 PID_FILE_LINES = 8  # the pid first, the state last
 PROGRAMS_CACHE = Path("/var/cache/cruise")
-INITIALISED = Path("/opt/cruise/postgres")  # what initdb makes, where an image brings it: initdb needs a shell
+INITIALISED_MARKER = Path("/opt/cruise/postgres")  # what initdb makes, where an image brings it: initdb needs a shell
 START_SECONDS = 60
-ORPHAN_SECONDS = 15
+ORPHAN_TIMEOUT_SECONDS = 15
 
 SERVER_SETTINGS = {
     "listen_addresses": "",
@@ -59,7 +59,7 @@ SERVER_SETTINGS = {
 }
 
 
-def default_data_dir(environ: Mapping[str, str]) -> Path:
+def get_default_data_dir(environ: Mapping[str, str]) -> Path:
     """Return the default of `data_dir`: /var/lib/cruise for root, else the user's state directory."""
     if os.geteuid() == 0:
         return Path("/var/lib/cruise")
@@ -73,7 +73,9 @@ class EmbeddedPostgres:
     All methods block, for seconds at worst; they may be called from any one thread at a time.
     """
 
-    def __init__(self, data_dir: Path, programs_cache: Path = PROGRAMS_CACHE, initialised: Path = INITIALISED) -> None:
+    def __init__(
+        self, data_dir: Path, programs_cache: Path = PROGRAMS_CACHE, initialised: Path = INITIALISED_MARKER
+    ) -> None:
         self.data_dir = data_dir.expanduser().absolute()
         self.pgdata = self.data_dir / "postgres"
         self.log = self.data_dir / "postgres.log"
@@ -90,7 +92,7 @@ class EmbeddedPostgres:
     def start(self) -> None:
         """Make sure that the server runs, and count this process among its users until `release`.
 
-        Raises BadInput where the directory cannot be used, Unavailable where the server does not come up.
+        Raises BadInputError where the directory cannot be used, Unavailable where the server does not come up.
         """
         self._prepare_data_dir()
         with self._translated(), self._alone():
@@ -98,8 +100,8 @@ class EmbeddedPostgres:
                 self._use = (self.data_dir / "postgres.users").open("w")
                 fcntl.flock(self._use, fcntl.LOCK_SH)
             if not self._answers():
-                account = account_for(self.pgdata)
-                programs = programs_for(account, self._programs_cache)
+                account = find_system_user(self.pgdata)
+                programs = prepare_programs(account, self._programs_cache)
                 self._initialise(account, programs)
                 self._disown_dead_pid()
                 self._launch(account, programs)
@@ -115,9 +117,9 @@ class EmbeddedPostgres:
             except BlockingIOError:
                 return
             if self._answers():
-                account = account_for(self.pgdata)
+                account = find_system_user(self.pgdata)
                 stop: list[str | Path] = ["-D", self.pgdata, "-m", "fast", "-w", "-t", str(START_SECONDS), "stop"]
-                run_program(programs_for(account, self._programs_cache), "pg_ctl", stop, account)
+                run_program(prepare_programs(account, self._programs_cache), "pg_ctl", stop, account)
                 if self._server is not None:
                     self._server.poll()
 
@@ -126,7 +128,7 @@ class EmbeddedPostgres:
         try:
             yield
         except OSError as error:
-            raise Unavailable(f"the embedded Postgres in {self.data_dir}: {error}") from error
+            raise UnavailableError(f"the embedded Postgres in {self.data_dir}: {error}") from error
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -137,22 +139,22 @@ class EmbeddedPostgres:
     def _prepare_data_dir(self) -> None:
         path = self.data_dir
         socket_path = self.pgdata / SOCKET
-        if len(os.fsencode(socket_path)) > LONGEST_SOCKET_PATH:
-            raise BadInput(f"data_dir {path} is too long for a socket below it: choose a shorter path")
+        if len(os.fsencode(socket_path)) > MAX_SOCKET_PATH:
+            raise BadInputError(f"data_dir {path} is too long for a socket below it: choose a shorter path")
         try:
             make_directory(path, 0o700)
         except OSError as error:
-            raise BadInput(f"data_dir {path} cannot be made: {error.strerror}: choose another") from error
+            raise BadInputError(f"data_dir {path} cannot be made: {error.strerror}: choose another") from error
         if not os.access(path, os.W_OK | os.X_OK):
-            raise BadInput(f"data_dir {path} is not writable for this user: choose another")
+            raise BadInputError(f"data_dir {path} is not writable for this user: choose another")
 
-    def _initialise(self, account: Account | None, programs: Path) -> None:
+    def _initialise(self, account: SystemUser | None, programs: Path) -> None:
         marker = self.pgdata / "PG_VERSION"
         if marker.exists():
             found = marker.read_text().strip()
-            if found != str(MAJOR):
-                raise BadInput(
-                    f"{self.pgdata} was made by Postgres {found}, this cruise brings {MAJOR}: move it away, or "
+            if found != str(POSTGRES_MAJOR):
+                raise BadInputError(
+                    f"{self.pgdata} was made by Postgres {found}, this cruise brings {POSTGRES_MAJOR}: move it away, or "
                     "serve it with that version and set database_url"
                 )
             return
@@ -172,8 +174,8 @@ class EmbeddedPostgres:
             settings = ["-A", "trust", "-E", "UTF8", "--locale=C", "-U", "postgres"]
             done = run_program(programs, "initdb", ["-D", unfinished, *settings], account)
             if done.returncode != 0:
-                why = last_line(done.stderr)
-                raise Unavailable(f"the embedded Postgres cannot be set up in {self.data_dir}: {why}")
+                why = extract_failure_reason(done.stderr)
+                raise UnavailableError(f"the embedded Postgres cannot be set up in {self.data_dir}: {why}")
         unfinished.rename(self.pgdata)
 
     def _answers(self) -> bool:
@@ -207,12 +209,12 @@ class EmbeddedPostgres:
             if not alive_here and rest:
                 file.write_text(f"{NO_SUCH_PID}\n{rest}")
 
-    def _launch(self, account: Account | None, programs: Path) -> None:
+    def _launch(self, account: SystemUser | None, programs: Path) -> None:
         settings = [part for name, value in SERVER_SETTINGS.items() for part in ("-c", f"{name}={value}")]
         self.log.touch(mode=0o600)
         if account is not None:
             os.chown(self.log, account.uid, account.gid)
-        give_up_at = time.monotonic() + ORPHAN_SECONDS
+        give_up_at = time.monotonic() + ORPHAN_TIMEOUT_SECONDS
         while True:
             logged_before = self.log.stat().st_size
             with self.log.open("ab") as log:
@@ -224,7 +226,9 @@ class EmbeddedPostgres:
                 said = log.read().decode(errors="replace")
             # Backends of a killed server leave as soon as they notice; their memory is the sign of them.
             if "shared memory" not in said or time.monotonic() > give_up_at:
-                raise Unavailable(f"the embedded Postgres does not start: {last_line(said)} (log: {self.log})")
+                raise UnavailableError(
+                    f"the embedded Postgres does not start: {extract_failure_reason(said)} (log: {self.log})"
+                )
             time.sleep(0.2)
 
     def _comes_up(self, server: subprocess.Popen[bytes]) -> bool:

@@ -9,12 +9,18 @@ from sqlalchemy import Row, delete, insert, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.store.documents import Document
-from cruise.adapters.store.tables import packing_plan, steering
-from cruise.domain.halts import Halt, HaltCode
-from cruise.domain.packing import Arrival, PackingPlan, Preemption, Proposal, Stage, Steering
-from cruise.domain.unplaced import Pattern, Unplaced
-from cruise.packer.answer import Note, NoteCode
+from cruise.adapters.store.audit import Document
+from cruise.adapters.store.schema import packing_plan, placement_hint
+from cruise.domain.packing_plan import (
+    PackingPlan,
+    PackingProposal,
+    PlacementHint,
+    PlannedPlacement,
+    PlannedPreemption,
+    PlanStage,
+)
+from cruise.domain.reasons import PlanCondition, PlanStatusReason, UnplacedPod, UnschedulableCode
+from cruise.packer.answer import PackingNote, PackingNoteCode
 
 T = TypeVar("T")
 
@@ -24,21 +30,21 @@ _LISTS = ("placed", "moves", "preempted", "resizes")
 _STEERING_COLUMNS = ("replaces", "plan", "until")
 
 
-async def save(connection: AsyncConnection, plan: PackingPlan) -> None:
+async def write_plan(connection: AsyncConnection, plan: PackingPlan) -> None:
     """Store a plan, or the progress of one that is stored; only the pods that it steers are steered from then on."""
     document: Document = msgspec.to_builtins(plan)
-    proposal = stored_proposal(document.pop("proposal"), plan.proposal)
+    proposal = serialize_proposal(document.pop("proposal"), plan.proposal)
     progress = {name: value for name, value in document.items() if name not in _COLUMNS}
     changes = {"phase": plan.phase.value, "changed_at": plan.changed_at, "progress": progress}
     statement = upsert(packing_plan).values(id=plan.id, at=plan.at, proposal=proposal, **changes)
     # A plan's proposal never changes, and may be large.
     await connection.execute(statement.on_conflict_do_update(index_elements=["id"], set_=changes))
-    await connection.execute(delete(steering))
-    if plan.steered:
-        await connection.execute(insert(steering), [_steering_row(one) for one in plan.steered])
+    await connection.execute(delete(placement_hint))
+    if plan.placement_hints:
+        await connection.execute(insert(placement_hint), [_steering_row(one) for one in plan.placement_hints])
 
 
-def stored_proposal(document: Document, proposal: Proposal) -> Document:
+def serialize_proposal(document: Document, proposal: PackingProposal) -> Document:
     """Return the document of a proposal with what releases before this one read of it: lists of what its stages do."""
     document |= {name: msgspec.to_builtins(getattr(proposal, name)) for name in _LISTS}
     # A release that reads words finds none, and shows the obstacles.
@@ -48,20 +54,20 @@ def stored_proposal(document: Document, proposal: Proposal) -> Document:
     return document
 
 
-async def last(connection: AsyncConnection) -> PackingPlan | None:
+async def read_last_plan(connection: AsyncConnection) -> PackingPlan | None:
     """Return the plan of the latest look at the cluster."""
     newest = select(packing_plan).order_by(packing_plan.c.at.desc(), packing_plan.c.changed_at.desc()).limit(1)
     row = (await connection.execute(newest)).first()
     return None if row is None else _plan(row)
 
 
-async def steered(connection: AsyncConnection) -> Sequence[Steering]:
+async def read_placement_hints(connection: AsyncConnection) -> Sequence[PlacementHint]:
     """Return the pods that are steered, by the uid of the pod that each replaces."""
-    rows = await connection.execute(select(steering).order_by(steering.c.replaces))
-    return [_filled(Steering, {**row.steering, **_columns(row, _STEERING_COLUMNS)}) for row in rows]
+    rows = await connection.execute(select(placement_hint).order_by(placement_hint.c.replaces))
+    return [_filled(PlacementHint, {**row.steering, **_columns(row, _STEERING_COLUMNS)}) for row in rows]
 
 
-async def prune(connection: AsyncConnection, before: datetime) -> None:
+async def prune_plans(connection: AsyncConnection, before: datetime) -> None:
     """Drop the plans of looks before a time."""
     await connection.execute(delete(packing_plan).where(packing_plan.c.at < before))
 
@@ -70,43 +76,51 @@ def _columns(row: Row[tuple[Any, ...]], names: Sequence[str]) -> Document:
     return {name: getattr(row, name) for name in names}
 
 
-def _steering_row(one: Steering) -> Document:
+def _steering_row(one: PlacementHint) -> Document:
     document: Document = msgspec.to_builtins(one)
     rest = {name: value for name, value in document.items() if name not in _STEERING_COLUMNS}
-    return {"replaces": one.replaces, "plan": one.plan, "until": one.until, "steering": rest}
+    return {"replaces": one.replaces, "plan": one.plan, "until": one.expires_at, "steering": rest}
 
 
 def _plan(row: Row[tuple[Any, ...]]) -> PackingPlan:
     stages = tuple(_stage(document) for document in row.proposal["stages"])
-    unplaced = tuple(read_unplaced(document) for document in row.proposal["unplaced"])
-    proposal = _filled(Proposal, row.proposal, stages=stages, unplaced=unplaced, notes=read_notes(row.proposal))
+    unplaced = tuple(deserialize_unplaced(document) for document in row.proposal["unplaced"])
+    proposal = _filled(
+        PackingProposal, row.proposal, stages=stages, unplaced=unplaced, notes=deserialize_notes(row.proposal)
+    )
     progress = {**row.progress, **_columns(row, _COLUMNS)}
-    return _filled(PackingPlan, progress, proposal=proposal, halt=read_halt(progress))
+    return _filled(PackingPlan, progress, proposal=proposal, halt=deserialize_condition(progress))
 
 
-def _stage(document: Document) -> Stage:
+def _stage(document: Document) -> PlanStage:
     """Read a stage; of its leaves, which are of two kinds, a pod that moves has a target."""
-    leaves = tuple(msgspec.convert(one, Arrival if "target" in one else Preemption) for one in document["leaves"])
-    return _filled(Stage, document, leaves=leaves)
+    leaves = tuple(
+        msgspec.convert(one, PlannedPlacement if "target" in one else PlannedPreemption) for one in document["leaves"]
+    )
+    return _filled(PlanStage, document, leaves=leaves)
 
 
-def read_unplaced(document: Document) -> Unplaced:
+def deserialize_unplaced(document: Document) -> UnplacedPod:
     """Read a pod that stays pending; releases before this one stored why in words."""
-    stated = {"finding": {"pattern": Pattern.STATED.value, "stated": document["words"]}}
-    return msgspec.convert({**stated, **document}, Unplaced)
+    stated = {"finding": {"pattern": UnschedulableCode.OTHER.value, "stated": document["words"]}}
+    return msgspec.convert({**stated, **document}, UnplacedPod)
 
 
-def read_notes(document: Document) -> tuple[Note, ...]:
+def deserialize_notes(document: Document) -> tuple[PackingNote, ...]:
     """Read a proposal's notes; releases before this one stored them in words."""
     if "coded_notes" in document:
-        return msgspec.convert(document["coded_notes"], tuple[Note, ...])
-    return tuple(Note(NoteCode.STATED, words) for words in document["notes"])
+        return msgspec.convert(document["coded_notes"], tuple[PackingNote, ...])
+    return tuple(PackingNote(PackingNoteCode.OTHER, words) for words in document["notes"])
 
 
-def read_halt(document: Document) -> Halt | None:
+def deserialize_condition(document: Document) -> PlanCondition | None:
     """Read why a plan goes no further; releases before this one stored that in words."""
     words = document.get("detail")
-    return Halt(HaltCode.STATED, detail=words) if words else msgspec.convert(document.get("halt"), Halt | None)
+    return (
+        PlanCondition(PlanStatusReason.OTHER, detail=words)
+        if words
+        else msgspec.convert(document.get("halt"), PlanCondition | None)
+    )
 
 
 def _filled(kind: type[T], document: Document, **given: object) -> T:

@@ -9,11 +9,15 @@ from typing import Any
 
 import numpy as np
 from sqlalchemy import delete, func, select
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from cruise.adapters.store.connection import driver_in_transaction
-from cruise.adapters.store.tables import hourly_peak, peak_key
+from cruise.adapters.store.connection import get_driver_connection
+from cruise.adapters.store.schema import cluster_hour, headroom_sharing, hourly_peak, peak_key, risk_day
+from cruise.domain.records import HeadroomSharing, HourlyClusterTotals, RiskDay
+from cruise.domain.resources import ResourceName, Resources
 from cruise.domain.usage import HourlyPeaks, PeakKey, PeakSummary
+from cruise.errors import pause_garbage_collection
 
 # Shared by writers of peaks, exclusive for the removal of keys that have none.
 PEAKS_LOCK = 0x6372_7569_7365_0003
@@ -84,14 +88,14 @@ ORDER BY 1, 2, 3, 4, 5
 """
 
 
-async def merge(connection: AsyncConnection, peaks: HourlyPeaks) -> None:
+async def merge_peaks(connection: AsyncConnection, peaks: HourlyPeaks) -> None:
     """Raise the stored peaks to those given, where they are higher."""
     sampled = np.flatnonzero(~(np.isnan(peaks.cpu_demand_millicores) & np.isnan(peaks.memory_bytes)))
     if not len(sampled):
         return
     keys = [peaks.keys[row] for row in sampled.tolist()]
     await connection.execute(select(func.pg_advisory_xact_lock_shared(PEAKS_LOCK)))
-    driver = await driver_in_transaction(connection)
+    driver = await get_driver_connection(connection)
     number_of = {key: number for number, key in enumerate(dict.fromkeys(keys))}
     ids = await _intern(driver, list(number_of))
     numbers = np.fromiter(map(number_of.__getitem__, keys), np.int64, len(keys))
@@ -117,9 +121,9 @@ async def _intern(driver: Any, keys: Sequence[PeakKey]) -> np.ndarray[Any, np.dt
     return ids
 
 
-async def summary(connection: AsyncConnection, hours: Collection[int], since_hour: int) -> PeakSummary:
+async def summarize_peaks(connection: AsyncConnection, hours: Collection[int], since_hour: int) -> PeakSummary:
     """Sum up each key's peaks from `since_hour` on, and over those of `hours` that are not before it."""
-    driver = await driver_in_transaction(connection)
+    driver = await get_driver_connection(connection)
     rows = await driver.fetch(_SUMMARY, sorted(hours), since_hour)
     columns = list(zip(*rows, strict=True)) or [()] * 8
     return PeakSummary(
@@ -131,9 +135,11 @@ async def summary(connection: AsyncConnection, hours: Collection[int], since_hou
     )
 
 
-async def of_workload(connection: AsyncConnection, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
+async def read_peaks_of_workload(
+    connection: AsyncConnection, namespace: str, workload: str, since_hour: int
+) -> HourlyPeaks:
     """Return one workload's peaks from an hour on, sorted by key and hour."""
-    driver = await driver_in_transaction(connection)
+    driver = await get_driver_connection(connection)
     rows = await driver.fetch(_OF_WORKLOAD, namespace, workload, since_hour)
     columns = list(zip(*rows, strict=True)) or [()] * 7
     return HourlyPeaks(
@@ -144,9 +150,9 @@ async def of_workload(connection: AsyncConnection, namespace: str, workload: str
     )
 
 
-async def of_hour(connection: AsyncConnection, hour: int) -> HourlyPeaks:
+async def read_peaks_of_hour(connection: AsyncConnection, hour: int) -> HourlyPeaks:
     """Return every key's peaks of one hour."""
-    driver = await driver_in_transaction(connection)
+    driver = await get_driver_connection(connection)
     rows = await driver.fetch(_OF_HOUR, hour)
     columns = list(zip(*rows, strict=True)) or [()] * 6
     keys = list(map(PeakKey._make, zip(*columns[:4], strict=True)))
@@ -158,7 +164,7 @@ async def of_hour(connection: AsyncConnection, hour: int) -> HourlyPeaks:
     )
 
 
-async def prune(connection: AsyncConnection, before_hour: int) -> None:
+async def prune_peaks(connection: AsyncConnection, before_hour: int) -> None:
     """Drop the peaks before an hour, and then the keys that have none left."""
     dropped = await connection.execute(delete(hourly_peak).where(hourly_peak.c.hour < before_hour))
     if not dropped.rowcount:
@@ -166,3 +172,81 @@ async def prune(connection: AsyncConnection, before_hour: int) -> None:
     await connection.execute(select(func.pg_advisory_xact_lock(PEAKS_LOCK)))
     has_peaks = select(hourly_peak.c.key_id).where(hourly_peak.c.key_id == peak_key.c.id).exists()
     await connection.execute(delete(peak_key).where(~has_peaks))
+
+
+# The sums of the cluster by the hour.
+
+_SUMS = ("allocatable", "requested", "used", "saved")
+
+
+async def insert_cluster_hour(connection: AsyncConnection, one: HourlyClusterTotals) -> None:
+    """Store an hour; what is stored of it already stays."""
+    sums = {name: getattr(one, name) for name in _SUMS}
+    values = {f"{name}_cpu_millicores": amount.cpu_millicores for name, amount in sums.items()}
+    values |= {f"{name}_memory_bytes": amount.memory_bytes for name, amount in sums.items()}
+    await connection.execute(insert(cluster_hour).values(hour=one.hour, **values).on_conflict_do_nothing())
+
+
+async def read_cluster_hours(connection: AsyncConnection, hour: int) -> Sequence[HourlyClusterTotals]:
+    """Return the hours from one on, oldest first."""
+    rows = await connection.execute(
+        select(cluster_hour).where(cluster_hour.c.hour >= hour).order_by(cluster_hour.c.hour)
+    )
+    with pause_garbage_collection():
+        return [
+            HourlyClusterTotals(
+                row["hour"],
+                **{name: Resources(row[f"{name}_cpu_millicores"], row[f"{name}_memory_bytes"]) for name in _SUMS},
+            )
+            for row in rows.mappings()
+        ]
+
+
+async def prune_cluster_hours(connection: AsyncConnection, before_hour: int) -> None:
+    """Drop the hours before one."""
+    await connection.execute(delete(cluster_hour).where(cluster_hour.c.hour < before_hour))
+
+
+# How stated risks were kept by day, and how headroom is shared now.
+
+
+async def insert_risk_days(connection: AsyncConnection, days: Sequence[RiskDay]) -> None:
+    """Store days, each in place of what was counted of it before."""
+    of_day = {(one.resource.value, one.day): one for one in days}
+    # In one order, since two writers of the same days could wait for each other for ever.
+    rows = [
+        {"resource": resource, "day": day, "intervals": one.intervals, "short": one.short, "level": one.level}
+        for (resource, day), one in sorted(of_day.items(), key=lambda item: item[0])
+    ]
+    if rows:
+        statement = insert(risk_day)
+        replaced = {name: statement.excluded[name] for name in ("intervals", "short", "level")}
+        await connection.execute(
+            statement.on_conflict_do_update(index_elements=["resource", "day"], set_=replaced), rows
+        )
+
+
+async def read_risk_days(connection: AsyncConnection) -> list[RiskDay]:
+    """Return all days."""
+    return [
+        RiskDay(ResourceName(row.resource), row.day, row.intervals, row.short, row.level)
+        for row in await connection.execute(select(risk_day))
+    ]
+
+
+async def prune_risk_days(connection: AsyncConnection, before_day: int) -> None:
+    """Drop the days before one."""
+    await connection.execute(delete(risk_day).where(risk_day.c.day < before_day))
+
+
+async def write_sharing(connection: AsyncConnection, sharing: HeadroomSharing) -> None:
+    """Remember how headroom is shared now."""
+    values = {"cpu": sharing.cpu, "memory": sharing.memory}
+    statement = insert(headroom_sharing).values(singleton=True, **values)
+    await connection.execute(statement.on_conflict_do_update(index_elements=["singleton"], set_=values))
+
+
+async def read_sharing(connection: AsyncConnection) -> HeadroomSharing | None:
+    """Return how headroom is shared, None where no pass has said so yet."""
+    row = (await connection.execute(select(headroom_sharing))).one_or_none()
+    return None if row is None else HeadroomSharing(row.cpu, row.memory)

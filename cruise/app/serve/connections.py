@@ -3,98 +3,115 @@
 import asyncio
 import os
 import socket
+import ssl
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
+from ipaddress import ip_address
 
 import structlog
 
-from cruise.adapters.kube.asking.discovery import discover
-from cruise.adapters.kube.cluster import KubeCluster
-from cruise.adapters.kube.http.client import KubeClient
-from cruise.adapters.kube.http.connecting import connect, own_namespace
-from cruise.adapters.kube.leading.leases import LeaderLease
-from cruise.adapters.kube.writing.events import PodEvents
-from cruise.adapters.store.embedded_postgres import default_data_dir
-from cruise.adapters.store.opening import open_store
-from cruise.app.clock import wall_clock
-from cruise.app.serve.hooks import Announce, Pods, say_nothing
-from cruise.app.serve.leading import contender, elects, fenced
-from cruise.app.usage_source import Usage, opened_usage
-from cruise.domain.actions import Hold, Outcome, UntaintNode
+from cruise.adapters.kube.access import KubernetesAuthority
+from cruise.adapters.kube.client import KubernetesClient, connect_to_kubernetes, find_own_namespace
+from cruise.adapters.kube.cluster import KubernetesCluster
+from cruise.adapters.kube.discovery import discover_api
+from cruise.adapters.kube.events import PodEventRecorder
+from cruise.adapters.kube.leases import LeaderLease
+from cruise.adapters.oidc import OidcProvider
+from cruise.adapters.store.embedded_postgres import get_default_data_dir
+from cruise.adapters.store.postgres import open_store
+from cruise.adapters.webhook_tls.certificate_keeper import CertificateKeeper
+from cruise.adapters.webhook_tls.storage import TlsDirectory
+from cruise.app.certificates import INTERVAL, get_served_names, get_service_names, keep_certificate_renewed
+from cruise.app.process import get_current_time
+from cruise.app.serve.activity import AnnounceFunction, PodsByName, announce_nothing
+from cruise.app.serve.leadership import create_lease_contender, fence_store, uses_leader_election
+from cruise.app.usage_source import OpenedUsageSource, open_usage_source
+from cruise.domain.actions import Outcome, SkippedPod, UntaintNode
 from cruise.domain.policy import Mode, Policy
-from cruise.errors import Unavailable, one_refusal
-from cruise.interfaces.announcements import announcements_of
-from cruise.runtime.ports import Store
+from cruise.errors import BadInputError, UnavailableError, raise_single_error
+from cruise.interfaces.dashboard.sign_in import ProviderAuthority
+from cruise.interfaces.events import build_pod_events
+from cruise.interfaces.http.request_guard import (
+    CallerAuthority,
+    RequestGuardRules,
+    StaticTokenAuthority,
+    create_allowed_hosts,
+)
+from cruise.runtime.ports import StorePort
 from cruise.settings import Settings
+from cruise.settings.value_types import ApiAuthentication, HttpTlsChoice
 
 log = structlog.get_logger()
 
 _BETWEEN_LINES = timedelta(seconds=10)
 # For a command that ends: what fails for longer, such as for want of rights, is reported.
-PATIENCE = timedelta(seconds=8)
+SYNC_TIMEOUT = timedelta(seconds=8)
 
 
 @dataclass(frozen=True, slots=True)
-class Connections:
+class ServeConnections:
     """Everything that is connected; `lease` is None in modes in which nothing is written to the cluster."""
 
-    client: KubeClient
-    cluster: KubeCluster
-    usage: Usage
-    store: Store
+    client: KubernetesClient
+    cluster: KubernetesCluster
+    usage: OpenedUsageSource
+    store: StorePort
     lease: LeaderLease | None
 
 
 @asynccontextmanager
-async def connections(settings: Settings, on_wait: Callable[[str], None]) -> AsyncIterator[Connections]:
-    """Connect to everything; `on_wait` gets a line when the database is waited for. Raises BadInput, Unavailable."""
-    data_dir = settings.data_dir or default_data_dir(os.environ)
+async def open_connections(settings: Settings, on_wait: Callable[[str], None]) -> AsyncIterator[ServeConnections]:
+    """Connect to everything; `on_wait` gets a line when the database is waited for. Raises BadInputError, Unavailable."""
+    data_dir = settings.data_dir or get_default_data_dir(os.environ)
     async with (
-        connect(settings.kube()) as client,
-        opened_usage(settings, client) as usage,
-        open_store(settings.database_url, data_dir, on_wait, settings.database_timeout) as store,
+        connect_to_kubernetes(settings.to_kubernetes_settings()) as client,
+        open_usage_source(settings, client) as usage,
+        open_store(settings.database_url, data_dir, on_wait, settings.database_statement_timeout) as store,
     ):
-        following = partial(KubeCluster, node_autoscaling=settings.node_autoscaler)
+        following = partial(KubernetesCluster, node_autoscaling=settings.node_autoscaler)
         lease = None
-        if elects(settings.mode):
-            lease = contender(client, own_namespace(settings.namespace), settings.lease_duration, lambda: store.epoch)
+        if uses_leader_election(settings.mode):
+            lease = create_lease_contender(
+                client, find_own_namespace(settings.namespace), settings.lease_duration, lambda: store.epoch
+            )
         if lease is None:
             # Without an election nothing is written, save that cruise's own taints of an earlier mode come off.
             cluster = following(client, may_write=lambda action: isinstance(action, UntaintNode))
-            yield Connections(client.guarded(lambda: False), cluster, usage, store, None)
+            yield ServeConnections(client.check_health(lambda: False), cluster, usage, store, None)
             return
         # Checked before a write waits for its turn, and after it.
-        writer = client.guarded(lambda: lease.held)
-        cluster = following(writer, may_write=lambda action: lease.held)
-        yield Connections(writer, cluster, usage, fenced(store, lambda: lease.held), lease)
+        writer = client.check_health(lambda: lease.is_held)
+        cluster = following(writer, may_write=lambda action: lease.is_held)
+        yield ServeConnections(writer, cluster, usage, fence_store(store, lambda: lease.is_held), lease)
 
 
-def announcer(connected: Connections) -> Announce:
+def create_event_announcer(connected: ServeConnections) -> AnnounceFunction:
     """Return what announces outcomes as Events of the pods; nothing does in modes in which nothing is written."""
     if connected.lease is None:
-        return say_nothing
-    events = PodEvents(connected.client, socket.gethostname())
+        return announce_nothing
+    events = PodEventRecorder(connected.client, socket.gethostname())
 
-    async def announce(outcomes: Sequence[Outcome], holds: Sequence[Hold], pods: Pods) -> None:
-        await events.record(announcements_of(outcomes, holds, pods), wall_clock())
+    async def announce(outcomes: Sequence[Outcome], holds: Sequence[SkippedPod], pods: PodsByName) -> None:
+        await events.record(build_pod_events(outcomes, holds, pods), get_current_time())
 
     return announce
 
 
 @asynccontextmanager
-async def followed(cluster: KubeCluster) -> AsyncIterator[None]:
+async def keep_cluster_synced(cluster: KubernetesCluster) -> AsyncIterator[None]:
     """Keep the view of the cluster in step for as long as this lasts."""
-    with one_refusal():
+    with raise_single_error():
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(cluster.run())
             yield
             following.cancel()
 
 
-async def in_step(cluster: KubeCluster, patience: timedelta | None = None) -> None:
+async def wait_until_synced(cluster: KubernetesCluster, patience: timedelta | None = None) -> None:
     """Wait until the whole cluster was read, and log what keeps it from that.
 
     Raises Unavailable where that is still so after `patience`, if one is given.
@@ -105,12 +122,12 @@ async def in_step(cluster: KubeCluster, patience: timedelta | None = None) -> No
     while True:
         try:
             async with asyncio.timeout(step.total_seconds()):
-                await cluster.synced()
+                await cluster.is_synced()
         except TimeoutError:
             problems = cluster.problems()
             waited += step
             if problems and patience is not None and waited >= patience:
-                raise Unavailable(f"the cluster cannot be read: {'; '.join(problems)}") from None
+                raise UnavailableError(f"the cluster cannot be read: {'; '.join(problems)}") from None
             if problems != logged:
                 log.warning("waiting for the cluster", problems=problems)
             logged = problems
@@ -119,15 +136,15 @@ async def in_step(cluster: KubeCluster, patience: timedelta | None = None) -> No
             return
 
 
-async def able(connected: Connections, policy: Policy) -> Policy:
+async def limit_mode_to_server(connected: ServeConnections, policy: Policy) -> Policy:
     """Return the policy with a mode that the server supports: without resizes in place there is nothing to write.
 
     Raises Refused, Throttled, Unavailable.
     """
     if policy.mode < Mode.RESIZE:
         return policy
-    found = await discover(connected.client)
-    if found.resizes_pods:
+    found = await discover_api(connected.client)
+    if found.can_resize_pods:
         return policy
     log.warning(
         "the API server cannot resize pods in place: only pods that are created are sized",
@@ -137,7 +154,87 @@ async def able(connected: Connections, policy: Policy) -> Policy:
     return replace(policy, mode=Mode.INITIAL)
 
 
-def policy_of(settings: Settings) -> Policy:
+def get_policy(settings: Settings) -> Policy:
     """Return the policy; cruise's own namespace is always excluded."""
-    policy = settings.policy()
-    return replace(policy, excluded_namespaces=policy.excluded_namespaces | {own_namespace(settings.namespace)})
+    policy = settings.to_policy()
+    return replace(policy, excluded_namespaces=policy.excluded_namespaces | {find_own_namespace(settings.namespace)})
+
+
+# What stands before serve's HTTP: who is let in, by which names, and with which certificate.
+
+SERVICE_NAME = "cruise"
+
+
+def check_api_access_settings(settings: Settings) -> None:
+    """See that nobody gets in unknown from elsewhere. Raises BadInputError."""
+    if settings.api_token_file is not None:
+        StaticTokenAuthority(settings.api_token_file).check()
+    elif settings.api_authentication is ApiAuthentication.TOKEN and not _is_local(settings):
+        raise BadInputError(
+            f"http_address {settings.http_address} is open to other machines, and callers would be unknown: "
+            "set api_authentication to kubernetes, or api_token_file, or http_address to 127.0.0.1:8080"
+        )
+
+
+def build_request_guard_rules(settings: Settings, client: KubernetesClient) -> RequestGuardRules:
+    """Return what may pass; `client` asks the API server about callers."""
+    authority: CallerAuthority | None = None
+    if settings.api_authentication is ApiAuthentication.KUBERNETES:
+        authority = KubernetesAuthority(client, time.monotonic)
+        oidc = settings.to_oidc_settings()
+        if oidc is not None:
+            authority = ProviderAuthority(OidcProvider(oidc, get_current_time), authority, time.monotonic)
+    elif settings.api_token_file is not None:
+        authority = StaticTokenAuthority(settings.api_token_file)
+    # On its own machine a token protects what is written; what is read is open to everybody who can log in there.
+    is_open = _is_local(settings) and settings.api_authentication is ApiAuthentication.TOKEN
+    return RequestGuardRules(
+        authority,
+        create_allowed_hosts(
+            [
+                *settings.http_allowed_hosts,
+                get_listen_host(settings),
+                *get_service_names(SERVICE_NAME, settings.namespace),
+            ]
+        ),
+        allows_anonymous_reads=is_open,
+        allows_anonymous_metrics=is_open or settings.metrics_allow_anonymous,
+        concurrent_requests=settings.api_concurrent_requests_per_caller,
+    )
+
+
+@asynccontextmanager
+async def serve_api_certificate(
+    settings: Settings, interval: timedelta = INTERVAL
+) -> AsyncIterator[ssl.SSLContext | None]:
+    """Yield what TLS is served with, None without, kept up to date for as long as this lasts. Raises BadInputError."""
+    wanted = settings.http_tls is HttpTlsChoice.ON or settings.http_tls_dir is not None or not _is_local(settings)
+    if settings.http_tls is HttpTlsChoice.OFF or not wanted:
+        yield None
+        return
+    directory = settings.http_tls_dir or (settings.data_dir or get_default_data_dir(os.environ)) / "http-tls"
+    names = get_served_names(SERVICE_NAME, settings.namespace)
+    keeper = CertificateKeeper(TlsDirectory(directory), names, _publish_nowhere, time.monotonic)
+    await keeper.start(get_current_time())
+    with raise_single_error():
+        async with asyncio.TaskGroup() as tasks:
+            keeping = tasks.create_task(keep_certificate_renewed(keeper, interval))
+            yield keeper.context
+            keeping.cancel()
+
+
+def get_listen_host(settings: Settings) -> str:
+    """Return the host that is listened on, empty for all."""
+    return settings.http_address.rpartition(":")[0].strip("[]")
+
+
+def _is_local(settings: Settings) -> bool:
+    host = get_listen_host(settings)
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+async def _publish_nowhere(bundle: bytes) -> None:
+    """Leave a certificate of its own to be taken on trust, or copied from its directory."""

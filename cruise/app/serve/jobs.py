@@ -18,13 +18,13 @@ import structlog
 from apscheduler.executors.asyncio import AsyncIOExecutor
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-from cruise.app.clock import wall_clock
-from cruise.errors import CruiseError, Unavailable
+from cruise.app.process import get_current_time
+from cruise.errors import CruiseError, UnavailableError
 from cruise.interfaces.http.figures import JobFigures
 
 log = structlog.get_logger()
 
-GRACE = timedelta(seconds=10)
+MISFIRE_GRACE_SECONDS = timedelta(seconds=10)
 _PAUSE_SECONDS = 1.0
 # APScheduler goes by the wall clock: smaller differences from the monotonic clock are left until they add up.
 _STEP_SECONDS = 0.1
@@ -32,7 +32,7 @@ _FAILURES = 3
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
-class _SteadyScheduler(AsyncIOScheduler):  # type: ignore[misc]
+class _ClockAdjustingScheduler(AsyncIOScheduler):  # type: ignore[misc]
     """APScheduler with its due times moved along whenever the wall clock is set."""
 
     def __init__(self, **options: object) -> None:
@@ -57,11 +57,11 @@ class _SteadyScheduler(AsyncIOScheduler):  # type: ignore[misc]
 
 def _wall_offset() -> float:
     """Return how many seconds the wall clock is ahead of the monotonic clock."""
-    return wall_clock().timestamp() - time.monotonic()
+    return get_current_time().timestamp() - time.monotonic()
 
 
 @dataclass(slots=True)
-class _Watched:
+class _WatchedJob:
     """A periodic job: how long a turn of it may take, how long it may go without success, and since when it does.
 
     `running` is the deadline of the turn that runs, `overdue` whether the last one was not over by its own. `leads`
@@ -69,14 +69,14 @@ class _Watched:
     """
 
     deadline: float
-    longest: float | None
+    max_age: float | None
     succeeded_at: float
     leads: bool = True
     running: asyncio.Timeout | None = None
-    overdue: bool = False
+    is_overdue: bool = False
 
 
-class Jobs:
+class JobScheduler:
     """Named coroutines at intervals, for as long as an `async with` lasts; `latest` has the figures of each.
 
     A CruiseError drops the run: it is logged once and kept in `latest`, and the next turn is the retry. Any other
@@ -84,56 +84,56 @@ class Jobs:
     come to an end; what does not is left behind. A `latest` that is given outlives the jobs.
     """
 
-    def __init__(self, grace: timedelta = GRACE, latest: dict[str, JobFigures] | None = None) -> None:
+    def __init__(self, grace: timedelta = MISFIRE_GRACE_SECONDS, latest: dict[str, JobFigures] | None = None) -> None:
         self._grace = grace
-        self._scheduler = _SteadyScheduler(
+        self._scheduler = _ClockAdjustingScheduler(
             executors={"default": AsyncIOExecutor()},
             job_defaults={"max_instances": 1, "coalesce": True},
             timezone=UTC,
         )
         self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running: set[asyncio.Future[Any]] = set()
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, _WatchedJob] = {}
         self.latest: dict[str, JobFigures] = {} if latest is None else latest
 
-    def watch(self, name: str, interval: timedelta, slack: timedelta, *, vital: bool = False) -> None:
+    def supervise(self, name: str, interval: timedelta, slack: timedelta, *, vital: bool = False) -> None:
         """From now on expect each turn of a job to be over after its interval and `slack`.
 
         A `vital` job is expected to succeed as well, in one of three turns.
         """
         longest = (_FAILURES * interval + slack).total_seconds() if vital else None
-        self._watched[name] = _Watched((interval + slack).total_seconds(), longest, time.monotonic())
+        self._watched[name] = _WatchedJob((interval + slack).total_seconds(), longest, time.monotonic())
 
     def bound(self, name: str, longest: timedelta) -> None:
         """From now on give up each turn of a job that is not over in time; the process leads all the same."""
-        self._watched[name] = _Watched(longest.total_seconds(), None, time.monotonic(), leads=False)
+        self._watched[name] = _WatchedJob(longest.total_seconds(), None, time.monotonic(), leads=False)
 
-    def extend(self, name: str) -> None:
+    def extend_deadline(self, name: str) -> None:
         """Begin the deadline of the turn that runs anew: it is long, but something came of it."""
         watched = self._watched.get(name)
         if watched is not None and watched.running is not None and not watched.running.expired():
             watched.running.reschedule(asyncio.get_running_loop().time() + watched.deadline)
 
-    def success_ages(self) -> Mapping[str, float]:
+    def get_success_ages(self) -> Mapping[str, float]:
         """Return how many seconds ago each job that the lead hangs on went through, or was first expected to."""
         now = time.monotonic()
         return {name: now - watched.succeeded_at for name, watched in self._watched.items() if watched.leads}
 
-    def why_stuck(self) -> str | None:
+    def explain_stuck(self) -> str | None:
         """Return which job does not end, or does not go through any more; None while all do."""
         now = asyncio.get_running_loop().time()
         for name, watched in self._watched.items():
             if not watched.leads:
                 continue
             until = None if watched.running is None else watched.running.when()
-            if watched.overdue or (until is not None and now > until):
+            if watched.is_overdue or (until is not None and now > until):
                 return f"{name}: not over after {watched.deadline:.0f} s"
             age = time.monotonic() - watched.succeeded_at
-            if watched.longest is not None and age > watched.longest:
+            if watched.max_age is not None and age > watched.max_age:
                 return f"{name}: no success for {age:.0f} s"
         return None
 
-    def every(self, interval: timedelta, name: str, job: Callable[[], Awaitable[object]], delay: timedelta) -> None:
+    def run_every(self, interval: timedelta, name: str, job: Callable[[], Awaitable[object]], delay: timedelta) -> None:
         """Run `job` at intervals, first after `delay`; a turn that comes late is still taken, once."""
         seconds = interval.total_seconds()
         # What is added must not be moved by an earlier step.
@@ -145,7 +145,7 @@ class Jobs:
             self._own(turn)
             # The scheduler would log a cancellation as a failure.
             with suppress(asyncio.CancelledError):
-                await self.turn(name, job)
+                await self.run_now(name, job)
 
         self._scheduler.add_job(
             run,
@@ -153,21 +153,21 @@ class Jobs:
             seconds=seconds,
             id=name,
             name=name,
-            next_run_time=wall_clock() + delay,
+            next_run_time=get_current_time() + delay,
             misfire_grace_time=max(1, round(seconds)),
         )
 
-    def always(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
+    def run_always(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
         """Run a job that never ends, and start it again after a pause each time it fails."""
 
         async def repeat() -> None:
             while True:
-                await self.turn(name, job)
+                await self.run_now(name, job)
                 await asyncio.sleep(_PAUSE_SECONDS)
 
-        self.begin(repeat())
+        self.start(repeat())
 
-    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def start(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something once beside the jobs, such as what adds more of them."""
 
         async def guarded() -> None:
@@ -180,7 +180,7 @@ class Jobs:
 
         self._own(asyncio.ensure_future(guarded()))
 
-    async def turn(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
+    async def run_now(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
         """Run a job once, within its deadline if it is watched, and keep its figures."""
         started = time.monotonic()
         error: str | None = None
@@ -196,7 +196,7 @@ class Jobs:
             return
         self._note(name, error, time.monotonic() - started)
 
-    async def until(self, stop: asyncio.Event) -> None:
+    async def wait_until(self, stop: asyncio.Event) -> None:
         """Wait for `stop`. Raises what a job raised unexpectedly."""
         stopped = asyncio.ensure_future(stop.wait())
         try:
@@ -219,11 +219,11 @@ class Jobs:
         except TimeoutError as error:
             if watched.running is None or not watched.running.expired():
                 raise
-            watched.overdue = True
-            raise Unavailable(f"not over after {watched.deadline:.0f} s: it was given up") from error
+            watched.is_overdue = True
+            raise UnavailableError(f"not over after {watched.deadline:.0f} s: it was given up") from error
         finally:
             watched.running = None
-        watched.overdue, watched.succeeded_at = False, time.monotonic()
+        watched.is_overdue, watched.succeeded_at = False, time.monotonic()
 
     def _own(self, running: asyncio.Future[Any]) -> None:
         self._running.add(running)
@@ -240,7 +240,7 @@ class Jobs:
             log.warning("pass dropped", job=name, error=error)
         elif error is None and earlier.error is not None:
             log.warning("pass runs again", job=name, failures=earlier.failures_in_a_row)
-        ended = wall_clock()
+        ended = get_current_time()
         self.latest[name] = replace(
             earlier,
             runs=earlier.runs + 1,
@@ -253,7 +253,7 @@ class Jobs:
             error=error,
         )
 
-    async def __aenter__(self) -> "Jobs":
+    async def __aenter__(self) -> "JobScheduler":
         self._scheduler.start()
         return self
 

@@ -13,19 +13,25 @@ so is a pod for whose growth its node has no room. No container requests more th
 
 import numpy as np
 
-from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.intervals import sampled_rows
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, ReplayPolicy, Sizes
-from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.backtest.recordings.recording import UsageRecording
+from cruise.backtest.replay.policy import (
+    NO_CONTAINERS,
+    ContainerSizes,
+    ReplayClusterView,
+    ReplayDecision,
+    ReplayOptions,
+    ReplayPolicy,
+)
+from cruise.backtest.replay.replay import find_sampled_rows
+from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
 
 _HOUR_SECONDS = 3600
 
 
-class Clairvoyant(ReplayPolicy):
+class ClairvoyantBaseline(ReplayPolicy):
     """The least sums of requests of nodes that nothing passes for some hours; without memory limits."""
 
-    def __init__(self, recording: Recording, options: ReplayOptions, name: str, hours: int) -> None:
+    def __init__(self, recording: UsageRecording, options: ReplayOptions, name: str, hours: int) -> None:
         self._name = name
         self._recording = recording
         self._block_seconds = hours * _HOUR_SECONDS
@@ -34,9 +40,9 @@ class Clairvoyant(ReplayPolicy):
         self._decided: int | None = None
         self._first = self._rows = 0
         node, count = options.node, len(recording.containers)
-        self._cpu = _Resource(recording.cpu_millicores, node.cpu_millicores)
-        self._memory = _Resource(recording.memory_bytes, node.memory_bytes)
-        _, self._last = sampled_rows(recording)
+        self._cpu = _ResourceBlock(recording.cpu_millicores, node.cpu_millicores)
+        self._memory = _ResourceBlock(recording.memory_bytes, node.memory_bytes)
+        _, self._last = find_sampled_rows(recording)
         self._node: Int64Array = np.full(count, -1, dtype=np.int64)
         self._born: Int64Array = np.zeros(count, dtype=np.int64)
 
@@ -45,14 +51,14 @@ class Clairvoyant(ReplayPolicy):
         """The name in tables."""
         return self._name
 
-    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
+    def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         """Return the containers' largest use in the rest of the block."""
         self._enter(view.at)
         row = self._row(view.at)
-        cpu, memory = (one.admitted(containers, row) for one in (self._cpu, self._memory))
-        return Sizes(cpu, memory, np.zeros_like(memory))
+        cpu, memory = (one.get_admission_size(containers, row) for one in (self._cpu, self._memory))
+        return ContainerSizes(cpu, memory, np.zeros_like(memory))
 
-    def decide(self, view: ClusterView) -> Decision:
+    def decide(self, view: ReplayClusterView) -> ReplayDecision:
         """Give the nodes that changed, or all where a block starts, the largest sum of the rest of the block."""
         self._enter(view.at)
         new_block, self._decided = self._decided != self._block, self._block
@@ -62,23 +68,23 @@ class Clairvoyant(ReplayPolicy):
         containers = np.flatnonzero(node >= 0)
         containers = containers[np.argsort(node[containers], kind="stable")]
         if not new_block:
-            containers = containers[self._changed(node, view.born)[node[containers]]]
-        self._node, self._born = node, view.born.copy()
+            containers = containers[self._changed(node, view.creation_row)[node[containers]]]
+        self._node, self._born = node, view.creation_row.copy()
         if not containers.size:
-            return Decision(NO_CONTAINERS, Sizes.zeros(0), NO_CONTAINERS)
-        wanted, evicted = Sizes.zeros(len(containers)), np.zeros(len(containers), dtype=np.bool_)
+            return ReplayDecision(NO_CONTAINERS, ContainerSizes.create_zeros(0), NO_CONTAINERS)
+        wanted, evicted = ContainerSizes.create_zeros(len(containers)), np.zeros(len(containers), dtype=np.bool_)
         starts = np.flatnonzero(np.diff(view.node[containers], prepend=-1))
         for first, end in zip(starts.tolist(), [*starts[1:].tolist(), len(containers)], strict=True):
             members = containers[first:end]
-            stays = self._cpu.fitting(members, row) & self._memory.fitting(members, row)
+            stays = self._cpu.find_fitting(members, row) & self._memory.find_fitting(members, row)
             evicted[first:end] = ~stays
             for resource, column in ((self._cpu, wanted.cpu_millicores), (self._memory, wanted.memory_bytes)):
-                column[first:end][stays] = resource.shared(members[stays], row)
+                column[first:end][stays] = resource.share(members[stays], row)
         evict = containers[evicted]
-        containers, wanted = containers[~evicted], wanted.take(~evicted)
-        has = view.sizes.take(containers)
+        containers, wanted = containers[~evicted], wanted.select(~evicted)
+        has = view.sizes.select(containers)
         other = (wanted.cpu_millicores != has.cpu_millicores) | (wanted.memory_bytes != has.memory_bytes)
-        return Decision(containers[other], wanted.take(other), evict, evict_without_room=True)
+        return ReplayDecision(containers[other], wanted.select(other), evict, evict_without_capacity=True)
 
     def _changed(self, node: Int64Array, born: Int64Array) -> BoolArray:
         """Tell on which node indices other pods run than at the last pass."""
@@ -110,7 +116,7 @@ class Clairvoyant(ReplayPolicy):
         return max(0, (at - self._recording.start) // self._recording.step_seconds + 1)
 
 
-class _Resource:
+class _ResourceBlock:
     """One resource of the block at hand: its samples, and each container's largest one from each row on."""
 
     def __init__(self, samples: Float32Array, allocatable: int) -> None:
@@ -124,12 +130,12 @@ class _Resource:
         self._used = np.vstack([used, np.zeros((1, used.shape[1]), dtype=np.float32)])
         self._largest: Float32Array = np.maximum.accumulate(self._used[::-1], axis=0)[::-1]
 
-    def admitted(self, containers: Int64Array, row: int) -> Int64Array:
+    def get_admission_size(self, containers: Int64Array, row: int) -> Int64Array:
         """Return what new pods request."""
         admitted: Int64Array = np.minimum(np.ceil(self._of(containers, row)), self._allocatable).astype(np.int64)
         return admitted
 
-    def fitting(self, members: Int64Array, row: int) -> BoolArray:
+    def find_fitting(self, members: Int64Array, row: int) -> BoolArray:
         """Tell which pods of a node stay on it, so that the others together use no more than it has."""
         stays = np.ones(len(members), dtype=np.bool_)
         use = self._used[row:, members].astype(np.float64)
@@ -138,7 +144,7 @@ class _Resource:
             stays[order.pop(0)] = False
         return stays
 
-    def shared(self, members: Int64Array, row: int) -> Int64Array:
+    def share(self, members: Int64Array, row: int) -> Int64Array:
         """Return what the pods of a node request: the largest sum, in proportion to the largest use of each."""
         largest = self._of(members, row)
         if not members.size or not largest.any():

@@ -5,20 +5,21 @@ from types import MappingProxyType
 
 import numpy as np
 
-from cruise.backtest.recordings.recording import RecordedContainer, Recording
-from cruise.backtest.replay.policy import ClusterView, Sizes
-from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES
-from cruise.domain.arrays import Int64Array
-from cruise.domain.cluster import Container, Node, Pod, Snapshot, Workload, WorkloadRef
+from cruise.backtest.policies.statistics_lookup import ReplayedStatisticsLookup
+from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
+from cruise.backtest.replay.policy import ContainerSizes, ReplayClusterView
+from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.sizing.candidate_columns import ResizablePodColumns, build_resizable_pod_columns
+from cruise.domain.annotations import ORIGINAL_RESOURCES, RESOURCES, EffectivePolicy
+from cruise.domain.cluster import ClusterSnapshot, Container, Node, Pod, Workload, WorkloadRef
 from cruise.domain.original_resources import format_original_resources
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
-from cruise.domain.resources import Amounts, ResourceName
+from cruise.domain.resources import Int64Array, ResourceName, StatedResources
 from cruise.domain.usage import StatisticsTable
-from cruise.simulation.cluster.timeline import utc
+from cruise.simulation.cluster.state import convert_to_datetime
 
-ELSEWHERE = -1
+OTHER_NODE = -1
 _NODE_PREFIX = "node-"
 NO_OVERRIDES: StoredOverrides = MappingProxyType({})
 
@@ -26,7 +27,7 @@ NO_OVERRIDES: StoredOverrides = MappingProxyType({})
 class ReplayedPods:
     """Pods and nodes of a view; every pod belongs to a Deployment of as many replicas as the recording has series."""
 
-    def __init__(self, recording: Recording, stored: StoredOverrides = NO_OVERRIDES) -> None:
+    def __init__(self, recording: UsageRecording, stored: StoredOverrides = NO_OVERRIDES) -> None:
         self._stored = stored
         self._containers = recording.containers
         # Where memory was not recorded there is nothing to size it by.
@@ -54,57 +55,59 @@ class ReplayedPods:
         """Remember whether a container's new pod was created with other sizes than its template's."""
         self._sized[container] = sized
 
-    def created(self, container: int, at: datetime) -> Pod:
+    def get_created(self, container: int, at: datetime) -> Pod:
         """Return a pod as its controller creates it."""
         one = self._containers[container]
         requests, limits = _provisioned(one)
         return self._pod(container, requests, limits, "", None, "Pending", at)
 
-    def pod(self, container: int, view: ClusterView) -> Pod:
+    def pod(self, container: int, view: ReplayClusterView) -> Pod:
         """Return a container's pod as it is now."""
         sizes, node = view.sizes, int(view.node[container])
         cpu, memory = int(sizes.cpu_millicores[container]), int(sizes.memory_bytes[container])
         limit = int(sizes.memory_limit_bytes[container])
         return self._pod(
             container,
-            Amounts(cpu or None, memory or None),
-            Amounts(None, limit or None),
-            f"-{int(view.born[container])}",
-            None if node < 0 else node_name(node),
+            StatedResources(cpu or None, memory or None),
+            StatedResources(None, limit or None),
+            f"-{int(view.creation_row[container])}",
+            None if node < 0 else format_node_name(node),
             "Running" if node >= 0 else "Pending",
-            utc(int(view.born_at[container])),
+            convert_to_datetime(int(view.created_at[container])),
         )
 
-    def nodes(self, view: ClusterView) -> list[Node]:
+    def nodes(self, view: ReplayClusterView) -> list[Node]:
         """Return a node for each index; those that do not exist now have no pods."""
         known = self._nodes
-        known += [Node(node_name(index), view.allocatable) for index in range(len(known), len(view.alive))]
-        return known[: len(view.alive)]
+        known += [Node(format_node_name(index), view.allocatable) for index in range(len(known), len(view.node_exists))]
+        return known[: len(view.node_exists)]
 
-    def around(self, namespace: str, workload: WorkloadRef | None, node: str | None, view: ClusterView) -> Int64Array:
+    def get_pods_around(
+        self, namespace: str, workload: WorkloadRef | None, node: str | None, view: ReplayClusterView
+    ) -> Int64Array:
         """Return the containers of a workload and those on a node, as far as they exist."""
         number = -1 if workload is None else self._number_of[namespace, workload]
-        index = ELSEWHERE if node is None else index_of_node(node)
-        return np.flatnonzero(((self._numbers == number) & (view.node >= ELSEWHERE)) | (view.node == index))
+        index = OTHER_NODE if node is None else parse_node_index(node)
+        return np.flatnonzero(((self._numbers == number) & (view.node >= OTHER_NODE)) | (view.node == index))
 
-    def snapshot(self, view: ClusterView, containers: Int64Array | None = None) -> Snapshot:
+    def snapshot(self, view: ReplayClusterView, containers: Int64Array | None = None) -> ClusterSnapshot:
         """Return the cluster with the pods of some containers, or of all that exist."""
-        chosen = np.flatnonzero(view.node >= ELSEWHERE) if containers is None else containers
-        nodes = [node for node, alive in zip(self.nodes(view), view.alive.tolist(), strict=True) if alive]
+        chosen = np.flatnonzero(view.node >= OTHER_NODE) if containers is None else containers
+        nodes = [node for node, alive in zip(self.nodes(view), view.node_exists.tolist(), strict=True) if alive]
         pods = [self.pod(container, view) for container in chosen.tolist()]
         pods.sort(key=lambda pod: (pod.namespace, pod.name))
-        return Snapshot(nodes=tuple(nodes), pods=tuple(pods), workloads=self._workloads)
+        return ClusterSnapshot(nodes=tuple(nodes), pods=tuple(pods), workloads=self._workloads)
 
-    def eligibility(self, view: ClusterView, statistics: StatisticsTable, policy: Policy) -> Eligibility:
+    def eligibility(self, view: ReplayClusterView, statistics: StatisticsTable, policy: Policy) -> Eligibility:
         """Return the rules on which pods may be touched; of other pods, those without a node matter to evictions."""
-        waiting = np.flatnonzero((view.node >= ELSEWHERE) & (view.node < 0))
-        return Eligibility(self.snapshot(view, waiting), statistics, self._stored, policy, utc(view.at))
+        waiting = np.flatnonzero((view.node >= OTHER_NODE) & (view.node < 0))
+        return Eligibility(self.snapshot(view, waiting), statistics, self._stored, policy, convert_to_datetime(view.at))
 
     def _pod(
         self,
         container: int,
-        requests: Amounts,
-        limits: Amounts,
+        requests: StatedResources,
+        limits: StatedResources,
         birth: str,
         node: str | None,
         phase: str,
@@ -130,26 +133,90 @@ class ReplayedPods:
         )
 
 
-def _provisioned(one: RecordedContainer) -> tuple[Amounts, Amounts]:
+def _provisioned(one: RecordedContainer) -> tuple[StatedResources, StatedResources]:
     """Return what the container's template requests and is limited to."""
-    requests = Amounts(one.requests.cpu_millicores or None, one.requests.memory_bytes or None)
-    return requests, Amounts(None, one.memory_limit_bytes or None)
+    requests = StatedResources(one.requests.cpu_millicores or None, one.requests.memory_bytes or None)
+    return requests, StatedResources(None, one.memory_limit_bytes or None)
 
 
-def node_name(index: int) -> str:
+def format_node_name(index: int) -> str:
     """Name a node so that names sort as indices do."""
     return f"{_NODE_PREFIX}{index:03d}"
 
 
-def index_of_node(name: str) -> int:
+def parse_node_index(name: str) -> int:
     """Return the index of a node by its name."""
     return int(name.removeprefix(_NODE_PREFIX))
 
 
-def sizes_of(pods: list[Pod]) -> Sizes:
+def get_container_sizes(pods: list[Pod]) -> ContainerSizes:
     """Return what single-container pods ask for."""
-    return Sizes(
+    return ContainerSizes(
         np.array([pod.containers[0].requests.cpu_millicores or 0 for pod in pods], dtype=np.int64),
         np.array([pod.containers[0].requests.memory_bytes or 0 for pod in pods], dtype=np.int64),
         np.array([pod.containers[0].limits.memory_bytes or 0 for pod in pods], dtype=np.int64),
     )
+
+
+# Which pods of a replay may be touched, decided again only where something has changed that the answer depends on.
+
+_UNJUDGED = -1
+
+
+class ResizableReplayedPods:
+    """The verdicts of the rules on which pods may be touched, and the columns of those that may."""
+
+    def __init__(self, recording: UsageRecording, pods: ReplayedPods, policy: Policy) -> None:
+        count = len(recording.containers)
+        names = [(one.namespace, one.pod) for one in recording.containers]
+        self._pods = pods
+        self._policy = policy
+        self._by_name = np.array(sorted(range(count), key=names.__getitem__), dtype=np.int64)
+        # What each verdict was given on: whether there are statistics, their age and the workload's, and which pod.
+        self._judged_on = np.full((count, 2), _UNJUDGED, dtype=np.int64)
+        self._verdicts: list[ResizablePod | None] = [None] * count
+        self._touched = np.zeros(count, dtype=np.bool_)
+        self._candidates: ResizablePodColumns | None = None
+        self._guidances: list[EffectivePolicy] = []
+
+    def get_candidates(
+        self, view: ReplayClusterView, known: ReplayedStatisticsLookup
+    ) -> tuple[ResizablePodColumns, Int64Array]:
+        """Return the touchable pods, and their containers, sorted by name."""
+        placed = view.node >= 0
+        state = self._state(view, known)
+        changed = placed & ((self._judged_on[:, 0] != state) | (self._judged_on[:, 1] != view.creation_row))
+        again = np.flatnonzero(changed)
+        if len(again):
+            eligibility = self._pods.eligibility(view, known.get_rows(again), self._policy)
+            for container in again.tolist():
+                verdict = eligibility.check(self._pods.pod(container, view))
+                self._verdicts[container] = self._shared(verdict) if isinstance(verdict, ResizablePod) else None
+                self._touched[container] = isinstance(verdict, ResizablePod)
+            self._judged_on[again, 0], self._judged_on[again, 1] = state[again], view.creation_row[again]
+        gone = self._touched & ~placed
+        self._touched[gone] = False
+        self._judged_on[gone] = _UNJUDGED
+        chosen = self._by_name[self._touched[self._by_name]]
+        if self._candidates is None or len(again) or gone.any():
+            pods = [verdict for verdict in map(self._verdicts.__getitem__, chosen.tolist()) if verdict is not None]
+            self._candidates = build_resizable_pod_columns(pods, {}, self._policy)
+        return self._candidates, chosen
+
+    def _shared(self, verdict: ResizablePod) -> ResizablePod:
+        """Return a verdict with the same object for the same guidance: the columns work out bounds once for each."""
+        for known in self._guidances:
+            if known == verdict.effective_policy:
+                return verdict._replace(effective_policy=known)
+        self._guidances.append(verdict.effective_policy)
+        return verdict
+
+    def _state(self, view: ReplayClusterView, known: ReplayedStatisticsLookup) -> Int64Array:
+        """Tell containers without statistics, with old ones and of new workloads apart, as `Eligibility` does."""
+        state = np.zeros(len(known.row_of), dtype=np.int64)
+        spoken_for = np.flatnonzero(known.row_of >= 0)
+        rows = known.row_of[spoken_for]
+        stale = known.columns.updated_at[rows] < view.at - int(self._policy.max_age.total_seconds())
+        young = known.columns.history_since[rows] > view.at - int(self._policy.new_workload_age.total_seconds())
+        state[spoken_for] = 1 + 2 * stale + 4 * young
+        return state

@@ -1,65 +1,166 @@
 """The last days of a Prometheus as a recording."""
 
 import math
-from collections.abc import Callable
-from dataclasses import replace
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+import msgspec
 import numpy as np
 
-from cruise.adapters.prometheus.clusters import of_cluster
-from cruise.adapters.prometheus.kube_state import REQUESTS, KubeState, read_kube_state
+from cruise.adapters.prometheus.clusters import select_cluster
+from cruise.adapters.prometheus.kube_state import REQUESTS, KubeStateMetrics, read_kube_state
 from cruise.adapters.prometheus.recording import DAY, RecordingReader
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.usage_questions import MANY_CORES
-from cruise.backtest.recordings.provisioning import Provisioning
-from cruise.backtest.recordings.recording import RecordedContainer, Recording
-from cruise.backtest.recordings.traces import PASS_SECONDS, WHAT_FITS, fits_passes
-from cruise.decisions.preflight.plausibility import cluster_words
-from cruise.domain.arrays import Float32Array
-from cruise.domain.cluster import Snapshot
+from cruise.adapters.prometheus.source import MAX_CORES
+from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
+from cruise.backtest.recordings.traces import PASS_SECONDS, STEP_HELP, is_step_compatible
+from cruise.decisions.preflight.usage import describe_cluster_series
+from cruise.domain.annotations import ORIGINAL_RESOURCES
+from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Pod, WorkloadRef
+from cruise.domain.original_resources import parse_original_resources
+from cruise.domain.resources import Float32Array, Resources
 from cruise.domain.usage import ContainerKey
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 
-NAME = "prometheus"
+# The workloads and the requests of recorded containers, where a Prometheus alone recorded them. What is known best comes first: the cluster as it is now, then what kube-state-metrics reported then, then what the pod's name says. A pod that is gone has the workload of its name, and what containers of that workload request.
+
+# What Kubernetes draws the generated ends of names from: neither vowels nor what is easily mistaken for one.
+_LETTER = "[bcdfghjklmnpqrstvwxz2456789]"
+_REPLICA_SET = re.compile(rf"(.+)-{_LETTER}{{1,10}}")
+_OF_DEPLOYMENT = re.compile(rf"(.+)-{_LETTER}{{6,10}}-{_LETTER}{{5}}")
+_OF_CRON_JOB = re.compile(rf"(.+)-[0-9]{{8,}}-{_LETTER}{{5}}")
+_OF_SET = re.compile(rf"(.+)-{_LETTER}{{5}}")
+_OF_STATEFUL_SET = re.compile(r"(.+)-[0-9]+")
+
+_WorkloadContainer = tuple[str, WorkloadRef, str]
+
+
+@dataclass(slots=True)
+class RecordedProvisioning:
+    """What is known of pods and workloads."""
+
+    state: KubeStateMetrics
+    workloads: dict[tuple[str, str], WorkloadRef] = field(default_factory=dict)
+    requests: dict[ContainerKey, Resources] = field(default_factory=dict)
+    known: set[tuple[str, WorkloadRef]] = field(default_factory=set)
+    initial: set[ContainerKey] = field(default_factory=set)
+
+    @staticmethod
+    def create(snapshot: ClusterSnapshot | None, state: KubeStateMetrics) -> "RecordedProvisioning":
+        """Join a cluster as it is now, if there is one, and what kube-state-metrics reported."""
+        found = RecordedProvisioning(state, requests=dict(state.requests))
+        for pod in snapshot.pods if snapshot is not None else ():
+            if pod.workload is not None:
+                found.workloads[pod.namespace, pod.name] = pod.workload
+                found.known.add((pod.namespace, pod.workload))
+            for name, role, requested in _requests(pod):
+                key = ContainerKey(pod.namespace, pod.name, name)
+                found.requests[key] = requested
+                if role is ContainerRole.INIT:
+                    found.initial.add(key)
+        return found
+
+    def containers(self, keys: Sequence[ContainerKey]) -> list[RecordedContainer]:
+        """Return those of the containers that requested something, in their order."""
+        workloads = {pod: self._workload(*pod) for pod in {(key.namespace, key.pod) for key in keys}}
+        largest: dict[_WorkloadContainer, Resources] = {}
+        for key, requested in self.requests.items():
+            workload = workloads.get((key.namespace, key.pod)) or self._workload(key.namespace, key.pod)
+            if key not in self.initial:
+                place = (key.namespace, workload, key.container)
+                largest[place] = requested.at_least(largest.get(place, Resources()))
+        found = []
+        for key in keys:
+            workload = workloads[key.namespace, key.pod]
+            requested = self.requests.get(key) or largest.get((key.namespace, workload, key.container), Resources())
+            if key not in self.initial and requested != Resources():
+                found.append(RecordedContainer(*key, workload, requested))
+        return found
+
+    def _workload(self, namespace: str, pod: str) -> WorkloadRef:
+        now = self.workloads.get((namespace, pod))
+        if now is not None:
+            return now
+        owner = self.state.owner_of_pod.get((namespace, pod))
+        if owner is None:
+            candidates = _by_name(pod)
+            return next((one for one in candidates if (namespace, one) in self.known), candidates[0])
+        above = self.state.owner_of_controller.get((namespace, *owner))
+        if above is not None:
+            return WorkloadRef(*above)
+        replica_set = _REPLICA_SET.fullmatch(owner[1]) if owner[0] == "ReplicaSet" else None
+        return WorkloadRef("Deployment", replica_set[1]) if replica_set else WorkloadRef(*owner)
+
+
+def _by_name(pod: str) -> list[WorkloadRef]:
+    """Return the workloads that a pod's name may come from, the likeliest first."""
+    found = []
+    for pattern, kinds in (
+        (_OF_CRON_JOB, ("CronJob",)),
+        (_OF_DEPLOYMENT, ("Deployment", "Rollout")),
+        (_OF_SET, ("DaemonSet", "Job", "ReplicaSet")),
+        (_OF_STATEFUL_SET, ("StatefulSet",)),
+    ):
+        match = pattern.fullmatch(pod)
+        if match:
+            found += [WorkloadRef(kind, match[1]) for kind in kinds]
+    return [*found, WorkloadRef("Pod", pod)]
+
+
+def _requests(pod: Pod) -> Iterable[tuple[str, ContainerRole, Resources]]:
+    """Return what each container requests; what it was written with, where admission has changed that."""
+    annotation = pod.annotations.get(ORIGINAL_RESOURCES)
+    try:
+        originals = parse_original_resources(annotation) if annotation else {}
+    except (ValueError, msgspec.MsgspecError):
+        # Not written by cruise; what the pod requests now is the next best.
+        originals = {}
+    for container in pod.containers:
+        requested = originals[container.name][0] if container.name in originals else container.requests
+        yield container.name, container.role, requested.resources
+
+
+RECORDING_NAME = "prometheus"
 # The last scrapes of a time may not be in yet.
-SETTLE_SECONDS = 30
+SCRAPE_DELAY_SECONDS = 30
 # A container that uses a hundredth of a core on average is rarely quite still for minutes on end.
 BUSY_MILLICORES = 10
-MOST_STILL = 0.4
+MAX_CONSTANT_SHARE = 0.4
 
 
 def read_recording(
     prometheus: PrometheusSettings,
     days: int,
     end: datetime,
-    snapshot: Snapshot | None = None,
+    snapshot: ClusterSnapshot | None = None,
     on_progress: Callable[[float], None] | None = None,
     say: Callable[[str], None] | None = None,
     pass_seconds: int = PASS_SECONDS,
-) -> Recording:
+) -> UsageRecording:
     """Read the days up to `end`, pods that are gone by now included.
 
     CPU is demand, usage × (1 + psi), as the controller reads it. `snapshot`, the cluster as it is now, has requests
     and owners best; without it kube-state-metrics has. `say` is given single lines about what is not in the
-    recording. Raises BadInput, Throttled, Unavailable.
+    recording. Raises BadInputError, Throttled, Unavailable.
     """
     step = prometheus.step_seconds
-    if not fits_passes(step, pass_seconds):
-        raise BadInput(f"prometheus_step is {step} s: {WHAT_FITS.format(pass_seconds)}")
-    until = (math.floor(end.timestamp()) - SETTLE_SECONDS) // step * step
+    if not is_step_compatible(step, pass_seconds):
+        raise BadInputError(f"prometheus_step is {step} s: {STEP_HELP.format(pass_seconds)}")
+    until = (math.floor(end.timestamp()) - SCRAPE_DELAY_SECONDS) // step * step
     start = until - days * DAY
     cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0) if snapshot else 0.0
     if snapshot is not None and prometheus.plausible:
-        prometheus, cluster = of_cluster(prometheus, snapshot, until)
-        if say is not None and cluster.others:
+        prometheus, cluster = select_cluster(prometheus, snapshot, until)
+        if say is not None and cluster.other_clusters:
             # Pods that ended between the recording and the snapshot are no strangers.
-            say(cluster_words(replace(cluster, strangers_in_all=0)))
-    reader = RecordingReader(prometheus, start, until, cores or MANY_CORES)
+            say(describe_cluster_series(replace(cluster, unknown_pod_count=0)))
+    reader = RecordingReader(prometheus, start, until, cores or MAX_CORES)
     try:
         keys = reader.containers()
         if not keys:
-            raise BadInput(
+            raise BadInputError(
                 f"Prometheus at {prometheus.url} has no {prometheus.metrics.cpu} of containers in the last {days} days:"
                 " see the label names and prometheus_matchers"
             )
@@ -71,7 +172,9 @@ def read_recording(
         reader.close()
     sampled = ~np.isnan(np.fmax.reduce(cpu, axis=0))
     if not sampled.any():
-        raise BadInput(f"Prometheus at {prometheus.url} has no two samples of any container in the last {days} days")
+        raise BadInputError(
+            f"Prometheus at {prometheus.url} has no two samples of any container in the last {days} days"
+        )
     _check_scrapes(cpu, step)
     if not sampled.all():
         containers = [one for one, some in zip(containers, sampled.tolist(), strict=True) if some]
@@ -84,8 +187,8 @@ def read_recording(
     has_memory = not bool(np.isnan(np.fmax.reduce(np.fmax.reduce(memory, axis=0))))
     if not has_memory:
         memory.fill(0)
-    return Recording(
-        name=NAME,
+    return UsageRecording(
+        name=RECORDING_NAME,
         containers=tuple(containers),
         start=start + (empty + 1) * step,
         step_seconds=step,
@@ -97,19 +200,19 @@ def read_recording(
 
 def _provisioned(
     keys: list[ContainerKey],
-    snapshot: Snapshot | None,
-    state: KubeState,
+    snapshot: ClusterSnapshot | None,
+    state: KubeStateMetrics,
     prometheus: PrometheusSettings,
     say: Callable[[str], None] | None,
 ) -> list[RecordedContainer]:
-    containers = Provisioning.of(snapshot, state).containers(keys)
+    containers = RecordedProvisioning.create(snapshot, state).containers(keys)
     if not containers:
         hint = (
             f"let it scrape kube-state-metrics ({REQUESTS}), or give the cluster itself with --snapshot FILE"
             if snapshot is None
             else "is the server that of this cluster?"
         )
-        raise BadInput(
+        raise BadInputError(
             f"what the {len(keys):,} containers in Prometheus at {prometheus.url} request is not known, "
             f"and no policy can be compared without it: {hint}"
         )
@@ -121,7 +224,7 @@ def _provisioned(
 
 
 def _check_scrapes(cpu: Float32Array, step: int) -> None:
-    """Raise BadInput where the step is shorter than what lies between two scrapes.
+    """Raise BadInputError where the step is shorter than what lies between two scrapes.
 
     A counter then stands still for some steps, and one of them has the use of all: peaks that there never were.
     """
@@ -130,8 +233,8 @@ def _check_scrapes(cpu: Float32Array, step: int) -> None:
     busy = np.nansum(some, axis=0) >= BUSY_MILLICORES * np.maximum(known, 1)
     if busy.any():
         still = float(np.median((some[:, busy] == 0).sum(axis=0) / known[busy]))
-        if still > MOST_STILL:
-            raise BadInput(
+        if still > MAX_CONSTANT_SHARE:
+            raise BadInputError(
                 f"most counters stand still in {still:.0%} of the steps of {step} s, so scrapes are further apart than "
                 "that, and there would be peaks that never were: set prometheus_step higher, such as 5m"
             )

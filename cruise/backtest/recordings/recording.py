@@ -1,13 +1,14 @@
 """Recorded usage as a replay reads it: one regular grid of times, one column a container."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 
 import numpy as np
 
-from cruise.domain.arrays import Float32Array, Int64Array
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.resources import Resources
+from cruise.domain.resources import Float32Array, Int64Array, Resources
+from cruise.errors import BadInputError
 
 # Recordings know requests alone. A limit at the request would kill what passes it under every policy that leaves it,
 # and VPA's, which keep the proportion, at their targets: what was compared then would be this assumption.
@@ -31,7 +32,7 @@ class RecordedContainer:
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
+class UsageRecording:
     """Usage of C containers at T times; the matrices have one row a time and one column a container.
 
     The times are `start`, `start` + `step_seconds` …, in Unix seconds and on the grid of the step; NaN is no sample.
@@ -54,6 +55,53 @@ class Recording:
         return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
     @property
-    def days(self) -> float:
+    def get_days(self) -> float:
         """How long the recording is."""
         return len(self.cpu_millicores) * self.step_seconds / 86400
+
+
+# Requests that no node has room for.
+
+
+def cap_requests_to_node(recording: UsageRecording, node: Resources) -> tuple[UsageRecording, int]:
+    """Return the recording with no request above a node's allocatable, and how many containers that changed.
+
+    Under some policies a pod that fits no node would run, under others not.
+    """
+    containers = [
+        one if one.requests.fits_in(node) else replace(one, requests=one.requests.at_most(node))
+        for one in recording.containers
+    ]
+    count = sum(now is not before for now, before in zip(containers, recording.containers, strict=True))
+    return (replace(recording, containers=containers) if count else recording), count
+
+
+# One half of a recording's containers: rules are tuned on one, and judged on the other.
+
+
+class RecordingHalf(StrEnum):
+    """Which of the containers, sorted by name: those at even places, counted from zero, or at odd ones."""
+
+    TUNE = "tune"
+    REPORT = "report"
+
+
+def select_half(recording: UsageRecording, half: RecordingHalf) -> UsageRecording:
+    """Return the recording with half of its containers, in the order they had.
+
+    Raises BadInputError where none is left.
+    """
+    in_order = sorted(range(len(recording.containers)), key=lambda at: _name(recording.containers[at]))
+    places = np.array(sorted(in_order[0 if half is RecordingHalf.TUNE else 1 :: 2]), dtype=np.int64)
+    if not places.size:
+        raise BadInputError(f"--half {half.value}: {recording.name} has one series only, and it is in the other half")
+    return replace(
+        recording,
+        containers=tuple(recording.containers[at] for at in places.tolist()),
+        cpu_millicores=recording.cpu_millicores[:, places],
+        memory_bytes=recording.memory_bytes[:, places],
+    )
+
+
+def _name(container: RecordedContainer) -> tuple[str, str, str]:
+    return container.namespace, container.pod, container.container

@@ -7,30 +7,37 @@ from pathlib import Path
 
 import numpy as np
 
-from cruise.backtest.recordings.recording import RecordedContainer, Recording
-from cruise.domain.arrays import Float32Array, Int64Array
+from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
 from cruise.domain.cluster import WorkloadRef
-from cruise.errors import BadInput
-from cruise.simulation.demand.trace import Series, check_same_times, has_memory, read_series
-from cruise.simulation.demand.trace_matrix import CPU_FILE, MEMORY_FILE, read_matrix
+from cruise.domain.resources import Float32Array, Int64Array
+from cruise.errors import BadInputError
+from cruise.simulation.demand.trace import (
+    CPU_FILE,
+    MEMORY_FILE,
+    TraceSeries,
+    check_same_times,
+    has_memory,
+    read_matrix,
+    read_series,
+)
 
 PASS_SECONDS = 300
 HOUR = 3600
-WHAT_FITS = "a step must divide an hour, and divide the {} s of pass_interval or be a multiple of them"
+STEP_HELP = "a step must divide an hour, and divide the {} s of pass_interval or be a multiple of them"
 CONTAINER = "main"
 # Traces tell their times from their own start, and rules look at the time of day and the day of the week.
 MONDAY = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
 # Times from here on are no seconds from a start, but Unix time.
 UNIX_TIMES_FROM = 10**9
-LONGEST_GAP_SECONDS = 31 * 86_400
+MAX_GAP_SECONDS = 31 * 86_400
 
 
 def load_trace(
     directory: Path, pass_seconds: int = PASS_SECONDS, on_progress: Callable[[float], None] | None = None
-) -> Recording:
+) -> UsageRecording:
     """Read a trace directory; a time that is missing from its grid is a row without samples.
 
-    `on_progress` gets the share that is read. Raises BadInput with one line, also for times off the grid, for a step
+    `on_progress` gets the share that is read. Raises BadInputError with one line, also for times off the grid, for a step
     that does not fit the passes, and for a series without any sample.
     """
     # In an order of their own: what a replay finds is not to depend on the order in which a file has its columns.
@@ -51,7 +58,7 @@ def load_trace(
     else:
         memory = np.zeros_like(cpu)
     name = directory.resolve().name
-    return Recording(
+    return UsageRecording(
         name=name,
         containers=_containers(series, name),
         start=_start(int(times[0]), step),
@@ -62,7 +69,7 @@ def load_trace(
     )
 
 
-def fits_passes(step: int, pass_seconds: int) -> bool:
+def is_step_compatible(step: int, pass_seconds: int) -> bool:
     """Tell whether samples can be cut by passes; where they are further apart, there is one pass a sample."""
     # Peaks and windows are of whole hours.
     return 0 < step <= HOUR and HOUR % step == 0 and (pass_seconds % step == 0 or step % pass_seconds == 0)
@@ -73,7 +80,7 @@ def _part(on_progress: Callable[[float], None] | None, start: float, end: float)
     return None if on_progress is None else lambda share: on_progress(start + share * (end - start))
 
 
-def _containers(series: Sequence[Series], name: str) -> tuple[RecordedContainer, ...]:
+def _containers(series: Sequence[TraceSeries], name: str) -> tuple[RecordedContainer, ...]:
     namespace = re.sub("[^a-z0-9]+", "-", name.lower())[:63].strip("-") or "trace"
     return tuple(
         RecordedContainer(namespace, one.name, CONTAINER, WorkloadRef("Deployment", one.workload), one.requests)
@@ -94,15 +101,17 @@ def _step(times: Int64Array, path: Path, pass_seconds: int) -> int:
     step = int(apart[closest])
     off = np.flatnonzero((times - times[0]) % step)
     if len(off):
-        raise BadInput(
+        raise BadInputError(
             f"{path}: line {off[0] + 2}: time {times[off[0]]} is off the grid of {step} s from {times[0]}, "
             f"which lines {closest + 2} and {closest + 3} set: times must be a whole number of steps apart"
         )
-    if not fits_passes(step, pass_seconds):
-        raise BadInput(f"{path}: one sample every {step} s: {WHAT_FITS.format(pass_seconds)}")
+    if not is_step_compatible(step, pass_seconds):
+        raise BadInputError(f"{path}: one sample every {step} s: {STEP_HELP.format(pass_seconds)}")
     longest = int(apart.argmax())
-    if apart[longest] > LONGEST_GAP_SECONDS:
-        raise BadInput(f"{path}: line {longest + 3}: {apart[longest] / 86_400:,.0f} days without a sample before it")
+    if apart[longest] > MAX_GAP_SECONDS:
+        raise BadInputError(
+            f"{path}: line {longest + 3}: {apart[longest] / 86_400:,.0f} days without a sample before it"
+        )
     return step
 
 
@@ -125,4 +134,4 @@ def _check_sampled(names: Sequence[str], matrix: Float32Array, path: Path) -> No
     silent = np.flatnonzero(np.isnan(np.fmax.reduce(matrix, axis=0)))
     if len(silent):
         rest = f" and {len(silent) - 1:,} more: leave them out" if len(silent) > 1 else ": leave it out"
-        raise BadInput(f"{path}: no sample at all of series {names[silent[0]]!r}{rest}")
+        raise BadInputError(f"{path}: no sample at all of series {names[silent[0]]!r}{rest}")

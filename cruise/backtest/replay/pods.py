@@ -4,19 +4,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.nodes import Nodes
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.backtest.replay.policy import ClusterView, Sizes
-from cruise.domain.arrays import Float32Array, Int64Array
-from cruise.domain.resources import Resources
+from cruise.backtest.recordings.recording import UsageRecording
+from cruise.backtest.replay.nodes import ReplayedNodes
+from cruise.backtest.replay.policy import ContainerSizes, ReplayClusterView, ReplayOptions
+from cruise.domain.resources import Float32Array, Int64Array, Resources
 
-PENDING = -1
-ABSENT = -2
+PENDING_NODE = -1
+ABSENT_NODE = -2
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class PlacedContainers:
     """The placed containers sorted by node, then index: `starts` has where each node of `nodes` begins in `order`.
 
     `row` is the place in `nodes` of each entry of `order`.
@@ -25,33 +23,35 @@ class Places:
     order: Int64Array
     nodes: Int64Array
     starts: Int64Array
-    row: Int64Array
+    row_of_container: Int64Array
 
 
-class Pods:
+class ReplayedPodState:
     """One pod with one container a column; every change of a place or a size is made here.
 
     `memory_in_use` is that of the last sample: NaN where there was none, 0 where memory was not recorded.
     Where memory was not recorded no pod counts for any: policies may request some, but nothing could be said about it.
     """
 
-    def __init__(self, recording: Recording, options: ReplayOptions) -> None:
+    def __init__(self, recording: UsageRecording, options: ReplayOptions) -> None:
         count = len(recording.containers)
-        self.nodes = Nodes(options)
-        self.sizes = Sizes.zeros(count)
-        self.node: Int64Array = np.full(count, ABSENT, dtype=np.int64)
-        self.born: Int64Array = np.zeros(count, dtype=np.int64)
-        self.born_at: Int64Array = np.zeros(count, dtype=np.int64)
+        self.nodes = ReplayedNodes(options)
+        self.sizes = ContainerSizes.create_zeros(count)
+        self.node: Int64Array = np.full(count, ABSENT_NODE, dtype=np.int64)
+        self.creation_row: Int64Array = np.zeros(count, dtype=np.int64)
+        self.created_at: Int64Array = np.zeros(count, dtype=np.int64)
         self._memory = self.sizes.memory_bytes if recording.has_memory else np.zeros(count, dtype=np.int64)
         self.memory_in_use: Float32Array = np.zeros(count, dtype=np.float32)
-        self._places: Places | None = None
+        self._places: PlacedContainers | None = None
 
-    def view(self, at: int) -> ClusterView:
+    def get_view(self, at: int) -> ReplayClusterView:
         """Return the cluster as policies see it."""
-        return ClusterView(at, self.sizes, self.node, self.born, self.born_at, self.nodes.alive, self.nodes.allocatable)
+        return ReplayClusterView(
+            at, self.sizes, self.node, self.creation_row, self.created_at, self.nodes.exists, self.nodes.allocatable
+        )
 
     @property
-    def places(self) -> Places:
+    def get_placed(self) -> PlacedContainers:
         """Which container runs where; the same object until a place changes."""
         if self._places is None:
             running = np.flatnonzero(self.node >= 0)
@@ -60,27 +60,27 @@ class Pods:
             first = np.ones(len(order), dtype=np.bool_)
             np.not_equal(of_node[1:], of_node[:-1], out=first[1:])
             starts = np.flatnonzero(first)
-            self._places = Places(order, of_node[starts], starts, np.cumsum(first) - 1)
+            self._places = PlacedContainers(order, of_node[starts], starts, np.cumsum(first) - 1)
         return self._places
 
-    def need(self, container: int) -> Resources:
+    def get_need(self, container: int) -> Resources:
         """Return what kube-scheduler counts for a pod."""
         return Resources(int(self.sizes.cpu_millicores[container]), int(self._memory[container]))
 
-    def needs(self, sizes: Sizes) -> list[Resources]:
+    def get_needs(self, sizes: ContainerSizes) -> list[Resources]:
         """Return what kube-scheduler would count for pods of some sizes."""
         memory = sizes.memory_bytes if self._memory is self.sizes.memory_bytes else np.zeros_like(sizes.memory_bytes)
         return [Resources(*one) for one in zip(sizes.cpu_millicores.tolist(), memory.tolist(), strict=True)]
 
     def create(self, containers: Int64Array, at: int) -> None:
         """Make pods pending that are new, or replace those that were removed."""
-        self.node[containers] = PENDING
-        self.born[containers] += 1
-        self.born_at[containers] = at
+        self.node[containers] = PENDING_NODE
+        self.creation_row[containers] += 1
+        self.created_at[containers] = at
 
-    def place(self, container: int, node: int) -> None:
+    def bind(self, container: int, node: int) -> None:
         """Bind a pending pod."""
-        self.nodes.put(node, self.need(container))
+        self.nodes.add_pod(node, self.get_need(container))
         self.node[container] = node
         self._places = None
 
@@ -88,15 +88,15 @@ class Pods:
         """Delete pods, wherever they are."""
         for container in containers.tolist():
             if self.node[container] >= 0:
-                self.nodes.take(int(self.node[container]), self.need(container))
-        self.node[containers] = ABSENT
+                self.nodes.remove_pod(int(self.node[container]), self.get_need(container))
+        self.node[containers] = ABSENT_NODE
         self._places = None
 
-    def resize(self, containers: Int64Array, sizes: Sizes) -> None:
+    def resize(self, containers: Int64Array, sizes: ContainerSizes) -> None:
         """Write sizes, one entry each, of pods that run or are pending; no container may be there twice."""
         running = self.node[containers] >= 0
         placed = containers[running]
         before = self.sizes.cpu_millicores[placed], self._memory[placed]
-        self.sizes.put(containers, sizes)
+        self.sizes.assign(containers, sizes)
         if placed.size:
             self.nodes.resize(self.node[placed], before, (self.sizes.cpu_millicores[placed], self._memory[placed]))

@@ -1,16 +1,18 @@
 """A policy under replay: it gives sizes to new pods, and at every pass to the pods that run."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Protocol
 
 import numpy as np
 
-from cruise.domain.arrays import BoolArray, Float32Array, Int64Array
-from cruise.domain.resources import Resources
+from cruise.domain.overrides import StoredOverrides
+from cruise.domain.policy import Policy
+from cruise.domain.resources import MEBIBYTE, BoolArray, Float32Array, Int64Array, Resources
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class ContainerSizes:
     """Requests and memory limits of containers, one entry each; a limit of 0 is none. CPU is never limited."""
 
     cpu_millicores: Int64Array
@@ -18,21 +20,21 @@ class Sizes:
     memory_limit_bytes: Int64Array
 
     @staticmethod
-    def zeros(count: int) -> "Sizes":
+    def create_zeros(count: int) -> "ContainerSizes":
         """Return sizes of nothing."""
-        return Sizes(*(np.zeros(count, dtype=np.int64) for _ in range(3)))
+        return ContainerSizes(*(np.zeros(count, dtype=np.int64) for _ in range(3)))
 
-    def differ(self, other: "Sizes") -> BoolArray:
+    def find_differences(self, other: "ContainerSizes") -> BoolArray:
         """Tell which entries are not those of other sizes."""
         requests = (self.cpu_millicores != other.cpu_millicores) | (self.memory_bytes != other.memory_bytes)
         different: BoolArray = requests | (self.memory_limit_bytes != other.memory_limit_bytes)
         return different
 
-    def take(self, places: Int64Array | BoolArray) -> "Sizes":
+    def select(self, places: Int64Array | BoolArray) -> "ContainerSizes":
         """Return the entries at some places."""
-        return Sizes(self.cpu_millicores[places], self.memory_bytes[places], self.memory_limit_bytes[places])
+        return ContainerSizes(self.cpu_millicores[places], self.memory_bytes[places], self.memory_limit_bytes[places])
 
-    def put(self, places: Int64Array, sizes: "Sizes") -> None:
+    def assign(self, places: Int64Array, sizes: "ContainerSizes") -> None:
         """Replace the entries at some places."""
         self.cpu_millicores[places] = sizes.cpu_millicores
         self.memory_bytes[places] = sizes.memory_bytes
@@ -40,7 +42,7 @@ class Sizes:
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterView:
+class ReplayClusterView:
     """The simulated cluster as a policy sees it; one container a pod, columns with one entry a container.
 
     `node` is the index of the container's node: -1 for one that is pending, -2 for one that does not exist (yet, or any
@@ -50,16 +52,16 @@ class ClusterView:
     """
 
     at: int
-    sizes: Sizes
+    sizes: ContainerSizes
     node: Int64Array
-    born: Int64Array
-    born_at: Int64Array
-    alive: BoolArray
+    creation_row: Int64Array
+    created_at: Int64Array
+    node_exists: BoolArray
     allocatable: Resources
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class ReplayDecision:
     """What a policy wants at a pass.
 
     `resize` has the containers whose `sizes` (one entry each) are to be written in place, `evict` those whose pods are
@@ -69,9 +71,9 @@ class Decision:
     """
 
     resize: Int64Array
-    sizes: Sizes
+    sizes: ContainerSizes
     evict: Int64Array
-    evict_without_room: bool = False
+    evict_without_capacity: bool = False
     base: tuple[Int64Array, Int64Array] | None = None  # CPU, memory
     headroom: tuple[Int64Array, Int64Array] | None = None
 
@@ -80,7 +82,7 @@ NO_CONTAINERS = np.empty(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True)
-class Kill:
+class ReplayedOomKill:
     """A container killed for lack of memory: what it used, and whether its own limit or the node's end was reached."""
 
     container: int
@@ -90,10 +92,10 @@ class Kill:
 
 
 @dataclass(frozen=True, slots=True)
-class KillReaction:
+class ReplayedOomReaction:
     """What a policy does at once about a kill: sizes to be written in place (one entry), or an eviction, or nothing."""
 
-    sizes: Sizes | None = None
+    sizes: ContainerSizes | None = None
     evict: bool = False
 
 
@@ -112,7 +114,7 @@ class ReplayPolicy(Protocol):
         """
         return
 
-    def admit(self, containers: Int64Array, view: ClusterView) -> Sizes:
+    def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         """Return what new pods of some containers are created with, one entry each.
 
         Called as well for containers that run (`view.node` not negative), to see what their pods would get if they
@@ -120,13 +122,53 @@ class ReplayPolicy(Protocol):
         """
         ...
 
-    def decide(self, view: ClusterView) -> Decision:
+    def decide(self, view: ReplayClusterView) -> ReplayDecision:
         """Return what to do at the pass at `view.at`."""
         ...
 
-    def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
+    def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         """Learn from a kill, and return what to do about it at once: nothing, for a policy without such a rule.
 
         The container is running again already.
         """
-        return KillReaction()
+        return ReplayedOomReaction()
+
+
+# The options of a replay: the same for every policy.
+
+
+class PodCreationTime(StrEnum):
+    """When pods are created."""
+
+    FIRST_SAMPLE = "first-sample"
+    START = "start"
+
+
+class ConsolidationSizes(StrEnum):
+    """By which sizes consolidation judges whether pods have room elsewhere."""
+
+    ADMITTED = "admitted"
+    REQUESTS = "requests"
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """The size of every node, the interval of passes, what a violation may cost, and prices (None: no costs).
+
+    Where samples are further apart than `pass_seconds`, there is one pass a sample. `risk` is the share of intervals in
+    which a node may run short, for the policies that promise one; `policy` has the settings that cruise decides by.
+    `stored` are the overrides of workloads that cruise knows. `both_judgements` is whether a second replay is made of
+    each policy, whose consolidation judges by requests.
+    """
+
+    node: Resources = Resources(16000, 64 * 1024 * MEBIBYTE)
+    node_pods: int = 110
+    pass_seconds: int = 300
+    creation_time: PodCreationTime = PodCreationTime.FIRST_SAMPLE
+    seed: int = 0
+    risk: float = 1e-3
+    policy: Policy = Policy()
+    with_both_consolidations: bool = True
+    price_core_hour: float | None = None
+    price_gibibyte_hour: float | None = None
+    stored: StoredOverrides = field(default_factory=dict)

@@ -6,16 +6,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cruise.cli.backtest_options import (
+from cruise.cli.commands.backtest_against import (
+    build_comparison_report,
+    build_entries,
+    check_against_options,
+    load_reference_options,
+    parse_max_delta,
+    print_comparison,
+)
+from cruise.cli.commands.backtest_options import (
     DAYS,
     USUAL_RISK,
     AgainstOption,
-    ArrivalsName,
     ArrivalsOption,
     ClusterOption,
     DaysOption,
     EndOption,
-    HalfName,
     HalfOption,
     HtmlOption,
     JobsOption,
@@ -23,8 +29,10 @@ from cruise.cli.backtest_options import (
     MaxDeltaOption,
     NodeCpuOption,
     NodeMemoryOption,
+    PodCreationTimeName,
     PolicyOption,
     PrometheusUrlOption,
+    RecordingHalfName,
     ReportFormatOption,
     RiskOption,
     SchedulerOption,
@@ -33,25 +41,25 @@ from cruise.cli.backtest_options import (
     WatchNodeOption,
     WholeIntervalOption,
 )
-from cruise.cli.commands.backtest_against import against_options, check_options, entries, parse_bounds, report_of, tell
 from cruise.cli.options import (
     ConfigOption,
     ReportFormat,
     RulesName,
     RulesOption,
-    by_rules,
-    near,
+    apply_rule_set,
     parse_time,
-    settings_of,
+    require_writable,
+    resolve_settings,
+    save_report,
+    suggest_similar,
 )
-from cruise.cli.saving import require_writable, save
-from cruise.cli.terminal import complain, print_parts, table_console, write_document, write_json
-from cruise.errors import BadInput
+from cruise.cli.terminal import create_table_console, print_error, print_report, write_document, write_json
+from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
-    from cruise.backtest.fleet.sources import Source
-    from cruise.backtest.replay.options import ReplayOptions
-    from cruise.cli.execution.replay import Replay
+    from cruise.backtest.replay.policy import ReplayOptions
+    from cruise.backtest.tasks import RecordingSource
+    from cruise.cli.work.replay import ReplayRequest
     from cruise.domain.backtest import BacktestResult
     from cruise.domain.resources import Resources
     from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
@@ -72,7 +80,7 @@ def backtest(
     rules: RulesOption = None,
     node_cpu: NodeCpuOption = "16",
     node_memory: NodeMemoryOption = "64Gi",
-    arrivals: ArrivalsOption = ArrivalsName.FIRST_SAMPLE,
+    arrivals: ArrivalsOption = PodCreationTimeName.FIRST_SAMPLE,
     risk: RiskOption = None,
     seed: SeedOption = 0,
     jobs: JobsOption = None,
@@ -119,9 +127,9 @@ def backtest(
       cruise backtest --trace traces/* --against now.toml --markdown change.md
     """
     from cruise.interfaces.backtest.report import BacktestReport
-    from cruise.interfaces.backtest.words import is_shown
+    from cruise.interfaces.backtest.table import is_shown
 
-    settings = settings_of(config)
+    settings = resolve_settings(config)
     _check_source(trace, prometheus_url, {"--days": days, "--now": now, "--snapshot": snapshot})
     policies = _policies(policy)
     _check_used(policies, risk, rules, against)
@@ -132,91 +140,95 @@ def backtest(
     if html is not None:
         require_writable(html, "--html")
 
-    from cruise.backtest.fleet.running import Entry
-    from cruise.cli.execution.replay import Replay
+    from cruise.backtest.backtest import ReplayEntry
+    from cruise.cli.work.replay import ReplayRequest
 
     if scheduler is not None and jobs is not None:
-        raise BadInput("--jobs and --scheduler are both given: the workers of a Dask cluster are its own")
+        raise BadInputError("--jobs and --scheduler are both given: the workers of a Dask cluster are its own")
     if scheduler is not None:
         # A worker may stand in another directory.
         trace = [directory.absolute() for directory in trace or ()]
         snapshot = os.path.abspath(snapshot) if snapshot not in (None, "-") else snapshot
     if snapshot == "-" and (scheduler is not None or jobs not in (None, 1)):
-        raise BadInput("--snapshot -: another process cannot read this standard input; name a file")
-    check_options(against, max_delta, whole_interval, markdown, format)
-    bounds = parse_bounds(max_delta or ())
-    replay = Replay(
+        raise BadInputError("--snapshot -: another process cannot read this standard input; name a file")
+    check_against_options(against, max_delta, whole_interval, markdown, format)
+    bounds = parse_max_delta(max_delta or ())
+    replay = ReplayRequest(
         _sources(trace, prometheus_url, days or DAYS, now, snapshot, half, settings, options),
-        [Entry(name, name, options) for name in policies],
+        [ReplayEntry(name, name, options) for name in policies],
         watched,
         with_time_lines=with_page,
     )
     terms = _terms(options, half, settings)
     if against is not None:
         _check_alone(policy, html, watch_node)
-        two = entries(options, against_options(options, against))
+        two = build_entries(options, load_reference_options(options, against))
         results = _replayed(replace(replay, entries=two, with_cells=True), jobs, scheduler)
-        return tell(report_of(results, terms, two, against, bounds, whole_interval), format, markdown)
+        return print_comparison(
+            build_comparison_report(results, terms, two, against, bounds, whole_interval), format, markdown
+        )
     report = BacktestReport(_replayed(replay, jobs, scheduler), terms)
     if html is not None:
-        from cruise.interfaces.backtest.html import backtest_html
+        from cruise.interfaces.backtest.html import render_backtest_html
 
-        save(html, [backtest_html(report, watched)], "--html")
+        save_report(html, [render_backtest_html(report, watched)], "--html")
     _print(report, format, watched)
     if watched is not None and not any(is_shown(score) for one in report.results for score in one.policies.values()):
-        complain(f"--watch-node: nothing ever ran on a node {watched}")
+        print_error(f"--watch-node: nothing ever ran on a node {watched}")
         return 2
     return 0
 
 
 def _check_used(policies: list[str], risk: float | None, rules: RulesName | None, against: Path | None) -> None:
-    """Raise BadInput for an option that none of the replays would use."""
+    """Raise BadInputError for an option that none of the replays would use."""
     if risk is not None and against is not None:
-        raise BadInput(
+        raise BadInputError(
             "--risk is for policy cruise-risk, and --against compares policy cruise: set cpu_risk, memory_risk"
         )
     if risk is not None and "cruise-risk" not in policies:
-        raise BadInput(
+        raise BadInputError(
             "--risk is for policy cruise-risk, which is not replayed: add it to --policy, or leave --risk out"
         )
     if rules is not None and against is None and not _BY_RULES & set(policies):
-        raise BadInput(
+        raise BadInputError(
             f"--rules is for policies of cruise ({', '.join(sorted(_BY_RULES))}), and none of them is replayed"
         )
 
 
 def _check_alone(policy: list[str] | None, html: Path | None, watch_node: str | None) -> None:
-    """Raise BadInput for options of a comparison of policies."""
+    """Raise BadInputError for options of a comparison of policies."""
     for option, given in (("--policy", policy), ("--html", html), ("--watch-node", watch_node)):
         if given is not None:
-            raise BadInput(f"{option} compares policies, and --against two configurations of cruise: leave one out")
+            raise BadInputError(
+                f"{option} compares policies, and --against two configurations of cruise: leave one out"
+            )
 
 
 def _check_source(trace: list[Path] | None, prometheus_url: str | None, of_prometheus: dict[str, object]) -> None:
-    """Raise BadInput unless there is exactly one source, with options of its own only."""
+    """Raise BadInputError unless there is exactly one source, with options of its own only."""
     if trace and prometheus_url is not None:
-        raise BadInput("--trace and --prometheus-url are both given; choose one source")
+        raise BadInputError("--trace and --prometheus-url are both given; choose one source")
     if not trace and prometheus_url is None:
-        raise BadInput("nothing to replay: give --trace DIR…, or --prometheus-url URL to read it from a server")
+        raise BadInputError("nothing to replay: give --trace DIR…, or --prometheus-url URL to read it from a server")
     if trace:
         for option, value in of_prometheus.items():
             if value is not None:
-                raise BadInput(f"{option} needs --prometheus-url: a trace is replayed as it was recorded")
+                raise BadInputError(f"{option} needs --prometheus-url: a trace is replayed as it was recorded")
 
 
 def _policies(wanted: list[str] | None) -> list[str]:
-    """Return the policies to replay in the order of every table. Raises BadInput for an unknown one."""
+    """Return the policies to replay in the order of every table. Raises BadInputError for an unknown one."""
     from cruise.backtest.policies.policies import POLICIES
 
     for name in wanted or ():
         if name not in POLICIES:
-            known = near(name, POLICIES) or f"; there are {', '.join(POLICIES)}"
-            raise BadInput(f"--policy: no policy is called {name}{known}")
+            known = suggest_similar(name, POLICIES) or f"; there are {', '.join(POLICIES)}"
+            raise BadInputError(f"--policy: no policy is called {name}{known}")
     return [name for name in POLICIES if not wanted or name in wanted]
 
 
 def _node(cpu: str, memory: str) -> "Resources":
-    from cruise.domain.machine_sizes import read_size
+    from cruise.domain.policy import read_size
     from cruise.domain.resources import ResourceName, Resources
 
     amounts = []
@@ -227,24 +239,29 @@ def _node(cpu: str, memory: str) -> "Resources":
         try:
             amounts.append(read_size(resource, text))
         except ValueError as error:
-            raise BadInput(f"{option}: {error}") from error
+            raise BadInputError(f"{option}: {error}") from error
     return Resources(*amounts)
 
 
 def _options(
-    node: "Resources", arrivals: ArrivalsName, seed: int, risk: float, rules: RulesName | None, settings: "Settings"
+    node: "Resources",
+    arrivals: PodCreationTimeName,
+    seed: int,
+    risk: float,
+    rules: RulesName | None,
+    settings: "Settings",
 ) -> "ReplayOptions":
-    from cruise.backtest.replay.options import Arrivals, ReplayOptions
+    from cruise.backtest.replay.policy import PodCreationTime, ReplayOptions
 
     if not 0 < risk < 1:
-        raise BadInput(f"--risk: {risk:g} is no share between 0 and 1; write e.g. 1e-3")
+        raise BadInputError(f"--risk: {risk:g} is no share between 0 and 1; write e.g. 1e-3")
     return ReplayOptions(
         node=node,
         pass_seconds=int(settings.pass_interval.total_seconds()),
-        arrivals=Arrivals(arrivals.value),
+        creation_time=PodCreationTime(arrivals.value),
         seed=seed,
         risk=risk,
-        policy=by_rules(settings.policy(), rules),
+        policy=apply_rule_set(settings.to_policy(), rules),
         price_core_hour=settings.price_core_hour,
         price_gibibyte_hour=settings.price_gibibyte_hour,
     )
@@ -252,9 +269,9 @@ def _options(
 
 def _watched(name: str | None, *, with_page: bool) -> str | None:
     if name is not None and not re.fullmatch(r"node-\d{3,}", name, re.ASCII):
-        raise BadInput(f"--watch-node: no simulated node is called {name}; they are node-000, node-001, …")
+        raise BadInputError(f"--watch-node: no simulated node is called {name}; they are node-000, node-001, …")
     if name is not None and not with_page:
-        raise BadInput("--watch-node is for the page, which has the time lines: add --html FILE, or --format html")
+        raise BadInputError("--watch-node is for the page, which has the time lines: add --html FILE, or --format html")
     return name
 
 
@@ -264,54 +281,56 @@ def _sources(
     days: int,
     now: str | None,
     snapshot: str | None,
-    half: HalfName | None,
+    half: RecordingHalfName | None,
     settings: "Settings",
     options: "ReplayOptions",
-) -> "list[Source]":
+) -> "list[RecordingSource]":
     """Return what is to be read: trace directories, or the days of a Prometheus."""
-    from cruise.app.clock import wall_clock
-    from cruise.backtest.fleet.sources import PrometheusSource, TraceSource
-    from cruise.backtest.recordings.halves import Half
+    from cruise.app.process import get_current_time
+    from cruise.backtest.recordings.recording import RecordingHalf
+    from cruise.backtest.tasks import PrometheusRecordingSource, TraceRecordingSource
 
-    part = Half(half.value) if half is not None else None
+    part = RecordingHalf(half.value) if half is not None else None
     if traces:
-        return [TraceSource(directory, options.pass_seconds, part) for directory in traces]
-    prometheus = replace(settings.prometheus(url), plausible=options.policy.rules.plausible)
-    end = parse_time(now) or wall_clock()
-    return [PrometheusSource(prometheus, days, end, options.pass_seconds, snapshot, part)]
+        return [TraceRecordingSource(directory, options.pass_seconds, part) for directory in traces]
+    prometheus = replace(settings.to_prometheus_settings(url), plausible=options.policy.rules.plausibility_checks)
+    end = parse_time(now) or get_current_time()
+    return [PrometheusRecordingSource(prometheus, days, end, options.pass_seconds, snapshot, part)]
 
 
-def _replayed(replay: "Replay", jobs: int | None, scheduler: str | None) -> "list[BacktestResult]":
+def _replayed(replay: "ReplayRequest", jobs: int | None, scheduler: str | None) -> "list[BacktestResult]":
     """Replay here, or on a Dask cluster."""
-    from cruise.backtest.fleet.sources import RememberedSource
-    from cruise.cli.execution.replay import replay_here, replay_on
-    from cruise.runtime.cores import usable_cores
+    from cruise.backtest.tasks import CachedRecordingSource
+    from cruise.cli.work.replay import replay_locally, replay_on_dask
+    from cruise.runtime.cores import count_usable_cores
 
     if scheduler is None:
-        return replay_here(replay, 1 if jobs is None else jobs or usable_cores())
-    return replay_on(replace(replay, sources=[RememberedSource(source) for source in replay.sources]), scheduler)
+        return replay_locally(replay, 1 if jobs is None else jobs or count_usable_cores())
+    return replay_on_dask(
+        replace(replay, sources=[CachedRecordingSource(source) for source in replay.sources]), scheduler
+    )
 
 
-def _terms(options: "ReplayOptions", half: HalfName | None, settings: "Settings") -> "ReplayTerms":
-    from cruise.domain.prices import CORE_HOUR, GIBIBYTE_HOUR, BacktestPrices
-    from cruise.interfaces.backtest.report import Prices, ReplayTerms
+def _terms(options: "ReplayOptions", half: RecordingHalfName | None, settings: "Settings") -> "ReplayTerms":
+    from cruise.domain.backtest import CORE_HOUR, GIBIBYTE_HOUR, ObjectivePrices
+    from cruise.interfaces.backtest.report import ReplayPrices, ReplayTerms
 
     prices = None
     if settings.price_core_hour is not None and settings.price_gibibyte_hour is not None:
-        prices = Prices(settings.price_core_hour, settings.price_gibibyte_hour)
+        prices = ReplayPrices(settings.price_core_hour, settings.price_gibibyte_hour)
     return ReplayTerms(
         options.pass_seconds,
-        options.arrivals.value,
+        options.creation_time.value,
         options.seed,
         options.risk,
         half.value if half is not None else None,
         prices,
         options.policy.rules.name,
-        BacktestPrices(
+        ObjectivePrices(
             CORE_HOUR if settings.price_core_hour is None else settings.price_core_hour,
             GIBIBYTE_HOUR if settings.price_gibibyte_hour is None else settings.price_gibibyte_hour,
             settings.price_starved_minute,
-            settings.price_kill,
+            settings.price_oom_kill,
             settings.price_eviction,
             settings.price_resize,
         ),
@@ -319,19 +338,19 @@ def _terms(options: "ReplayOptions", half: HalfName | None, settings: "Settings"
 
 
 def _print(report: "BacktestReport", chosen: ReportFormat, watched: str | None) -> None:
-    from cruise.interfaces.backtest.html import backtest_html
-    from cruise.interfaces.backtest.report import backtest_csv, backtest_json, backtest_yaml
-    from cruise.interfaces.backtest.table import backtest_table
+    from cruise.interfaces.backtest.html import render_backtest_html
+    from cruise.interfaces.backtest.report import render_backtest_csv, render_backtest_json, render_backtest_yaml
+    from cruise.interfaces.backtest.table import render_backtest_table
 
     match chosen:
         case ReportFormat.TABLE:
-            console = table_console()
-            print_parts(backtest_table(report, console, watched), console)
+            console = create_table_console()
+            print_report(render_backtest_table(report, console, watched), console)
         case ReportFormat.YAML:
-            write_document([backtest_yaml(report)])
+            write_document([render_backtest_yaml(report)])
         case ReportFormat.CSV:
-            write_document([backtest_csv(report)])
+            write_document([render_backtest_csv(report)])
         case ReportFormat.HTML:
-            write_document([backtest_html(report, watched)])
+            write_document([render_backtest_html(report, watched)])
         case ReportFormat.JSON:
-            write_json([backtest_json(report)])
+            write_json([render_backtest_json(report)])

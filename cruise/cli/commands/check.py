@@ -5,20 +5,32 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cruise.cli.options import ConfigOption, Format, FormatOption, ModeName, optional, settings_of
-from cruise.cli.terminal import busy, print_result, quiet_logs
+from cruise.cli.options import (
+    ConfigOption,
+    FormatOption,
+    ModeName,
+    OutputFormat,
+    create_optional_option,
+    resolve_settings,
+)
+from cruise.cli.terminal import print_result, redirect_logs, show_spinner
+from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cruise.domain.preflight import Surroundings
+    from cruise.domain.preflight import PreflightFacts
     from cruise.settings import Settings
 
 
 def check(
-    mode: Annotated[ModeName | None, optional("--mode", None, "Check for this mode; by default the one set.")] = None,
-    prometheus_url: Annotated[str | None, optional("--prometheus-url", "URL", "Check this server.")] = None,
-    format: FormatOption = Format.TABLE,
+    mode: Annotated[
+        ModeName | None, create_optional_option("--mode", None, "Check for this mode; by default the one set.")
+    ] = None,
+    prometheus_url: Annotated[
+        str | None, create_optional_option("--prometheus-url", "URL", "Check this server.")
+    ] = None,
+    format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
     """Check what cruise depends on: API server, permissions, Prometheus, database, webhook, and conflicts with others.
@@ -35,43 +47,152 @@ def check(
     """
     from dataclasses import replace
 
-    from cruise.app.clock import wall_clock
-    from cruise.decisions.preflight.items import Level
+    from cruise.app.process import get_current_time
+    from cruise.decisions.preflight.items import CheckLevel
     from cruise.decisions.preflight.preflight import decide_preflight
-    from cruise.decisions.sizing.headroom.choosing import MODELS
+    from cruise.decisions.sizing.headroom import HEADROOM_MODELS
     from cruise.domain.policy import Mode
-    from cruise.interfaces.check_report import check_json, check_table
-    from cruise.runtime.sizing.risk_history import RiskHistory
-    from cruise.settings.choices import UsageFrom
+    from cruise.interfaces.check_report import render_check_json, render_check_table
+    from cruise.runtime.headroom import RiskHistory
+    from cruise.settings.value_types import UsageSourceChoice
 
-    settings = settings_of(config)
+    settings = resolve_settings(config)
     if mode is not None:
         settings = replace(settings, mode=Mode[mode.name])
     if prometheus_url is not None:
-        settings = replace(settings, usage_source=UsageFrom.PROMETHEUS)
-    now = wall_clock()
-    with quiet_logs(), busy("looking at cluster, Prometheus and database"):
+        settings = replace(settings, usage_source=UsageSourceChoice.PROMETHEUS)
+    now = get_current_time()
+    with redirect_logs(), show_spinner("looking at cluster, Prometheus and database"):
         found = asyncio.run(_look(settings, prometheus_url, now))
-    policy = settings.policy()
+    policy = settings.to_policy()
     history = RiskHistory(found.store.risk_days if found.store is not None else ())
-    risks = history.kept(int(now.timestamp()), policy.risk_of) if MODELS[policy.headroom].learns else {}
+    risks = (
+        history.get_observed(int(now.timestamp()), policy.get_risk)
+        if HEADROOM_MODELS[policy.headroom].learns_risk_level
+        else {}
+    )
     items = decide_preflight(found, settings.mode, now, risks)
     print_result(
-        format is Format.JSON,
-        lambda: [check_json(items, settings.mode, now)],
-        lambda console: check_table(items, settings.mode, console),
+        format is OutputFormat.JSON,
+        lambda: [render_check_json(items, settings.mode, now)],
+        lambda console: render_check_table(items, settings.mode, console),
     )
-    if any(item.level is Level.RED for item in items):
+    if any(item.level is CheckLevel.RED for item in items):
         raise typer.Exit(1)
 
 
-async def _look(settings: "Settings", prometheus_url: str | None, now: "datetime") -> "Surroundings":
-    from cruise.adapters.kube.http.client import KubeClient
+async def _look(settings: "Settings", prometheus_url: str | None, now: "datetime") -> "PreflightFacts":
+    from cruise.adapters.kube.client import KubernetesClient
     from cruise.adapters.prometheus.settings import PrometheusSettings
-    from cruise.app.checking import surroundings
-    from cruise.cli.inputs.live_cluster import prometheus_of
+    from cruise.app.check import collect_preflight_facts
+    from cruise.cli.inputs.live_cluster import find_prometheus_settings
 
-    async def find(client: KubeClient) -> PrometheusSettings:
-        return await prometheus_of(client, settings, prometheus_url)
+    async def find(client: KubernetesClient) -> PrometheusSettings:
+        return await find_prometheus_settings(client, settings, prometheus_url)
 
-    return await surroundings(settings, settings.kube(), find, now)
+    return await collect_preflight_facts(settings, settings.to_kubernetes_settings(), find, now)
+
+
+# `cruise migrate`: the database's schema brought up to date by the role that owns it.
+
+if TYPE_CHECKING:
+    from cruise.settings import Settings
+
+
+def migrate(format: FormatOption = OutputFormat.TABLE, config: ConfigOption = None) -> None:
+    """Bring the schema of database_url up to date, as a role that may; then end.
+
+    Where `cruise serve` and `cruise webhook` have roles that may not, they
+    wait for this. A role that may make tables needs no such step: serve
+    brings the schema up to date when it starts.
+
+    Examples:
+      CRUISE_DATABASE_URL=postgresql://cruise_owner@db/cruise cruise migrate
+
+      cruise migrate --format json
+    """
+    import msgspec
+
+    settings = resolve_settings(config)
+    if settings.database_url is None:
+        raise BadInputError("no database_url is set; the embedded database is brought up to date by `cruise serve`")
+    with redirect_logs(), show_spinner("bringing the schema up to date"):
+        before, after = asyncio.run(_migrated(settings))
+    words = f"schema {after}" + (": nothing to do" if before == after else f", before {before or 'none'}")
+    print_result(
+        format is OutputFormat.JSON,
+        lambda: [msgspec.json.encode({"before": before, "after": after})],
+        lambda console: [words],
+    )
+
+
+async def _migrated(settings: "Settings") -> tuple[str | None, str | None]:
+    """Return the schema's revision before and after."""
+    from cruise.adapters.store.postgres import probe_store
+    from cruise.cli.inputs.store import get_data_dir, open_existing_store
+
+    before = await probe_store(settings.database_url, get_data_dir(settings))
+    async with open_existing_store(settings):
+        pass
+    after = await probe_store(settings.database_url, get_data_dir(settings))
+    return before.revision, after.revision
+
+
+# `cruise certificates`: the webhook's certificate, made and published by a process that listens nowhere.
+
+
+def certificates(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Make, renew and publish the certificate of `cruise webhook`, without listening anywhere.
+
+    It is kept in the Secret cruise-webhook-tls, outside of a cluster in
+    tls_dir, and its authority is put into the MutatingWebhookConfiguration.
+    The webhook reads it as files of its tls_dir, and needs no right to
+    write. Logs go to standard error.
+
+    Examples:
+      cruise certificates
+
+      CRUISE_TLS_DIR=/etc/cruise/tls cruise certificates --config cruise.toml
+    """
+    import uvloop
+
+    from cruise.app.certificates import run_certificate_keeper
+    from cruise.app.process import configure_logging, run_as_service
+
+    settings = resolve_settings(config)
+    configure_logging(settings.log_format, "debug" if verbose else settings.log_level)
+    uvloop.run(run_as_service(run_certificate_keeper(settings)))
+
+
+# `cruise webhook`: the admission webhook, of which several may run.
+
+
+def webhook(
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
+    config: ConfigOption = None,
+) -> None:
+    """Answer the API server's reviews of new pods: requests from what their workload used, over HTTPS.
+
+    A pod is always admitted; in doubt it is left as it was sent. In mode
+    observe, the default, nothing is patched. With tls_dir its tls.crt and
+    tls.key are served, and read again when they change; without it a
+    certificate is made, published and renewed. Logs go to standard error.
+
+    Examples:
+      CRUISE_MODE=initial cruise webhook
+
+      CRUISE_DATABASE_URL=postgresql://cruise@db/cruise cruise webhook
+
+      CRUISE_TLS_DIR=/etc/cruise/tls cruise webhook --config cruise.toml
+    """
+    import uvloop
+
+    from cruise.app.process import configure_logging, run_as_service
+    from cruise.app.webhook import run_webhook
+
+    settings = resolve_settings(config)
+    configure_logging(settings.log_format, "debug" if verbose else settings.log_level)
+    uvloop.run(run_as_service(run_webhook(settings)))

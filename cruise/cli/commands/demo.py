@@ -2,16 +2,18 @@
 
 from typing import Annotated
 
-from cruise.cli.options import ConfigOption, Format, FormatOption, optional, settings_of
-from cruise.cli.terminal import print_parts, table_console, write_json
+from cruise.cli.options import ConfigOption, FormatOption, OutputFormat, create_optional_option, resolve_settings
+from cruise.cli.terminal import create_table_console, print_report, write_json
 
 
 def demo(
     seconds: Annotated[
         float | None,
-        optional("--seconds", "S", "Stop after this time; without it Ctrl-C stops it.", envvar="DEMO_SECONDS", min=1),
+        create_optional_option(
+            "--seconds", "S", "Stop after this time; without it Ctrl-C stops it.", envvar="DEMO_SECONDS", min=1
+        ),
     ] = None,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
     """Show the whole controller at work: a simulated cluster with real, replayed usage, 300 times as fast as real time.
@@ -28,14 +30,16 @@ def demo(
 
     from rich.console import Console
 
-    from cruise.app.demo.running import run_demo
-    from cruise.cli.inputs.store import data_dir_of
-    from cruise.interfaces.demo_view import render_summary, summary_json
+    from cruise.app.demo import run_demo
+    from cruise.cli.inputs.store import get_data_dir
+    from cruise.interfaces.demo_screen import render_demo_summary, render_summary_json
 
-    settings = settings_of(config)
-    console = table_console() if format is Format.TABLE else Console(stderr=True, highlight=False, markup=False)
-    last = asyncio.run(run_demo(settings, console, data_dir_of(settings), seconds))
-    if format is Format.JSON:
-        write_json([summary_json(last)])
+    settings = resolve_settings(config)
+    console = (
+        create_table_console() if format is OutputFormat.TABLE else Console(stderr=True, highlight=False, markup=False)
+    )
+    last = asyncio.run(run_demo(settings, console, get_data_dir(settings), seconds))
+    if format is OutputFormat.JSON:
+        write_json([render_summary_json(last)])
     else:
-        print_parts([render_summary(last)], console)
+        print_report([render_demo_summary(last)], console)

@@ -10,26 +10,26 @@ import typer
 
 from cruise.cli.options import (
     ConfigOption,
-    Format,
     FormatOption,
     ModeName,
     NowOption,
+    OutputFormat,
     RulesName,
     RulesOption,
-    near,
-    optional,
+    create_optional_option,
     parse_time,
-    policy_of,
-    settings_of,
+    resolve_policy,
+    resolve_settings,
+    suggest_similar,
 )
-from cruise.cli.terminal import complain, print_result
-from cruise.errors import BadInput, Unavailable
+from cruise.cli.terminal import print_error, print_result
+from cruise.errors import BadInputError, UnavailableError
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cruise.cli.inputs.store import Remembered
-    from cruise.domain.cluster import Pod, Snapshot
+    from cruise.cli.inputs.store import StoredPodData
+    from cruise.domain.cluster import ClusterSnapshot, Pod
     from cruise.domain.usage import StatisticsTable
 
 _HISTORY = "1d"
@@ -39,18 +39,18 @@ def explain(
     pod: Annotated[str, typer.Argument(metavar="NAMESPACE/POD", help="The pod to explain.", show_default=False)],
     snapshot: Annotated[
         str | None,
-        optional("--snapshot", "FILE", "The cluster, as for `cruise plan`."),
+        create_optional_option("--snapshot", "FILE", "The cluster, as for `cruise plan`."),
     ] = None,
     usage: Annotated[
         str | None,
-        optional("--usage", "FILE", "Statistics; without it, those of the store."),
+        create_optional_option("--usage", "FILE", "Statistics; without it, those of the store."),
     ] = None,
     now: NowOption = None,
     mode: Annotated[
-        ModeName | None, optional("--mode", None, "Decide as this mode of the cluster; full by default.")
+        ModeName | None, create_optional_option("--mode", None, "Decide as this mode of the cluster; full by default.")
     ] = None,
     rules: RulesOption = None,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
     """Explain one pod: why each of its numbers, what was overridden where, and why it is held or evicted.
@@ -70,116 +70,117 @@ def explain(
     """
     namespace, slash, name = pod.partition("/")
     if not slash or not namespace or not name or "/" in name:
-        raise BadInput(f'"{pod}" is not NAMESPACE/POD; write e.g. shop/web-7d9f8b6c5d-x2x4z')
+        raise BadInputError(f'"{pod}" is not NAMESPACE/POD; write e.g. shop/web-7d9f8b6c5d-x2x4z')
     if usage is not None and snapshot is None:
-        raise BadInput("--usage needs --snapshot: statistics alone do not say what the pod requests")
+        raise BadInputError("--usage needs --snapshot: statistics alone do not say what the pod requests")
     at = parse_time(now)
-    request = _Request((namespace, name), at, mode, rules, format, config)
+    request = _ExplainRequest((namespace, name), at, mode, rules, format, config)
     if snapshot is not None:
         _from_snapshot(request, snapshot, usage)
         return
-    from cruise.cli.inputs.live_cluster import knows_a_cluster
+    from cruise.cli.inputs.live_cluster import has_cluster_credentials
 
-    if at is None and knows_a_cluster(settings_of(config)):
+    if at is None and has_cluster_credentials(resolve_settings(config)):
         _from_cluster(request)
     else:
         _from_store(request)
 
 
 @dataclass(frozen=True, slots=True)
-class _Request:
+class _ExplainRequest:
     """Which pod, judged when, as which mode and by which rules, and how to answer."""
 
     name: tuple[str, str]
     at: "datetime | None"
     mode: ModeName | None
     rules: RulesName | None
-    format: Format
+    format: OutputFormat
     config: Path | None
 
 
-def _from_store(request: _Request) -> None:
+def _from_store(request: _ExplainRequest) -> None:
     for option, given in (("--mode", request.mode), ("--rules", request.rules)):
         if given is not None:
-            raise BadInput(f"{option} needs the cluster or --snapshot: the store alone has sizes, and decides nothing")
-    from cruise.app.clock import wall_clock
-    from cruise.cli.inputs.store import remembered
-    from cruise.interfaces.explain.document import stored_json
-    from cruise.interfaces.explain.past import stored_text
+            raise BadInputError(
+                f"{option} needs the cluster or --snapshot: the store alone has sizes, and decides nothing"
+            )
+    from cruise.app.process import get_current_time
+    from cruise.cli.inputs.store import read_stored_pod_data
+    from cruise.interfaces.explain.document import render_stored_json
+    from cruise.interfaces.explain.text import render_stored_text
 
-    name, at = request.name, request.at or wall_clock()
-    known = asyncio.run(remembered(settings_of(request.config), name, None, at))
-    if not known.own_statistics.keys and not known.past.outcomes and not known.past.kills:
-        raise BadInput(f"the store knows no pod {name[0]}/{name[1]}; give --snapshot to explain why")
+    name, at = request.name, request.at or get_current_time()
+    known = asyncio.run(read_stored_pod_data(resolve_settings(request.config), name, None, at))
+    if not known.own_statistics.keys and not known.past.outcomes and not known.past.oom_kills:
+        raise BadInputError(f"the store knows no pod {name[0]}/{name[1]}; give --snapshot to explain why")
     print_result(
-        request.format is Format.JSON,
-        lambda: [stored_json(*name, known.own_statistics, known.past)],
-        lambda _: stored_text(*name, known.own_statistics, known.past, at),
+        request.format is OutputFormat.JSON,
+        lambda: [render_stored_json(*name, known.own_statistics, known.past)],
+        lambda _: render_stored_text(*name, known.own_statistics, known.past, at),
     )
 
 
-def _from_cluster(request: _Request) -> None:
+def _from_cluster(request: _ExplainRequest) -> None:
     """Explain from the cluster as it is now, by the store's statistics or, where it has none, by Prometheus'."""
-    from cruise.app.clock import wall_clock
-    from cruise.cli.inputs.live_cluster import Prometheus, read_cluster
-    from cruise.cli.inputs.store import has_store, remembered
+    from cruise.app.process import get_current_time
+    from cruise.cli.inputs.live_cluster import PrometheusRequirement, read_cluster
+    from cruise.cli.inputs.store import has_existing_store, read_stored_pod_data
 
-    settings = settings_of(request.config)
-    stored = has_store(settings)
+    settings = resolve_settings(request.config)
+    stored = has_existing_store(settings)
     try:
-        live = read_cluster(settings, Prometheus.IF_FOUND if stored else Prometheus.NEEDED)
-    except Unavailable as error:
+        live = read_cluster(settings, PrometheusRequirement.IF_FOUND if stored else PrometheusRequirement.REQUIRED)
+    except UnavailableError as error:
         if not stored:
             raise
         if request.mode is None and request.rules is None:
-            complain(f"without the cluster, by the store alone: {error}")
+            print_error(f"without the cluster, by the store alone: {error}")
         _from_store(request)
         return
     pod = _find(request.name, live.snapshot, "cluster")
-    known = asyncio.run(remembered(settings, request.name, pod, wall_clock())) if stored else None
+    known = asyncio.run(read_stored_pod_data(settings, request.name, pod, get_current_time())) if stored else None
     if known is not None and (known.own_statistics.keys or live.prometheus is None):
-        _answer(request, pod, live.snapshot, known.statistics, wall_clock(), known)
+        _answer(request, pod, live.snapshot, known.statistics, get_current_time(), known)
         return
-    from cruise.cli.inputs.prometheus_usage import read_usage_of
+    from cruise.cli.inputs.usage import read_prometheus_usage
 
     assert live.prometheus is not None
-    statistics, at, _ = read_usage_of(live.snapshot, live.prometheus, _HISTORY, None, settings.policy())
+    statistics, at, _ = read_prometheus_usage(live.snapshot, live.prometheus, _HISTORY, None, settings.to_policy())
     _answer(request, pod, live.snapshot, statistics, at, known)
 
 
-def _from_snapshot(request: _Request, snapshot: str, usage: str | None) -> None:
-    from cruise.cli.inputs.files import load_snapshot, load_usage
+def _from_snapshot(request: _ExplainRequest, snapshot: str, usage: str | None) -> None:
+    from cruise.cli.inputs.sources import load_snapshot_with_autoscaler, load_usage_of_snapshot
 
-    cluster = load_snapshot(snapshot, settings_of(request.config).node_autoscaler)
+    cluster = load_snapshot_with_autoscaler(snapshot, resolve_settings(request.config).node_autoscaler)
     found = _find(request.name, cluster, "snapshot")
     if usage is not None:
-        policy = policy_of(request.config, request.mode or ModeName.FULL, request.rules)
-        statistics, at = load_usage(usage, cluster, request.at, policy)
+        policy = resolve_policy(request.config, request.mode or ModeName.FULL, request.rules)
+        statistics, at = load_usage_of_snapshot(usage, cluster, request.at, policy)
         _answer(request, found, cluster, statistics, at, None)
         return
-    from cruise.app.clock import wall_clock
-    from cruise.cli.inputs.store import remembered
+    from cruise.app.process import get_current_time
+    from cruise.cli.inputs.store import read_stored_pod_data
 
-    at = request.at or wall_clock()
-    known = asyncio.run(remembered(settings_of(request.config), request.name, found, at))
+    at = request.at or get_current_time()
+    known = asyncio.run(read_stored_pod_data(resolve_settings(request.config), request.name, found, at))
     _answer(request, found, cluster, known.statistics, at, known)
 
 
 def _answer(
-    request: _Request,
+    request: _ExplainRequest,
     pod: "Pod",
-    snapshot: "Snapshot",
+    snapshot: "ClusterSnapshot",
     statistics: "StatisticsTable",
     at: "datetime",
-    known: "Remembered | None",
+    known: "StoredPodData | None",
 ) -> None:
-    from cruise.decisions.explaining.explanation import explain as explain_pod
-    from cruise.decisions.sizing.headroom.shared_max import SHARED_MAX
-    from cruise.interfaces.explain.document import explanation_json
-    from cruise.interfaces.explain.past import past_text
-    from cruise.interfaces.explain.text import explanation_text
+    from cruise.decisions.explanation import explain_pod
+    from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM
+    from cruise.interfaces.explain.document import render_explanation_json
+    from cruise.interfaces.explain.text import render_explanation_text, render_pod_history
 
-    policy = policy_of(request.config, request.mode or ModeName.FULL, request.rules)
+    policy = resolve_policy(request.config, request.mode or ModeName.FULL, request.rules)
     explanation = explain_pod(
         pod,
         snapshot,
@@ -188,22 +189,26 @@ def _answer(
         at,
         stored=known.overrides if known is not None else None,
         refused=known.refused if known is not None else None,
-        headroom=known.headroom if known is not None and known.statistics is statistics else SHARED_MAX,
+        headroom=known.headroom if known is not None and known.statistics is statistics else SHARED_MAX_HEADROOM,
     )
     past = known.past if known is not None else None
     print_result(
-        request.format is Format.JSON,
-        lambda: [explanation_json(explanation, at, past)],
-        lambda _: chain(explanation_text(explanation, policy, at), past_text(past, at) if past is not None else ()),
+        request.format is OutputFormat.JSON,
+        lambda: [render_explanation_json(explanation, at, past)],
+        lambda _: chain(
+            render_explanation_text(explanation, policy, at), render_pod_history(past, at) if past is not None else ()
+        ),
     )
 
 
-def _find(name: tuple[str, str], snapshot: "Snapshot", source: str) -> "Pod":
+def _find(name: tuple[str, str], snapshot: "ClusterSnapshot", source: str) -> "Pod":
     for pod in snapshot.pods:
         if (pod.namespace, pod.name) == name:
             return pod
     namespaces = {pod.namespace for pod in snapshot.pods}
     if name[0] not in namespaces:
-        raise BadInput(f"the {source} has no pod in namespace {name[0]}{near(name[0], sorted(namespaces))}")
+        raise BadInputError(
+            f"the {source} has no pod in namespace {name[0]}{suggest_similar(name[0], sorted(namespaces))}"
+        )
     names = [pod.name for pod in snapshot.pods if pod.namespace == name[0]]
-    raise BadInput(f"the {source} has no pod {name[0]}/{name[1]}{near(name[1], names)}")
+    raise BadInputError(f"the {source} has no pod {name[0]}/{name[1]}{suggest_similar(name[1], names)}")

@@ -11,22 +11,29 @@ from cruise.cli.inputs.sources import (
     ClusterOption,
     CorePriceOption,
     GibPriceOption,
-    History,
+    HistoryLength,
     PrometheusUrlOption,
-    Sources,
+    ReportSources,
     UsageFileOption,
     WeekOption,
-    prices_of,
+    get_prices,
     read_sources,
 )
-from cruise.cli.options import ConfigOption, NowOption, near, optional, parse_time, settings_of
-from cruise.cli.saving import save
-from cruise.cli.terminal import complain, print_parts, table_console, write_document, write_json
-from cruise.errors import BadInput
+from cruise.cli.options import (
+    ConfigOption,
+    NowOption,
+    create_optional_option,
+    parse_time,
+    resolve_settings,
+    save_report,
+    suggest_similar,
+)
+from cruise.cli.terminal import create_table_console, print_error, print_report, write_document, write_json
+from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
-    from cruise.domain.cluster import Pod, Snapshot
-    from cruise.interfaces.export.report import ExportReport
+    from cruise.domain.cluster import ClusterSnapshot, Pod
+    from cruise.interfaces.export_report import ExportReport
 
 
 class ExportFormat(StrEnum):
@@ -50,7 +57,8 @@ def export(
         typer.Argument(metavar="NAMESPACE/NAME", help="Only these workloads.", show_default=False),
     ] = None,
     namespace: Annotated[
-        list[str] | None, optional("--namespace", "NAME", "Only workloads of this namespace; repeatable.", "-n")
+        list[str] | None,
+        create_optional_option("--namespace", "NAME", "Only workloads of this namespace; repeatable.", "-n"),
     ] = None,
     snapshot: ClusterOption = None,
     usage: UsageFileOption = None,
@@ -58,10 +66,12 @@ def export(
     history: WeekOption = None,
     now: NowOption = None,
     format: Annotated[
-        ExportFormat | None, optional("--format", None, "table, or with -o DIR all that goes into Git.", "-f")
+        ExportFormat | None,
+        create_optional_option("--format", None, "table, or with -o DIR all that goes into Git.", "-f"),
     ] = None,
     output: Annotated[
-        Path | None, optional("--output", "DIR", "Write files there instead; - for standard output.", "-o")
+        Path | None,
+        create_optional_option("--output", "DIR", "Write files there instead; - for standard output.", "-o"),
     ] = None,
     price_cpu_core_hour: CorePriceOption = None,
     price_gib_hour: GibPriceOption = None,
@@ -90,23 +100,25 @@ def export(
 
       cruise export --snapshot cluster.json --usage usage.json
     """
-    from cruise.collection import uncollected
-    from cruise.decisions.exporting.templates import size_templates
-    from cruise.interfaces.export.report import ExportReport
+    from cruise.decisions.template_sizes import size_templates
+    from cruise.errors import pause_garbage_collection
+    from cruise.interfaces.export_report import ExportReport
 
-    prices = prices_of(price_cpu_core_hour, price_gib_hour)
+    prices = get_prices(price_cpu_core_hour, price_gib_hour)
     if (price_cpu_core_hour, price_gib_hour) != (None, None) and format in _WITHOUT_PRICES:
-        raise BadInput(f"prices are for the estimate, and --format {format.value} has none; leave them out")
+        raise BadInputError(f"prices are for the estimate, and --format {format.value} has none; leave them out")
     wanted = [_read_name(name) for name in workloads or ()]
     directory = None if output is None or str(output) == "-" else output
     if directory is not None and format in (ExportFormat.TABLE, ExportFormat.JSON):
-        raise BadInput(f"--format {format.value} is not for files: leave out --output, or redirect standard output")
-    settings = settings_of(config)
-    sources = Sources(snapshot, usage, prometheus_url, history, parse_time(now), History.WEEK)
-    with uncollected():
+        raise BadInputError(
+            f"--format {format.value} is not for files: leave out --output, or redirect standard output"
+        )
+    settings = resolve_settings(config)
+    sources = ReportSources(snapshot, usage, prometheus_url, history, parse_time(now), HistoryLength.WEEK)
+    with pause_garbage_collection():
         cluster, statistics, at, rests_on = read_sources(sources, settings)
         pods = _chosen(cluster, wanted, namespace or [])
-        changes = size_templates(cluster, statistics, settings.policy(), at, pods)
+        changes = size_templates(cluster, statistics, settings.to_policy(), at, pods)
         report = ExportReport(changes, rests_on, prices)
         if directory is not None:
             _save(report, format, directory)
@@ -117,21 +129,21 @@ def export(
 def _read_name(text: str) -> tuple[str, str]:
     namespace, slash, name = text.partition("/")
     if not slash or not namespace or not name or "/" in name:
-        raise BadInput(f'"{text}" is not NAMESPACE/NAME; write e.g. shop/web')
+        raise BadInputError(f'"{text}" is not NAMESPACE/NAME; write e.g. shop/web')
     return namespace, name
 
 
-def _chosen(cluster: "Snapshot", workloads: list[tuple[str, str]], namespaces: list[str]) -> "list[Pod]":
-    """Return the pods of what was named, all where nothing was. Raises BadInput for what is not there."""
+def _chosen(cluster: "ClusterSnapshot", workloads: list[tuple[str, str]], namespaces: list[str]) -> "list[Pod]":
+    """Return the pods of what was named, all where nothing was. Raises BadInputError for what is not there."""
     known = {pod.namespace for pod in cluster.pods}
     for name in (*namespaces, *(namespace for namespace, _ in workloads)):
         if name not in known:
-            raise BadInput(f"there is no pod in namespace {name}{near(name, sorted(known))}")
+            raise BadInputError(f"there is no pod in namespace {name}{suggest_similar(name, sorted(known))}")
     names = {(pod.namespace, pod.workload.name) for pod in cluster.pods if pod.workload is not None}
     for one in workloads:
         if one not in names:
-            like = near(one[1], sorted(name for namespace, name in names if namespace == one[0]))
-            raise BadInput(f"there is no workload {one[0]}/{one[1]} with pods{like}")
+            like = suggest_similar(one[1], sorted(name for namespace, name in names if namespace == one[0]))
+            raise BadInputError(f"there is no workload {one[0]}/{one[1]} with pods{like}")
     return [
         pod
         for pod in cluster.pods
@@ -142,63 +154,59 @@ def _chosen(cluster: "Snapshot", workloads: list[tuple[str, str]], namespaces: l
 
 def _print(report: "ExportReport", format: ExportFormat) -> None:
     if format is ExportFormat.TABLE:
-        from cruise.interfaces.export.table import export_table
+        from cruise.interfaces.export_report import render_export_table
 
-        console = table_console()
-        print_parts(export_table(report, console), console)
+        console = create_table_console()
+        print_report(render_export_table(report, console), console)
     elif format is ExportFormat.JSON:
-        from cruise.interfaces.export.report import export_json
+        from cruise.interfaces.export_report import render_export_json
 
-        write_json([export_json(report)])
+        write_json([render_export_json(report)])
     else:
         if not report.changes.changed:
-            complain("no template needs other resources")
+            print_error("no template needs other resources")
         write_document([_text(report, format).encode()])
 
 
 def _text(report: "ExportReport", format: ExportFormat) -> str:
-    """Return a form as one text. Raises BadInput where it takes several files."""
-    from cruise.interfaces.export.helm_values import values_text
-    from cruise.interfaces.export.kustomize import kustomize_text
-    from cruise.interfaces.export.patches import patch_files
-    from cruise.interfaces.export.pull_request import pull_request
+    """Return a form as one text. Raises BadInputError where it takes several files."""
+    from cruise.interfaces.export_patches import render_kustomize_text, render_patch_files, render_values_text
+    from cruise.interfaces.export_report import render_pull_request
 
     changed = report.changes.changed
     if format is ExportFormat.PULL_REQUEST:
-        return pull_request(report)
+        return render_pull_request(report)
     if format is ExportFormat.HELM:
-        return values_text(changed)
+        return render_values_text(changed)
     if format is ExportFormat.KUSTOMIZE:
         namespaces = sorted({one.namespace for one in changed})
         if len(namespaces) > 1:
-            raise BadInput(
+            raise BadInputError(
                 f"a kustomization is for one namespace, and {len(namespaces)} have changes: "
                 f"give --namespace, e.g. {namespaces[0]}, or --output DIR"
             )
-        return kustomize_text(changed) if changed else ""
-    return "---\n".join(text for _, text in patch_files(changed))
+        return render_kustomize_text(changed) if changed else ""
+    return "---\n".join(text for _, text in render_patch_files(changed))
 
 
 def _files(report: "ExportReport", format: ExportFormat | None) -> Iterator[tuple[str, str]]:
-    from cruise.interfaces.export.helm_values import values_files
-    from cruise.interfaces.export.kustomize import kustomize_files
-    from cruise.interfaces.export.patches import patch_files
-    from cruise.interfaces.export.pull_request import pull_request
+    from cruise.interfaces.export_patches import render_kustomize_files, render_patch_files, render_values_files
+    from cruise.interfaces.export_report import render_pull_request
 
     changed = report.changes.changed
     if format is ExportFormat.PATCHES:
-        yield from patch_files(changed)
+        yield from render_patch_files(changed)
     if format in (None, ExportFormat.KUSTOMIZE):
-        yield from kustomize_files(changed)
+        yield from render_kustomize_files(changed)
     if format in (None, ExportFormat.HELM):
-        yield from values_files(changed)
+        yield from render_values_files(changed)
     if format in (None, ExportFormat.PULL_REQUEST):
-        yield _PULL_REQUEST, pull_request(report)
+        yield _PULL_REQUEST, render_pull_request(report)
 
 
 def _save(report: "ExportReport", format: ExportFormat | None, directory: Path) -> None:
     if not report.changes.changed:
-        complain("no template needs other resources; nothing was written")
+        print_error("no template needs other resources; nothing was written")
         return
     _write_all(_files(report, format), directory)
 
@@ -210,7 +218,7 @@ def _write_all(files: Iterable[tuple[str, str]], directory: Path) -> None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise BadInput(f"--output: {path.parent} cannot be made: {error.strerror}") from error
-        save(path, [text.encode()], "--output")
+            raise BadInputError(f"--output: {path.parent} cannot be made: {error.strerror}") from error
+        save_report(path, [text.encode()], "--output")
         count += 1
-    complain(f"wrote {count:,} file{'s' if count > 1 else ''} under {directory}")
+    print_error(f"wrote {count:,} file{'s' if count > 1 else ''} under {directory}")

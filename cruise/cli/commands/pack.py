@@ -9,25 +9,25 @@ import typer
 
 from cruise.cli.options import (
     ConfigOption,
-    Format,
     FormatOption,
     ModeName,
     NowOption,
+    OutputFormat,
     SnapshotOption,
-    optional,
+    create_optional_option,
     parse_time,
-    policy_of,
-    settings_of,
+    resolve_policy,
+    resolve_settings,
 )
-from cruise.cli.terminal import complain, print_parts, table_console, write_json
-from cruise.errors import BadInput
+from cruise.cli.terminal import create_table_console, print_error, print_report, write_json
+from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
-    from cruise.domain.cluster import Snapshot
-    from cruise.domain.packing import Proposal
+    from cruise.domain.cluster import ClusterSnapshot
+    from cruise.domain.packing_plan import PackingProposal
 
 
-class SizesName(StrEnum):
+class PackingSizesName(StrEnum):
     """Whether pods keep the sizes that they request."""
 
     FIXED = "fixed"
@@ -38,11 +38,13 @@ def pack(
     snapshot: SnapshotOption,
     usage: Annotated[
         str | None,
-        optional("--usage", "FILE", "A UsageStatistics file, to size pods by; .gz as well, - for standard input."),
+        create_optional_option(
+            "--usage", "FILE", "A CruiseKubeStatistics file, to size pods by; .gz as well, - for standard input."
+        ),
     ] = None,
     sizes: Annotated[
-        SizesName | None,
-        optional(
+        PackingSizesName | None,
+        create_optional_option(
             "--sizes",
             None,
             "Keep every size, or resize pods to their targets where that helps: rightsized with --usage, else fixed.",
@@ -50,7 +52,7 @@ def pack(
     ] = None,
     time_limit: Annotated[
         float | None,
-        optional(
+        create_optional_option(
             "--time-limit",
             "S",
             "Seconds to search for, 0 for what the quick method finds; by default packing_time_limit, 10 s.",
@@ -58,7 +60,7 @@ def pack(
     ] = None,
     work: Annotated[
         float | None,
-        optional(
+        create_optional_option(
             "--work",
             "UNITS",
             "Search for an amount of work instead of a time, about 1e9 a second: repeats to the letter.",
@@ -70,11 +72,14 @@ def pack(
         bool, typer.Option("--consolidate", help="Then the fewest nodes in use, or those of the least price.")
     ] = False,
     max_evictions: Annotated[
-        int | None, optional("--max-evictions", "N", "With --consolidate: move at most so many pods.", min=0)
+        int | None,
+        create_optional_option("--max-evictions", "N", "With --consolidate: move at most so many pods.", min=0),
     ] = None,
     node_types: Annotated[
         str | None,
-        optional("--node-types", "FILE", "With --consolidate: what nodes cost, and which could be added."),
+        create_optional_option(
+            "--node-types", "FILE", "With --consolidate: what nodes cost, and which could be added."
+        ),
     ] = None,
     within_budgets: Annotated[
         bool,
@@ -84,7 +89,7 @@ def pack(
     ] = False,
     now: NowOption = None,
     full: Annotated[bool, typer.Option("--full", help="Leave no pod, step or node out of the table.")] = False,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
     r"""Find places for pending pods: the most, the highest priority first.
@@ -126,68 +131,73 @@ def pack(
        {"name":"m6.large","allocatable":{"cpu":"1930m","memory":"7Gi","pods":29},"price":0.096,"limit":10}]}
     """
     from cruise.adapters.files import load_node_types
-    from cruise.cli.execution.packing import Search, Wish, plan_packing
-    from cruise.cli.inputs.files import load_snapshot, load_usage
-    from cruise.collection import uncollected
-    from cruise.decisions.packing.building import NOTHING_KNOWN, Usage
-    from cruise.decisions.packing.consolidating import with_new_nodes
-    from cruise.domain.packing import Allowance, Sizes
-    from cruise.runtime.packing.planning import Scene
+    from cruise.cli.inputs.sources import load_snapshot_with_autoscaler, load_usage_of_snapshot
+    from cruise.cli.work.packing import PackingRequest, SearchSettings, plan_in_new_process
+    from cruise.decisions.packing.node_types import add_candidate_nodes
+    from cruise.decisions.packing.problem import NO_USAGE, UsageInputs
+    from cruise.domain.packing_plan import EvictionAllowance, PackingSizes
+    from cruise.errors import pause_garbage_collection
+    from cruise.runtime.packing.planning import PlanningInputs
 
-    if sizes is SizesName.RIGHTSIZED and usage is None:
-        raise BadInput("--sizes rightsized needs --usage FILE: without measured use no size is known")
+    if sizes is PackingSizesName.RIGHTSIZED and usage is None:
+        raise BadInputError("--sizes rightsized needs --usage FILE: without measured use no size is known")
     if not consolidate and (max_evictions is not None or node_types is not None):
         given = "--max-evictions" if max_evictions is not None else "--node-types"
-        raise BadInput(f"{given} is for --consolidate; add that")
+        raise BadInputError(f"{given} is for --consolidate; add that")
     if consolidate and within_budgets:
-        raise BadInput(
+        raise BadInputError(
             "--within-budgets is not for --consolidate, which goes on for hours; --max-evictions N bounds that"
         )
     if time_limit is not None and work is not None:
-        raise BadInput("--time-limit and --work both end the search; write one of them")
-    search = Search(_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed)
-    policy, at = policy_of(config, ModeName.FULL), parse_time(now)
+        raise BadInputError("--time-limit and --work both end the search; write one of them")
+    search = SearchSettings(_seconds(time_limit, config) if work is None else math.inf, work or math.inf, seed)
+    policy, at = resolve_policy(config, ModeName.FULL), parse_time(now)
     if at is not None and usage is None:
-        raise BadInput("--now needs --usage FILE: it is the time at which the statistics are judged")
-    with uncollected():
-        cluster = load_snapshot(snapshot, policy.node_autoscaler)
-        known = Usage(*load_usage(usage, cluster, at, policy)) if usage is not None else NOTHING_KNOWN
+        raise BadInputError("--now needs --usage FILE: it is the time at which the statistics are judged")
+    with pause_garbage_collection():
+        cluster = load_snapshot_with_autoscaler(snapshot, policy.node_autoscaler)
+        known = UsageInputs(*load_usage_of_snapshot(usage, cluster, at, policy)) if usage is not None else NO_USAGE
         fleet = None
         if consolidate:
-            fleet = with_new_nodes(cluster, None if node_types is None else load_node_types(node_types))
+            fleet = add_candidate_nodes(cluster, None if node_types is None else load_node_types(node_types))
             cluster = fleet.snapshot
-        allowance = Allowance(in_all=max_evictions)
-        chosen = sizes or (SizesName.FIXED if usage is None else SizesName.RIGHTSIZED)
-        scene = Scene(cluster, policy, known, allowance, Sizes(chosen.value), fleet)
-        plan, seconds = plan_packing(Wish(scene, search, within_budgets))
-        shown = cluster if fleet is None else fleet.with_those_added(plan)
+        allowance = EvictionAllowance(total=max_evictions)
+        chosen = sizes or (PackingSizesName.FIXED if usage is None else PackingSizesName.RIGHTSIZED)
+        scene = PlanningInputs(cluster, policy, known, allowance, PackingSizes(chosen.value), fleet)
+        plan, seconds = plan_in_new_process(PackingRequest(scene, search, within_budgets))
+        shown = cluster if fleet is None else fleet.with_added_nodes(plan)
         _print(plan, seconds, shown, format, full, within_budgets)
 
 
 def _seconds(time_limit: float | None, config: Path | None) -> float:
-    """Return how long to search. Raises BadInput."""
+    """Return how long to search. Raises BadInputError."""
     if time_limit is None:
-        return settings_of(config).packing_time_limit.total_seconds()
+        return resolve_settings(config).packing_time_limit.total_seconds()
     if not time_limit >= 0:
-        raise BadInput(
+        raise BadInputError(
             f"--time-limit: {time_limit:g} is no number of seconds; write e.g. 10, or 0 for the quick method alone"
         )
     return time_limit
 
 
 def _print(
-    proposal: "Proposal", seconds: float, snapshot: "Snapshot", format: Format, in_full: bool, within_budgets: bool
+    proposal: "PackingProposal",
+    seconds: float,
+    snapshot: "ClusterSnapshot",
+    format: OutputFormat,
+    in_full: bool,
+    within_budgets: bool,
 ) -> None:
-    from cruise.interfaces.packing.document import pack_json
-    from cruise.interfaces.packing.note_words import note_words
-    from cruise.interfaces.packing.table import pack_table
+    from cruise.interfaces.packing.descriptions import describe_note
+    from cruise.interfaces.packing.document import render_pack_json
+    from cruise.interfaces.packing.table import render_pack_table
 
     pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
-    if format is Format.JSON:
-        write_json(pack_json(proposal, pods, seconds, within_budgets=within_budgets))
+    if format is OutputFormat.JSON:
+        write_json(render_pack_json(proposal, pods, seconds, within_budgets=within_budgets))
         for note in proposal.notes:
-            complain(f"note: {note_words(note)}")
+            print_error(f"note: {describe_note(note)}")
         return
-    console = table_console()
+    console = create_table_console()
     console.print("Decided as mode full; nothing was contacted.\n")
-    print_parts(pack_table(proposal, snapshot, pods, seconds, console, in_full), console)
+    print_report(render_pack_table(proposal, snapshot, pods, seconds, console, in_full), console)

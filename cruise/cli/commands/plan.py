@@ -4,28 +4,28 @@ from typing import TYPE_CHECKING, Annotated
 
 from cruise.cli.options import (
     ConfigOption,
-    Format,
     FormatOption,
     ModeName,
     ModeOption,
     NowOption,
+    OutputFormat,
     RulesOption,
     SnapshotOption,
     UsageOption,
-    near,
-    optional,
+    create_optional_option,
     parse_time,
-    policy_of,
+    resolve_policy,
+    suggest_similar,
 )
-from cruise.cli.terminal import busy, print_parts, table_console, write_json
-from cruise.errors import BadInput
+from cruise.cli.terminal import create_table_console, print_report, show_spinner, write_json
+from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from datetime import datetime
 
     from cruise.decisions.sizing.node_plans import NodePlan
-    from cruise.domain.cluster import Snapshot
+    from cruise.domain.cluster import ClusterSnapshot
     from cruise.domain.policy import Mode
 
 
@@ -34,11 +34,11 @@ def plan(
     usage: UsageOption,
     now: NowOption = None,
     node: Annotated[
-        list[str] | None, optional("--node", "NAME", "Only this node, every container; repeatable.")
+        list[str] | None, create_optional_option("--node", "NAME", "Only this node, every container; repeatable.")
     ] = None,
     mode: ModeOption = ModeName.FULL,
     rules: RulesOption = None,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
     config: ConfigOption = None,
 ) -> None:
     """Plan every node from files: what each container gets, which pods are evicted, what is left alone.
@@ -57,51 +57,50 @@ def plan(
 
       cruise plan --snapshot cluster.json --usage usage.json --format json
     """
-    from cruise.cli.inputs.files import is_large, load_snapshot, load_usage
-    from cruise.collection import uncollected
-    from cruise.decisions.admission.replacing import replacements
+    from cruise.cli.inputs.sources import is_large_file, load_snapshot_with_autoscaler, load_usage_of_snapshot
+    from cruise.decisions.admission.replacement_pods import predict_replacement_pods
     from cruise.decisions.sizing.node_plans import decide_node_plans
-    from cruise.interfaces.plan.document import plan_json
+    from cruise.errors import pause_garbage_collection
+    from cruise.interfaces.plan_document import render_plan_json
 
-    policy, at = policy_of(config, mode, rules), parse_time(now)
-    with uncollected():
-        cluster = load_snapshot(snapshot, policy.node_autoscaler)
+    policy, at = resolve_policy(config, mode, rules), parse_time(now)
+    with pause_garbage_collection():
+        cluster = load_snapshot_with_autoscaler(snapshot, policy.node_autoscaler)
         wanted = _wanted(node, cluster)
-        statistics, at = load_usage(usage, cluster, at, policy)
-        with busy(f"deciding {len(cluster.nodes):,} nodes", is_large(snapshot)):
+        statistics, at = load_usage_of_snapshot(usage, cluster, at, policy)
+        with show_spinner(f"deciding {len(cluster.nodes):,} nodes", is_large_file(snapshot)):
             # All of them, since a pod that goes may take the room that another one would need.
-            plans = decide_node_plans(cluster, statistics, policy, at, replacements=replacements)
+            plans = decide_node_plans(cluster, statistics, policy, at, replacements=predict_replacement_pods)
         if wanted is not None:
             plans = [one for one in plans if one.node in wanted]
-        if format is Format.JSON:
-            write_json(plan_json(plans))
+        if format is OutputFormat.JSON:
+            write_json(render_plan_json(plans))
         else:
             _print_table(plans, cluster, wanted is not None, at, policy.mode)
 
 
 def _print_table(
-    plans: "Sequence[NodePlan]", snapshot: "Snapshot", in_full: bool, at: "datetime", mode: "Mode"
+    plans: "Sequence[NodePlan]", snapshot: "ClusterSnapshot", in_full: bool, at: "datetime", mode: "Mode"
 ) -> None:
-    from cruise.decisions.usage.shown_kills import kills_that_count
-    from cruise.interfaces.plan.node_table import node_table
-    from cruise.interfaces.plan.table import plan_table
+    from cruise.decisions.usage.oom_records import find_relevant_oom_kills
+    from cruise.interfaces.plan_table import render_node_plan, render_plan_table
 
-    console = table_console()
+    console = create_table_console()
     console.print(f"Decided for {at:%Y-%m-%d %H:%M:%S} UTC as mode {mode.label}; nothing was contacted.\n")
     pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
-    print_parts(plan_table(plans, pods, console, in_full), console)
+    print_report(render_plan_table(plans, pods, console, in_full), console)
     if in_full:
-        killed = {(kill.namespace, kill.pod) for kill in kills_that_count(snapshot, at)}
+        killed = {(kill.namespace, kill.pod) for kill in find_relevant_oom_kills(snapshot, at)}
         for plan in plans:
-            print_parts(node_table(plan, pods, killed), console)
+            print_report(render_node_plan(plan, pods, killed), console)
 
 
-def _wanted(names: list[str] | None, snapshot: "Snapshot") -> frozenset[str] | None:
-    """Return the nodes to plan, None for all. Raises BadInput for one that is not there."""
+def _wanted(names: list[str] | None, snapshot: "ClusterSnapshot") -> frozenset[str] | None:
+    """Return the nodes to plan, None for all. Raises BadInputError for one that is not there."""
     if not names:
         return None
     known = {node.name for node in snapshot.nodes}
     for name in names:
         if name not in known:
-            raise BadInput(f"--node: the snapshot has no node {name}{near(name, sorted(known))}")
+            raise BadInputError(f"--node: the snapshot has no node {name}{suggest_similar(name, sorted(known))}")
     return frozenset(names)

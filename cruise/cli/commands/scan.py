@@ -10,17 +10,31 @@ from cruise.cli.inputs.sources import (
     CorePriceOption,
     DayOption,
     GibPriceOption,
-    History,
+    HistoryLength,
     PrometheusUrlOption,
-    Sources,
+    ReportSources,
     UsageFileOption,
-    prices_of,
+    get_prices,
     read_sources,
 )
-from cruise.cli.options import ConfigOption, NowOption, ReportFormat, optional, parse_time, settings_of
-from cruise.cli.saving import save
-from cruise.cli.terminal import busy, file_console, print_parts, table_console, write_document, write_json
-from cruise.errors import BadInput
+from cruise.cli.options import (
+    ConfigOption,
+    NowOption,
+    ReportFormat,
+    create_optional_option,
+    parse_time,
+    resolve_settings,
+    save_report,
+)
+from cruise.cli.terminal import (
+    create_file_console,
+    create_table_console,
+    print_report,
+    show_spinner,
+    write_document,
+    write_json,
+)
+from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
     from cruise.interfaces.scan.report import ScanReport
@@ -36,9 +50,10 @@ def scan(
     history: DayOption = None,
     now: NowOption = None,
     format: Annotated[
-        ReportFormat | None, optional("--format", None, "table unless the name of --output says otherwise.", "-f")
+        ReportFormat | None,
+        create_optional_option("--format", None, "table unless the name of --output says otherwise.", "-f"),
     ] = None,
-    output: Annotated[Path | None, optional("--output", "FILE", "Write to a file instead.", "-o")] = None,
+    output: Annotated[Path | None, create_optional_option("--output", "FILE", "Write to a file instead.", "-o")] = None,
     email_ready: Annotated[
         bool, typer.Option("--email-ready", help="Write html that mail programs show: no script, no style sheet.")
     ] = False,
@@ -66,25 +81,25 @@ def scan(
 
       cruise scan --email-ready -o mail.html
     """
-    from cruise.collection import uncollected
-    from cruise.decisions.scan.findings import scan as look_at
+    from cruise.decisions.scan.findings import find_findings as look_at
+    from cruise.errors import pause_garbage_collection
     from cruise.interfaces.scan.report import ScanReport
 
-    prices, chosen = prices_of(price_cpu_core_hour, price_gib_hour), _format(format, output, email_ready)
-    settings = settings_of(config)
-    sources = Sources(snapshot, usage, prometheus_url, history, parse_time(now), History.DAY)
-    with uncollected():
+    prices, chosen = get_prices(price_cpu_core_hour, price_gib_hour), _format(format, output, email_ready)
+    settings = resolve_settings(config)
+    sources = ReportSources(snapshot, usage, prometheus_url, history, parse_time(now), HistoryLength.DAY)
+    with pause_garbage_collection():
         cluster, statistics, at, rests_on = read_sources(sources, settings)
-        with busy(f"looking at {len(cluster.pods):,} pods", len(cluster.pods) > _MANY_PODS):
-            report = ScanReport(look_at(cluster, statistics, settings.policy(), prices, at), rests_on)
+        with show_spinner(f"looking at {len(cluster.pods):,} pods", len(cluster.pods) > _MANY_PODS):
+            report = ScanReport(look_at(cluster, statistics, settings.to_policy(), prices, at), rests_on)
         _write(report, chosen, output)
 
 
 def _format(chosen: ReportFormat | None, output: Path | None, email_ready: bool) -> ReportFormat | None:
-    """Return the format, None for a mail. Raises BadInput where one is given that mail programs do not show."""
+    """Return the format, None for a mail. Raises BadInputError where one is given that mail programs do not show."""
     if email_ready:
         if chosen not in (None, ReportFormat.HTML):
-            raise BadInput(f"--email-ready is html, and --format is {chosen.value}; leave out one of them")
+            raise BadInputError(f"--email-ready is html, and --format is {chosen.value}; leave out one of them")
         return None
     if chosen is not None:
         return chosen
@@ -93,42 +108,42 @@ def _format(chosen: ReportFormat | None, output: Path | None, email_ready: bool)
 
 def _write(report: "ScanReport", chosen: ReportFormat | None, output: Path | None) -> None:
     if output is not None:
-        save(output, [_document(report, chosen)], "--output")
+        save_report(output, [_document(report, chosen)], "--output")
     elif chosen is ReportFormat.TABLE:
-        from cruise.interfaces.scan.table import scan_table
+        from cruise.interfaces.scan.table import render_scan_table
 
-        console = table_console()
-        print_parts(scan_table(report, console), console)
+        console = create_table_console()
+        print_report(render_scan_table(report, console), console)
     else:
         write = write_json if chosen is ReportFormat.JSON else write_document
         write([_document(report, chosen)])
 
 
 def _document(report: "ScanReport", chosen: ReportFormat | None) -> bytes:
-    from cruise.interfaces.scan.html import scan_html, scan_mail
-    from cruise.interfaces.scan.report import scan_csv, scan_json, scan_yaml
+    from cruise.interfaces.scan.html import render_scan_html, render_scan_mail
+    from cruise.interfaces.scan.report import render_scan_csv, render_scan_json, render_scan_yaml
 
     match chosen:
         case None:
-            return scan_mail(report)
+            return render_scan_mail(report)
         case ReportFormat.TABLE:
             return _plain_table(report)
         case ReportFormat.JSON:
-            return scan_json(report)
+            return render_scan_json(report)
         case ReportFormat.YAML:
-            return scan_yaml(report)
+            return render_scan_yaml(report)
         case ReportFormat.CSV:
-            return scan_csv(report)
+            return render_scan_csv(report)
         case ReportFormat.HTML:
-            return scan_html(report)
+            return render_scan_html(report)
 
 
 def _plain_table(report: "ScanReport") -> bytes:
     import io
 
-    from cruise.interfaces.scan.table import scan_table
+    from cruise.interfaces.scan.table import render_scan_table
 
     text = io.StringIO()
-    console = file_console(text, 160)
-    print_parts(scan_table(report, console), console)
+    console = create_file_console(text, 160)
+    print_report(render_scan_table(report, console), console)
     return text.getvalue().encode()

@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cruise.cli.options import ConfigOption, Format, FormatOption, settings_of
-from cruise.cli.terminal import print_parts, table_console, write_json
-from cruise.errors import BadInput
+from cruise.cli.options import ConfigOption, FormatOption, OutputFormat, resolve_settings
+from cruise.cli.terminal import create_table_console, print_report, write_json
+from cruise.errors import BadInputError
 
 if TYPE_CHECKING:
-    from cruise.app.serve.one_pass import Once
+    from cruise.app.serve.single_pass import SinglePassResult
     from cruise.settings import Settings
 
 _INTERRUPTED = 130
@@ -19,7 +19,7 @@ def serve(
     once: Annotated[
         bool, typer.Option("--once", help="Fill the statistics, make one pass, print what was done, and exit.")
     ] = False,
-    format: FormatOption = Format.TABLE,
+    format: FormatOption = OutputFormat.TABLE,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more; CRUISE_LOG_LEVEL has the steps.")] = False,
     config: ConfigOption = None,
 ) -> None:
@@ -45,19 +45,18 @@ def serve(
     """
     import uvloop
 
-    from cruise.app.log_lines import set_up_logs
-    from cruise.app.signals import for_good
+    from cruise.app.process import configure_logging, run_as_service
 
-    if format is Format.JSON and not once:
-        raise BadInput("--format json is for --once; without it there is no result to print")
-    settings = settings_of(config)
+    if format is OutputFormat.JSON and not once:
+        raise BadInputError("--format json is for --once; without it there is no result to print")
+    settings = resolve_settings(config)
     # What one pass does is printed; its log is for --verbose.
     usual = "warning" if once and settings.log_level == "info" else settings.log_level
-    set_up_logs(settings.log_format, "debug" if verbose else usual)
+    configure_logging(settings.log_format, "debug" if verbose else usual)
     if not once:
-        from cruise.app.serve.serving import serve as serving
+        from cruise.app.serve.serve import run_serve as serving
 
-        uvloop.run(for_good(serving(settings)))
+        uvloop.run(run_as_service(serving(settings)))
         return
     done = uvloop.run(_once(settings))
     if done is None:
@@ -67,30 +66,38 @@ def serve(
         raise typer.Exit(1)
 
 
-async def _once(settings: "Settings") -> "Once | None":
-    from cruise.app.serve.one_pass import serve_once
-    from cruise.app.signals import leave_if_busy, until_signal
-    from cruise.cli.inputs.prometheus_usage import usage_bar
+async def _once(settings: "Settings") -> "SinglePassResult | None":
+    from cruise.app.process import exit_if_busy, run_until_signal
+    from cruise.app.serve.single_pass import run_single_pass
+    from cruise.cli.inputs.usage import show_usage_progress
 
-    found: list[Once] = []
+    found: list[SinglePassResult] = []
 
     async def work() -> None:
-        with usage_bar() as show:
-            found.append(await serve_once(settings, show))
+        with show_usage_progress() as show:
+            found.append(await run_single_pass(settings, show))
 
-    if await until_signal(work()):
-        leave_if_busy(_INTERRUPTED)
+    if await run_until_signal(work()):
+        exit_if_busy(_INTERRUPTED)
     return found[0] if found else None
 
 
-def _print(done: "Once", format: Format) -> None:
-    if format is Format.JSON:
-        from cruise.interfaces.once.document import once_json
+def _print(done: "SinglePassResult", format: OutputFormat) -> None:
+    if format is OutputFormat.JSON:
+        from cruise.interfaces.single_pass import render_single_pass_json
 
-        write_json([once_json(done.node_pass, done.mode, done.paused, done.packing, done.packed, done.told)])
+        write_json(
+            [
+                render_single_pass_json(
+                    done.node_pass, done.mode, done.paused, done.packing, done.packing_outcomes, done.notifications
+                )
+            ]
+        )
         return
-    from cruise.interfaces.once.table import once_table
+    from cruise.interfaces.single_pass import render_single_pass_table
 
-    console = table_console()
-    parts = once_table(done.node_pass, done.mode, done.paused, console, done.packing, done.packed, done.told)
-    print_parts(parts, console)
+    console = create_table_console()
+    parts = render_single_pass_table(
+        done.node_pass, done.mode, done.paused, console, done.packing, done.packing_outcomes, done.notifications
+    )
+    print_report(parts, console)

@@ -8,132 +8,141 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cruise.adapters.kube.asking.prometheus_services import PrometheusPlace, find_prometheus
-from cruise.adapters.kube.following.one_time_list import look
-from cruise.adapters.kube.http.client import KubeClient
-from cruise.adapters.kube.http.connecting import account_of, connect, own_namespace
-from cruise.cli.terminal import busy, complain, quiet_logs
-from cruise.domain.cluster import Snapshot
-from cruise.errors import BadInput, Refused
+from cruise.adapters.kube.client import KubernetesClient, connect_to_kubernetes, find_credentials, find_own_namespace
+from cruise.adapters.kube.cluster import read_cluster_once
+from cruise.adapters.kube.prometheus_services import PrometheusEndpoint, find_prometheus
+from cruise.cli.terminal import print_error, redirect_logs, show_spinner
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.errors import BadInputError, RefusedError
 
 if TYPE_CHECKING:
     from cruise.adapters.prometheus.settings import PrometheusSettings
     from cruise.settings import Settings
 
 
-class Prometheus(Enum):
+class PrometheusRequirement(Enum):
     """Whether a command needs the cluster's Prometheus."""
 
-    NEEDED = auto()
+    REQUIRED = auto()
     OR_KUBELETS = auto()
     IF_FOUND = auto()
-    NOT = auto()
+    NOT_USED = auto()
 
 
-class NoPrometheus(BadInput):
+class PrometheusNotFound(BadInputError):
     """No Prometheus was found."""
 
 
 @dataclass(frozen=True, slots=True)
-class Live:
+class LiveCluster:
     """A cluster, and how its Prometheus is queried, None where it was not looked for, or kubelets stand in for it."""
 
-    snapshot: Snapshot
+    snapshot: ClusterSnapshot
     prometheus: "PrometheusSettings | None"
 
 
-def knows_a_cluster(settings: "Settings") -> bool:
+def has_cluster_credentials(settings: "Settings") -> bool:
     """Tell whether there are credentials for a cluster, whatever they are worth."""
     if settings.kubeconfig is not None:
         return True
     try:
-        account_of(None, context=settings.kube_context)
-    except BadInput:
+        find_credentials(None, context=settings.kube_context)
+    except BadInputError:
         return False
     return True
 
 
-def read_cluster(settings: "Settings", prometheus: Prometheus, prometheus_url: str | None = None) -> Live:
+def read_cluster(
+    settings: "Settings", prometheus: PrometheusRequirement, prometheus_url: str | None = None
+) -> LiveCluster:
     """Read the whole cluster, and find its Prometheus unless an address is set.
 
-    Raises BadInput, Throttled, Unavailable; BadInput also where Prometheus is needed and not found.
+    Raises BadInputError, Throttled, Unavailable; BadInputError also where Prometheus is needed and not found.
     """
     return asyncio.run(_read(settings, prometheus, prometheus_url))
 
 
-async def _read(settings: "Settings", prometheus: Prometheus, prometheus_url: str | None) -> Live:
-    async with connect(settings.kube()) as client:
+async def _read(settings: "Settings", prometheus: PrometheusRequirement, prometheus_url: str | None) -> LiveCluster:
+    async with connect_to_kubernetes(settings.to_kubernetes_settings()) as client:
         # What is missing is better known before the long reading than after it.
         found = await _found(client, settings, prometheus, prometheus_url)
-        snapshot = await snapshot_of(client)
-        seen = settings.node_autoscaler.settled(snapshot.node_autoscaler)
-        return Live(replace(snapshot, node_autoscaler=seen), found)
+        snapshot = await read_snapshot_from_cluster(client)
+        seen = settings.node_autoscaler.resolve(snapshot.node_autoscaler)
+        return LiveCluster(replace(snapshot, node_autoscaler=seen), found)
 
 
 async def _found(
-    client: KubeClient, settings: "Settings", prometheus: Prometheus, url: str | None
+    client: KubernetesClient, settings: "Settings", prometheus: PrometheusRequirement, url: str | None
 ) -> "PrometheusSettings | None":
-    from cruise.settings.choices import UsageFrom
+    from cruise.settings.value_types import UsageSourceChoice
 
-    either = prometheus is Prometheus.OR_KUBELETS and url is None
-    if prometheus is Prometheus.NOT or (either and settings.usage_source is UsageFrom.KUBELETS):
+    either = prometheus is PrometheusRequirement.OR_KUBELETS and url is None
+    if prometheus is PrometheusRequirement.NOT_USED or (either and settings.usage_source is UsageSourceChoice.KUBELETS):
         return None
     try:
-        return await prometheus_of(client, settings, url)
-    except NoPrometheus as error:
-        if prometheus is Prometheus.IF_FOUND:
+        return await find_prometheus_settings(client, settings, url)
+    except PrometheusNotFound as error:
+        if prometheus is PrometheusRequirement.IF_FOUND:
             return None
-        if either and settings.usage_source is UsageFrom.AUTO:
+        if either and settings.usage_source is UsageSourceChoice.AUTO:
             await _refuse_unread_kubelets(client, settings, error)
             return None
         raise
-    except BadInput:
-        if prometheus is Prometheus.IF_FOUND:
+    except BadInputError:
+        if prometheus is PrometheusRequirement.IF_FOUND:
             return None
         raise
 
 
-async def _refuse_unread_kubelets(client: KubeClient, settings: "Settings", error: NoPrometheus) -> None:
-    from cruise.adapters.kube.asking.access import may
-    from cruise.app.usage_source import access_need
+async def _refuse_unread_kubelets(client: KubernetesClient, settings: "Settings", error: PrometheusNotFound) -> None:
+    from cruise.adapters.kube.access import check_access
+    from cruise.app.usage_source import get_required_kubelet_access
 
-    need = access_need(settings)
-    if not all(await may(client, [need])):
-        raise BadInput(f"{error}; the kubelets would do for a glimpse, but this account may not `{need}`") from error
-    complain(f"{error}; until then the kubelets give a glimpse")
+    need = get_required_kubelet_access(settings)
+    if not all(await check_access(client, [need])):
+        raise BadInputError(
+            f"{error}; the kubelets would do for a glimpse, but this account may not `{need}`"
+        ) from error
+    print_error(f"{error}; until then the kubelets give a glimpse")
 
 
-async def prometheus_of(
-    client: KubeClient, settings: "Settings", prometheus_url: str | None = None
+async def find_prometheus_settings(
+    client: KubernetesClient, settings: "Settings", prometheus_url: str | None = None
 ) -> "PrometheusSettings":
     """Return how Prometheus is queried: at the address that is set, else found by the labels of its Service.
 
     It is looked for in the namespaces that the settings name, and in cruise's own.
 
-    Raises BadInput where there is none, besides the client's errors.
+    Raises BadInputError where there is none, besides the client's errors.
     """
     if prometheus_url is not None or settings.prometheus_url is not None:
-        return settings.prometheus(prometheus_url)
+        return settings.to_prometheus_settings(prometheus_url)
     hint = "give --prometheus-url URL, or set prometheus_url"
     try:
-        finding = await find_prometheus(client, settings.prometheus_namespaces | {own_namespace(settings.namespace)})
-    except Refused as error:
-        raise NoPrometheus(f"Services may not be listed, so Prometheus cannot be found: {hint} ({error})") from error
-    if finding.place is None and finding.elsewhere:
-        one = finding.elsewhere[0]
-        raise BadInput(
+        finding = await find_prometheus(
+            client, settings.prometheus_namespaces | {find_own_namespace(settings.namespace)}
+        )
+    except RefusedError as error:
+        raise PrometheusNotFound(
+            f"Services may not be listed, so Prometheus cannot be found: {hint} ({error})"
+        ) from error
+    if finding.endpoint is None and finding.in_other_namespaces:
+        one = finding.in_other_namespaces[0]
+        raise BadInputError(
             f"Service {one} is labelled as Prometheus, but anybody there could have done that: {hint}, "
             f"or add {one.partition('/')[0]} to prometheus_namespaces"
         )
-    if finding.place is None:
-        raise NoPrometheus(f"no Service of the cluster is labelled as Prometheus or its like: {hint}")
-    return settings_for(finding.place, settings, proxied=not client.in_cluster)
+    if finding.endpoint is None:
+        raise PrometheusNotFound(f"no Service of the cluster is labelled as Prometheus or its like: {hint}")
+    return build_prometheus_settings(finding.endpoint, settings, proxied=not client.in_cluster)
 
 
-def settings_for(place: PrometheusPlace, settings: "Settings", proxied: bool) -> "PrometheusSettings":
+def build_prometheus_settings(place: PrometheusEndpoint, settings: "Settings", proxied: bool) -> "PrometheusSettings":
     """Return how a server is queried that was found, `proxied` by the API server or at its own address."""
     # Credentials are for the address that they were set with. The API server takes its own, and hands on none.
-    known = replace(settings.prometheus(place.url), headers=place.headers, token_file=None, user=None, password=None)
+    known = replace(
+        settings.to_prometheus_settings(place.url), headers=place.headers, token_file=None, user=None, password=None
+    )
     if not proxied:
         return known
     return replace(
@@ -141,18 +150,18 @@ def settings_for(place: PrometheusPlace, settings: "Settings", proxied: bool) ->
         ca_file=Path(place.ca_file) if place.ca_file is not None else None,
         insecure_tls=place.insecure_tls,
         client_certificate=place.client_certificate,
-        by_get=True,
+        uses_get=True,
     )
 
 
-async def snapshot_of(client: KubeClient) -> Snapshot:
+async def read_snapshot_from_cluster(client: KubernetesClient) -> ClusterSnapshot:
     """Read the whole cluster through a client, and say on standard error what cannot be read."""
-    with quiet_logs(), _counting() as show:
-        seen = await look(client, show)
+    with redirect_logs(), _counting() as show:
+        seen = await read_cluster_once(client, show)
     if seen.unreadable:
         first, count = seen.unreadable[0], len(seen.unreadable)
         more = f", and {count - 1:,} more" if count > 1 else ""
-        complain(f"left aside, as it cannot be read: {first.problem}{more}")
+        print_error(f"left aside, as it cannot be read: {first.problem}{more}")
     return seen.snapshot
 
 
@@ -160,7 +169,7 @@ async def snapshot_of(client: KubeClient) -> Snapshot:
 def _counting() -> Iterator[Callable[[str, int], None]]:
     """Show on a terminal how much was read."""
     counts: dict[str, int] = {}
-    with busy("reading the cluster") as update:
+    with show_spinner("reading the cluster") as update:
 
         def show(kind: str, count: int) -> None:
             counts[kind] = count

@@ -4,43 +4,129 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cruise.decisions.admission.largest_node import Terms, within_largest_node
-from cruise.decisions.admission.limits import Limits
+from cruise.decisions.admission.limits import AdmissionLimits
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
-from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.decisions.guidance.limit_ranges import breaks_limit_range
-from cruise.decisions.guidance.pod_ranges import pod_ranges
-from cruise.decisions.guidance.quotas import breaks_quota
-from cruise.decisions.sizing.memory_limit import ceiling_of
-from cruise.decisions.sizing.resize import becomes_guaranteed
-from cruise.domain.actions import ContainerTarget, Reason
-from cruise.domain.annotations import Unreadable
+from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.limit_ranges import get_pod_limit_ranges, violates_limit_range
+from cruise.decisions.pod_policy.quotas import exceeds_quota
+from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
+from cruise.decisions.sizing.resizes import would_become_guaranteed
+from cruise.domain.actions import ContainerTarget, ReasonCode
+from cruise.domain.annotations import UnreadableAnnotations
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass
-from cruise.domain.headroom import Sharing
+from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.original_resources import read_original_resources
+from cruise.domain.pod_resources import (
+    compute_qos_class,
+    count_pod_requests,
+    create_fast_replace,
+    replace_container_resources,
+)
 from cruise.domain.policy import AdmissionSize, Policy
-from cruise.domain.qos import qos_of
-from cruise.domain.quotas import Quota
-from cruise.domain.replacing import replacing
-from cruise.domain.resources import Amounts, ResourceName, Resources, whole_mebibytes
-from cruise.domain.revisions import originals_of
-from cruise.domain.sizes import sized_containers
+from cruise.domain.records import HeadroomSharing
+from cruise.domain.resources import (
+    MEBIBYTE,
+    NO_RESOURCES,
+    ResourceName,
+    Resources,
+    StatedResources,
+    round_up_to_mebibytes,
+)
 from cruise.domain.usage import Statistic, StatisticsTable
 
-_created = replacing(Pod, "containers", "qos", "annotations")
+# New pods that no known node could hold: cut to the largest one, but not below what their template asks. The largest node may be gone for an hour, or be ordered for this very pod: only what cruise itself adds is cut. ADR 0038 says why that holds where nodes are ordered for pods as well.
+
+_UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 
 
 @dataclass(frozen=True, slots=True)
-class Leave:
+class LargestNodeTerms:
+    """What the cut goes by.
+
+    With `keeps_template` no request falls below what the pod asks by itself, or below its target where that is less.
+    `reserved` is what the DaemonSets' pods take of every node. Where `nodes_come` for pods and no known node could run
+    this one, nothing is added to what it asks; else such a pod is left as it is.
+    """
+
+    keeps_template: bool = True
+    reserved_capacity: Resources = NO_RESOURCES
+    nodes_autoscale: bool = False
+
+
+def limit_to_largest_node(
+    pod: Pod,
+    targets: Sequence[ContainerTarget],
+    managed: frozenset[ResourceName],
+    nodes: NodeIndex,
+    terms: LargestNodeTerms,
+) -> list[ContainerTarget]:
+    """Cut requests to the largest node that the pod could run on, so that it does not stay pending for good."""
+    need = count_pod_requests(pod, replace_container_resources(pod, targets)) + terms.reserved_capacity
+    rooms = []
+    for room in nodes.find_capacities(pod):
+        # Mostly the first does.
+        if need.fits_in(room):
+            return list(targets)
+        rooms.append(room)
+    if not rooms and not terms.nodes_autoscale:
+        return list(targets)
+    largest = max(
+        rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores), default=NO_RESOURCES
+    )
+    room = largest - terms.reserved_capacity - pod.overhead
+    originals = read_original_resources(pod)
+    submitted = [originals.get(one.name, (one.requests,))[0] for one in pod.sized_containers]
+    cuts = {
+        resource: _cut(
+            [target.requests.resources.get(resource) for target in targets],
+            [one.resources.get(resource) if terms.keeps_template else 0 for one in submitted],
+            room.get(resource),
+            _UNITS[resource],
+        )
+        if resource in managed
+        else [target.requests.get(resource) for target in targets]
+        for resource in ResourceName
+    }
+    pairs = zip(cuts[ResourceName.CPU], cuts[ResourceName.MEMORY], strict=True)
+    return [replace(target, requests=StatedResources(*pair)) for target, pair in zip(targets, pairs, strict=True)]
+
+
+def _cut(wanted: Sequence[int], asked: Sequence[int], room: int, unit: int) -> list[int]:
+    """Share out what the room has beyond what is asked, in proportion to what is wanted beyond it."""
+    if sum(wanted) <= room:
+        return list(wanted)
+    floors = [min(pair) for pair in zip(wanted, asked, strict=True)]
+    spare, more = max(0, room - sum(floors)), sum(wanted) - sum(floors)
+    return [
+        max(unit, floor, (floor + (one - floor) * spare // max(1, more)) // unit * unit)
+        for one, floor in zip(wanted, floors, strict=True)
+    ]
+
+
+def _share(room: Resources, need: Resources) -> float:
+    """Return how much of the need a node holds, by its scarcer resource."""
+    return min(
+        1.0,
+        room.cpu_millicores / max(1, need.cpu_millicores),
+        room.memory_bytes / max(1, need.memory_bytes),
+    )
+
+
+_created = create_fast_replace(Pod, "containers", "qos", "annotations")
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveUnchanged:
     """The pod is created as it is, with the reason; `new_revision` is as for `Mutate`."""
 
-    reason: Reason
+    reason: ReasonCode
     detail: str = ""
     new_revision: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Mutate:
+class MutatePod:
     """The pod is created with other resources: the whole requests and limits of each sized container.
 
     `size` is what its requests are by; `new_revision` tells that they are not less than what the template states, which
@@ -48,7 +134,7 @@ class Mutate:
     """
 
     containers: tuple[ContainerTarget, ...]
-    size: AdmissionSize = AdmissionSize.PEAK
+    admission_size: AdmissionSize = AdmissionSize.PEAK
     new_revision: bool = False
 
 
@@ -59,91 +145,95 @@ def decide_admission(
     nodes: NodeIndex,
     limit_ranges: Sequence[LimitRangeItem],
     policy: Policy,
-    quotas: Sequence[Quota] = (),
-) -> Mutate | Leave:
+    quotas: Sequence[ResourceQuota] = (),
+) -> MutatePod | LeaveUnchanged:
     """Size a pod at its creation: requests from the peak, memory limit from the 7-day maximum, no CPU limit.
 
     Deciding again on the mutated pod leaves it. `nodes` are those that it may run on, now or once they come;
     `limit_ranges` and `quotas` are those of the pod's namespace.
     """
-    guidance = eligibility.guidance_of(pod)
-    reason = eligibility.why_untouchable_at_admission(pod)
-    if reason is not None or isinstance(guidance, Unreadable):
-        detail = guidance.detail if isinstance(guidance, Unreadable) else ""
-        if reason is Reason.OTHER_AUTOSCALER:
-            detail = eligibility.claimed(pod).sized_by
-        elif reason is Reason.LOOKUP_PENDING:
-            detail = eligibility.why_pending(pod)
-        return Leave(reason or Reason.UNREADABLE_ANNOTATION, detail)
-    managed = eligibility.managed(pod)
+    guidance = eligibility.get_effective_policy(pod)
+    reason = eligibility.explain_skip_at_admission(pod)
+    if reason is not None or isinstance(guidance, UnreadableAnnotations):
+        detail = guidance.detail if isinstance(guidance, UnreadableAnnotations) else ""
+        if reason is ReasonCode.MANAGED_BY_OTHER_AUTOSCALER:
+            detail = eligibility.get_autoscaler_claims(pod).sized_by
+        elif reason is ReasonCode.LOOKUP_PENDING:
+            detail = eligibility.explain_pending_lookup(pod)
+        return LeaveUnchanged(reason or ReasonCode.UNREADABLE_ANNOTATION, detail)
+    managed = eligibility.get_managed_resources(pod)
     if not managed:
-        return Leave(Reason.AUTOSCALED, eligibility.claimed(pod).scaled_by)
+        return LeaveUnchanged(ReasonCode.MANAGED_BY_HPA, eligibility.get_autoscaler_claims(pod).scaled_by)
     sized = pod.sized_containers
     rows = [statistics.find(pod.namespace, "", pod.workload, container.name, pod.identity) for container in sized]
-    reason = eligibility.why_statistics_forbid(pod, rows)
+    reason = eligibility.explain_unusable_statistics(pod, rows)
     if reason is not None:
-        return Leave(reason)
+        return LeaveUnchanged(reason)
     known = [statistics.row(row) for row in rows if row is not None]
     new_revision = eligibility.is_new_revision(pod, policy.new_workload_age)
     size = AdmissionSize.PEAK if new_revision else eligibility.admission_size
     # What is wanted beside what is stated, which counts for a new revision alone.
-    share = statistics.sharing if size is AdmissionSize.PLANNED else None
+    share = statistics.sharing if size is AdmissionSize.NODE_PASS else None
     wanted = [_wanted(statistic, share, guidance.headroom_factor) for statistic in known]
     if new_revision:
         wanted = [one.at_least(container.requests.resources) for one, container in zip(wanted, sized, strict=True)]
-    ceilings = [ceiling_of(limit, eligibility.largest_memory, policy) for limit in _template_limits(pod, sized)]
-    bounds = [container_bounds(guidance, container.name, limit_ranges, policy) for container in sized]
+    ceilings = [
+        compute_limit_ceiling(limit, eligibility.get_largest_memory, policy) for limit in _template_limits(pod, sized)
+    ]
+    bounds = [compute_container_bounds(guidance, container.name, limit_ranges, policy) for container in sized]
     targets = _requesting(sized, wanted, bounds, managed)
-    ranges = pod_ranges(pod, limit_ranges) if limit_ranges else {}
-    limits = Limits(sized, known, ceilings, bounds, managed, ranges, quotas, nodes, policy)
-    targets = limits.requests_beside(targets)
-    targets = within_largest_node(pod, targets, managed, nodes, _terms(pod, eligibility, policy))
-    targets = limits.beside(targets)
+    ranges = get_pod_limit_ranges(pod, limit_ranges) if limit_ranges else {}
+    limits = AdmissionLimits(sized, known, ceilings, bounds, managed, ranges, quotas, nodes, policy)
+    targets = limits.raise_requests_to_limits(targets)
+    targets = limit_to_largest_node(pod, targets, managed, nodes, _terms(pod, eligibility, policy))
+    targets = limits.add_limits(targets)
     if new_revision:
         targets = _with_stated_limits(targets, sized, managed)
-    decision = _judged(pod, sized, Mutate(tuple(targets), size, new_revision), limit_ranges)
-    if quotas and isinstance(decision, Mutate) and breaks_quota(pod, decision.containers, quotas):
-        return Leave(Reason.QUOTA)
+    decision = _judged(pod, sized, MutatePod(tuple(targets), size, new_revision), limit_ranges)
+    if quotas and isinstance(decision, MutatePod) and exceeds_quota(pod, decision.containers, quotas):
+        return LeaveUnchanged(ReasonCode.QUOTA_EXCEEDED)
     return decision
 
 
-def _terms(pod: Pod, eligibility: Eligibility, policy: Policy) -> Terms:
+def _terms(pod: Pod, eligibility: Eligibility, policy: Policy) -> LargestNodeTerms:
     """Return the terms of the cut: the first design cut templates as well, and knew nothing of DaemonSets."""
-    if not policy.rules.lasting_templates:
-        return Terms(keeps_template=False)
-    return Terms(reserved=eligibility.daemons_beside(pod), nodes_come=eligibility.nodes_autoscale)
+    if not policy.rules.template_limits:
+        return LargestNodeTerms(keeps_template=False)
+    return LargestNodeTerms(
+        reserved_capacity=eligibility.get_other_daemonset_requests(pod), nodes_autoscale=eligibility.nodes_autoscale
+    )
 
 
 def _judged(
-    pod: Pod, sized: Sequence[Container], mutation: Mutate, limit_ranges: Sequence[LimitRangeItem]
-) -> Mutate | Leave:
+    pod: Pod, sized: Sequence[Container], mutation: MutatePod, limit_ranges: Sequence[LimitRangeItem]
+) -> MutatePod | LeaveUnchanged:
     """Leave the pod where the API server would refuse the sizes, or where they change nothing."""
     targets = mutation.containers
-    if limit_ranges and breaks_limit_range(pod, targets, limit_ranges):
-        return Leave(Reason.LIMIT_RANGE)
-    if becomes_guaranteed(pod, targets):
-        return Leave(Reason.QOS_CHANGE)
+    if limit_ranges and violates_limit_range(pod, targets, limit_ranges):
+        return LeaveUnchanged(ReasonCode.LIMIT_RANGE)
+    if would_become_guaranteed(pod, targets):
+        return LeaveUnchanged(ReasonCode.QOS_CHANGE)
     if all(_unchanged(container, target) for container, target in zip(sized, targets, strict=True)):
-        return Leave(Reason.SETTLED, new_revision=mutation.new_revision)
+        return LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=mutation.new_revision)
     return mutation
 
 
 @dataclass(frozen=True, slots=True)
-class Admitted:
+class AdmittedResources:
     """What a mutation makes of a pod, and of each other one that has the same containers and pod-level resources."""
 
     containers: tuple[Container, ...]
     qos: QosClass
 
-    def of(self, pod: Pod, annotations: Mapping[str, str]) -> Pod:
+    def apply_to(self, pod: Pod, annotations: Mapping[str, str]) -> Pod:
         """Return the pod as it is created, with annotations added; its own win."""
         return _created(pod, self.containers, self.qos, {**annotations, **pod.annotations})
 
 
-def admitted(pod: Pod, mutation: Mutate) -> Admitted:
+def compute_admitted_resources(pod: Pod, mutation: MutatePod) -> AdmittedResources:
     """Return what a mutation makes of the pod."""
-    containers = sized_containers(pod, mutation.containers)
-    return Admitted(containers, qos_of(containers, pod.pod_requests, pod.pod_limits))
+    containers = replace_container_resources(pod, mutation.containers)
+    return AdmittedResources(containers, compute_qos_class(containers, pod.pod_requests, pod.pod_limits))
 
 
 def _requesting(
@@ -157,20 +247,22 @@ def _requesting(
     for container, want, bound in zip(sized, wanted, bounds, strict=True):
         cpu, memory = container.requests.cpu_millicores, container.requests.memory_bytes
         if ResourceName.CPU in managed:
-            cpu = _clamp(want.cpu_millicores, bound.whole[0], bound.whole[1])
+            cpu = _clamp(want.cpu_millicores, bound.whole_unit_bounds[0], bound.whole_unit_bounds[1])
         if ResourceName.MEMORY in managed:
-            memory = _clamp(whole_mebibytes(want.memory_bytes), bound.whole[2], bound.whole[3])
-        targets.append(ContainerTarget(container.name, container.role, Amounts(cpu, memory), container.limits))
+            memory = _clamp(
+                round_up_to_mebibytes(want.memory_bytes), bound.whole_unit_bounds[2], bound.whole_unit_bounds[3]
+            )
+        targets.append(ContainerTarget(container.name, container.role, StatedResources(cpu, memory), container.limits))
     return targets
 
 
 def _template_limits(pod: Pod, sized: Sequence[Container]) -> list[int | None]:
     """Return the memory limits that the pod was submitted with, whatever an earlier mutation made of them."""
-    originals = originals_of(pod)
+    originals = read_original_resources(pod)
     return [originals.get(one.name, (one.requests, one.limits))[1].memory_bytes for one in sized]
 
 
-def _wanted(statistic: Statistic, sharing: Sharing | None, headroom_factor: float) -> Resources:
+def _wanted(statistic: Statistic, sharing: HeadroomSharing | None, headroom_factor: float) -> Resources:
     """Return what a container's requests should be: its peak, or its base and its `sharing` of the headroom above it.
 
     The larger one is what it would have on a node of its own, so that is the most.
@@ -209,7 +301,7 @@ def _clamp(value: int, least: int, most: int) -> int:
     return min(max(value, least), most)
 
 
-def original_amounts(pod: Pod, mutation: Mutate) -> dict[str, tuple[Amounts, Amounts]]:
+def get_original_resources(pod: Pod, mutation: MutatePod) -> dict[str, tuple[StatedResources, StatedResources]]:
     """Return requests and limits that a mutation replaces, by container name."""
     named = {target.container for target in mutation.containers}
     return {c.name: (c.requests, c.limits) for c in pod.containers if c.name in named}

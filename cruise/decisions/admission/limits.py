@@ -5,23 +5,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.guidance.container_bounds import ContainerBounds
-from cruise.decisions.guidance.pod_ranges import UNITS, PodRanges
-from cruise.decisions.guidance.quotas import counts_limits
-from cruise.decisions.sizing.memory_limit import least_limit_at_admission, limit_at_admission
+from cruise.decisions.pod_policy.container_bounds import ContainerBounds
+from cruise.decisions.pod_policy.limit_ranges import UNITS, PodLimitRanges
+from cruise.decisions.pod_policy.quotas import applies_to_limits
+from cruise.decisions.sizing.memory_limit import compute_admission_limit, compute_min_admission_limit
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import Container
-from cruise.domain.policy import MemoryLimits, Policy
-from cruise.domain.quotas import Quota
-from cruise.domain.resources import Amounts, ResourceName
+from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.policy import MemoryLimitPolicy, Policy
+from cruise.domain.resources import UNBOUNDED, ResourceName, StatedResources
 from cruise.domain.usage import Statistic
 
 _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class AdmissionLimits:
     """What the limits of one pod depend on; one entry a sized container.
 
     `ceilings` are what memory limits may rise to, `ranges` what LimitRanges ask of the sums over the pod.
@@ -32,24 +31,24 @@ class Limits:
     ceilings: Sequence[int]
     bounds: Sequence[ContainerBounds]
     managed: frozenset[ResourceName]
-    ranges: PodRanges
-    quotas: Sequence[Quota]
+    ranges: PodLimitRanges
+    quotas: Sequence[ResourceQuota]
     nodes: NodeIndex
     policy: Policy
 
-    def requests_beside(self, targets: Sequence[ContainerTarget]) -> list[ContainerTarget]:
+    def raise_requests_to_limits(self, targets: Sequence[ContainerTarget]) -> list[ContainerTarget]:
         """Return targets whose requests are large enough, where they may be, beside the least limits.
 
         The first design lowers limits instead.
         """
         concerned = [one for one in ResourceName if one in self.managed and self._is_bound(one)]
-        if not concerned or not self.policy.rules.careful_limits:
+        if not concerned or not self.policy.rules.memory_limit_safeguards:
             return list(targets)
-        requests = {one: [target.requests.resources.of(one) for target in targets] for one in ResourceName}
+        requests = {one: [target.requests.resources.get(one) for target in targets] for one in ResourceName}
         for resource in concerned:
             requests[resource] = self._requests_beside(resource, requests[resource])
         pairs = zip(targets, requests[_CPU], requests[_MEMORY], strict=True)
-        return [replace(target, requests=Amounts(cpu or None, memory or None)) for target, cpu, memory in pairs]
+        return [replace(target, requests=StatedResources(cpu or None, memory or None)) for target, cpu, memory in pairs]
 
     def _is_bound(self, resource: ResourceName) -> bool:
         at = int(resource is _MEMORY)
@@ -57,7 +56,7 @@ class Limits:
 
     def _requests_beside(self, resource: ResourceName, requests: Sequence[int]) -> list[int]:
         at, unit = int(resource is _MEMORY), UNITS[resource]
-        least, most = self._least(resource), [bound.whole[2 * at + 1] for bound in self.bounds]
+        least, most = self._least(resource), [bound.whole_unit_bounds[2 * at + 1] for bound in self.bounds]
         raised = []
         for request, limit, cap, bound in zip(requests, least, most, self.bounds, strict=True):
             needed = -(-math.ceil(limit / bound.ratios[at]) // unit) * unit
@@ -65,16 +64,16 @@ class Limits:
             raised.append(max(request, needed) if limit and needed <= cap else request)
         if resource not in self.ranges:
             return raised
-        bound_of_pod, stated = self.ranges[resource], [one.requests.resources.of(resource) for one in self.sized]
-        floors = [bound.whole[2 * at] for bound in self.bounds]
-        highest = bound_of_pod.most_requests(floors, raised, raised, self._kept(resource))
+        bound_of_pod, stated = self.ranges[resource], [one.requests.resources.get(resource) for one in self.sized]
+        floors = [bound.whole_unit_bounds[2 * at] for bound in self.bounds]
+        highest = bound_of_pod.get_maximum_requests(floors, raised, raised, self._kept(resource))
         if highest is not None:
             raised = [min(pair) for pair in zip(raised, highest, strict=True)]
             most = [min(pair) for pair in zip(most, highest, strict=True)]
-        lowest = bound_of_pod.least_requests(stated, raised, most, least)
+        lowest = bound_of_pod.get_minimum_requests(stated, raised, most, least)
         return [max(pair) for pair in zip(raised, lowest, strict=True)]
 
-    def beside(self, targets: Sequence[ContainerTarget]) -> list[ContainerTarget]:
+    def add_limits(self, targets: Sequence[ContainerTarget]) -> list[ContainerTarget]:
         """Return targets with the limits that belong beside their requests."""
         cpu = self._cpu_limits(targets) if _CPU in self.managed else [one.limits.cpu_millicores for one in targets]
         memory = (
@@ -82,14 +81,14 @@ class Limits:
         )
         # Built whole: to replace fields one by one takes several times as long, at every admission.
         return [
-            ContainerTarget(target.container, target.role, target.requests, Amounts(*limits))
+            ContainerTarget(target.container, target.role, target.requests, StatedResources(*limits))
             for target, *limits in zip(targets, cpu, memory, strict=True)
         ]
 
     def _memory_limits(self, targets: Sequence[ContainerTarget]) -> list[int | None]:
         adds = self._adds_memory_limit()
         found = [
-            limit_at_admission(
+            compute_admission_limit(
                 statistic,
                 target.requests.resources.memory_bytes,
                 target.limits.memory_bytes,
@@ -106,22 +105,22 @@ class Limits:
 
     def _adds_memory_limit(self) -> list[bool]:
         """Tell for each container whether it gets a limit where it states none: a quota may refuse it otherwise."""
-        counted = bool(self.quotas) and counts_limits(self.quotas, _MEMORY)
+        counted = bool(self.quotas) and applies_to_limits(self.quotas, _MEMORY)
         return [
-            bound.adds_memory_limit or (counted and bound.memory_limits is MemoryLimits.EXISTING)
+            bound.adds_memory_limit or (counted and bound.memory_limits is MemoryLimitPolicy.EXISTING)
             for bound in self.bounds
         ]
 
     def _cpu_limits(self, targets: Sequence[ContainerTarget]) -> list[int | None]:
-        counted = bool(self.quotas) and counts_limits(self.quotas, _CPU)
-        in_sum = _CPU in self.ranges and self.ranges[_CPU].demands_limit and self.policy.rules.careful_limits
+        counted = bool(self.quotas) and applies_to_limits(self.quotas, _CPU)
+        in_sum = _CPU in self.ranges and self.ranges[_CPU].requires_limit and self.policy.rules.memory_limit_safeguards
         found: list[int | None] = []
         for target, bound in zip(targets, self.bounds, strict=True):
             limit, request = target.limits.cpu_millicores, target.requests.resources.cpu_millicores
             if counted and limit is not None:
                 # Without one the API server would refuse the container, and a larger one would use up the quota.
                 found.append(max(request, min(limit, self._most_cpu_limit(request, bound))))
-            elif bound.demanded[0] or (in_sum and limit is not None):
+            elif bound.required_limits[0] or (in_sum and limit is not None):
                 found.append(self._most_cpu_limit(request, bound))
             else:
                 found.append(None)
@@ -129,23 +128,23 @@ class Limits:
 
     def _most_cpu_limit(self, request: int, bounds: ContainerBounds) -> int:
         """Return the largest CPU limit that the LimitRanges allow, and that any node could need."""
-        most = UNBOUNDED if self.nodes.most_cpu_millicores is None else self.nodes.most_cpu_millicores
-        return int(max(request, min(bounds.whole[4], request * bounds.ratios[0], most)))
+        most = UNBOUNDED if self.nodes.get_max_cpu_millicores is None else self.nodes.get_max_cpu_millicores
+        return int(max(request, min(bounds.whole_unit_bounds[4], request * bounds.ratios[0], most)))
 
     def _within_range(
         self, resource: ResourceName, targets: Sequence[ContainerTarget], limits: Sequence[int | None]
     ) -> list[int | None]:
         """Return limits whose sum is within the LimitRanges of type Pod, where it can be."""
-        if resource not in self.ranges or not self.policy.rules.careful_limits:
+        if resource not in self.ranges or not self.policy.rules.memory_limit_safeguards:
             return list(limits)
-        requests = [target.requests.resources.of(resource) for target in targets]
+        requests = [target.requests.resources.get(resource) for target in targets]
         at = int(resource is _MEMORY)
         found = self.ranges[resource].limits(
             requests,
             self._kept(resource),
             [limit or 0 for limit in limits],
             [
-                min(bound.whole[4 + at], int(min(bound.ratios[at] * request, UNBOUNDED)))
+                min(bound.whole_unit_bounds[4 + at], int(min(bound.ratios[at] * request, UNBOUNDED)))
                 for bound, request in zip(self.bounds, requests, strict=True)
             ],
         )
@@ -153,7 +152,7 @@ class Limits:
 
     def _kept(self, resource: ResourceName) -> list[int]:
         """Return the least limits, no larger than stated ones: those may stay where no more can be had."""
-        stated = [one.limits.of(resource) for one in self.sized]
+        stated = [one.limits.get(resource) for one in self.sized]
         return [
             least if limit is None else min(least, limit)
             for least, limit in zip(self._least(resource), stated, strict=True)
@@ -164,12 +163,12 @@ class Limits:
         if resource is _MEMORY:
             terms = zip(self.sized, self.known, self.ceilings, self.bounds, self._adds_memory_limit(), strict=True)
             return [
-                least_limit_at_admission(statistic, one.limits.memory_bytes, bound, self.policy, high, add)
+                compute_min_admission_limit(statistic, one.limits.memory_bytes, bound, self.policy, high, add)
                 for one, statistic, high, bound, add in terms
             ]
         found = []
         for one, statistic, bound in zip(self.sized, self.known, self.bounds, strict=True):
             stated, peak = one.limits.cpu_millicores, statistic.cpu_peak_millicores
-            there = bound.demanded[0] or (_CPU in self.ranges and stated is not None)
+            there = bound.required_limits[0] or (_CPU in self.ranges and stated is not None)
             found.append(min(peak, peak if stated is None else stated) if there else 0)
         return found

@@ -7,35 +7,37 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cruise.decisions.eviction.ranking import Exits
-from cruise.decisions.scheduling.board import Board, PodKey, key_of, waits_for_a_node
-from cruise.decisions.scheduling.claims import claims_of, why_not_judged, why_unusable
-from cruise.decisions.scheduling.filters import refuse_by_node
-from cruise.decisions.scheduling.scheduler import Scheduler
+from cruise.decisions.eviction.ranking import EvictionDestinations
+from cruise.decisions.scheduling.filters import (
+    check_node,
+    explain_unsupported_constraints,
+    explain_unusable_claim,
+    iterate_claims,
+)
+from cruise.decisions.scheduling.placements import PodKey, PodPlacements, get_pod_key, is_waiting_for_scheduling
+from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
 from cruise.domain.annotations import HOSTNAME
-from cruise.domain.arrays import Int64Array
-from cruise.domain.cluster import Node, Pod, Snapshot, WorkloadRef
-from cruise.domain.cordons import is_open_to
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.scheduling import NodeSelectorTerm, lasting_taints
+from cruise.domain.cluster import ClusterSnapshot, Node, Pod, WorkloadRef
+from cruise.domain.pod_resources import accepts_pod_despite_cordon, count_pod_requests
+from cruise.domain.resources import NO_RESOURCES, Int64Array, Resources
+from cruise.domain.scheduling import NodeSelectorTerm, get_permanent_taints
 
 # The pod as it would be created anew; None where the API server would refuse it.
-Replacement = Callable[[Pod], Pod | None]
+ReplacementPrediction = Callable[[Pod], Pod | None]
 
 
 def _as_it_is(pod: Pod) -> Pod:
     return pod
 
 
-class Prospects(NamedTuple):
+class PodPredictions(NamedTuple):
     """What becomes of pods: one that is evicted is created `anew`, one that waits for room is `shrunk` meanwhile."""
 
-    anew: Replacement
-    shrunk: Callable[[Pod], Pod] = _as_it_is
+    replacement: ReplacementPrediction
+    shrunk_pending_pod: Callable[[Pod], Pod] = _as_it_is
 
 
-class Spare(NamedTuple):
+class SpareCapacity(NamedTuple):
     """What a node could give to more pods: what kube-scheduler counts as free, and what its own pods do not need.
 
     `at_most` is what may be free there once all that can shrink has shrunk.
@@ -43,10 +45,10 @@ class Spare(NamedTuple):
 
     free: Resources
     unneeded: Resources
-    at_most: Resources = NO_RESOURCES
+    limit: Resources = NO_RESOURCES
 
 
-class _Gone(NamedTuple):
+class _EvictionRecord(NamedTuple):
     """A pod that has left, and the node of its replacement with its need; None for one that a node is added for."""
 
     source: str
@@ -55,18 +57,18 @@ class _Gone(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _ExitsOfNode:
-    destinations: "Destinations"
+class _NodeEvictions:
+    destinations: "ReplacementDestinations"
     pods: Sequence[Pod]
 
-    def leave(self, index: int) -> bool:
-        return self.destinations.leave(self.pods[index])
+    def evict(self, index: int) -> bool:
+        return self.destinations.evict(self.pods[index])
 
-    def come_back(self, index: int) -> None:
-        self.destinations.come_back(self.pods[index])
+    def undo_eviction(self, index: int) -> None:
+        self.destinations.undo_eviction(self.pods[index])
 
 
-class Destinations:
+class ReplacementDestinations:
     """The places that the evictions of one pass take, one after the other, over all nodes.
 
     `spare` has the nodes that may take replacements: no more than what kube-scheduler counts as free there, and than
@@ -74,19 +76,21 @@ class Destinations:
     a node that it may come to when others have shrunk. Nothing is looked up before the first pod is to leave.
     """
 
-    def __init__(self, snapshot: Snapshot, prospects: Prospects, spare: Mapping[str, Spare]) -> None:
+    def __init__(
+        self, snapshot: ClusterSnapshot, prospects: PodPredictions, spare: Mapping[str, SpareCapacity]
+    ) -> None:
         self._snapshot = snapshot
         self._prospects = prospects
         self._spare = spare
-        self._gone: dict[PodKey, _Gone] = {}
+        self._gone: dict[PodKey, _EvictionRecord] = {}
         self._hopeless: set[tuple[object, ...]] = set()
-        self._places: _Places | None = None
+        self._places: _PassPlacements | None = None
 
-    def of_node(self, pods: Sequence[Pod]) -> Exits:
+    def for_node(self, pods: Sequence[Pod]) -> EvictionDestinations:
         """Return the exits of one node's pods."""
-        return _ExitsOfNode(self, pods)
+        return _NodeEvictions(self, pods)
 
-    def promised(self) -> dict[str, Resources]:
+    def get_reserved_capacity(self) -> dict[str, Resources]:
         """Return the room that was given to replacements, by node."""
         found: dict[str, Resources] = {}
         for gone in self._gone.values():
@@ -94,21 +98,21 @@ class Destinations:
                 found[gone.target] = found.get(gone.target, NO_RESOURCES) + gone.need
         return found
 
-    def need_of_replacement(self, pod: Pod) -> Resources:
+    def get_replacement_requests(self, pod: Pod) -> Resources:
         """Return what the replacement of a pod that is to leave asks for."""
-        return self._gone[key_of(pod)].need
+        return self._gone[get_pod_key(pod)].need
 
-    def leave(self, pod: Pod) -> bool:
+    def evict(self, pod: Pod) -> bool:
         """Take a pod off its node and give its replacement a place; False, and nothing is done, where there is none."""
         # Replicas come back alike. Where a whole cluster is short, they are far too many to try each one.
         kind = (pod.namespace, pod.workload, pod.identity, id(pod.placement), id(pod.constraints))
         if kind in self._hopeless or pod.node is None:
             return False
-        fresh = self._prospects.anew(pod)
-        if fresh is None or why_not_judged(self._snapshot.surroundings, fresh) is not None:
+        fresh = self._prospects.replacement(pod)
+        if fresh is None or explain_unsupported_constraints(self._snapshot.storage_and_namespaces, fresh) is not None:
             self._hopeless.add(kind)
             return False
-        places = self._places = self._places or _Places(self._snapshot, self._spare, self._prospects)
+        places = self._places = self._places or _PassPlacements(self._snapshot, self._spare, self._prospects)
         places.remove(pod)
         target = places.put(fresh, beside=pod.node)
         if target is None and not self._may_be_ordered_for(fresh):
@@ -117,12 +121,12 @@ class Destinations:
                 self._hopeless.add(kind)
             places.add(pod, pod.node)
             return False
-        self._gone[key_of(pod)] = _Gone(pod.node, target, counted_requests(fresh))
+        self._gone[get_pod_key(pod)] = _EvictionRecord(pod.node, target, count_pod_requests(fresh))
         return True
 
-    def come_back(self, pod: Pod) -> None:
+    def undo_eviction(self, pod: Pod) -> None:
         """Put a pod back onto its node."""
-        gone = self._gone.pop(key_of(pod))
+        gone = self._gone.pop(get_pod_key(pod))
         self._hopeless.clear()
         if self._places is not None:
             if gone.target is not None:
@@ -137,9 +141,9 @@ class Destinations:
 
     def _is_pinned(self, pod: Pod) -> bool:
         """Tell whether the pod cannot run on a node that is yet to come, or cannot run at all."""
-        surroundings = self._snapshot.surroundings
-        for name, claim in claims_of(surroundings, pod):
-            if why_unusable(pod, name, claim) is not None:
+        surroundings = self._snapshot.storage_and_namespaces
+        for name, claim in iterate_claims(surroundings, pod):
+            if explain_unusable_claim(pod, name, claim) is not None:
                 return True
             if claim is not None and _name_nodes(claim.terms):
                 return True
@@ -153,20 +157,22 @@ def _name_nodes(terms: Sequence[NodeSelectorTerm] | None) -> bool:
     )
 
 
-class _Places:
+class _PassPlacements:
     """The board of a pass, with what is free on each node in columns."""
 
-    def __init__(self, snapshot: Snapshot, of_nodes: Mapping[str, Spare], prospects: Prospects) -> None:
-        rooms = [of_nodes.get(node.name, Spare(NO_RESOURCES, NO_RESOURCES)) for node in snapshot.nodes]
-        self._board = Board(snapshot)
-        self._scheduler = Scheduler(self._board)
+    def __init__(
+        self, snapshot: ClusterSnapshot, of_nodes: Mapping[str, SpareCapacity], prospects: PodPredictions
+    ) -> None:
+        rooms = [of_nodes.get(node.name, SpareCapacity(NO_RESOURCES, NO_RESOURCES)) for node in snapshot.nodes]
+        self._board = PodPlacements(snapshot)
+        self._scheduler = SchedulerFilters(self._board)
         self._nodes = snapshot.nodes
-        self._daemons = _Daemons(snapshot.pods, prospects.anew)
+        self._daemons = _DaemonSetRequests(snapshot.pods, prospects.replacement)
         self._number = {node.name: number for number, node in enumerate(snapshot.nodes)}
         self._whole = np.maximum(_columns([node.allocatable for node in snapshot.nodes]), 1)
         self._free, self._spare = _columns([room.free for room in rooms]), _columns([room.unneeded for room in rooms])
-        self._at_most = [room.at_most for room in rooms]
-        self._waiting = self._put_pending(snapshot, prospects.shrunk)
+        self._at_most = [room.limit for room in rooms]
+        self._waiting = self._put_pending(snapshot, prospects.shrunk_pending_pod)
 
     def put(self, pod: Pod, *, beside: str | None = None) -> str | None:
         """Bind a pod that waits to the node with the most room that takes it; None where none does.
@@ -174,7 +180,7 @@ class _Places:
         One that is nominated for a node goes there or nowhere. One that takes the place of another is not to come back
         to its node, which it is `beside`, nor to take what others need.
         """
-        need = counted_requests(pod)
+        need = count_pod_requests(pod)
         free = self._free if beside is None else self._unneeded
         room = free - (need.cpu_millicores, need.memory_bytes)
         holding = np.flatnonzero((room >= 0).all(axis=1))
@@ -186,7 +192,11 @@ class _Places:
             kept = beside is not None and (
                 node.name == beside or any(self._may_come(one, number) for one in self._waiting)
             )
-            if not kept and is_open_to(node, pod) and next(self._scheduler.refuse(pod, node), None) is None:
+            if (
+                not kept
+                and accepts_pod_despite_cordon(node, pod)
+                and next(self._scheduler.check(pod, node), None) is None
+            ):
                 self.add(pod, node.name)
                 self._take(number, need, 1)
                 return node.name
@@ -194,7 +204,7 @@ class _Places:
 
     def has_room(self, node: str, pod: Pod) -> bool:
         """Tell whether a node has room for the replacement of a pod."""
-        need = counted_requests(pod)
+        need = count_pod_requests(pod)
         return bool((self._unneeded[self._number[node]] >= (need.cpu_millicores, need.memory_bytes)).all())
 
     @property
@@ -203,11 +213,11 @@ class _Places:
 
     def fits_when_new(self, pod: Pod) -> bool:
         """Tell whether any node that the pod may run on would hold it beside no other pods than those of DaemonSets."""
-        need, placement = counted_requests(pod), pod.placement
+        need, placement = count_pod_requests(pod), pod.placement
         return any(
             need.fits_in(node.allocatable)
-            and placement.admits(node.name, node.labels)
-            and placement.tolerates_all(lasting_taints(node.taints))
+            and placement.allows_node(node.name, node.labels)
+            and placement.tolerates_all(get_permanent_taints(node.taints))
             and need.fits_in(node.allocatable - self._daemons.on(node))
             for node in self._nodes
         )
@@ -215,38 +225,38 @@ class _Places:
     def add(self, pod: Pod, node: str) -> None:
         """Put a pod on a node."""
         self._board.add(pod, node)
-        self._count(node, counted_requests(pod), -1)
+        self._count(node, count_pod_requests(pod), -1)
 
     def remove(self, pod: Pod) -> None:
         """Take a pod off its node."""
         if pod.node is not None:
-            self._board.remove(key_of(pod))
-            self._count(pod.node, counted_requests(pod), 1)
+            self._board.remove(get_pod_key(pod))
+            self._count(pod.node, count_pod_requests(pod), 1)
 
     def remove_from(self, node: str, pod: Pod) -> None:
         """Take the replacement of a pod off its node."""
-        need = counted_requests(self._board.remove(key_of(pod)))
+        need = count_pod_requests(self._board.remove(get_pod_key(pod)))
         self._count(node, need, 1)
         self._take(self._number[node], need, -1)
 
-    def _put_pending(self, snapshot: Snapshot, shrunk: Callable[[Pod], Pod]) -> list[Pod]:
+    def _put_pending(self, snapshot: ClusterSnapshot, shrunk: Callable[[Pod], Pod]) -> list[Pod]:
         """Give the pods that wait already the places that they will have; return one of each kind that has none.
 
         What finds no place as it is may find one once it has shrunk.
         """
         hopeless: dict[tuple[object, ...], Pod] = {}
-        for pod in sorted(filter(waits_for_a_node, snapshot.pods), key=lambda pod: -pod.priority):
+        for pod in sorted(filter(is_waiting_for_scheduling, snapshot.pods), key=lambda pod: -pod.priority):
             # Replicas share what they are made of: where one finds no place, the others need not be tried.
             kind: tuple[object, ...] = (pod.namespace, id(pod.labels), id(pod.placement), id(pod.constraints))
-            kind = (*kind, pod.nominated_node, counted_requests(pod))
+            kind = (*kind, pod.nominated_node, count_pod_requests(pod))
             if kind not in hopeless and self.put(pod) is None and self.put(small := shrunk(pod)) is None:
                 hopeless[kind] = small
         return list(hopeless.values())
 
     def _may_come(self, pod: Pod, number: int) -> bool:
         """Tell whether a pod that waits may go to a node once its pods have shrunk."""
-        fits = counted_requests(pod).fits_in(self._at_most[number])
-        return fits and next(refuse_by_node(self._board, pod, self._nodes[number]), None) is None
+        fits = count_pod_requests(pod).fits_in(self._at_most[number])
+        return fits and next(check_node(self._board, pod, self._nodes[number]), None) is None
 
     def _count(self, node: str, amount: Resources, step: int) -> None:
         number = self._number.get(node)
@@ -257,14 +267,14 @@ class _Places:
         self._spare[number] -= (step * amount.cpu_millicores, step * amount.memory_bytes)
 
 
-class _Daemons:
+class _DaemonSetRequests:
     """What the DaemonSets' pods take of each node, or of another like it that is new.
 
     They count as they are, and as they would be created: what they have now may be less, and grow in this very pass.
     One that is not on a node, though its selector and its tolerations let it, counts there as its largest elsewhere.
     """
 
-    def __init__(self, pods: Sequence[Pod], replacement: Replacement) -> None:
+    def __init__(self, pods: Sequence[Pod], replacement: ReplacementPrediction) -> None:
         self._replacement = replacement
         self._sets: dict[tuple[str, WorkloadRef | None], dict[str, Pod]] = {}
         for pod in pods:
@@ -287,7 +297,9 @@ class _Daemons:
         if there is not None:
             return self._most(there)
         placement = replace(next(iter(pods.values())).placement, terms=None)
-        if not (placement.admits(node.name, node.labels) and placement.tolerates_all(lasting_taints(node.taints))):
+        if not (
+            placement.allows_node(node.name, node.labels) and placement.tolerates_all(get_permanent_taints(node.taints))
+        ):
             return NO_RESOURCES
         if key not in self._largest:
             self._largest[key] = reduce(Resources.at_least, map(self._most, pods.values()))
@@ -295,7 +307,7 @@ class _Daemons:
 
     def _most(self, pod: Pod) -> Resources:
         anew = self._replacement(pod)
-        return counted_requests(pod).at_least(NO_RESOURCES if anew is None else counted_requests(anew))
+        return count_pod_requests(pod).at_least(NO_RESOURCES if anew is None else count_pod_requests(anew))
 
 
 def _columns(amounts: Sequence[Resources]) -> Int64Array:

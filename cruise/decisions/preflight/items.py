@@ -4,10 +4,12 @@ from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cruise.domain.preflight import HelmRelease
+
 _MOST_NAMED = 3
 
 
-class Level(StrEnum):
+class CheckLevel(StrEnum):
     """How bad a finding is: red keeps cruise from doing in this mode what it is there for."""
 
     OK = "ok"
@@ -21,18 +23,29 @@ class CheckItem:
 
     area: str
     name: str
-    level: Level
+    level: CheckLevel
     finding: str
     fix: str = ""
 
 
-def count_of(things: Sized, noun: str) -> str:
+def format_count(things: Sized, noun: str) -> str:
     """Return how many there are, with their noun."""
     return f"{len(things):,} {noun}{'' if len(things) == 1 else 's'}"
 
 
-def named(names: Iterable[str]) -> str:
+def format_names(names: Iterable[str]) -> str:
     """Return the first few names, and how many more there are."""
     listed = list(names)
     more = f" and {len(listed) - _MOST_NAMED:,} more" if len(listed) > _MOST_NAMED else ""
     return ", ".join(listed[:_MOST_NAMED]) + more
+
+
+# How a shortcoming of the installation is mended: by the chart's values where that installed it, else by files.
+
+
+def format_install_command(release: HelmRelease | None, files: Iterable[str], *values: str) -> str:
+    """Return the command that applies files of deploy/, or sets the values of which the chart renders the same."""
+    if release is None:
+        return "kubectl apply " + " ".join(f"-f deploy/{file}" for file in files)
+    place = f"helm upgrade {release.name} deploy/chart --namespace {release.namespace} --reset-then-reuse-values"
+    return " ".join((place, *(f"--set {value}" for value in values)))

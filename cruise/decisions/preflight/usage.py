@@ -1,15 +1,125 @@
 """What a preflight says about Prometheus: whether the series are there, under these labels, fresh and old enough."""
 
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
-from cruise.decisions.node_load import is_plausible, load_of
-from cruise.decisions.preflight.items import CheckItem, Level, count_of, named
-from cruise.decisions.preflight.plausibility import cluster_items, plausibility_items
-from cruise.domain.cluster import Snapshot
-from cruise.domain.preflight import HelmRelease, PrometheusFacts, UsageFacts
+from cruise.decisions.node_load import compute_relative_load, is_plausible
+from cruise.decisions.preflight.items import CheckItem, CheckLevel, format_count, format_names
+from cruise.decisions.usage.plausibility import CheckedBlock, reject_implausible_samples
+from cruise.decisions.usage.usage_bounds import UsageBounds
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.preflight import (
+    ClusterSeriesFacts,
+    CrossCheckResult,
+    HelmRelease,
+    KubeletFacts,
+    PrometheusFacts,
+    UsageFacts,
+)
 
-AREA = "metrics"
+# What a preflight says of series that cannot be true: who exposes them, which are not read, which are refused.
+
+PLAUSIBILITY_AREA = "metrics"
+CLUSTER_FIX = (
+    "give each cluster's series a label of its own (external_labels), or select this cluster's by prometheus_matchers, "
+    'such as cluster="prod"'
+)
+
+
+def check_plausibility(usage: UsageFacts, snapshot: ClusterSnapshot, now: datetime) -> Iterator[CheckItem]:
+    """Yield the items."""
+    if usage.exporters:
+        yield _exporters(usage)
+    yield from check_cluster_series(usage.cluster)
+    if usage.recent is not None:
+        yield _samples(usage, snapshot, now)
+    if usage.disputed_nodes or usage.ignored_load_exporters:
+        yield _node_exporters(usage)
+
+
+def _exporters(usage: UsageFacts) -> CheckItem:
+    words = f"containers are read from {' and '.join(usage.exporters)}"
+    if not usage.ignored_exporters:
+        return CheckItem(PLAUSIBILITY_AREA, "exporters", CheckLevel.OK, words)
+    others = format_names(f"{one.exporter} (such as {one.example})" for one in usage.ignored_exporters)
+    fix = "see who exposes these; to read them too, select all that is to be read by prometheus_cadvisor_matchers"
+    return CheckItem(PLAUSIBILITY_AREA, "exporters", CheckLevel.WARN, f"{words}; not from {others}", fix)
+
+
+def check_cluster_series(found: ClusterSeriesFacts) -> Iterator[CheckItem]:
+    """Yield an item where a server holds series of several clusters."""
+    words = describe_cluster_series(found)
+    if not words:
+        return
+    level = CheckLevel.OK if found.distinguishes_clusters else CheckLevel.WARN
+    yield CheckItem(PLAUSIBILITY_AREA, "clusters", level, words, "" if found.distinguishes_clusters else CLUSTER_FIX)
+
+
+def describe_cluster_series(found: ClusterSeriesFacts) -> str:
+    """Say which series of a server that holds several clusters are read, empty where there is but one."""
+    parts = []
+    if found.other_clusters:
+        example = f", such as {'/'.join(found.example)}" if found.example is not None else ""
+        parts.append(
+            f"series of this cluster are those with {found.matchers}; {found.ignored_series:,} of others are not read "
+            f"({format_names(found.other_clusters)}{example})"
+        )
+    if not found.distinguishes_clusters:
+        pods = f"{found.unknown_pod_count:,} pod{'' if found.unknown_pod_count == 1 else 's'}"
+        parts.append(
+            f"Prometheus has series of {pods} that this cluster does not have, such as {format_names(found.unknown_pods)}, and "
+            "no label tells them from its own: only pods that were seen here count, and their workloads' former pods "
+            "do not"
+        )
+    return "; ".join(parts)
+
+
+def _samples(usage: UsageFacts, snapshot: ClusterSnapshot, now: datetime) -> CheckItem:
+    assert usage.recent is not None
+    at = int(now.timestamp())
+    # Of limits it is taken that they were the same ten minutes ago.
+    judgement = reject_implausible_samples(
+        usage.recent, UsageBounds.create(snapshot, at, UsageBounds.create(snapshot, 0))
+    )
+    if not judgement.counts:
+        return CheckItem(
+            PLAUSIBILITY_AREA, "plausible", CheckLevel.OK, "all samples of the last 10 minutes can be true"
+        )
+    containers = [key for key, bits in zip(usage.recent.keys, judgement.reasons.tolist(), strict=True) if bits]
+    words = f"samples of {format_count(containers, 'container')} cannot be true: {_by_reason(judgement)}"
+    fix = (
+        "see who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers; until then they are held"
+    )
+    return CheckItem(PLAUSIBILITY_AREA, "plausible", CheckLevel.WARN, words, fix)
+
+
+def _by_reason(judgement: CheckedBlock) -> str:
+    parts = []
+    for reason, count in judgement.counts.items():
+        one = judgement.examples[reason]
+        words = (
+            f"{count:,} {reason.value}, such as {'/'.join(one.container)} at {datetime.fromtimestamp(one.at, UTC):%R}"
+        )
+        if one.value is not None and one.maximum is not None:
+            unit, scale = ("m", 1) if one.resource == "cpu" else ("Mi", 1 << 20)
+            words += f" ({one.resource} {one.value / scale:,.0f}{unit} of {one.maximum / scale:,.0f}{unit})"
+        parts.append(words)
+    return "; ".join(parts)
+
+
+def _node_exporters(usage: UsageFacts) -> CheckItem:
+    parts = []
+    if usage.disputed_nodes:
+        parts.append(f"the load of {format_names(usage.disputed_nodes)} is not known, as several exporters differ")
+    if usage.ignored_load_exporters:
+        parts.append(
+            f"loads not read: {format_names(f'{one.exporter} of {one.example}' for one in usage.ignored_load_exporters)}"
+        )
+    fix = "see who exposes node_load1, and select node-exporter's by prometheus_node_load_matchers"
+    return CheckItem(PLAUSIBILITY_AREA, "node exporters", CheckLevel.WARN, "; ".join(parts), fix)
+
+
+USAGE_AREA = "metrics"
 _MOST = 0.95
 _STALE = timedelta(minutes=3)
 _OLD = timedelta(minutes=10)
@@ -19,118 +129,176 @@ _CPU, _MEMORY = "container_cpu_usage_seconds_total", "container_memory_working_s
 _SCRAPE = "scrape the kubelets' /metrics/cadvisor"
 
 
-def usage_items(
-    facts: PrometheusFacts, snapshot: Snapshot | None, now: datetime, release: HelmRelease | None = None
+def check_usage(
+    facts: PrometheusFacts, snapshot: ClusterSnapshot | None, now: datetime, release: HelmRelease | None = None
 ) -> Iterator[CheckItem]:
     """Yield the items; where the server does not answer there is but one."""
     setting = "prometheus_url" if release is None else "the chart's prometheus.url"
     if facts.problem or facts.usage is None:
-        yield CheckItem(AREA, "prometheus", Level.RED, facts.problem, f"set {setting} to a server that answers")
+        yield CheckItem(
+            USAGE_AREA, "prometheus", CheckLevel.RED, facts.problem, f"set {setting} to a server that answers"
+        )
         return
     if facts.is_set:
-        yield CheckItem(AREA, "prometheus", Level.OK, f"answers at {facts.place}")
+        yield CheckItem(USAGE_AREA, "prometheus", CheckLevel.OK, f"answers at {facts.place}")
     else:
         fix = f"set {setting} to its address as seen from the cluster; `cruise serve` does not look for it"
-        yield CheckItem(AREA, "prometheus", Level.WARN, f"answers at {facts.place}; prometheus_url is not set", fix)
+        yield CheckItem(
+            USAGE_AREA, "prometheus", CheckLevel.WARN, f"answers at {facts.place}; prometheus_url is not set", fix
+        )
     usage = facts.usage
     if not usage.queried:
-        yield CheckItem(AREA, "series", Level.WARN, "no container runs, so no series were looked for")
+        yield CheckItem(USAGE_AREA, "series", CheckLevel.WARN, "no container runs, so no series were looked for")
         return
     yield _family("cpu series", _CPU, usage.with_cpu, usage)
     yield _family("memory series", _MEMORY, usage.with_memory, usage)
     if not usage.with_cpu:
-        yield from cluster_items(usage.cluster)
+        yield from check_cluster_series(usage.cluster)
         return
     yield _nodes(usage)
     yield _freshness(usage, now)
     yield _interval(usage)
     yield _history(usage)
     yield _pressure(usage)
-    yield from plausibility_items(usage, snapshot or Snapshot(), now)
-    yield _loads(usage, snapshot or Snapshot())
+    yield from check_plausibility(usage, snapshot or ClusterSnapshot(), now)
+    yield _loads(usage, snapshot or ClusterSnapshot())
 
 
 def _family(name: str, metric: str, found: int, usage: UsageFacts) -> CheckItem:
     words = f"{found:,} of {usage.queried:,} running containers looked for have {metric}"
     if found >= _MOST * usage.queried:
-        return CheckItem(AREA, name, Level.OK, words)
+        return CheckItem(USAGE_AREA, name, CheckLevel.OK, words)
     if found:
-        return CheckItem(AREA, name, Level.WARN, words, f"{_SCRAPE} of all nodes; containers without series are held")
+        return CheckItem(
+            USAGE_AREA, name, CheckLevel.WARN, words, f"{_SCRAPE} of all nodes; containers without series are held"
+        )
     if usage.labels:
         listed = ", ".join(usage.labels)
         fix = "set prometheus_namespace_label, prometheus_pod_label, prometheus_container_label, or the matchers: "
         fix += "prometheus_matchers, prometheus_cadvisor_matchers"
-        return CheckItem(AREA, name, Level.RED, f"{words}, but others have it, with the labels {listed}", fix)
-    return CheckItem(AREA, name, Level.RED, words, f"{_SCRAPE}, or set the metric's name")
+        return CheckItem(
+            USAGE_AREA, name, CheckLevel.RED, f"{words}, but others have it, with the labels {listed}", fix
+        )
+    return CheckItem(USAGE_AREA, name, CheckLevel.RED, words, f"{_SCRAPE}, or set the metric's name")
 
 
 def _nodes(usage: UsageFacts) -> CheckItem:
     if usage.nodes_labelled:
-        return CheckItem(AREA, "node label", Level.OK, "series name their node")
+        return CheckItem(USAGE_AREA, "node label", CheckLevel.OK, "series name their node")
     fix = "set prometheus_node_label, or label the series; without it pressure is judged for all nodes as one"
-    return CheckItem(AREA, "node label", Level.WARN, "series do not name their node", fix)
+    return CheckItem(USAGE_AREA, "node label", CheckLevel.WARN, "series do not name their node", fix)
 
 
 def _freshness(usage: UsageFacts, now: datetime) -> CheckItem:
     if usage.newest_at is None:
-        return CheckItem(AREA, "freshness", Level.WARN, "the newest sample's time is not known")
+        return CheckItem(USAGE_AREA, "freshness", CheckLevel.WARN, "the newest sample's time is not known")
     age = now - usage.newest_at
     words = f"the newest sample is {max(0, round(age.total_seconds())):,} s old"
     if age <= _STALE:
-        return CheckItem(AREA, "freshness", Level.OK, words)
-    level = Level.WARN if age <= _OLD else Level.RED
-    return CheckItem(AREA, "freshness", level, words, "see whether scraping goes on, and whether the clocks agree")
+        return CheckItem(USAGE_AREA, "freshness", CheckLevel.OK, words)
+    level = CheckLevel.WARN if age <= _OLD else CheckLevel.RED
+    return CheckItem(
+        USAGE_AREA, "freshness", level, words, "see whether scraping goes on, and whether the clocks agree"
+    )
 
 
 def _interval(usage: UsageFacts) -> CheckItem:
     count = usage.samples_in_10_minutes or 0.0
     words = f"half of the series have {count:.0f} samples in 10 minutes or more"
     if count >= _FEW_SAMPLES:
-        return CheckItem(AREA, "interval", Level.OK, words)
-    return CheckItem(AREA, "interval", Level.WARN, words, "scrape cAdvisor at least once a minute: peaks are missed")
+        return CheckItem(USAGE_AREA, "interval", CheckLevel.OK, words)
+    return CheckItem(
+        USAGE_AREA, "interval", CheckLevel.WARN, words, "scrape cAdvisor at least once a minute: peaks are missed"
+    )
 
 
 def _history(usage: UsageFacts) -> CheckItem:
     days = usage.history_days
     if days <= 0:
         fix = "wait for an hour of samples: workloads without are left alone"
-        return CheckItem(AREA, "history", Level.RED, "no samples from an hour ago", fix)
+        return CheckItem(USAGE_AREA, "history", CheckLevel.RED, "no samples from an hour ago", fix)
     words = f"samples reach back {days:.0f} d or more" if days >= 1 else f"samples reach back {24 * days:.0f} h or more"
     if days >= _WEEK_DAYS:
-        return CheckItem(AREA, "history", Level.OK, words)
+        return CheckItem(USAGE_AREA, "history", CheckLevel.OK, words)
     fix = "keep 7 days for peaks by the hour of the day; until then what there is counts"
-    return CheckItem(AREA, "history", Level.WARN, words, fix)
+    return CheckItem(USAGE_AREA, "history", CheckLevel.WARN, words, fix)
 
 
 def _pressure(usage: UsageFacts) -> CheckItem:
-    absent = usage.nodes - usage.pressured - usage.silent
+    absent = usage.nodes - usage.pressured - usage.nodes_without_series
     words = f"pressure (PSI) seen on {usage.pressured:,} of {usage.nodes:,} nodes"
-    words += f", all zero on {usage.silent:,}" if usage.silent else ""
+    words += f", all zero on {usage.nodes_without_series:,}" if usage.nodes_without_series else ""
     words += f", absent on {absent:,}" if absent > 0 else ""
     if usage.pressured >= usage.nodes:
-        return CheckItem(AREA, "pressure", Level.OK, words)
+        return CheckItem(USAGE_AREA, "pressure", CheckLevel.OK, words)
     fix = "needs Kubernetes 1.34, cgroup v2 and psi=1 on the kernel's command line; without it CPU demand is its usage"
-    return CheckItem(AREA, "pressure", Level.WARN, words, fix)
+    return CheckItem(USAGE_AREA, "pressure", CheckLevel.WARN, words, fix)
 
 
-def _loads(usage: UsageFacts, snapshot: Snapshot) -> CheckItem:
+def _loads(usage: UsageFacts, snapshot: ClusterSnapshot) -> CheckItem:
     found = {
-        node.name: load for node in snapshot.nodes if (load := load_of(usage.loads.get(node.name), node)) is not None
+        node.name: load
+        for node in snapshot.nodes
+        if (load := compute_relative_load(usage.loads.get(node.name), node)) is not None
     }
     impossible = sorted(node for node, load in found.items() if not is_plausible(load))
     busy = sum(load > 1 for load in found.values())
     if impossible:
-        words = f"the load of {count_of(impossible, 'node')} cannot be true, and taints none: {named(impossible)}"
+        words = f"the load of {format_count(impossible, 'node')} cannot be true, and taints none: {format_names(impossible)}"
         fix = (
             "see what exports node_load1 besides node-exporter, and set prometheus_node_load_matchers to that one's job"
         )
-        return CheckItem(AREA, "node load", Level.WARN, words, fix)
+        return CheckItem(USAGE_AREA, "node load", CheckLevel.WARN, words, fix)
     if 2 * busy > len(snapshot.nodes):
         words = f"{busy:,} of {len(snapshot.nodes):,} nodes are overloaded at once: so many are not tainted"
         fix = "see whether node_load1 is right; if it is, add nodes: a taint would leave pods nowhere to go"
-        return CheckItem(AREA, "node load", Level.WARN, words, fix)
+        return CheckItem(USAGE_AREA, "node load", CheckLevel.WARN, words, fix)
     words = f"{usage.loaded:,} of {usage.nodes:,} nodes have a reading of their load"
     if usage.loaded >= usage.nodes:
-        return CheckItem(AREA, "node load", Level.OK, words)
+        return CheckItem(USAGE_AREA, "node load", CheckLevel.OK, words)
     fix = 'scrape node-exporter (node_load1), or keep cAdvisor\'s series of id="/"; other nodes are never tainted'
-    return CheckItem(AREA, "node load", Level.WARN, words, fix)
+    return CheckItem(USAGE_AREA, "node load", CheckLevel.WARN, words, fix)
+
+
+# What a preflight says of kubelets: as the source of usage, and beside Prometheus' figures.
+
+
+def check_kubelets(facts: KubeletFacts) -> Iterator[CheckItem]:
+    """Yield the items of a cluster whose usage comes from its kubelets."""
+    words = f"{facts.read:,} of {facts.queried:,} kubelets that were asked can be read"
+    if not facts.read:
+        yield CheckItem(
+            "metrics",
+            "kubelets",
+            CheckLevel.RED,
+            facts.problem or "no node is ready",
+            "mend that, or set prometheus_url",
+        )
+        return
+    if facts.problem:
+        fix = "the pods of nodes that cannot be read are left alone"
+        yield CheckItem("metrics", "kubelets", CheckLevel.WARN, f"{words}: {facts.problem}", fix)
+    else:
+        yield CheckItem("metrics", "kubelets", CheckLevel.OK, f"{words}; history begins when `cruise serve` does")
+    pressure = f"pressure (PSI) seen on {facts.pressured:,} of {facts.read:,} nodes"
+    if facts.pressured:
+        yield CheckItem("metrics", "pressure", CheckLevel.OK, pressure)
+        return
+    fix = "needs Kubernetes 1.34, cgroup v2, psi=1 on the kernel's command line, and kubelet_endpoint=cadvisor"
+    yield CheckItem("metrics", "pressure", CheckLevel.WARN, pressure, f"{fix}; without it CPU demand is its usage")
+
+
+def check_cross_check(found: CrossCheckResult) -> CheckItem:
+    """Judge a comparison."""
+    asked = f"{found.nodes - found.unreadable_nodes:,} of {found.nodes:,} nodes"
+    if found.disagreements:
+        containers = ["/".join(key) for key in sorted(found.disagreements)]
+        words = f"the kubelets of {asked} contradict the figures of {format_count(containers, 'container')}"
+        fix = "see who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers"
+        return CheckItem("metrics", "kubelets", CheckLevel.WARN, f"{words}: {format_names(containers)}", fix)
+    if found.compared:
+        words = f"the kubelets of {asked} agree with the figures of {len(found.compared):,} containers"
+        return CheckItem("metrics", "kubelets", CheckLevel.OK, words)
+    return CheckItem(
+        "metrics", "kubelets", CheckLevel.OK, f"not compared with any kubelet: {found.unreadable_reason or 'no pods'}"
+    )

@@ -5,20 +5,50 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from cruise.decisions.admission.replacing import replacements
-from cruise.decisions.scan.implausible import Implausible, find_implausible
-from cruise.decisions.scan.pending import PendingPod, explain_pending
-from cruise.decisions.scan.risks import Risk, rank_risks
-from cruise.decisions.scan.waste import Prices, Totals, WorkloadWaste, estimate_waste
+import numpy as np
+
+from cruise.decisions.admission.replacement_pods import predict_replacement_pods
+from cruise.decisions.scan.pending_pods import PendingPod, explain_pending_pods
+from cruise.decisions.scan.risks import ContainerRisk, rank_risks
+from cruise.decisions.scan.waste import ClusterRequestTotals, ResourcePrices, WorkloadRequests, estimate_waste
 from cruise.decisions.sizing.node_plans import decide_node_plans
-from cruise.domain.actions import Reason
-from cruise.domain.cluster import Snapshot
+from cruise.domain.actions import ReasonCode
+from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.usage import StatisticsTable
+from cruise.domain.usage import SampleRejection, StatisticsTable
+
+# Which containers have samples that cannot be true, by why.
 
 
 @dataclass(frozen=True, slots=True)
-class Basis:
+class ImplausibleUsage:
+    """How many containers had samples refused for a reason; of the one with the most, how much of a window."""
+
+    reason: SampleRejection
+    containers: int
+    namespace: str
+    pod: str
+    container: str
+    percent: int
+
+
+def find_implausible_usage(statistics: StatisticsTable) -> tuple[ImplausibleUsage, ...]:
+    """Return what is implausible, the reason with the most containers first."""
+    rows = [row for row in np.flatnonzero(statistics.rejected_percent).tolist() if statistics.keys[row].pod]
+    found = []
+    for reason in SampleRejection:
+        of_reason = [statistic for row in rows if reason in (statistic := statistics.row(row)).rejections]
+        if of_reason:
+            worst = min(of_reason, key=lambda one: (-one.rejected_percent, one.key))
+            key = worst.key
+            found.append(
+                ImplausibleUsage(reason, len(of_reason), key.namespace, key.pod, key.container, worst.rejected_percent)
+            )
+    return tuple(sorted(found, key=lambda one: -one.containers))
+
+
+@dataclass(frozen=True, slots=True)
+class FindingsBasis:
     """What the findings rest on; times are None where no statistic tells.
 
     `containers` run on nodes, `known` of them have statistics that are fresh, `pressure_known` of these with CPU
@@ -35,41 +65,43 @@ class Basis:
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class ScanFindings:
     """The whole report. `full_nodes` do not hold their pods even after sizing, or only with evictions."""
 
     at: datetime
-    basis: Basis
-    risks: tuple[Risk, ...]
-    workloads: tuple[WorkloadWaste, ...]
-    totals: Totals
-    prices: Prices
+    basis: FindingsBasis
+    risks: tuple[ContainerRisk, ...]
+    workloads: tuple[WorkloadRequests, ...]
+    totals: ClusterRequestTotals
+    prices: ResourcePrices
     pending: tuple[PendingPod, ...]
     full_nodes: tuple[str, ...]
-    held: Mapping[Reason, int]
-    implausible: tuple[Implausible, ...] = ()
+    skipped: Mapping[ReasonCode, int]
+    implausible: tuple[ImplausibleUsage, ...] = ()
 
 
-def scan(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, prices: Prices, now: datetime) -> Findings:
+def find_findings(
+    snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, prices: ResourcePrices, now: datetime
+) -> ScanFindings:
     """Look at a cluster; the recommendations are those of mode `full`, whatever the policy's mode."""
     policy = replace(policy, mode=Mode.FULL)
-    plans = decide_node_plans(snapshot, statistics, policy, now, replacements=replacements)
+    plans = decide_node_plans(snapshot, statistics, policy, now, replacements=predict_replacement_pods)
     workloads, totals = estimate_waste(snapshot, statistics, plans)
-    return Findings(
+    return ScanFindings(
         at=now,
         basis=_basis(snapshot, statistics, policy, now),
         risks=rank_risks(snapshot, statistics, plans, policy, now),
         workloads=workloads,
         totals=totals,
         prices=prices,
-        pending=explain_pending(snapshot, plans),
+        pending=explain_pending_pods(snapshot, plans),
         full_nodes=tuple(plan.node for plan in plans if plan.evict or not plan.fits),
-        held=dict(Counter(hold.reason for plan in plans for hold in plan.hold).most_common()),
-        implausible=find_implausible(statistics),
+        skipped=dict(Counter(hold.reason for plan in plans for hold in plan.skipped).most_common()),
+        implausible=find_implausible_usage(statistics),
     )
 
 
-def _basis(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> Basis:
+def _basis(snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> FindingsBasis:
     oldest = int((now - policy.max_age).timestamp())
     updated, since, psi = (
         statistics.updated_at.tolist(),
@@ -79,7 +111,7 @@ def _basis(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now:
     pods = containers = 0
     rows = []
     for pod in snapshot.pods:
-        if pod.node is None or pod.terminal:
+        if pod.node is None or pod.is_finished:
             continue
         pods += 1
         for container in pod.sized_containers:
@@ -89,7 +121,7 @@ def _basis(snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now:
                 rows.append(row)
     starts = sorted(since[row] for row in rows if since[row])
     newest = max((updated[row] for row in rows), default=None)
-    return Basis(
+    return FindingsBasis(
         nodes=len(snapshot.nodes),
         pods=pods,
         containers=containers,

@@ -8,23 +8,73 @@ from enum import StrEnum
 
 import numpy as np
 
-from cruise.decisions.scan.remedies import Remedies, Remedy
+from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits, get_workload_memory_limits
+from cruise.decisions.sizing.memory_limit import compute_limit_ceiling
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.decisions.usage.shown_kills import kills_that_count
-from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod, Snapshot, WorkloadRef
+from cruise.decisions.usage.oom_records import find_relevant_oom_kills
+from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, OomKill, Pod, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 
-NEAR_LIMIT = 0.9
+# What a person has to do about a container that was killed for lack of memory.
+
+
+class OomRemedy(StrEnum):
+    """What a person has to do about kills that cruise does not end."""
+
+    RAISE_TEMPLATE_LIMIT = "raise-template-limit"  # the limit is at its ceiling
+    SIZE_INIT_CONTAINER = "size-init-container"  # cruise sizes no init containers
+    SIZE_TEMPLATE = "size-template"  # the pod ended, and the next one is created from the template
+    SIZE_OWNER = "size-owner"  # the same, of a kind whose template cruise does not read
+    SIZE_MANIFEST = "size-manifest"  # the pod ended, and no controller creates another one
+
+
+class OomRemedies:
+    """Tells what a person has to do about a kill."""
+
+    def __init__(self, snapshot: ClusterSnapshot, policy: Policy) -> None:
+        self._snapshot = snapshot
+        self._policy = policy
+        self._nodes = {node.name: node.allocatable.memory_bytes for node in snapshot.nodes}
+
+    def get_for_kill(self, kill: OomKill) -> OomRemedy | None:
+        """Return the remedy for a container that does not run any more."""
+        workload = kill.workload
+        limits = None if workload is None else get_workload_memory_limits(kill.namespace, workload, self._snapshot)
+        template = None if limits is None else limits.get(kill.container)
+        found = self._of(kill.role, kill.memory_limit_bytes, template)
+        if found is not None or not kill.runs_to_completion:
+            return found
+        if workload is None:
+            return OomRemedy.SIZE_MANIFEST
+        is_read = (kill.namespace, workload) in self._snapshot.workloads
+        return OomRemedy.SIZE_TEMPLATE if is_read else OomRemedy.SIZE_OWNER
+
+    def get_for_running_pod(self, pod: Pod, container: Container) -> OomRemedy | None:
+        """Return the remedy for a container that runs again."""
+        limits = get_template_memory_limits(pod, self._snapshot)
+        template = None if limits is None else limits.get(container.name)
+        return self._of(container.role, container.limits.memory_bytes, template, self._nodes.get(pod.node or ""))
+
+    def _of(
+        self, role: ContainerRole, limit: int | None, template: int | None, allocatable: int | None = None
+    ) -> OomRemedy | None:
+        if role is ContainerRole.INIT:
+            return OomRemedy.SIZE_INIT_CONTAINER
+        at_ceiling = limit is not None and limit >= compute_limit_ceiling(template, allocatable, self._policy)
+        return OomRemedy.RAISE_TEMPLATE_LIMIT if at_ceiling else None
+
+
+NEAR_LIMIT_SHARE = 0.9
 _Container = tuple[str, str, str]  # namespace, pod, container
 
 
-class RiskKind(StrEnum):
+class ContainerRiskKind(StrEnum):
     """What threatens a container, worst first."""
 
     OOM_KILLED = "oom-killed"
-    MEMORY_GROWS = "memory-grows"
+    MEMORY_LEAK_SUSPECTED = "memory-leak-suspected"
     MEMORY_NEAR_LIMIT = "memory-near-limit"
     MEMORY_UNDER_REQUESTED = "memory-under-requested"
     CPU_THROTTLED = "cpu-throttled"
@@ -33,12 +83,15 @@ class RiskKind(StrEnum):
 
 
 # What threatens a container only where its node keeps less than its pods use.
-_OF_NODES = {RiskKind.MEMORY_UNDER_REQUESTED: ResourceName.MEMORY, RiskKind.CPU_STARVED: ResourceName.CPU}
-_ORDER = {kind: place for place, kind in enumerate(RiskKind)}
+_OF_NODES = {
+    ContainerRiskKind.MEMORY_UNDER_REQUESTED: ResourceName.MEMORY,
+    ContainerRiskKind.CPU_STARVED: ResourceName.CPU,
+}
+_ORDER = {kind: place for place, kind in enumerate(ContainerRiskKind)}
 
 
 @dataclass(frozen=True, slots=True)
-class Risk:
+class ContainerRisk:
     """One danger to one container of a workload, over all of its pods that share it.
 
     `observed` and `allowed` are the worst pod's, in bytes or millicores by kind: the limit at the kill (0: none) and
@@ -46,7 +99,7 @@ class Risk:
     `missing` names what has no request. `worst_pod` is empty where the killed pods are gone.
     """
 
-    kind: RiskKind
+    kind: ContainerRiskKind
     namespace: str
     workload: str
     container: str
@@ -55,10 +108,10 @@ class Risk:
     allowed: int = 0
     killed_at: datetime | None = None
     restarts: int = 0
-    remedy: Remedy | None = None
+    remedy: OomRemedy | None = None
     missing: tuple[str, ...] = ()
-    pods: int = 1
-    of_pods: int = 1
+    affected_pods: int = 1
+    total_pods: int = 1
 
     @property
     def ratio(self) -> float:
@@ -67,8 +120,8 @@ class Risk:
 
 
 def rank_risks(
-    snapshot: Snapshot, statistics: StatisticsTable, plans: Sequence[NodePlan], policy: Policy, now: datetime
-) -> tuple[Risk, ...]:
+    snapshot: ClusterSnapshot, statistics: StatisticsTable, plans: Sequence[NodePlan], policy: Policy, now: datetime
+) -> tuple[ContainerRisk, ...]:
     """Return all risks, one for each kind and container of a workload, worst first.
 
     Statistics older than `policy.max_age` say nothing. A container without any statistic may still be known to have
@@ -77,17 +130,17 @@ def rank_risks(
     """
     crowded = frozenset(plan.node for plan in plans if plan.evict or not plan.fits)
     growing = {
-        (hold.namespace, hold.pod, name) for plan in plans for hold in plan.growing for name in hold.detail.split(", ")
+        (hold.namespace, hold.pod, name) for plan in plans for hold in plan.may_grow for name in hold.detail.split(", ")
     }
-    kills = _latest_kills(kills_that_count(snapshot, now))
-    remedies = Remedies(snapshot, policy)
-    judge = _Judge(statistics, crowded, growing, kills, remedies, policy, now)
-    live = [pod for pod in snapshot.pods if pod.node is not None and not pod.terminal and not pod.terminating]
+    kills = _latest_kills(find_relevant_oom_kills(snapshot, now))
+    remedies = OomRemedies(snapshot, policy)
+    judge = _RiskAssessment(statistics, crowded, growing, kills, remedies, policy, now)
+    live = [pod for pod in snapshot.pods if pod.node is not None and not pod.is_finished and not pod.terminating]
     counts: defaultdict[tuple[str, str, str], int] = defaultdict(int)
-    found: dict[tuple[RiskKind, str, str, str], Risk] = {}
-    over_requests: list[tuple[str | None, Risk]] = []
+    found: dict[tuple[ContainerRiskKind, str, str, str], ContainerRisk] = {}
+    over_requests: list[tuple[str | None, ContainerRisk]] = []
 
-    def add(risk: Risk) -> None:
+    def add(risk: ContainerRisk) -> None:
         key = _key(risk)
         found[key] = _joined(found[key], risk) if key in found else risk
 
@@ -96,7 +149,7 @@ def rank_risks(
         for container in pod.sized_containers:
             place = (pod.namespace, workload, container.name)
             counts[place] += 1
-            for risk in judge.risks_of(pod, workload, container):
+            for risk in judge.find_risks(pod, workload, container):
                 if risk.kind in _OF_NODES:
                     over_requests.append((pod.node, risk))
                 else:
@@ -107,24 +160,24 @@ def rank_risks(
             add(risk)
     # Of init containers, and of pods that ended.
     for key, kill in kills.items():
-        if key not in judge.kills_told:
-            add(_risk_of_kill(kill, remedies.of_kill(kill)))
+        if key not in judge.reported_kills:
+            add(_risk_of_kill(kill, remedies.get_for_kill(kill)))
     found = {_key(risk): risk for risk in _remembered_alone(snapshot, statistics, policy, counts, now)} | found
     risks = [
-        replace(risk, of_pods=max(counts[risk.namespace, risk.workload, risk.container], risk.pods))
+        replace(risk, total_pods=max(counts[risk.namespace, risk.workload, risk.container], risk.affected_pods))
         for risk in found.values()
     ]
     return tuple(sorted(risks, key=_severity))
 
 
-def _key(risk: Risk) -> tuple[RiskKind, str, str, str]:
+def _key(risk: ContainerRisk) -> tuple[ContainerRiskKind, str, str, str]:
     return (risk.kind, risk.namespace, risk.workload, risk.container)
 
 
-def _risk_of_kill(kill: OomKill, remedy: Remedy | None) -> Risk:
+def _risk_of_kill(kill: OomKill, remedy: OomRemedy | None) -> ContainerRisk:
     workload = f"Pod/{kill.pod}" if kill.workload is None else str(kill.workload)
-    return Risk(
-        RiskKind.OOM_KILLED,
+    return ContainerRisk(
+        ContainerRiskKind.OOM_KILLED,
         kill.namespace,
         workload,
         kill.container,
@@ -136,41 +189,43 @@ def _risk_of_kill(kill: OomKill, remedy: Remedy | None) -> Risk:
     )
 
 
-def _risk_of_running(pod: Pod, container: Container, kill: OomKill | None, remembered: int, remedies: Remedies) -> Risk:
-    remedy, restarts = remedies.of_running(pod, container), container.restart_count
+def _risk_of_running(
+    pod: Pod, container: Container, kill: OomKill | None, remembered: int, remedies: OomRemedies
+) -> ContainerRisk:
+    remedy, restarts = remedies.get_for_running_pod(pod, container), container.restart_count
     if kill is not None:
         return replace(_risk_of_kill(kill, remedy), workload=pod.workload_name, restarts=max(restarts, kill.restarts))
     place = (pod.namespace, pod.workload_name, container.name, pod.name)
-    return Risk(RiskKind.OOM_KILLED, *place, remembered, restarts=restarts, remedy=remedy)
+    return ContainerRisk(ContainerRiskKind.OOM_KILLED, *place, remembered, restarts=restarts, remedy=remedy)
 
 
-def kill_risks_of(
-    pod: Pod, snapshot: Snapshot, statistics: StatisticsTable, policy: Policy, now: datetime
-) -> tuple[Risk, ...]:
+def find_oom_kill_risks(
+    pod: Pod, snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, now: datetime
+) -> tuple[ContainerRisk, ...]:
     """Return the kills of one pod's containers, init containers among them, that its status or statistics show."""
-    kills = kills_that_count(snapshot, now)
+    kills = find_relevant_oom_kills(snapshot, now)
     own = [kill for kill in kills if (kill.namespace, kill.pod) == (pod.namespace, pod.name)]
-    latest, remedies = _latest_kills(own), Remedies(snapshot, policy)
+    latest, remedies = _latest_kills(own), OomRemedies(snapshot, policy)
     oldest, found = int((now - policy.max_age).timestamp()), []
     for container in pod.containers:
         kill = latest.get((pod.namespace, pod.name, container.name))
         row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
         fresh = row is not None and statistics.updated_at[row] >= oldest
         remembered = statistics.oom_memory_bytes.item(row) if row is not None and fresh else 0
-        if kill is not None and (pod.terminal or container.role is ContainerRole.INIT):
-            found.append(_risk_of_kill(kill, remedies.of_kill(kill)))
-        elif kill is not None or (remembered and not pod.terminal):
+        if kill is not None and (pod.is_finished or container.role is ContainerRole.INIT):
+            found.append(_risk_of_kill(kill, remedies.get_for_kill(kill)))
+        elif kill is not None or (remembered and not pod.is_finished):
             found.append(_risk_of_running(pod, container, kill, remembered, remedies))
     return tuple(found)
 
 
 def _remembered_alone(
-    snapshot: Snapshot,
+    snapshot: ClusterSnapshot,
     statistics: StatisticsTable,
     policy: Policy,
     running: Collection[tuple[str, str, str]],
     now: datetime,
-) -> Iterator[Risk]:
+) -> Iterator[ContainerRisk]:
     """Yield the kills that statistics remember of workloads without `running` pods, as of a CronJob between two runs.
 
     Their pods may be deleted.
@@ -182,21 +237,21 @@ def _remembered_alone(
         is_known = not key.pod and (key.namespace, WorkloadRef(kind, name)) in snapshot.workloads
         if is_known and (key.namespace, key.workload, key.container) not in running:
             taught = statistics.oom_memory_bytes.item(row)
-            yield Risk(RiskKind.OOM_KILLED, key.namespace, key.workload, key.container, "", taught)
+            yield ContainerRisk(ContainerRiskKind.OOM_KILLED, key.namespace, key.workload, key.container, "", taught)
 
 
-def _severity(risk: Risk) -> tuple[int, float, int, str, str, str]:
+def _severity(risk: ContainerRisk) -> tuple[int, float, int, str, str, str]:
     recent = -risk.killed_at.timestamp() if risk.killed_at is not None else 0.0
-    worst = recent if risk.kind is RiskKind.OOM_KILLED else -risk.ratio
-    return (_ORDER[risk.kind], worst, -risk.pods, risk.namespace, risk.workload, risk.container)
+    worst = recent if risk.kind is ContainerRiskKind.OOM_KILLED else -risk.ratio
+    return (_ORDER[risk.kind], worst, -risk.affected_pods, risk.namespace, risk.workload, risk.container)
 
 
-def _joined(known: Risk, other: Risk) -> Risk:
+def _joined(known: ContainerRisk, other: ContainerRisk) -> ContainerRisk:
     """Join the risks of two pods; the worse one's figures stay, and what a person has to do about either."""
     worse = other if _severity(other) < _severity(known) else known
     return replace(
         worse,
-        pods=known.pods + other.pods,
+        affected_pods=known.affected_pods + other.affected_pods,
         restarts=max(known.restarts, other.restarts),
         remedy=worse.remedy or known.remedy or other.remedy,
     )
@@ -211,7 +266,7 @@ def _latest_kills(kills: Iterable[OomKill]) -> Mapping[_Container, OomKill]:
     return latest
 
 
-class _Judge:
+class _RiskAssessment:
     """Judges single containers; the statistics' columns as plain numbers, since there may be 225,000."""
 
     def __init__(
@@ -220,7 +275,7 @@ class _Judge:
         crowded: frozenset[str],
         growing: Collection[tuple[str, str, str]],
         kills: Mapping[_Container, OomKill],
-        remedies: Remedies,
+        remedies: OomRemedies,
         policy: Policy,
         now: datetime,
     ) -> None:
@@ -230,8 +285,8 @@ class _Judge:
         self._growing = growing
         self._kills = kills
         self._remedies = remedies
-        self.kills_told: set[_Container] = set()
-        self._excludes = policy.excludes
+        self.reported_kills: set[_Container] = set()
+        self._excludes = policy.excludes_namespace
         # By node and resource: by how much bases are above requests, over all containers with fresh statistics.
         self._short: defaultdict[tuple[str | None, ResourceName], int] = defaultdict(int)
         self._updated_at = statistics.updated_at.tolist()
@@ -242,7 +297,7 @@ class _Judge:
         self._memory_7d_max = statistics.memory_7d_max_bytes.tolist()
         self._oom_memory = statistics.oom_memory_bytes.tolist()
 
-    def risks_of(self, pod: Pod, workload: str, container: Container) -> Iterator[Risk]:
+    def find_risks(self, pod: Pod, workload: str, container: Container) -> Iterator[ContainerRisk]:
         """Yield what threatens one container of a running pod."""
         row = self._find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
         place = (pod.namespace, workload, container.name, pod.name)
@@ -250,7 +305,7 @@ class _Judge:
         fresh = row is not None and self._updated_at[row] >= self._oldest_seconds
         remembered = self._oom_memory[row] if row is not None and fresh else 0
         if kill is not None:
-            self.kills_told.add((pod.namespace, pod.name, container.name))
+            self.reported_kills.add((pod.namespace, pod.name, container.name))
         if kill is not None or remembered:
             yield _risk_of_running(pod, container, kill, remembered, self._remedies)
         if row is not None and fresh:
@@ -268,7 +323,7 @@ class _Judge:
             if not amount and pod.pod_requests is None
         )
         if missing and not self._excludes(pod.namespace):
-            yield Risk(RiskKind.NO_REQUESTS, *place, observed=len(missing), missing=missing)
+            yield ContainerRisk(ContainerRiskKind.NO_REQUESTS, *place, observed=len(missing), missing=missing)
 
     def is_short(self, node: str | None, resource: ResourceName) -> bool:
         """Tell whether the pods of a node that were judged use more together than they request."""
@@ -276,19 +331,19 @@ class _Judge:
 
     def _by_use(
         self, place: tuple[str, str, str, str], node: str | None, container: Container, row: int
-    ) -> Iterator[Risk]:
+    ) -> Iterator[ContainerRisk]:
         requests, limits = container.requests, container.limits
         largest = max(self._memory_peak[row], self._memory_7d_max[row])
         namespace, _, name, pod = place
         if limits.memory_bytes and (namespace, pod, name) in self._growing:
-            yield Risk(RiskKind.MEMORY_GROWS, *place, largest, limits.memory_bytes)
-        elif limits.memory_bytes and largest >= NEAR_LIMIT * limits.memory_bytes:
-            yield Risk(RiskKind.MEMORY_NEAR_LIMIT, *place, largest, limits.memory_bytes)
+            yield ContainerRisk(ContainerRiskKind.MEMORY_LEAK_SUSPECTED, *place, largest, limits.memory_bytes)
+        elif limits.memory_bytes and largest >= NEAR_LIMIT_SHARE * limits.memory_bytes:
+            yield ContainerRisk(ContainerRiskKind.MEMORY_NEAR_LIMIT, *place, largest, limits.memory_bytes)
         base = self._memory_base[row]
         if requests.memory_bytes and base > requests.memory_bytes:
-            yield Risk(RiskKind.MEMORY_UNDER_REQUESTED, *place, base, requests.memory_bytes)
+            yield ContainerRisk(ContainerRiskKind.MEMORY_UNDER_REQUESTED, *place, base, requests.memory_bytes)
         # Demand counts the time spent waiting for a CPU, so it can pass the limit that use itself never passes.
         if limits.cpu_millicores and self._cpu_peak[row] > limits.cpu_millicores:
-            yield Risk(RiskKind.CPU_THROTTLED, *place, self._cpu_peak[row], limits.cpu_millicores)
+            yield ContainerRisk(ContainerRiskKind.CPU_THROTTLED, *place, self._cpu_peak[row], limits.cpu_millicores)
         if requests.cpu_millicores and node in self._crowded and self._cpu_base[row] > requests.cpu_millicores:
-            yield Risk(RiskKind.CPU_STARVED, *place, self._cpu_base[row], requests.cpu_millicores)
+            yield ContainerRisk(ContainerRiskKind.CPU_STARVED, *place, self._cpu_base[row], requests.cpu_millicores)

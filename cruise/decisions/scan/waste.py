@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from cruise.decisions.revert import OriginalSizesByUid
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.decisions.sizing.outlook import counted_when_sized, sizes_as_planned, sizes_at_targets
-from cruise.domain.actions import Reason
-from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.requests import counted_requests
+from cruise.decisions.sizing.planned_requests import count_requests_when_resized, get_planned_sizes, get_target_sizes
+from cruise.domain.actions import ContainerTarget, ReasonCode
+from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Pod
+from cruise.domain.pod_resources import count_pod_requests, replace_container_resources
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import StatisticsTable
 
@@ -16,13 +17,13 @@ HOURS_A_MONTH = 730
 
 
 @dataclass(frozen=True, slots=True)
-class Prices:
+class ResourcePrices:
     """What an hour of a resource costs; in the currency of the settings."""
 
     cpu_core_hour: float
     memory_gib_hour: float
 
-    def month(self, amount: Resources) -> float:
+    def compute_monthly_cost(self, amount: Resources) -> float:
         """Return the price of an amount for a month of 730 hours."""
         hour = (
             amount.cpu_millicores / 1000 * self.cpu_core_hour + amount.memory_bytes / (1 << 30) * self.memory_gib_hour
@@ -31,7 +32,7 @@ class Prices:
 
 
 @dataclass(frozen=True, slots=True)
-class WorkloadWaste:
+class WorkloadRequests:
     """One workload's requests as kube-scheduler counts them, now, at the targets, and as planned; `used` are its bases.
 
     `recommended` is what its containers should have (the `targets` of the node plans), `planned` what they have once
@@ -44,55 +45,55 @@ class WorkloadWaste:
     workload: str
     pods: int
     requested: Resources
-    recommended: Resources
+    target: Resources
     planned: Resources
     used: Resources
     share: float
-    held: int
-    held_reason: Reason | None
+    skipped_pods: int
+    skip_reason: ReasonCode | None
 
     @staticmethod
-    def without_pods(namespace: str, workload: str) -> "WorkloadWaste":
+    def without_pods(namespace: str, workload: str) -> "WorkloadRequests":
         """Return the sums of a workload of which no pod runs."""
         none = NO_RESOURCES
-        return WorkloadWaste(namespace, workload, 0, none, none, none, none, 0.0, 0, None)
+        return WorkloadRequests(namespace, workload, 0, none, none, none, none, 0.0, 0, None)
 
     @property
     def reclaimable(self) -> Resources:
         """What is requested beyond the target; negative where the target is more."""
-        return self.requested - self.recommended
+        return self.requested - self.target
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class ClusterRequestTotals:
     """The whole cluster: sums over all pods on nodes, as kube-scheduler counts them, `used` where it is known."""
 
     allocatable: Resources
     requested: Resources
-    recommended: Resources
+    target: Resources
     planned: Resources
     used: Resources
 
     @property
     def reclaimable(self) -> Resources:
         """What is requested beyond the targets, net: what some workloads should have more is taken off."""
-        return self.requested - self.recommended
+        return self.requested - self.target
 
 
 @dataclass(slots=True)
-class _Sum:
+class _WorkloadSums:
     pods: int = 0
     requested: Resources = NO_RESOURCES
-    recommended: Resources = NO_RESOURCES
+    target: Resources = NO_RESOURCES
     planned: Resources = NO_RESOURCES
     used_cpu: int = 0
     used_memory: int = 0
-    held: Counter[Reason] = field(default_factory=Counter)
+    skipped_pods: Counter[ReasonCode] = field(default_factory=Counter)
 
 
 def estimate_waste(
-    snapshot: Snapshot, statistics: StatisticsTable, plans: Sequence[NodePlan]
-) -> tuple[tuple[WorkloadWaste, ...], Totals]:
+    snapshot: ClusterSnapshot, statistics: StatisticsTable, plans: Sequence[NodePlan]
+) -> tuple[tuple[WorkloadRequests, ...], ClusterRequestTotals]:
     """Return all workloads with pods on nodes, the largest share of the cluster first, and the totals.
 
     A pod without a target, since it is left out of sizing or evicted to be placed anew, counts as it is.
@@ -100,26 +101,26 @@ def estimate_waste(
     targets: dict[tuple[str, str], Mapping[str, Resources]] = {}
     planned: dict[tuple[str, str], Mapping[str, Resources]] = {}
     for plan in plans:
-        targets |= sizes_at_targets(plan)
-        planned |= sizes_as_planned(plan)
-    held = {(hold.namespace, hold.pod): hold.reason for plan in plans for hold in plan.hold}
-    sums: dict[tuple[str, str], _Sum] = {}
-    used = _UsedSoFar(statistics)
+        targets |= get_target_sizes(plan)
+        planned |= get_planned_sizes(plan)
+    held = {(hold.namespace, hold.pod): hold.reason for plan in plans for hold in plan.skipped}
+    sums: dict[tuple[str, str], _WorkloadSums] = {}
+    used = _UsageSums(statistics)
     for pod in snapshot.pods:
-        if pod.node is None or pod.terminal:
+        if pod.node is None or pod.is_finished:
             continue
-        total = sums.setdefault((pod.namespace, pod.workload_name), _Sum())
+        total = sums.setdefault((pod.namespace, pod.workload_name), _WorkloadSums())
         _add(total, pod, targets.get((pod.namespace, pod.name)), planned.get((pod.namespace, pod.name)))
         used.add(total, pod)
         reason = held.get((pod.namespace, pod.name))
         if reason is not None:
-            total.held[reason] += 1
+            total.skipped_pods[reason] += 1
     allocatable = _sum(node.allocatable for node in snapshot.nodes)
     rows = [_row(*place, total, allocatable) for place, total in sums.items()]
-    totals = Totals(
+    totals = ClusterRequestTotals(
         allocatable,
         _sum(row.requested for row in rows),
-        _sum(row.recommended for row in rows),
+        _sum(row.target for row in rows),
         _sum(row.planned for row in rows),
         _sum(row.used for row in rows),
     )
@@ -127,16 +128,16 @@ def estimate_waste(
 
 
 def _add(
-    total: _Sum, pod: Pod, targets: Mapping[str, Resources] | None, planned: Mapping[str, Resources] | None
+    total: _WorkloadSums, pod: Pod, targets: Mapping[str, Resources] | None, planned: Mapping[str, Resources] | None
 ) -> None:
-    requested = counted_requests(pod)
+    requested = count_pod_requests(pod)
     total.pods += 1
     total.requested += requested
-    total.recommended += requested if targets is None else counted_when_sized(pod, targets)
-    total.planned += requested if planned is None else counted_when_sized(pod, planned)
+    total.target += requested if targets is None else count_requests_when_resized(pod, targets)
+    total.planned += requested if planned is None else count_requests_when_resized(pod, planned)
 
 
-class _UsedSoFar:
+class _UsageSums:
     """Adds up bases; the columns as plain numbers, since there may be 225,000."""
 
     def __init__(self, statistics: StatisticsTable) -> None:
@@ -144,7 +145,7 @@ class _UsedSoFar:
         self._cpu = statistics.cpu_base_millicores.tolist()
         self._memory = statistics.memory_base_bytes.tolist()
 
-    def add(self, total: _Sum, pod: Pod) -> None:
+    def add(self, total: _WorkloadSums, pod: Pod) -> None:
         """Add a pod's bases to its workload's."""
         for container in pod.sized_containers:
             row = self._find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
@@ -153,26 +154,63 @@ class _UsedSoFar:
                 total.used_memory += self._memory[row]
 
 
-def _row(namespace: str, workload: str, total: _Sum, allocatable: Resources) -> WorkloadWaste:
-    reclaimable = total.requested - total.recommended
+def _row(namespace: str, workload: str, total: _WorkloadSums, allocatable: Resources) -> WorkloadRequests:
+    reclaimable = total.requested - total.target
     share = (
         reclaimable.cpu_millicores / max(1, allocatable.cpu_millicores)
         + reclaimable.memory_bytes / max(1, allocatable.memory_bytes)
     ) / 2
-    most_common = total.held.most_common(1)
-    return WorkloadWaste(
+    most_common = total.skipped_pods.most_common(1)
+    return WorkloadRequests(
         namespace=namespace,
         workload=workload,
         pods=total.pods,
         requested=total.requested,
-        recommended=total.recommended,
+        target=total.target,
         planned=total.planned,
         used=Resources(total.used_cpu, total.used_memory),
         share=share,
-        held=total.held.total(),
-        held_reason=most_common[0][0] if most_common else None,
+        skipped_pods=total.skipped_pods.total(),
+        skip_reason=most_common[0][0] if most_common else None,
     )
 
 
 def _sum(amounts: Iterable[Resources]) -> Resources:
     return sum(amounts, NO_RESOURCES)
+
+
+# What sizing has changed so far: what pods request now against what they requested before cruise.
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSavings:
+    """The pods on nodes whose original sizes are known: how many, and their requests before and now."""
+
+    pods: int
+    before: Resources
+    now: Resources
+
+    @property
+    def get_saved(self) -> Resources:
+        """What came free; negative where pods needed more than they requested."""
+        return self.before - self.now
+
+
+def sum_savings(snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizesByUid]) -> RequestSavings:
+    """Compare the pods' requests, as kube-scheduler counts them, with those of their original sizes by pod uid."""
+    pods, before, now = 0, NO_RESOURCES, NO_RESOURCES
+    for pod in snapshot.pods:
+        original = originals.get(pod.uid)
+        if original is None or pod.node is None or pod.is_finished:
+            continue
+        targets = [
+            ContainerTarget(container.name, container.role, *original[container.name])
+            for container in pod.containers
+            if container.name in original
+        ]
+        # What the kubelet reports is of now, and would count where it is more.
+        containers = [replace(one, allocated=None, actual=None) for one in replace_container_resources(pod, targets)]
+        pods += 1
+        before += count_pod_requests(replace(pod, resize=NO_RESIZE), containers)
+        now += count_pod_requests(pod)
+    return RequestSavings(pods, before, now)

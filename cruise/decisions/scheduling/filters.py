@@ -2,20 +2,87 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 
-from cruise.decisions.scheduling.attachments import attached_for, attached_for_running
-from cruise.decisions.scheduling.board import Board, key_of
-from cruise.decisions.scheduling.claims import UNUSABLE, claims_of, why_unusable, why_volumes_not_judged
-from cruise.domain.cluster import Node, Pod
-from cruise.domain.colocation import AttachedVolume
-from cruise.domain.cordons import tolerates_cordon
-from cruise.domain.requests import counted_requests
+from cruise.decisions.scheduling.placements import (
+    PodPlacements,
+    get_attached_volumes,
+    get_attached_volumes_of_running_pod,
+    get_pod_key,
+)
+from cruise.domain.cluster import DEFAULT_SCHEDULER, Node, Pod
+from cruise.domain.pod_resources import count_pod_requests, tolerates_cordon
+from cruise.domain.reasons import UnschedulableCode
+from cruise.domain.scheduling import AttachedVolume, PersistentVolumeClaim, PodConstraints, StorageAndNamespaces
+
+# Which claims a pod comes with, and what of a pending pod kube-scheduler minds that cruise cannot judge.
+
+
+def iterate_claims(surroundings: StorageAndNamespaces, pod: Pod) -> Iterator[tuple[str, PersistentVolumeClaim | None]]:
+    """Yield each claim of a pod as it will be when the pod arrives; None for one that is not known.
+
+    What is made with a pod is made anew with its replacement: the volume that it has now binds it nowhere.
+    """
+    replaced = pod.node is not None or pod.constraints.replaced_pod
+    for name in pod.constraints.claims:
+        claim = surroundings.claims.get((pod.namespace, name))
+        if claim is not None and replaced and name in pod.constraints.own_claims:
+            claim = claim.created_with_pod
+        yield name, claim
+
+
+UNUSABLE_CLAIM = {
+    UnschedulableCode.CLAIM_UNKNOWN: "does not exist",
+    UnschedulableCode.CLAIM_UNBOUND: "is not bound",
+    UnschedulableCode.CLAIM_OF_ANOTHER: "is not the pod's own",
+}
+"""What is said of a claim that keeps its pod pending."""
+
+
+def explain_unusable_claim(pod: Pod, name: str, claim: PersistentVolumeClaim | None) -> UnschedulableCode | None:
+    """Say what about a claim keeps its pod pending wherever it goes; None for nothing."""
+    if claim is None:
+        return UnschedulableCode.CLAIM_UNKNOWN
+    replaced = pod.node is not None or pod.constraints.replaced_pod
+    if name in pod.constraints.own_claims and not replaced and pod.uid and claim.controller != pod.uid:
+        return UnschedulableCode.CLAIM_OF_ANOTHER
+    return None if claim.bound or claim.waits_for_first_consumer else UnschedulableCode.CLAIM_UNBOUND
+
+
+def get_replacement_constraints(constraints: PodConstraints) -> PodConstraints:
+    """Return the constraints of a pod that takes the place of one with these."""
+    return replace(constraints, replaced_pod=True) if constraints.own_claims else constraints
+
+
+def explain_unsupported_volumes(surroundings: StorageAndNamespaces, pod: Pod) -> str | None:
+    """Say what of a pod's volumes, devices and the like no rule here can judge; None for nothing."""
+    if pod.constraints.unsupported_constraints:
+        return pod.constraints.unsupported_constraints[0]
+    # A list without any claim was most likely printed without them.
+    none_known = not surroundings.claims and not surroundings.unsupported
+    for name in pod.constraints.claims:
+        missing = "no claims are known" if none_known else surroundings.unsupported.get((pod.namespace, name))
+        if missing is not None:
+            return f"claim {name}: {missing}"
+    return None
+
+
+def explain_unsupported_constraints(surroundings: StorageAndNamespaces, pod: Pod) -> str | None:
+    """Say what keeps a pending pod out of every plan and proof, as no rule here can judge it; None for nothing."""
+    if pod.scheduling_gated:
+        return "scheduling gates"
+    if pod.scheduler != DEFAULT_SCHEDULER:
+        return f"scheduler {pod.scheduler}"
+    if pod.pod_group:
+        return f"pod group {pod.pod_group}"
+    return explain_unsupported_volumes(surroundings, pod)
+
 
 # kube-scheduler lets such a pod in, and its kubelet waits for the volume for as long as the other node has it.
-IN_USE = "in use on another node"
+CLAIM_IN_USE = "in use on another node"
 
 
-def refuse_by_node(board: Board, pod: Pod, node: Node) -> Iterator[str]:
+def check_node(board: PodPlacements, pod: Pod, node: Node) -> Iterator[str]:
     """Say why the node itself takes no pod like this: its state, its labels, its taints."""
     if not node.ready:
         yield "is not ready"
@@ -23,19 +90,19 @@ def refuse_by_node(board: Board, pod: Pod, node: Node) -> Iterator[str]:
         yield "is being deleted"
     if node.unschedulable and not tolerates_cordon(pod):
         yield "is cordoned"
-    if not pod.placement.admits(node.name, node.labels):
+    if not pod.placement.allows_node(node.name, node.labels):
         yield "is not among those of its node selector and node affinity"
     if not pod.placement.tolerates_all(node.taints):
         yield "has a taint that it does not tolerate"
 
 
-def refuse_by_room(board: Board, pod: Pod, node: Node) -> Iterator[str]:
+def check_resources(board: PodPlacements, pod: Pod, node: Node) -> Iterator[str]:
     """Say what the node has too little of."""
-    here = list(board.pods_on(node.name))
+    here = list(board.get_pods_on(node.name))
     if len(here) + 1 > node.allocatable_pods:
         yield f"holds {len(here)} pods of {node.allocatable_pods}"
-    counted = [counted_requests(other) for other in here]
-    need = counted_requests(pod)
+    counted = [count_pod_requests(other) for other in here]
+    need = count_pod_requests(pod)
     used = sum(one.cpu_millicores for one in counted)
     if need.cpu_millicores and used + need.cpu_millicores > node.allocatable.cpu_millicores:
         yield f"lacks cpu: {used} m used, {need.cpu_millicores} m more, of {node.allocatable.cpu_millicores} m"
@@ -49,53 +116,57 @@ def refuse_by_room(board: Board, pod: Pod, node: Node) -> Iterator[str]:
             yield f"lacks {resource}: {used} used, {amount} more, of {offered}"
 
 
-def refuse_by_ports(board: Board, pod: Pod, node: Node) -> Iterator[str]:
+def check_host_ports(board: PodPlacements, pod: Pod, node: Node) -> Iterator[str]:
     """Say which host ports are taken."""
-    for other in board.pods_on(node.name):
+    for other in board.get_pods_on(node.name):
         for taken in other.constraints.host_ports:
             if any(wanted.collides_with(taken) for wanted in pod.constraints.host_ports):
                 yield f"gives host port {taken.protocol}/{taken.port} to {other.namespace}/{other.name}"
 
 
-def refuse_by_volumes(board: Board, pod: Pod, node: Node) -> Iterator[str]:
+def check_volumes(board: PodPlacements, pod: Pod, node: Node) -> Iterator[str]:
     """Say which of the pod's volumes cannot be used there, or by one more pod."""
-    unjudged = why_volumes_not_judged(board.surroundings, pod)
+    unjudged = explain_unsupported_volumes(board.storage_and_namespaces, pod)
     if unjudged is not None:
         yield f"cannot be judged for {unjudged}"
-    for name, claim in claims_of(board.surroundings, pod):
-        unusable = why_unusable(pod, name, claim)
+    for name, claim in iterate_claims(board.storage_and_namespaces, pod):
+        unusable = explain_unusable_claim(pod, name, claim)
         if unusable is not None:
-            yield f"cannot give claim {name}, which {UNUSABLE[unusable]}"
+            yield f"cannot give claim {name}, which {UNUSABLE_CLAIM[unusable]}"
         if claim is None:
             continue
         if claim.terms is not None and not any(term.matches(node.name, node.labels) for term in claim.terms):
             yield f"is out of reach for the volume of claim {name}"
-        users = board.users_of((pod.namespace, name))
+        users = board.get_claim_users((pod.namespace, name))
         if claim.single_pod and users:
             yield f"cannot give claim {name} to a second pod"
         elif claim.single_node and users and not users[node.name]:
-            yield f"cannot give claim {name}, which is {IN_USE}"
+            yield f"cannot give claim {name}, which is {CLAIM_IN_USE}"
 
 
-def refuse_by_attach_limits(board: Board, pod: Pod, node: Node) -> Iterator[str]:
+def check_attach_limits(board: PodPlacements, pod: Pod, node: Node) -> Iterator[str]:
     """Say which CSI drivers attach no more volumes there.
 
     A volume that several pods there use counts once. One that is only left attached counts apart from a pod that comes
     to use it again.
     """
-    limits = board.surroundings.attach_limits.get(node.name, {})
+    limits = board.storage_and_namespaces.attach_limits.get(node.name, {})
     if not limits or not pod.constraints.claims:
         return
-    used = {volume for other in board.pods_on(node.name) for volume in _attached(board, other)}
-    attached = Counter(driver for driver, _ in used | board.left_attached.get(node.name, frozenset()))
-    new = Counter(driver for driver, _ in attached_for(claim for _, claim in claims_of(board.surroundings, pod)) - used)
+    used = {volume for other in board.get_pods_on(node.name) for volume in _attached(board, other)}
+    attached = Counter(driver for driver, _ in used | board.leftover_attachments.get(node.name, frozenset()))
+    new = Counter(
+        driver
+        for driver, _ in get_attached_volumes(claim for _, claim in iterate_claims(board.storage_and_namespaces, pod))
+        - used
+    )
     for driver, more in new.items():
         if driver in limits and attached[driver] + more > limits[driver]:
             most, would = limits[driver], attached[driver] + more
             yield f"attaches at most {most} volumes of {driver}, and would have {would}"
 
 
-def _attached(board: Board, pod: Pod) -> set[AttachedVolume]:
-    if board.place_of(key_of(pod)) != pod.node:
-        return attached_for(claim for _, claim in claims_of(board.surroundings, pod))
-    return attached_for_running(board.surroundings, pod)
+def _attached(board: PodPlacements, pod: Pod) -> set[AttachedVolume]:
+    if board.get_node(get_pod_key(pod)) != pod.node:
+        return get_attached_volumes(claim for _, claim in iterate_claims(board.storage_and_namespaces, pod))
+    return get_attached_volumes_of_running_pod(board.storage_and_namespaces, pod)

@@ -9,18 +9,23 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from cruise.decisions.eviction.earlier import SAME_AGAIN, Earlier
-from cruise.decisions.eviction.ranking import FREELY, Contender, Exits, Terms, decide_evictions
-from cruise.decisions.guidance.eligibility import Eligibility, Touchable
-from cruise.decisions.sizing.node_columns import NodeColumns
-from cruise.domain.actions import EvictPod, Reason
-from cruise.domain.arrays import BoolArray, Int64Array
+from cruise.decisions.eviction.ranking import (
+    ASSUME_UNCHANGED,
+    NO_CONSTRAINTS,
+    EarlierPasses,
+    EvictionCandidate,
+    EvictionDestinations,
+    EvictionTerms,
+    decide_evictions,
+)
+from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.sizing.node_columns import NodePodColumns
+from cruise.domain.actions import EvictPod, ReasonCode
 from cruise.domain.cluster import Pod
-from cruise.domain.details import Detail
-from cruise.domain.policy import EvictionRanking
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import ResourceName, Resources
-from cruise.domain.rules import Rules
+from cruise.domain.pod_resources import count_pod_requests
+from cruise.domain.policy import EvictionRanking, RuleSet
+from cruise.domain.reasons import ReasonDetail
+from cruise.domain.resources import BoolArray, Int64Array, ResourceName, Resources
 
 # Of a node's CPU, what its pods' demand at P75 is above where their peaks contend for it: with the whole of it in this
 # place traces starve half as much again.
@@ -34,14 +39,14 @@ _MANAGED = {
 
 
 @dataclass(frozen=True, slots=True)
-class Eviction:
+class PlannedEviction:
     """A pod that has to go, by its index, with its ranking and the resource that does not fit."""
 
     index: int
     ranking: EvictionRanking
     resource: ResourceName
 
-    def action(self, pod: Pod) -> EvictPod:
+    def to_action(self, pod: Pod) -> EvictPod:
         """Return what evicts the pod."""
         return EvictPod(
             pod.namespace,
@@ -51,35 +56,35 @@ class Eviction:
             pod.workload,
             self.ranking,
             self.resource,
-            Reason.DOES_NOT_FIT,
+            ReasonCode.NODE_OVER_CAPACITY,
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Crowd:
+class ContendedNode:
     """The pods of a crowded node as the fit compares them, in the order of `NodeColumns.pods_of`.
 
     `why_kept` has for each of them the detail that forbids its eviction, None for a candidate. `terms` are what the
     evictions are decided by; `pressing` is what is to be mended if it lasts.
     """
 
-    contenders: Sequence[Contender]
-    why_kept: Sequence[str | None]
-    terms: Terms = FREELY
-    pressing: frozenset[ResourceName] = frozenset()
+    candidates: Sequence[EvictionCandidate]
+    not_evictable_reasons: Sequence[str | None]
+    terms: EvictionTerms = NO_CONSTRAINTS
+    shortage: frozenset[ResourceName] = frozenset()
 
     @property
     def has_candidates(self) -> bool:
         """Tell whether one of the pods may be evicted."""
-        return any(one.candidate_for for one in self.contenders)
+        return any(one.evictable_for for one in self.candidates)
 
 
-Crowds = Mapping[int, Crowd]
-ExitsOf = Callable[[Sequence[Pod]], Exits]
+ContendedNodes = Mapping[int, ContendedNode]
+DestinationsByNode = Callable[[Sequence[Pod]], EvictionDestinations]
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
+class NodeFit:
     """Which nodes hold the pods that stay on them, and which pods stay.
 
     `fits` has an entry a node for each resource, `stays` an entry a pod; `evicted` has the nodes with evictions, in
@@ -91,18 +96,18 @@ class Fit:
     """
 
     fits: Mapping[ResourceName, BoolArray]
-    grows: Mapping[ResourceName, BoolArray]
-    stays: BoolArray
-    evicted: Mapping[int, tuple[Eviction, ...]]
-    short: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
-    pressing: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
+    may_grow: Mapping[ResourceName, BoolArray]
+    remains: BoolArray
+    evicted: Mapping[int, tuple[PlannedEviction, ...]]
+    under_pressure: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
+    shortage: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
     unfit: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
-    kept: Mapping[int, str] = field(default_factory=dict)
-    promised: Mapping[int, Resources] = field(default_factory=dict)
-    awaited: Mapping[int, Resources] = field(default_factory=dict)
+    not_evicted: Mapping[int, str] = field(default_factory=dict)
+    reserved_for_replacements: Mapping[int, Resources] = field(default_factory=dict)
+    pending_replacements: Mapping[int, Resources] = field(default_factory=dict)
 
 
-def shortages(columns: NodeColumns) -> dict[int, frozenset[ResourceName]]:
+def find_shortages(columns: NodePodColumns) -> dict[int, frozenset[ResourceName]]:
     """Return what each node has too little of for the bases of its pods and the largest single headroom.
 
     Whatever a headroom model wants, pods fit where there is room for one of them at a time at its peak: a headroom
@@ -110,14 +115,14 @@ def shortages(columns: NodeColumns) -> dict[int, frozenset[ResourceName]]:
     """
     found: dict[int, frozenset[ResourceName]] = {}
     for resource in ResourceName:
-        need = columns.base_of_nodes[resource] + columns.spike_of_nodes[resource]
+        need = columns.base_by_node[resource] + columns.largest_headroom_by_node[resource]
         for node in np.flatnonzero(need > columns.available[resource]).tolist():
             found[node] = found.get(node, frozenset()) | {resource}
     return dict(sorted(found.items()))
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class ContentionContext:
     """What is known of crowded nodes beside the columns.
 
     `cpu_demand` is what the pods of each node demand at P75, in millicores. `apart` has by node the pods that take no
@@ -125,32 +130,32 @@ class Circumstances:
     """
 
     cpu_demand: Int64Array
-    earlier: Earlier = SAME_AGAIN
-    apart: Mapping[int, Sequence[Pod]] = field(default_factory=dict)
-    exits: ExitsOf | None = None
+    earlier: EarlierPasses = ASSUME_UNCHANGED
+    evaluate_alone: Mapping[int, Sequence[Pod]] = field(default_factory=dict)
+    destinations: DestinationsByNode | None = None
 
 
-def crowds_of(
-    columns: NodeColumns,
+def find_contended_nodes(
+    columns: NodePodColumns,
     eligibility: Eligibility,
-    rules: Rules,
-    around: Circumstances,
+    rules: RuleSet,
+    around: ContentionContext,
     short: Mapping[int, frozenset[ResourceName]],
-) -> Crowds:
+) -> ContendedNodes:
     """Return the pods of the nodes that are short of something, and what is to be mended there."""
     return {node: _crowd(columns, node, eligibility, rules, around, short[node]) for node in short}
 
 
 def _crowd(
-    columns: NodeColumns,
+    columns: NodePodColumns,
     node: int,
     eligibility: Eligibility,
-    rules: Rules,
-    around: Circumstances,
+    rules: RuleSet,
+    around: ContentionContext,
     short: frozenset[ResourceName],
-) -> Crowd:
-    pods = columns.pods_of(node)
-    base, spike = columns.base, columns.spike
+) -> ContendedNode:
+    pods = columns.get_pods_on_node(node)
+    base, spike = columns.base, columns.largest_headroom
     amounts = (of_pods[resource][pods].tolist() for of_pods in (base, spike) for resource in ResourceName)
     found, why = [], []
     for at, cpu, memory, cpu_headroom, memory_headroom in zip(pods, *amounts, strict=True):
@@ -158,39 +163,43 @@ def _crowd(
         kept = _why_kept(touchable, eligibility, around.earlier)
         why.append(kept)
         found.append(
-            Contender(
+            EvictionCandidate(
                 touchable.pod.namespace,
                 touchable.pod.name,
-                eligibility.evictability.ranking_of(touchable.pod, touchable.guidance),
+                eligibility.evictability.get_ranking(touchable.pod, touchable.effective_policy),
                 Resources(cpu, memory),
                 Resources(cpu_headroom, memory_headroom),
                 frozenset() if kept else _managed(touchable),
-                touchable.pod.priority if rules.careful_evictions else 0,
+                touchable.pod.priority if rules.eviction_safeguards else 0,
             )
         )
-    if not rules.careful_evictions:
-        return Crowd(found, why, Terms(each_by_itself=rules.fit_by_resource), short)
+    if not rules.eviction_safeguards:
+        return ContendedNode(found, why, EvictionTerms(check_each_node_alone=rules.fit_by_resource), short)
     its, pressing = columns.nodes[node], _pressing(columns, node, around, short)
-    terms = Terms(
-        mend=frozenset(one for one in pressing if around.earlier.was_short(its.name, one)),
-        each_by_itself=rules.fit_by_resource,
-        lowest_apart=_lowest_apart(around.apart.get(node, ()), [columns.candidates.pods[at] for at in pods]),
+    terms = EvictionTerms(
+        shortage=frozenset(one for one in pressing if around.earlier.was_under_pressure(its.name, one)),
+        check_each_node_alone=rules.fit_by_resource,
+        lowest_priority_first=_lowest_apart(
+            around.evaluate_alone.get(node, ()), [columns.candidates.pods[at] for at in pods]
+        ),
     )
-    if around.exits is not None:
-        terms = replace(terms, exits=around.exits([columns.candidates.pods[at].pod for at in pods]))
-    return Crowd(found, why, terms, pressing)
+    if around.destinations is not None:
+        terms = replace(terms, destinations=around.destinations([columns.candidates.pods[at].pod for at in pods]))
+    return ContendedNode(found, why, terms, pressing)
 
 
-def _why_kept(touchable: Touchable, eligibility: Eligibility, earlier: Earlier) -> str | None:
+def _why_kept(touchable: ResizablePod, eligibility: Eligibility, earlier: EarlierPasses) -> str | None:
     rules = eligibility.evictability
-    kept = rules.why_kept(touchable.pod, touchable.guidance) or rules.why_not_now(touchable.pod)
-    if kept is None and touchable.pod.uid in earlier.refused:
-        return Detail.REFUSED_BEFORE
+    kept = rules.explain_not_evictable(touchable.pod, touchable.effective_policy) or rules.explain_not_evictable_now(
+        touchable.pod
+    )
+    if kept is None and touchable.pod.uid in earlier.refused_evictions:
+        return ReasonDetail.REFUSED_BEFORE
     return kept
 
 
 def _pressing(
-    columns: NodeColumns, node: int, around: Circumstances, short: frozenset[ResourceName]
+    columns: NodePodColumns, node: int, around: ContentionContext, short: frozenset[ResourceName]
 ) -> frozenset[ResourceName]:
     """Return what evictions mend where it lasts to the next pass: memory that is short, and CPU that is contended.
 
@@ -201,44 +210,47 @@ def _pressing(
     return frozenset(one for one in short if one is not ResourceName.CPU or contended)
 
 
-def _lowest_apart(pods: Sequence[Pod], sized: Sequence[Touchable]) -> dict[ResourceName, int]:
+def _lowest_apart(pods: Sequence[Pod], sized: Sequence[ResizablePod]) -> dict[ResourceName, int]:
     """Return for each resource the lowest priority of the pods that take some of it, and are not sized by it."""
     taking = [(pod, frozenset[ResourceName]()) for pod in pods]
     taking += [(one.pod, managed) for one in sized if len(managed := _managed(one)) < len(ResourceName)]
     lowest: dict[ResourceName, int] = {}
     for pod, managed in taking:
-        counted = counted_requests(pod)
+        counted = count_pod_requests(pod)
         for resource in ResourceName:
-            if resource not in managed and counted.of(resource):
+            if resource not in managed and counted.get(resource):
                 lowest[resource] = min(pod.priority, lowest.get(resource, pod.priority))
     return lowest
 
 
-def _managed(pod: Touchable) -> frozenset[ResourceName]:
+def _managed(pod: ResizablePod) -> frozenset[ResourceName]:
     return _MANAGED[pod.manages_cpu, pod.manages_memory]
 
 
-def fit_nodes(columns: NodeColumns, crowds: Crowds, short: Mapping[int, frozenset[ResourceName]]) -> Fit:
+def decide_node_fit(
+    columns: NodePodColumns, crowds: ContendedNodes, short: Mapping[int, frozenset[ResourceName]]
+) -> NodeFit:
     """Decide the fit and the evictions of all nodes; `crowds` has those that are `short` of something."""
     fits, grows = ({one: np.ones(len(columns.nodes), dtype=np.bool_) for one in ResourceName} for _ in range(2))
     stays = np.ones(len(columns.candidates.pods), dtype=np.bool_)
-    evicted: dict[int, tuple[Eviction, ...]] = {}
+    evicted: dict[int, tuple[PlannedEviction, ...]] = {}
     unfit: dict[int, frozenset[ResourceName]] = {}
     kept: dict[int, str] = {}
     for node, crowd in crowds.items():
         room = Resources(*(int(columns.available[resource][node]) for resource in ResourceName))
-        leaving = decide_evictions(crowd.contenders, room, crowd.terms)
-        pods = columns.pods_of(node)
-        kept |= {pods[at]: detail for at, detail in leaving.kept.items()}
-        if leaving.unfit:
-            unfit[node] = leaving.unfit
-        for resource in leaving.over:
+        leaving = decide_evictions(crowd.candidates, room, crowd.terms)
+        pods = columns.get_pods_on_node(node)
+        kept |= {pods[at]: detail for at, detail in leaving.not_evicted.items()}
+        if leaving.does_not_fit:
+            unfit[node] = leaving.does_not_fit
+        for resource in leaving.over_capacity:
             fits[resource][node] = False
-            grows[resource][node] = crowd.terms.each_by_itself
+            grows[resource][node] = crowd.terms.check_each_node_alone
         if leaving.marked:
             evicted[node] = tuple(
-                Eviction(pods[at.index], crowd.contenders[at.index].ranking, at.resource) for at in leaving.marked
+                PlannedEviction(pods[at.index], crowd.candidates[at.index].ranking, at.resource)
+                for at in leaving.marked
             )
             stays[[eviction.index for eviction in evicted[node]]] = False
-    pressing = {node: crowd.pressing for node, crowd in crowds.items() if crowd.pressing}
-    return Fit(fits, grows, stays, evicted, short, pressing, unfit, kept)
+    pressing = {node: crowd.shortage for node, crowd in crowds.items() if crowd.shortage}
+    return NodeFit(fits, grows, stays, evicted, short, pressing, unfit, kept)

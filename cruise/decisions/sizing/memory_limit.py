@@ -11,23 +11,30 @@ from typing import overload
 
 import numpy as np
 
-from cruise.decisions.guidance.container_bounds import ContainerBounds
-from cruise.domain.arrays import UNBOUNDED, BoolArray, Int64Array, capped, round_up_whole
+from cruise.decisions.pod_policy.container_bounds import ContainerBounds
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
-from cruise.domain.resources import MEBIBYTE, whole_mebibytes
+from cruise.domain.resources import (
+    MEBIBYTE,
+    UNBOUNDED,
+    BoolArray,
+    Int64Array,
+    cap_to_bounds,
+    round_up_integers,
+    round_up_to_mebibytes,
+)
 from cruise.domain.usage import OomRecord, Statistic, StatisticColumns
 
 # Kubernetes 1.34 is the first version whose kubelet lowers, and adds, memory limits in place.
 FIRST_KUBELET_LOWERING_MEMORY_LIMITS = (1, 34)
-BURST_BELOW = 0.8
+BURST_SHARE = 0.8
 """Under which share of the use now its base shows a burst: what grows by a tenth every five minutes is above."""
-AFTER_KILL = 1.5
+AFTER_OOM_KILL_FACTOR = 1.5
 """What a limit that was reached is multiplied with at least, within its ceiling."""
 
 
 @dataclass(frozen=True, slots=True)
-class LimitDemand:
+class MemoryLimitDemand:
     """What containers need of their memory limits, one entry each, in bytes.
 
     `wanted` is the multiple of the largest use seen, `safe` the working set now with a margin, and `known` the largest
@@ -36,44 +43,47 @@ class LimitDemand:
     above its base, `varying` where it is known to go up and down: it was higher, or is in a burst.
     """
 
-    wanted: Int64Array
-    safe: Int64Array
+    target: Int64Array
+    minimum_safe: Int64Array
     known: Int64Array
     may_fall: BoolArray
-    killed: BoolArray
-    rising: BoolArray
-    varying: BoolArray
+    was_oom_killed: BoolArray
+    is_rising: BoolArray
+    is_varying: BoolArray
 
 
 @dataclass(frozen=True, slots=True)
-class Ceilings:
+class MemoryLimitCeilings:
     """How far memory limits may rise, one entry a container, in bytes: in passing, and at all."""
 
-    in_passing: Int64Array
-    at_all: Int64Array
+    without_cause: Int64Array
+    absolute: Int64Array
 
-    def on(self, allocatable: Int64Array) -> "Ceilings":
+    def for_nodes(self, allocatable: Int64Array) -> "MemoryLimitCeilings":
         """Return the same on nodes that have no more than `allocatable`, one entry a container."""
-        return Ceilings(np.minimum(self.in_passing, allocatable), np.minimum(self.at_all, allocatable))
+        return MemoryLimitCeilings(np.minimum(self.without_cause, allocatable), np.minimum(self.absolute, allocatable))
 
 
-def limit_demand(statistics: StatisticColumns, rows: Int64Array, policy: Policy) -> LimitDemand:
+def compute_limit_demand(statistics: StatisticColumns, rows: Int64Array, policy: Policy) -> MemoryLimitDemand:
     """Put together what the statistics at `rows` need of memory limits."""
-    lesson, largest = capped(statistics.oom_memory_bytes[rows]), capped(statistics.memory_7d_max_bytes[rows])
-    last, base = capped(statistics.memory_last_bytes[rows]), capped(statistics.memory_base_bytes[rows])
+    lesson, largest = (
+        cap_to_bounds(statistics.oom_memory_bytes[rows]),
+        cap_to_bounds(statistics.memory_7d_max_bytes[rows]),
+    )
+    last, base = cap_to_bounds(statistics.memory_last_bytes[rows]), cap_to_bounds(statistics.memory_base_bytes[rows])
     seen, safe = np.maximum(largest, lesson), np.ceil(last * policy.working_set_margin).astype(np.int64)
-    return LimitDemand(
-        wanted=np.ceil(seen * policy.memory_limit_factor).astype(np.int64),
-        safe=safe,
-        known=round_up_whole(np.maximum(seen, safe), MEBIBYTE),
+    return MemoryLimitDemand(
+        target=np.ceil(seen * policy.memory_limit_factor).astype(np.int64),
+        minimum_safe=safe,
+        known=round_up_integers(np.maximum(seen, safe), MEBIBYTE),
         may_fall=_may_fall(statistics.history_since[rows], statistics.updated_at[rows], lesson, policy),
-        killed=lesson > 0,
-        rising=(last >= largest) & (last > base),
-        varying=(last > 0) & ((last < largest) | (base < last * BURST_BELOW)),
+        was_oom_killed=lesson > 0,
+        is_rising=(last >= largest) & (last > base),
+        is_varying=(last > 0) & ((last < largest) | (base < last * BURST_SHARE)),
     )
 
 
-def ceilings(template: Int64Array, current: Int64Array, policy: Policy) -> Ceilings:
+def compute_limit_ceilings(template: Int64Array, current: Int64Array, policy: Policy) -> MemoryLimitCeilings:
     """Return how far limits of running containers may rise, their nodes apart.
 
     `template` is what the pod template states, `UNBOUNDED` where it states none, negative where it is not known: such
@@ -81,24 +91,24 @@ def ceilings(template: Int64Array, current: Int64Array, policy: Policy) -> Ceili
     """
     most = np.minimum(template * policy.memory_limit_ceiling, UNBOUNDED).astype(np.int64) // MEBIBYTE * MEBIBYTE
     known = template >= 0
-    return Ceilings(np.where(known, np.minimum(template, most), current), np.where(known, most, current))
+    return MemoryLimitCeilings(np.where(known, np.minimum(template, most), current), np.where(known, most, current))
 
 
-def ceiling_of(template: int | None, allocatable: int | None, policy: Policy) -> int:
+def compute_limit_ceiling(template: int | None, allocatable: int | None, policy: Policy) -> int:
     """Return what one memory limit may rise to.
 
     `template` is the limit that the pod template states, None where it states none; `allocatable` the memory of the
     node that the pod is bound to, None where it is not bound.
     """
-    if not policy.rules.ceiling:
+    if not policy.rules.memory_limit_ceiling:
         return UNBOUNDED
     most = UNBOUNDED if template is None else int(template * policy.memory_limit_ceiling) // MEBIBYTE * MEBIBYTE
     return min(most, UNBOUNDED if allocatable is None else allocatable)
 
 
-def grows_unchecked(demand: LimitDemand, limits: Int64Array) -> BoolArray:
+def detect_memory_leaks(demand: MemoryLimitDemand, limits: Int64Array) -> BoolArray:
     """Tell for each container whether its use is at its highest and so near a limit that does not rise with it."""
-    return demand.rising & (limits > 0) & (demand.safe > limits)
+    return demand.is_rising & (limits > 0) & (demand.minimum_safe > limits)
 
 
 @overload
@@ -114,32 +124,32 @@ def _may_fall(
     """
     known = history_since > 0
     falls: bool | BoolArray = (updated_at - history_since) * known >= int(policy.memory_limit_history.total_seconds())
-    if not policy.rules.careful_limits:
+    if not policy.rules.memory_limit_safeguards:
         falls = falls | (history_since == 0)
-    return falls & (lesson == 0) if policy.rules.ceiling else falls
+    return falls & (lesson == 0) if policy.rules.memory_limit_ceiling else falls
 
 
 @dataclass(frozen=True, slots=True)
-class LimitTerms:
+class MemoryLimitTerms:
     """What limits of running pods keep to, one entry a container.
 
     None is lowered below `least`, `adds` tells where a container without a limit gets one, and `keeps` where a limit
     stays unless the request passes it.
     """
 
-    least: Int64Array
-    adds: BoolArray
-    keeps: BoolArray
+    minimum: Int64Array
+    adds_missing: BoolArray
+    keeps_existing: BoolArray
 
 
-def memory_limits(
-    demand: LimitDemand,
+def compute_memory_limits(
+    demand: MemoryLimitDemand,
     current: Int64Array,
     request: Int64Array,
     most: Int64Array,
     lowers: BoolArray,
-    ceiling: Ceilings | None = None,
-    terms: LimitTerms | None = None,
+    ceiling: MemoryLimitCeilings | None = None,
+    terms: MemoryLimitTerms | None = None,
 ) -> Int64Array:
     """Return the memory limit of each container of a running pod, 0 for none.
 
@@ -148,22 +158,22 @@ def memory_limits(
     lower it as far as the working set now.
     """
     stated = current > 0
-    safe = np.maximum(demand.safe, request)
-    wanted = round_up_whole(np.maximum(demand.wanted, safe), MEBIBYTE)
+    safe = np.maximum(demand.minimum_safe, request)
+    wanted = round_up_integers(np.maximum(demand.target, safe), MEBIBYTE)
     if ceiling is not None:
-        has_to = demand.killed | demand.varying | (request > current)
-        highest = np.maximum(np.where(has_to, ceiling.at_all, ceiling.in_passing), current)
+        has_to = demand.was_oom_killed | demand.is_varying | (request > current)
+        highest = np.maximum(np.where(has_to, ceiling.absolute, ceiling.without_cause), current)
         wanted = np.maximum(np.minimum(wanted, highest), request)
     if terms is not None:
         # Where a LimitRange leaves no safe limit the value stays safe, and the pod is held for breaking the range.
-        floor = np.where(stated, np.where(lowers, np.minimum(terms.least, current), current), terms.least)
+        floor = np.where(stated, np.where(lowers, np.minimum(terms.minimum, current), current), terms.minimum)
         limits = np.maximum(np.minimum(wanted, most), np.maximum(floor, request))
-        limits = np.where(terms.keeps, np.maximum(current, request), limits)
+        limits = np.where(terms.keeps_existing, np.maximum(current, request), limits)
         # The API server would make a limit without a request the request, and that may not grow here.
-        adds = terms.adds & lowers & (request > 0)
+        adds = terms.adds_missing & lowers & (request > 0)
         if ceiling is not None:
             # Nor is one added that would be above the node's memory.
-            adds &= terms.least <= ceiling.at_all
+            adds &= terms.minimum <= ceiling.absolute
         return np.where(stated, limits, np.where(adds, limits, 0))
     wanted = np.minimum(wanted, np.maximum(most, safe))
     wanted = np.where((request > 0) | stated, wanted, 0)
@@ -173,11 +183,11 @@ def memory_limits(
     return np.where(lowers, np.maximum(wanted, least), kept)
 
 
-def least_limit_at_admission(
+def compute_min_admission_limit(
     statistic: Statistic, stated: int | None, bounds: ContainerBounds, policy: Policy, ceiling: int, adds: bool
 ) -> int:
     """Return the least memory limit that a container is created with, 0 where it states and gets none."""
-    known = known_use(statistic, policy)
+    known = get_largest_known_usage(statistic, policy)
     if stated is None:
         return known if adds and known <= ceiling else 0
     if bounds.keeps_memory_limit:
@@ -187,13 +197,13 @@ def least_limit_at_admission(
     return known if falls else max(known, stated)
 
 
-def known_use(statistic: Statistic, policy: Policy) -> int:
+def get_largest_known_usage(statistic: Statistic, policy: Policy) -> int:
     """Return the largest known use: of seven days, what kills have taught, and the working set now with a margin."""
     safe = math.ceil(statistic.memory_last_bytes * policy.working_set_margin)
-    return whole_mebibytes(max(statistic.memory_7d_max_bytes, statistic.oom_memory_bytes, safe))
+    return round_up_to_mebibytes(max(statistic.memory_7d_max_bytes, statistic.oom_memory_bytes, safe))
 
 
-def limit_at_admission(
+def compute_admission_limit(
     statistic: Statistic,
     request: int,
     stated: int | None,
@@ -208,17 +218,17 @@ def limit_at_admission(
         statistic.history_since, statistic.updated_at, statistic.oom_memory_bytes, policy
     ):
         wanted = max(wanted, stated)
-    if not policy.rules.careful_limits:
+    if not policy.rules.memory_limit_safeguards:
         return _bounded(wanted, request, bounds)
     if stated is not None and bounds.keeps_memory_limit:
         return max(stated, request)
-    least = least_limit_at_admission(statistic, stated, bounds, policy, ceiling, adds)
+    least = compute_min_admission_limit(statistic, stated, bounds, policy, ceiling, adds)
     if stated is None and not least:
         return None
     return max(_bounded(wanted, request, bounds), least if stated is None else min(least, stated))
 
 
-def limit_after_kill(
+def compute_limit_after_oom_kill(
     record: OomRecord,
     statistic: Statistic | None,
     request: int,
@@ -234,17 +244,21 @@ def limit_after_kill(
     """
     seen, working_set = (0, 0) if statistic is None else (statistic.memory_7d_max_bytes, statistic.memory_last_bytes)
     largest = max(record.oom_memory_bytes, seen)
-    adds = bounds.adds_memory_limit and largest and (node is None or lowers_memory_limits(node))
+    adds = bounds.adds_memory_limit and largest and (node is None or supports_lowering_memory_limits(node))
     if stated is None and not adds:
         return None
     if stated is not None and bounds.keeps_memory_limit:
         return max(stated, request)
-    safe = whole_mebibytes(math.ceil(working_set * policy.working_set_margin))
-    reached = whole_mebibytes(math.ceil((record.memory_limit_bytes or 0) * AFTER_KILL)) if policy.rules.ceiling else 0
+    safe = round_up_to_mebibytes(math.ceil(working_set * policy.working_set_margin))
+    reached = (
+        round_up_to_mebibytes(math.ceil((record.memory_limit_bytes or 0) * AFTER_OOM_KILL_FACTOR))
+        if policy.rules.memory_limit_ceiling
+        else 0
+    )
     return max(_bounded(min(max(_wanted(largest, policy), safe, reached), ceiling), request, bounds), stated or 0)
 
 
-def least_after_kill(
+def compute_min_limit_after_oom_kill(
     record: OomRecord,
     statistic: Statistic | None,
     stated: int | None,
@@ -255,20 +269,20 @@ def least_after_kill(
     """Return the memory limit that a killed container needs at least, as far as it may rise; 0 where it stays."""
     if stated is None or bounds.keeps_memory_limit:
         return 0
-    known = 0 if statistic is None else known_use(statistic, policy)
-    reached = whole_mebibytes(math.ceil((record.memory_limit_bytes or 0) * AFTER_KILL))
+    known = 0 if statistic is None else get_largest_known_usage(statistic, policy)
+    reached = round_up_to_mebibytes(math.ceil((record.memory_limit_bytes or 0) * AFTER_OOM_KILL_FACTOR))
     return max(min(max(known, record.oom_memory_bytes, reached), ceiling), stated)
 
 
 def _wanted(largest: int, policy: Policy) -> int:
-    return whole_mebibytes(math.ceil(largest * policy.memory_limit_factor))
+    return round_up_to_mebibytes(math.ceil(largest * policy.memory_limit_factor))
 
 
 def _bounded(wanted: int, request: int, bounds: ContainerBounds) -> int:
     """Return a limit within what the LimitRanges leave, and never under the request."""
-    return max(min(wanted, bounds.whole[5], int(min(request * bounds.ratios[1], wanted))), request)
+    return max(min(wanted, bounds.whole_unit_bounds[5], int(min(request * bounds.ratios[1], wanted))), request)
 
 
-def lowers_memory_limits(node: Node) -> bool:
+def supports_lowering_memory_limits(node: Node) -> bool:
     """Tell whether the node's kubelet lowers, and adds, memory limits in place; an unknown one counts as new."""
     return node.kubelet_version is None or node.kubelet_version >= FIRST_KUBELET_LOWERING_MEMORY_LIMITS

@@ -13,20 +13,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cruise.decisions.guidance.quotas import QuotaRoom, limits_stay
-from cruise.decisions.sizing.candidate_columns import CandidateColumns, PerResource
-from cruise.decisions.sizing.recommendation import UNIT, Demand, DemandTable, QuotaBounds, with_least_limits
-from cruise.domain.arrays import BoolArray, Int64Array, round_up_whole
+from cruise.decisions.pod_policy.quotas import QuotaAllowance, keeps_limits
+from cruise.decisions.sizing.candidate_columns import PerResource, ResizablePodColumns
+from cruise.decisions.sizing.recommendation import (
+    ROUNDING_UNIT,
+    DemandTable,
+    QuotaConstraints,
+    ResourceDemand,
+    apply_min_limits,
+)
 from cruise.domain.cluster import ResizePending
-from cruise.domain.quotas import Quota
-from cruise.domain.requests import counted_container
-from cruise.domain.resources import ResourceName, Resources
+from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.pod_resources import count_container_requests
+from cruise.domain.resources import BoolArray, Int64Array, ResourceName, Resources, round_up_integers
 
-Quotas = Mapping[str, Sequence[Quota]]
+QuotasByNamespace = Mapping[str, Sequence[ResourceQuota]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Growth:
+class _QuotaGrowth:
     """A resource that a pod's requests would grow by, and its containers in the columns."""
 
     pod: int
@@ -35,7 +40,7 @@ class _Growth:
     containers: slice
 
 
-def within_quotas(table: DemandTable, counted: PerResource, quotas: Quotas) -> DemandTable:
+def limit_demand_to_quotas(table: DemandTable, counted: PerResource, quotas: QuotasByNamespace) -> DemandTable:
     """Return the demand as far as quotas let it be written; `counted` is what each pod counts now."""
     candidates = table.candidates
     concerned = [index for index, pod in enumerate(candidates.pods) if pod.pod.namespace in quotas]
@@ -45,34 +50,34 @@ def within_quotas(table: DemandTable, counted: PerResource, quotas: Quotas) -> D
     for pod in concerned:
         one = candidates.pods[pod].pod
         for resource in ResourceName:
-            stay[resource][_containers(candidates, pod)] = limits_stay(one, quotas[one.namespace], resource)
+            stay[resource][_containers(candidates, pod)] = keeps_limits(one, quotas[one.namespace], resource)
     cpu = _under_limits(table.cpu, table.cpu_limit, stay[ResourceName.CPU])
     memory = _under_limits(table.memory, table.memory_limit, stay[ResourceName.MEMORY])
     short = np.zeros(len(candidates.pods), dtype=np.bool_)
-    rooms = {namespace: QuotaRoom(found) for namespace, found in quotas.items()}
+    rooms = {namespace: QuotaAllowance(found) for namespace, found in quotas.items()}
     for resource, demand in ((ResourceName.CPU, cpu), (ResourceName.MEMORY, memory)):
-        standing = _Standing(candidates, resource, demand.current, counted[resource], concerned)
+        standing = _CurrentUse(candidates, resource, demand.current, counted[resource], concerned)
         for grown in standing.growth(_whole_bases(demand, resource)):
             one = candidates.pods[grown.pod].pod
-            if rooms[one.namespace].take(one, _amount(resource, grown.more)):
+            if rooms[one.namespace].consume(one, _amount(resource, grown.more)):
                 continue
             short[grown.pod] = True
             at = grown.containers
             demand.upper[at] = np.minimum(demand.upper[at], demand.current[at])
             demand.lower[at] = np.minimum(demand.lower[at], demand.upper[at])
             demand.base[at] = np.minimum(demand.base[at], demand.upper[at])
-    found = replace(table, cpu=cpu, memory=memory, quotas=QuotaBounds(quotas, stay, short))
-    return found if table.least_limit is None else with_least_limits(found, _kept(table, stay))
+    found = replace(table, cpu=cpu, memory=memory, quotas=QuotaConstraints(quotas, stay, short))
+    return found if table.minimum_limit is None else apply_min_limits(found, _kept(table, stay))
 
 
 def _kept(table: DemandTable, stay: Mapping[ResourceName, BoolArray]) -> PerResource:
     """Return the least limits, which are those of now where limits stay."""
-    assert table.least_limit is not None
+    assert table.minimum_limit is not None
     limits = {ResourceName.CPU: table.cpu_limit, ResourceName.MEMORY: table.memory_limit}
-    return {one: np.where(stay[one], limits[one], least) for one, least in table.least_limit.items()}
+    return {one: np.where(stay[one], limits[one], least) for one, least in table.minimum_limit.items()}
 
 
-def trim_to_quotas(
+def trim_growth_to_quotas(
     table: DemandTable,
     counted: PerResource,
     sizes: Mapping[ResourceName, Int64Array],
@@ -88,27 +93,27 @@ def trim_to_quotas(
     if bounds is None:
         return []
     pods = [pod for pod in np.flatnonzero(patched).tolist() if candidates.pods[pod].pod.namespace in bounds.quotas]
-    rooms = {namespace: QuotaRoom(found) for namespace, found in bounds.quotas.items()}
+    rooms = {namespace: QuotaAllowance(found) for namespace, found in bounds.quotas.items()}
     for index, need in awaited.items():
         leaving = candidates.pods[index].pod
         if leaving.namespace in rooms:
-            rooms[leaving.namespace].keep(leaving, need)
+            rooms[leaving.namespace].reserve(leaving, need)
     cut: set[int] = set()
     for resource, final in sizes.items():
-        demand = table.of(resource)
+        demand = table.get_resource(resource)
         least = np.minimum(final, np.maximum(_whole_bases(demand, resource), demand.current))
-        standing = _Standing(candidates, resource, demand.current, counted[resource], pods)
+        standing = _CurrentUse(candidates, resource, demand.current, counted[resource], pods)
         bases = {one.pod: one.more for one in standing.growth(least)}
         wanted = standing.growth(final)
         granted = set()
         for grown in wanted:
             pod = candidates.pods[grown.pod].pod
-            if rooms[pod.namespace].take(pod, _amount(resource, bases.get(grown.pod, 0))):
+            if rooms[pod.namespace].consume(pod, _amount(resource, bases.get(grown.pod, 0))):
                 granted.add(grown.pod)
         for grown in wanted:
             pod, at = candidates.pods[grown.pod].pod, grown.containers
             extra = grown.more - bases.get(grown.pod, 0)
-            if grown.pod in granted and rooms[pod.namespace].take(pod, _amount(resource, extra)):
+            if grown.pod in granted and rooms[pod.namespace].consume(pod, _amount(resource, extra)):
                 continue
             keeps = least if grown.pod in granted else demand.current
             final[at] = np.minimum(final[at], keeps[at])
@@ -116,17 +121,17 @@ def trim_to_quotas(
     return sorted(cut)
 
 
-def _under_limits(demand: Demand, limit: Int64Array, stays: BoolArray) -> Demand:
+def _under_limits(demand: ResourceDemand, limit: Int64Array, stays: BoolArray) -> ResourceDemand:
     """Return a demand of its own, whose requests stay under the limits that may not rise with them."""
     upper = np.where(stays & (limit > 0), np.minimum(demand.upper, limit), demand.upper)
     return replace(demand, upper=upper, lower=np.minimum(demand.lower, upper), base=np.minimum(demand.base, upper))
 
 
-def _whole_bases(demand: Demand, resource: ResourceName) -> Int64Array:
-    return np.clip(round_up_whole(demand.base, UNIT[resource]), demand.lower, demand.upper)
+def _whole_bases(demand: ResourceDemand, resource: ResourceName) -> Int64Array:
+    return np.clip(round_up_integers(demand.base, ROUNDING_UNIT[resource]), demand.lower, demand.upper)
 
 
-class _Standing:
+class _CurrentUse:
     """What some pods count of a resource now; `counted` has it for every pod, overheads apart.
 
     Mostly each container counts what its spec states, and the pods need not be looked at one by one.
@@ -134,7 +139,7 @@ class _Standing:
 
     def __init__(
         self,
-        candidates: CandidateColumns,
+        candidates: ResizablePodColumns,
         resource: ResourceName,
         current: Int64Array,
         counted: Int64Array,
@@ -143,29 +148,29 @@ class _Standing:
         self._candidates, self._resource, self._counted = candidates, resource, counted
         self._pods = [pod for pod in pods if candidates.manages[resource][pod]]
         self._of_containers = current.copy()
-        differs = candidates.pod_sum(resource, current) != counted
-        differs[candidates.floors.pod] = True
+        differs = candidates.sum_by_pod(resource, current) != counted
+        differs[candidates.init_container_minimums.pod] = True
         differs[list(candidates.resizing)] = True
         for pod in self._pods:
             if differs[pod]:
                 one, sized = candidates.pods[pod].pod, candidates.pods[pod].sized
                 infeasible = one.resize.pending is ResizePending.INFEASIBLE
                 self._of_containers[_containers(candidates, pod)] = [
-                    counted_container(container, infeasible).of(resource) for container in sized
+                    count_container_requests(container, infeasible).get(resource) for container in sized
                 ]
 
-    def growth(self, values: Int64Array) -> list[_Growth]:
+    def growth(self, values: Int64Array) -> list[_QuotaGrowth]:
         """Return which of the pods would count more as soon as they are written with these values, in their order."""
         rising = np.maximum(values, self._of_containers)
-        more = self._candidates.pod_sum(self._resource, rising) - self._counted
+        more = self._candidates.sum_by_pod(self._resource, rising) - self._counted
         return [
-            _Growth(pod, self._resource, int(more[pod]), _containers(self._candidates, pod))
+            _QuotaGrowth(pod, self._resource, int(more[pod]), _containers(self._candidates, pod))
             for pod in self._pods
             if more[pod] > 0
         ]
 
 
-def _containers(candidates: CandidateColumns, pod: int) -> slice:
+def _containers(candidates: ResizablePodColumns, pod: int) -> slice:
     first = int(candidates.first_container[pod])
     return slice(first, first + len(candidates.pods[pod].sized))
 

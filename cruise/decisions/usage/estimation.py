@@ -4,26 +4,26 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.usage.lessons import Lessons, SingleLesson, taught_by_own_kills, taught_by_single_kills
-from cruise.decisions.usage.peaks import Peaks, estimate_peaks
-from cruise.decisions.usage.percentiles import largest_of_groups, percentile_of_rows
-from cruise.decisions.usage.usage_columns import KnownPeaks, LiveContainers, MixedRevisions, RecentUsage
-from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
+from cruise.decisions.usage.attribution import compute_group_maxima, compute_row_percentiles
+from cruise.decisions.usage.oom_records import OomKillEffects, SingleOomKill, raise_by_own_kills, raise_by_single_kills
+from cruise.decisions.usage.peaks import PeakEstimates, estimate_peaks
+from cruise.decisions.usage.usage_columns import KnownPeaks, RecentUsage, RevisionGroups, RunningContainers
+from cruise.domain.resources import BoolArray, Float64Array, Int64Array
 from cruise.domain.usage import PeakKey, StatisticColumns, StatisticKey, StatisticsTable
 
 CPU_BASE_SECONDS = 600
 MEMORY_BASE_SECONDS = 1800
 BASE_SHARE = 0.75
 # Of a window's samples, before a pod is judged by them alone.
-ENOUGH = 0.8
+MIN_SAMPLES = 0.8
 # So old is the youngest pod that has enough of them.
-OWN_SECONDS = int(ENOUGH * MEMORY_BASE_SECONDS)
+OWN_SAMPLES_SECONDS = int(MIN_SAMPLES * MEMORY_BASE_SECONDS)
 # A counter's growth comes with the rounding error of large numbers: below this share it is not rounded up.
 CPU_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Bases:
+class BaseEstimates:
     """75th percentiles, one entry a row: NaN for rows that have too few samples or are not of a live pod."""
 
     cpu: Float64Array
@@ -31,7 +31,7 @@ class Bases:
 
 
 @dataclass(frozen=True, slots=True)
-class Gauged:
+class UsageEstimates:
     """What the usage up to a time says, before it is told whose it is.
 
     `is_live` has one entry a row: whether it is of a pod that exists and was sampled lately.
@@ -41,15 +41,15 @@ class Gauged:
     recent: RecentUsage
     known: KnownPeaks
     is_live: BoolArray
-    bases: Bases
-    peaks: Peaks
+    bases: BaseEstimates
+    peaks: PeakEstimates
 
 
 def estimate_statistics(
     recent: RecentUsage,
     known: KnownPeaks,
-    live: LiveContainers,
-    lessons: Lessons,
+    live: RunningContainers,
+    lessons: OomKillEffects,
     at: int,
     step: int,
     max_age_seconds: int,
@@ -63,29 +63,29 @@ def estimate_statistics(
     Containers come in the order of `live`, then workloads sorted by key.
     """
     if not known.keys:
-        return StatisticsTable.of_rows([])
+        return StatisticsTable.from_rows([])
     oom = np.zeros(len(known.keys), dtype=np.int64)
-    single: dict[int, SingleLesson] = {}
-    for number, key in enumerate(known.keys) if lessons.of_keys or lessons.single else ():
-        oom[number] = lessons.of_keys.get(key, 0)
+    single: dict[int, SingleOomKill] = {}
+    for number, key in enumerate(known.keys) if lessons.by_key or lessons.single else ():
+        oom[number] = lessons.by_key.get(key, 0)
         if key in lessons.single:
             single[number] = lessons.single[key]
-    gauged = gauge_usage(recent, known, live.rows, oom, at, step, max_age_seconds, new_workload_seconds)
+    gauged = estimate_usage(recent, known, live.rows, oom, at, step, max_age_seconds, new_workload_seconds)
     chosen, containers = estimate_containers(gauged, live.rows, live.mixed)
     parents = known.parent[recent.number[live.rows[chosen]]]
-    containers = taught_by_single_kills(containers, parents, single)
+    containers = raise_by_single_kills(containers, parents, single)
     numbers, workloads = estimate_workloads(gauged, _resting(known, live))
     keys = [known.keys[number] for number in numbers.tolist()]
-    shared = [place for place, key in enumerate(keys) if not is_bare(key)]
+    shared = [place for place, key in enumerate(keys) if not is_bare_pod_key(key)]
     shared.sort(key=keys.__getitem__)
-    table = StatisticsTable.of_columns(
-        containers.followed_by(workloads.take(np.array(shared, dtype=np.int64))),
-        [live.keys[index] for index in chosen.tolist()] + [workload_statistic(keys[place]) for place in shared],
+    table = StatisticsTable.from_columns(
+        containers.concatenate(workloads.take(np.array(shared, dtype=np.int64))),
+        [live.keys[index] for index in chosen.tolist()] + [get_workload_statistic_key(keys[place]) for place in shared],
     )
-    return taught_by_own_kills(table, lessons.of_pods)
+    return raise_by_own_kills(table, lessons.by_pod)
 
 
-def gauge_usage(
+def estimate_usage(
     recent: RecentUsage,
     known: KnownPeaks,
     live_rows: Int64Array,
@@ -94,7 +94,7 @@ def gauge_usage(
     step: int,
     max_age_seconds: int,
     new_workload_seconds: int,
-) -> Gauged:
+) -> UsageEstimates:
     """Find bases by row and peaks by number, of which there is at least one.
 
     `live_rows` has the rows of the containers that exist, -1 for one without; `oom` what kills taught, one entry a
@@ -102,13 +102,13 @@ def gauge_usage(
     """
     is_live = np.zeros(len(recent.number), dtype=np.bool_)
     is_live[live_rows[live_rows >= 0]] = True
-    is_live &= recent.whole >= at - max_age_seconds
+    is_live &= recent.is_complete >= at - max_age_seconds
     peaks = estimate_peaks(recent, known, oom, at, step, new_workload_seconds)
-    return Gauged(at, recent, known, is_live, _bases(recent, is_live, step), peaks)
+    return UsageEstimates(at, recent, known, is_live, _bases(recent, is_live, step), peaks)
 
 
 def estimate_containers(
-    gauged: Gauged, live_rows: Int64Array, mixed: MixedRevisions | None = None
+    gauged: UsageEstimates, live_rows: Int64Array, mixed: RevisionGroups | None = None
 ) -> tuple[Int64Array, StatisticColumns]:
     """Return which of the live containers can be judged, as places in `live_rows`, and their statistics."""
     recent, bases = gauged.recent, gauged.bases
@@ -127,8 +127,8 @@ def estimate_containers(
     chosen = np.flatnonzero(usable[live_rows])
     rows = live_rows[chosen]
     columns = _columns(
-        recent.whole[rows],
-        Bases(cpu[rows], memory[rows]),
+        recent.is_complete[rows],
+        BaseEstimates(cpu[rows], memory[rows]),
         gauged.peaks,
         recent.number[rows],
         _last_memory(recent, rows),
@@ -138,19 +138,19 @@ def estimate_containers(
 
 
 def _apart(
-    bases: Bases, groups: Int64Array, count: int, live_rows: Int64Array, mixed: MixedRevisions
-) -> tuple[Bases, Int64Array, int]:
+    bases: BaseEstimates, groups: Int64Array, count: int, live_rows: Int64Array, mixed: RevisionGroups
+) -> tuple[BaseEstimates, Int64Array, int]:
     """Return bases without those of pods that are too young for one of their own, and each revision as a group."""
     cpu, memory, groups = bases.cpu.copy(), bases.memory.copy(), groups.copy()
     sampled = live_rows >= 0
-    young = live_rows[sampled & mixed.young]
+    young = live_rows[sampled & mixed.new_containers]
     cpu[young] = memory[young] = np.nan
     told_apart = sampled & (mixed.groups >= 0)
     groups[live_rows[told_apart]] = count + mixed.groups[told_apart]
-    return Bases(cpu, memory), groups, count + int(mixed.groups.max(initial=0)) + 1
+    return BaseEstimates(cpu, memory), groups, count + int(mixed.groups.max(initial=0)) + 1
 
 
-def estimate_workloads(gauged: Gauged, resting: BoolArray) -> tuple[Int64Array, StatisticColumns]:
+def estimate_workloads(gauged: UsageEstimates, resting: BoolArray) -> tuple[Int64Array, StatisticColumns]:
     """Return the numbers that something is known of, ascending, and their statistics.
 
     `resting` tells which numbers are of workloads without a live pod, such as a CronJob between two runs. No sample of
@@ -168,13 +168,13 @@ def estimate_workloads(gauged: Gauged, resting: BoolArray) -> tuple[Int64Array, 
     newest, psi_known, last_memory = np.zeros(count, dtype=np.int64), np.ones(count, dtype=np.bool_), np.zeros(count)
     memory_of_rows = _last_memory(recent, rows)
     for groups in (recent.number[rows], known.parent[recent.number[rows]]):
-        np.maximum.at(newest, groups, recent.whole[rows])
+        np.maximum.at(newest, groups, recent.is_complete[rows])
         np.logical_and.at(psi_known, groups, recent.psi_known[rows])
         np.fmax.at(last_memory, groups, memory_of_rows)
     newest[resting] = gauged.at
     columns = _columns(
         newest[numbers],
-        Bases(cpu[numbers], memory[numbers]),
+        BaseEstimates(cpu[numbers], memory[numbers]),
         peaks,
         numbers,
         last_memory[numbers],
@@ -183,35 +183,35 @@ def estimate_workloads(gauged: Gauged, resting: BoolArray) -> tuple[Int64Array, 
     return numbers, columns
 
 
-def workload_statistic(key: PeakKey) -> StatisticKey:
+def get_workload_statistic_key(key: PeakKey) -> StatisticKey:
     """Return the key of the statistic that speaks for all pods of a workload, or of one identity of it."""
     return StatisticKey(key.namespace, "", key.workload, key.container, key.identity)
 
 
-def is_bare(key: PeakKey) -> bool:
+def is_bare_pod_key(key: PeakKey) -> bool:
     """Tell whether a key is of a pod without a controller, which no other pod inherits from."""
     return key.workload.startswith("Pod/")
 
 
-def _bases(recent: RecentUsage, is_live: BoolArray, step: int) -> Bases:
+def _bases(recent: RecentUsage, is_live: BoolArray, step: int) -> BaseEstimates:
     cpu_columns = recent.columns[-(CPU_BASE_SECONDS // step) :]
     memory_columns = recent.columns[-(MEMORY_BASE_SECONDS // step) :]
-    cpu, cpu_samples = percentile_of_rows(recent.cpu_demand_millicores[:, cpu_columns], BASE_SHARE)
-    memory, memory_samples = percentile_of_rows(recent.memory_bytes[:, memory_columns], BASE_SHARE)
-    cpu[~is_live | (cpu_samples < ENOUGH * len(cpu_columns))] = np.nan
-    memory[~is_live | (memory_samples < ENOUGH * len(memory_columns))] = np.nan
-    return Bases(cpu, memory)
+    cpu, cpu_samples = compute_row_percentiles(recent.cpu_demand_millicores[:, cpu_columns], BASE_SHARE)
+    memory, memory_samples = compute_row_percentiles(recent.memory_bytes[:, memory_columns], BASE_SHARE)
+    cpu[~is_live | (cpu_samples < MIN_SAMPLES * len(cpu_columns))] = np.nan
+    memory[~is_live | (memory_samples < MIN_SAMPLES * len(memory_columns))] = np.nan
+    return BaseEstimates(cpu, memory)
 
 
-def _resting(known: KnownPeaks, live: LiveContainers) -> BoolArray:
+def _resting(known: KnownPeaks, live: RunningContainers) -> BoolArray:
     running = {(key.namespace, key.workload, key.container) for key in live.keys}
     return np.array([(key.namespace, key.workload, key.container) not in running for key in known.keys], dtype=np.bool_)
 
 
-def _bases_of(bases: Bases, groups: Int64Array, count: int) -> Bases:
-    return Bases(
-        largest_of_groups(bases.cpu, groups, count),
-        largest_of_groups(bases.memory, groups, count),
+def _bases_of(bases: BaseEstimates, groups: Int64Array, count: int) -> BaseEstimates:
+    return BaseEstimates(
+        compute_group_maxima(bases.cpu, groups, count),
+        compute_group_maxima(bases.memory, groups, count),
     )
 
 
@@ -228,8 +228,8 @@ def _last_memory(recent: RecentUsage, rows: Int64Array) -> Float64Array:
 
 def _columns(
     updated_at: Int64Array,
-    bases: Bases,
-    peaks: Peaks,
+    bases: BaseEstimates,
+    peaks: PeakEstimates,
     numbers: Int64Array,
     last_memory: Float64Array,
     psi_known: BoolArray,
@@ -248,8 +248,8 @@ def _columns(
         memory_7d_max_bytes=memory[2],
         oom_memory_bytes=peaks.oom[numbers],
         memory_last_bytes=memory[3],
-        refused_percent=np.zeros_like(updated_at),
-        refused_reasons=np.zeros_like(updated_at),
+        rejected_percent=np.zeros_like(updated_at),
+        rejected_reasons=np.zeros_like(updated_at),
         psi_known=psi_known,
     )
 

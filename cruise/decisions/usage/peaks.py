@@ -6,16 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.decisions.usage.percentiles import largest_of_groups
+from cruise.decisions.usage.attribution import compute_group_maxima
 from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks, RecentUsage
-from cruise.domain.arrays import Float64Array, Int64Array
+from cruise.domain.resources import Float64Array, Int64Array
 from cruise.domain.usage import HourlyPeaks, PeakKey, SampleBlock
 
 HOUR_SECONDS = 3600
 
 
 @dataclass(frozen=True, slots=True)
-class Peaks:
+class PeakEstimates:
     """Peaks and age at one time, one entry a number."""
 
     cpu: Float64Array
@@ -25,7 +25,7 @@ class Peaks:
     oom: Int64Array
 
 
-def peak_hours(at: int, look_ahead_seconds: int) -> frozenset[int]:
+def get_peak_hours(at: int, look_ahead_seconds: int) -> frozenset[int]:
     """Return the hours whose peaks count at a time, as hours since the Unix epoch.
 
     They are the clock hour on each of the previous 7 days, and the next one where the look-ahead reaches into it. A
@@ -35,13 +35,13 @@ def peak_hours(at: int, look_ahead_seconds: int) -> frozenset[int]:
     return frozenset(hour - 24 * days for hour in reached for days in range(1, 8))
 
 
-def first_hour_of_history(at: int) -> int:
+def get_first_history_hour(at: int) -> int:
     """Return the clock hour 7 days ago, the oldest that counts: it is read whole, also what is older than 7 days."""
     return at // HOUR_SECONDS - 7 * 24
 
 
 @dataclass(frozen=True, slots=True)
-class NumberedPeaks:
+class PeaksByNumber:
     """Largest samples of clock hours, one row a (number, hour), sorted by both; NaN where a resource had no sample."""
 
     numbers: Int64Array
@@ -50,9 +50,9 @@ class NumberedPeaks:
     memory_bytes: Float64Array
 
 
-def numbered_peaks(
+def group_peaks_by_hour(
     times: Int64Array, cpu: NDArray[np.floating], memory: NDArray[np.floating], numbers: Int64Array
-) -> NumberedPeaks:
+) -> PeaksByNumber:
     """Return the largest samples of each clock hour for the numbers of some containers, -1 being nobody's.
 
     The matrices have one row a container and one column a time.
@@ -61,7 +61,7 @@ def numbered_peaks(
     ours = np.flatnonzero(numbers >= 0)
     if not len(ours):
         nothing = np.empty(0)
-        return NumberedPeaks(nothing.astype(np.int64), nothing.astype(np.int64), nothing, nothing)
+        return PeaksByNumber(nothing.astype(np.int64), nothing.astype(np.int64), nothing, nothing)
     order = ours[np.argsort(numbers[ours], kind="stable")]
     found, firsts = np.unique(numbers[order], return_index=True)
 
@@ -72,17 +72,17 @@ def numbered_peaks(
 
     largest_cpu, largest_memory = largest(cpu), largest(memory)
     sampled = np.flatnonzero(~(np.isnan(largest_cpu) & np.isnan(largest_memory)))
-    return NumberedPeaks(
+    return PeaksByNumber(
         found[sampled // len(hours)], hours[sampled % len(hours)], largest_cpu[sampled], largest_memory[sampled]
     )
 
 
-def hourly_peaks(block: SampleBlock, numbers: Int64Array, keys: Sequence[PeakKey]) -> HourlyPeaks:
+def compute_hourly_peaks(block: SampleBlock, numbers: Int64Array, keys: Sequence[PeakKey]) -> HourlyPeaks:
     """Return the largest samples of each clock hour of a block, for the number of each of its containers.
 
     `keys` has the key of each number; a container of number -1 is left out. Sorted by number and hour.
     """
-    peaks = numbered_peaks(block.times, block.cpu_demand_millicores, block.memory_bytes, numbers)
+    peaks = group_peaks_by_hour(block.times, block.cpu_demand_millicores, block.memory_bytes, numbers)
     return HourlyPeaks(
         keys=[keys[number] for number in peaks.numbers.tolist()],
         hours=peaks.hours,
@@ -98,7 +98,7 @@ def estimate_peaks(
     at: int,
     step: int,
     new_workload_seconds: int,
-) -> Peaks:
+) -> PeakEstimates:
     """Put the last hour and the hours of the peak window together, and hand down what an identity does not have yet.
 
     `oom` is what kills taught, one entry a number, 0 where there was none.
@@ -106,8 +106,8 @@ def estimate_peaks(
     count, parent = len(known.keys), known.parent
     cpu_last_hour = np.fmax.reduce(recent.cpu_demand_millicores, axis=1, initial=np.nan).astype(np.float64)
     memory_last_hour = np.fmax.reduce(recent.memory_bytes, axis=1, initial=np.nan)
-    memory_last_hour = largest_of_groups(memory_last_hour, recent.number, count)
-    cpu = np.fmax(known.cpu_peak_millicores, largest_of_groups(cpu_last_hour, recent.number, count))
+    memory_last_hour = compute_group_maxima(memory_last_hour, recent.number, count)
+    cpu = np.fmax(known.cpu_peak_millicores, compute_group_maxima(cpu_last_hour, recent.number, count))
     memory = np.fmax(known.memory_peak_bytes, memory_last_hour)
     memory_7d_max = np.fmax(known.memory_7d_max_bytes, memory_last_hour)
     since = _history_since(recent, known, at, step)
@@ -120,7 +120,7 @@ def estimate_peaks(
         values[inherits] = values[parent[inherits]]
     # What one identity's kill taught is not the workload's, but what the workload's taught is every identity's.
     oom = np.maximum(oom, oom[parent])
-    return Peaks(cpu, np.fmax(memory, oom), memory_7d_max, of_workload[parent], oom)
+    return PeakEstimates(cpu, np.fmax(memory, oom), memory_7d_max, of_workload[parent], oom)
 
 
 def _history_since(recent: RecentUsage, known: KnownPeaks, at: int, step: int) -> Int64Array:

@@ -11,79 +11,78 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from cruise.decisions.usage.estimation import CPU_BASE_SECONDS, MEMORY_BASE_SECONDS
-from cruise.decisions.usage.usage_bounds import RowBounds, UsageBounds
-from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
-from cruise.domain.resources import MEBIBYTE
-from cruise.domain.usage import ContainerKey, Refusal, SampleBlock
+from cruise.decisions.usage.usage_bounds import UsageBoundColumns, UsageBounds
+from cruise.domain.resources import MEBIBYTE, BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.usage import ContainerKey, SampleBlock, SampleRejection
 
 # A limit is enforced by the period, and charged by the page and core: a little more is seen at times.
 CPU_LIMIT_TOLERANCE = 1.1
 MEMORY_LIMIT_TOLERANCE = 1.02
-MEMORY_LIMIT_SLACK_BYTES = 16 * MEBIBYTE
+MEMORY_LIMIT_TOLERANCE_BYTES = 16 * MEBIBYTE
 # How many steps in a row tell at most whether a late scrape explains them.
-STEPS_TOGETHER = 5
+ADJACENT_STEPS = 5
 # The windows that a statistic rests on.
 WINDOWS_SECONDS = (CPU_BASE_SECONDS, MEMORY_BASE_SECONDS, 3600)
 # Of a window's samples; where more is refused, the rest does not tell what a container uses.
-MOST_REFUSED_PERCENT = 10
+MAX_REJECTED_PERCENT = 10
 
 # The place of each reason in `refused_reasons`.
-BIT_OF = {reason: 1 << bit for bit, reason in enumerate(Refusal)}
+BIT_OF = {reason: 1 << bit for bit, reason in enumerate(SampleRejection)}
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedSample:
+class RejectedSample:
     """One sample that cannot be true; `most` is what it may be, both None where two series disagree."""
 
     container: ContainerKey
     at: int
     resource: str = ""
     value: float | None = None
-    most: float | None = None
+    maximum: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
+class CheckedBlock:
     """A block without its refused samples; `reasons` has the bits of each row's refusals, `examples` one of a kind."""
 
     block: SampleBlock
     reasons: Int64Array
-    counts: Mapping[Refusal, int] = field(default_factory=dict)
-    examples: Mapping[Refusal, RefusedSample] = field(default_factory=dict)
+    counts: Mapping[SampleRejection, int] = field(default_factory=dict)
+    examples: Mapping[SampleRejection, RejectedSample] = field(default_factory=dict)
 
     @staticmethod
-    def of(block: SampleBlock) -> "Judgement":
+    def accept_all(block: SampleBlock) -> "CheckedBlock":
         """Take a block for what it says."""
-        return Judgement(block, np.zeros(len(block.keys), dtype=np.int64))
+        return CheckedBlock(block, np.zeros(len(block.keys), dtype=np.int64))
 
 
-def judge(block: SampleBlock, bounds: UsageBounds) -> Judgement:
+def reject_implausible_samples(block: SampleBlock, bounds: UsageBounds) -> CheckedBlock:
     """Take out of a block what cannot be true; what the source refused already is counted as disagreement."""
-    ruling = _Ruling(block)
+    ruling = _PlausibilityCheck(block)
     if len(block.keys) and len(block.times):
-        rows = bounds.rows(block.keys, block.nodes)
-        ruling.judge_cpu(rows)
-        ruling.judge_memory(rows)
-    return ruling.judgement()
+        rows = bounds.get_rows(block.keys, block.nodes)
+        ruling.check_cpu(rows)
+        ruling.check_memory(rows)
+    return ruling.get_result()
 
 
-class _Ruling:
+class _PlausibilityCheck:
     def __init__(self, block: SampleBlock) -> None:
         self._block = block
         self._demand, self._memory = block.cpu_demand_millicores, block.memory_bytes
-        self._refused = block.refused
+        self._refused = block.rejected
         self._reasons = np.zeros(len(block.keys), dtype=np.int64)
-        self._counts: dict[Refusal, int] = {}
-        self._examples: dict[Refusal, RefusedSample] = {}
-        if block.refused is not None and block.refused.any():
-            self._take_note(Refusal.SERIES_DISAGREE, np.arange(len(block.keys)), block.refused, "", None, None)
-        if block.of_others is not None:
-            count, container = block.of_others
-            self._counts[Refusal.OTHER_CLUSTER] = count
+        self._counts: dict[SampleRejection, int] = {}
+        self._examples: dict[SampleRejection, RejectedSample] = {}
+        if block.rejected is not None and block.rejected.any():
+            self._take_note(SampleRejection.SERIES_DISAGREE, np.arange(len(block.keys)), block.rejected, "", None, None)
+        if block.from_other_clusters is not None:
+            count, container = block.from_other_clusters
+            self._counts[SampleRejection.OTHER_CLUSTER] = count
             at = int(block.times[-1]) if len(block.times) else 0
-            self._examples[Refusal.OTHER_CLUSTER] = RefusedSample(container, at)
+            self._examples[SampleRejection.OTHER_CLUSTER] = RejectedSample(container, at)
 
-    def judge_cpu(self, bounds: RowBounds) -> None:
+    def check_cpu(self, bounds: UsageBoundColumns) -> None:
         # Where a source does not tell use from pressure, pressure at most doubles it.
         block = self._block
         use = block.cpu_demand_millicores / 2 if block.cpu_use_millicores is None else block.cpu_use_millicores
@@ -95,7 +94,7 @@ class _Ruling:
         applies = block.times > bounds.limit_since[rows, None]
         limit = np.where(applies, of_limit[rows, None], np.inf)
         node = np.broadcast_to(bounds.node_cpu[rows, None], limit.shape)
-        for reason, most in ((Refusal.OVER_NODE, node), (Refusal.OVER_LIMIT, limit)):
+        for reason, most in ((SampleRejection.ABOVE_NODE_CAPACITY, node), (SampleRejection.ABOVE_LIMIT, limit)):
             shown = use[rows].astype(np.float64)
             over = _cannot_be_late(shown, most)
             self._take_note(reason, rows, over, "cpu", shown, most)
@@ -107,9 +106,9 @@ class _Ruling:
                 use[rows] = np.where(over, np.nan, np.where(late, most, shown))
                 demand[rows] = np.where(over, np.nan, np.where(late, demand[rows] * most / shown, demand[rows]))
 
-    def judge_memory(self, bounds: RowBounds) -> None:
+    def check_memory(self, bounds: UsageBoundColumns) -> None:
         block = self._block
-        of_limit = bounds.limit_memory * MEMORY_LIMIT_TOLERANCE + MEMORY_LIMIT_SLACK_BYTES
+        of_limit = bounds.limit_memory * MEMORY_LIMIT_TOLERANCE + MEMORY_LIMIT_TOLERANCE_BYTES
         highest = np.fmax.reduce(block.memory_bytes, axis=1)
         rows = np.flatnonzero(highest > np.minimum(bounds.node_memory, of_limit))
         if not len(rows):
@@ -119,19 +118,21 @@ class _Ruling:
         node = np.broadcast_to(bounds.node_memory[rows, None], limit.shape)
         shown = block.memory_bytes[rows]
         self._memory = block.memory_bytes.copy()
-        for reason, most in ((Refusal.OVER_NODE, node), (Refusal.OVER_LIMIT, limit)):
+        for reason, most in ((SampleRejection.ABOVE_NODE_CAPACITY, node), (SampleRejection.ABOVE_LIMIT, limit)):
             over = shown > most
             self._take_note(reason, rows, over, "memory", shown, most)
             shown = np.where(over, np.nan, shown)
         self._memory[rows] = shown
 
-    def judgement(self) -> Judgement:
+    def get_result(self) -> CheckedBlock:
         block = self._block
         if self._counts:
-            block = replace(block, cpu_demand_millicores=self._demand, memory_bytes=self._memory, refused=self._refused)
+            block = replace(
+                block, cpu_demand_millicores=self._demand, memory_bytes=self._memory, rejected=self._refused
+            )
         elif self._demand is not block.cpu_demand_millicores:
             block = replace(block, cpu_demand_millicores=self._demand)
-        return Judgement(block, self._reasons, self._counts, self._examples)
+        return CheckedBlock(block, self._reasons, self._counts, self._examples)
 
     def _own_demand(self) -> Float32Array:
         if self._demand is self._block.cpu_demand_millicores:
@@ -140,7 +141,7 @@ class _Ruling:
 
     def _take_note(
         self,
-        reason: Refusal,
+        reason: SampleRejection,
         rows: Int64Array,
         over: BoolArray,
         resource: str,
@@ -151,7 +152,7 @@ class _Ruling:
         count = int(over.sum())
         if not count:
             return
-        if self._refused is self._block.refused:
+        if self._refused is self._block.rejected:
             shape = (len(self._block.keys), len(self._block.times))
             self._refused = np.zeros(shape, np.bool_) if self._refused is None else self._refused.copy()
         assert self._refused is not None
@@ -160,7 +161,7 @@ class _Ruling:
         self._counts[reason] = self._counts.get(reason, 0) + count
         row, column = np.argwhere(over)[0].tolist()
         if reason not in self._examples:
-            self._examples[reason] = RefusedSample(
+            self._examples[reason] = RejectedSample(
                 self._block.keys[int(rows[row])],
                 int(self._block.times[column]),
                 resource,
@@ -173,7 +174,7 @@ def _cannot_be_late(use: Float64Array, most: Float64Array) -> BoolArray:
     """Tell which samples are above their bound whatever a late scrape may have added to them."""
     found = np.zeros(use.shape, dtype=np.bool_)
     sums = np.column_stack((np.zeros(len(use)), np.cumsum(np.nan_to_num(use), axis=1)))
-    for steps in range(1, min(STEPS_TOGETHER, use.shape[1]) + 1):
+    for steps in range(1, min(ADJACENT_STEPS, use.shape[1]) + 1):
         # The bounds of neighbours are the same, but for a limit that was not known before.
         beyond = sums[:, steps:] - sums[:, :-steps] > most[:, steps - 1 :] * (steps + 1)
         for shift in range(steps):
@@ -182,7 +183,7 @@ def _cannot_be_late(use: Float64Array, most: Float64Array) -> BoolArray:
         return np.asarray(found & (use > most), dtype=np.bool_)
 
 
-def refused_percent(times: Int64Array, at: int, step: int) -> int:
+def compute_rejected_percent(times: Int64Array, at: int, step: int) -> int:
     """Return the largest share of a window up to `at` that was refused at the `times`, in percent rounded up."""
     shares = [
         100 * np.count_nonzero((times > at - seconds) & (times <= at)) * step / seconds for seconds in WINDOWS_SECONDS

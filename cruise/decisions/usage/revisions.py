@@ -5,12 +5,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.decisions.usage.usage_columns import MixedRevisions
+from cruise.decisions.usage.usage_columns import RevisionGroups
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod, WorkloadRef
-from cruise.domain.resources import Amounts
-from cruise.domain.retention import RETENTION
-from cruise.domain.revisions import PodRevision, Revisions, Run, WorkloadContainer, stated_by
+from cruise.domain.original_resources import (
+    PodRevision,
+    RevisionRun,
+    WorkloadContainer,
+    WorkloadRevisions,
+    get_stated_resources,
+)
+from cruise.domain.records import RETENTION
+from cruise.domain.resources import StatedResources
 from cruise.domain.usage import StatisticsTable
 
 # How far behind the time may be when a revision was last seen: to store it at every pass would be for nothing.
@@ -18,20 +24,20 @@ _SEEN_SECONDS = 3600
 # By which controllers tell the pods of one template from those of another.
 _TEMPLATE_LABELS = ("pod-template-hash", "controller-revision-hash", "rollouts-pod-template-hash")
 # By pod uid and container: what the store has of pods that were resized without an annotation.
-Originals = Mapping[str, Mapping[str, tuple[Amounts, Amounts]]]
+OriginalResources = Mapping[str, Mapping[str, tuple[StatedResources, StatedResources]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Learned:
+class LearnedRevisions:
     """All revisions as they are known now, and those of them that are to be stored."""
 
-    revisions: Revisions
-    news: Revisions
+    revisions: WorkloadRevisions
+    changed: WorkloadRevisions
 
 
 def learn_revisions(
-    known: Revisions, pods: Iterable[Pod], originals: Originals, at: int, *, refresh: bool = False
-) -> Learned:
+    known: WorkloadRevisions, pods: Iterable[Pod], originals: OriginalResources, at: int, *, refresh: bool = False
+) -> LearnedRevisions:
     """Add what the pods show at a time (Unix seconds) to what is known; bare pods have no revisions.
 
     A pod that was seen to wait runs since now, any other since it was created. With `refresh` the time when a revision
@@ -39,15 +45,15 @@ def learn_revisions(
     """
     of_pods: dict[str, PodRevision] = {}
     shared: dict[PodRevision, PodRevision] = {}
-    news: dict[WorkloadContainer, dict[str, Run]] = {}
+    news: dict[WorkloadContainer, dict[str, RevisionRun]] = {}
     for pod in pods:
         if pod.workload is None:
             continue
         before = known.of_pods.get(pod.uid)
         runs = pod.node is not None and pod.phase != "Pending"
-        if before is not None and (before.ran or not runs):
+        if before is not None and (before.was_running or not runs):
             of_pods[pod.uid] = before
-            if refresh and before.ran:
+            if refresh and before.was_running:
                 _note(news, known, pod, before, at, at)
             continue
         stated = _stated(pod, originals) if before is None else before.stated
@@ -56,20 +62,22 @@ def learn_revisions(
         if runs:
             created = int(pod.created_at.timestamp()) if pod.created_at is not None else at
             _note(news, known, pod, found, min(created, at) if before is None else at, at)
-    found_now = Revisions(news)
-    learned = Revisions(known.merged(found_now).runs if news else known.runs, of_pods)
+    found_now = WorkloadRevisions(news)
+    learned = WorkloadRevisions(known.merge(found_now).runs if news else known.runs, of_pods)
     if refresh:
-        learned = learned.seen_since(at - int(RETENTION.statistics.total_seconds()))
-    return Learned(learned, found_now)
+        learned = learned.get_first_seen(at - int(RETENTION.statistics.total_seconds()))
+    return LearnedRevisions(learned, found_now)
 
 
-def mixed_revisions(pods: Sequence[Pod], revisions: Revisions, at: int, own_seconds: int) -> MixedRevisions | None:
+def find_mixed_revisions(
+    pods: Sequence[Pod], revisions: WorkloadRevisions, at: int, own_seconds: int
+) -> RevisionGroups | None:
     """Tell the revisions of the pods' sized containers apart, in the pods' order; None where no workload has two.
 
     A pod of several revisions' workload that is younger than `own_seconds` has too few samples of its own: those under
     its name may be those of the pod that it replaced.
     """
-    stated = [revisions.stated_by(pod) for pod in pods]
+    stated = [revisions.get_stated_resources(pod) for pod in pods]
     first: dict[tuple[str, WorkloadRef | None], tuple[str, ...]] = {}
     mixed = set()
     for pod, texts in zip(pods, stated, strict=True):
@@ -88,15 +96,15 @@ def mixed_revisions(pods: Sequence[Pod], revisions: Revisions, at: int, own_seco
             key = (WorkloadContainer(pod.namespace, pod.workload_name, container.name), text)
             groups.append(numbers.setdefault(key, len(numbers)) if apart else -1)
             young.append(is_young)
-    return MixedRevisions(np.array(groups, dtype=np.int64), np.array(young, dtype=np.bool_))
+    return RevisionGroups(np.array(groups, dtype=np.int64), np.array(young, dtype=np.bool_))
 
 
-def shown_revisions(pods: Iterable[Pod], statistics: StatisticsTable) -> Revisions:
+def get_revisions_in_use(pods: Iterable[Pod], statistics: StatisticsTable) -> WorkloadRevisions:
     """Return the revisions that statistics speak for, as one picture of the pods shows them.
 
     A pod without a statistic of its own, which may have been resized, states what its template's other pods do.
     """
-    runs: dict[WorkloadContainer, dict[str, Run]] = {}
+    runs: dict[WorkloadContainer, dict[str, RevisionRun]] = {}
     of_template: dict[tuple[str, WorkloadRef, str], PodRevision] = {}
     others = []
     for pod in pods:
@@ -106,37 +114,42 @@ def shown_revisions(pods: Iterable[Pod], statistics: StatisticsTable) -> Revisio
         if any((pod.namespace, pod.name, one.name) not in statistics.row_of_container for one in sized):
             others.append(pod)
             continue
-        found = PodRevision(stated_by(pod), ran=True)
+        found = PodRevision(get_stated_resources(pod), was_running=True)
         of_template[pod.namespace, pod.workload, _template(pod)] = found
         for container, text in zip(sized, found.stated, strict=True):
             for key in _keys(pod, container.name):
-                runs.setdefault(key, {})[text] = Run(0, 0)
+                runs.setdefault(key, {})[text] = RevisionRun(0, 0)
     of_pods = {
         pod.uid: of_template[pod.namespace, pod.workload, _template(pod)]
         for pod in others
         if pod.workload is not None and _template(pod) and (pod.namespace, pod.workload, _template(pod)) in of_template
     }
-    return Revisions(runs, of_pods)
+    return WorkloadRevisions(runs, of_pods)
 
 
 def _template(pod: Pod) -> str:
     return next((pod.labels[label] for label in _TEMPLATE_LABELS if label in pod.labels), "")
 
 
-def _stated(pod: Pod, originals: Originals) -> tuple[str, ...]:
-    return stated_by(pod, None if ORIGINAL_RESOURCES in pod.annotations else originals.get(pod.uid))
+def _stated(pod: Pod, originals: OriginalResources) -> tuple[str, ...]:
+    return get_stated_resources(pod, None if ORIGINAL_RESOURCES in pod.annotations else originals.get(pod.uid))
 
 
 def _note(
-    news: dict[WorkloadContainer, dict[str, Run]], known: Revisions, pod: Pod, found: PodRevision, began: int, at: int
+    news: dict[WorkloadContainer, dict[str, RevisionRun]],
+    known: WorkloadRevisions,
+    pod: Pod,
+    found: PodRevision,
+    began: int,
+    at: int,
 ) -> None:
     for container, text in zip(pod.sized_containers, found.stated, strict=False):
         for key in _keys(pod, container.name):
             run = news.get(key, {}).get(text) or known.runs.get(key, {}).get(text)
             if run is None:
-                news.setdefault(key, {})[text] = Run(began, at)
-            elif began < run.since or at - run.seen >= _SEEN_SECONDS:
-                news.setdefault(key, {})[text] = Run(min(began, run.since), at)
+                news.setdefault(key, {})[text] = RevisionRun(began, at)
+            elif began < run.since or at - run.last_seen >= _SEEN_SECONDS:
+                news.setdefault(key, {})[text] = RevisionRun(min(began, run.since), at)
 
 
 def _keys(pod: Pod, container: str) -> Iterator[WorkloadContainer]:

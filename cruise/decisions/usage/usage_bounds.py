@@ -9,9 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from cruise.decisions.usage.usage_columns import NEVER
-from cruise.domain.arrays import Float64Array, Int64Array
-from cruise.domain.cluster import Container, Pod, Snapshot
-from cruise.domain.resources import NO_AMOUNTS
+from cruise.domain.cluster import ClusterSnapshot, Container, Pod
+from cruise.domain.resources import NOTHING_STATED, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey
 
 PodKey = tuple[str, str]
@@ -22,7 +21,7 @@ _MOST_UNUSED = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class RowBounds:
+class UsageBoundColumns:
     """What the containers of a block can use at most: millicores and bytes, infinite where that is not known.
 
     Limits hold for samples after `limit_since`, in Unix seconds.
@@ -54,7 +53,7 @@ class UsageBounds:
     since: int = NEVER
 
     @staticmethod
-    def of(snapshot: Snapshot, at: int, before: "UsageBounds | None" = None) -> "UsageBounds":
+    def create(snapshot: ClusterSnapshot, at: int, before: "UsageBounds | None" = None) -> "UsageBounds":
         """Read the bounds from a snapshot made at a time."""
         nodes = {
             node.name: (
@@ -77,7 +76,7 @@ class UsageBounds:
         row_of, columns = _columns(pods, renewed, nodes, before.pods, known)
         return UsageBounds(pods, nodes, at, row_of, columns, frozenset(changed), before.at)
 
-    def rows(self, keys: Sequence[ContainerKey], nodes: Sequence[str]) -> RowBounds:
+    def get_rows(self, keys: Sequence[ContainerKey], nodes: Sequence[str]) -> UsageBoundColumns:
         """Return the bounds of containers; `nodes` are where the source says that they run, empty where it does not.
 
         A container on a node that is not known may use what the largest has.
@@ -94,8 +93,8 @@ class UsageBounds:
                 limit_cpu[index], limit_memory[index], earlier[index] = np.inf, np.inf, 0
         if self.since == NEVER:
             unlimited = np.full(len(keys), np.inf)
-            return RowBounds(node_cpu, node_memory, unlimited, unlimited, np.zeros(len(keys), np.int64))
-        return RowBounds(node_cpu, node_memory, limit_cpu, limit_memory, np.where(earlier > 0, self.since, 0))
+            return UsageBoundColumns(node_cpu, node_memory, unlimited, unlimited, np.zeros(len(keys), np.int64))
+        return UsageBoundColumns(node_cpu, node_memory, limit_cpu, limit_memory, np.where(earlier > 0, self.since, 0))
 
 
 def _most_rows(bounds: UsageBounds) -> int:
@@ -150,7 +149,7 @@ def _limits_of(pod: Pod, name: str) -> Capacity:
 
 def _largest_limits(container: Container) -> Capacity:
     """Return the limits in force: of what is asked for and what the kubelet has set, the larger."""
-    if container.limits is NO_AMOUNTS:
+    if container.limits is NOTHING_STATED:
         return _UNLIMITED
     asked, actual = container.limits, container.actual_limits or container.limits
     cpu = max(asked.cpu_millicores, actual.cpu_millicores or 0) if asked.cpu_millicores else np.inf

@@ -4,27 +4,32 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cruise import __version__
-from cruise.decisions.bound_progress import bound_progress
-from cruise.decisions.pareto import find_dominated
-from cruise.decisions.policy_costs import cost_of
-from cruise.domain.backtest import BacktestResult, ContainerScore, PolicyScore
-from cruise.domain.prices import BacktestPrices
-from cruise.interfaces.amounts import cores_text, gibibytes_text, money_text
-from cruise.interfaces.backtest.costs import cost_figures, cost_note, order_lines, progress_figures
-from cruise.interfaces.backtest.pareto import KILLS, STARVATION, ParetoPicture, pareto_picture, radius_of
-from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, cost_a_month
-from cruise.interfaces.backtest.table import figures
-from cruise.interfaces.backtest.time_lines import COLUMNS, HEIGHT, NodePicture, node_pictures, start_text
-from cruise.interfaces.backtest.words import (
+from cruise.decisions.policy_costs import compute_policy_cost, compute_slack_reduction, find_dominated_policies
+from cruise.domain.backtest import BacktestResult, ContainerScore, ObjectivePrices, PolicyScore
+from cruise.interfaces.backtest.pareto_chart import KILLS, STARVATION, ParetoChart, build_pareto_chart, compute_radius
+from cruise.interfaces.backtest.report import COST_NOTE, BacktestReport, compute_monthly_cost
+from cruise.interfaces.backtest.table import (
     DEFINITIONS,
     PROGRESS_NOTE,
-    dominated_note,
-    recording_line,
-    terms_line,
-    verdict,
-    warnings,
+    describe_cost,
+    describe_cost_ranking,
+    describe_dominated_mark,
+    describe_recording,
+    describe_terms,
+    format_cost,
+    format_figures,
+    format_slack_reduction,
+    list_warnings,
+    summarize_backtest,
 )
-from cruise.interfaces.page_template import page_template
+from cruise.interfaces.backtest.time_line_chart import (
+    CHART_HEIGHT,
+    MAX_COLUMNS,
+    NodeTimeChart,
+    build_node_charts,
+    format_start,
+)
+from cruise.interfaces.text import format_cores, format_gibibytes, format_money, load_template
 
 _DEFAULT = "cruise"
 # Letters keep their size on every screen, so a picture is laid out for each of two widths, and the page shows one.
@@ -42,14 +47,14 @@ class _Row:
 
 
 @dataclass(frozen=True, slots=True)
-class _Policy:
+class _PolicySection:
     """What is shown of one policy alone; `since` is None without a time line."""
 
     name: str
     open: bool
     node: str | None
     since: str | None
-    pictures: Sequence[NodePicture]
+    pictures: Sequence[NodeTimeChart]
     worst: Sequence[ContainerScore]
 
 
@@ -58,64 +63,64 @@ class _Section:
     """One recording."""
 
     trace: str
-    about: str
-    verdict: str | None
+    description: str
+    summary: str | None
     warnings: Sequence[str]
     rows: Sequence[_Row]
     order: Sequence[str]
-    paretos: Sequence[tuple[str, ParetoPicture]]
-    policies: Sequence[_Policy]
+    paretos: Sequence[tuple[str, ParetoChart]]
+    policies: Sequence[_PolicySection]
     memory: bool
 
 
-def backtest_html(report: BacktestReport, watched: str | None = None) -> bytes:
+def render_backtest_html(report: BacktestReport, watched: str | None = None) -> bytes:
     """Return the page; `watched` is the node whose time line is wanted."""
-    page = page_template("backtest.html.j2").render(
+    page = load_template("backtest.html.j2").render(
         sections=[_section(result, report.terms.objective_prices, watched) for result in report.results],
-        terms=terms_line(report.terms),
-        have_cost=report.have_cost,
+        terms=describe_terms(report.terms),
+        have_cost=report.has_costs,
         cost_note=COST_NOTE,
         definitions=DEFINITIONS,
         progress_note=PROGRESS_NOTE,
-        objective_note=cost_note(report.terms.objective_prices),
-        dominated_note=dominated_note(),
-        columns=COLUMNS,
-        height=HEIGHT,
-        sizes=[(resizes, radius_of(resizes)) for resizes in (1, 10, 100)],
+        objective_note=describe_cost(report.terms.objective_prices),
+        dominated_note=describe_dominated_mark(),
+        columns=MAX_COLUMNS,
+        height=CHART_HEIGHT,
+        sizes=[(resizes, compute_radius(resizes)) for resizes in (1, 10, 100)],
         version=__version__,
-        cores=lambda amount: cores_text(round(amount)),
-        gib=lambda amount: gibibytes_text(round(amount)),
+        cores=lambda amount: format_cores(round(amount)),
+        gib=lambda amount: format_gibibytes(round(amount)),
     )
     return page.encode()
 
 
-def _section(result: BacktestResult, prices: BacktestPrices, watched: str | None) -> _Section:
-    dominated, progress = find_dominated(result.policies), bound_progress(result.policies)
+def _section(result: BacktestResult, prices: ObjectivePrices, watched: str | None) -> _Section:
+    dominated, progress = find_dominated_policies(result.policies), compute_slack_reduction(result.policies)
     memory = any(score.memory is not None for score in result.policies.values())
     pairs = (STARVATION, KILLS) if memory else (STARVATION,)
     drawn = [
-        (size, pareto_picture(result.policies, dominated, pair, width, height))
+        (size, build_pareto_chart(result.policies, dominated, pair, width, height))
         for pair in pairs
         for size, width, height in _SIZES
     ]
     first = _DEFAULT if _DEFAULT in result.policies else next(iter(result.policies), None)
     return _Section(
         trace=result.trace,
-        about=recording_line(result),
-        verdict=verdict(result),
-        warnings=list(warnings(result, watched)),
+        description=describe_recording(result),
+        summary=summarize_backtest(result),
+        warnings=list(list_warnings(result, watched)),
         rows=[
             _Row(
                 name,
-                figures(score),
-                progress_figures(progress.get(name)),
-                cost_figures(cost_of(score, prices)),
+                format_figures(score),
+                format_slack_reduction(progress.get(name)),
+                format_cost(compute_policy_cost(score, prices)),
                 _cost(score, result),
                 dominated.get(name),
             )
             for name, score in result.policies.items()
         ],
-        order=list(order_lines(result, prices)),
+        order=list(describe_cost_ranking(result, prices)),
         paretos=[(size, picture) for size, picture in drawn if picture is not None],
         policies=[_policy(name, score, name == first) for name, score in result.policies.items()],
         memory=memory,
@@ -123,17 +128,17 @@ def _section(result: BacktestResult, prices: BacktestPrices, watched: str | None
 
 
 def _cost(score: PolicyScore, result: BacktestResult) -> str | None:
-    cost = cost_a_month(score, result)
-    return money_text(cost) if cost is not None else None
+    cost = compute_monthly_cost(score, result)
+    return format_money(cost) if cost is not None else None
 
 
-def _policy(name: str, score: PolicyScore, is_open: bool) -> _Policy:
+def _policy(name: str, score: PolicyScore, is_open: bool) -> _PolicySection:
     line = score.time_line if score.time_line is not None and len(score.time_line.times) else None
-    return _Policy(
+    return _PolicySection(
         name=name,
         open=is_open,
         node=line.node if line is not None else None,
-        since=start_text(line) if line is not None else None,
-        pictures=node_pictures(line, score.memory is not None) if line is not None else (),
-        worst=score.worst,
+        since=format_start(line) if line is not None else None,
+        pictures=build_node_charts(line, score.memory is not None) if line is not None else (),
+        worst=score.worst_containers,
     )

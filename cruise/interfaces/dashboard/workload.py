@@ -3,30 +3,39 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Annotated
 
-from fastapi import APIRouter, HTTPException, Request, Response
+from fastapi import APIRouter, HTTPException, Query, Request, Response
+from starlette.background import BackgroundTask
 
-from cruise.decisions.exporting.templates import LeftTemplate, TemplateSizes
-from cruise.domain.actions import ContainerTarget, EvictPod, Outcome, ResizePod, Verdict
+from cruise.decisions.template_sizes import SkippedTemplate, TemplateSizes
+from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ResizePod
 from cruise.domain.cluster import Container
-from cruise.domain.resources import Amounts, ResourceName
+from cruise.domain.policy import Mode
+from cruise.domain.resources import ResourceName, StatedResources
 from cruise.domain.usage import Statistic
-from cruise.errors import NotFound
-from cruise.interfaces.amounts import memory_text
-from cruise.interfaces.dashboard.charts import Chart, Line, Mark
-from cruise.interfaces.dashboard.frame import Dashboard, Page
-from cruise.interfaces.dashboard.rich_html import html_of
-from cruise.interfaces.explain.text import explanation_text
-from cruise.interfaces.export.patches import patch_of, yaml_text
-from cruise.interfaces.export.report import why_left
-from cruise.interfaces.http.requests import Kind, Name, Namespace
-from cruise.interfaces.http.sight import SightOf
-from cruise.interfaces.http.workload import WorkloadHistory, template_of, workload_history
-from cruise.interfaces.reasons import in_words
-from cruise.interfaces.resize_words import changes_text, why_resized
-from cruise.interfaces.scan.finding_words import RISK_TITLES, why_at_risk
+from cruise.errors import NotFoundError
+from cruise.interfaces.dashboard.charts import ChartEvent, ChartLine, TimeChart, render_html
+from cruise.interfaces.dashboard.layout import (
+    Dashboard,
+    DashboardPage,
+    SortableColumn,
+    build_headings,
+    get_adjacent_pages,
+)
+from cruise.interfaces.explain.text import render_explanation_text
+from cruise.interfaces.export_patches import build_patch, render_yaml
+from cruise.interfaces.export_report import describe_skipped_template
+from cruise.interfaces.http.cluster_summary import WORKLOAD_SORT_KEYS, WorkloadQuery, find_workloads
+from cruise.interfaces.http.namespace_visibility import VisibilityDependency
+from cruise.interfaces.http.view import KindParameter, NameParameter, NamespaceParameter, OffsetParameter
+from cruise.interfaces.http.workload import WorkloadHistory, compute_template_sizes, read_workload_history
+from cruise.interfaces.reasons import describe_reason
+from cruise.interfaces.scan.finding_text import RISK_TITLES, describe_risk
+from cruise.interfaces.size_changes import describe_resize_cause, format_resize
+from cruise.interfaces.text import format_memory
 
-PAGE = Page("workloads", "Workload", "/workloads")
+WORKLOAD_PAGE = DashboardPage("workloads", "Workload", "/workloads")
 _MOST_OUTCOMES = 12
 
 
@@ -36,61 +45,71 @@ class ContainerRow:
 
     container: Container
     statistic: Statistic | None
-    charts: Sequence[Chart]
+    charts: Sequence[TimeChart]
 
 
-def workload_page(dashboard: Dashboard) -> APIRouter:
+def create_workload_pages(dashboard: Dashboard) -> APIRouter:
     """Return the routes of one workload: the page, and the part of it that explains a pod."""
     routes = APIRouter(prefix="/workloads", include_in_schema=False, route_class=dashboard.route())
     view = dashboard.view
 
     @routes.get("/{namespace}/{kind}/{name}")
     async def workload(
-        request: Request, sight: SightOf, namespace: Namespace, kind: Kind, name: Name, pod: str = ""
+        request: Request,
+        sight: VisibilityDependency,
+        namespace: NamespaceParameter,
+        kind: KindParameter,
+        name: NameParameter,
+        pod: str = "",
     ) -> Response:
-        await sight.require(namespace)
-        survey = await dashboard.surveys.at_hand()
+        await sight.require_access(namespace)
+        survey = await dashboard.summaries.get_available()
         try:
-            found = await workload_history(view, survey, namespace, f"{kind}/{name}", pod)
-        except NotFound as error:
+            found = await read_workload_history(view, survey, namespace, f"{kind}/{name}", pod)
+        except NotFoundError as error:
             raise HTTPException(404, str(error)) from error
         return dashboard.page(
             request,
             "workload.html.j2",
-            page=PAGE,
+            page=WORKLOAD_PAGE,
             found=found,
-            pass_at=survey.done.at,
-            rows=[_row(found, container) for container in found.chosen.sized_containers],
+            pass_at=survey.node_pass.at,
+            rows=[_row(found, container) for container in found.selected.sized_containers],
             outcomes=found.outcomes[:_MOST_OUTCOMES],
-            in_words=in_words,
-            changes=changes_text,
-            resized=why_resized,
+            in_words=describe_reason,
+            changes=format_resize,
+            resized=describe_resize_cause,
             is_resize=lambda outcome: isinstance(outcome.action, ResizePod),
             titles=RISK_TITLES,
-            why=lambda risk: why_at_risk(risk, view.now()),
+            why=lambda risk: describe_risk(risk, view.now()),
         )
 
     @routes.get("/{namespace}/{kind}/{name}/why/{pod}")
     async def why(
-        request: Request, sight: SightOf, namespace: Namespace, kind: Kind, name: Name, pod: Name
+        request: Request,
+        sight: VisibilityDependency,
+        namespace: NamespaceParameter,
+        kind: KindParameter,
+        name: NameParameter,
+        pod: NameParameter,
     ) -> Response:
-        await sight.require("" if not await sight.is_whole() else namespace)
+        await sight.require_access("" if not await sight.sees_all() else namespace)
         snapshot = await view.snapshot()
         found = next((one for one in snapshot.pods if (one.namespace, one.name) == (namespace, pod)), None)
         if found is None:
             raise HTTPException(404, f"there is no pod {namespace}/{pod}")
-        explanation = await dashboard.explanations.of(found, snapshot)
-        words = html_of(explanation_text(explanation, view.policy, view.now()))
+        explanation = await dashboard.explanations.explain(found, snapshot)
+        words = render_html(render_explanation_text(explanation, view.policy, view.now()))
         pods = [one for one in snapshot.pods if (one.namespace, one.workload_name) == (namespace, found.workload_name)]
-        template = await template_of(view, snapshot, pods)
+        template = await compute_template_sizes(view, snapshot, pods)
         return dashboard.page(
             request,
             "why.html.j2",
-            page=PAGE,
+            page=WORKLOAD_PAGE,
             pod=found,
             words=words,
-            patch=yaml_text(patch_of(template)) if isinstance(template, TemplateSizes) else None,
-            left=why_left(template) if isinstance(template, LeftTemplate) else None,
+            patch=render_yaml(build_patch(template)) if isinstance(template, TemplateSizes) else None,
+            left=describe_skipped_template(template) if isinstance(template, SkippedTemplate) else None,
         )
 
     return routes
@@ -102,42 +121,44 @@ def _row(found: WorkloadHistory, container: Container) -> ContainerRow:
     return ContainerRow(container, statistic, [chart for chart in charts if chart is not None])
 
 
-def _chart(found: WorkloadHistory, container: Container, resource: ResourceName) -> Chart | None:
+def _chart(found: WorkloadHistory, container: Container, resource: ResourceName) -> TimeChart | None:
     """Return use by the hour against request and limit as they were, None before there is an hour of it."""
     peaks, is_cpu = found.peaks, resource is ResourceName.CPU
     values = (peaks.cpu_demand_millicores if is_cpu else peaks.memory_bytes).tolist()
     by_hour: dict[int, float] = {}
     for key, hour, value in zip(peaks.keys, peaks.hours.tolist(), values, strict=True):
-        if key.container == container.name and key.identity in (found.chosen.identity, "") and value == value:
+        if key.container == container.name and key.identity in (found.selected.identity, "") and value == value:
             by_hour[hour] = max(value, by_hour.get(hour, 0.0))
     if not by_hour:
         return None
     hours = range(min(by_hour), max(by_hour) + 2)
     times = [datetime.fromtimestamp(hour * 3600, UTC) for hour in hours]
     lines = [
-        Line("largest use of the hour", "used", [by_hour.get(hour) for hour in hours], area=True),
-        Line("request", "requested", amounts_at(found, container, times, resource, requests_of), step=True),
+        ChartLine("largest use of the hour", "used", [by_hour.get(hour) for hour in hours], area=True),
+        ChartLine(
+            "request", "requested", get_amounts_over_time(found, container, times, resource, get_requests), step=True
+        ),
     ]
-    limits = amounts_at(found, container, times, resource, limits_of)
+    limits = get_amounts_over_time(found, container, times, resource, get_limits)
     if any(limits):
-        lines.append(Line("limit", "limit", limits, step=True))
+        lines.append(ChartLine("limit", "limit", limits, step=True))
     title = f"{'CPU' if is_cpu else 'Memory'} of {container.name}"
-    return Chart(title, resource, times, lines, [*_marks(found, container, resource)])
+    return TimeChart(title, resource, times, lines, [*_marks(found, container, resource)])
 
 
-def amounts_at(
+def get_amounts_over_time(
     found: WorkloadHistory,
     container: Container,
     times: Sequence[datetime],
     resource: ResourceName,
-    stated: Callable[[Container | ContainerTarget], Amounts],
+    stated: Callable[[Container | ContainerTarget], StatedResources],
 ) -> Sequence[float | None]:
     """Return a request or limit of the chosen pod at each time; None before it is known, the last is what it is now."""
     steps: list[tuple[datetime, int | None]] = []
     before = _amount_of(found.original.containers if found.original is not None else (), container, resource, stated)
     for outcome in reversed(found.outcomes):
         action = outcome.action
-        if isinstance(action, ResizePod) and outcome.verdict is Verdict.DONE and action.uid == found.chosen.uid:
+        if isinstance(action, ResizePod) and outcome.result is ActionResult.DONE and action.uid == found.selected.uid:
             if not steps and outcome.before:
                 before = _amount_of(outcome.before, container, resource, stated)
             written = _amount_of(action.containers, container, resource, stated)
@@ -147,7 +168,7 @@ def amounts_at(
     if not steps:
         # Nothing is on record that changed it.
         before = now
-    begun = found.chosen.created_at
+    begun = found.selected.created_at
     amounts: list[float | None] = []
     for at in times:
         amount = next((written for when, written in reversed(steps) if when <= at), before)
@@ -160,44 +181,116 @@ def _amount_of(
     containers: Iterable[ContainerTarget],
     container: Container,
     resource: ResourceName,
-    stated: Callable[[Container | ContainerTarget], Amounts],
+    stated: Callable[[Container | ContainerTarget], StatedResources],
 ) -> int | None:
     return next((_of(stated(one), resource) for one in containers if one.container == container.name), None)
 
 
-def requests_of(one: Container | ContainerTarget) -> Amounts:
+def get_requests(one: Container | ContainerTarget) -> StatedResources:
     """Return the requests of a container, or of what was written for one."""
     return one.requests
 
 
-def limits_of(one: Container | ContainerTarget) -> Amounts:
+def get_limits(one: Container | ContainerTarget) -> StatedResources:
     """Return the limits of a container, or of what was written for one."""
     return one.limits
 
 
-def _marks(found: WorkloadHistory, container: Container, resource: ResourceName) -> Iterable[Mark]:
+def _marks(found: WorkloadHistory, container: Container, resource: ResourceName) -> Iterable[ChartEvent]:
     if resource is ResourceName.MEMORY:
-        for kill in found.kills:
+        for kill in found.oom_kills:
             if kill.container == container.name:
-                limit = f" at {memory_text(kill.memory_limit_bytes)}" if kill.memory_limit_bytes else ""
-                yield Mark(kill.finished_at, "kill", f"killed for lack of memory{limit}: {kill.pod}")
+                limit = f" at {format_memory(kill.memory_limit_bytes)}" if kill.memory_limit_bytes else ""
+                yield ChartEvent(kill.finished_at, "kill", f"killed for lack of memory{limit}: {kill.pod}")
     for outcome in found.outcomes:
-        if outcome.verdict is Verdict.DONE and _is_of(outcome, found, container):
+        if outcome.result is ActionResult.DONE and _is_of(outcome, found, container):
             kind = "evict" if isinstance(outcome.action, EvictPod) else "resize"
-            yield Mark(outcome.at, kind, f"{kind}: {_why(outcome)}")
+            yield ChartEvent(outcome.at, kind, f"{kind}: {_why(outcome)}")
 
 
 def _why(outcome: Outcome) -> str:
     action = outcome.action
-    return why_resized(action) if isinstance(action, ResizePod) else in_words(action.reason)
+    return describe_resize_cause(action) if isinstance(action, ResizePod) else describe_reason(action.reason)
 
 
 def _is_of(outcome: Outcome, found: WorkloadHistory, container: Container) -> bool:
     action = outcome.action
     if isinstance(action, ResizePod):
-        return action.uid == found.chosen.uid and any(one.container == container.name for one in action.containers)
+        return action.uid == found.selected.uid and any(one.container == container.name for one in action.containers)
     return isinstance(action, EvictPod)
 
 
-def _of(amounts: Amounts, resource: ResourceName) -> int | None:
+def _of(amounts: StatedResources, resource: ResourceName) -> int | None:
     return amounts.cpu_millicores if resource is ResourceName.CPU else amounts.memory_bytes
+
+
+# Every workload, sorted, filtered and paged here: the browser gets one page of them.
+
+WORKLOADS_PAGE = DashboardPage("workloads", "Workloads", "/workloads")
+_ROWS = 50
+
+
+_COLUMNS = (
+    SortableColumn("Workload", "name", is_number=False, is_descending=False),
+    SortableColumn("At risk", "risk", is_number=False),
+    SortableColumn("Pods", "pods"),
+    SortableColumn("used", "cpu-used"),
+    SortableColumn("requested", "cpu"),
+    SortableColumn("reclaimable", "cpu-reclaimable"),
+    SortableColumn("used", "memory-used"),
+    SortableColumn("requested", "memory"),
+    SortableColumn("reclaimable", "memory-reclaimable"),
+)
+
+
+def create_workloads_page(dashboard: Dashboard) -> APIRouter:
+    """Return the route of the list."""
+    routes = APIRouter(include_in_schema=False, route_class=dashboard.route())
+
+    @routes.get("/workloads")
+    async def workloads(
+        request: Request,
+        sight: VisibilityDependency,
+        text: Annotated[str, Query(max_length=200)] = "",
+        namespace: Annotated[str, Query(max_length=63)] = "",
+        mode: Annotated[str, Query(max_length=20)] = "",
+        risk: bool = False,
+        sort: Annotated[str, Query(pattern=f"^({'|'.join(WORKLOAD_SORT_KEYS)})$")] = "share",
+        up: bool = False,
+        offset: OffsetParameter = 0,
+    ) -> Response:
+        wanted = WorkloadQuery(text, namespace, mode, risk, sort, not up, offset, _ROWS)
+        survey = await dashboard.summaries.get_available()
+        found = await find_workloads(survey, wanted, sight)
+        stated = build_query_values(wanted)
+        earlier, later = get_adjacent_pages(stated, offset, _ROWS, found.total)
+        response = dashboard.page(
+            request,
+            "workloads.html.j2",
+            page=WORKLOADS_PAGE,
+            survey=survey,
+            wanted=wanted,
+            found=found,
+            headings=build_headings(_COLUMNS, stated),
+            modes=[one.label for one in reversed(Mode)],
+            earlier=earlier,
+            later=later,
+            titles=RISK_TITLES,
+            in_words=describe_reason,
+        )
+        response.background = BackgroundTask(dashboard.summaries.refresh)
+        return response
+
+    return routes
+
+
+def build_query_values(wanted: WorkloadQuery) -> dict[str, str]:
+    """Return what the query of this says, from the first row on."""
+    return {
+        "text": wanted.text,
+        "namespace": wanted.namespace,
+        "mode": wanted.mode,
+        "risk": "true" if wanted.at_risk else "",
+        "sort": wanted.sort,
+        "up": "false" if wanted.descending else "true",
+    }

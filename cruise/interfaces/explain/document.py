@@ -5,24 +5,23 @@ from datetime import datetime
 
 import msgspec
 
-from cruise.decisions.admission.admission import Leave, Mutate
-from cruise.decisions.explaining.explanation import Explanation, HeldContainer, NodeExplanation
-from cruise.decisions.explaining.past import Past
-from cruise.decisions.explaining.size_steps import ContainerSteps, RequestSteps
-from cruise.decisions.guidance.other_autoscalers import Claimed
-from cruise.decisions.scan.risks import Risk
-from cruise.domain.actions import Hold, Outcome, ResizePod
-from cruise.domain.original_resources import amounts_json
-from cruise.domain.overrides import Statement
+from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
+from cruise.decisions.explanation import Explanation, NodeExplanation, SkippedContainer
+from cruise.decisions.pod_history import PodHistory
+from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims
+from cruise.decisions.scan.risks import ContainerRisk
+from cruise.decisions.size_steps import ContainerSteps, RequestSteps
+from cruise.domain.actions import Outcome, ResizePod, SkippedPod
+from cruise.domain.original_resources import amounts_to_json
+from cruise.domain.overrides import StatedSetting
 from cruise.domain.usage import Statistic, StatisticsTable
-from cruise.interfaces.kill_words import kill_words
-from cruise.interfaces.reasons import detail_words, in_words, source_words
-from cruise.interfaces.resize_words import changes_text
-from cruise.interfaces.shapes import Shape, shape
-from cruise.kube_json.patches.resize_patch import resize_patch
+from cruise.interfaces.reasons import describe_detail, describe_oom_kill, describe_reason, describe_source
+from cruise.interfaces.size_changes import format_resize
+from cruise.interfaces.text import JsonValue, convert_to_json
+from cruise.kube_json.patches import build_resize_patch
 
 
-def explanation_json(explanation: Explanation, now: datetime, past: Past | None) -> bytes:
+def render_explanation_json(explanation: Explanation, now: datetime, past: PodHistory | None) -> bytes:
     """Return the document; amounts are millicores and bytes."""
     pod = explanation.pod
     document: dict[str, object] = {
@@ -30,90 +29,98 @@ def explanation_json(explanation: Explanation, now: datetime, past: Past | None)
         "pod": pod.name,
         "workload": str(pod.workload) if pod.workload is not None else None,
         "nodeName": pod.node,
-        "at": shape(now),
-        "fate": explanation.fate,
-        "hold": _hold(explanation.hold),
-        "kills": [_kill(one, now) for one in explanation.kills],
+        "at": convert_to_json(now),
+        "fate": explanation.outcome,
+        "hold": _hold(explanation.skipped),
+        "kills": [_kill(one, now) for one in explanation.oom_kills],
         "overrides": [_statement(one) for one in explanation.statements],
-        "guidance": shape(explanation.guidance),
-        "autoscaled": _autoscaled(explanation.claimed),
-        "evictionRanking": shape(explanation.ranking),
-        "unmovable": explanation.unmovable and detail_words(explanation.unmovable),
-        "eviction": shape(explanation.eviction.resource) if explanation.eviction is not None else None,
+        "guidance": convert_to_json(explanation.effective_policy),
+        "autoscaled": _autoscaled(explanation.autoscaler_claims),
+        "evictionRanking": convert_to_json(explanation.ranking),
+        "unmovable": explanation.not_evictable_reason and describe_detail(explanation.not_evictable_reason),
+        "eviction": convert_to_json(explanation.eviction.resource) if explanation.eviction is not None else None,
         "node": _node(explanation.node),
-        "containers": [_steps(steps) for steps in explanation.steps] or [_held(held) for held in explanation.held],
-        "patch": resize_patch(explanation.resize) if explanation.resize is not None else None,
+        "containers": [_steps(steps) for steps in explanation.steps]
+        or [_held(held) for held in explanation.skipped_containers],
+        "patch": build_resize_patch(explanation.resize) if explanation.resize is not None else None,
         "admission": _admission(explanation.admission),
         "past": _past(past),
     }
     return msgspec.json.encode(document) + b"\n"
 
 
-def stored_json(namespace: str, pod: str, statistics: StatisticsTable, past: Past) -> bytes:
+def render_stored_json(namespace: str, pod: str, statistics: StatisticsTable, past: PodHistory) -> bytes:
     """Return what the store alone knows of a pod."""
     rows = [_statistic(statistics.row(row)) for row in range(len(statistics.keys))]
     document = {"namespace": namespace, "pod": pod, "statistics": rows, "past": _past(past)}
     return msgspec.json.encode(document) + b"\n"
 
 
-def _autoscaled(claimed: Claimed) -> Shape:
+def _autoscaled(claimed: AutoscalerClaims) -> JsonValue:
     """Return which resources are left alone for an HPA, None where there is none."""
     if not claimed.scaled:
         return None
-    return {"resources": [*sorted(one.value for one in claimed.scaled)], "why": detail_words(claimed.scaled_by)}
+    return {"resources": [*sorted(one.value for one in claimed.scaled)], "why": describe_detail(claimed.scaled_by)}
 
 
-def _statement(one: Statement) -> Shape:
-    return {"setting": one.setting, "value": one.value, "source": source_words(one.source), "holds": one.holds}
+def _statement(one: StatedSetting) -> JsonValue:
+    return {
+        "setting": one.setting,
+        "value": one.value,
+        "source": describe_source(one.source),
+        "holds": one.is_effective,
+    }
 
 
-def _node(node: NodeExplanation | None) -> Shape:
+def _node(node: NodeExplanation | None) -> JsonValue:
     if node is None:
         return None
     rankings = {
-        resource: tuple(replace(one, immovable=one.immovable and detail_words(one.immovable)) for one in ranking)
+        resource: tuple(
+            replace(one, not_evictable=one.not_evictable and describe_detail(one.not_evictable)) for one in ranking
+        )
         for resource, ranking in node.rankings.items()
     }
-    return shape(replace(node, rankings=rankings))
+    return convert_to_json(replace(node, rankings=rankings))
 
 
-def _hold(hold: Hold | None) -> Shape:
+def _hold(hold: SkippedPod | None) -> JsonValue:
     if hold is None:
         return None
     return {
         "reason": hold.reason.value,
-        "words": in_words(hold.reason),
-        "detail": detail_words(hold.detail),
-        "until": shape(hold.until),
+        "words": describe_reason(hold.reason),
+        "detail": describe_detail(hold.detail),
+        "until": convert_to_json(hold.until),
     }
 
 
-def _kill(risk: Risk, now: datetime) -> Shape:
+def _kill(risk: ContainerRisk, now: datetime) -> JsonValue:
     return {
         "container": risk.container,
         "limitBytes": risk.observed or None,
-        "killedAt": shape(risk.killed_at),
+        "killedAt": convert_to_json(risk.killed_at),
         "restarts": risk.restarts,
-        "remedy": shape(risk.remedy),
-        "why": kill_words(risk, now),
+        "remedy": convert_to_json(risk.remedy),
+        "why": describe_oom_kill(risk, now),
     }
 
 
-def _steps(steps: ContainerSteps) -> Shape:
+def _steps(steps: ContainerSteps) -> JsonValue:
     return {
         "container": steps.container,
         "statistic": _statistic(steps.statistic),
         "ofWorkload": steps.of_workload,
         "cpuMillicores": _request(steps.cpu),
         "memoryBytes": _request(steps.memory),
-        "memoryLimitBytes": shape(steps.memory_limit),
-        "cpuLimitMillicores": shape(steps.cpu_limit),
+        "memoryLimitBytes": convert_to_json(steps.memory_limit),
+        "cpuLimitMillicores": convert_to_json(steps.cpu_limit),
     }
 
 
-def _request(steps: RequestSteps) -> Shape:
+def _request(steps: RequestSteps) -> JsonValue:
     """Return the steps; `byBase` and `atPeak` only where they hold, `written` only where it is not `final`."""
-    document = shape(steps)
+    document = convert_to_json(steps)
     assert isinstance(document, dict)
     if not steps.by_base:
         del document["byBase"]
@@ -124,19 +131,19 @@ def _request(steps: RequestSteps) -> Shape:
     return document
 
 
-def _held(held: HeldContainer) -> Shape:
+def _held(held: SkippedContainer) -> JsonValue:
     container = held.container
     return {
         "container": container.name,
         "role": container.role.value,
-        "requests": dict(amounts_json(container.requests)),
-        "limits": dict(amounts_json(container.limits)),
+        "requests": dict(amounts_to_json(container.requests)),
+        "limits": dict(amounts_to_json(container.limits)),
         "statistic": _statistic(held.statistic) if held.statistic is not None else None,
     }
 
 
-def _statistic(statistic: Statistic) -> Shape:
-    document = shape(statistic)
+def _statistic(statistic: Statistic) -> JsonValue:
+    document = convert_to_json(statistic)
     assert isinstance(document, dict)
     key = statistic.key
     document["key"] = {
@@ -146,51 +153,51 @@ def _statistic(statistic: Statistic) -> Shape:
         "container": key.container,
         "identity": key.identity,
     }
-    document["refusedReasons"] = [reason.value for reason in statistic.refusals]
+    document["refusedReasons"] = [reason.value for reason in statistic.rejections]
     return document
 
 
-def _admission(admission: Mutate | Leave | None) -> Shape:
+def _admission(admission: MutatePod | LeaveUnchanged | None) -> JsonValue:
     match admission:
         case None:
             return None
-        case Leave(reason, detail):
-            return {"leave": reason.value, "words": in_words(reason, detail)}
-        case Mutate(containers, size, new_revision):
+        case LeaveUnchanged(reason, detail):
+            return {"leave": reason.value, "words": describe_reason(reason, detail)}
+        case MutatePod(containers, size, new_revision):
             return {
                 "size": size.value,
                 "newRevision": new_revision,
                 "containers": [
                     {
                         "name": target.container,
-                        "requests": dict(amounts_json(target.requests)),
-                        "limits": dict(amounts_json(target.limits)),
+                        "requests": dict(amounts_to_json(target.requests)),
+                        "limits": dict(amounts_to_json(target.limits)),
                     }
                     for target in containers
                 ],
             }
 
 
-def _past(past: Past | None) -> object:
+def _past(past: PodHistory | None) -> object:
     if past is None:
         return None
     return {
         "outcomes": [
             {
-                "at": shape(outcome.at),
-                "firstAt": shape(outcome.since),
+                "at": convert_to_json(outcome.at),
+                "firstAt": convert_to_json(outcome.since),
                 "count": outcome.count,
                 "action": type(outcome.action).__name__,
                 "why": outcome.action.reason.value,
-                "verdict": outcome.verdict.value,
+                "verdict": outcome.result.value,
                 "reason": outcome.reason.value,
-                "detail": detail_words(outcome.detail),
+                "detail": describe_detail(outcome.detail),
                 **_resize(outcome),
             }
             for outcome in past.outcomes
         ],
-        "kills": shape(past.kills),
-        "hourlyPeaks": shape(past.profiles),
+        "kills": convert_to_json(past.oom_kills),
+        "hourlyPeaks": convert_to_json(past.profiles),
     }
 
 
@@ -198,4 +205,4 @@ def _resize(outcome: Outcome) -> dict[str, object]:
     action = outcome.action
     if not isinstance(action, ResizePod):
         return {}
-    return {"cause": action.cause, "changes": changes_text(action, outcome.before, "→")}
+    return {"cause": action.cause, "changes": format_resize(action, outcome.before, "→")}

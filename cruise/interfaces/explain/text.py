@@ -10,47 +10,63 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from cruise.decisions.admission.admission import Leave, Mutate
-from cruise.decisions.explaining.explanation import Explanation, Fate, HeldContainer, NodeExplanation, Ranked, Spike
-from cruise.decisions.guidance.other_autoscalers import Claimed
-from cruise.domain.overrides import Statement
+from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod
+from cruise.decisions.explanation import (
+    Explanation,
+    LargestHeadroom,
+    NodeExplanation,
+    PodOutcome,
+    RankedPod,
+    SkippedContainer,
+)
+from cruise.decisions.pod_history import HourProfile, PodHistory
+from cruise.decisions.pod_policy.other_autoscalers import AutoscalerClaims
+from cruise.domain.actions import ActionResult, EvictPod, ResizePod
+from cruise.domain.overrides import StatedSetting
 from cruise.domain.policy import AdmissionSize, Policy
-from cruise.domain.resources import Amounts, ResourceName
-from cruise.interfaces.amounts import count_text, exact_text
-from cruise.interfaces.explain.steps import container_steps, grid, statistic_line
-from cruise.interfaces.kept_risks import kept_risk_text
-from cruise.interfaces.kill_words import kill_words
-from cruise.interfaces.reasons import CAUSES, detail_words, in_words, source_words
-from cruise.kube_json.patches.resize_patch import resize_patch
+from cruise.domain.resources import ResourceName, StatedResources
+from cruise.domain.usage import StatisticsTable
+from cruise.interfaces.explain.size_steps import create_grid, describe_statistic, render_container_steps
+from cruise.interfaces.reasons import (
+    CAUSE_DESCRIPTIONS,
+    describe_detail,
+    describe_observed_risk,
+    describe_oom_kill,
+    describe_reason,
+    describe_source,
+)
+from cruise.interfaces.size_changes import describe_resize_cause, format_resize
+from cruise.interfaces.text import format_age, format_count, format_cpu, format_exact, format_memory
+from cruise.kube_json.patches import build_resize_patch
 
 _MOST_RANKED = 12
 _BY_SIZE = {
     AdmissionSize.PEAK: "by its workload's peaks:",
-    AdmissionSize.PLANNED: "as a node pass would size it, its workload's base and a share of the headroom:",
+    AdmissionSize.NODE_PASS: "as a node pass would size it, its workload's base and a share of the headroom:",
 }
 _BY_REVISION = "no less than its template states, since that is new; nor less than its workload's peaks:"
 _FATES = {
-    Fate.RESIZED: ("to be resized", "cyan"),
-    Fate.SETTLED: ("settled", "green"),
-    Fate.AT_RISK: ("at risk", "bold red"),
-    Fate.HELD: ("left as it is", "yellow"),
-    Fate.EVICTED: ("to be evicted", "red"),
-    Fate.PENDING: ("pending", "magenta"),
+    PodOutcome.RESIZED: ("to be resized", "cyan"),
+    PodOutcome.NO_CHANGE_NEEDED: ("no-change-needed", "green"),
+    PodOutcome.AT_RISK: ("at risk", "bold red"),
+    PodOutcome.SKIPPED: ("left as it is", "yellow"),
+    PodOutcome.EVICTED: ("to be evicted", "red"),
+    PodOutcome.PENDING: ("pending", "magenta"),
 }
 
 
-def explanation_text(explanation: Explanation, policy: Policy, now: datetime) -> Iterator[RenderableType]:
+def render_explanation_text(explanation: Explanation, policy: Policy, now: datetime) -> Iterator[RenderableType]:
     """Yield the parts in the order in which people ask."""
     pod = explanation.pod
     where = f" on {pod.node}" if pod.node is not None else ""
     yield Text.assemble((f"{pod.namespace}/{pod.name}", "bold"), f"  {pod.workload or 'no controller'}{where}")
     yield _fate(explanation)
-    for risk in explanation.kills:
-        yield Text.assemble(("  ", ""), (risk.container, "bold"), f": {kill_words(risk, now)}", style="red")
+    for risk in explanation.oom_kills:
+        yield Text.assemble(("  ", ""), (risk.container, "bold"), f": {describe_oom_kill(risk, now)}", style="red")
     yield _heading("Overrides")
     yield _statements(explanation.statements)
-    if explanation.claimed.scaled:
-        yield _left_to_autoscaler(explanation.claimed)
+    if explanation.autoscaler_claims.scaled:
+        yield _left_to_autoscaler(explanation.autoscaler_claims)
     if explanation.ranking is not None:
         yield _eviction_standing(explanation)
     if explanation.node is not None:
@@ -59,12 +75,12 @@ def explanation_text(explanation: Explanation, policy: Policy, now: datetime) ->
     limits = {one.container: one.limits for one in written}
     for steps in explanation.steps:
         yield _heading(f"Container {steps.container}")
-        yield container_steps(steps, policy, now, limits.get(steps.container))
-    if explanation.held:
-        yield from _held(explanation.held, now)
+        yield render_container_steps(steps, policy, now, limits.get(steps.container))
+    if explanation.skipped_containers:
+        yield from _held(explanation.skipped_containers, now)
     if explanation.resize is not None:
         yield _heading("The patch, as one would write it by hand")
-        patch = json.dumps(resize_patch(explanation.resize), separators=(",", ":"))
+        patch = json.dumps(build_resize_patch(explanation.resize), separators=(",", ":"))
         command = shlex.join(
             ["kubectl", "patch", "pod", pod.name, "-n", pod.namespace, "--subresource", "resize", "-p", patch]
         )
@@ -79,46 +95,56 @@ def _heading(text: str) -> Text:
 
 
 def _fate(explanation: Explanation) -> Text:
-    word, style = _FATES[explanation.fate]
-    hold, why = explanation.hold, ""
+    word, style = _FATES[explanation.outcome]
+    hold, why = explanation.skipped, ""
     if hold is not None:
-        why = f"{hold.reason.value}: {in_words(hold.reason, hold.detail)}"
+        why = f"{hold.reason.value}: {describe_reason(hold.reason, hold.detail)}"
         why += f", until {hold.until:%H:%M:%S} UTC" if hold.until is not None else ""
     elif explanation.eviction is not None:
         why = f"its node does not hold the {explanation.eviction.resource} of all its pods, and it is first to go"
     elif explanation.resize is not None:
         cause = explanation.resize.cause
-        why = in_words(explanation.resize.reason) if cause is None else f"{cause.value}: {CAUSES[cause]}"
+        why = (
+            describe_reason(explanation.resize.reason)
+            if cause is None
+            else f"{cause.value}: {CAUSE_DESCRIPTIONS[cause]}"
+        )
         grows = explanation.resize.growth.cpu_millicores or explanation.resize.growth.memory_bytes
         why += "; it grows on its node" if grows else ""
-    elif explanation.fate is Fate.SETTLED:
+    elif explanation.outcome is PodOutcome.NO_CHANGE_NEEDED:
         why = "no change of its sizes is worth a write"
-    elif explanation.fate is Fate.AT_RISK:
+    elif explanation.outcome is PodOutcome.AT_RISK:
         why = "it was killed for lack of memory, and the node pass has no size for it that would help"
-    elif explanation.fate is Fate.PENDING:
+    elif explanation.outcome is PodOutcome.PENDING:
         why = "it is on no node, so there is nothing to share yet"
     return Text.assemble((word, style), f": {why}")
 
 
-def _statements(statements: Sequence[Statement]) -> Table:
-    rows = grid(3)
+def _statements(statements: Sequence[StatedSetting]) -> Table:
+    rows = create_grid(3)
     for statement in statements:
-        source = source_words(statement.source)
-        note = source if statement.holds else f"{source}, overruled"
-        rows.add_row(f"  {statement.setting}", statement.value, note, style=None if statement.holds else "dim strike")
+        source = describe_source(statement.source)
+        note = source if statement.is_effective else f"{source}, overruled"
+        rows.add_row(
+            f"  {statement.setting}", statement.value, note, style=None if statement.is_effective else "dim strike"
+        )
     return rows
 
 
-def _left_to_autoscaler(claimed: Claimed) -> Text:
+def _left_to_autoscaler(claimed: AutoscalerClaims) -> Text:
     names = " and ".join(sorted(resource.value for resource in claimed.scaled))
-    return Text(f"  {names} left alone: {detail_words(claimed.scaled_by)}", style="dim")
+    return Text(f"  {names} left alone: {describe_detail(claimed.scaled_by)}", style="dim")
 
 
 def _eviction_standing(explanation: Explanation) -> Text:
     assert explanation.ranking is not None
     stated = any(one.setting == "eviction-ranking" for one in explanation.statements)
     origin = "" if stated else " by default"
-    may = f"may not be evicted: {detail_words(explanation.unmovable)}" if explanation.unmovable else "may be evicted"
+    may = (
+        f"may not be evicted: {describe_detail(explanation.not_evictable_reason)}"
+        if explanation.not_evictable_reason
+        else "may be evicted"
+    )
     return Text(f"  eviction ranking {explanation.ranking.label}{origin}; {may}", style="dim")
 
 
@@ -133,16 +159,16 @@ def _node(node: NodeExplanation) -> Iterator[RenderableType]:
     rows.add_row("", Text("CPU", style="dim"), Text("memory", style="dim"), "")
     for label, amounts, note in (
         ("allocatable", node.allocatable, ""),
-        ("fixed", node.fixed, f"{count_text(node.held_pods, 'pod')} not sized, and all overheads"),
+        ("fixed", node.fixed, f"{format_count(node.skipped_pods, 'pod')} not sized, and all overheads"),
         ("available", node.available, ""),
-        ("sum of bases", node.base, count_text(node.sized_pods, "sized pod")),
+        ("sum of bases", node.base, format_count(node.sized_pods, "sized pod")),
         ("largest headroom", node.headroom, ""),
         ("needed", need, "sum of bases + largest headroom"),
     ):
         rows.add_row(
             f"  {label}",
-            exact_text(ResourceName.CPU, amounts.cpu_millicores),
-            exact_text(ResourceName.MEMORY, amounts.memory_bytes),
+            format_exact(ResourceName.CPU, amounts.cpu_millicores),
+            format_exact(ResourceName.MEMORY, amounts.memory_bytes),
             note,
         )
     fits_cpu = need.cpu_millicores <= node.available.cpu_millicores
@@ -151,8 +177,8 @@ def _node(node: NodeExplanation) -> Iterator[RenderableType]:
     if set(node.rules.values()) != {"shared-max"}:
         rows.add_row(
             "  shared headroom",
-            exact_text(ResourceName.CPU, node.staying_headroom.cpu_millicores),
-            exact_text(ResourceName.MEMORY, node.staying_headroom.memory_bytes),
+            format_exact(ResourceName.CPU, node.staying_headroom.cpu_millicores),
+            format_exact(ResourceName.MEMORY, node.staying_headroom.memory_bytes),
             "by "
             + ", ".join(f"{rule} for {resource.value}" for resource, rule in node.rules.items())
             + ", as far as there is room",
@@ -171,69 +197,139 @@ def _yes(holds: bool) -> Text:
 
 def _kept_risks(node: NodeExplanation) -> Iterator[RenderableType]:
     """Say for each resource what the node keeps, why, and how well the stated risk was kept."""
-    for resource, kept in node.kept_risks.items():
-        yield Padding(Text(kept_risk_text(resource, kept), style="dim"), (0, 0, 0, 2))
+    for resource, kept in node.observed_risks.items():
+        yield Padding(Text(describe_observed_risk(resource, kept), style="dim"), (0, 0, 0, 2))
 
 
 def _spikes(node: NodeExplanation) -> Iterator[RenderableType]:
     for resource, spike in sorted(node.spikes.items()):
-        if isinstance(spike, Spike):
+        if isinstance(spike, LargestHeadroom):
             yield Text(
-                f"  largest {resource} headroom of those that stay: {exact_text(resource, spike.amount)}, "
+                f"  largest {resource} headroom of those that stay: {format_exact(resource, spike.amount)}, "
                 f"{spike.namespace}/{spike.pod} {spike.container}",
                 style="dim",
             )
 
 
-def _ranking(resource: ResourceName, ranking: Sequence[Ranked], node: NodeExplanation) -> Iterator[RenderableType]:
+def _ranking(resource: ResourceName, ranking: Sequence[RankedPod], node: NodeExplanation) -> Iterator[RenderableType]:
     yield _heading(
         f"Order of eviction for {resource}: low before medium before high, then priority, then the largest headroom"
     )
     if node.reason is not None:
-        yield Text(f"  {in_words(node.reason)}")
+        yield Text(f"  {describe_reason(node.reason)}")
     rows = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
     for justify in ("right", "left", "left", "right", "left"):
         rows.add_column(justify=justify, overflow="fold", no_wrap=justify == "right")
     for number, one in enumerate(ranking[:_MOST_RANKED], start=1):
-        place = "" if one.immovable else f"{number}."
+        place = "" if one.not_evictable else f"{number}."
         pod = f"{one.namespace}/{one.pod}"
-        rows.add_row(f"  {place}", pod, one.ranking.label, exact_text(resource, one.headroom), _state(one, resource))
+        rows.add_row(f"  {place}", pod, one.ranking.label, format_exact(resource, one.headroom), _state(one, resource))
     yield rows
     if len(ranking) > _MOST_RANKED:
-        yield Text(f"  and {count_text(len(ranking) - _MOST_RANKED, 'more pod')}", style="dim")
+        yield Text(f"  and {format_count(len(ranking) - _MOST_RANKED, 'more pod')}", style="dim")
 
 
-def _state(ranked: Ranked, resource: ResourceName) -> Text:
-    if ranked.goes is not None:
-        return Text("goes" if ranked.goes is resource else f"goes for its {ranked.goes}", style="red")
-    return Text(f"stays: {detail_words(ranked.immovable)}" if ranked.immovable else "stays")
+def _state(ranked: RankedPod, resource: ResourceName) -> Text:
+    if ranked.is_evicted is not None:
+        return Text("goes" if ranked.is_evicted is resource else f"goes for its {ranked.is_evicted}", style="red")
+    return Text(f"stays: {describe_detail(ranked.not_evictable)}" if ranked.not_evictable else "stays")
 
 
-def _held(containers: Sequence[HeldContainer], now: datetime) -> Iterator[RenderableType]:
+def _held(containers: Sequence[SkippedContainer], now: datetime) -> Iterator[RenderableType]:
     yield _heading("Containers, as they are")
     for held in containers:
         container = held.container
         yield Text(f"  {container.name}: {_asked(container.requests, container.limits)}")
         if held.statistic is not None:
-            yield Text(f"    {statistic_line(held.statistic, now)}", style="dim")
+            yield Text(f"    {describe_statistic(held.statistic, now)}", style="dim")
 
 
-def _asked(requests: Amounts, limits: Amounts) -> str:
+def _asked(requests: StatedResources, limits: StatedResources) -> str:
     return f"requests {_amounts(requests)}, limits {_amounts(limits)}"
 
 
-def _amounts(amounts: Amounts) -> str:
-    cpu = "no CPU" if not amounts.cpu_millicores else exact_text(ResourceName.CPU, amounts.cpu_millicores)
-    memory = "no memory" if not amounts.memory_bytes else exact_text(ResourceName.MEMORY, amounts.memory_bytes)
+def _amounts(amounts: StatedResources) -> str:
+    cpu = "no CPU" if not amounts.cpu_millicores else format_exact(ResourceName.CPU, amounts.cpu_millicores)
+    memory = "no memory" if not amounts.memory_bytes else format_exact(ResourceName.MEMORY, amounts.memory_bytes)
     return f"{cpu} and {memory}"
 
 
-def _admission(admission: Mutate | Leave) -> Iterator[RenderableType]:
+def _admission(admission: MutatePod | LeaveUnchanged) -> Iterator[RenderableType]:
     yield _heading("If it were created now")
     match admission:
-        case Leave(reason, detail):
-            yield Text(f"  it would stay as it is: {reason.value}: {in_words(reason, detail)}")
-        case Mutate(containers, size, new_revision):
+        case LeaveUnchanged(reason, detail):
+            yield Text(f"  it would stay as it is: {reason.value}: {describe_reason(reason, detail)}")
+        case MutatePod(containers, size, new_revision):
             yield Text(f"  {_BY_REVISION if new_revision else _BY_SIZE[size]}")
             for target in containers:
                 yield Text(f"  {target.container}: {_asked(target.requests, target.limits)}")
+
+
+# What the store remembers of a pod, for people.
+
+_MOST_OUTCOMES = 10
+_BARS = "▁▂▃▄▅▆▇█"
+
+
+def render_pod_history(past: PodHistory, now: datetime) -> Iterator[RenderableType]:
+    """Yield what was done to the pod, its kills, and its workload's day."""
+    if past.outcomes:
+        yield Text("\nWhat was done", style="bold")
+        rows = create_grid(4)
+        for outcome in past.outcomes[:_MOST_OUTCOMES]:
+            action = "evict" if isinstance(outcome.action, EvictPod) else "resize"
+            why = describe_reason(outcome.reason, outcome.detail)
+            if isinstance(outcome.action, ResizePod) and outcome.result is ActionResult.DONE:
+                why = f"{format_resize(outcome.action, outcome.before, '→')}: {describe_resize_cause(outcome.action)}"
+            if outcome.count > 1:
+                why = f"{why} ({outcome.count:,} times, first {format_age(now, outcome.since)})"
+            rows.add_row(f"  {format_age(now, outcome.at)}", action, outcome.result.value, why)
+        yield rows
+    if past.oom_kills:
+        yield Text("\nKilled for lack of memory", style="bold")
+        rows = create_grid(4)
+        for kill in past.oom_kills[:_MOST_OUTCOMES]:
+            limit = "no limit" if kill.memory_limit_bytes is None else f"limit {format_memory(kill.memory_limit_bytes)}"
+            rows.add_row(f"  {format_age(now, kill.finished_at)}", kill.pod, kill.container, limit)
+        yield rows
+    if past.profiles:
+        yield Text.assemble(
+            ("\nPeaks by clock hour", "bold"), ("  00 to 23 UTC, the largest of the days that are kept", "dim")
+        )
+        rows = create_grid(4)
+        for profile in past.profiles:
+            rows.add_row(*_profile(profile, "CPU", profile.cpu_millicores, ResourceName.CPU))
+            rows.add_row(*_profile(profile, "memory", profile.memory_bytes, ResourceName.MEMORY))
+        yield rows
+
+
+def render_stored_text(
+    namespace: str, pod: str, statistics: StatisticsTable, past: PodHistory, now: datetime
+) -> Iterator[RenderableType]:
+    """Yield what the store alone knows of a pod."""
+    yield Text.assemble(
+        (f"{namespace}/{pod}", "bold"), "  from the store alone; with --snapshot its sizes are explained as well"
+    )
+    yield Text("\nStatistics", style="bold")
+    for row in range(len(statistics.keys)):
+        statistic = statistics.row(row)
+        whose = "" if statistic.key.pod else f" (all pods of {statistic.key.workload})"
+        yield Text(f"  {statistic.key.container}{whose}: {describe_statistic(statistic, now)}")
+    yield from render_pod_history(past, now)
+
+
+def _profile(
+    profile: HourProfile, name: str, values: Sequence[float | None], resource: ResourceName
+) -> tuple[str, str, str, str]:
+    known = [value for value in values if value is not None]
+    largest = max(known, default=0.0)
+    if not known:
+        return f"  {profile.container}", name, "no samples", ""
+    bars = "".join(" " if value is None else _BARS[_step(value, largest)] for value in values)
+    top = format_cpu(round(largest)) if resource is ResourceName.CPU else format_exact(resource, largest)
+    identity = f" of {profile.identity}" if profile.identity else ""
+    return f"  {profile.container}{identity}", name, bars, f"up to {top}"
+
+
+def _step(value: float, largest: float) -> int:
+    return min(len(_BARS) - 1, int(value / largest * len(_BARS))) if largest > 0 else 0

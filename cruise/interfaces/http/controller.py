@@ -11,31 +11,37 @@ import msgspec
 from fastapi import APIRouter, HTTPException, Query, Response
 
 from cruise import __version__
-from cruise.collection import uncollected
-from cruise.decisions.node_load import untaint_command
+from cruise.decisions.node_load import format_untaint_command
 from cruise.decisions.sizing.node_plans import NodePlan
 from cruise.domain.actions import ContainerTarget, EvictPod, Outcome, ResizePod
-from cruise.errors import CruiseError, Unavailable
-from cruise.interfaces.http.figures import action_name
-from cruise.interfaces.http.requests import CAMEL, Name, Offset, failures, parse_since
-from cruise.interfaces.http.sight import Sight, SightOf
-from cruise.interfaces.http.view import ApiView, in_time
-from cruise.interfaces.plan.document import node_document
-from cruise.interfaces.reasons import detail_words, in_words
-from cruise.interfaces.resize_words import changes_text
-from cruise.runtime.node_load import NodeLoadPass
-from cruise.runtime.sizing.node_pass import NodePass
+from cruise.errors import CruiseError, UnavailableError, pause_garbage_collection
+from cruise.interfaces.http.figures import get_action_name
+from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, VisibilityDependency
+from cruise.interfaces.http.view import (
+    CAMEL_CASE_CONFIG,
+    ApiView,
+    NameParameter,
+    OffsetParameter,
+    list_error_responses,
+    parse_since,
+    wait_for_store,
+)
+from cruise.interfaces.plan_document import build_node_plan_document
+from cruise.interfaces.reasons import describe_detail, describe_reason
+from cruise.interfaces.size_changes import format_resize
+from cruise.runtime.node_load import NodeLoadPassResult
+from cruise.runtime.node_pass import NodePassResult
 
 _DAY = timedelta(days=1)
 # Of so many lines at most a caller sees those of its namespaces.
-MOST_SIFTED = 5000
+MAX_FILTERED = 5000
 
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
     """A job of the controller; `error` is why its latest run was dropped, null where it went through."""
 
-    __pydantic_config__ = CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     name: str
     runs: int
     failures: int
@@ -55,7 +61,7 @@ class NodeLoadStatus:
     takes off taints which cruise has no right to take off, else null.
     """
 
-    __pydantic_config__ = CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     at: datetime
     tainted: list[str]
     implausible: list[str]
@@ -64,13 +70,13 @@ class NodeLoadStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
+class ControllerStatus:
     """The process that answers. `paused` is null where the store does not say, and `storeError` says why.
 
     `nodeLoad` is null before the first look at the nodes' loads.
     """
 
-    __pydantic_config__ = CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     version: str
     mode: str
     paused: bool | None
@@ -84,16 +90,16 @@ class Status:
 
 
 @dataclass(frozen=True, slots=True)
-class Sizes:
+class SizeDocument:
     """CPU and memory."""
 
-    __pydantic_config__ = CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     cpu_millicores: int
     memory_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedEviction:
+class PlannedEvictionDocument:
     """A pod to evict, and the resource that does not fit."""
 
     namespace: str
@@ -103,10 +109,10 @@ class PlannedEviction:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedTarget:
+class TargetDocument:
     """What a container gets, moved far enough to be written or not; no memory limit is null."""
 
-    __pydantic_config__ = CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     namespace: str
     pod: str
     container: str
@@ -116,7 +122,7 @@ class PlannedTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedResize:
+class ResizeDocument:
     """The strategic-merge patch of a pod's `resize` subresource."""
 
     namespace: str
@@ -125,7 +131,7 @@ class PlannedResize:
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedHold:
+class SkippedPodDocument:
     """A pod left as it is."""
 
     namespace: str
@@ -140,11 +146,11 @@ class NodePlanDocument:
     node: str
     fits: bool
     reason: str | None
-    available: Sizes
-    evict: list[PlannedEviction]
-    targets: list[PlannedTarget]
-    resize: list[PlannedResize]
-    hold: list[PlannedHold]
+    available: SizeDocument
+    evict: list[PlannedEvictionDocument]
+    targets: list[TargetDocument]
+    resize: list[ResizeDocument]
+    hold: list[SkippedPodDocument]
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,10 +164,10 @@ class NodePage:
 
 
 @dataclass(frozen=True, slots=True)
-class StatedSizes:
+class StatedSizeDocument:
     """What a container states; null for what it does not, or what a resize left as it was."""
 
-    __pydantic_config__ = CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     cpu_millicores: int | None
     memory_bytes: int | None
     cpu_limit_millicores: int | None
@@ -169,17 +175,17 @@ class StatedSizes:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerChange:
+class ContainerChangeDocument:
     """One container of a resize: what it stated before, null where that is not on record, and what was written."""
 
-    __pydantic_config__ = CAMEL
+    __pydantic_config__ = CAMEL_CASE_CONFIG
     container: str
-    before: StatedSizes | None
-    after: StatedSizes
+    before: StatedSizeDocument | None
+    after: StatedSizeDocument
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeLine:
+class AuditEntry:
     """One line of the audit: `why` is what the action was for, `reason` what decided how it ended.
 
     Of a resize `cause` is why a node pass found it worth a write, `containers` and `changes` are its sizes before and
@@ -197,88 +203,88 @@ class OutcomeLine:
     pod: str | None
     node: str | None
     workload: str | None
-    why: str
-    verdict: str
+    purpose: str
+    result: str
     reason: str
-    words: str
+    message: str
     detail: str
     cause: str | None
     changes: str
-    containers: list[ContainerChange]
+    containers: list[ContainerChangeDocument]
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomePage:
+class AuditPage:
     """The newest lines since a time, newest first; `more` tells that there are older ones."""
 
-    items: list[OutcomeLine]
+    items: list[AuditEntry]
     more: bool
 
 
-def controller_routes(view: ApiView) -> APIRouter:
+def create_controller_routes(view: ApiView) -> APIRouter:
     """Return the routes of the controller: its status, the last pass's nodes, and the audit."""
     routes = APIRouter(tags=["controller"])
 
     @routes.get("/status")
-    async def status() -> Status:
+    async def status() -> ControllerStatus:
         """Tell how the controller is doing."""
-        return await status_of(view)
+        return await build_controller_status(view)
 
-    @routes.get("/nodes", response_model=NodePage, responses=failures(422, 503))
+    @routes.get("/nodes", response_model=NodePage, responses=list_error_responses(422, 503))
     async def nodes(
-        sight: SightOf,
-        offset: Offset = 0,
+        sight: VisibilityDependency,
+        offset: OffsetParameter = 0,
         limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
     ) -> Response:
         """Return the plans of the last node pass, by node, without pods that the caller may not get."""
-        done = last_pass(view)
+        done = get_last_pass(view)
         plans = sorted(done.plans, key=lambda plan: plan.node)[offset : offset + limit]
-        shown = await seen_plans(plans, sight)
+        shown = await filter_plans_by_namespace(plans, sight)
         # A page of large nodes takes a tenth of a second, which others need not wait for.
         return await asyncio.to_thread(_node_page, done, shown, offset)
 
-    @routes.get("/nodes/{name}", response_model=NodePlanDocument, responses=failures(404, 422, 503))
-    async def node(sight: SightOf, name: Name) -> Response:
+    @routes.get("/nodes/{name}", response_model=NodePlanDocument, responses=list_error_responses(404, 422, 503))
+    async def node(sight: VisibilityDependency, name: NameParameter) -> Response:
         """Return the plan of one node in the last node pass, without pods that the caller may not get."""
-        found = next((plan for plan in last_pass(view).plans if plan.node == name), None)
+        found = next((plan for plan in get_last_pass(view).plans if plan.node == name), None)
         if found is None:
             raise HTTPException(404, f"the last pass saw no node {name}")
-        [shown] = await seen_plans([found], sight)
-        return _document(node_document(shown))
+        [shown] = await filter_plans_by_namespace([found], sight)
+        return _document(build_node_plan_document(shown))
 
-    @routes.get("/outcomes", responses=failures(422, 503))
+    @routes.get("/outcomes", responses=list_error_responses(422, 503))
     async def outcomes(
-        sight: SightOf,
+        sight: VisibilityDependency,
         since: Annotated[str | None, Query(description="A time with its zone; a day ago without it.")] = None,
         limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 100,
-    ) -> OutcomePage:
+    ) -> AuditPage:
         """Return the newest lines of the audit, without pods that the caller may not get."""
         earliest = view.now() - _DAY if since is None else parse_since(since)
-        return await outcome_page(view, sight, earliest, limit)
+        return await read_audit_page(view, sight, earliest, limit)
 
     return routes
 
 
-async def outcome_page(view: ApiView, sight: Sight, since: datetime, limit: int) -> OutcomePage:
+async def read_audit_page(view: ApiView, sight: NamespaceVisibility, since: datetime, limit: int) -> AuditPage:
     """Return the newest lines of the audit, without pods that the caller may not get."""
-    looked_at = limit + 1 if await sight.is_whole() else MOST_SIFTED
-    found = await in_time(view.store.outcomes(since, looked_at))
+    looked_at = limit + 1 if await sight.sees_all() else MAX_FILTERED
+    found = await wait_for_store(view.store.outcomes(since, looked_at))
     lines = [_line(outcome) for outcome in found]
-    seen = await sight.of(line.namespace for line in lines if line.namespace is not None)
+    seen = await sight.get_visible_namespaces(line.namespace for line in lines if line.namespace is not None)
     shown = [line for line in lines if seen is None or line.namespace is None or line.namespace in seen]
-    return OutcomePage(shown[:limit], more=len(shown) > limit or len(found) == looked_at)
+    return AuditPage(shown[:limit], more=len(shown) > limit or len(found) == looked_at)
 
 
-async def status_of(view: ApiView) -> Status:
+async def build_controller_status(view: ApiView) -> ControllerStatus:
     """Return how the controller is doing."""
     paused, store_error = None, None
     try:
-        paused = await in_time(view.store.paused())
+        paused = await wait_for_store(view.store.paused())
     except CruiseError as refusal:
         store_error = str(refusal)
-    figures = view.figures()
+    figures = view.get_figures()
     lag = figures.watch_lag_seconds
-    return Status(
+    return ControllerStatus(
         version=__version__,
         mode=figures.mode.label,
         paused=paused,
@@ -304,28 +310,28 @@ async def status_of(view: ApiView) -> Status:
     )
 
 
-def _node_load(done: NodeLoadPass) -> NodeLoadStatus:
+def _node_load(done: NodeLoadPassResult) -> NodeLoadStatus:
     return NodeLoadStatus(
         at=done.at,
         tainted=list(done.tainted),
         implausible=list(done.implausible),
-        overloaded_at_once=done.crowd,
-        remedy=untaint_command(done.stuck) if done.stuck else None,
+        overloaded_at_once=done.overloaded_at_once,
+        remedy=format_untaint_command(done.unremovable) if done.unremovable else None,
     )
 
 
-def last_pass(view: ApiView) -> NodePass:
+def get_last_pass(view: ApiView) -> NodePassResult:
     """Return the last node pass of this process. Raises Unavailable with the reason why there is none."""
-    found = view.last_pass()
+    found = view.get_last_pass()
     if found is None:
-        why = "no node pass was made yet" if view.figures().leader else "another process leads and makes the passes"
-        raise Unavailable(f"there is no plan here: {why}")
+        why = "no node pass was made yet" if view.get_figures().leader else "another process leads and makes the passes"
+        raise UnavailableError(f"there is no plan here: {why}")
     return found
 
 
-async def seen_plans(plans: Sequence[NodePlan], sight: Sight) -> Sequence[NodePlan]:
+async def filter_plans_by_namespace(plans: Sequence[NodePlan], sight: NamespaceVisibility) -> Sequence[NodePlan]:
     """Return plans without the pods of namespaces that are not seen."""
-    seen = await sight.of(namespace for plan in plans for namespace in _namespaces(plan))
+    seen = await sight.get_visible_namespaces(namespace for plan in plans for namespace in _namespaces(plan))
     if seen is None:
         return plans
     return [
@@ -334,7 +340,7 @@ async def seen_plans(plans: Sequence[NodePlan], sight: Sight) -> Sequence[NodePl
             evict=tuple(one for one in plan.evict if one.namespace in seen),
             targets=tuple(one for one in plan.targets if one.namespace in seen),
             resize=tuple(one for one in plan.resize if one.namespace in seen),
-            hold=tuple(one for one in plan.hold if one.namespace in seen),
+            skipped=tuple(one for one in plan.skipped if one.namespace in seen),
         )
         for plan in plans
     ]
@@ -344,42 +350,42 @@ def _namespaces(plan: NodePlan) -> Iterator[str]:
     yield from (one.namespace for one in plan.evict)
     yield from (one.namespace for one in plan.targets)
     yield from (one.namespace for one in plan.resize)
-    yield from (one.namespace for one in plan.hold)
+    yield from (one.namespace for one in plan.skipped)
 
 
-def _node_page(done: NodePass, plans: Sequence[NodePlan], offset: int) -> Response:
+def _node_page(done: NodePassResult, plans: Sequence[NodePlan], offset: int) -> Response:
     page = {"at": done.at, "total": len(done.plans), "offset": offset}
-    with uncollected():
-        return _document({**page, "items": [node_document(plan) for plan in plans]})
+    with pause_garbage_collection():
+        return _document({**page, "items": [build_node_plan_document(plan) for plan in plans]})
 
 
-def _line(outcome: Outcome) -> OutcomeLine:
+def _line(outcome: Outcome) -> AuditEntry:
     action = outcome.action
     of_pod = action if isinstance(action, ResizePod | EvictPod) else None
-    return OutcomeLine(
+    return AuditEntry(
         at=outcome.at,
         first_at=outcome.since,
         count=outcome.count,
-        action=action_name(outcome),
+        action=get_action_name(outcome),
         namespace=of_pod.namespace if of_pod is not None else None,
         pod=of_pod.pod if of_pod is not None else None,
         node=action.node,
         workload=str(of_pod.workload) if of_pod is not None and of_pod.workload is not None else None,
-        why=action.reason.value,
-        verdict=outcome.verdict.value,
+        purpose=action.reason.value,
+        result=outcome.result.value,
         reason=outcome.reason.value,
-        words=in_words(outcome.reason),
-        detail=detail_words(outcome.detail),
+        message=describe_reason(outcome.reason),
+        detail=describe_detail(outcome.detail),
         cause=action.cause.value if isinstance(action, ResizePod) and action.cause is not None else None,
-        changes=changes_text(action, outcome.before, "→") if isinstance(action, ResizePod) else "",
+        changes=format_resize(action, outcome.before, "→") if isinstance(action, ResizePod) else "",
         containers=_changes(action, outcome.before) if isinstance(action, ResizePod) else [],
     )
 
 
-def _changes(action: ResizePod, before: Sequence[ContainerTarget]) -> list[ContainerChange]:
+def _changes(action: ResizePod, before: Sequence[ContainerTarget]) -> list[ContainerChangeDocument]:
     known = {one.container: one for one in before}
     return [
-        ContainerChange(
+        ContainerChangeDocument(
             target.container,
             _stated(known[target.container]) if target.container in known else None,
             _stated(target),
@@ -388,9 +394,11 @@ def _changes(action: ResizePod, before: Sequence[ContainerTarget]) -> list[Conta
     ]
 
 
-def _stated(one: ContainerTarget) -> StatedSizes:
+def _stated(one: ContainerTarget) -> StatedSizeDocument:
     requests, limits = one.requests, one.limits
-    return StatedSizes(requests.cpu_millicores, requests.memory_bytes, limits.cpu_millicores, limits.memory_bytes)
+    return StatedSizeDocument(
+        requests.cpu_millicores, requests.memory_bytes, limits.cpu_millicores, limits.memory_bytes
+    )
 
 
 def _document(value: object) -> Response:

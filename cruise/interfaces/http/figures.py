@@ -7,19 +7,19 @@ from datetime import datetime, timedelta
 
 import numpy as np
 
-from cruise.decisions.sizing.headroom.risk_level import KeptRisk
-from cruise.domain.actions import EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict, WriteCause
-from cruise.domain.cross_check import CrossTally
-from cruise.domain.packing import PackingPlan, Phase
+from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode, ResizeCause, ResizePod, TaintNode
+from cruise.domain.packing_plan import PackingPlan, PlanPhase
 from cruise.domain.policy import Mode
+from cruise.domain.preflight import CrossCheckCounts
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
-from cruise.domain.usage import Refusal, StatisticsTable
-from cruise.runtime.node_load import NodeLoadPass
-from cruise.runtime.packing.consolidation_pass import ConsolidationPass
-from cruise.runtime.packing.packing_pass import PackingPass
-from cruise.runtime.sizing.node_pass import NodePass
+from cruise.domain.usage import SampleRejection, StatisticsTable
+from cruise.runtime.node_load import NodeLoadPassResult
+from cruise.runtime.node_pass import NodePassResult
+from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
+from cruise.runtime.packing.packing_pass import PackingPassResult
 
-OutcomeKind = tuple[str, Verdict, Reason]
+OutcomeKey = tuple[str, ActionResult, ReasonCode]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class JobFigures:
 
 
 @dataclass(frozen=True, slots=True)
-class PassFigures:
+class NodePassFigures:
     """What the last node pass saw: nodes, sums, and the pods left alone by reason.
 
     Nothing makes the `oversubscribed` nodes fit; the `crowded` ones are short of something for now. `seconds` is how
@@ -47,17 +47,17 @@ class PassFigures:
 
     at: datetime
     nodes: int
-    oversubscribed: int
-    crowded: int
+    overcommitted: int
+    under_pressure: int
     requested: Resources
     allocatable: Resources
-    held: Mapping[Reason, int]
+    skipped: Mapping[ReasonCode, int]
     seconds: Mapping[str, float]
-    kept_risks: Mapping[ResourceName, KeptRisk] = field(default_factory=dict)
+    observed_risks: Mapping[ResourceName, ObservedRisk] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class ClusterMoment:
+class ClusterTotalsAtPass:
     """The cluster in one node pass: `used` is the sum of its containers' bases, None where half of them are old."""
 
     at: datetime
@@ -67,7 +67,7 @@ class ClusterMoment:
 
 
 @dataclass(frozen=True, slots=True)
-class PackingFigures:
+class PackingPassFigures:
     """The packing passes since the process began.
 
     `plans` counts those that ended by phase and proof, `placed` pods that plans brought onto nodes. Of the last pass:
@@ -78,27 +78,27 @@ class PackingFigures:
     passes: int = 0
     plans: Mapping[tuple[str, str], int] = field(default_factory=dict)
     placed: int = 0
-    waiting: int = 0
+    pending: int = 0
     seconds: float | None = None
     planned: int | None = None
     bound: int | None = None
 
-    def with_pass(self, done: PackingPass) -> "PackingFigures":
+    def add_pass(self, done: PackingPassResult) -> "PackingPassFigures":
         """Count a pass."""
-        figures = replace(self, passes=self.passes + 1, waiting=done.waiting)
+        figures = replace(self, passes=self.passes + 1, pending=done.waiting)
         if done.plan is None:
             return replace(figures, seconds=None, planned=None, bound=None)
         proposal = done.plan.proposal
         placed = sum(line.placed for line in proposal.by_priority)
-        most = sum(line.most for line in proposal.by_priority)
+        most = sum(line.maximum for line in proposal.by_priority)
         more = most - placed + len(proposal.placed)
         return replace(figures, seconds=done.plan.seconds, planned=len(proposal.placed), bound=more)
 
-    def with_plan(self, plan: PackingPlan) -> "PackingFigures":
+    def add_plan(self, plan: PackingPlan) -> "PackingPassFigures":
         """Count a plan that ended, or was shown."""
         kind = (plan.phase.value, plan.proposal.status.value)
         plans = {**self.plans, kind: self.plans.get(kind, 0) + 1}
-        finished = plan.phase is Phase.FINISHED
+        finished = plan.phase is PlanPhase.FINISHED
         return replace(self, plans=plans, placed=self.placed + (len(plan.proposal.placed) if finished else 0))
 
 
@@ -120,20 +120,20 @@ class ControllerFigures:
     mode: Mode
     leader: bool
     jobs: Sequence[JobFigures] = ()
-    outcomes: Mapping[OutcomeKind, int] = field(default_factory=dict)
-    last_pass: PassFigures | None = None
+    outcomes: Mapping[OutcomeKey, int] = field(default_factory=dict)
+    last_pass: NodePassFigures | None = None
     statistics_at: datetime | None = None
     watch_lag_seconds: float | None = None
     paused: bool | None = None
-    packing: PackingFigures = PackingFigures()
-    refused: Mapping[Refusal, int] = field(default_factory=dict)
+    packing: PackingPassFigures = PackingPassFigures()
+    refused: Mapping[SampleRejection, int] = field(default_factory=dict)
     notices: Mapping[str, int] = field(default_factory=dict)
-    causes: Mapping[WriteCause, int] = field(default_factory=dict)
+    causes: Mapping[ResizeCause, int] = field(default_factory=dict)
     published: int = 0
-    load_pass: NodeLoadPass | None = None
-    consolidation: ConsolidationPass | None = None
-    history: Sequence[ClusterMoment] = ()
-    cross_check: CrossTally = CrossTally()
+    load_pass: NodeLoadPassResult | None = None
+    consolidation: ConsolidationPassResult | None = None
+    history: Sequence[ClusterTotalsAtPass] = ()
+    cross_check: CrossCheckCounts = CrossCheckCounts()
     success_ages: Mapping[str, float] = field(default_factory=dict)
     leads_given_up: int = 0
     database_epoch: int = 0
@@ -165,15 +165,15 @@ class ListenerFigures:
 
     connections: int
     body_bytes: int
-    turned_away: Mapping[str, int]
+    rejected: Mapping[str, int]
 
 
-def kind_of_outcome(outcome: Outcome) -> OutcomeKind:
+def get_outcome_key(outcome: Outcome) -> OutcomeKey:
     """Return what an outcome is counted under."""
-    return (action_name(outcome), outcome.verdict, outcome.reason)
+    return (get_action_name(outcome), outcome.result, outcome.reason)
 
 
-def action_name(outcome: Outcome) -> str:
+def get_action_name(outcome: Outcome) -> str:
     """Return the action of an outcome in one word."""
     match outcome.action:
         case ResizePod():
@@ -186,37 +186,39 @@ def action_name(outcome: Outcome) -> str:
             return "untaint"
 
 
-def pass_figures(done: NodePass) -> PassFigures:
+def summarize_node_pass(done: NodePassResult) -> NodePassFigures:
     """Sum up a node pass."""
     requested, allocatable = NO_RESOURCES, NO_RESOURCES
     for plan in done.plans:
         requested += plan.counted
         allocatable += plan.allocatable
-    return PassFigures(
+    return NodePassFigures(
         at=done.at,
         nodes=len(done.plans),
-        oversubscribed=sum(plan.reason is Reason.OVERSUBSCRIBED for plan in done.plans),
-        crowded=sum(plan.reason is Reason.CROWDED for plan in done.plans),
+        overcommitted=sum(plan.reason is ReasonCode.OVERCOMMITTED for plan in done.plans),
+        under_pressure=sum(plan.reason is ReasonCode.UNDER_PRESSURE for plan in done.plans),
         requested=requested,
         allocatable=allocatable,
-        held=Counter(hold.reason for plan in done.plans for hold in (*plan.hold, *plan.growing)),
+        skipped=Counter(hold.reason for plan in done.plans for hold in (*plan.skipped, *plan.may_grow)),
         seconds=done.seconds,
-        kept_risks=done.kept_risks,
+        observed_risks=done.observed_risks,
     )
 
 
-def cluster_moment(figures: PassFigures, statistics: StatisticsTable, max_age: timedelta) -> ClusterMoment:
+def compute_cluster_totals(
+    figures: NodePassFigures, statistics: StatisticsTable, max_age: timedelta
+) -> ClusterTotalsAtPass:
     """Sum up what containers used at a pass, by statistics that were no older than `max_age` then."""
     of_pods = np.fromiter((bool(key.pod) for key in statistics.keys), np.bool_, len(statistics.keys))
     fresh = of_pods & (statistics.updated_at >= int((figures.at - max_age).timestamp()))
     cpu, memory = statistics.cpu_base_millicores[fresh], statistics.memory_base_bytes[fresh]
     used = Resources(int(cpu.sum()), int(memory.sum())) if 2 * fresh.sum() > of_pods.sum() else None
-    return ClusterMoment(figures.at, figures.allocatable, figures.requested, used)
+    return ClusterTotalsAtPass(figures.at, figures.allocatable, figures.requested, used)
 
 
-def causes_of(outcomes: Iterable[Outcome]) -> Iterator[WriteCause]:
+def list_resize_causes(outcomes: Iterable[Outcome]) -> Iterator[ResizeCause]:
     """Yield what made each resize that was done worth a write."""
     for outcome in outcomes:
         action = outcome.action
-        if isinstance(action, ResizePod) and action.cause is not None and outcome.verdict is Verdict.DONE:
+        if isinstance(action, ResizePod) and action.cause is not None and outcome.result is ActionResult.DONE:
             yield action.cause

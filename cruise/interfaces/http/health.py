@@ -3,22 +3,22 @@
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
-from cruise.interfaces.plain_text import plain
+from cruise.interfaces.text import escape_text
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-WHOLE_ANSWER = "cruise.whole_answer"
-"""The extension by which the listener writes an answer that has its head already; see `BoundedConnection`."""
+SINGLE_RESPONSE = "cruise.whole_answer"
+"""The extension by which the listener writes an answer that has its head already; see `LimitedConnection`."""
 
 METRICS_TYPE = b"text/plain; version=0.0.4; charset=utf-8"
 _PLAIN = b"text/plain; charset=utf-8"
 _PATHS = ("/healthz", "/readyz", "/metrics")
 
 
-def health_app(ready: Callable[[], Iterable[str]], metrics: Callable[[], bytes], inner: AsgiApp) -> AsgiApp:
+def create_health_app(ready: Callable[[], Iterable[str]], metrics: Callable[[], bytes], inner: AsgiApp) -> AsgiApp:
     """Answer /healthz, /readyz and /metrics, and hand everything else to `inner`.
 
     `ready` returns the reasons why no work can be taken now, one a line of the 503; none means ready. A process that
@@ -30,18 +30,18 @@ def health_app(ready: Callable[[], Iterable[str]], metrics: Callable[[], bytes],
         if path not in _PATHS:
             await inner(scope, receive, send)
         elif scope["method"] not in ("GET", "HEAD"):
-            await answer(scope, send, 405, b"only GET is answered here\n", extra=((b"allow", b"GET, HEAD"),))
+            await send_response(scope, send, 405, b"only GET is answered here\n", extra=((b"allow", b"GET, HEAD"),))
         elif path == "/metrics":
-            await answer(scope, send, 200, metrics(), METRICS_TYPE)
+            await send_response(scope, send, 200, metrics(), METRICS_TYPE)
         else:
             reasons = list(ready()) if path == "/readyz" else []
-            lines = "".join(f"{plain(' '.join(reason.split()))}\n" for reason in reasons) or "ok\n"
-            await answer(scope, send, 503 if reasons else 200, lines.encode())
+            lines = "".join(f"{escape_text(' '.join(reason.split()))}\n" for reason in reasons) or "ok\n"
+            await send_response(scope, send, 503 if reasons else 200, lines.encode())
 
     return app
 
 
-async def answer(
+async def send_response(
     scope: Scope,
     send: Send,
     status: int,

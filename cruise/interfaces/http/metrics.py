@@ -15,25 +15,25 @@ from prometheus_client.core import (
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from cruise.decisions.sizing.headroom.risk_level import KeptRisk
-from cruise.domain.actions import WriteCause
-from cruise.domain.cross_check import CrossTally
+from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.domain.actions import ResizeCause
 from cruise.domain.policy import Mode
+from cruise.domain.preflight import CrossCheckCounts
 from cruise.domain.resources import ResourceName
-from cruise.domain.usage import Refusal
+from cruise.domain.usage import SampleRejection
 from cruise.interfaces.http.figures import (
     ControllerFigures,
     JobFigures,
     ListenerFigures,
-    PackingFigures,
-    PassFigures,
+    NodePassFigures,
+    PackingPassFigures,
     WebhookFigures,
 )
-from cruise.runtime.node_load import NodeLoadPass
-from cruise.runtime.packing.consolidation_pass import ConsolidationPass
+from cruise.runtime.node_load import NodeLoadPassResult
+from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
 
 
-def metrics_text(
+def render_metrics(
     version: str,
     now: datetime,
     controller: ControllerFigures | None = None,
@@ -42,12 +42,12 @@ def metrics_text(
 ) -> bytes:
     """Return the figures of one process as Prometheus reads them, with those of the process itself."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Figures(version, now, controller, webhook, listener))
+    registry.register(_MetricsCollector(version, now, controller, webhook, listener))
     ProcessCollector(registry=registry)
     return generate_latest(registry)
 
 
-class _Figures(Collector):
+class _MetricsCollector(Collector):
     def __init__(
         self,
         version: str,
@@ -104,13 +104,13 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     yield outcomes
     yield _resizes(figures.causes)
     refused = CounterMetricFamily("cruise_samples_refused", "Samples of use that cannot be true.", labels=["reason"])
-    for refusal in Refusal:
+    for refusal in SampleRejection:
         refused.add_metric([refusal.value], figures.refused.get(refusal, 0))
     yield refused
     yield from _shown_to_others(figures)
     if figures.last_pass is not None:
         yield from _pass(figures.last_pass)
-        yield from _risks(figures.last_pass.kept_risks)
+        yield from _risks(figures.last_pass.observed_risks)
     if figures.load_pass is not None:
         yield from _loads(figures.load_pass)
     if figures.cross_check.nodes:
@@ -121,11 +121,11 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
     yield from _freshness("cruise", figures.statistics_at, figures.watch_lag_seconds, now)
 
 
-def _resizes(causes: Mapping[WriteCause, int]) -> Metric:
+def _resizes(causes: Mapping[ResizeCause, int]) -> Metric:
     resizes = CounterMetricFamily(
         "cruise_resizes", "Resizes of node passes that were done, by what made them worth a write.", labels=["cause"]
     )
-    for cause in WriteCause:
+    for cause in ResizeCause:
         resizes.add_metric([cause.value], causes.get(cause, 0))
     return resizes
 
@@ -172,9 +172,9 @@ def _going_on(figures: ControllerFigures) -> Iterator[Metric]:
         )
 
 
-def _pass(figures: PassFigures) -> Iterator[Metric]:
-    held = GaugeMetricFamily("cruise_pods_held", "Pods that the last pass left alone.", labels=["reason"])
-    for reason, count in sorted(figures.held.items()):
+def _pass(figures: NodePassFigures) -> Iterator[Metric]:
+    held = GaugeMetricFamily("cruise_pods_skipped", "Pods that the last pass left alone.", labels=["reason"])
+    for reason, count in sorted(figures.skipped.items()):
         held.add_metric([reason.value], count)
     yield held
     steps = GaugeMetricFamily(
@@ -185,14 +185,16 @@ def _pass(figures: PassFigures) -> Iterator[Metric]:
     yield steps
     yield GaugeMetricFamily("cruise_nodes", "Nodes in the last pass.", figures.nodes)
     yield GaugeMetricFamily(
-        "cruise_nodes_oversubscribed", "Nodes that no eviction would make fit.", figures.oversubscribed
+        "cruise_nodes_overcommitted", "Nodes that no eviction would make fit.", figures.overcommitted
     )
     yield GaugeMetricFamily(
-        "cruise_nodes_crowded", "Nodes that are short of something for which nobody has to go yet.", figures.crowded
+        "cruise_nodes_under_pressure",
+        "Nodes that are short of something for which nobody has to go yet.",
+        figures.under_pressure,
     )
     sums = (
-        ("cruise_requested", "What kube-scheduler counts on all nodes.", figures.requested),
-        ("cruise_allocatable", "What all nodes can give to pods.", figures.allocatable),
+        ("cruise_requested_resources", "What kube-scheduler counts on all nodes.", figures.requested),
+        ("cruise_allocatable_resources", "What all nodes can give to pods.", figures.allocatable),
     )
     for name, words, amounts in sums:
         family = GaugeMetricFamily(name, words, labels=["resource", "unit"])
@@ -201,9 +203,13 @@ def _pass(figures: PassFigures) -> Iterator[Metric]:
         yield family
 
 
-def _risks(risks: Mapping[ResourceName, KeptRisk]) -> Iterator[Metric]:
-    families: tuple[tuple[str, str, Callable[[KeptRisk], float]], ...] = (
-        ("risk_asked", "The share of intervals in which a node's demand may pass requests.", lambda one: one.asked),
+def _risks(risks: Mapping[ResourceName, ObservedRisk]) -> Iterator[Metric]:
+    families: tuple[tuple[str, str, Callable[[ObservedRisk], float]], ...] = (
+        (
+            "risk_asked",
+            "The share of intervals in which a node's demand may pass requests.",
+            lambda one: one.stated_risk,
+        ),
         ("risk_observed", "The share of the last seven days' intervals in which it did.", lambda one: one.observed),
         (
             "risk_intervals",
@@ -219,17 +225,17 @@ def _risks(risks: Mapping[ResourceName, KeptRisk]) -> Iterator[Metric]:
         yield family
 
 
-def _loads(done: NodeLoadPass) -> Iterator[Metric]:
+def _loads(done: NodeLoadPassResult) -> Iterator[Metric]:
     yield GaugeMetricFamily("cruise_nodes_tainted", "Nodes with cruise's own taint.", len(done.tainted))
     refused = GaugeMetricFamily(
-        "cruise_node_loads_refused", "Nodes whose load at the last look taints none.", labels=["reason"]
+        "cruise_node_loads_rejected", "Nodes whose load at the last look taints none.", labels=["reason"]
     )
     refused.add_metric(["implausible"], len(done.implausible))
-    refused.add_metric(["too-many-at-once"], done.crowd)
+    refused.add_metric(["too-many-at-once"], done.overloaded_at_once)
     yield refused
 
 
-def _cross_check(found: CrossTally) -> Iterator[Metric]:
+def _cross_check(found: CrossCheckCounts) -> Iterator[Metric]:
     containers = CounterMetricFamily(
         "cruise_cross_checked_containers",
         "Containers whose figures were compared with their kubelets'.",
@@ -239,12 +245,12 @@ def _cross_check(found: CrossTally) -> Iterator[Metric]:
     containers.add_metric(["disagree"], found.disagreeing)
     yield containers
     nodes = CounterMetricFamily("cruise_cross_checked_nodes", "Kubelets asked to compare.", labels=["result"])
-    nodes.add_metric(["read"], found.nodes - found.unread)
-    nodes.add_metric(["unread"], found.unread)
+    nodes.add_metric(["read"], found.nodes - found.unreadable)
+    nodes.add_metric(["unread"], found.unreadable)
     yield nodes
 
 
-def _packing(figures: PackingFigures) -> Iterator[Metric]:
+def _packing(figures: PackingPassFigures) -> Iterator[Metric]:
     plans = CounterMetricFamily(
         "cruise_packing_plans", "Packing plans by how they ended, and what was proved.", labels=["outcome", "proof"]
     )
@@ -255,17 +261,17 @@ def _packing(figures: PackingFigures) -> Iterator[Metric]:
         "cruise_packing_placed", "Pods that finished packing plans brought onto nodes.", figures.placed
     )
     gauges = (
-        ("cruise_packing_waiting", "Unschedulable pods that the last packing pass was made for.", figures.waiting),
+        ("cruise_packing_pending_pods", "Unschedulable pods that the last packing pass was made for.", figures.pending),
         ("cruise_packing_solve_seconds", "How long solving took in the last packing pass.", figures.seconds),
-        ("cruise_packing_planned", "Pods that the last packing plan places.", figures.planned),
-        ("cruise_packing_bound", "Pods that no packing plan could have surpassed in placing.", figures.bound),
+        ("cruise_packing_planned_pods", "Pods that the last packing plan places.", figures.planned),
+        ("cruise_packing_bound_pods", "Pods that no packing plan could have surpassed in placing.", figures.bound),
     )
     for name, words, value in gauges:
         if value is not None:
             yield GaugeMetricFamily(name, words, value)
 
 
-def _consolidation(done: ConsolidationPass | None) -> Iterator[Metric]:
+def _consolidation(done: ConsolidationPassResult | None) -> Iterator[Metric]:
     if done is None:
         return
     yield GaugeMetricFamily(
@@ -316,7 +322,7 @@ def _listener(figures: ListenerFigures) -> Iterator[Metric]:
     turned_away = CounterMetricFamily(
         "cruise_http_turned_away", "Connections that were ended before an answer.", labels=["reason"]
     )
-    for reason, count in figures.turned_away.items():
+    for reason, count in figures.rejected.items():
         turned_away.add_metric([reason], count)
     yield turned_away
 

@@ -8,15 +8,23 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 
-from cruise.domain.annotations import PREFIX, RECORDS, Overrides, Unreadable
-from cruise.domain.callers import Deed
+from cruise.domain.annotations import CRUISE_RECORDS, PREFIX, Overrides, UnreadableAnnotations
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.overrides import parse_overrides, settings_of
-from cruise.errors import UNDECODABLE
-from cruise.interfaces.http.interventions import carried_out
-from cruise.interfaces.http.requests import Kind, Name, Namespace, Offset, failures, read_body
-from cruise.interfaces.http.sight import CallerOf, SightOf
-from cruise.interfaces.http.view import ApiView, in_time
+from cruise.domain.overrides import format_settings, parse_overrides
+from cruise.domain.users import UserActionKind
+from cruise.errors import DECODE_ERRORS
+from cruise.interfaces.http.namespace_visibility import CallerDependency, VisibilityDependency
+from cruise.interfaces.http.user_actions import perform_user_action
+from cruise.interfaces.http.view import (
+    ApiView,
+    KindParameter,
+    NameParameter,
+    NamespaceParameter,
+    OffsetParameter,
+    list_error_responses,
+    read_body,
+    wait_for_store,
+)
 
 _MOST_SETTINGS = 500
 _EXAMPLE = {"mode": "resize", "cpu-min": "100m", "memory-max.app": "2Gi"}
@@ -57,51 +65,57 @@ class OverridePage:
     items: list[OverrideEntry]
 
 
-def override_routes(view: ApiView) -> APIRouter:
+def create_override_routes(view: ApiView) -> APIRouter:
     """Return the routes under /overrides."""
     routes = APIRouter(prefix="/overrides", tags=["overrides"])
 
-    @routes.get("", responses=failures(422, 503))
+    @routes.get("", responses=list_error_responses(422, 503))
     async def overrides(
-        sight: SightOf,
-        offset: Offset = 0,
+        sight: VisibilityDependency,
+        offset: OffsetParameter = 0,
         limit: Annotated[int, Query(ge=1, le=1000, description="How many at most.")] = 200,
     ) -> OverridePage:
         """List what is stored for namespaces whose pods the caller may get, by namespace, kind and name."""
-        found = await in_time(view.store.overrides())
-        seen = await sight.of(namespace for namespace, _ in found)
+        found = await wait_for_store(view.store.overrides())
+        seen = await sight.get_visible_namespaces(namespace for namespace, _ in found)
         stored = sorted(item for item in found.items() if seen is None or item[0][0] in seen)
         items = [_entry(namespace, workload, one) for (namespace, workload), one in stored[offset : offset + limit]]
         return OverridePage(len(stored), offset, items)
 
-    @routes.get("/{namespace}/{kind}/{name}", responses=failures(404, 422, 503))
-    async def override(sight: SightOf, namespace: Namespace, kind: Kind, name: Name) -> OverrideEntry:
+    @routes.get("/{namespace}/{kind}/{name}", responses=list_error_responses(404, 422, 503))
+    async def override(
+        sight: VisibilityDependency, namespace: NamespaceParameter, kind: KindParameter, name: NameParameter
+    ) -> OverrideEntry:
         """Return what is stored for one workload."""
-        await sight.require(namespace)
+        await sight.require_access(namespace)
         workload = WorkloadRef(kind, name)
-        stored = (await in_time(view.store.overrides())).get((namespace, workload))
+        stored = (await wait_for_store(view.store.overrides())).get((namespace, workload))
         if stored is None:
             raise HTTPException(404, f"nothing is stored for {workload} in {namespace}")
         return _entry(namespace, workload, stored)
 
     @routes.put(
         "/{namespace}/{kind}/{name}",
-        responses=failures(400, 401, 403, 413, 422, 503),
+        responses=list_error_responses(400, 401, 403, 413, 422, 503),
         openapi_extra=_BODY,
     )
     async def put_override(
-        caller: CallerOf, namespace: Namespace, kind: Kind, name: Name, request: Request
+        caller: CallerDependency,
+        namespace: NamespaceParameter,
+        kind: KindParameter,
+        name: NameParameter,
+        request: Request,
     ) -> OverrideEntry:
         """Store settings for one workload, in place of those that were stored; annotations still win over them."""
         _refuse_misspelt(kind)
         workload = WorkloadRef(kind, name)
-        found = read_settings(await read_body(request))
-        detail = msgspec.json.encode(settings_of(found)).decode()
-        await carried_out(
+        found = read_override_settings(await read_body(request))
+        detail = msgspec.json.encode(format_settings(found)).decode()
+        await perform_user_action(
             view,
             caller,
-            Deed.PUT_OVERRIDE,
-            lambda: in_time(view.store.put_override(namespace, workload, found)),
+            UserActionKind.PUT_OVERRIDE,
+            lambda: wait_for_store(view.store.put_override(namespace, workload, found)),
             namespace,
             workload,
             detail,
@@ -110,17 +124,19 @@ def override_routes(view: ApiView) -> APIRouter:
 
     @routes.delete(
         "/{namespace}/{kind}/{name}",
-        responses=failures(401, 403, 422, 503),
+        responses=list_error_responses(401, 403, 422, 503),
         status_code=204,
     )
-    async def delete_override(caller: CallerOf, namespace: Namespace, kind: Kind, name: Name) -> Response:
+    async def delete_override(
+        caller: CallerDependency, namespace: NamespaceParameter, kind: KindParameter, name: NameParameter
+    ) -> Response:
         """Remove what is stored for one workload; nothing stored is no error."""
         workload = WorkloadRef(kind, name)
-        await carried_out(
+        await perform_user_action(
             view,
             caller,
-            Deed.DELETE_OVERRIDE,
-            lambda: in_time(view.store.put_override(namespace, workload, None)),
+            UserActionKind.DELETE_OVERRIDE,
+            lambda: wait_for_store(view.store.put_override(namespace, workload, None)),
             namespace,
             workload,
         )
@@ -129,11 +145,11 @@ def override_routes(view: ApiView) -> APIRouter:
     return routes
 
 
-def read_settings(body: bytes) -> Overrides:
+def read_override_settings(body: bytes) -> Overrides:
     """Read an override. Raises HTTPException 422 with the setting and the fix."""
     try:
         settings = _SETTINGS.decode(body)
-    except UNDECODABLE as error:
+    except DECODE_ERRORS as error:
         raise HTTPException(422, f"the body is no JSON object of settings, such as {_example()}: {error}") from error
     if not settings:
         raise HTTPException(422, f"the body has no settings; write e.g. {_example()}, or DELETE what is stored")
@@ -142,12 +158,12 @@ def read_settings(body: bytes) -> Overrides:
     annotations = {key if key.startswith(PREFIX) else f"{PREFIX}{key}": text for key, text in settings.items()}
     if len(annotations) < len(settings):
         raise HTTPException(422, f"a setting is there twice, with {PREFIX} and without")
-    for record in sorted(RECORDS & annotations.keys()):
+    for record in sorted(CRUISE_RECORDS & annotations.keys()):
         raise HTTPException(422, f"{record} is a record of cruise's own and no setting")
     if any("\0" in key for key in annotations):
         raise HTTPException(422, "the name of a setting holds a NUL")
     found = parse_overrides({key: _text(value) for key, value in annotations.items()})
-    if isinstance(found, Unreadable):
+    if isinstance(found, UnreadableAnnotations):
         raise HTTPException(422, found.detail)
     return found
 
@@ -170,4 +186,4 @@ def _example() -> str:
 
 
 def _entry(namespace: str, workload: WorkloadRef, override: Overrides) -> OverrideEntry:
-    return OverrideEntry(namespace, workload.kind, workload.name, settings_of(override))
+    return OverrideEntry(namespace, workload.kind, workload.name, format_settings(override))

@@ -1,21 +1,224 @@
-"""A packing plan as the JSON document that scripts read; its keys are a contract."""
+"""A packing plan with how far it is carried out, as the API and `cruise serve --once` show it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 
 import msgspec
 
-from cruise.domain.packing import FleetChange, Measure, Ordered, Proposal
-from cruise.domain.unplaced import Unplaced
-from cruise.interfaces.packing.later_words import later_plans
-from cruise.interfaces.packing.progress_document import moved_pods, placed_pods, preempted_pods
-from cruise.interfaces.packing.sizes import Pods, sizes_after
-from cruise.interfaces.shapes import shape
+from cruise.domain.actions import ResizePod
+from cruise.domain.packing_plan import (
+    AddedNodes,
+    NodeCostMeasure,
+    NodeCountChange,
+    PackingPlan,
+    PackingProposal,
+    PlannedPlacement,
+    PlannedPreemption,
+    PlanStage,
+)
+from cruise.domain.reasons import UnplacedPod
+from cruise.interfaces.packing.descriptions import (
+    RemainingRoundsDocument,
+    build_remaining_rounds_document,
+    describe_note,
+    describe_plan_condition,
+)
+from cruise.interfaces.packing.nodes import PodsByName, compute_sizes_after_plan
+from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
+from cruise.interfaces.text import convert_to_camel_case, convert_to_json
+
+_CAMEL: dict[str, Any] = {"alias_generator": convert_to_camel_case, "populate_by_name": True}
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedPodDocument:
+    """A pending pod and its node in the plan."""
+
+    namespace: str
+    pod: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class MovedPodDocument:
+    """A running pod that goes elsewhere."""
+
+    __pydantic_config__ = _CAMEL
+    namespace: str
+    pod: str
+    from_: str
+    to: str
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptedPodDocument:
+    """A running pod that gives way to a higher priority."""
+
+    __pydantic_config__ = _CAMEL
+    namespace: str
+    pod: str
+    from_: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequestsDocument:
+    """What a container is to request; null leaves a value as it is."""
+
+    __pydantic_config__ = _CAMEL
+    container: str
+    cpu_millicores: int | None
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResizedPodDocument:
+    """A pod that shrinks to make room."""
+
+    namespace: str
+    pod: str
+    node: str | None
+    containers: list[ContainerRequestsDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class UnplacedPodDocument:
+    """A pod that stays pending, and what keeps it out."""
+
+    __pydantic_config__ = _CAMEL
+    namespace: str
+    pod: str
+    blocked_by: list[str]
+    message: str
+    impossible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PriorityDocument:
+    """How many pods of a priority the plan places, how many ran before, and how many no plan surpasses."""
+
+    priority: int
+    placed: int
+    running: int
+    bound: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageDocument:
+    """A stage, in words: resizes, then evictions, then arrivals, each as NAMESPACE/POD with its node."""
+
+    resizes: list[str]
+    evictions: list[str]
+    arrivals: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class PackingDocument:
+    """The last packing plan; `phase` is shown, in-progress, finished or dropped, `stage` counts the stages done."""
+
+    __pydantic_config__ = _CAMEL
+    id: str
+    at: datetime
+    status: str
+    sizes: str
+    seconds: float
+    phase: str
+    detail: str
+    changed_at: datetime
+    stage: int
+    evicted_in_stage: int
+    placed: list[PlacedPodDocument]
+    moves: list[MovedPodDocument]
+    preempted: list[PreemptedPodDocument]
+    resizes: list[ResizedPodDocument]
+    unplaced: list[UnplacedPodDocument]
+    by_priority: list[PriorityDocument]
+    stages: list[StageDocument]
+    notes: list[str]
+    later: RemainingRoundsDocument | None
+
+
+@dataclass(frozen=True, slots=True)
+class PackingPage:
+    """The last packing plan, null where none was ever made."""
+
+    plan: PackingDocument | None
+
+
+def build_packing_document(plan: PackingPlan) -> PackingDocument:
+    """Return a plan as it is shown."""
+    proposal = plan.proposal
+    return PackingDocument(
+        id=plan.id,
+        at=plan.at,
+        status=proposal.status.value,
+        sizes=proposal.sizes.value,
+        seconds=round(plan.seconds, 3),
+        phase=plan.phase.value,
+        detail=describe_plan_condition(plan),
+        changed_at=plan.changed_at,
+        stage=plan.stage,
+        evicted_in_stage=len(plan.evicted),
+        placed=list_placed_pods(proposal.placed),
+        moves=list_moved_pods(proposal.moves),
+        preempted=list_preempted_pods(proposal.preempted),
+        resizes=[ResizedPodDocument(one.namespace, one.pod, one.node, _sizes(one)) for one in proposal.resizes],
+        unplaced=[
+            UnplacedPodDocument(
+                one.namespace, one.pod, list(one.blocked_by), describe_unplaced_pod(one), one.impossible
+            )
+            for one in proposal.unplaced
+        ],
+        by_priority=[
+            PriorityDocument(line.priority, line.placed, running=line.bound, bound=line.maximum)
+            for line in proposal.by_priority
+        ],
+        stages=[_steps(stage) for stage in proposal.stages],
+        notes=[describe_note(note) for note in proposal.notes],
+        later=None if proposal.remaining_rounds is None else build_remaining_rounds_document(proposal.remaining_rounds),
+    )
+
+
+def list_placed_pods(arrivals: Iterable[PlannedPlacement]) -> list[PlacedPodDocument]:
+    """Return pending pods with the nodes they get."""
+    return [PlacedPodDocument(one.namespace, one.pod, one.target) for one in arrivals]
+
+
+def list_moved_pods(arrivals: Iterable[PlannedPlacement]) -> list[MovedPodDocument]:
+    """Return running pods with the nodes that they leave and get."""
+    return [MovedPodDocument(one.namespace, one.pod, one.source or "", one.target) for one in arrivals]
+
+
+def list_preempted_pods(preemptions: Iterable[PlannedPreemption]) -> list[PreemptedPodDocument]:
+    """Return running pods with the nodes that they lose."""
+    return [PreemptedPodDocument(one.namespace, one.pod, one.source) for one in preemptions]
+
+
+def _sizes(resize: ResizePod) -> list[ContainerRequestsDocument]:
+    return [
+        ContainerRequestsDocument(one.container, one.requests.cpu_millicores, one.requests.memory_bytes)
+        for one in resize.containers
+    ]
+
+
+def _steps(stage: PlanStage) -> StageDocument:
+    return StageDocument(
+        resizes=[f"{one.namespace}/{one.pod} on {one.node or 'no node yet'}" for one in stage.resizes],
+        evictions=[f"{one.namespace}/{one.pod} from {one.source}" for one in stage.evictions],
+        arrivals=[f"{one.namespace}/{one.pod} on {one.target}" for one in stage.arrivals],
+    )
+
+
+# A packing plan as the JSON document that scripts read; its keys are a contract.
 
 _DECIMALS = 3
 _Json = dict[str, object]
 
 
-def pack_json(proposal: Proposal, pods: Pods, seconds: float, *, within_budgets: bool = False) -> Iterator[bytes]:
+def render_pack_json(
+    proposal: PackingProposal, pods: PodsByName, seconds: float, *, within_budgets: bool = False
+) -> Iterator[bytes]:
     """Yield the document; `pods` are the snapshot's by (namespace, name), `seconds` what solving took.
 
     `within_budgets` adds what eviction budgets leave to later plans. A resize has what will count for the whole pod. A
@@ -25,9 +228,9 @@ def pack_json(proposal: Proposal, pods: Pods, seconds: float, *, within_budgets:
         "status": proposal.status,
         "sizes": proposal.sizes,
         "seconds": round(seconds, _DECIMALS),
-        "placed": placed_pods(proposal.placed),
-        "moves": moved_pods(proposal.moves),
-        "preempted": preempted_pods(proposal.preempted),
+        "placed": list_placed_pods(proposal.placed),
+        "moves": list_moved_pods(proposal.moves),
+        "preempted": list_preempted_pods(proposal.preempted),
         "resizes": [
             {
                 "namespace": namespace,
@@ -36,45 +239,49 @@ def pack_json(proposal: Proposal, pods: Pods, seconds: float, *, within_budgets:
                 "cpuMillicores": size.cpu_millicores,
                 "memoryBytes": size.memory_bytes,
             }
-            for (namespace, pod), (node, size) in sorted(sizes_after(proposal, pods).items())
+            for (namespace, pod), (node, size) in sorted(compute_sizes_after_plan(proposal, pods).items())
         ],
         "unplaced": [_unplaced(one) for one in proposal.unplaced],
         "byPriority": [
-            {"priority": tier.priority, "placed": tier.placed, "bound": tier.most} for tier in proposal.by_priority
+            {"priority": tier.priority, "placed": tier.placed, "bound": tier.maximum} for tier in proposal.by_priority
         ],
         "evictions": len(proposal.evicted),
         "evictionsBound": proposal.least_evicted,
     }
-    if proposal.fleet is not None:
-        document |= _fleet(proposal.fleet)
+    if proposal.node_count_change is not None:
+        document |= _fleet(proposal.node_count_change)
     elif within_budgets:
-        document["later"] = None if proposal.later is None else later_plans(proposal.later)
-    yield msgspec.json.encode(shape(document))
+        document["later"] = (
+            None if proposal.remaining_rounds is None else build_remaining_rounds_document(proposal.remaining_rounds)
+        )
+    yield msgspec.json.encode(convert_to_json(document))
     yield b"\n"
 
 
-def _unplaced(one: Unplaced) -> _Json:
+def _unplaced(one: UnplacedPod) -> _Json:
     document: _Json = {"namespace": one.namespace, "pod": one.pod, "blockedBy": one.blocked_by}
     return document | {"impossible": True} if one.impossible else document
 
 
-def _fleet(fleet: FleetChange) -> _Json:
-    priced = fleet.measure is Measure.PRICE
+def _fleet(fleet: NodeCountChange) -> _Json:
+    priced = fleet.measure is NodeCostMeasure.PRICE
     return {
         "nodesBefore": fleet.nodes_before,
         "nodesAfter": fleet.nodes_after,
         "nodesBound": fleet.nodes_bound,
-        "emptied": fleet.emptied,
+        "emptied": fleet.drained,
         "add": [_added(one) for one in fleet.added],
         "priceBefore": fleet.price_before if priced else None,
         "priceAfter": fleet.price_after if priced else None,
         "priceBound": fleet.price_bound if priced else None,
-        "kept": [{"by": detail, "nodes": nodes} for detail, nodes in fleet.kept],
-        "without": [{"constraint": constraint, "nodes": nodes} for constraint, nodes in fleet.without],
-        "silentNodePools": [{"nodePool": name, "why": detail} for name, detail in fleet.silent],
+        "kept": [{"by": detail, "nodes": nodes} for detail, nodes in fleet.kept_by_reason],
+        "without": [
+            {"constraint": constraint, "nodes": nodes} for constraint, nodes in fleet.nodes_after_by_lifted_constraint
+        ],
+        "silentNodePools": [{"nodePool": name, "why": detail} for name, detail in fleet.pools_without_types],
     }
 
 
-def _added(one: Ordered) -> _Json:
+def _added(one: AddedNodes) -> _Json:
     document: _Json = {"type": one.type, "count": one.count}
     return document | {"nodePool": one.pool} if one.pool else document

@@ -1,15 +1,81 @@
 """Containers of a pod: spec and kubelet's report joined, equal ones shared between pods."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from sys import intern
+from sys import getrefcount, intern
+from typing import Generic, TypeVar
 
-from cruise.domain.cluster import Container, ContainerRole
-from cruise.domain.resources import Amounts
-from cruise.errors import BadInput
-from cruise.kube_json.objects.quantity import read_amounts, read_extended
-from cruise.kube_json.objects.shared_values import SharedValues
-from cruise.kube_json.wire.pod_json import ContainerSpec, ContainerStatus, PodSpec, PodStatus, QuantityMap
+from cruise.domain.cluster import Container, ContainerRole, OomKill, Pod
+from cruise.domain.resources import StatedResources
+from cruise.errors import BadInputError
+from cruise.kube_json.objects.quantities import read_amounts, read_extended
+from cruise.kube_json.wire.pod_json import (
+    ContainerSpec,
+    ContainerStatus,
+    PodSpec,
+    PodStatus,
+    QuantityMap,
+    TerminatedState,
+)
+
+# One copy of equal values, for as long as it is in use.
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+# One value may be a hundred KiB: the placement of a pod with very many terms.
+_LEAST = 128
+
+
+def _holders(values: Iterable[object]) -> list[int]:
+    return [getrefcount(value) for value in values]
+
+
+# What is counted for a value that only its table holds, which is up to the interpreter.
+_ALONE = _holders({0: object()}.values())[0]
+
+
+class SharedValues(Generic[K, V]):
+    """Keeps one value of each key, and from time to time forgets those that are not referred to elsewhere any more.
+
+    So it stays in proportion to what is in use, however many values come and go. What a value is made of must be
+    reachable through it alone, or the count of its holders would miss some.
+    """
+
+    __slots__ = ("_known", "_most")
+
+    def __init__(self) -> None:
+        self._known: dict[K, V] = {}
+        self._most = _LEAST
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+    def get(self, key: K) -> V | None:
+        """Return the value of a key if it is known."""
+        return self._known.get(key)
+
+    def store(self, key: K, value: V) -> V:
+        """Take a value as its key's."""
+        if len(self._known) >= self._most:
+            self._forget_unheld()
+        self._known[key] = value
+        return value
+
+    def share(self, key: K, make: Callable[[], V]) -> V:
+        """Return the value of a key, made at its first use."""
+        known = self._known.get(key)
+        return self.store(key, make()) if known is None else known
+
+    def _forget_unheld(self) -> None:
+        holders = _holders(self._known.values())
+        self._known = {
+            key: value
+            for (key, value), count in zip(self._known.items(), holders, strict=True)
+            if count > _ALONE + (key is value)
+        }
+        self._most = max(_LEAST, 2 * len(self._known))
+
 
 Extended = tuple[tuple[str, int], ...]
 _Entry = tuple[Container, Extended]
@@ -30,7 +96,7 @@ class ContainerReader:
     def read_all(self, spec: PodSpec, status: PodStatus | None) -> tuple[tuple[Container, ...], Extended]:
         """Return init containers and sidecars in spec order, then the main ones, and the pod's extended requests.
 
-        Raises BadInput that names the place within the pod.
+        Raises BadInputError that names the place within the pod.
         """
         entries = []
         if spec.init_containers:
@@ -49,7 +115,7 @@ class ContainerReader:
         if not (spec.resources or spec.overhead or any([extended for _, extended in entries])):
             return containers, ()
         extended = _of_pod(spec, _sum_extended(entries))
-        return containers, self._sums.one(extended, lambda: extended)
+        return containers, self._sums.share(extended, lambda: extended)
 
     def _read(
         self, spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | None, place: str, index: int
@@ -71,7 +137,7 @@ class ContainerReader:
             container, extended = _build(spec, role, report, f"{place}[{index}]")
             if len(self._latest) >= _LATEST:
                 self._latest.clear()
-            entry = self._latest[key] = (self._known.one(container, lambda: container), extended)
+            entry = self._latest[key] = (self._known.share(container, lambda: container), extended)
         return entry
 
 
@@ -89,7 +155,7 @@ def _report_of(name: str, index: int, reports: tuple[ContainerStatus, ...]) -> C
 def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | None, place: str) -> _Entry:
     """Build one container; requests that are absent are what kube-apiserver makes them, the limits."""
     if not spec.name:
-        raise BadInput(f"{place}: has no name; add it")
+        raise BadInputError(f"{place}: has no name; add it")
     stated = spec.resources
     requests = read_amounts(stated.requests if stated else None, f"{place}.resources.requests")
     limits = read_amounts(stated.limits if stated else None, f"{place}.resources.limits")
@@ -107,7 +173,7 @@ def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | N
     container = Container(
         name=intern(spec.name),
         role=role,
-        requests=requests.or_else(limits),
+        requests=requests.with_defaults(limits),
         limits=limits,
         allocated=allocated,
         actual=actual,
@@ -124,7 +190,7 @@ def _runs(report: ContainerStatus | None) -> bool:
     return report is None or report.state is None or report.state.running is not None
 
 
-def _same(stated: Amounts, reported: Amounts) -> Amounts:
+def _same(stated: StatedResources, reported: StatedResources) -> StatedResources:
     """Return what is reported, mostly what is stated: then one object will do."""
     return stated if stated == reported else reported
 
@@ -132,7 +198,7 @@ def _same(stated: Amounts, reported: Amounts) -> Amounts:
 def _refuse_equal_names(names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadInput(f'spec: two containers are called "{twice}"; give each a name of its own')
+        raise BadInputError(f'spec: two containers are called "{twice}"; give each a name of its own')
 
 
 def _of_pod(spec: PodSpec, summed: Extended) -> Extended:
@@ -163,3 +229,48 @@ def _sum_extended(entries: Sequence[_Entry]) -> Extended:
                 running[resource] = running.get(resource, 0) + count
     names = sorted(running.keys() | floor.keys())
     return tuple((name, max(running.get(name, 0), floor.get(name, 0))) for name in names)
+
+
+# Out-of-memory kills that a pod's status still shows.
+
+_REASON = "OOMKilled"
+
+
+def read_oom_kills(pod: Pod, status: PodStatus | None) -> Sequence[OomKill]:
+    """Return the kills in `lastState` and `state` of every container, by container.
+
+    Container runtimes report OOMKilled where the kernel killed any process of the container's control group, whatever
+    the exit code: a container whose main process outlives a killed child may end with 0, 1 or 143 (ADR 0097). The
+    limit in force at the kill is not recorded: it is what the container has now.
+    """
+    if status is None:
+        return ()
+    kills: list[OomKill] = []
+    for report in (status.init_container_statuses or ()) + (status.container_statuses or ()):
+        for state in (report.last_state, report.state):
+            if state is not None and state.terminated is not None:
+                kills += _kills(pod, report, state.terminated)
+    return kills
+
+
+def _kills(pod: Pod, report: ContainerStatus, ended: TerminatedState) -> Iterator[OomKill]:
+    if ended.reason != _REASON or ended.finished_at is None:
+        return
+    for container in pod.containers:
+        if container.name == report.name:
+            limits, requests = container.actual_limits or container.limits, container.actual or container.requests
+            yield OomKill(
+                namespace=pod.namespace,
+                pod=pod.name,
+                pod_uid=pod.uid,
+                container=container.name,
+                workload=pod.workload,
+                identity=pod.identity,
+                node=pod.node,
+                finished_at=ended.finished_at,
+                memory_limit_bytes=limits.memory_bytes,
+                memory_request_bytes=requests.memory_bytes,
+                role=container.role,
+                restarts=report.restart_count,
+                runs_to_completion=pod.runs_to_completion,
+            )

@@ -11,47 +11,47 @@ from dataclasses import dataclass, field, replace
 from sys import intern
 
 from cruise.domain.cluster import Node, Pod
-from cruise.kube_json.wire import device_json, pod_json
+from cruise.kube_json.wire import pod_json, storage_json
 
-DEVICES = "device:"
+DEVICE_KINDS = "device:"
 _ANY_CLASS = "deviceclass.resource.kubernetes.io/"
 _EXACT_COUNT = "ExactCount"
 _ONLY_DRIVER = re.compile(r"""^\s*device\.driver\s*==\s*(?:"([^"\\]+)"|'([^'\\]+)')\s*$""")
-_PLAIN = device_json.DeviceParts()
+_PLAIN = storage_json.DeviceParts()
 
 Name = tuple[str, str]
 
 
 @dataclass(slots=True)
-class Devices:
+class DeviceObjects:
     """Everything about devices in a list, by name; `users` are the pods that ask for some."""
 
-    classes: dict[str, device_json.DeviceClassObject] = field(default_factory=dict)
-    claims: dict[Name, device_json.DeviceClaimObject] = field(default_factory=dict)
-    templates: dict[Name, device_json.DeviceClaimTemplateObject] = field(default_factory=dict)
-    slices: list[device_json.DeviceSliceSpec] = field(default_factory=list)
+    classes: dict[str, storage_json.DeviceClassObject] = field(default_factory=dict)
+    claims: dict[Name, storage_json.DeviceClaimObject] = field(default_factory=dict)
+    templates: dict[Name, storage_json.DeviceClaimTemplateObject] = field(default_factory=dict)
+    slices: list[storage_json.DeviceSliceSpec] = field(default_factory=list)
     users: dict[Name, pod_json.PodObject] = field(default_factory=dict)
 
-    def add(self, document: device_json.AnyDevices) -> None:
+    def add(self, document: storage_json.AnyDevices) -> None:
         """Take in one object."""
         name = (document.metadata.namespace or "default", document.metadata.name)
         match document:
-            case device_json.DeviceClassObject():
+            case storage_json.DeviceClassObject():
                 self.classes[document.metadata.name] = document
-            case device_json.DeviceClaimObject():
+            case storage_json.DeviceClaimObject():
                 self.claims[name] = document
-            case device_json.DeviceClaimTemplateObject():
+            case storage_json.DeviceClaimTemplateObject():
                 self.templates[name] = document
-            case device_json.DeviceSliceObject():
+            case storage_json.DeviceSliceObject():
                 self.slices.append(document.spec)
 
-    def use(self, pod: pod_json.PodObject) -> None:
+    def add_user(self, pod: pod_json.PodObject) -> None:
         """Note a pod that asks for devices."""
         if pod.spec.resource_claims:
             self.users[pod.metadata.namespace or "default", pod.metadata.name] = pod
 
 
-def with_devices(nodes: Sequence[Node], pods: Sequence[Pod], found: Devices) -> tuple[list[Node], list[Pod]]:
+def add_devices(nodes: Sequence[Node], pods: Sequence[Pod], found: DeviceObjects) -> tuple[list[Node], list[Pod]]:
     """Return nodes with the devices that they offer, and pods with those that they take and can be counted."""
     if not (found.classes or found.slices):
         return list(nodes), list(pods)
@@ -61,7 +61,7 @@ def with_devices(nodes: Sequence[Node], pods: Sequence[Pod], found: Devices) -> 
 
 
 class _Counting:
-    def __init__(self, found: Devices, pods: Sequence[Pod]) -> None:
+    def __init__(self, found: DeviceObjects, pods: Sequence[Pod]) -> None:
         self._found = found
         self._offered = _offered(found.slices)
         self._drivers = {name: driver for name, one in found.classes.items() if (driver := self._driver_of(one))}
@@ -78,14 +78,14 @@ class _Counting:
         self._shared = Counter(
             name
             for pod in pods
-            if not pod.terminal and (user := found.users.get((pod.namespace, pod.name)))
+            if not pod.is_finished and (user := found.users.get((pod.namespace, pod.name)))
             for name in filter(None, (_claim_of(user, one) for one in user.spec.resource_claims or ()))
         )
 
     def offering(self, node: Node) -> Node:
         """Return a node with its devices, those apart that claims of no pod, or of several, have."""
         mine = {
-            DEVICES + driver: max(0, count - self._taken[name, driver].total())
+            DEVICE_KINDS + driver: max(0, count - self._taken[name, driver].total())
             for (name, driver), count in self._offered.items()
             if name == node.name
         }
@@ -96,10 +96,10 @@ class _Counting:
         named = {name for name, _ in pod.extended_requests}
         odd = sorted(name for name in named if name in self._as_extended or name.startswith(_ANY_CLASS))
         user = self._found.users.get((pod.namespace, pod.name))
-        if pod.terminal or (user is None and not odd):
+        if pod.is_finished or (user is None and not odd):
             return pod
         takes: Counter[str] = Counter()
-        unjudged = [*(text for text in pod.constraints.unjudged if not text.startswith("device "))]
+        unjudged = [*(text for text in pod.constraints.unsupported_constraints if not text.startswith("device "))]
         unjudged += [f"device {name}" for name in odd]
         for one in user.spec.resource_claims or () if user else ():
             wanted = self._wanted(pod, user, one) if user else None
@@ -107,8 +107,8 @@ class _Counting:
                 unjudged.append(f"device {one.name}")
             else:
                 takes += wanted
-        extended = tuple(sorted([*pod.extended_requests, *((intern(DEVICES + d), n) for d, n in takes.items())]))
-        constraints = replace(pod.constraints, unjudged=tuple(sorted(unjudged)))
+        extended = tuple(sorted([*pod.extended_requests, *((intern(DEVICE_KINDS + d), n) for d, n in takes.items())]))
+        constraints = replace(pod.constraints, unsupported_constraints=tuple(sorted(unjudged)))
         return replace(pod, extended_requests=extended, constraints=constraints)
 
     def _wanted(self, pod: Pod, user: pod_json.PodObject, one: pod_json.PodResourceClaim) -> Counter[str] | None:
@@ -136,7 +136,7 @@ class _Counting:
             del self._taken[pod.node, driver][name]
         return wanted
 
-    def _counted(self, spec: device_json.DeviceClaimSpec | None) -> Counter[str] | None:
+    def _counted(self, spec: storage_json.DeviceClaimSpec | None) -> Counter[str] | None:
         if spec is None or spec.devices is None or spec.devices.constraints or not spec.devices.requests:
             return None
         wanted: Counter[str] = Counter()
@@ -149,7 +149,7 @@ class _Counting:
             wanted[driver] += 1 if exact.count is None else exact.count
         return wanted
 
-    def _driver_of(self, device_class: device_json.DeviceClassObject) -> str | None:
+    def _driver_of(self, device_class: storage_json.DeviceClassObject) -> str | None:
         """Return the driver all of whose devices a class means, None for a class that asks for something else."""
         selectors = (device_class.spec.selectors if device_class.spec else None) or ()
         matches = [_ONLY_DRIVER.match(one.cel.expression) if one.cel else None for one in selectors]
@@ -158,7 +158,7 @@ class _Counting:
         return driver if any(driver == name for _, name in self._offered) else None
 
 
-def _offered(slices: Sequence[device_json.DeviceSliceSpec]) -> Mapping[tuple[str, str], int]:
+def _offered(slices: Sequence[storage_json.DeviceSliceSpec]) -> Mapping[tuple[str, str], int]:
     """Return how many devices of each driver a node has, of drivers all of whose devices are alike to a count."""
     newest: dict[tuple[str, str], int] = {}
     for one in slices:
@@ -178,17 +178,17 @@ def _offered(slices: Sequence[device_json.DeviceSliceSpec]) -> Mapping[tuple[str
     return offered
 
 
-def _is_plain(one: device_json.DeviceSliceSpec) -> bool:
+def _is_plain(one: storage_json.DeviceSliceSpec) -> bool:
     if not one.node_name or one.shared_counters or one.per_device_node_selection:
         return False
     return all(_parts(device) == _PLAIN for device in one.devices or ())
 
 
-def _parts(device: device_json.Device) -> device_json.DeviceParts:
+def _parts(device: storage_json.Device) -> storage_json.DeviceParts:
     """Return what makes a device special, an empty list as nothing."""
     held = device.basic or device
-    fields = {name: getattr(held, name) or None for name in device_json.DeviceParts.__struct_fields__}
-    return device_json.DeviceParts(**fields)
+    fields = {name: getattr(held, name) or None for name in storage_json.DeviceParts.__struct_fields__}
+    return storage_json.DeviceParts(**fields)
 
 
 def _claim_of(user: pod_json.PodObject, one: pod_json.PodResourceClaim) -> Name | None:
@@ -198,6 +198,6 @@ def _claim_of(user: pod_json.PodObject, one: pod_json.PodResourceClaim) -> Name 
     return (user.metadata.namespace or "default", name) if name else None
 
 
-def _results(claim: device_json.DeviceClaimObject) -> tuple[device_json.AllocatedDevice, ...]:
+def _results(claim: storage_json.DeviceClaimObject) -> tuple[storage_json.AllocatedDevice, ...]:
     allocation = claim.status.allocation if claim.status else None
     return (allocation.devices.results or ()) if allocation and allocation.devices else ()

@@ -1,15 +1,37 @@
-"""Nodes."""
+"""Karpenter's NodePools."""
 
 import re
+from collections.abc import Iterable
+from typing import Any, TypeVar
 
-from cruise.domain.cluster import Node
+import msgspec
+
+from cruise.domain.annotations import APP_NAME, NODE_POOL, OLD_NODE_POOL
+from cruise.domain.cluster import Node, NodeAutoscalerKind, Workload
+from cruise.domain.cluster_policies import NodePool
+from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import Resources
-from cruise.errors import BadInput
-from cruise.kube_json.objects.annotations import StringMaps
-from cruise.kube_json.objects.placement import read_taints
-from cruise.kube_json.objects.quantity import read_amounts, read_cpu, read_extended, read_memory
-from cruise.kube_json.refusals import label_of
-from cruise.kube_json.wire.object_json import NodeClaimObject, NodeObject, NodeSpec, NodeStatus
+from cruise.errors import BadInputError
+from cruise.kube_json.objects.owners import SharedStringMaps
+from cruise.kube_json.objects.quantities import read_amounts, read_cpu, read_extended, read_memory
+from cruise.kube_json.objects.scheduling import read_node_requirements, read_taints
+from cruise.kube_json.refusals import explain_validation_error, format_object_label, name_object_in_errors
+from cruise.kube_json.wire.object_json import (
+    ConfigMapObject,
+    NodeClaimObject,
+    NodeObject,
+    NodePoolObject,
+    NodePoolSpec,
+    NodePoolStatus,
+    NodeSpec,
+    NodeStatus,
+    PoolNodeSpec,
+    PoolTemplate,
+    WorkloadObject,
+)
+from cruise.kube_json.wire.pod_json import QuantityMap, SelectorRequirementJson
+
+# Nodes.
 
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
 KUBELET_PORT = 10250
@@ -17,12 +39,12 @@ _NO_SPEC = NodeSpec()
 _NO_STATUS = NodeStatus()
 
 
-def decode_node(document: NodeObject | NodeClaimObject, maps: StringMaps | None = None) -> Node:
+def decode_node(document: NodeObject | NodeClaimObject, maps: SharedStringMaps | None = None) -> Node:
     """Return the node; one that reports no allocatable resources has its capacity, else none.
 
     What Karpenter has ordered is read alike.
 
-    Raises BadInput that names node, place and fix.
+    Raises BadInputError that names node, place and fix.
     """
     name = document.metadata.name
     try:
@@ -37,7 +59,7 @@ def decode_node(document: NodeObject | NodeClaimObject, maps: StringMaps | None 
             allocatable=resources,
             allocatable_pods=110 if pods is None else pods,
             allocatable_extended=dict(sorted(read_extended(offered, place).items())),
-            labels=(maps or StringMaps()).labels(document.metadata.labels),
+            labels=(maps or SharedStringMaps()).labels(document.metadata.labels),
             taints=read_taints(spec.taints),
             unschedulable=bool(spec.unschedulable),
             ready=all(c.status == "True" for c in status.conditions or () if c.type == "Ready"),
@@ -48,8 +70,10 @@ def decode_node(document: NodeObject | NodeClaimObject, maps: StringMaps | None 
             kubelet_port=_kubelet_port(status),
             deleting=document.metadata.deletion_timestamp is not None,
         )
-    except BadInput as error:
-        raise BadInput(f"{label_of(str(document.__struct_config__.tag), None, name)}: {error}") from error
+    except BadInputError as error:
+        raise BadInputError(
+            f"{format_object_label(str(document.__struct_config__.tag), None, name)}: {error}"
+        ) from error
 
 
 def _kubelet_port(status: NodeStatus) -> int:
@@ -60,3 +84,111 @@ def _kubelet_port(status: NodeStatus) -> int:
 def _version(text: str) -> tuple[int, int] | None:
     match = _VERSION.match(text)
     return (int(match.group(1)), int(match.group(2))) if match else None
+
+
+# Whether nodes come and go by themselves: the traces that Karpenter and cluster-autoscaler leave in a cluster. Only what a tenant cannot make is looked at: objects of the cluster, and namespaces that belong to its operator.
+
+KARPENTER_GROUP = "karpenter.sh"
+# cluster-autoscaler writes it wherever it runs, also where a provider does so out of sight.
+STATUS_NAMESPACE, STATUS_NAME = "kube-system", "cluster-autoscaler-status"
+_NAMESPACES = frozenset({"kube-system", "karpenter", "cluster-autoscaler"})
+
+
+def detect_autoscaler_deployment(document: WorkloadObject) -> NodeAutoscalerKind | None:
+    """Tell which node autoscaler a Deployment runs, by its name or its label; None for any other."""
+    metadata = document.metadata
+    if metadata.namespace not in _NAMESPACES:
+        return None
+    names = (metadata.name, (metadata.labels or {}).get(APP_NAME, ""))
+    if "karpenter" in names:
+        return NodeAutoscalerKind.KARPENTER
+    # Its Helm chart puts the release and the provider in front.
+    if any(name.endswith("cluster-autoscaler") for name in names):
+        return NodeAutoscalerKind.CLUSTER_AUTOSCALER
+    return None
+
+
+def detect_node_autoscaler(
+    nodes: Iterable[Node], workloads: Iterable[Workload], others: Iterable[NodeAutoscalerKind] = ()
+) -> NodeAutoscalerKind | None:
+    """Return what adds and removes nodes, Karpenter where both are seen, None where neither is."""
+    found = {workload.node_autoscaler for workload in workloads if workload.node_autoscaler} | set(others)
+    pools = (NODE_POOL, OLD_NODE_POOL)
+    if NodeAutoscalerKind.KARPENTER in found or any(pool in node.labels for node in nodes for pool in pools):
+        return NodeAutoscalerKind.KARPENTER
+    return NodeAutoscalerKind.CLUSTER_AUTOSCALER if found else None
+
+
+def detect_autoscaler_object(document: NodePoolObject | ConfigMapObject) -> NodeAutoscalerKind | None:
+    """Return the node autoscaler that an object of a list belongs to, None for one that has another meaning."""
+    if isinstance(document, NodePoolObject):
+        return NodeAutoscalerKind.KARPENTER if document.api_version.partition("/")[0] == KARPENTER_GROUP else None
+    place = (document.metadata.namespace, document.metadata.name)
+    return NodeAutoscalerKind.CLUSTER_AUTOSCALER if place == (STATUS_NAMESPACE, STATUS_NAME) else None
+
+
+T = TypeVar("T")
+
+_PLACE = "spec.template.spec"
+# Karpenter knows two operators that Kubernetes does not; of whole numbers, they say what two others say.
+_INCLUSIVE = {"Gte": ("Gt", -1), "Lte": ("Lt", 1)}
+
+
+def decode_node_pool(document: NodePoolObject) -> NodePool:
+    """Return a NodePool of Karpenter's. Raises BadInputError that names NodePool, place and fix."""
+    metadata = document.metadata
+    with name_object_in_errors("NodePool", None, metadata.name):
+        spec, status = _part(document.spec, NodePoolSpec, "spec"), _part(document.status, NodePoolStatus, "status")
+        template = spec.template or PoolTemplate()
+        node, labels = template.spec or PoolNodeSpec(), template.metadata.labels if template.metadata else None
+        ref = node.node_class_ref
+        requirements = tuple(map(_exclusive, node.requirements or ()))
+        return NodePool(
+            name=metadata.name,
+            node_class=f"{ref.kind}/{ref.name}" if ref else "",
+            requirements=read_node_requirements(requirements, f"{_PLACE}.requirements"),
+            labels={**(labels or {}), NODE_POOL: metadata.name},
+            taints=read_taints(node.taints, f"{_PLACE}.taints"),
+            limits=_amounts(spec.limits, "spec.limits"),
+            used=_amounts(status.resources, "status.resources"),
+            weight=spec.weight or 0,
+            unusable_reason=_closed(metadata.deletion_timestamp is not None, spec, status),
+        )
+
+
+def _part(part: dict[str, Any] | None, shape: type[T], place: str) -> T:
+    try:
+        return msgspec.convert(part or {}, shape)
+    except msgspec.ValidationError as error:
+        raise BadInputError(f"{place}.{explain_validation_error(error)}") from error
+
+
+def _exclusive(requirement: SelectorRequirementJson) -> SelectorRequirementJson:
+    if requirement.operator not in _INCLUSIVE or not requirement.values:
+        return requirement
+    operator, step = _INCLUSIVE[requirement.operator]
+    try:
+        bound = int(requirement.values[0]) + step
+    except ValueError as error:
+        place = f"{_PLACE}.requirements: {requirement.operator} on {requirement.key}"
+        raise BadInputError(f'{place}: "{requirement.values[0]}" is no whole number; write one') from error
+    return SelectorRequirementJson(requirement.key, operator, (str(bound),))
+
+
+def _amounts(amounts: QuantityMap | None, place: str) -> dict[str, int]:
+    found = {}
+    for name, value in sorted((amounts or {}).items()):
+        amount = (read_cpu if name == "cpu" else read_memory)(value, f"{place}.{name}")
+        if amount is not None:
+            found[name] = amount
+    return found
+
+
+def _closed(deleted: bool, spec: NodePoolSpec, status: NodePoolStatus) -> str:
+    if deleted:
+        return ReasonDetail.BEING_DELETED.value
+    if spec.replicas is not None:
+        return ReasonDetail.POOL_FIXED.create(spec.replicas)
+    if any(one.type == "Ready" and one.status == "False" for one in status.conditions or ()):
+        return ReasonDetail.POOL_NOT_READY.value
+    return ""

@@ -8,7 +8,6 @@ from sys import intern
 from typing import Any
 
 from cruise.domain.annotations import MIRROR_POD, OPERATING_SYSTEM, POD_GROUP_ANNOTATIONS, POD_GROUP_LABELS
-from cruise.domain.api_groups import foreign_group
 from cruise.domain.cluster import (
     DEFAULT_SCHEDULER,
     NO_RESIZE,
@@ -20,21 +19,28 @@ from cruise.domain.cluster import (
     ResizeState,
     WorkloadRef,
 )
-from cruise.domain.colocation import PodConstraints
-from cruise.domain.qos import qos_of
-from cruise.domain.resources import NO_RESOURCES, Amounts, Resources
-from cruise.domain.scheduling import Placement
-from cruise.errors import BadInput
-from cruise.kube_json.objects.annotations import StringMaps
-from cruise.kube_json.objects.constraints import ConstraintReader
-from cruise.kube_json.objects.containers import ContainerReader, Extended
-from cruise.kube_json.objects.owners import NO_OWNERS, Owners, controller_of, identity_of, kind_in
-from cruise.kube_json.objects.placement import PlacementReader, pinned_node
-from cruise.kube_json.objects.priority_classes import PriorityClass, class_of, read_preempting
-from cruise.kube_json.objects.quantity import read_amounts
-from cruise.kube_json.objects.shared_values import SharedValues
-from cruise.kube_json.refusals import convert, label_of, one_line
-from cruise.kube_json.wire.pod_json import Condition, PodObject, PodSpec, PodStatus
+from cruise.domain.cluster_policies import get_foreign_group
+from cruise.domain.pod_resources import compute_qos_class
+from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
+from cruise.domain.scheduling import PodConstraints, SchedulingConstraints
+from cruise.errors import BadInputError
+from cruise.kube_json.objects.containers import ContainerReader, Extended, SharedValues
+from cruise.kube_json.objects.owners import (
+    NO_OWNERS,
+    OwnerIndex,
+    PriorityClass,
+    SharedStringMaps,
+    find_controller,
+    find_priority_class,
+    qualify_kind,
+    read_pod_identity,
+    read_preemption_policy,
+)
+from cruise.kube_json.objects.pod_constraints import PodConstraintReader
+from cruise.kube_json.objects.quantities import read_amounts
+from cruise.kube_json.objects.scheduling import SchedulingConstraintReader, get_pinned_node
+from cruise.kube_json.refusals import convert_to_struct, format_object_label, to_single_line
+from cruise.kube_json.wire.pod_json import PodCondition, PodObject, PodSpec, PodStatus
 
 _NO_STATUS = PodStatus()
 _READ_CONDITIONS = frozenset({"Ready", "PodScheduled", "PodResizePending", "PodResizeInProgress"})
@@ -59,7 +65,7 @@ _OF_TEMPLATE = attrgetter(
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
+class _SharedPodFields:
     """What replicas have in common, and what was `written` in the pod that it was read from."""
 
     written: tuple[object, ...]
@@ -68,11 +74,11 @@ class _Shape:
     owner_kind: str | None
     owner_name: str | None
     owner_group: str
-    placement: Placement
+    placement: SchedulingConstraints
     containers: tuple[Container, ...]
     extended: Extended
-    requests: Amounts | None
-    limits: Amounts | None
+    requests: StatedResources | None
+    limits: StatedResources | None
     overhead: Resources
     qos: QosClass
     windows: bool
@@ -90,33 +96,33 @@ class PodReader:
     A pod that states no priority has that of its class, as far as `classes` are known when it is read.
     """
 
-    owners: Owners = NO_OWNERS
-    maps: StringMaps = field(default_factory=StringMaps)
+    owners: OwnerIndex = NO_OWNERS
+    maps: SharedStringMaps = field(default_factory=SharedStringMaps)
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
     _containers: ContainerReader = field(default_factory=ContainerReader)
-    _placements: PlacementReader = field(default_factory=PlacementReader)
-    _constraints: ConstraintReader = field(default_factory=ConstraintReader)
+    _placements: SchedulingConstraintReader = field(default_factory=SchedulingConstraintReader)
+    _constraints: PodConstraintReader = field(default_factory=PodConstraintReader)
     _workloads: SharedValues[WorkloadRef, WorkloadRef] = field(default_factory=SharedValues)
     # Of the pod that was read last: lists have replicas one behind the other.
-    _latest: list[_Shape] = field(default_factory=list)
+    _latest: list[_SharedPodFields] = field(default_factory=list)
 
     def read(self, document: PodObject) -> Pod:
-        """Return the pod. Raises BadInput that names pod, place and fix."""
+        """Return the pod. Raises BadInputError that names pod, place and fix."""
         try:
             return self._read(document)
-        except BadInput as error:
+        except BadInputError as error:
             metadata = document.metadata
-            label = label_of("Pod", metadata.namespace or "default", metadata.name)
-            raise BadInput(one_line(f"{label}: {error}")) from error
+            label = format_object_label("Pod", metadata.namespace or "default", metadata.name)
+            raise BadInputError(to_single_line(f"{label}: {error}")) from error
 
     def _read(self, document: PodObject) -> Pod:
         metadata, spec, status = document.metadata, document.spec, document.status or _NO_STATUS
         shape = self._shape(document, status)
         node = intern(spec.node_name) if spec.node_name else None
-        workload = self.owners.workload_of(shape.namespace, shape.owner_kind, shape.owner_name, shape.labels)
+        workload = self.owners.find_workload(shape.namespace, shape.owner_kind, shape.owner_name, shape.labels)
         annotations = self.maps.annotations(metadata.annotations)
-        identity = identity_of(shape.owner_kind, metadata.name, node or pinned_node(shape.placement))
-        given = class_of(shape.priority_class, self.classes) if spec.priority is None else None
+        identity = read_pod_identity(shape.owner_kind, metadata.name, node or get_pinned_node(shape.placement))
+        given = find_priority_class(shape.priority_class, self.classes) if spec.priority is None else None
         phase = status.phase or ("Running" if node else "Pending")
         conditions = [condition for condition in status.conditions or () if condition.type in _READ_CONDITIONS]
         return Pod(
@@ -126,7 +132,7 @@ class PodReader:
             version=metadata.resource_version or "",
             containers=shape.containers,
             node=node,
-            workload=self._workloads.one(workload, lambda: workload) if workload else None,
+            workload=self._workloads.share(workload, lambda: workload) if workload else None,
             owner_kind=shape.owner_kind,
             owner_name=shape.owner_name,
             owner_group=shape.owner_group,
@@ -150,7 +156,7 @@ class PodReader:
             unschedulable_since=_unschedulable_since(conditions, metadata.creation_timestamp),
             scheduling_gated=bool(spec.scheduling_gates),
             constraints=self._constraints.with_claims(shape.constraints, spec, metadata.name),
-            preempts=shape.preempts and (given is None or given.preempts),
+            preemption_allowed=shape.preempts and (given is None or given.preempts),
             priority_class=shape.priority_class,
             scheduler=shape.scheduler,
             nominated_node="" if node else intern(status.nominated_node_name or ""),
@@ -158,8 +164,8 @@ class PodReader:
             pod_group=_pod_group(spec, shape.labels, metadata.annotations),
         )
 
-    def _shape(self, document: PodObject, status: PodStatus) -> _Shape:
-        """Return what a pod has in common with its replicas. Raises BadInput that names the place."""
+    def _shape(self, document: PodObject, status: PodStatus) -> _SharedPodFields:
+        """Return what a pod has in common with its replicas. Raises BadInputError that names the place."""
         metadata, spec = document.metadata, document.spec
         written = (
             metadata.namespace,
@@ -172,25 +178,25 @@ class PodReader:
         if self._latest and self._latest[0].written == written:
             return self._latest[0]
         namespace, labels = intern(metadata.namespace or "default"), self.maps.labels(metadata.labels)
-        owner = controller_of(metadata.owner_references)
+        owner = find_controller(metadata.owner_references)
         placement = self._placements.read(spec)
         containers, extended = self._containers.read_all(spec, status)
         requests, limits = _pod_level(spec, containers)
-        shape = _Shape(
+        shape = _SharedPodFields(
             written=written,
             namespace=namespace,
             labels=labels,
-            owner_kind=intern(kind_in(owner.api_version, owner.kind)) if owner else None,
+            owner_kind=intern(qualify_kind(owner.api_version, owner.kind)) if owner else None,
             owner_name=intern(owner.name) if owner else None,
-            owner_group=intern(foreign_group(owner.api_version)) if owner else "",
+            owner_group=intern(get_foreign_group(owner.api_version)) if owner else "",
             placement=placement,
             containers=containers,
             extended=extended,
             requests=requests,
             limits=limits,
-            preempts=read_preempting(spec.preemption_policy, "spec.preemptionPolicy"),
+            preempts=read_preemption_policy(spec.preemption_policy, "spec.preemptionPolicy"),
             overhead=read_amounts(spec.overhead, "spec.overhead").resources if spec.overhead else NO_RESOURCES,
-            qos=qos_of(containers, requests, limits),
+            qos=compute_qos_class(containers, requests, limits),
             windows=_is_windows(spec),
             constraints=self._constraints.read(spec, namespace, labels),
             priority_class=intern(spec.priority_class_name or ""),
@@ -201,15 +207,19 @@ class PodReader:
         return shape
 
 
-def decode_pod(document: PodObject | Mapping[str, Any], owners: Owners = NO_OWNERS) -> Pod:
+def decode_pod(document: PodObject | Mapping[str, Any], owners: OwnerIndex = NO_OWNERS) -> Pod:
     """Return one pod from its decoded JSON or its struct; a pod in creation may have no name yet.
 
-    Raises BadInput that names pod, place and fix.
+    Raises BadInputError that names pod, place and fix.
     """
-    return PodReader(owners).read(document if isinstance(document, PodObject) else convert(document, PodObject))
+    return PodReader(owners).read(
+        document if isinstance(document, PodObject) else convert_to_struct(document, PodObject)
+    )
 
 
-def _pod_level(spec: PodSpec, containers: tuple[Container, ...]) -> tuple[Amounts | None, Amounts | None]:
+def _pod_level(
+    spec: PodSpec, containers: tuple[Container, ...]
+) -> tuple[StatedResources | None, StatedResources | None]:
     """Read pod-level requests and limits, None where there are none.
 
     Absent requests are what kube-apiserver makes them: the containers' sum where a container states any, else the
@@ -220,11 +230,11 @@ def _pod_level(spec: PodSpec, containers: tuple[Container, ...]) -> tuple[Amount
         return None, None
     requests = read_amounts(stated.requests, "spec.resources.requests")
     limits = read_amounts(stated.limits, "spec.resources.limits")
-    limited = Amounts(
+    limited = StatedResources(
         _sum_or(limits.cpu_millicores, [container.requests.cpu_millicores for container in _running(containers)]),
         _sum_or(limits.memory_bytes, [container.requests.memory_bytes for container in _running(containers)]),
     )
-    return requests.or_else(limited), limits if stated.limits else None
+    return requests.with_defaults(limited), limits if stated.limits else None
 
 
 def _running(containers: tuple[Container, ...]) -> list[Container]:
@@ -252,7 +262,7 @@ def _stated_qos(status: PodStatus) -> QosClass | None:
         return None
     stated = _QOS_CLASSES.get(status.qos_class)
     if stated is None:
-        raise BadInput(f'status.qosClass: "{status.qos_class}" is no class; write one of {", ".join(QosClass)}')
+        raise BadInputError(f'status.qosClass: "{status.qos_class}" is no class; write one of {", ".join(QosClass)}')
     return stated
 
 
@@ -262,7 +272,7 @@ def _is_windows(spec: PodSpec) -> bool:
     )
 
 
-def _resize_state(word: str | None, conditions: Sequence[Condition]) -> ResizeState:
+def _resize_state(word: str | None, conditions: Sequence[PodCondition]) -> ResizeState:
     """Read the resize conditions, or the one word that servers up to 1.32 write."""
     pending, since, in_progress, error = None, None, False, False
     if word:
@@ -283,13 +293,13 @@ def _pending(reason: str | None) -> ResizePending | None:
     return ResizePending(reason) if reason in ("Deferred", "Infeasible") else None
 
 
-def _is_ready(phase: str, conditions: Sequence[Condition]) -> bool:
+def _is_ready(phase: str, conditions: Sequence[PodCondition]) -> bool:
     """Tell whether a pod serves; one that runs and shows no condition, as in files written by hand, is taken to."""
     stated = [condition.status == "True" for condition in conditions if condition.type == "Ready"]
     return phase == "Running" and all(stated)
 
 
-def _unschedulable_since(conditions: Sequence[Condition], created_at: datetime | None) -> datetime | None:
+def _unschedulable_since(conditions: Sequence[PodCondition], created_at: datetime | None) -> datetime | None:
     for condition in conditions:
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
             return condition.last_transition_time or created_at

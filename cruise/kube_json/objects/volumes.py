@@ -7,10 +7,9 @@ from sys import intern
 from typing import NamedTuple
 
 from cruise.domain.annotations import OLD_REGION, OLD_ZONE, REGION, ZONE
-from cruise.domain.colocation import AttachedVolume
-from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
-from cruise.kube_json.objects.selectors import read_node_terms
-from cruise.kube_json.refusals import named
+from cruise.domain.scheduling import AttachedVolume, LabelRequirement, NodeSelectorTerm, SelectorOperator
+from cruise.kube_json.objects.scheduling import read_node_terms
+from cruise.kube_json.refusals import name_object_in_errors
 from cruise.kube_json.wire import storage_json
 
 Terms = tuple[NodeSelectorTerm, ...] | None
@@ -33,11 +32,11 @@ IN_TREE_PLUGINS: Mapping[str, InTreePlugin] = {
 """The plugins whose volumes kube-scheduler takes for those of a CSI driver on nodes that say so."""
 _NEW_KEYS = {OLD_ZONE: ZONE, OLD_REGION: REGION}
 _ZONE_KEYS = (*_NEW_KEYS, *_NEW_KEYS.values())
-_UNZONED = NodeSelectorTerm(tuple(Requirement(key, Operator.DOES_NOT_EXIST) for key in _ZONE_KEYS))
+_UNZONED = NodeSelectorTerm(tuple(LabelRequirement(key, SelectorOperator.DOES_NOT_EXIST) for key in _ZONE_KEYS))
 
 
 @dataclass(frozen=True, slots=True)
-class Volume:
+class PersistentVolume:
     """A PersistentVolume: where it may be used, and as what it counts against which driver's limit.
 
     One of a `plugin` from before CSI counts, and may be used by `migrated_terms`, where the plugin is migrated.
@@ -51,11 +50,11 @@ class Volume:
     migrated_terms: Terms = None
 
 
-def decode_volume(document: storage_json.VolumeObject) -> Volume:
-    """Return a volume. Raises BadInput that names volume, place and fix."""
-    spec, name = document.spec or storage_json.VolumeSpec(), document.metadata.name
+def decode_volume(document: storage_json.VolumeObject) -> PersistentVolume:
+    """Return a volume. Raises BadInputError that names volume, place and fix."""
+    spec, name = document.spec or storage_json.PersistentVolumeSpec(), document.metadata.name
     required = spec.node_affinity.required if spec.node_affinity else None
-    with named("PersistentVolume", None, name):
+    with name_object_in_errors("PersistentVolume", None, name):
         affinity = None if required is None else read_node_terms(required, "spec.nodeAffinity")
     zones = {
         key: values
@@ -65,7 +64,7 @@ def decode_volume(document: storage_json.VolumeObject) -> Volume:
     driver, handle, plugin = _driver_of(spec)
     found = IN_TREE_PLUGINS.get(plugin)
     migrated = _with_csi_zone(affinity, zones, found.zone_key) if found and found.zone_key else affinity
-    return Volume(
+    return PersistentVolume(
         intern(name),
         _within(affinity, zones),
         intern(driver) if driver else None,
@@ -83,15 +82,18 @@ def _zones_of(label: str | None) -> tuple[str, ...] | None:
 
 def _within(terms: Terms, zones: Mapping[str, tuple[str, ...]]) -> Terms:
     for key, values in zones.items():
-        terms = both(terms, _in_zones(key, values))
+        terms = intersect_terms(terms, _in_zones(key, values))
     return terms
 
 
 def _in_zones(key: str, zones: tuple[str, ...]) -> Terms:
     """Return where a volume with a zone label may be used: there, and on nodes that know of no zones at all."""
-    terms = [NodeSelectorTerm((Requirement(key, Operator.IN, zones),)), _UNZONED]
+    terms = [NodeSelectorTerm((LabelRequirement(key, SelectorOperator.IN, zones),)), _UNZONED]
     if key in _NEW_KEYS:
-        by_new_key = (Requirement(key, Operator.DOES_NOT_EXIST), Requirement(_NEW_KEYS[key], Operator.IN, zones))
+        by_new_key = (
+            LabelRequirement(key, SelectorOperator.DOES_NOT_EXIST),
+            LabelRequirement(_NEW_KEYS[key], SelectorOperator.IN, zones),
+        )
         terms.append(NodeSelectorTerm(by_new_key))
     return tuple(terms)
 
@@ -108,7 +110,7 @@ def _with_csi_zone(affinity: Terms, zones: Mapping[str, tuple[str, ...]], csi_ke
     if any(one.key == zone_key and one.values for term in affinity or () for one in term.expressions):
         affinity = _renamed(affinity, zone_key, csi_key)
     elif zone_key in zones:
-        csi_zone = Requirement(csi_key, Operator.IN, tuple(sorted(set(zones[zone_key]))))
+        csi_zone = LabelRequirement(csi_key, SelectorOperator.IN, tuple(sorted(set(zones[zone_key]))))
         affinity = tuple(
             NodeSelectorTerm((*term.expressions, csi_zone), term.fields) for term in affinity or (NodeSelectorTerm(),)
         )
@@ -121,7 +123,8 @@ def _renamed(terms: Terms, old: str, new: str) -> Terms:
     return tuple(
         NodeSelectorTerm(
             tuple(
-                Requirement(new if one.key == old else one.key, one.operator, one.values) for one in term.expressions
+                LabelRequirement(new if one.key == old else one.key, one.operator, one.values)
+                for one in term.expressions
             ),
             term.fields,
         )
@@ -129,7 +132,7 @@ def _renamed(terms: Terms, old: str, new: str) -> Terms:
     )
 
 
-def _driver_of(spec: storage_json.VolumeSpec) -> tuple[str | None, str, str]:
+def _driver_of(spec: storage_json.PersistentVolumeSpec) -> tuple[str | None, str, str]:
     """Return the CSI driver, how that one knows the volume, and the plugin of a volume from before CSI."""
     if spec.csi is not None:
         return spec.csi.driver, spec.csi.volume_handle, ""
@@ -145,7 +148,7 @@ def _driver_of(spec: storage_json.VolumeSpec) -> tuple[str | None, str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Attachment:
+class VolumeAttachment:
     """A VolumeAttachment: which driver attaches which PersistentVolume, by name, to which node."""
 
     node: str
@@ -153,17 +156,17 @@ class Attachment:
     volume: str
 
 
-def decode_attachment(document: storage_json.AttachmentObject) -> Attachment | None:
+def decode_attachment(document: storage_json.AttachmentObject) -> VolumeAttachment | None:
     """Return an attachment; None for one that kube-scheduler does not count, as it names no driver or no volume."""
     spec = document.spec
     volume = spec.source.persistent_volume_name if spec and spec.source else None
     if spec is None or not (spec.attacher and spec.node_name and volume):
         return None
-    return Attachment(intern(spec.node_name), intern(spec.attacher), volume)
+    return VolumeAttachment(intern(spec.node_name), intern(spec.attacher), volume)
 
 
-def attached_by_node(
-    attachments: Iterable[Attachment], volumes: Mapping[str, Volume]
+def group_attachments_by_node(
+    attachments: Iterable[VolumeAttachment], volumes: Mapping[str, PersistentVolume]
 ) -> dict[str, frozenset[AttachedVolume]]:
     """Return what attach limits count by node. Source: NodeVolumeLimits, which counts volumes of CSI drivers alone."""
     found: dict[str, set[AttachedVolume]] = {}
@@ -174,7 +177,7 @@ def attached_by_node(
     return {node: frozenset(there) for node, there in found.items()}
 
 
-def both(one: Terms, other: Terms) -> Terms:
+def intersect_terms(one: Terms, other: Terms) -> Terms:
     """Return terms that hold where both do; an empty term holds nowhere and takes others with it."""
     if one is None or other is None:
         return other if one is None else one

@@ -4,91 +4,91 @@ from typing import Any
 
 from msgspec import field
 
-from cruise.kube_json.wire.device_json import AnyDevices
 from cruise.kube_json.wire.pod_json import (
-    Condition,
+    JsonStruct,
+    LabelSelectorJson,
     Metadata,
+    PodCondition,
     PodObject,
     QuantityMap,
     ResourceRequirements,
-    Selector,
-    Wire,
+    SelectorRequirementJson,
 )
-from cruise.kube_json.wire.storage_json import AnyStorage, PriorityClassObject
+from cruise.kube_json.wire.storage_json import AnyDevices, AnyStorage, PriorityClassObject
 
 
-class NodeTaint(Wire, frozen=True):
+class NodeTaint(JsonStruct, frozen=True):
     key: str
     effect: str
     value: str | None = None
 
 
-class NodeSpec(Wire, frozen=True):
+class NodeSpec(JsonStruct, frozen=True):
     unschedulable: bool | None = None
     taints: tuple[NodeTaint, ...] | None = None
 
 
-class NodeSystem(Wire, frozen=True):
+class NodeSystem(JsonStruct, frozen=True):
     """`status.nodeInfo`."""
 
     kubelet_version: str = ""
 
 
-class NodeAddress(Wire, frozen=True):
+class NodeAddress(JsonStruct, frozen=True):
     type: str
     address: str
 
 
-class DaemonEndpoint(Wire, frozen=True):
+class DaemonEndpoint(JsonStruct, frozen=True):
     port: int | None = field(name="Port", default=None)
 
 
-class DaemonEndpoints(Wire, frozen=True):
+class DaemonEndpoints(JsonStruct, frozen=True):
     kubelet_endpoint: DaemonEndpoint | None = None
 
 
-class NodeStatus(Wire, frozen=True):
+class NodeStatus(JsonStruct, frozen=True):
     allocatable: QuantityMap | None = None
     capacity: QuantityMap | None = None
-    conditions: tuple[Condition, ...] | None = None
+    conditions: tuple[PodCondition, ...] | None = None
     node_info: NodeSystem | None = None
     addresses: tuple[NodeAddress, ...] | None = None
     daemon_endpoints: DaemonEndpoints | None = None
 
 
-class NodeObject(Wire, frozen=True, tag_field="kind", tag="Node"):
+class NodeObject(JsonStruct, frozen=True, tag_field="kind", tag="Node"):
     metadata: Metadata
     api_version: str = ""
     spec: NodeSpec | None = None
     status: NodeStatus | None = None
 
 
-class TemplateContainer(Wire, frozen=True):
+class TemplateContainer(JsonStruct, frozen=True):
     name: str
     resources: ResourceRequirements | None = None
 
 
-class TemplateSpec(Wire, frozen=True):
+class TemplateSpec(JsonStruct, frozen=True):
     """What is read of a pod template's spec."""
 
     containers: tuple[TemplateContainer, ...] | None = None
     init_containers: tuple[TemplateContainer, ...] | None = None
 
 
-class PodTemplate(Wire, frozen=True):
+class PodTemplate(JsonStruct, frozen=True):
     spec: TemplateSpec | None = None
 
 
-class JobTemplateSpec(Wire, frozen=True):
+class JobTemplateSpec(JsonStruct, frozen=True):
     parallelism: int | None = None
     template: PodTemplate | None = None
 
 
-class JobTemplate(Wire, frozen=True):
+class JobTemplate(JsonStruct, frozen=True):
     spec: JobTemplateSpec | None = None
 
 
-class WorkloadSpec(Wire, frozen=True):
+class WorkloadSpec(JsonStruct, frozen=True):
     """What gives the number of replicas and the pod template, over all workload kinds."""
 
     replicas: int | None = None
@@ -97,7 +97,7 @@ class WorkloadSpec(Wire, frozen=True):
     job_template: JobTemplate | None = None
 
 
-class WorkloadObject(Wire, frozen=True):
+class WorkloadObject(JsonStruct, frozen=True):
     """What all workload kinds share."""
 
     metadata: Metadata
@@ -137,23 +137,23 @@ class CloneSetObject(WorkloadObject, frozen=True, tag_field="kind", tag="CloneSe
     """A CloneSet of OpenKruise."""
 
 
-class BudgetSpec(Wire, frozen=True):
-    selector: Selector | None = None
+class BudgetSpec(JsonStruct, frozen=True):
+    selector: LabelSelectorJson | None = None
 
 
-class BudgetStatus(Wire, frozen=True):
+class BudgetStatus(JsonStruct, frozen=True):
     disruptions_allowed: int = 0
     desired_healthy: int = 0
     expected_pods: int = 0
 
 
-class BudgetObject(Wire, frozen=True, tag_field="kind", tag="PodDisruptionBudget"):
+class BudgetObject(JsonStruct, frozen=True, tag_field="kind", tag="PodDisruptionBudget"):
     metadata: Metadata
     spec: BudgetSpec | None = None
     status: BudgetStatus | None = None
 
 
-class ScaleTarget(Wire, frozen=True):
+class ScaleTarget(JsonStruct, frozen=True):
     """What an autoscaler scales."""
 
     kind: str
@@ -161,11 +161,11 @@ class ScaleTarget(Wire, frozen=True):
     api_version: str = ""
 
 
-class MetricTarget(Wire, frozen=True):
+class MetricTarget(JsonStruct, frozen=True):
     type: str = ""
 
 
-class ResourceMetric(Wire, frozen=True):
+class ResourceMetric(JsonStruct, frozen=True):
     """A Resource or ContainerResource metric; `targetAverageUtilization` is the form inside v1's annotation."""
 
     name: str
@@ -173,13 +173,13 @@ class ResourceMetric(Wire, frozen=True):
     target_average_utilization: int | None = None
 
 
-class Metric(Wire, frozen=True):
+class Metric(JsonStruct, frozen=True):
     type: str
     resource: ResourceMetric | None = None
     container_resource: ResourceMetric | None = None
 
 
-class AutoscalerSpec(Wire, frozen=True):
+class AutoscalerSpec(JsonStruct, frozen=True):
     """An autoscaler's spec, v2 and v1 together."""
 
     scale_target_ref: ScaleTarget
@@ -187,20 +187,20 @@ class AutoscalerSpec(Wire, frozen=True):
     target_cpu_utilization_percentage: int | None = field(name="targetCPUUtilizationPercentage", default=None)
 
 
-class AutoscalerObject(Wire, frozen=True, tag_field="kind", tag="HorizontalPodAutoscaler"):
+class AutoscalerObject(JsonStruct, frozen=True, tag_field="kind", tag="HorizontalPodAutoscaler"):
     metadata: Metadata
     spec: AutoscalerSpec
 
 
-class UpdatePolicy(Wire, frozen=True):
+class UpdatePolicy(JsonStruct, frozen=True):
     update_mode: str | None = None
 
 
-class Recommender(Wire, frozen=True):
+class VpaRecommender(JsonStruct, frozen=True):
     name: str = ""
 
 
-class ContainerPolicy(Wire, frozen=True):
+class ContainerPolicy(JsonStruct, frozen=True):
     container_name: str = ""
     mode: str = ""
     controlled_resources: tuple[str, ...] | None = None
@@ -208,23 +208,23 @@ class ContainerPolicy(Wire, frozen=True):
     max_allowed: QuantityMap | None = None
 
 
-class ResourcePolicy(Wire, frozen=True):
+class ResourcePolicy(JsonStruct, frozen=True):
     container_policies: tuple[ContainerPolicy, ...] | None = None
 
 
-class VerticalAutoscalerSpec(Wire, frozen=True):
+class VerticalAutoscalerSpec(JsonStruct, frozen=True):
     target_ref: ScaleTarget | None = None
     resource_policy: ResourcePolicy | None = None
     update_policy: UpdatePolicy | None = None
-    recommenders: tuple[Recommender, ...] | None = None
+    recommenders: tuple[VpaRecommender, ...] | None = None
 
 
-class VerticalAutoscalerObject(Wire, frozen=True, tag_field="kind", tag="VerticalPodAutoscaler"):
+class VerticalAutoscalerObject(JsonStruct, frozen=True, tag_field="kind", tag="VerticalPodAutoscaler"):
     metadata: Metadata
     spec: VerticalAutoscalerSpec | None = None
 
 
-class LimitRangeEntry(Wire, frozen=True):
+class LimitRangeEntry(JsonStruct, frozen=True):
     type: str
     min: QuantityMap | None = None
     max: QuantityMap | None = None
@@ -232,16 +232,16 @@ class LimitRangeEntry(Wire, frozen=True):
     max_limit_request_ratio: QuantityMap | None = None
 
 
-class LimitRangeSpec(Wire, frozen=True):
+class LimitRangeSpec(JsonStruct, frozen=True):
     limits: tuple[LimitRangeEntry, ...] | None = None
 
 
-class LimitRangeObject(Wire, frozen=True, tag_field="kind", tag="LimitRange"):
+class LimitRangeObject(JsonStruct, frozen=True, tag_field="kind", tag="LimitRange"):
     metadata: Metadata
     spec: LimitRangeSpec | None = None
 
 
-class QuotaRequirement(Wire, frozen=True):
+class QuotaRequirement(JsonStruct, frozen=True):
     """One of `spec.scopeSelector.matchExpressions`."""
 
     scope_name: str
@@ -249,32 +249,32 @@ class QuotaRequirement(Wire, frozen=True):
     values: tuple[str, ...] | None = None
 
 
-class QuotaSelector(Wire, frozen=True):
+class QuotaSelector(JsonStruct, frozen=True):
     match_expressions: tuple[QuotaRequirement, ...] | None = None
 
 
-class QuotaSpec(Wire, frozen=True):
+class QuotaSpec(JsonStruct, frozen=True):
     hard: QuantityMap | None = None
     scopes: tuple[str, ...] | None = None
     scope_selector: QuotaSelector | None = None
 
 
-class QuotaStatus(Wire, frozen=True):
+class QuotaStatus(JsonStruct, frozen=True):
     hard: QuantityMap | None = None
     used: QuantityMap | None = None
 
 
-class QuotaObject(Wire, frozen=True, tag_field="kind", tag="ResourceQuota"):
+class QuotaObject(JsonStruct, frozen=True, tag_field="kind", tag="ResourceQuota"):
     metadata: Metadata
     spec: QuotaSpec | None = None
     status: QuotaStatus | None = None
 
 
-class NamespaceObject(Wire, frozen=True, tag_field="kind", tag="Namespace"):
+class NamespaceObject(JsonStruct, frozen=True, tag_field="kind", tag="Namespace"):
     metadata: Metadata
 
 
-class NodePoolObject(Wire, frozen=True, tag_field="kind", tag="NodePool"):
+class NodePoolObject(JsonStruct, frozen=True, tag_field="kind", tag="NodePool"):
     """A NodePool: Karpenter's, or of another API group, in which the fields mean something else."""
 
     metadata: Metadata
@@ -283,7 +283,7 @@ class NodePoolObject(Wire, frozen=True, tag_field="kind", tag="NodePool"):
     status: dict[str, Any] | None = None
 
 
-class NodeClaimObject(Wire, frozen=True, tag_field="kind", tag="NodeClaim"):
+class NodeClaimObject(JsonStruct, frozen=True, tag_field="kind", tag="NodeClaim"):
     """A node that Karpenter has ordered; what is read of it has the shape of a node's."""
 
     metadata: Metadata
@@ -291,7 +291,7 @@ class NodeClaimObject(Wire, frozen=True, tag_field="kind", tag="NodeClaim"):
     status: NodeStatus | None = None
 
 
-class ConfigMapObject(Wire, frozen=True, tag_field="kind", tag="ConfigMap"):
+class ConfigMapObject(JsonStruct, frozen=True, tag_field="kind", tag="ConfigMap"):
     """A ConfigMap, of which only the name is read."""
 
     metadata: Metadata
@@ -327,3 +327,33 @@ AnyObject = (
     | PriorityClassObject
 )
 """Every object that a snapshot is made of."""
+
+# What cruise reads of the spec and status of Karpenter's NodePools, as structs.
+
+
+class NodeClassRef(JsonStruct, frozen=True):
+    kind: str = ""
+    name: str = ""
+
+
+class PoolNodeSpec(JsonStruct, frozen=True):
+    requirements: tuple[SelectorRequirementJson, ...] | None = None
+    taints: tuple[NodeTaint, ...] | None = None
+    node_class_ref: NodeClassRef | None = None
+
+
+class PoolTemplate(JsonStruct, frozen=True):
+    metadata: Metadata | None = None
+    spec: PoolNodeSpec | None = None
+
+
+class NodePoolSpec(JsonStruct, frozen=True):
+    template: PoolTemplate | None = None
+    limits: QuantityMap | None = None
+    weight: int | None = None
+    replicas: int | None = None
+
+
+class NodePoolStatus(JsonStruct, frozen=True):
+    resources: QuantityMap | None = None
+    conditions: tuple[PodCondition, ...] | None = None

@@ -14,11 +14,11 @@ QuantityMap = dict[str, QuantityText | None]
 Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
-class Wire(Struct, rename="camel", frozen=True, gc=False):
+class JsonStruct(Struct, rename="camel", frozen=True, gc=False):
     """Root of all structs: no cycles are possible, so the garbage collector need not look."""
 
 
-class OwnerReference(Wire, frozen=True):
+class OwnerReference(JsonStruct, frozen=True):
     """An owner; only the controller counts."""
 
     kind: str
@@ -28,7 +28,7 @@ class OwnerReference(Wire, frozen=True):
     uid: str | None = None
 
 
-class Metadata(Wire, frozen=True):
+class Metadata(JsonStruct, frozen=True):
     name: str = ""
     namespace: str | None = None
     uid: str | None = None
@@ -40,21 +40,21 @@ class Metadata(Wire, frozen=True):
     owner_references: tuple[OwnerReference, ...] | None = None
 
 
-class ResourceRequirements(Wire, frozen=True):
+class ResourceRequirements(JsonStruct, frozen=True):
     """Requests and limits of a container, a pod, or as the kubelet reports them."""
 
     requests: QuantityMap | None = None
     limits: QuantityMap | None = None
 
 
-class ResizeRule(Wire, frozen=True):
+class ResizeRule(JsonStruct, frozen=True):
     """One entry of `resizePolicy`."""
 
     resource_name: str
     restart_policy: str
 
 
-class ContainerPort(Wire, frozen=True):
+class ContainerPort(JsonStruct, frozen=True):
     """A port of a container; only those on the host are read."""
 
     container_port: int = 0
@@ -63,13 +63,13 @@ class ContainerPort(Wire, frozen=True):
     host_ip: str | None = field(name="hostIP", default=None)
 
 
-class RestartRule(Wire, frozen=True):
+class RestartRule(JsonStruct, frozen=True):
     """What is done once a container has ended."""
 
     action: str = ""
 
 
-class ContainerSpec(Wire, frozen=True):
+class ContainerSpec(JsonStruct, frozen=True):
     name: str
     ports: tuple[ContainerPort, ...] | None = None
     resources: ResourceRequirements | None = None
@@ -78,23 +78,23 @@ class ContainerSpec(Wire, frozen=True):
     restart_policy_rules: tuple[RestartRule, ...] | None = None
 
 
-class Terminated(Wire, frozen=True):
+class TerminatedState(JsonStruct, frozen=True):
     reason: str | None = None
     finished_at: Timestamp | None = None
 
 
-class Running(Wire, frozen=True):
+class RunningState(JsonStruct, frozen=True):
     """That a container runs."""
 
 
-class ContainerState(Wire, frozen=True):
+class ContainerState(JsonStruct, frozen=True):
     """One state of a container; one that neither runs nor has ended waits."""
 
-    running: Running | None = None
-    terminated: Terminated | None = None
+    running: RunningState | None = None
+    terminated: TerminatedState | None = None
 
 
-class ContainerStatus(Wire, frozen=True):
+class ContainerStatus(JsonStruct, frozen=True):
     name: str
     restart_count: int = 0
     allocated_resources: QuantityMap | None = None
@@ -103,96 +103,96 @@ class ContainerStatus(Wire, frozen=True):
     last_state: ContainerState | None = None
 
 
-class Condition(Wire, frozen=True):
+class PodCondition(JsonStruct, frozen=True):
     type: str
     status: str
     reason: str | None = None
     last_transition_time: Timestamp | None = None
 
 
-class SelectorRequirement(Wire, frozen=True):
+class SelectorRequirementJson(JsonStruct, frozen=True):
     key: str
     operator: str
     values: tuple[str, ...] | None = None
 
 
-class Selector(Wire, frozen=True):
+class LabelSelectorJson(JsonStruct, frozen=True):
     match_labels: dict[str, str] | None = None
-    match_expressions: tuple[SelectorRequirement, ...] | None = None
+    match_expressions: tuple[SelectorRequirementJson, ...] | None = None
 
 
-class NodeSelectorTerm(Wire, frozen=True):
-    match_expressions: tuple[SelectorRequirement, ...] | None = None
-    match_fields: tuple[SelectorRequirement, ...] | None = None
+class NodeSelectorTermJson(JsonStruct, frozen=True):
+    match_expressions: tuple[SelectorRequirementJson, ...] | None = None
+    match_fields: tuple[SelectorRequirementJson, ...] | None = None
 
 
-class NodeSelector(Wire, frozen=True):
-    node_selector_terms: tuple[NodeSelectorTerm, ...]
+class NodeSelector(JsonStruct, frozen=True):
+    node_selector_terms: tuple[NodeSelectorTermJson, ...]
 
 
-class NodeAffinity(Wire, frozen=True):
+class NodeAffinity(JsonStruct, frozen=True):
     """Node affinity; preferences are not read."""
 
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
 
 
-class PodAffinityTerm(Wire, frozen=True):
+class PodAffinityTermJson(JsonStruct, frozen=True):
     topology_key: str = ""
-    label_selector: Selector | None = None
+    label_selector: LabelSelectorJson | None = None
     namespaces: tuple[str, ...] | None = None
-    namespace_selector: Selector | None = None
+    namespace_selector: LabelSelectorJson | None = None
     match_label_keys: tuple[str, ...] | None = None
     mismatch_label_keys: tuple[str, ...] | None = None
 
 
-class PodAffinity(Wire, frozen=True):
+class PodAffinity(JsonStruct, frozen=True):
     """Pod affinity or anti-affinity; preferences are not read."""
 
-    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTerm, ...] | None = None
+    required_during_scheduling_ignored_during_execution: tuple[PodAffinityTermJson, ...] | None = None
 
 
-class Affinity(Wire, frozen=True):
+class Affinity(JsonStruct, frozen=True):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
-class SpreadConstraint(Wire, frozen=True):
+class TopologySpreadConstraintJson(JsonStruct, frozen=True):
     max_skew: int
     topology_key: str
     when_unsatisfiable: str
-    label_selector: Selector | None = None
+    label_selector: LabelSelectorJson | None = None
     min_domains: int | None = None
     match_label_keys: tuple[str, ...] | None = None
     node_affinity_policy: str | None = None
     node_taints_policy: str | None = None
 
 
-class ClaimSource(Wire, frozen=True):
+class ClaimSource(JsonStruct, frozen=True):
     """A volume that is a claim."""
 
     claim_name: str
 
 
-class Present(Wire, frozen=True):
+class EmptyObject(JsonStruct, frozen=True):
     """Something of which only matters that it is there."""
 
 
-class PodVolume(Wire, frozen=True):
+class PodVolume(JsonStruct, frozen=True):
     """A volume of a pod: a claim, one that is made with the pod, or a disk that no two nodes can have."""
 
     name: str
     persistent_volume_claim: ClaimSource | None = None
-    ephemeral: Present | None = None
-    gce_persistent_disk: Present | None = None
-    aws_elastic_block_store: Present | None = None
-    azure_disk: Present | None = None
-    cinder: Present | None = None
-    rbd: Present | None = None
-    iscsi: Present | None = None
+    ephemeral: EmptyObject | None = None
+    gce_persistent_disk: EmptyObject | None = None
+    aws_elastic_block_store: EmptyObject | None = None
+    azure_disk: EmptyObject | None = None
+    cinder: EmptyObject | None = None
+    rbd: EmptyObject | None = None
+    iscsi: EmptyObject | None = None
 
 
-class PodResourceClaim(Wire, frozen=True):
+class PodResourceClaim(JsonStruct, frozen=True):
     """A claim on devices that are allocated dynamically."""
 
     name: str
@@ -200,44 +200,44 @@ class PodResourceClaim(Wire, frozen=True):
     resource_claim_template_name: str | None = None
 
 
-class PodResourceClaimStatus(Wire, frozen=True):
+class PodResourceClaimStatus(JsonStruct, frozen=True):
     """The claim that was made for a pod from a template."""
 
     name: str
     resource_claim_name: str | None = None
 
 
-class Toleration(Wire, frozen=True):
+class TolerationJson(JsonStruct, frozen=True):
     key: str | None = None
     operator: str | None = None
     value: str | None = None
     effect: str | None = None
 
 
-class OperatingSystem(Wire, frozen=True):
+class OperatingSystem(JsonStruct, frozen=True):
     """`spec.os`."""
 
     name: str
 
 
-class SchedulingGate(Wire, frozen=True):
+class SchedulingGate(JsonStruct, frozen=True):
     name: str
 
 
-class SchedulingGroup(Wire, frozen=True):
+class SchedulingGroup(JsonStruct, frozen=True):
     """The PodGroup of a pod, as of 1.36."""
 
     pod_group_name: str | None = None
 
 
-class WorkloadReference(Wire, frozen=True):
+class WorkloadReference(JsonStruct, frozen=True):
     """The same in 1.35: a group within a Workload."""
 
     name: str = ""
     pod_group: str = ""
 
 
-class PodSpec(Wire, frozen=True):
+class PodSpec(JsonStruct, frozen=True):
     containers: tuple[ContainerSpec, ...]
     init_containers: tuple[ContainerSpec, ...] | None = None
     node_name: str | None = None
@@ -247,12 +247,12 @@ class PodSpec(Wire, frozen=True):
     os: OperatingSystem | None = None
     node_selector: dict[str, str] | None = None
     affinity: Affinity | None = None
-    tolerations: tuple[Toleration, ...] | None = None
+    tolerations: tuple[TolerationJson, ...] | None = None
     scheduling_gates: tuple[SchedulingGate, ...] | None = None
     priority_class_name: str | None = None
     preemption_policy: str | None = None
     host_network: bool | None = None
-    topology_spread_constraints: tuple[SpreadConstraint, ...] | None = None
+    topology_spread_constraints: tuple[TopologySpreadConstraintJson, ...] | None = None
     volumes: tuple[PodVolume, ...] | None = None
     resource_claims: tuple[PodResourceClaim, ...] | None = None
     scheduler_name: str | None = None
@@ -262,20 +262,20 @@ class PodSpec(Wire, frozen=True):
     workload_ref: WorkloadReference | None = None
 
 
-class PodStatus(Wire, frozen=True):
+class PodStatus(JsonStruct, frozen=True):
     """A pod's status; `resize` is written by servers up to 1.32."""
 
     phase: str | None = None
     nominated_node_name: str | None = None
     qos_class: str | None = None
-    conditions: tuple[Condition, ...] | None = None
+    conditions: tuple[PodCondition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
     resize: str | None = None
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] | None = None
 
 
-class PodObject(Wire, frozen=True, tag_field="kind", tag="Pod"):
+class PodObject(JsonStruct, frozen=True, tag_field="kind", tag="Pod"):
     metadata: Metadata
     spec: PodSpec
     status: PodStatus | None = None

@@ -1,16 +1,25 @@
 """The few fields of volumes, claims, storage classes, drivers and priority classes that cruise reads, as structs."""
 
+from typing import Any
+
 from msgspec import field
 
-from cruise.kube_json.wire.pod_json import Metadata, NodeSelector, QuantityText, ResourceRequirements, Selector, Wire
+from cruise.kube_json.wire.pod_json import (
+    JsonStruct,
+    LabelSelectorJson,
+    Metadata,
+    NodeSelector,
+    QuantityText,
+    ResourceRequirements,
+)
 
 
-class CsiSource(Wire, frozen=True):
+class CsiSource(JsonStruct, frozen=True):
     driver: str
     volume_handle: str = ""
 
 
-class DiskSource(Wire, frozen=True):
+class DiskSource(JsonStruct, frozen=True):
     """A volume of a driver from before CSI, by whichever name that driver has for its disks."""
 
     volume_id: str = field(name="volumeID", default="")
@@ -19,11 +28,11 @@ class DiskSource(Wire, frozen=True):
     volume_path: str = ""
 
 
-class VolumeNodeAffinity(Wire, frozen=True):
+class VolumeNodeAffinity(JsonStruct, frozen=True):
     required: NodeSelector | None = None
 
 
-class VolumeSpec(Wire, frozen=True):
+class PersistentVolumeSpec(JsonStruct, frozen=True):
     csi: CsiSource | None = None
     aws_elastic_block_store: DiskSource | None = None
     azure_disk: DiskSource | None = None
@@ -33,112 +42,229 @@ class VolumeSpec(Wire, frozen=True):
     node_affinity: VolumeNodeAffinity | None = None
 
 
-class VolumeObject(Wire, frozen=True, tag_field="kind", tag="PersistentVolume"):
+class VolumeObject(JsonStruct, frozen=True, tag_field="kind", tag="PersistentVolume"):
     metadata: Metadata
-    spec: VolumeSpec | None = None
+    spec: PersistentVolumeSpec | None = None
 
 
-class ClaimSpec(Wire, frozen=True):
+class ClaimSpecJson(JsonStruct, frozen=True):
     volume_name: str | None = None
     storage_class_name: str | None = None
     access_modes: tuple[str, ...] | None = None
     resources: ResourceRequirements | None = None
 
 
-class ClaimStatus(Wire, frozen=True):
+class ClaimStatus(JsonStruct, frozen=True):
     phase: str | None = None
 
 
-class ClaimObject(Wire, frozen=True, tag_field="kind", tag="PersistentVolumeClaim"):
+class ClaimObject(JsonStruct, frozen=True, tag_field="kind", tag="PersistentVolumeClaim"):
     metadata: Metadata
-    spec: ClaimSpec | None = None
+    spec: ClaimSpecJson | None = None
     status: ClaimStatus | None = None
 
 
-class TopologyRequirement(Wire, frozen=True):
+class TopologyRequirement(JsonStruct, frozen=True):
     key: str
     values: tuple[str, ...]
 
 
-class TopologyTerm(Wire, frozen=True):
+class TopologyTerm(JsonStruct, frozen=True):
     match_label_expressions: tuple[TopologyRequirement, ...] | None = None
 
 
-class StorageClassObject(Wire, frozen=True, tag_field="kind", tag="StorageClass"):
+class StorageClassObject(JsonStruct, frozen=True, tag_field="kind", tag="StorageClass"):
     metadata: Metadata
     provisioner: str = ""
     volume_binding_mode: str | None = None
     allowed_topologies: tuple[TopologyTerm, ...] | None = None
 
 
-class DriverLimit(Wire, frozen=True):
+class DriverLimit(JsonStruct, frozen=True):
     count: int | None = None
 
 
-class NodeDriver(Wire, frozen=True):
+class NodeDriver(JsonStruct, frozen=True):
     name: str
     allocatable: DriverLimit | None = None
 
 
-class NodeDrivers(Wire, frozen=True):
+class CsiNodeSpec(JsonStruct, frozen=True):
     drivers: tuple[NodeDriver, ...] | None = None
 
 
-class NodeDriversObject(Wire, frozen=True, tag_field="kind", tag="CSINode"):
+class CsiNodeObject(JsonStruct, frozen=True, tag_field="kind", tag="CSINode"):
     metadata: Metadata
-    spec: NodeDrivers | None = None
+    spec: CsiNodeSpec | None = None
 
 
-class PriorityClassObject(Wire, frozen=True, tag_field="kind", tag="PriorityClass"):
+class PriorityClassObject(JsonStruct, frozen=True, tag_field="kind", tag="PriorityClass"):
     metadata: Metadata
     value: int
     global_default: bool | None = None
     preemption_policy: str | None = None
 
 
-class DriverSpec(Wire, frozen=True):
+class DriverSpec(JsonStruct, frozen=True):
     storage_capacity: bool | None = None
 
 
-class DriverObject(Wire, frozen=True, tag_field="kind", tag="CSIDriver"):
+class DriverObject(JsonStruct, frozen=True, tag_field="kind", tag="CSIDriver"):
     metadata: Metadata
     spec: DriverSpec | None = None
 
 
-class AttachmentSource(Wire, frozen=True):
+class AttachmentSource(JsonStruct, frozen=True):
     persistent_volume_name: str | None = None
 
 
-class AttachmentSpec(Wire, frozen=True):
+class AttachmentSpec(JsonStruct, frozen=True):
     attacher: str = ""
     node_name: str = ""
     source: AttachmentSource | None = None
 
 
-class AttachmentObject(Wire, frozen=True, tag_field="kind", tag="VolumeAttachment"):
+class AttachmentObject(JsonStruct, frozen=True, tag_field="kind", tag="VolumeAttachment"):
     """A volume that is attached to a node, is to be, or is being detached."""
 
     metadata: Metadata
     spec: AttachmentSpec | None = None
 
 
-class CapacityObject(Wire, frozen=True, tag_field="kind", tag="CSIStorageCapacity"):
+class CapacityObject(JsonStruct, frozen=True, tag_field="kind", tag="CSIStorageCapacity"):
     """How much more a class can give to the nodes of a topology; none where no selector is."""
 
     metadata: Metadata
     storage_class_name: str
-    node_topology: Selector | None = None
+    node_topology: LabelSelectorJson | None = None
     capacity: QuantityText | None = None
     maximum_volume_size: QuantityText | None = None
 
 
 AnyStorage = (
-    VolumeObject
-    | ClaimObject
-    | StorageClassObject
-    | NodeDriversObject
-    | DriverObject
-    | CapacityObject
-    | AttachmentObject
+    VolumeObject | ClaimObject | StorageClassObject | CsiNodeObject | DriverObject | CapacityObject | AttachmentObject
 )
 """Every object that claims are resolved with."""
+
+# The few fields of device claims, templates, classes and slices that cruise reads, as structs. Served as resource.k8s.io/v1; v1beta1 has what `exactly` and `basic` hold in other places, and both are read.
+
+Anything = tuple[Any, ...] | None
+"""A list of which only matters whether there is something in it."""
+
+
+class CelExpression(JsonStruct, frozen=True):
+    expression: str = ""
+
+
+class DeviceSelector(JsonStruct, frozen=True):
+    cel: CelExpression | None = None
+
+
+class DeviceClassSpec(JsonStruct, frozen=True):
+    selectors: tuple[DeviceSelector, ...] | None = None
+    extended_resource_name: str | None = None
+
+
+class DeviceClassObject(JsonStruct, frozen=True, tag_field="kind", tag="DeviceClass"):
+    metadata: Metadata
+    spec: DeviceClassSpec | None = None
+
+
+class ExactRequest(JsonStruct, frozen=True):
+    device_class_name: str = ""
+    selectors: Anything = None
+    allocation_mode: str | None = None
+    count: int | None = None
+    admin_access: bool | None = None
+    capacity: Any = None
+
+
+class DeviceRequest(ExactRequest, frozen=True):
+    """A request, which in v1beta1 has itself what later stands under `exactly`."""
+
+    exactly: ExactRequest | None = None
+    first_available: Anything = None
+
+
+class DeviceRequests(JsonStruct, frozen=True):
+    requests: tuple[DeviceRequest, ...] | None = None
+    constraints: Anything = None
+
+
+class DeviceClaimSpec(JsonStruct, frozen=True):
+    devices: DeviceRequests | None = None
+
+
+class AllocatedDevice(JsonStruct, frozen=True):
+    driver: str = ""
+    pool: str = ""
+    admin_access: bool | None = None
+
+
+class AllocatedDevices(JsonStruct, frozen=True):
+    results: tuple[AllocatedDevice, ...] | None = None
+
+
+class Allocation(JsonStruct, frozen=True):
+    devices: AllocatedDevices | None = None
+
+
+class DeviceClaimStatus(JsonStruct, frozen=True):
+    allocation: Allocation | None = None
+
+
+class DeviceClaimObject(JsonStruct, frozen=True, tag_field="kind", tag="ResourceClaim"):
+    metadata: Metadata
+    spec: DeviceClaimSpec | None = None
+    status: DeviceClaimStatus | None = None
+
+
+class DeviceClaimTemplate(JsonStruct, frozen=True):
+    spec: DeviceClaimSpec | None = None
+
+
+class DeviceClaimTemplateObject(JsonStruct, frozen=True, tag_field="kind", tag="ResourceClaimTemplate"):
+    metadata: Metadata
+    spec: DeviceClaimTemplate | None = None
+
+
+class DevicePool(JsonStruct, frozen=True):
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 1
+
+
+class DeviceParts(JsonStruct, frozen=True):
+    """What makes a device other than one thing of a node that one claim takes whole."""
+
+    consumes_counters: Anything = None
+    taints: Anything = None
+    node_name: str | None = None
+    node_selector: Any = None
+    all_nodes: bool | None = None
+    binds_to_node: bool | None = None
+    binding_conditions: Anything = None
+    allow_multiple_allocations: bool | None = None
+
+
+class Device(DeviceParts, frozen=True):
+    name: str = ""
+    basic: DeviceParts | None = None
+
+
+class DeviceSliceSpec(JsonStruct, frozen=True):
+    driver: str = ""
+    pool: DevicePool = DevicePool()
+    node_name: str | None = None
+    shared_counters: Anything = None
+    per_device_node_selection: bool | None = None
+    devices: tuple[Device, ...] | None = None
+
+
+class DeviceSliceObject(JsonStruct, frozen=True, tag_field="kind", tag="ResourceSlice"):
+    metadata: Metadata
+    spec: DeviceSliceSpec = DeviceSliceSpec()
+
+
+AnyDevices = DeviceClassObject | DeviceClaimObject | DeviceClaimTemplateObject | DeviceSliceObject
+"""Every object that the devices of pods are counted with."""

@@ -8,25 +8,29 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.packer.arrays import IntArray
-from cruise.packer.kernels.clock import seconds
-from cruise.packer.kernels.compiling import inlined, lean
-from cruise.packer.kernels.drawing import draw, draw_unit
-from cruise.packer.kernels.placement import (
-    MOST_EJECTED,
-    Placement,
-    bursts,
-    carry_out,
-    fits,
-    keeps,
-    lacks_room,
-    note,
-    put,
-    remember,
-    surpasses,
-    take,
-    undo,
+from cruise.packer.kernels.compilation import (
+    compile_inline,
+    compile_without_allocation,
+    draw_below,
+    draw_unit_interval,
+    read_monotonic_seconds,
 )
+from cruise.packer.kernels.placement import (
+    MAX_EJECTED,
+    CopyPlacement,
+    apply_log,
+    exceeds_headroom,
+    is_greater,
+    keeps_requirements,
+    lacks_capacity,
+    log_change,
+    may_place,
+    place_copy,
+    remove_copy,
+    save_best,
+    undo_log,
+)
+from cruise.packer.problem import IntArray
 
 # How many nodes an ejected copy tries before it waits.
 _TRIES = 4
@@ -35,53 +39,53 @@ _CHECK_EVERY = 2048
 _KINDS, _INSERTS, _SHIFT, _PAIR, _CYCLE = 8, 3, 3, 6, 7
 
 
-@inlined
-def _other_node(placement: Placement, state: NDArray[np.uint64], c: int) -> int:
+@compile_inline
+def _other_node(placement: CopyPlacement, state: NDArray[np.uint64], c: int) -> int:
     """A node for a copy: half of the time one where copies of its class run."""
     first = placement.home_starts[c]
     homes = placement.home_starts[c + 1] - first
-    if homes > 0 and draw(state, 2) == 0:
-        return int(placement.homes[first + draw(state, homes)])
-    return draw(state, placement.free.shape[0])
+    if homes > 0 and draw_below(state, 2) == 0:
+        return int(placement.home_nodes[first + draw_below(state, homes)])
+    return draw_below(state, placement.free.shape[0])
 
 
-@inlined
-def _insert(placement: Placement, state: NDArray[np.uint64], temperature: float) -> float:
+@compile_inline
+def _insert(placement: CopyPlacement, state: NDArray[np.uint64], temperature: float) -> float:
     """Let a waiting copy in, ejecting up to two; the energy gained, 0 when nothing changed."""
-    waits, waiting, out = placement.waits, placement.waiting, placement.ejected
-    index = draw(state, waits[0])
+    waits, waiting, out = placement.waiting_count, placement.waiting, placement.ejected
+    index = draw_below(state, waits[0])
     c = waiting[index]
     n = _other_node(placement, state, c)
     if placement.x[c, n] >= placement.limits[c, n]:
         return 0.0
     energy, ejected = 0.0, 0
-    while lacks_room(placement, c, n):
-        if ejected == MOST_EJECTED or placement.sizes[n] == 0:
-            undo(placement)
+    while lacks_capacity(placement, c, n):
+        if ejected == MAX_EJECTED or placement.sizes[n] == 0:
+            undo_log(placement)
             return 0.0
-        slot = draw(state, placement.sizes[n])
+        slot = draw_below(state, placement.sizes[n])
         out[ejected] = placement.items[n, slot]
-        note(placement, out[ejected], n, -1)
-        energy += take(placement, slot, n)
+        log_change(placement, out[ejected], n, -1)
+        energy += remove_copy(placement, slot, n)
         ejected += 1
-    energy -= put(placement, c, n)
-    note(placement, c, n, 1)
+    energy -= place_copy(placement, c, n)
+    log_change(placement, c, n, 1)
     left = 0
     for k in range(ejected):
         found = -1
         for _ in range(_TRIES):
-            m = draw(state, placement.free.shape[0])
-            if fits(placement, out[k], m):
+            m = draw_below(state, placement.free.shape[0])
+            if may_place(placement, out[k], m):
                 found = m
                 break
         if found < 0:
             out[left] = out[k]
             left += 1
         else:
-            energy -= put(placement, out[k], found)
-            note(placement, out[k], found, 1)
-    if energy > 0.0 and draw_unit(state) >= math.exp(-energy / temperature):
-        undo(placement)
+            energy -= place_copy(placement, out[k], found)
+            log_change(placement, out[k], found, 1)
+    if energy > 0.0 and draw_unit_interval(state) >= math.exp(-energy / temperature):
+        undo_log(placement)
         return 0.0
     waits[0] -= 1
     waiting[index] = waiting[waits[0]]
@@ -91,8 +95,8 @@ def _insert(placement: Placement, state: NDArray[np.uint64], temperature: float)
     return energy
 
 
-@inlined
-def _exchange_fits(placement: Placement, n: int, comes: int, goes: int) -> bool:
+@compile_inline
+def _exchange_fits(placement: CopyPlacement, n: int, comes: int, goes: int) -> bool:
     """Tell whether demands and limits allow one copy in for another; headroom is looked at afterwards."""
     if placement.x[comes, n] >= placement.limits[comes, n]:
         return False
@@ -102,8 +106,8 @@ def _exchange_fits(placement: Placement, n: int, comes: int, goes: int) -> bool:
     return True
 
 
-@inlined
-def _pair_fits(placement: Placement, n: int, other: int, a: int, d: int, b: int) -> bool:
+@compile_inline
+def _pair_fits(placement: CopyPlacement, n: int, other: int, a: int, d: int, b: int) -> bool:
     """Tell whether copies a and d of node n may change places with copy b of the other node."""
     x, limits = placement.x, placement.limits
     if x[b, n] >= limits[b, n] or x[a, other] + (1 if a == d else 0) >= limits[a, other]:
@@ -120,28 +124,28 @@ def _pair_fits(placement: Placement, n: int, other: int, a: int, d: int, b: int)
     return True
 
 
-@inlined
-def _propose_pair(placement: Placement, state: NDArray[np.uint64], n: int, slot: int, other: int, b: int) -> None:
+@compile_inline
+def _propose_pair(placement: CopyPlacement, state: NDArray[np.uint64], n: int, slot: int, other: int, b: int) -> None:
     """Write two copies of one node for one of another into the log, if that is possible."""
-    a, second = placement.items[n, slot], draw(state, placement.sizes[n])
+    a, second = placement.items[n, slot], draw_below(state, placement.sizes[n])
     d = placement.items[n, second]
     if second == slot or a == b or b == d or not _pair_fits(placement, n, other, a, d, b):
         return
-    note(placement, a, n, -1)
-    note(placement, d, n, -1)
-    note(placement, b, other, -1)
-    note(placement, a, other, 1)
-    note(placement, d, other, 1)
-    note(placement, b, n, 1)
+    log_change(placement, a, n, -1)
+    log_change(placement, d, n, -1)
+    log_change(placement, b, other, -1)
+    log_change(placement, a, other, 1)
+    log_change(placement, d, other, 1)
+    log_change(placement, b, n, 1)
 
 
-@inlined
-def _propose_cycle(placement: Placement, state: NDArray[np.uint64], n: int, a: int, m: int, b: int) -> None:
+@compile_inline
+def _propose_cycle(placement: CopyPlacement, state: NDArray[np.uint64], n: int, a: int, m: int, b: int) -> None:
     """Write a round of three nodes, each giving one copy to the next, into the log, if that is possible."""
-    last = draw(state, placement.free.shape[0])
+    last = draw_below(state, placement.free.shape[0])
     if last == n or last == m or placement.sizes[last] == 0:
         return
-    d = placement.items[last, draw(state, placement.sizes[last])]
+    d = placement.items[last, draw_below(state, placement.sizes[last])]
     if a == b or b == d or a == d:
         return
     if (
@@ -149,60 +153,60 @@ def _propose_cycle(placement: Placement, state: NDArray[np.uint64], n: int, a: i
         and _exchange_fits(placement, last, b, d)
         and _exchange_fits(placement, n, d, a)
     ):
-        note(placement, a, n, -1)
-        note(placement, b, m, -1)
-        note(placement, d, last, -1)
-        note(placement, a, m, 1)
-        note(placement, b, last, 1)
-        note(placement, d, n, 1)
+        log_change(placement, a, n, -1)
+        log_change(placement, b, m, -1)
+        log_change(placement, d, last, -1)
+        log_change(placement, a, m, 1)
+        log_change(placement, b, last, 1)
+        log_change(placement, d, n, 1)
 
 
-@inlined
-def _propose(placement: Placement, state: NDArray[np.uint64], kind: int) -> None:
+@compile_inline
+def _propose(placement: CopyPlacement, state: NDArray[np.uint64], kind: int) -> None:
     """Write a change among placed copies into the log, if the one drawn is possible."""
-    n = draw(state, placement.free.shape[0])
+    n = draw_below(state, placement.free.shape[0])
     if placement.sizes[n] == 0:
         return
-    slot = draw(state, placement.sizes[n])
+    slot = draw_below(state, placement.sizes[n])
     a = placement.items[n, slot]
     m = _other_node(placement, state, a)
     if m == n:
         return
     if kind == _SHIFT:
-        if fits(placement, a, m):
-            note(placement, a, n, -1)
-            note(placement, a, m, 1)
+        if may_place(placement, a, m):
+            log_change(placement, a, n, -1)
+            log_change(placement, a, m, 1)
         return
     if placement.sizes[m] == 0:
         return
-    b = placement.items[m, draw(state, placement.sizes[m])]
+    b = placement.items[m, draw_below(state, placement.sizes[m])]
     if kind == _CYCLE:
         _propose_cycle(placement, state, n, a, m, b)
     elif kind == _PAIR:
         _propose_pair(placement, state, n, slot, m, b)
     elif a != b and _exchange_fits(placement, m, a, b) and _exchange_fits(placement, n, b, a):
-        note(placement, a, n, -1)
-        note(placement, b, m, -1)
-        note(placement, a, m, 1)
-        note(placement, b, n, 1)
+        log_change(placement, a, n, -1)
+        log_change(placement, b, m, -1)
+        log_change(placement, a, m, 1)
+        log_change(placement, b, n, 1)
 
 
-@inlined
-def _rearrange(placement: Placement, state: NDArray[np.uint64], temperature: float, kind: int) -> float:
+@compile_inline
+def _rearrange(placement: CopyPlacement, state: NDArray[np.uint64], temperature: float, kind: int) -> float:
     """Change something among placed copies; the energy gained, 0 when nothing changed."""
     _propose(placement, state, kind)
     if placement.logged[0] == 0:
         return 0.0
-    energy = carry_out(placement)
-    if bursts(placement) or (energy > 0.0 and draw_unit(state) >= math.exp(-energy / temperature)):
-        undo(placement)
+    energy = apply_log(placement)
+    if exceeds_headroom(placement) or (energy > 0.0 and draw_unit_interval(state) >= math.exp(-energy / temperature)):
+        undo_log(placement)
         return 0.0
     return energy
 
 
-@lean
+@compile_without_allocation
 def anneal(
-    placement: Placement,
+    placement: CopyPlacement,
     best: IntArray,
     best_vector: IntArray,
     state: NDArray[np.uint64],
@@ -224,17 +228,17 @@ def anneal(
     done = 0
     while done < iterations:
         if done % _CHECK_EVERY == 0:
-            if stop[0] != 0 or seconds() > deadline:
+            if stop[0] != 0 or read_monotonic_seconds() > deadline:
                 break
             if done > 0:
                 temperature *= cooling
         done += 1
         placement.logged[0] = 0
-        kind = draw(state, _KINDS)
-        if kind < _INSERTS and placement.waits[0] > 0:
+        kind = draw_below(state, _KINDS)
+        if kind < _INSERTS and placement.waiting_count[0] > 0:
             energy = _insert(placement, state, temperature)
         else:
-            energy = _rearrange(placement, state, temperature, _INSERTS + draw(state, _KINDS - _INSERTS))
-        if energy < 0.0 and surpasses(placement.vector, best_vector) and keeps(placement):
-            remember(placement, best, best_vector)
+            energy = _rearrange(placement, state, temperature, _INSERTS + draw_below(state, _KINDS - _INSERTS))
+        if energy < 0.0 and is_greater(placement.vector, best_vector) and keeps_requirements(placement):
+            save_best(placement, best, best_vector)
     return done

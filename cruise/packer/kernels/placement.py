@@ -4,17 +4,80 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cruise.packer.arrays import FloatArray, IntArray
-from cruise.packer.kernels.bonds import BROKEN, count_bonds
-from cruise.packer.kernels.compiling import inlined, kernel, lean
+from cruise.packer.kernels.compilation import compile_inline, compile_kernel, compile_without_allocation
+from cruise.packer.problem import FloatArray, IntArray
+
+# What a placement breaks of the rules between pods, in energies that guide a search: the judge decides.
+
+# All of it is one array, as with the tables of `rule_counts`. t[BROKEN] adds up all that is broken. Of class c the
+# bonds are listed from t[LISTED] + t[STARTS + c] on, each as 4 * bond + role: 1 for holders, 2 for targets, 3 for both.
+# In domain t[t[ROW + k] + node] of bond k (-1: in none) it counts holders that arrived, at t[FIRST + k] and on, and
+# behind these t[DOMAINS + k] the targets. MOST is what the kind makes of it, WEIGHT thousandths of an energy for one
+# pod too many, NOW how many are.
+BROKEN, STARTS, LISTED, KIND, FIRST, DOMAINS, MOST, WEIGHT, NOW, ROW = range(10)
+RULE_ENERGY_TABLES = 10
+# Around a holder that arrived, at most so many targets; or so many more than in the least domain; or some at all, where
+# the first holder may come alone or not; of pods that run, so many stay.
+APART, EVEN, COMPANY, FOUNDED, STAYS = range(5)
+
+
+@compile_without_allocation
+def _broken(t: IntArray, k: int) -> int:
+    kind, first, domains, most = t[t[KIND] + k], t[t[FIRST] + k], t[t[DOMAINS] + k], t[t[MOST] + k]
+    if kind == STAYS:
+        return int(max(most - t[first + 1], 0))
+    broken, least = 0, 0
+    if kind == EVEN:
+        least = t[first + domains]
+        for d in range(1, domains):
+            least = min(least, t[first + domains + d])
+    if kind <= EVEN:
+        for d in range(domains):
+            if t[first + d] > 0:
+                broken += max(t[first + domains + d] - least - most, 0)
+        return broken
+    # Holders among the targets do not give each other company, but beside a first one.
+    others, largest = 0, 0
+    for d in range(domains):
+        came = t[first + d]
+        company = t[first + domains + d] - (came if kind == FOUNDED else 0)
+        others += company
+        largest = max(largest, came)
+        if company <= 0:
+            broken += came
+    return int(broken - largest if kind == FOUNDED and others == 0 else broken)
+
+
+@compile_without_allocation
+def update_rule_energy(t: IntArray, c: int, n: int, step: int, arrived: bool) -> float:
+    """Count a copy of a class that comes to a node (`step` 1) or leaves it (-1); the energy that this adds."""
+    energy = 0
+    for i in range(t[t[STARTS] + c], t[t[STARTS] + c + 1]):
+        k, role = t[t[LISTED] + i] >> 2, t[t[LISTED] + i] & 3
+        d = t[t[t[ROW] + k] + n]
+        stays = t[t[KIND] + k] == STAYS
+        if d < 0 or (arrived and (stays or role == 0)):
+            continue
+        if role & 1 and arrived:
+            t[t[t[FIRST] + k] + d] += step
+        if role & 2:
+            t[t[t[FIRST] + k] + t[t[DOMAINS] + k] + d] += step
+        broken = _broken(t, k)
+        change = broken - t[t[NOW] + k]
+        if change != 0:
+            t[t[NOW] + k] = broken
+            t[BROKEN] += change
+            energy += change * t[t[WEIGHT] + k]
+    return energy / 1000.0
+
 
 # The most copies that one proposal puts and takes.
 LOG_LENGTH = 16
-MOST_EJECTED = 2
+MAX_EJECTED = 2
 _SPARE = 4
 
 
-class Placement(NamedTuple):
+class CopyPlacement(NamedTuple):
     """Copies on nodes and copies that wait.
 
     `x[class, node]`, `free[node, resource]` without headroom, of which the largest there, `peak[node, resource]`, has
@@ -34,30 +97,30 @@ class Placement(NamedTuple):
     items: IntArray
     sizes: IntArray
     waiting: IntArray
-    waits: IntArray
+    waiting_count: IntArray
     vector: IntArray
     demands: IntArray
     headroom: IntArray
     floor: IntArray
-    least: IntArray
-    musts: IntArray
+    minimum: IntArray
+    required: IntArray
     running: IntArray
     limits: IntArray
     place: IntArray
     stay: IntArray
     weight: IntArray
-    worth: FloatArray
-    loyalty: FloatArray
-    homes: IntArray
+    value: FloatArray
+    home_bonus: FloatArray
+    home_nodes: IntArray
     home_starts: IntArray
     log: IntArray
     logged: IntArray
     ejected: IntArray
-    bonds: IntArray
+    rule_energies: IntArray
 
 
-@kernel
-def lay_out(
+@compile_kernel
+def initialise_placement(
     x: IntArray,
     demands: IntArray,
     headroom: IntArray,
@@ -75,7 +138,7 @@ def lay_out(
     worth: FloatArray,
     loyalty: FloatArray,
     bonds: IntArray,
-) -> Placement:
+) -> CopyPlacement:
     """Lay out a placement `x`, which kernels then change in place.
 
     A node never holds more than `deepest` copies. `vector` comes with what copies outside of it add.
@@ -102,7 +165,7 @@ def lay_out(
                 items[n, sizes[n]] = c
                 sizes[n] += 1
                 if bonds.shape[0] > 0:
-                    count_bonds(bonds, c, n, 1, copy >= running[c, n])
+                    update_rule_energy(bonds, c, n, 1, copy >= running[c, n])
             for r in range(free.shape[1]):
                 free[n, r] -= copies * demands[c, r]
                 if copies > 0 and headroom.shape[0] > 0:
@@ -115,7 +178,7 @@ def lay_out(
             waiting[waits[0]] = c
             waits[0] += 1
     log, logged = np.zeros((LOG_LENGTH, 3), np.int64), np.zeros(1, np.int64)
-    return Placement(
+    return CopyPlacement(
         x,
         free,
         peak,
@@ -140,21 +203,21 @@ def lay_out(
         home_starts,
         log,
         logged,
-        np.empty(MOST_EJECTED, np.int64),
+        np.empty(MAX_EJECTED, np.int64),
         bonds,
     )
 
 
-@inlined
-def put(placement: Placement, c: int, n: int) -> float:
+@compile_inline
+def place_copy(placement: CopyPlacement, c: int, n: int) -> float:
     """Place one copy; the energy that this takes away."""
-    gain = placement.worth[c]
+    gain = placement.value[c]
     placement.vector[placement.place[c]] += 1
     if placement.x[c, n] < placement.running[c, n]:
         placement.vector[placement.stay[c]] += placement.weight[c]
-        gain += placement.loyalty[c]
-    if placement.bonds.shape[0] > 0:
-        gain -= count_bonds(placement.bonds, c, n, 1, placement.x[c, n] >= placement.running[c, n])
+        gain += placement.home_bonus[c]
+    if placement.rule_energies.shape[0] > 0:
+        gain -= update_rule_energy(placement.rule_energies, c, n, 1, placement.x[c, n] >= placement.running[c, n])
     placement.x[c, n] += 1
     for r in range(placement.free.shape[1]):
         placement.free[n, r] -= placement.demands[c, r]
@@ -166,17 +229,17 @@ def put(placement: Placement, c: int, n: int) -> float:
     return float(gain)
 
 
-@inlined
-def take(placement: Placement, slot: int, n: int) -> float:
+@compile_inline
+def remove_copy(placement: CopyPlacement, slot: int, n: int) -> float:
     """Remove the copy in a slot, which the last copy takes over; the energy that this adds."""
     c = placement.items[n, slot]
-    loss = placement.worth[c]
+    loss = placement.value[c]
     placement.vector[placement.place[c]] -= 1
     if placement.x[c, n] <= placement.running[c, n]:
         placement.vector[placement.stay[c]] -= placement.weight[c]
-        loss += placement.loyalty[c]
-    if placement.bonds.shape[0] > 0:
-        loss += count_bonds(placement.bonds, c, n, -1, placement.x[c, n] > placement.running[c, n])
+        loss += placement.home_bonus[c]
+    if placement.rule_energies.shape[0] > 0:
+        loss += update_rule_energy(placement.rule_energies, c, n, -1, placement.x[c, n] > placement.running[c, n])
     placement.x[c, n] -= 1
     for r in range(placement.free.shape[1]):
         placement.free[n, r] += placement.demands[c, r]
@@ -187,8 +250,8 @@ def take(placement: Placement, slot: int, n: int) -> float:
     return float(loss)
 
 
-@lean
-def _lower(placement: Placement, c: int, n: int) -> None:
+@compile_without_allocation
+def _lower(placement: CopyPlacement, c: int, n: int) -> None:
     """Find the largest headroom on a node anew, once the last copy of a class has left it."""
     for r in range(placement.free.shape[1]):
         if placement.headroom[c, r] < placement.peak[n, r]:
@@ -199,16 +262,16 @@ def _lower(placement: Placement, c: int, n: int) -> None:
         placement.peak[n, r] = top
 
 
-@inlined
-def note(placement: Placement, c: int, n: int, sign: int) -> None:
+@compile_inline
+def log_change(placement: CopyPlacement, c: int, n: int, sign: int) -> None:
     """Write a change into the log."""
     k = placement.logged[0]
     placement.log[k, 0], placement.log[k, 1], placement.log[k, 2] = c, n, sign
     placement.logged[0] = k + 1
 
 
-@inlined
-def find(placement: Placement, c: int, n: int) -> int:
+@compile_inline
+def find_slot(placement: CopyPlacement, c: int, n: int) -> int:
     """The slot of some copy of a class on a node that holds one."""
     slot = 0
     while placement.items[n, slot] != c:
@@ -216,32 +279,32 @@ def find(placement: Placement, c: int, n: int) -> int:
     return slot
 
 
-@inlined
-def carry_out(placement: Placement) -> float:
+@compile_inline
+def apply_log(placement: CopyPlacement) -> float:
     """Make the changes of the log in their order; the energy that this adds."""
     energy = 0.0
     for k in range(placement.logged[0]):
         c, n = placement.log[k, 0], placement.log[k, 1]
         if placement.log[k, 2] < 0:
-            energy += take(placement, find(placement, c, n), n)
+            energy += remove_copy(placement, find_slot(placement, c, n), n)
         else:
-            energy -= put(placement, c, n)
+            energy -= place_copy(placement, c, n)
     return energy
 
 
-@inlined
-def undo(placement: Placement) -> None:
+@compile_inline
+def undo_log(placement: CopyPlacement) -> None:
     """Take back the changes of the log, the last one first."""
     for k in range(placement.logged[0] - 1, -1, -1):
         c, n = placement.log[k, 0], placement.log[k, 1]
         if placement.log[k, 2] < 0:
-            put(placement, c, n)
+            place_copy(placement, c, n)
         else:
-            take(placement, find(placement, c, n), n)
+            remove_copy(placement, find_slot(placement, c, n), n)
 
 
-@inlined
-def lacks_room(placement: Placement, c: int, n: int) -> bool:
+@compile_inline
+def lacks_capacity(placement: CopyPlacement, c: int, n: int) -> bool:
     """Tell whether a node has too little room for one more copy of a class."""
     if placement.headroom.shape[0] > 0:
         for r in range(placement.free.shape[1]):
@@ -254,14 +317,14 @@ def lacks_room(placement: Placement, c: int, n: int) -> bool:
     return False
 
 
-@inlined
-def fits(placement: Placement, c: int, n: int) -> bool:
+@compile_inline
+def may_place(placement: CopyPlacement, c: int, n: int) -> bool:
     """Tell whether one more copy of a class may be placed on a node."""
-    return placement.x[c, n] < placement.limits[c, n] and not lacks_room(placement, c, n)
+    return placement.x[c, n] < placement.limits[c, n] and not lacks_capacity(placement, c, n)
 
 
-@inlined
-def bursts(placement: Placement) -> bool:
+@compile_inline
+def exceeds_headroom(placement: CopyPlacement) -> bool:
     """Tell whether headroom no longer fits in on a node of the log."""
     if placement.headroom.shape[0] == 0:
         return False
@@ -273,22 +336,22 @@ def bursts(placement: Placement) -> bool:
     return False
 
 
-@lean
-def keeps(placement: Placement) -> bool:
+@compile_without_allocation
+def keeps_requirements(placement: CopyPlacement) -> bool:
     """Tell whether as many copies of each class are placed as have to be, and no rule between pods is broken."""
-    if placement.bonds.shape[0] > 0 and placement.bonds[BROKEN] > 0:
+    if placement.rule_energies.shape[0] > 0 and placement.rule_energies[BROKEN] > 0:
         return False
-    for k in range(len(placement.musts)):
-        c, placed = placement.musts[k], 0
+    for k in range(len(placement.required)):
+        c, placed = placement.required[k], 0
         for n in range(placement.x.shape[1]):
             placed += placement.x[c, n]
-        if placed < placement.least[c]:
+        if placed < placement.minimum[c]:
             return False
     return True
 
 
-@inlined
-def surpasses(vector: IntArray, other: IntArray) -> bool:
+@compile_inline
+def is_greater(vector: IntArray, other: IntArray) -> bool:
     """Tell whether a vector is lexicographically greater than another."""
     for k in range(len(vector)):
         if vector[k] != other[k]:
@@ -296,8 +359,8 @@ def surpasses(vector: IntArray, other: IntArray) -> bool:
     return False
 
 
-@lean
-def remember(placement: Placement, best: IntArray, best_vector: IntArray) -> None:
+@compile_without_allocation
+def save_best(placement: CopyPlacement, best: IntArray, best_vector: IntArray) -> None:
     """Copy the placement and its vector to the best seen, without a view, which would be an allocation."""
     for c in range(placement.x.shape[0]):
         for n in range(placement.x.shape[1]):

@@ -1,7 +1,7 @@
 """The rules between pods, as counts per domain that kernels keep in step."""
 
-from cruise.packer.arrays import IntArray
-from cruise.packer.kernels.compiling import lean
+from cruise.packer.kernels.compilation import compile_without_allocation
+from cruise.packer.problem import IntArray
 
 # All of it is one array, since each array more that kernels hand on costs seconds of compiling: table `X` begins at
 # t[X]. Lists of a class are X[X_STARTS[c]:X_STARTS[c + 1]]. DOMAINS[topology * NODES + node] is -1 without a label.
@@ -20,11 +20,11 @@ SKEW, ITSELF, FROM_ZERO, LEAST, FEWEST, ARRIVED = range(18, 24)
 DOMAIN_STARTS, DOMAIN, HELD_STARTS, HELD, SEEN_STARTS, SEEN = range(24, 30)
 PULLED_STARTS, PULLED, PULLING_STARTS, PULLING, WANTS_STARTS, WANTS = range(30, 36)
 FOLLOWED, FIRST, SERVED = range(36, 39)
-TABLE_COUNT = 39
+RULE_TABLE_COUNT = 39
 
 
-@lean
-def tally(t: IntArray, c: int, n: int, step: int, arrived: bool) -> None:
+@compile_without_allocation
+def update_rule_counts(t: IntArray, c: int, n: int, step: int, arrived: bool) -> None:
     """Count a pod of a class that comes to a node (`step` 1) or leaves it (-1)."""
     for i in range(t[t[COUNTED_STARTS] + c], t[t[COUNTED_STARTS] + c + 1]):
         k = t[t[COUNTED] + i]
@@ -43,7 +43,7 @@ def tally(t: IntArray, c: int, n: int, step: int, arrived: bool) -> None:
         _tally_holder(t, c, n, step)
 
 
-@lean
+@compile_without_allocation
 def _tally_holder(t: IntArray, c: int, n: int, step: int) -> None:
     for i in range(t[t[HELD_STARTS] + c], t[t[HELD_STARTS] + c + 1]):
         s = t[t[HELD] + i]
@@ -55,7 +55,7 @@ def _tally_holder(t: IntArray, c: int, n: int, step: int) -> None:
         t[t[FOLLOWED] + t[t[PULLED] + i]] += step
 
 
-@lean
+@compile_without_allocation
 def _level(t: IntArray, s: int, d: int, step: int) -> None:
     before = t[t[COUNTS] + t[t[LEVEL] + s] + d]
     t[t[COUNTS] + t[t[LEVEL] + s] + d] = before + step
@@ -68,11 +68,11 @@ def _level(t: IntArray, s: int, d: int, step: int) -> None:
     elif before + step == t[t[LEAST] + s]:
         t[t[FEWEST] + s] += 1
     if t[t[FEWEST] + s] == 0:
-        find_least(t, s)
+        find_least_count(t, s)
 
 
-@lean
-def find_least(t: IntArray, s: int) -> None:
+@compile_without_allocation
+def find_least_count(t: IntArray, s: int) -> None:
     """Find the fewest that a domain of a spread has."""
     t[t[LEAST] + s], t[t[FEWEST] + s] = 0, 0
     for i in range(t[t[DOMAIN_STARTS] + s], t[t[DOMAIN_STARTS] + s + 1]):
@@ -83,8 +83,8 @@ def find_least(t: IntArray, s: int) -> None:
             t[t[FEWEST] + s] += 1
 
 
-@lean
-def may_come(t: IntArray, c: int, n: int, home: bool) -> bool:
+@compile_without_allocation
+def may_arrive(t: IntArray, c: int, n: int, home: bool) -> bool:
     """Whether the rules let a pod of a class come to a node, what shares the node apart; `home`: it ran there."""
     for i in range(t[t[BANNED_STARTS] + c], t[t[BANNED_STARTS] + c + 1]):
         k = t[t[BANNED] + i]
@@ -108,7 +108,7 @@ def may_come(t: IntArray, c: int, n: int, home: bool) -> bool:
     return home or (_is_even(t, c, n) and _is_drawn(t, c, n))
 
 
-@lean
+@compile_without_allocation
 def _is_even(t: IntArray, c: int, n: int) -> bool:
     for i in range(t[t[HELD_STARTS] + c], t[t[HELD_STARTS] + c + 1]):
         s = t[t[HELD] + i]
@@ -120,7 +120,7 @@ def _is_even(t: IntArray, c: int, n: int) -> bool:
     return True
 
 
-@lean
+@compile_without_allocation
 def _is_drawn(t: IntArray, c: int, n: int) -> bool:
     for i in range(t[t[PULLED_STARTS] + c], t[t[PULLED_STARTS] + c + 1]):
         a = t[t[PULLED] + i]
@@ -133,7 +133,7 @@ def _is_drawn(t: IntArray, c: int, n: int) -> bool:
     return True
 
 
-@lean
+@compile_without_allocation
 def _is_supported(t: IntArray, a: int, n: int) -> bool:
     """Whether an attraction has its targets around a node."""
     for j in range(t[t[WANTS_STARTS] + a], t[t[WANTS_STARTS] + a + 1]):
@@ -144,7 +144,7 @@ def _is_supported(t: IntArray, a: int, n: int) -> bool:
     return True
 
 
-@lean
+@compile_without_allocation
 def _is_somewhere(t: IntArray, a: int, n: int) -> bool:
     """Whether a node is in a domain of one of an attraction's topologies."""
     for j in range(t[t[WANTS_STARTS] + a], t[t[WANTS_STARTS] + a + 1]):
@@ -153,8 +153,8 @@ def _is_somewhere(t: IntArray, a: int, n: int) -> bool:
     return False
 
 
-@lean
-def may_go(t: IntArray, c: int, n: int) -> bool:
+@compile_without_allocation
+def may_depart(t: IntArray, c: int, n: int) -> bool:
     """Whether no pod that arrived depends on one of a class staying on a node."""
     for i in range(t[t[PULLING_STARTS] + c], t[t[PULLING_STARTS] + c + 1]):
         if t[t[FOLLOWED] + t[t[PULLING] + i]] > 0:

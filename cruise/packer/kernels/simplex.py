@@ -4,9 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cruise.packer.arrays import FloatArray, IntArray
-from cruise.packer.kernels.clock import seconds
-from cruise.packer.kernels.compiling import inlined, lean
+from cruise.packer.kernels.compilation import compile_inline, compile_without_allocation, read_monotonic_seconds
+from cruise.packer.problem import FloatArray, IntArray
 
 AT_LOWER, AT_UPPER, BASIC = 0, 1, 2
 OPTIMAL, INTERRUPTED, UNBOUNDED, LOST = 0, 1, 2, 3
@@ -15,12 +14,12 @@ PIVOT_TOLERANCE = 1e-7
 # What levels may be beyond their bounds for a larger pivot.
 _SLACK = 1e-7
 # How far a pivot may be from the same one computed by its row, as a share: beyond, the inverse is no good any more.
-DRIFT = 1e-5
+MAX_DRIFT = 1e-5
 _CANDIDATES = 32
 CHECK_EVERY = 32
 
 
-class Tableau(NamedTuple):
+class SimplexTableau(NamedTuple):
     """A maximisation over columns with bounds 0 and `upper`, every row an equation.
 
     Column j's entries are `rows[starts[j]:starts[j + 1]]` and `values` there; `size[0]` columns are in use.
@@ -49,8 +48,8 @@ class Tableau(NamedTuple):
     pivots: IntArray
 
 
-@inlined
-def reduced_cost(t: Tableau, j: int) -> float:
+@compile_inline
+def compute_reduced_cost(t: SimplexTableau, j: int) -> float:
     """What a unit of column j would add at the present duals."""
     value = t.cost[j]
     for k in range(t.starts[j], t.starts[j + 1]):
@@ -58,17 +57,17 @@ def reduced_cost(t: Tableau, j: int) -> float:
     return float(value)
 
 
-@inlined
-def pull_of(t: Tableau, j: int) -> float:
+@compile_inline
+def compute_gain_of_column(t: SimplexTableau, j: int) -> float:
     """How much the objective gains by moving column j off its bound; 0 for a column that may not move."""
     if t.state[j] == BASIC or t.upper[j] <= 0.0:
         return 0.0
-    d = reduced_cost(t, j)
+    d = compute_reduced_cost(t, j)
     return float(d if t.state[j] == AT_LOWER else -d)
 
 
-@lean
-def refresh(t: Tableau) -> None:
+@compile_without_allocation
+def recompute(t: SimplexTableau) -> None:
     """Compute levels and duals anew from the inverse, after a change of columns, costs or bounds."""
     m = len(t.basis)
     for i in range(m):
@@ -86,14 +85,14 @@ def refresh(t: Tableau) -> None:
         t.level[i] = total
 
 
-@inlined
-def _entering(t: Tableau, held: int) -> tuple[int, int]:
+@compile_inline
+def _entering(t: SimplexTableau, held: int) -> tuple[int, int]:
     """The best of the candidates, which are gathered anew once they are used up; -1 when no column gains."""
     best, best_pull = -1, REDUCED_COST_TOLERANCE
     kept = 0
     for k in range(held):
         j = t.candidates[k]
-        pull = pull_of(t, j)
+        pull = compute_gain_of_column(t, j)
         if pull > REDUCED_COST_TOLERANCE:
             t.candidates[kept] = j
             kept += 1
@@ -104,7 +103,7 @@ def _entering(t: Tableau, held: int) -> tuple[int, int]:
     # Gather: every column is looked at, the first ones that beat half of the best so far are kept.
     kept = 0
     for j in range(t.size[0]):
-        pull = pull_of(t, j)
+        pull = compute_gain_of_column(t, j)
         if pull > REDUCED_COST_TOLERANCE:
             if pull > best_pull:
                 best, best_pull = j, pull
@@ -116,8 +115,8 @@ def _entering(t: Tableau, held: int) -> tuple[int, int]:
     return best, kept
 
 
-@inlined
-def _room(t: Tableau, i: int, d: float) -> float:
+@compile_inline
+def _room(t: SimplexTableau, i: int, d: float) -> float:
     """How far the column of a row may go on in its direction; 1e300 where nothing bounds it, or it hardly moves."""
     if d > PIVOT_TOLERANCE:
         return float(max(t.level[i], 0.0))
@@ -126,8 +125,8 @@ def _room(t: Tableau, i: int, d: float) -> float:
     return 1e300
 
 
-@inlined
-def _leaving(t: Tableau, sign: float, most: float) -> tuple[int, float]:
+@compile_inline
+def _leaving(t: SimplexTableau, sign: float, most: float) -> tuple[int, float]:
     """The row whose column first meets a bound while the entering one moves, and how far; -1 for its own bound.
 
     Of those that meet it as good as together the one with the largest pivot: small ones make a basis singular.
@@ -147,8 +146,8 @@ def _leaving(t: Tableau, sign: float, most: float) -> tuple[int, float]:
     return (row, step) if step <= most else (-1, most)
 
 
-@inlined
-def point_at(t: Tableau, j: int) -> None:
+@compile_inline
+def compute_direction(t: SimplexTableau, j: int) -> None:
     """Compute how the basic columns give way to column j."""
     for i in range(len(t.basis)):
         total = 0.0
@@ -157,8 +156,8 @@ def point_at(t: Tableau, j: int) -> None:
         t.direction[i] = total
 
 
-@inlined
-def pivot_on(t: Tableau, j: int, row: int, gain: float) -> None:
+@compile_inline
+def pivot_into_basis(t: SimplexTableau, j: int, row: int, gain: float) -> None:
     """Let column j into the basis for the one of a row."""
     m = len(t.basis)
     scale = 1.0 / t.direction[row]
@@ -174,8 +173,8 @@ def pivot_on(t: Tableau, j: int, row: int, gain: float) -> None:
     t.state[j] = BASIC
 
 
-@lean
-def invert(t: Tableau, columns: IntArray, slacks: IntArray) -> int:
+@compile_without_allocation
+def invert_basis(t: SimplexTableau, columns: IntArray, slacks: IntArray) -> int:
     """Compute the inverse of some columns anew; how many depend on others, for which slacks of rows come in."""
     m, dropped = len(t.basis), 0
     for i in range(m):
@@ -183,39 +182,39 @@ def invert(t: Tableau, columns: IntArray, slacks: IntArray) -> int:
         for k in range(m):
             t.inverse[i, k] = 1.0 if i == k else 0.0
     for j in columns:
-        point_at(t, j)
+        compute_direction(t, j)
         row, pivot = -1, PIVOT_TOLERANCE
         for i in range(m):
             if t.basis[i] < 0 and abs(t.direction[i]) > pivot:
                 row, pivot = i, abs(t.direction[i])
         if row >= 0:
-            pivot_on(t, j, row, 0.0)
+            pivot_into_basis(t, j, row, 0.0)
         else:
             t.state[j] = AT_LOWER
             dropped += 1
     for i in range(m):
         if t.basis[i] < 0:
-            point_at(t, slacks[i])
-            pivot_on(t, slacks[i], i, 0.0)
+            compute_direction(t, slacks[i])
+            pivot_into_basis(t, slacks[i], i, 0.0)
     return dropped
 
 
-@lean
-def optimise(t: Tableau, most_pivots: int, deadline: float) -> int:
+@compile_without_allocation
+def maximise(t: SimplexTableau, most_pivots: int, deadline: float) -> int:
     """Pivot until no column gains; `OPTIMAL`, or `INTERRUPTED` by the number of pivots or the deadline."""
-    refresh(t)
+    recompute(t)
     m = len(t.basis)
     held = 0
     for turn in range(most_pivots):
-        if turn % CHECK_EVERY == 0 and seconds() > deadline:
+        if turn % CHECK_EVERY == 0 and read_monotonic_seconds() > deadline:
             return INTERRUPTED
         j, held = _entering(t, held)
         if j < 0:
             return OPTIMAL
-        gain = reduced_cost(t, j)
+        gain = compute_reduced_cost(t, j)
         rising = t.state[j] == AT_LOWER
         sign = 1.0 if rising else -1.0
-        point_at(t, j)
+        compute_direction(t, j)
         row, step = _leaving(t, sign, t.upper[j])
         if row < 0 and step > 1e29:
             return UNBOUNDED
@@ -227,13 +226,15 @@ def optimise(t: Tableau, most_pivots: int, deadline: float) -> int:
             continue
         old = t.basis[row]
         t.state[old] = AT_LOWER if sign * t.direction[row] > 0.0 else AT_UPPER
-        pivot_on(t, j, row, gain)
+        pivot_into_basis(t, j, row, gain)
         t.level[row] = step if rising else t.upper[j] - step
     return INTERRUPTED
 
 
-@lean
-def best_known(t: Tableau, prices: FloatArray, first: int, first_convexity: int, best: FloatArray) -> None:
+@compile_without_allocation
+def find_best_columns(
+    t: SimplexTableau, prices: FloatArray, first: int, first_convexity: int, best: FloatArray
+) -> None:
     """For each convexity row, raise `best` to the greatest value at other prices of an open column from `first` on."""
     for j in range(first, t.size[0]):
         if t.upper[j] <= 0.0:
@@ -249,10 +250,10 @@ def best_known(t: Tableau, prices: FloatArray, first: int, first_convexity: int,
             best[group] = max(best[group], value)
 
 
-def empty_tableau(right: FloatArray, columns: int, entries: int) -> Tableau:
+def create_tableau(right: FloatArray, columns: int, entries: int) -> SimplexTableau:
     """A tableau with room for some columns and entries, and none yet."""
     m = len(right)
-    return Tableau(
+    return SimplexTableau(
         starts=np.zeros(columns + 1, np.int64),
         rows=np.zeros(entries, np.int64),
         values=np.zeros(entries),

@@ -2,51 +2,52 @@
 
 import numpy as np
 
-from cruise.packer.answer import Packing, packing_of
-from cruise.packer.arrays import IntArray
-from cruise.packer.budget import Meter
-from cruise.packer.kernels.changes import Changes
-from cruise.packer.large.solving import Ejections, Rearranging
-from cruise.packer.problem import Problem, loads_of
-from cruise.packer.rules.by_class import rules_by_class
+from cruise.packer.answer import Packing, build_packing
+from cruise.packer.budget import BudgetMeter
+from cruise.packer.kernels.price_agreement import NodeChanges
+from cruise.packer.large.solving import EjectionSearch, RearrangementSearch
+from cruise.packer.problem import IntArray, PackingProblem, compute_loads
+from cruise.packer.rules.by_class import build_rules_by_class
 
 # So many beginnings; the best of what comes of them is rearranged in as much time again.
 _BEGINNINGS, _SHARE = 3, 0.5
 
 
-def solve_priced(problem: Problem, changes: Changes, bound: tuple[int, ...], meter: Meter, seed: int) -> Packing:
+def solve_from_prices(
+    problem: PackingProblem, changes: NodeChanges, bound: tuple[int, ...], meter: BudgetMeter, seed: int
+) -> Packing:
     """The best packing that comes of what nodes have shares of, once what lacks a place has found one.
 
     It may be worse than one that is known, and it is what runs now where rules between pods would have to be obeyed
     from the beginning on. The search ends where it meets the bound.
     """
     rules, draws = problem.rules, np.random.default_rng(seed)
-    now = best = packing_of(problem, problem.pod_node, bound)
+    now = best = build_packing(problem, problem.pod_node, bound)
     if rules.exclusions or rules.attractions or rules.spreads:
         return best
-    with meter.part(_SHARE) as share:
+    with meter.get_part(_SHARE) as share:
         for left in range(_BEGINNINGS, 0, -1):
-            if share.over():
+            if share.is_exhausted():
                 break
-            with share.part(1 / left) as part:
+            with share.get_part(1 / left) as part:
                 begin = _beginning(problem, changes, None if left == _BEGINNINGS else draws)
-                found = Ejections(problem, begin, now, part, _ignore, smallest_first=False).run()
+                found = EjectionSearch(problem, begin, now, part, _ignore, smallest_first=False).run()
                 if found is not now:
-                    found = Rearranging(problem, found.pod_node, found, part, _ignore).run(seed)
-            if found.after.key(problem.objective) > best.after.key(problem.objective):
+                    found = RearrangementSearch(problem, found.pod_node, found, part, _ignore).run(seed)
+            if found.planned.get_key(problem.objective) > best.planned.get_key(problem.objective):
                 best = found
     if best is now:
         return best
-    return Rearranging(problem, best.pod_node, best, meter, _ignore).run(seed)
+    return RearrangementSearch(problem, best.pod_node, best, meter, _ignore).run(seed)
 
 
-def _beginning(problem: Problem, changes: Changes, draws: np.random.Generator | None) -> IntArray:
+def _beginning(problem: PackingProblem, changes: NodeChanges, draws: np.random.Generator | None) -> IntArray:
     """Where pods are once each node has changed as it has the greatest share, or one that is drawn by shares.
 
     What left and does not arrive has no place; what may leave in one go is kept to.
     """
     classes, at = problem.pod_class, problem.pod_node.copy()
-    limits, left = rules_by_class(problem).limits, [limit.allowed for limit in problem.rules.eviction_limits]
+    limits, left = build_rules_by_class(problem).limits, [limit.allowed for limit in problem.rules.eviction_limits]
     chosen = _chosen(problem, changes, draws)
     here: dict[tuple[int, int], list[int]] = {}
     for pod in np.flatnonzero(np.isin(at, [g for g, _ in chosen])).tolist():
@@ -59,7 +60,7 @@ def _beginning(problem: Problem, changes: Changes, draws: np.random.Generator | 
         # Behind the classes there are limits.
         moves = [(c, more) for c, more in every if c < problem.class_count]
         leaving = [(c, -more) for c, more in moves if more < 0]
-        most = problem.rules.most_evicted
+        most = problem.rules.max_evicted_by_node
         if most is not None and sum(copies for _, copies in leaving) > most[g]:
             continue
         if any(left[limit] < copies for c, copies in leaving for limit in limits.get(c, ())):
@@ -81,9 +82,9 @@ def _beginning(problem: Problem, changes: Changes, draws: np.random.Generator | 
     return at
 
 
-def _chosen(problem: Problem, changes: Changes, draws: np.random.Generator | None) -> list[tuple[int, int]]:
+def _chosen(problem: PackingProblem, changes: NodeChanges, draws: np.random.Generator | None) -> list[tuple[int, int]]:
     """The change of each node that changes, those of the greatest shares first."""
-    loads, peaks = loads_of(problem, problem.pod_node)
+    loads, peaks = compute_loads(problem, problem.pod_node)
     chosen: list[tuple[float, int, int]] = []
     # What arrives on a node that is too full already has rules of its own.
     for g in np.flatnonzero((loads + peaks <= problem.capacities).all(axis=1)).tolist():

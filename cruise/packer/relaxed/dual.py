@@ -2,17 +2,158 @@
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
-from cruise.packer.arrays import BoolArray, FloatArray, IntArray
-from cruise.packer.budget import Meter, Threads
-from cruise.packer.kernels.changes import changes_of
-from cruise.packer.kernels.relaxing import Present
-from cruise.packer.kernels.shelf import Shelf, shelf_of
-from cruise.packer.problem import Problem, loads_of
-from cruise.packer.relaxed.question import Question
-from cruise.packer.relaxed.searching import Prices, Searches
+from cruise.packer.budget import BudgetMeter, ThreadPool
+from cruise.packer.kernels.knapsack_items import KnapsackItems, create_knapsack_items
+from cruise.packer.kernels.price_agreement import NodeChanges, create_node_changes
+from cruise.packer.kernels.relaxation import RunningPods, price_nodes
+from cruise.packer.problem import BoolArray, FloatArray, IntArray, PackingProblem, compute_loads
+
+# What is asked of a bound: what leaving costs, and which pods must have a place in the plans that it speaks of.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class BoundQuestion:
+    """The least cost of plans in which enough has a place.
+
+    A copy of a class that leaves its node costs `cost[class]`, one without a place in the end costs 1 where its class
+    is `missed`. Of the classes of row `tier` of `members` at most `spare[tier]` copies are without a place; of all
+    others any number.
+    """
+
+    cost: IntArray
+    missed: BoolArray
+    members: BoolArray
+    spare: IntArray
+
+
+def ask_fewest_unplaced(problem: PackingProblem, placed: tuple[int, ...]) -> BoundQuestion:
+    """How many pods of a priority go without a place at least, where as many of each higher one have one."""
+    tiers = np.unique(problem.priorities)[::-1]
+    members = tiers[: len(placed), None] == problem.priorities
+    return BoundQuestion(
+        cost=np.zeros(problem.class_count, dtype=np.int64),
+        missed=problem.priorities == tiers[len(placed)],
+        members=members,
+        spare=_spare(problem, members, placed),
+    )
+
+
+def ask_min_eviction_weight(problem: PackingProblem, placed: tuple[int, ...], weights: IntArray) -> BoundQuestion:
+    """What leaving weighs at least, where as many of each priority, the highest first, have a place."""
+    tiers = np.unique(problem.priorities)[::-1]
+    members = tiers[: len(placed), None] == problem.priorities
+    missed = np.zeros(problem.class_count, dtype=np.bool_)
+    return BoundQuestion(weights, missed, members, _spare(problem, members, placed))
+
+
+def _spare(problem: PackingProblem, members: BoolArray, placed: tuple[int, ...]) -> IntArray:
+    counts = np.bincount(problem.pod_class, minlength=problem.class_count)
+    return np.asarray(members @ counts - np.array(placed, dtype=np.int64), dtype=np.int64)
+
+
+# All nodes searched at prices, a span of them after the other, each span divided among threads.
+
+# Spans of all nodes, after each of which a search may end, and how many are searched in any case.
+_SPANS, _LEAST_SPANS = 16, 2
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DualPrices:
+    """What a search is at: whole prices of classes and limits, and costs, as `kernels.relaxing` has them."""
+
+    priced: IntArray
+    price: FloatArray
+    cost: FloatArray
+    leaving: FloatArray
+    rates: FloatArray
+    above: IntArray
+
+
+class _ThreadScratch:
+    """What one thread needs for itself: scratch, and what it adds up."""
+
+    def __init__(self, shelf: KnapsackItems, present: RunningPods, prices: int) -> None:
+        own = create_knapsack_items(
+            shelf.demands, shelf.headroom, shelf.free_capacity, shelf.floor, shelf.limits, shelf.running, 1
+        )
+        # Nodes are searched by one thread each, so what belongs to a node may be shared.
+        self.items = own._replace(mix=shelf.mix)
+        self.present = present._replace(here=np.zeros_like(present.here))
+        self.kept = np.zeros(int(np.diff(present.first).max(initial=0)), dtype=np.bool_)
+        self.net, self.surplus = np.zeros(prices, dtype=np.int64), np.zeros(2)
+
+
+class NodeSearches:
+    """Searches of all nodes; `gains`, `net` and `surplus` are those of the last one, `spent` the steps of all.
+
+    What comes of a search does not depend on the number of threads: whole numbers are added up.
+    """
+
+    def __init__(
+        self, shelf: KnapsackItems, present: RunningPods, changes: NodeChanges, prices: int, threads: ThreadPool
+    ) -> None:
+        self._changes, self._nodes, self._threads = changes, len(shelf.free_capacity), threads
+        self._hands = [_ThreadScratch(shelf, present, prices) for _ in range(threads.count)]
+        self._begin = 0
+        self.gains = np.zeros(self._nodes)
+
+    @property
+    def get_net(self) -> IntArray:
+        """What arrived of each class less what left."""
+        return np.asarray(np.sum([hand.net for hand in self._hands], axis=0))
+
+    @property
+    def get_surplus(self) -> tuple[float, float]:
+        """How much more nodes gain than by changes known before, and of that what no change is known for."""
+        more, unsure = np.sum([hand.surplus for hand in self._hands], axis=0).tolist()
+        return more, unsure
+
+    @property
+    def get_steps(self) -> int:
+        """The steps of all searches so far."""
+        return sum(int(hand.items.nodes[0]) for hand in self._hands)
+
+    def run(self, at: DualPrices, enough: float, most_steps: int, deadline: float) -> int | None:
+        """Search until the surplus is `enough`; how many nodes that took, None where the deadline came first."""
+        for hand in self._hands:
+            hand.net[:], hand.surplus[:] = 0, 0.0
+        ends = [0, self._nodes] if enough == math.inf else np.linspace(0, self._nodes, _SPANS + 1).astype(int).tolist()
+        for span, (begin, end) in enumerate(pairwise(ends)):
+            if span >= _LEAST_SPANS and self.get_surplus[0] > enough:
+                self._begin = (self._begin + begin) % self._nodes
+                return int(begin)
+            edges = np.linspace(begin, end, len(self._hands) + 1).astype(int).tolist()
+            parts = zip(self._hands, edges[:-1], edges[1:], strict=True)
+            if not all(list(self._threads.map(lambda part: self._search(at, part, most_steps, deadline), parts))):
+                return None
+        return self._nodes
+
+    def _search(self, at: DualPrices, part: tuple[_ThreadScratch, int, int], most_steps: int, deadline: float) -> bool:
+        hand, begin, end = part
+        return price_nodes(
+            hand.items,
+            hand.present,
+            self._changes,
+            at.priced,
+            at.price,
+            at.cost,
+            at.leaving,
+            at.rates,
+            at.above,
+            hand.kept,
+            hand.net,
+            self.gains,
+            hand.surplus,
+            (self._begin + begin) % self._nodes,
+            end - begin,
+            most_steps,
+            deadline,
+        )
+
 
 # Prices are multiples of one part in so many of a whole: a power of two, so that sums of them are exact.
 SCALE = 1 << 16
@@ -28,7 +169,7 @@ _CHANGES, _WIDTH = 24, 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Value:
+class DualValue:
     """The dual at some prices, in parts of SCALE: `bound`, and how it grows with each of them.
 
     Nodes gain `surplus` more than by changes known before; of that `unsure` is what longer searches might deny. Where
@@ -38,11 +179,11 @@ class Value:
     bound: int
     slope: IntArray
     surplus: float
-    unsure: float
-    looked: float
+    uncertainty: float
+    nodes_searched: float
 
 
-class Dual:
+class LagrangianDual:
     """A problem whose nodes know of each other by prices alone.
 
     Whatever holds between pods is left out, and so is the order of arrivals. Each class has a price that a copy
@@ -51,15 +192,15 @@ class Dual:
     any prices the sum over nodes of what they gain at most bounds every plan.
     """
 
-    def __init__(self, problem: Problem, threads: Threads) -> None:
+    def __init__(self, problem: PackingProblem, threads: ThreadPool) -> None:
         running = problem.pod_node >= 0
         shut = np.zeros(problem.class_count, dtype=np.bool_)
         for limit in problem.rules.eviction_limits:
             if limit.allowed <= 0:
                 shut[limit.members] = True
         fixed = running & (~problem.movable | shut)[problem.pod_class]
-        if problem.rules.most_evicted is not None:
-            fixed |= running & (problem.rules.most_evicted <= 0)[problem.pod_node]
+        if problem.rules.max_evicted_by_node is not None:
+            fixed |= running & (problem.rules.max_evicted_by_node <= 0)[problem.pod_node]
         loose = running & ~fixed
         cells, copies = np.unique(
             problem.pod_node[loose] * problem.class_count + problem.pod_class[loose], return_counts=True
@@ -79,14 +220,14 @@ class Dual:
         self.supply: BoolArray = np.concatenate([self.pending + loose_copies, self.allowed]) > 0
         limit_first, limits = _limits_of(problem.class_count, [np.unique(limit.members) for limit in binding])
         shelf, free, beside = _shelf(problem, fixed)
-        self._present = Present(
+        self._present = RunningPods(
             first=np.searchsorted(cells, np.arange(problem.node_count + 1) * problem.class_count).astype(np.int64),
             of=(cells % problem.class_count).astype(np.int64),
             copies=copies.astype(np.int64),
-            site=problem.sites,
-            admits=problem.admits,
+            site=problem.node_mask_of_class,
+            admits=problem.allowed_nodes,
             total=self.total - np.bincount(problem.pod_class[fixed], minlength=problem.class_count),
-            most=problem.most_on_node,
+            maximum=problem.max_on_node,
             free=free,
             beside=beside,
             floor=shelf.floor.copy(),
@@ -96,27 +237,27 @@ class Dual:
             limits=limits,
         )
         self._mixes = _mixes(problem)
-        self.changes = changes_of(problem.node_count, _CHANGES, _WIDTH)
-        self._searches = Searches(shelf, self._present, self.changes, len(self.supply), threads)
+        self.changes = create_node_changes(problem.node_count, _CHANGES, _WIDTH)
+        self._searches = NodeSearches(shelf, self._present, self.changes, len(self.supply), threads)
 
-    def forget(self) -> None:
+    def drop_changes(self) -> None:
         """Forget what changes of nodes are known, where leaving costs something else from now on."""
         self.changes.known[:] = 1
         self.changes.share[:] = 0.0
         self.changes.share[:, 0] = 1.0
 
-    def value(
-        self, question: Question, prices: FloatArray, most_steps: int, meter: Meter, enough: float = math.inf
-    ) -> Value | None:
+    def evaluate(
+        self, question: BoundQuestion, prices: FloatArray, most_steps: int, meter: BudgetMeter, enough: float = math.inf
+    ) -> DualValue | None:
         """The bound at prices that are rounded to parts of SCALE first; None when the budget ended before.
 
         The search of each node ends after so many steps, and that of all once their surplus is `enough`.
         """
         whole = np.where(self.supply, np.rint(np.maximum(prices, 0.0) * SCALE), 0.0).astype(np.int64)
-        searches, before, classes = self._searches, self._searches.spent, self.problem.class_count
+        searches, before, classes = self._searches, self._searches.get_steps, self.problem.class_count
         price, cost = whole[:classes], question.cost * SCALE
         rates, above = self._rates(price)
-        at = Prices(
+        at = DualPrices(
             priced=np.flatnonzero(price),
             price=whole.astype(np.float64),
             cost=cost.astype(np.float64),
@@ -125,16 +266,16 @@ class Dual:
             above=above,
         )
         done = searches.run(at, enough, most_steps, meter.deadline_seconds)
-        meter.spend(_STEP * (searches.spent - before) + 1000 * (done or 0) + _CALL)
+        meter.spend(_STEP * (searches.get_steps - before) + 1000 * (done or 0) + _CALL)
         if done is None:
             return None
-        surplus, unsure = searches.surplus
+        surplus, unsure = searches.get_surplus
         if done < self.problem.node_count:
-            return Value(0, np.zeros(len(whole), dtype=np.int64), surplus, unsure, done / self.problem.node_count)
-        missing = self.missing(question, whole)
+            return DualValue(0, np.zeros(len(whole), dtype=np.int64), surplus, unsure, done / self.problem.node_count)
+        missing = self.get_missing(question, whole)
         wanted = np.concatenate([self.pending - missing, -self.allowed])
         short = int(whole @ wanted) + SCALE * int(missing[question.missed].sum())
-        return Value(short - int(searches.gains.sum()), wanted - searches.net, surplus, unsure, 1.0)
+        return DualValue(short - int(searches.gains.sum()), wanted - searches.get_net, surplus, unsure, 1.0)
 
     def _limits_prices(self, whole: IntArray) -> IntArray:
         """What one copy of each class pays for all limits where it leaves."""
@@ -157,7 +298,7 @@ class Dual:
             above[k, : len(mine)] = mine
         return found, above
 
-    def missing(self, question: Question, whole: IntArray) -> IntArray:
+    def get_missing(self, question: BoundQuestion, whole: IntArray) -> IntArray:
         """How many copies of each class go without a place where that is cheapest: those of the highest prices."""
         whole = whole[: self.problem.class_count]
         missing = np.where(question.missed, np.where(whole > SCALE, self.droppable, 0), self.droppable)
@@ -177,21 +318,21 @@ def _limits_of(classes: int, members: list[IntArray]) -> tuple[IntArray, IntArra
     return np.searchsorted(each[order], np.arange(classes + 1)).astype(np.int64), limits[order].astype(np.int64)
 
 
-def _shelf(problem: Problem, fixed: BoolArray) -> tuple[Shelf, IntArray, IntArray]:
+def _shelf(problem: PackingProblem, fixed: BoolArray) -> tuple[KnapsackItems, IntArray, IntArray]:
     """Every node with what stays there on it, what is free beside all that runs there, and if nothing leaves.
 
     A node that is too full takes as much as runs there.
     """
-    now, peaks = loads_of(problem, problem.pod_node)
-    kept, floor = loads_of(problem, np.where(fixed, problem.pod_node, -1))
+    now, peaks = compute_loads(problem, problem.pod_node)
+    kept, floor = compute_loads(problem, np.where(fixed, problem.pod_node, -1))
     whole = np.maximum(problem.capacities, now + peaks)
     headroom = problem.headroom if problem.headroom.any() else np.zeros((0, problem.capacities.shape[1]), np.int64)
     none = np.zeros((0, 0), dtype=np.int64)
-    shelf = shelf_of(np.ascontiguousarray(problem.demands), headroom, whole - kept, floor, none, none, 1)
+    shelf = create_knapsack_items(np.ascontiguousarray(problem.demands), headroom, whole - kept, floor, none, none, 1)
     return shelf, whole - now - floor, whole - now - peaks
 
 
-def _mixes(problem: Problem) -> list[FloatArray]:
+def _mixes(problem: PackingProblem) -> list[FloatArray]:
     """Mixes of the two resources that are scarcest, per unit of each."""
     total = np.maximum(problem.capacities.sum(axis=0), 1)
     wanted = problem.demands[problem.pod_class].sum(axis=0) / total

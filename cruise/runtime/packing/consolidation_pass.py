@@ -8,18 +8,24 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from cruise.decisions.guidance.daemons import belongs_to_node
-from cruise.decisions.packing.consolidating import Ground, next_moves, with_new_nodes
-from cruise.decisions.packing.execution import begun
-from cruise.domain.cluster import NodeAutoscaler, Snapshot
-from cruise.domain.halts import Halt, HaltCode
-from cruise.domain.packing import UNLIMITED, FleetChange, PackingPlan, Proposal
+from cruise.decisions.packing.consolidation import ConsolidationContext, choose_next_moves
+from cruise.decisions.packing.execution import start_plan
+from cruise.decisions.packing.node_types import add_candidate_nodes
+from cruise.decisions.pod_policy.evictability import is_node_bound_pod
+from cruise.domain.cluster import ClusterSnapshot, NodeAutoscalerKind
+from cruise.domain.packing_plan import UNLIMITED, NodeCountChange, PackingPlan, PackingProposal
 from cruise.domain.policy import Mode, Policy
-from cruise.runtime.packing.fewest_nodes import Found, Turn, change_of, find_fewest_nodes
-from cruise.runtime.packing.packing_pass import Solver, gathered, make, mistakes_as_reasons
-from cruise.runtime.packing.planning import demands_of
-from cruise.runtime.ports import Cluster, Store
-from cruise.runtime.usage.state import UsageState
+from cruise.domain.reasons import PlanCondition, PlanStatusReason
+from cruise.runtime.packing.packing_pass import PackingSolver, convert_errors_to_conditions, gather_inputs, make_plan
+from cruise.runtime.packing.planning import (
+    FoundPlan,
+    SearchRound,
+    build_node_count_change,
+    find_fewest_nodes,
+    get_pod_needs,
+)
+from cruise.runtime.ports import ClusterPort, StorePort
+from cruise.runtime.usage.usage_state import UsageState
 
 log = structlog.get_logger()
 
@@ -28,7 +34,7 @@ _LEAST_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class ConsolidationPass:
+class ConsolidationPassResult:
     """What one look came to: a plan with its `fleet`, or why there is none; `seconds` is all of solving.
 
     `autoscaler` removes the nodes that are empty, None where nothing does; `empty` are those that are so already.
@@ -36,32 +42,32 @@ class ConsolidationPass:
     """
 
     at: datetime
-    plan: Proposal | None = None
-    why: Halt | None = None
+    plan: PackingProposal | None = None
+    condition: PlanCondition | None = None
     seconds: float = 0.0
-    autoscaler: NodeAutoscaler | None = None
-    empty: tuple[str, ...] = ()
-    begun: PackingPlan | None = None
-    waits: Halt | None = None
+    autoscaler: NodeAutoscalerKind | None = None
+    empty_nodes: tuple[str, ...] = ()
+    started: PackingPlan | None = None
+    waiting_reason: PlanCondition | None = None
 
     @property
-    def fleet(self) -> FleetChange | None:
+    def fleet(self) -> NodeCountChange | None:
         """What the plan makes of the nodes."""
-        return None if self.plan is None else self.plan.fleet
+        return None if self.plan is None else self.plan.node_count_change
 
 
 class _NoPlan(Exception):
     """No search of a turn came to a plan."""
 
-    def __init__(self, why: Halt) -> None:
+    def __init__(self, why: PlanCondition) -> None:
         super().__init__(why)
-        self.why = why
+        self.reason = why
 
 
-async def consolidation_pass(
-    cluster: Cluster,
-    store: Store,
-    solver: Solver,
+async def run_consolidation_pass(
+    cluster: ClusterPort,
+    store: StorePort,
+    solver: PackingSolver,
     policy: Policy,
     now: datetime,
     *,
@@ -70,7 +76,7 @@ async def consolidation_pass(
     statistics_at: datetime | None,
     rest: timedelta | None = None,
     monotonic: Callable[[], float] = time.monotonic,
-) -> ConsolidationPass:
+) -> ConsolidationPassResult:
     """Find the fewest nodes that hold all pods, at the sizes that a node pass would give them.
 
     With a `rest`, after which a pod may be moved, a part of the plan is stored to be carried out; else nothing is.
@@ -79,32 +85,32 @@ async def consolidation_pass(
     """
     why_not = _why_no_advice(policy, now, statistics_at)
     if why_not is not None:
-        return ConsolidationPass(now, why=why_not)
+        return ConsolidationPassResult(now, condition=why_not)
     snapshot = await cluster.snapshot()
-    fleet = await asyncio.to_thread(with_new_nodes, snapshot, None)
-    scene = await gathered(fleet.snapshot, store, known_usage, policy, now)
+    fleet = await asyncio.to_thread(add_candidate_nodes, snapshot, None)
+    scene = await gather_inputs(fleet.snapshot, store, known_usage, policy, now)
     # Whatever may be evicted in one go: such a plan takes hours.
     allowance, scene = scene.allowance, replace(scene, allowance=UNLIMITED, fleet=fleet)
 
-    async def search(turn: Turn) -> Found:
-        left = max(_LEAST_SECONDS, (seconds - turn.taken) * turn.share)
+    async def search(turn: SearchRound) -> FoundPlan:
+        left = max(_LEAST_SECONDS, (seconds - turn.used_seconds) * turn.share)
         there = replace(scene, snapshot=turn.snapshot, keep_domains=turn.in_zones)
-        made = await make(there, solver, left, monotonic)
-        if isinstance(made, Halt):
+        made = await make_plan(there, solver, left, monotonic)
+        if isinstance(made, PlanCondition):
             raise _NoPlan(made)
         bound = made.packing.bound if turn.bound is None else turn.bound
-        return replace(made, packing=replace(made.packing, bound=bound), seconds=turn.taken + made.seconds)
+        return replace(made, packing=replace(made.packing, bound=bound), seconds=turn.used_seconds + made.seconds)
 
-    async def looked() -> tuple[Found, FleetChange] | Halt:
+    async def looked() -> tuple[FoundPlan, NodeCountChange] | PlanCondition:
         try:
             found, there = await find_fewest_nodes(search, fleet)
-            return found, await change_of(search, found, there, seconds)
+            return found, await build_node_count_change(search, found, there, seconds)
         except _NoPlan as none:
-            return none.why
+            return none.reason
 
-    came = await mistakes_as_reasons(looked(), "consolidation pass")
-    if isinstance(came, Halt):
-        return ConsolidationPass(now, why=came)
+    came = await convert_errors_to_conditions(looked(), "consolidation pass")
+    if isinstance(came, PlanCondition):
+        return ConsolidationPassResult(now, condition=came)
     found, change = came
     log.info(
         "consolidation pass",
@@ -114,39 +120,41 @@ async def consolidation_pass(
         moves=len(found.plan.moves),
         seconds=round(found.seconds, 3),
     )
-    plan = replace(found.plan, fleet=change)
-    done = ConsolidationPass(now, plan, None, found.seconds, snapshot.node_autoscaler, _empty_nodes(snapshot))
+    plan = replace(found.plan, node_count_change=change)
+    done = ConsolidationPassResult(now, plan, None, found.seconds, snapshot.node_autoscaler, _empty_nodes(snapshot))
     if rest is None or policy.mode is not Mode.FULL:
         return done
-    ground = Ground(snapshot, demands_of(found.built), policy, scene.usage.stored, allowance, now, rest)
+    ground = ConsolidationContext(
+        snapshot, get_pod_needs(found.built), policy, scene.usage.stored, allowance, now, rest
+    )
     return await _with_a_part_begun(done, plan, ground, store)
 
 
-def _why_no_advice(policy: Policy, now: datetime, statistics_at: datetime | None) -> Halt | None:
+def _why_no_advice(policy: Policy, now: datetime, statistics_at: datetime | None) -> PlanCondition | None:
     if policy.mode in (Mode.OFF, Mode.INITIAL):
-        return Halt(HaltCode.MODE, policy.mode.label)
+        return PlanCondition(PlanStatusReason.MODE, policy.mode.label)
     if statistics_at is None:
-        return Halt(HaltCode.NO_STATISTICS)
+        return PlanCondition(PlanStatusReason.NO_STATISTICS)
     if now - statistics_at > policy.max_age:
-        return Halt(HaltCode.OLD_STATISTICS, f"{statistics_at:%Y-%m-%d %H:%M:%S} UTC")
+        return PlanCondition(PlanStatusReason.STALE_STATISTICS, f"{statistics_at:%Y-%m-%d %H:%M:%S} UTC")
     return None
 
 
 async def _with_a_part_begun(
-    done: ConsolidationPass, plan: Proposal, ground: Ground, store: Store
-) -> ConsolidationPass:
+    done: ConsolidationPassResult, plan: PackingProposal, ground: ConsolidationContext, store: StorePort
+) -> ConsolidationPassResult:
     """Store what may be carried out of a plan now as a packing plan under way."""
     if await store.paused():
-        return replace(done, waits=Halt(HaltCode.PAUSED))
-    part = await asyncio.to_thread(next_moves, plan, ground)
-    if isinstance(part, Halt):
-        return replace(done, waits=part)
-    under_way = begun(part, ground.now, ground.now, done.seconds, ground.policy.mode)
+        return replace(done, waiting_reason=PlanCondition(PlanStatusReason.PAUSED))
+    part = await asyncio.to_thread(choose_next_moves, plan, ground)
+    if isinstance(part, PlanCondition):
+        return replace(done, waiting_reason=part)
+    under_way = start_plan(part, ground.now, ground.now, done.seconds, ground.policy.mode)
     await store.save_packing(under_way)
-    return replace(done, begun=under_way)
+    return replace(done, started=under_way)
 
 
-def _empty_nodes(snapshot: Snapshot) -> tuple[str, ...]:
+def _empty_nodes(snapshot: ClusterSnapshot) -> tuple[str, ...]:
     """Return the nodes that nothing runs on but what belongs to nodes."""
-    used = {pod.node for pod in snapshot.pods if not pod.terminal and not belongs_to_node(pod)}
+    used = {pod.node for pod in snapshot.pods if not pod.is_finished and not is_node_bound_pod(pod)}
     return tuple(sorted(node.name for node in snapshot.nodes if node.name not in used))

@@ -23,7 +23,7 @@ _KEY_CHARACTERS = 16
 _UNUSED_SECONDS = 30 * 86400.0
 
 
-def kernels_key(kernels: Path = KERNELS) -> str:
+def compute_kernels_key(kernels: Path = KERNELS) -> str:
     """What compiled kernels depend on: all their sources at once, the interpreter, the compiler and the processor.
 
     The compiler's own cache asks only for the file of each function, and would go on with what another file's
@@ -36,14 +36,14 @@ def kernels_key(kernels: Path = KERNELS) -> str:
     return digest.hexdigest()[:_KEY_CHARACTERS]
 
 
-def choose_cache(environ: Mapping[str, str], kernels: Path = KERNELS) -> Path | None:
+def choose_cache_directory(environ: Mapping[str, str], kernels: Path = KERNELS) -> Path | None:
     """Return a directory for the compiled kernels of this release, made and filled where it can be; None if nowhere.
 
     What NUMBA_CACHE_DIR names comes first, then the place beside the sources that an installation fills, then the
     user's cache directory, then the one for temporary files. What an installation that cannot be written has
     compiled is copied.
     """
-    key = kernels_key(kernels)
+    key = compute_kernels_key(kernels)
     beside = kernels / "__pycache__" / f"compiled-{key}"
     for root in _roots(environ, beside.parent):
         directory = root / f"compiled-{key}"
@@ -53,7 +53,7 @@ def choose_cache(environ: Mapping[str, str], kernels: Path = KERNELS) -> Path | 
     return None
 
 
-def is_warm(directory: Path | None) -> bool:
+def is_cache_warm(directory: Path | None) -> bool:
     """Tell whether every kernel has been compiled into the directory."""
     return directory is not None and (directory / _WARM).exists()
 
@@ -65,7 +65,7 @@ def count_compiled(directory: Path, kernels: Path = KERNELS) -> tuple[int, int]:
     return compiled, sum(len(_KERNEL.findall(path.read_text())) for path in kernels.rglob("*.py"))
 
 
-def mark_warm(directory: Path) -> None:
+def mark_cache_warm(directory: Path) -> None:
     """Note that every kernel is in the directory, and that it is in use."""
     try:
         (directory / _WARM).touch()

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -9,52 +10,131 @@ from typing import Protocol, TypeVar
 
 import structlog
 
-from cruise.decisions.packing.building import Usage
-from cruise.decisions.packing.consolidating import fleet_change
-from cruise.decisions.packing.execution import begun
-from cruise.decisions.packing.proposing import NoOrder
-from cruise.decisions.scheduling.board import waits_for_a_node
-from cruise.domain.cluster import Pod, Snapshot
-from cruise.domain.halts import Halt, HaltCode
-from cruise.domain.packing import PackingPlan, Phase, Proposal
+from cruise.decisions.packing.consolidation import summarize_node_count_change
+from cruise.decisions.packing.execution import start_plan
+from cruise.decisions.packing.problem import UsageInputs
+from cruise.decisions.packing.proposal import NoMoveOrder
+from cruise.decisions.packing.remaining_plan import find_spent_budgets, predict_cluster_after_plan
+from cruise.decisions.scheduling.placements import is_waiting_for_scheduling
+from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.packing_plan import (
+    UNLIMITED,
+    EvictionAllowance,
+    EvictionBudgetKind,
+    LargerBudgetPlan,
+    PackingPlan,
+    PackingProposal,
+    PlanPhase,
+    PlanRound,
+    RemainingRounds,
+)
 from cruise.domain.policy import Mode, Policy
+from cruise.domain.reasons import PlanCondition, PlanStatusReason, UnschedulableCode
 from cruise.errors import CruiseError
-from cruise.packer.answer import Note, NoteCode, Packing
-from cruise.packer.problem import Problem
-from cruise.runtime.packing.later_goes import later_of
-from cruise.runtime.packing.planning import Made, Scene, objections_to, planned
-from cruise.runtime.ports import Cluster, Store
-from cruise.runtime.usage.state import UsageState
+from cruise.packer.answer import Packing, PackingNote, PackingNoteCode
+from cruise.packer.problem import PackingProblem
+from cruise.runtime.packing.planning import PlanningInputs, PlanningResult, find_objections, plan_packing
+from cruise.runtime.ports import ClusterPort, StorePort
+from cruise.runtime.usage.usage_state import UsageState
 from cruise.runtime.writing.evictions import BUDGET_WINDOW, EvictionBudgets
+
+# What further plans would add to one that eviction budgets end.
+
+# Of the time that a plan is searched for, beside it.
+_LATER_SHARE = 0.5
+# More are hardly ever waited for: the cluster will be another by then.
+_MOST_GOES = 4
+# Of the time that is left, for each of them; and the least that one is tried in.
+_SHARE, _LEAST_SECONDS = 0.5, 0.2
+
+# Plans for a scene in so many seconds; None where no plan comes of it.
+MakePlan = Callable[[PlanningInputs, float], Awaitable[PackingProposal | None]]
+
+
+def get_full_eviction_allowance(scene: PlanningInputs) -> EvictionAllowance:
+    """Return what a plan may evict where nothing was evicted before it; pods that do not serve count all the same."""
+    return EvictionBudgets(scene.snapshot, scene.policy, scene.usage.now).get_allowance(())
+
+
+async def plan_remaining_rounds(
+    scene: PlanningInputs,
+    proposal: PackingProposal,
+    make: MakePlan,
+    seconds: float,
+    monotonic: Callable[[], float] = time.monotonic,
+) -> RemainingRounds | None:
+    """Plan on from where a plan ends, for as long as that adds something, and half of the `seconds` of the plan last.
+
+    None where the plan leaves no pod that budgets could have kept out.
+    """
+    waiting = {
+        one.key
+        for one in proposal.unplaced
+        if not one.impossible and one.reason.code is not UnschedulableCode.NOT_EVALUATED
+    }
+    spent = find_spent_budgets(scene.snapshot, proposal, scene.allowance)
+    end, goes, larger = monotonic() + seconds * _LATER_SHARE, list[PlanRound](), None
+    # The same budgets again do for no other pod what they did not do for this plan.
+    again = bool(spent) or scene.allowance != get_full_eviction_allowance(scene)
+    scene = replace(scene, snapshot=predict_cluster_after_plan(scene.snapshot, proposal))
+    while again and waiting and len(goes) < _MOST_GOES and (left := end - monotonic()) > _LEAST_SECONDS:
+        after = await make(replace(scene, allowance=get_full_eviction_allowance(scene)), left * _SHARE)
+        again = after is not None and bool(_placed(after, waiting))
+        if after is not None and again:
+            goes.append(PlanRound(_placed(after, waiting), len(after.evicted)))
+            waiting -= {one.key for one in after.placed}
+            scene = replace(scene, snapshot=predict_cluster_after_plan(scene.snapshot, after))
+    if waiting and not again and (left := end - monotonic()) > _LEAST_SECONDS:
+        free = await make(replace(scene, allowance=UNLIMITED), left)
+        larger = None if free is None or not _placed(free, waiting) else _larger(scene, free, waiting)
+    return RemainingRounds(spent, tuple(goes), larger) if goes or larger is not None else None
+
+
+def _placed(proposal: PackingProposal, waiting: set[tuple[str, str]]) -> int:
+    return sum(one.key in waiting for one in proposal.placed)
+
+
+def _larger(scene: PlanningInputs, proposal: PackingProposal, waiting: set[tuple[str, str]]) -> LargerBudgetPlan:
+    policy, gone = scene.policy, [pod for pod in scene.snapshot.pods if pod.uid in proposal.evicted]
+    of_nodes = Counter(pod.node for pod in gone)
+    of_workloads = Counter((pod.namespace, pod.workload) for pod in gone)
+    needs = (
+        (EvictionBudgetKind.HOUR, len(gone), policy.max_evictions_per_hour),
+        (EvictionBudgetKind.NODE, max(of_nodes.values(), default=0), policy.max_evictions_per_node),
+        (EvictionBudgetKind.WORKLOAD, max(of_workloads.values(), default=0), policy.max_evictions_per_workload),
+    )
+    more = tuple((budget, many) for budget, many, allowed in needs if many > allowed)
+    return LargerBudgetPlan(_placed(proposal, waiting), len(gone), more)
+
 
 log = structlog.get_logger()
 T = TypeVar("T")
 
-_LEAST_SECONDS = 0.5
+_LEAST_SECONDS_packing_pass = 0.5
 
 
-class Solver(Protocol):
+class PackingSolver(Protocol):
     """What solves packing problems: the warm process, or in tests something in this one."""
 
-    def pack(self, problem: Problem, seconds: float, /) -> Awaitable[Packing]:
+    def pack(self, problem: PackingProblem, seconds: float, /) -> Awaitable[Packing]:
         """Return a packing that obeys every rule, the best that was found within `seconds`."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class PackingPass:
+class PackingPassResult:
     """What one packing pass came to: a plan, or why there is none; `waiting` pods were the reason for it."""
 
     at: datetime
     waiting: int
     plan: PackingPlan | None = None
-    why: Halt | None = None
+    condition: PlanCondition | None = None
 
 
-async def packing_pass(
-    cluster: Cluster,
-    store: Store,
-    solver: Solver,
+async def run_packing_pass(
+    cluster: ClusterPort,
+    store: StorePort,
+    solver: PackingSolver,
     policy: Policy,
     now: datetime,
     *,
@@ -63,7 +143,7 @@ async def packing_pass(
     enabled: bool = True,
     known_usage: UsageState | None = None,
     monotonic: Callable[[], float] = time.monotonic,
-) -> PackingPass:
+) -> PackingPassResult:
     """Make and store a plan where pods have been unschedulable for longer than `patience`, by default one node pass.
 
     `seconds` is how long solving may take; `known_usage` has the statistics of the process's last usage pass. In mode
@@ -71,30 +151,30 @@ async def packing_pass(
     Unavailable where cluster, store or solver are out of reach.
     """
     snapshot = await cluster.snapshot()
-    waiting = waiting_pods(snapshot, now, policy.pass_interval if patience is None else patience)
+    waiting = find_unschedulable_pods(snapshot, now, policy.pass_interval if patience is None else patience)
     if not waiting:
-        return PackingPass(now, 0, why=Halt(HaltCode.NO_POD_WAITS))
+        return PackingPassResult(now, 0, condition=PlanCondition(PlanStatusReason.NO_PENDING_PODS))
     if policy.mode in (Mode.OFF, Mode.INITIAL):
-        return PackingPass(now, len(waiting), why=Halt(HaltCode.MODE, policy.mode.label))
+        return PackingPassResult(now, len(waiting), condition=PlanCondition(PlanStatusReason.MODE, policy.mode.label))
     last = await store.packing()
-    if last is not None and last.phase is Phase.UNDER_WAY:
-        return PackingPass(now, len(waiting), last, Halt(HaltCode.PLAN_UNDER_WAY))
-    scene = await gathered(snapshot, store, known_usage or UsageState(), policy, now)
-    made = await mistakes_as_reasons(_best_of(scene, solver, seconds, monotonic), "packing pass")
-    if isinstance(made, Halt):
-        return PackingPass(now, len(waiting), why=made)
-    why_not = Halt(HaltCode.UNPROVED) if made.evicts_unproved else None
+    if last is not None and last.phase is PlanPhase.IN_PROGRESS:
+        return PackingPassResult(now, len(waiting), last, PlanCondition(PlanStatusReason.OTHER_PLAN_ACTIVE))
+    scene = await gather_inputs(snapshot, store, known_usage or UsageState(), policy, now)
+    made = await convert_errors_to_conditions(_best_of(scene, solver, seconds, monotonic), "packing pass")
+    if isinstance(made, PlanCondition):
+        return PackingPassResult(now, len(waiting), condition=made)
+    why_not = PlanCondition(PlanStatusReason.NOT_PROVED) if made.evicts_unproved else None
     if not enabled:
-        why_not = Halt(HaltCode.SWITCHED_OFF)
+        why_not = PlanCondition(PlanStatusReason.SWITCHED_OFF)
     if await store.paused():
-        why_not = Halt(HaltCode.PAUSED)
-    plan = begun(made.plan, now, now, made.seconds, policy.mode, why_not=why_not)
+        why_not = PlanCondition(PlanStatusReason.PAUSED)
+    plan = start_plan(made.plan, now, now, made.seconds, policy.mode, why_not=why_not)
     await store.save_packing(plan)
     _log(plan, len(waiting))
-    return PackingPass(now, len(waiting), plan)
+    return PackingPassResult(now, len(waiting), plan)
 
 
-async def mistakes_as_reasons(work: Awaitable[T], name: str) -> T | Halt:
+async def convert_errors_to_conditions(work: Awaitable[T], name: str) -> T | PlanCondition:
     """Return what the work of a pass came to, or a mistake of ours. Raises what the world refuses."""
     try:
         return await work
@@ -103,71 +183,83 @@ async def mistakes_as_reasons(work: Awaitable[T], name: str) -> T | Halt:
     except Exception as mistake:
         # What is odd about one cluster's pods must not keep the other passes from their work.
         log.error(f"{name} failed", error=repr(mistake), exc_info=True)
-        return Halt(HaltCode.FAILED, detail=repr(mistake))
+        return PlanCondition(PlanStatusReason.FAILED, detail=repr(mistake))
 
 
 async def _best_of(
-    scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]
-) -> Made[Proposal] | Halt:
+    scene: PlanningInputs, solver: PackingSolver, seconds: float, monotonic: Callable[[], float]
+) -> PlanningResult[PackingProposal] | PlanCondition:
     """Return the plan to be carried out or shown, and what further ones would add; or why there is none."""
 
-    async def again(there: Scene, within: float) -> Proposal | None:
-        found = await make(there, solver, within, monotonic)
-        return None if isinstance(found, Halt) or found.evicts_unproved else found.plan
+    async def again(there: PlanningInputs, within: float) -> PackingProposal | None:
+        found = await make_plan(there, solver, within, monotonic)
+        return None if isinstance(found, PlanCondition) or found.evicts_unproved else found.plan
 
-    made = await make(scene, solver, seconds, monotonic)
-    if isinstance(made, Halt):
+    made = await make_plan(scene, solver, seconds, monotonic)
+    if isinstance(made, PlanCondition):
         return made
     if made.evicts_unproved:
         without = replace(scene, policy=replace(scene.policy, mode=Mode.RESIZE))
-        rescue = await make(without, solver, max(_LEAST_SECONDS, seconds - made.seconds), monotonic)
+        rescue = await make_plan(without, solver, max(_LEAST_SECONDS_packing_pass, seconds - made.seconds), monotonic)
         # Else the plan is only shown.
-        if isinstance(rescue, Made) and rescue.plan.placed:
-            plan = replace(rescue.plan, notes=(*rescue.plan.notes, Note(NoteCode.EVICTIONS_UNPROVED)))
+        if isinstance(rescue, PlanningResult) and rescue.plan.placed:
+            plan = replace(rescue.plan, notes=(*rescue.plan.notes, PackingNote(PackingNoteCode.EVICTIONS_NOT_PROVED)))
             made = replace(rescue, plan=plan, seconds=made.seconds + rescue.seconds)
-    later = await later_of(scene, made.plan, again, seconds, monotonic)
-    return replace(made, plan=replace(made.plan, later=later))
+    later = await plan_remaining_rounds(scene, made.plan, again, seconds, monotonic)
+    return replace(made, plan=replace(made.plan, remaining_rounds=later))
 
 
-async def make(scene: Scene, solver: Solver, seconds: float, monotonic: Callable[[], float]) -> Made[Proposal] | Halt:
+async def make_plan(
+    scene: PlanningInputs, solver: PackingSolver, seconds: float, monotonic: Callable[[], float]
+) -> PlanningResult[PackingProposal] | PlanCondition:
     """Return a plan that the judge lets through, or why there is none."""
 
-    async def pack(problem: Problem, taken: float) -> tuple[Packing, float]:
+    async def pack(problem: PackingProblem, taken: float) -> tuple[Packing, float]:
         began = monotonic()
-        packing = await solver.pack(problem, max(_LEAST_SECONDS, seconds - taken))
+        packing = await solver.pack(problem, max(_LEAST_SECONDS_packing_pass, seconds - taken))
         return packing, monotonic() - began
 
-    found = await planned(scene, pack)
-    if isinstance(found.plan, NoOrder):
-        log.warning("no packing plan", why=str(found.plan.why))
-        return found.plan.why
-    made = Made(found.built, found.packing, found.plan, found.seconds)
+    found = await plan_packing(scene, pack)
+    if isinstance(found.plan, NoMoveOrder):
+        log.warning("no packing plan", why=str(found.plan.reason))
+        return found.plan.reason
+    made = PlanningResult(found.built, found.packing, found.plan, found.seconds)
     if scene.fleet is not None:
         made = replace(
-            made, plan=replace(made.plan, fleet=fleet_change(made.built, made.reached, made.plan, scene.fleet))
+            made,
+            plan=replace(
+                made.plan,
+                node_count_change=summarize_node_count_change(made.built, made.planned_packing, made.plan, scene.fleet),
+            ),
         )
-    objections = await asyncio.to_thread(objections_to, made.plan, made.built, scene.allowance)
+    objections = await asyncio.to_thread(find_objections, made.plan, made.built, scene.allowance)
     if objections:
         # A plan that the judge does not let through is a mistake of ours: it is not shown.
         log.error("packing plan dropped", objections=list(objections[:10]), count=len(objections))
-        return Halt(HaltCode.UNSOUND, detail=objections[0])
+        return PlanCondition(PlanStatusReason.VERIFICATION_FAILED, detail=objections[0])
     return made
 
 
-def waiting_pods(snapshot: Snapshot, now: datetime, patience: timedelta) -> list[Pod]:
+def find_unschedulable_pods(snapshot: ClusterSnapshot, now: datetime, patience: timedelta) -> list[Pod]:
     """Return the pods that kube-scheduler has found no node for, for longer than `patience`."""
     return [
         pod
         for pod in snapshot.pods
-        if waits_for_a_node(pod) and pod.unschedulable_since is not None and now - pod.unschedulable_since >= patience
+        if is_waiting_for_scheduling(pod)
+        and pod.unschedulable_since is not None
+        and now - pod.unschedulable_since >= patience
     ]
 
 
-async def gathered(snapshot: Snapshot, store: Store, known: UsageState, policy: Policy, now: datetime) -> Scene:
+async def gather_inputs(
+    snapshot: ClusterSnapshot, store: StorePort, known: UsageState, policy: Policy, now: datetime
+) -> PlanningInputs:
     """Read what plans are made from beside the cluster itself, with what is left of the eviction budgets."""
-    usage = Usage(await known.statistics(store), now, await store.overrides(), await store.refused_targets())
+    usage = UsageInputs(await known.statistics(store), now, await store.overrides(), await store.refused_targets())
     spent = await store.evictions_since(now - BUDGET_WINDOW)
-    return Scene(snapshot, policy.of_plans, usage, EvictionBudgets(snapshot, policy, now).allowance(spent))
+    return PlanningInputs(
+        snapshot, policy.as_decided_by_plans, usage, EvictionBudgets(snapshot, policy, now).get_allowance(spent)
+    )
 
 
 def _log(plan: PackingPlan, waiting: int) -> None:
@@ -183,5 +275,5 @@ def _log(plan: PackingPlan, waiting: int) -> None:
         resizes=len(proposal.resizes),
         seconds=round(plan.seconds, 3),
         phase=plan.phase.value,
-        halt=None if plan.halt is None else str(plan.halt),
+        halt=None if plan.condition is None else str(plan.condition),
     )

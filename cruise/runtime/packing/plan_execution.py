@@ -7,14 +7,15 @@ from datetime import datetime
 
 import structlog
 
-from cruise.decisions.packing.execution import Step, Subjects, decide_next_step, learnt, subjects_of
-from cruise.domain.actions import Outcome, Verdict
-from cruise.domain.halts import Halt, HaltCode
-from cruise.domain.packing import PackingPlan, Phase
+from cruise.decisions.packing.execution import PlanStep, apply_outcomes, decide_next_step
+from cruise.decisions.packing.remaining_plan import PlanSubjects, get_plan_subjects
+from cruise.domain.actions import ActionResult, Outcome
+from cruise.domain.packing_plan import PackingPlan, PlanPhase
 from cruise.domain.policy import Policy
-from cruise.runtime.ports import Cluster, Store
-from cruise.runtime.writing.exclusions import Exclusions
-from cruise.runtime.writing.writer import Writer
+from cruise.domain.reasons import PlanCondition, PlanStatusReason
+from cruise.runtime.ports import ClusterPort, StorePort
+from cruise.runtime.writing.evictions import WriteExclusions
+from cruise.runtime.writing.writer import ClusterWriter
 
 log = structlog.get_logger()
 
@@ -25,7 +26,7 @@ async def _discard(outcomes: Sequence[Outcome]) -> None:
     """Discard outcomes."""
 
 
-class PlanExecution:
+class PlanExecutor:
     """Carries out one plan at a time; its progress is stored before and after each write.
 
     Meanwhile `exclusions` keeps the node passes from the plan's nodes and pods. `tell` gets each action's outcome;
@@ -34,11 +35,11 @@ class PlanExecution:
 
     def __init__(
         self,
-        cluster: Cluster,
-        store: Store,
+        cluster: ClusterPort,
+        store: StorePort,
         policy: Policy,
-        writer: Writer,
-        exclusions: Exclusions,
+        writer: ClusterWriter,
+        exclusions: WriteExclusions,
         clock: Callable[[], datetime],
         *,
         tell: Callable[[Sequence[Outcome]], Awaitable[None]] = _discard,
@@ -55,60 +56,60 @@ class PlanExecution:
         self._poll_seconds = poll_seconds
         self._stepped = stepped
 
-    async def take_up(self) -> PackingPlan | None:
+    async def start(self) -> PackingPlan | None:
         """Return the plan that was begun and not ended, with its nodes and pods reserved; None without one."""
         plan = await self._store.packing()
-        if plan is None or plan.phase is not Phase.UNDER_WAY:
-            self._exclusions.reserved = Subjects()
+        if plan is None or plan.phase is not PlanPhase.IN_PROGRESS:
+            self._exclusions.reserved = PlanSubjects()
             return None
-        self._exclusions.reserved = subjects_of(plan, await self._cluster.snapshot())
+        self._exclusions.reserved = get_plan_subjects(plan, await self._cluster.snapshot())
         return plan
 
-    async def to_the_end(self, plan: PackingPlan) -> PackingPlan:
+    async def run(self, plan: PackingPlan) -> PackingPlan:
         """Carry a plan out until it is finished or dropped; one that is only shown is returned as it is.
 
         Raises what the world refuses: then the plan is as it was stored last, to be taken up again.
         """
-        while plan.phase is Phase.UNDER_WAY:
+        while plan.phase is PlanPhase.IN_PROGRESS:
             plan, done = await self.step(plan)
             self._stepped()
-            if plan.phase is Phase.UNDER_WAY and not done:
+            if plan.phase is PlanPhase.IN_PROGRESS and not done:
                 await asyncio.sleep(self._poll_seconds)
         return plan
 
     async def step(self, plan: PackingPlan) -> tuple[PackingPlan, bool]:
         """Do what comes next for a plan under way; return it as it is then, and whether something was done."""
         snapshot, stored = await self._cluster.snapshot(), await self._store.overrides()
-        self._exclusions.reserved = subjects_of(plan, snapshot)
+        self._exclusions.reserved = get_plan_subjects(plan, snapshot)
         now = self._clock()
         # In a thread, since judging the rest of a plan in a large cluster takes a while.
         try:
             step = await asyncio.to_thread(decide_next_step, plan, snapshot, self._policy, now, stored)
         except Exception as mistake:
             log.error("packing plan not understood", plan=plan.id, error=repr(mistake), exc_info=True)
-            halt = Halt(HaltCode.FAILED, detail=repr(mistake))
-            step = Step(replace(plan, phase=Phase.DROPPED, changed_at=now, halt=halt))
+            halt = PlanCondition(PlanStatusReason.FAILED, detail=repr(mistake))
+            step = PlanStep(replace(plan, phase=PlanPhase.DROPPED, changed_at=now, condition=halt))
         if step.plan != plan:
             await self._store.save_packing(step.plan)
         after, done = step.plan, False
         if step.actions:
-            outcomes = await self._writer.apply(step.actions, snapshot, now, pass_began=plan.at)
-            after = learnt(step.plan, outcomes, self._clock())
+            outcomes = await self._writer.apply_plan(step.actions, snapshot, now, pass_began=plan.at)
+            after = apply_outcomes(step.plan, outcomes, self._clock())
             if after != step.plan:
                 await self._store.save_packing(after)
-            done = any(outcome.verdict is Verdict.DONE for outcome in outcomes)
+            done = any(outcome.result is ActionResult.DONE for outcome in outcomes)
             await self._tell(outcomes)
         _log_progress(plan, after)
-        if after.phase is not Phase.UNDER_WAY:
-            self._exclusions.reserved = Subjects()
+        if after.phase is not PlanPhase.IN_PROGRESS:
+            self._exclusions.reserved = PlanSubjects()
         return after, done
 
 
 def _log_progress(before: PackingPlan, after: PackingPlan) -> None:
     fields = {"plan": after.id, "stage": after.stage, "stages": len(after.proposal.stages)}
-    if after.phase is Phase.DROPPED:
-        log.warning("packing plan dropped", **fields, why=str(after.halt))
-    elif after.phase is Phase.FINISHED:
+    if after.phase is PlanPhase.DROPPED:
+        log.warning("packing plan dropped", **fields, why=str(after.condition))
+    elif after.phase is PlanPhase.FINISHED:
         log.info("packing plan finished", **fields)
-    elif after.stage != before.stage or after.halt != before.halt:
-        log.info("packing plan goes on", **fields, halt=None if after.halt is None else str(after.halt))
+    elif after.stage != before.stage or after.condition != before.condition:
+        log.info("packing plan goes on", **fields, halt=None if after.condition is None else str(after.condition))

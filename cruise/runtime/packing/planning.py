@@ -1,4 +1,4 @@
-"""From a cluster to a plan: built, packed and ordered, anew where some pods keep the sizes they have, and judged."""
+"""The plan that needs the fewest nodes, searched for in turns: by any moves, within zones, and without what is shut."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -6,47 +6,51 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from cruise.decisions.packing.building import NOTHING_KNOWN, Built, Usage, build_problem
-from cruise.decisions.packing.building.kept_room import without_lower_nominations
-from cruise.decisions.packing.consolidating import Fleet
-from cruise.decisions.packing.judging import Demand, find_objections
-from cruise.decisions.packing.proposing import NoOrder, propose
-from cruise.decisions.packing.proposing.propose import arrives_at
-from cruise.decisions.scheduling.board import PodKey, key_of
-from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import UNLIMITED, Allowance, Proposal, Sizes
+from cruise.decisions.packing.consolidation import summarize_node_count_change
+from cruise.decisions.packing.node_types import NodeFleet, limit_new_nodes_to_pools
+from cruise.decisions.packing.plan_replay import PodNeed
+from cruise.decisions.packing.problem import NO_USAGE, BuiltProblem, UsageInputs, build_packing_problem
+from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal, get_reached_packing
+from cruise.decisions.packing.resources import remove_lower_priority_nominations
+from cruise.decisions.packing.verification import find_plan_objections
+from cruise.decisions.scheduling.placements import PodKey, get_pod_key
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.packing_plan import UNLIMITED, EvictionAllowance, NodeCountChange, PackingProposal, PackingSizes
 from cruise.domain.policy import Policy
+from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import Resources
-from cruise.packer.answer import Packing
-from cruise.packer.problem import Problem
+from cruise.packer.answer import Packing, build_packing
+from cruise.packer.problem import PackingProblem
 
-P = TypeVar("P", bound=Proposal | NoOrder)
+# From a cluster to a plan: built, packed and ordered, anew where some pods keep the sizes they have, and judged.
+
+P = TypeVar("P", bound=PackingProposal | NoMoveOrder)
 
 # How often a problem is put anew where some pods turn out to keep the sizes they have.
 _MOST_PROBLEMS = 4
 
 # Packs a problem, given the seconds that were taken before; returns those that this took as well.
-Pack = Callable[[Problem, float], Awaitable[tuple[Packing, float]]]
+PackFunction = Callable[[PackingProblem, float], Awaitable[tuple[Packing, float]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Scene:
+class PlanningInputs:
     """What a problem is built from; with a `fleet` it is one of as few nodes as can be."""
 
-    snapshot: Snapshot
+    snapshot: ClusterSnapshot
     policy: Policy
-    usage: Usage = NOTHING_KNOWN
-    allowance: Allowance = UNLIMITED
-    sizes: Sizes = Sizes.RIGHTSIZED
-    fleet: Fleet | None = None
+    usage: UsageInputs = NO_USAGE
+    allowance: EvictionAllowance = UNLIMITED
+    sizes: PackingSizes = PackingSizes.RIGHTSIZED
+    fleet: NodeFleet | None = None
     keep_domains: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Made(Generic[P]):
+class PlanningResult(Generic[P]):
     """A plan, or why there is none, with what it was made from, and how long solving took."""
 
-    built: Built
+    built: BuiltProblem
     packing: Packing
     plan: P
     seconds: float
@@ -54,45 +58,47 @@ class Made(Generic[P]):
     @property
     def evicts_unproved(self) -> bool:
         """Tell whether pods would be evicted although another plan might need none."""
-        return isinstance(self.plan, Proposal) and bool(self.plan.evicted) and not self.packing.needs_evictions
+        return isinstance(self.plan, PackingProposal) and bool(self.plan.evicted) and not self.packing.needs_evictions
 
     @property
-    def reached(self) -> Packing:
+    def planned_packing(self) -> Packing:
         """The packing that the plan arrives at, which may be less than what was packed."""
-        assert isinstance(self.plan, Proposal)
-        return arrives_at(self.built, self.packing, self.plan)
+        assert isinstance(self.plan, PackingProposal)
+        return get_reached_packing(self.built, self.packing, self.plan)
 
 
-async def planned(
-    scene: Scene, pack: Pack, busy: Callable[[str], AbstractContextManager[object]] = nullcontext
-) -> Made[Proposal | NoOrder]:
+async def plan_packing(
+    scene: PlanningInputs, pack: PackFunction, busy: Callable[[str], AbstractContextManager[object]] = nullcontext
+) -> PlanningResult[PackingProposal | NoMoveOrder]:
     """Build, pack and order; `busy` surrounds what takes a while, by name.
 
     Where pods stay pending that may take what is kept for a nominated pod of lower priority, that is tried as well.
     """
     made = await _planned(scene, pack, busy, 0.0)
-    if scene.fleet is not None or isinstance(made.plan, NoOrder):
+    if scene.fleet is not None or isinstance(made.plan, NoMoveOrder):
         return made
     waiting = {one.key for one in made.plan.unplaced}
-    freed = without_lower_nominations(scene.snapshot, [pod for pod in made.built.pods if key_of(pod) in waiting])
+    freed = remove_lower_priority_nominations(
+        scene.snapshot, [pod for pod in made.built.pods if get_pod_key(pod) in waiting]
+    )
     if freed is None:
         return made
     other = await _planned(replace(scene, snapshot=freed), pack, busy, made.seconds)
-    if isinstance(other.plan, NoOrder) or _placed(other.plan) <= _placed(made.plan):
+    if isinstance(other.plan, NoMoveOrder) or _placed(other.plan) <= _placed(made.plan):
         return replace(made, seconds=other.seconds)
     # The judge goes by the nominations that there are.
-    objections = objections_to(other.plan, replace(other.built, snapshot=scene.snapshot), scene.allowance)
+    objections = find_objections(other.plan, replace(other.built, snapshot=scene.snapshot), scene.allowance)
     return replace(made, seconds=other.seconds) if objections else other
 
 
-def _placed(plan: Proposal) -> list[int]:
+def _placed(plan: PackingProposal) -> list[int]:
     """Return how many pods a plan places of each priority, the highest first."""
     return [tier.placed for tier in plan.by_priority]
 
 
 async def _planned(
-    scene: Scene, pack: Pack, busy: Callable[[str], AbstractContextManager[object]], seconds: float
-) -> Made[Proposal | NoOrder]:
+    scene: PlanningInputs, pack: PackFunction, busy: Callable[[str], AbstractContextManager[object]], seconds: float
+) -> PlanningResult[PackingProposal | NoMoveOrder]:
     usage = scene.usage
     for left in reversed(range(_MOST_PROBLEMS)):
         with busy("putting the cluster into numbers"):
@@ -100,39 +106,41 @@ async def _planned(
         packing, took = await pack(built.problem, seconds)
         seconds += took
         with busy("putting the plan in order"):
-            plan = await asyncio.to_thread(propose, built, packing)
-        if not isinstance(plan, NoOrder) or plan.unsizable <= usage.unsizable or not left:
+            plan = await asyncio.to_thread(build_proposal, built, packing)
+        if not isinstance(plan, NoMoveOrder) or plan.not_resizable <= usage.not_resizable or not left:
             break
         # Some keep the sizes that they have, which is found out only where all are sized together.
-        usage = replace(usage, unsizable=usage.unsizable | plan.unsizable)
-    return Made(built, packing, plan, seconds)
+        usage = replace(usage, not_resizable=usage.not_resizable | plan.not_resizable)
+    return PlanningResult(built, packing, plan, seconds)
 
 
-def objections_to(proposal: Proposal, built: Built, allowance: Allowance) -> Sequence[str]:
+def find_objections(proposal: PackingProposal, built: BuiltProblem, allowance: EvictionAllowance) -> Sequence[str]:
     """Return what the judge has against a plan for a problem."""
-    return find_objections(
+    return find_plan_objections(
         built.snapshot,
         proposal,
-        demands=demands_of(built) if built.sizes is Sizes.RIGHTSIZED else None,
+        demands=get_pod_needs(built) if built.sizes is PackingSizes.RIGHTSIZED else None,
         policy=built.policy,
         stored=built.usage.stored,
         allowance=allowance,
     )
 
 
-def demands_of(built: Built) -> Mapping[PodKey, Demand]:
+def get_pod_needs(built: BuiltProblem) -> Mapping[PodKey, PodNeed]:
     """Return what each pod of a problem needs on its node, for the judge."""
     problem = built.problem
     cpu, memory = problem.resources.index("cpu"), problem.resources.index("memory")
     of_class = [
-        Demand(Resources(int(base[cpu]), int(base[memory])), Resources(int(share[cpu]), int(share[memory])))
+        PodNeed(Resources(int(base[cpu]), int(base[memory])), Resources(int(share[cpu]), int(share[memory])))
         for base, share in zip(problem.demands, problem.headroom, strict=True)
     ]
-    return {key_of(pod): of_class[number] for pod, number in zip(built.pods, problem.pod_class.tolist(), strict=True)}
+    return {
+        get_pod_key(pod): of_class[number] for pod, number in zip(built.pods, problem.pod_class.tolist(), strict=True)
+    }
 
 
-def _built(scene: Scene) -> Built:
-    return build_problem(
+def _built(scene: PlanningInputs) -> BuiltProblem:
+    return build_packing_problem(
         scene.snapshot,
         scene.policy,
         scene.sizes,
@@ -141,3 +149,160 @@ def _built(scene: Scene) -> Built:
         prices=None if scene.fleet is None else scene.fleet.prices,
         keep_domains=scene.keep_domains,
     )
+
+
+# Of the time, for a plan that empties nodes by any moves, also between zones.
+FIRST_SHARE = 0.25
+# Where new nodes would be domains, of what time is left: for what no plan goes below, for each try with fewer of them.
+_WITHOUT_SPREAD_SHARE, _FEWER_SHARE, _MOST_TRIED = 0.2, 0.25, 5
+# So many constraints are lifted one by one, each with a share of what time is left, if that is worth it.
+_MOST_LIFTED, _LIFTED_SHARE, _LEAST_SECONDS = 3, 0.3, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class SearchRound:
+    """A search in what is left of the time after `taken` seconds: in a share of that.
+
+    A `bound` is one that no plan surpasses, known from before. With `in_zones` pods that are spread over zones stay in
+    theirs.
+    """
+
+    snapshot: ClusterSnapshot
+    used_seconds: float = 0.0
+    share: float = 1.0
+    bound: tuple[int, ...] | None = None
+    in_zones: bool = False
+
+
+# What a turn comes to; its seconds are all that solving has taken by then.
+FoundPlan = PlanningResult[PackingProposal]
+SearchFunction = Callable[[SearchRound], Awaitable[FoundPlan]]
+
+
+async def find_fewest_nodes(search: SearchFunction, fleet: NodeFleet) -> tuple[FoundPlan, NodeFleet]:
+    """Return the best plan for a fleet, and the fleet that it was found for.
+
+    That one lacks new nodes where NodePools' limits do not allow all that the best plan would have.
+    """
+    if _adds_domains(fleet):
+        found = await _fewest_with_new_domains(search, fleet)
+    else:
+        found = await _fewest_nodes(search, fleet.snapshot)
+    limited = limit_new_nodes_to_pools(fleet, _new_nodes_used(found, fleet))
+    if limited is None:
+        return found, fleet
+    again = await search(
+        SearchRound(limited.snapshot, found.seconds, bound=found.packing.bound, in_zones=_is_spread(limited.snapshot))
+    )
+    # With other machines from the same NodePool there may be a place after all.
+    impossible = {one.key for one in found.plan.unplaced if one.impossible}
+    unplaced = tuple(replace(one, impossible=one.impossible and one.key in impossible) for one in again.plan.unplaced)
+    return replace(again, plan=replace(again.plan, unplaced=unplaced)), limited
+
+
+async def _fewest_with_new_domains(search: SearchFunction, fleet: NodeFleet) -> FoundPlan:
+    """Return a plan for which few new nodes are domains of a spread, and a bound for plans with any.
+
+    A node that is not ordered is no domain, while all that could be are in the fleet's snapshot.
+    """
+    everywhere = fleet.snapshot
+    found = await search(SearchRound(everywhere, share=FIRST_SHARE))
+    pods = tuple(replace(pod, constraints=replace(pod.constraints, spread=())) for pod in everywhere.pods)
+    free = await search(SearchRound(replace(everywhere, pods=pods), found.seconds, _WITHOUT_SPREAD_SHARE))
+    bound, objective = free.packing.bound, found.built.problem.objective
+    best, seconds = _bounded(found, bound), free.seconds
+    wanted = [_new_nodes_used(free, fleet), _new_nodes_used(found, fleet)]
+    for number in range(_MOST_TRIED):
+        if best.planned_packing.status.is_proved or not wanted:
+            break
+        kept = set(wanted.pop(0))
+        nodes = tuple(node for node in everywhere.nodes if node.name not in fleet.types or node.name in kept)
+        # The last has all the time that is left, and only moves that have an order.
+        last = number == _MOST_TRIED - 1
+        share = 1.0 if last else _FEWER_SHARE
+        other = await search(SearchRound(replace(everywhere, nodes=nodes), seconds, share, bound, in_zones=last))
+        seconds = other.seconds
+        if other.planned_packing.planned.get_key(objective) > best.planned_packing.planned.get_key(objective):
+            best = other
+        if not wanted:
+            used = _new_nodes_used(best, fleet)
+            wanted = [used if number == _MOST_TRIED - 2 else used[: len(used) // 2]]
+    impossible = {one.key for one in free.plan.unplaced if one.impossible}
+    unplaced = tuple(replace(one, impossible=one.key in impossible) for one in best.plan.unplaced)
+    return replace(best, plan=replace(best.plan, unplaced=unplaced), seconds=seconds)
+
+
+def _bounded(found: FoundPlan, bound: tuple[int, ...]) -> FoundPlan:
+    """Return what was found with another bound."""
+    packing = build_packing(found.built.problem, found.planned_packing.pod_node, bound, found.packing.notes)
+    plan = build_proposal(found.built, packing)
+    if isinstance(plan, NoMoveOrder):
+        plan = replace(found.plan, status=packing.status)
+    return replace(found, packing=packing, plan=plan)
+
+
+def _adds_domains(fleet: NodeFleet) -> bool:
+    """Tell whether new nodes would be domains of a spread that there are not yet."""
+    keys = {one.topology_key for pod in fleet.snapshot.pods for one in pod.constraints.spread if not pod.is_finished}
+    domains: dict[bool, set[tuple[str, str]]] = {True: set(), False: set()}
+    for node in fleet.snapshot.nodes:
+        domains[node.name in fleet.types].update((key, node.labels[key]) for key in keys & node.labels.keys())
+    return bool(domains[True] - domains[False])
+
+
+def _new_nodes_used(found: FoundPlan, fleet: NodeFleet) -> list[str]:
+    """Return the new nodes of a plan: those of the highest priority first, then those of the most pods."""
+    ranks: dict[str, tuple[int, int]] = {}
+    for pod, node in zip(found.built.pods, found.planned_packing.pod_node.tolist(), strict=True):
+        name = found.built.nodes[node].name if node >= 0 else ""
+        if name in fleet.types:
+            highest, count = ranks.get(name, (pod.priority, 0))
+            ranks[name] = max(highest, pod.priority), count + 1
+    return sorted(ranks, key=lambda name: (*(-figure for figure in ranks[name]), name))
+
+
+async def _fewest_nodes(search: SearchFunction, snapshot: ClusterSnapshot) -> FoundPlan:
+    # Moves between zones mostly have no order: they are tried for a while, and say what no plan goes below.
+    spread = _is_spread(snapshot)
+    found = await search(SearchRound(snapshot, share=FIRST_SHARE if spread else 1.0))
+    if not spread or (found.planned_packing.status.is_proved and not _is_cut_short(found)):
+        return found
+    again = await search(SearchRound(snapshot, found.seconds, bound=found.packing.bound, in_zones=True))
+    objective = found.built.problem.objective
+    better = again.planned_packing.planned.get_key(objective) > found.planned_packing.planned.get_key(objective)
+    return again if better else replace(found, seconds=again.seconds)
+
+
+def _is_cut_short(found: FoundPlan) -> bool:
+    """Tell whether the solver's own packing is better, and has no order."""
+    objective = found.built.problem.objective
+    return found.planned_packing.planned.get_key(objective) < found.packing.planned.get_key(objective)
+
+
+def _is_spread(snapshot: ClusterSnapshot) -> bool:
+    return any(pod.constraints.spread for pod in snapshot.pods)
+
+
+async def build_node_count_change(
+    search: SearchFunction, found: FoundPlan, fleet: NodeFleet, seconds: float
+) -> NodeCountChange:
+    """Say what a plan makes of the nodes, and, once the least is proved, what shut budgets cost each.
+
+    Those are the PodDisruptionBudgets that keep most nodes; `seconds` is how long all searches may take together.
+    """
+    change = summarize_node_count_change(found.built, found.planned_packing, found.plan, fleet)
+    snapshot, taken = fleet.snapshot, found.seconds
+    if found.planned_packing.planned.price > -found.packing.bound[len(found.planned_packing.planned.priorities)]:
+        return change
+    without: list[tuple[str, int]] = []
+    exhausted = {ReasonDetail.BUDGET_EXHAUSTED.create(budget.title): budget for budget in snapshot.budgets}
+    for budget in [exhausted[detail] for detail, _ in change.kept_by_reason if detail in exhausted]:
+        if len(without) == _MOST_LIFTED or seconds - taken < _LEAST_SECONDS:
+            break
+        budgets = tuple(one for one in snapshot.budgets if one is not budget)
+        other = await search(SearchRound(replace(snapshot, budgets=budgets), taken, _LIFTED_SHARE))
+        taken = other.seconds
+        if other.planned_packing.planned.price < found.planned_packing.planned.price:
+            nodes = summarize_node_count_change(other.built, other.planned_packing, other.plan, fleet).nodes_after
+            without.append((budget.title, nodes))
+    return replace(change, nodes_after_by_lifted_constraint=tuple(without))

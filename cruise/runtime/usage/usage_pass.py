@@ -8,38 +8,37 @@ from datetime import datetime, timedelta
 import numpy as np
 import structlog
 
-from cruise.decisions.usage.attribution import Attribution
-from cruise.decisions.usage.estimation import OWN_SECONDS, estimate_statistics
-from cruise.decisions.usage.lessons import lessons_of
-from cruise.decisions.usage.revisions import Learned, Originals, learn_revisions, mixed_revisions
-from cruise.decisions.usage.statistics_table import container_of, with_earlier, with_refusals
+from cruise.decisions.usage.attribution import UsageAttribution
+from cruise.decisions.usage.estimation import OWN_SAMPLES_SECONDS, estimate_statistics
+from cruise.decisions.usage.oom_records import summarize_oom_records
+from cruise.decisions.usage.revisions import LearnedRevisions, OriginalResources, find_mixed_revisions, learn_revisions
 from cruise.decisions.usage.usage_bounds import UsageBounds
-from cruise.decisions.usage.usage_columns import LiveContainers
-from cruise.domain.cluster import ContainerRole, Snapshot
+from cruise.decisions.usage.usage_columns import RunningContainers, add_earlier_rows, add_rejections, get_container_key
+from cruise.domain.cluster import ClusterSnapshot, ContainerRole
+from cruise.domain.original_resources import NO_REVISIONS, WorkloadRevisions
 from cruise.domain.policy import Policy
-from cruise.domain.revisions import NO_REVISIONS, Revisions
 from cruise.domain.usage import StatisticKey, StatisticsTable
-from cruise.errors import HistoryChanged
-from cruise.runtime.ports import SnapshotSource, Store, UsageSource
-from cruise.runtime.usage.reading import ReadingProgress, UsageReader, UsageReading
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.windows import UsageWindows
+from cruise.errors import HistoryChangedError
+from cruise.runtime.ports import SnapshotSource, StorePort, UsageSourcePort
+from cruise.runtime.usage.sample_windows import UsageWindows
+from cruise.runtime.usage.usage_reader import UsageReader, UsageReadingProgress, UsageReadingSettings
+from cruise.runtime.usage.usage_state import UsageState
 
 log = structlog.get_logger()
 
-HISTORY = timedelta(days=7)
-DEFAULT_READING = UsageReading()
+HISTORY_WINDOW = timedelta(days=7)
+DEFAULT_READING = UsageReadingSettings()
 
 
-async def usage_pass(
+async def run_usage_pass(
     cluster: SnapshotSource,
-    source: UsageSource,
-    store: Store,
+    source: UsageSourcePort,
+    store: StorePort,
     state: UsageState,
     policy: Policy,
     now: datetime,
-    reading: UsageReading = DEFAULT_READING,
-    on_progress: Callable[[ReadingProgress], None] | None = None,
+    reading: UsageReadingSettings = DEFAULT_READING,
+    on_progress: Callable[[UsageReadingProgress], None] | None = None,
 ) -> StatisticsTable:
     """Read what is new, estimate the statistics of the last complete minute, store and return them.
 
@@ -48,51 +47,51 @@ async def usage_pass(
     sample keep their earlier row. Raises what `UsageReader.read` and the cluster raise.
     """
     snapshot = await cluster.snapshot()
-    at = max(reading.last_complete(now.timestamp() - state.settling.seconds), state.windows.head)
-    attribution = Attribution.of(snapshot)
-    if policy.rules.plausible:
-        state.bounds = UsageBounds.of(snapshot, int(now.timestamp()), state.bounds)
+    at = max(reading.get_last_complete_time(now.timestamp() - state.scrape_delay.seconds), state.windows.head)
+    attribution = UsageAttribution.find_owner(snapshot)
+    if policy.rules.plausibility_checks:
+        state.bounds = UsageBounds.create(snapshot, int(now.timestamp()), state.bounds)
     partitions = await source.partitions(snapshot)
     containers = sum(len(pod.containers) for pod in snapshot.pods)
     reader = UsageReader(source, store, state, attribution, reading, at, on_progress)
     try:
         await state.catch_up(store, attribution, at, reading.step_seconds, int(policy.look_ahead.total_seconds()))
         state.failures = await reader.read(partitions, containers)
-    except HistoryChanged as error:
+    except HistoryChangedError as error:
         log.warning("the database went back to an earlier state: usage is read again, nothing shrinks", why=str(error))
         await state.forget(store, at)
         raise
     for failure in state.failures:
         log.warning(
-            "usage not read", partition=failure.partition, start=failure.start, end=failure.end, why=failure.why
+            "usage not read", partition=failure.partition, start=failure.start, end=failure.end, why=failure.reason
         )
-    for refusal, (count, one) in state.refusals.news().items():
+    for refusal, (count, one) in state.rejections.get_changes().items():
         log.warning("samples refused", why=refusal.value, samples=count, such_as="/".join(one.container), at=one.at)
     behind = [name for name in partitions if name not in state.progress or state.progress[name].read_until < at]
     if behind:
         log.info("usage history incomplete", partitions=len(behind))
         return await state.statistics(store)
     await state.note_regained(store, partitions)
-    if reading.measures_settle:
-        state.settling.learn((progress.tail for progress in state.progress.values()), at)
+    if reading.measures_scrape_delay:
+        state.scrape_delay.learn((progress.counter_tail for progress in state.progress.values()), at)
     state.windows.advance(at)
     earlier = await state.statistics(store)
-    learned = await _learn_revisions(store, state, snapshot, earlier, at) if policy.rules.revisions else None
-    live = live_containers(snapshot, state.windows, learned.revisions if learned else None, at)
+    learned = await _learn_revisions(store, state, snapshot, earlier, at) if policy.rules.template_revisions else None
+    live = list_running_containers(snapshot, state.windows, learned.revisions if learned else None, at)
     table = await asyncio.to_thread(
         estimate_statistics,
-        state.windows.recent(),
+        state.windows.get_recent(),
         state.peaks.known(),
         live,
-        lessons_of(await store.oom_records(now - HISTORY)),
+        summarize_oom_records(await store.oom_records(now - HISTORY_WINDOW)),
         at,
         reading.step_seconds,
         int(policy.max_age.total_seconds()),
         int(policy.new_workload_age.total_seconds()),
     )
-    table = with_refusals(table, earlier, state.refusals.shares(at, reading.step_seconds), live.keys)
-    await store.write_statistics(replace(table, revisions=learned.news) if learned else table)
-    state.table = with_earlier(table, earlier, live.keys)
+    table = add_rejections(table, earlier, state.rejections.get_shares(at, reading.step_seconds), live.keys)
+    await store.write_statistics(replace(table, revisions=learned.changed) if learned else table)
+    state.table = add_earlier_rows(table, earlier, live.keys)
     state.table = replace(state.table, sharing=earlier.sharing)
     if learned:
         state.table, state.has_originals = replace(state.table, revisions=learned.revisions), True
@@ -100,28 +99,30 @@ async def usage_pass(
     return state.table
 
 
-def live_containers(
-    snapshot: Snapshot, windows: UsageWindows, revisions: Revisions | None = None, at: int = 0
-) -> LiveContainers:
+def list_running_containers(
+    snapshot: ClusterSnapshot, windows: UsageWindows, revisions: WorkloadRevisions | None = None, at: int = 0
+) -> RunningContainers:
     """Return the containers of all pods on nodes that are not over, in the snapshot's order, init containers left out.
 
     A pod without a node has no usage, nor does it make its workload one of which samples are missing. Workloads with
     several `revisions` are told apart as of `at`.
     """
-    pods = [pod for pod in snapshot.pods if pod.node is not None and not pod.terminal]
+    pods = [pod for pod in snapshot.pods if pod.node is not None and not pod.is_finished]
     keys = [
         StatisticKey(pod.namespace, pod.name, str(pod.workload) if pod.workload else "", container.name, pod.identity)
         for pod in pods
         for container in pod.containers
         if container.role is not ContainerRole.INIT
     ]
-    rows = windows.rows_of([container_of(key) for key in keys]) if keys else np.empty(0, np.int64)
-    return LiveContainers(keys, rows, mixed_revisions(pods, revisions, at, OWN_SECONDS) if revisions else None)
+    rows = windows.find_rows([get_container_key(key) for key in keys]) if keys else np.empty(0, np.int64)
+    return RunningContainers(
+        keys, rows, find_mixed_revisions(pods, revisions, at, OWN_SAMPLES_SECONDS) if revisions else None
+    )
 
 
 async def _learn_revisions(
-    store: Store, state: UsageState, snapshot: Snapshot, earlier: StatisticsTable, at: int
-) -> Learned:
+    store: StorePort, state: UsageState, snapshot: ClusterSnapshot, earlier: StatisticsTable, at: int
+) -> LearnedRevisions:
     """Learn from the pods; what those that are new here requested before they were resized is asked of the store.
 
     A pod may be resized before the first usage pass that sees it, and at the start any pod may be.
@@ -130,7 +131,7 @@ async def _learn_revisions(
     unseen = None
     if state.has_originals:
         unseen = [pod.uid for pod in snapshot.pods if pod.workload is not None and pod.uid not in known.of_pods]
-    originals: Originals = {}
+    originals: OriginalResources = {}
     if unseen is None or unseen:
         originals = {
             uid: {target.container: (target.requests, target.limits) for target in one.containers}

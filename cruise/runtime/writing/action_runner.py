@@ -8,26 +8,38 @@ from datetime import datetime
 
 import structlog
 
-from cruise.domain.actions import Action, ContainerTarget, EvictPod, Outcome, Reason, RefusedTarget, ResizePod, Verdict
-from cruise.domain.cluster import ResizePending, Snapshot
-from cruise.domain.details import Detail
-from cruise.domain.sizes import spec_targets
-from cruise.errors import Conflict, CruiseError, NotFound, Refused, Throttled, Unavailable
-from cruise.runtime.ports import Cluster, Store
-from cruise.runtime.writing.answers import WEBHOOK_FAILED, forbids_disruption, refusal_of
-from cruise.runtime.writing.audit import AuditQueue
-from cruise.runtime.writing.braking import Brake
-from cruise.runtime.writing.evictions import EvictionTurns
-from cruise.runtime.writing.guards import Guards
-from cruise.runtime.writing.intents import PlanIntents, reconcile
-from cruise.runtime.writing.pausing import Pause
-from cruise.runtime.writing.waits import WriteWaits
+from cruise.domain.actions import (
+    Action,
+    ActionResult,
+    ContainerTarget,
+    EvictPod,
+    Outcome,
+    ReasonCode,
+    RefusedTarget,
+    ResizePod,
+)
+from cruise.domain.cluster import ClusterSnapshot, ResizePending
+from cruise.domain.pod_resources import get_spec_targets
+from cruise.domain.reasons import ReasonDetail
+from cruise.errors import ConflictError, CruiseError, NotFoundError, RefusedError, ThrottledError, UnavailableError
+from cruise.runtime.ports import ClusterPort, StorePort
+from cruise.runtime.writing.api_answers import (
+    WEBHOOK_FAILED,
+    PauseState,
+    WriteThrottle,
+    WriteTimeouts,
+    classify_refusal,
+    is_disruption_budget_refusal,
+)
+from cruise.runtime.writing.audit import AuditQueue, PlanIntents, reconcile_intents
+from cruise.runtime.writing.evictions import EvictionLock
+from cruise.runtime.writing.guards import WriteGuards
 
 log = structlog.get_logger()
 
 _MOST_ATTEMPTS = 5
 _ORIGINALS_AT_ONCE = 5000
-_UNTRIED = (Reason.FORBIDDEN, Reason.THROTTLED, Reason.STALE_DECISION)
+_UNTRIED = (ReasonCode.FORBIDDEN, ReasonCode.THROTTLED, ReasonCode.STALE_DECISION)
 
 
 class ActionRunner:
@@ -36,14 +48,14 @@ class ActionRunner:
     def __init__(
         self,
         actions: Sequence[Action],
-        cluster: Cluster,
-        store: Store,
-        guards: Guards,
+        cluster: ClusterPort,
+        store: StorePort,
+        guards: WriteGuards,
         audit: AuditQueue,
-        evictions: EvictionTurns,
-        pause: Pause,
-        waits: WriteWaits,
-        snapshot: Snapshot,
+        evictions: EvictionLock,
+        pause: PauseState,
+        waits: WriteTimeouts,
+        snapshot: ClusterSnapshot,
         now: datetime,
     ) -> None:
         self._actions = actions
@@ -56,7 +68,7 @@ class ActionRunner:
         self._pause = pause
         self._waits = waits
         self._now = now
-        self._brake = Brake(pause, waits)
+        self._brake = WriteThrottle(pause, waits)
         self._forbidden: set[type[Action]] = set()
         self._spent: Sequence[Outcome] | None = None
         self._to_remember: list[RefusedTarget] = []
@@ -74,12 +86,12 @@ class ActionRunner:
 
     async def begin(self) -> None:
         """Before the first write: see what others left open, read the pause, store sizes of pods never resized."""
-        if all(self._guards.forbidden_by_mode(action) for action in self._actions) or not self.needs_store:
+        if all(self._guards.is_forbidden_by_mode(action) for action in self._actions) or not self.needs_store:
             return
-        for found in await reconcile(self._cluster, self._store, self._audit, self._snapshot):
+        for found in await reconcile_intents(self._cluster, self._store, self._audit, self._snapshot):
             if isinstance(found.action, ResizePod):
                 # It may arrive yet, or have arrived after the snapshot: its room is not given to another.
-                self._guards.take(found.action)
+                self._guards.consume(found.action)
         await self._pause.read()
         keys = await self._store.signing_keys()
         for first in range(0, len(self._actions), _ORIGINALS_AT_ONCE):
@@ -88,11 +100,11 @@ class ActionRunner:
             if originals and await self._pause.allows_writing():
                 await self._store.remember_original_sizes(originals)
 
-    def expect(self, numbers: Iterable[int]) -> None:
+    def announce(self, numbers: Iterable[int]) -> None:
         """Say which actions come next, in their order."""
-        self._intents.expect(numbers)
+        self._intents.announce(numbers)
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """After the last write: close what was recorded and not sent."""
         self._intents.close()
 
@@ -103,7 +115,7 @@ class ActionRunner:
             await self._store.remember_refused(refused)
         await self._audit.record(self._store)
 
-    async def one(self, number: int) -> None:
+    async def run_one(self, number: int) -> None:
         """Take one action to its end."""
         outcome = await self._ended(number, self._actions[number])
         if self._outcomes[number] is None:
@@ -112,26 +124,26 @@ class ActionRunner:
     def _take(self, number: int, outcome: Outcome) -> None:
         """Keep the outcome of an action, for the audit as well."""
         self._outcomes[number] = outcome
-        intent = self._intents.take(number)
+        intent = self._intents.get_intent(number)
         # The first refusal of a kind stands for the rest, which is not even tried.
-        untried = outcome.verdict is Verdict.HELD and outcome.reason in _UNTRIED
-        if outcome.verdict is not Verdict.OBSERVED and not untried:
-            self._audit.note(outcome, intent)
+        untried = outcome.result is ActionResult.SKIPPED and outcome.reason in _UNTRIED
+        if outcome.result is not ActionResult.OBSERVED and not untried:
+            self._audit.add(outcome, intent)
         elif intent is not None:
-            self._audit.close([intent])
+            self._audit.close_intents([intent])
 
     def _may_be_sent(self, number: int) -> bool:
         action = self._actions[number]
         if self._outcomes[number] is not None:
             return False
-        return not self._guards.forbidden_by_mode(action) and self._guards.why_excluded(action) is None
+        return not self._guards.is_forbidden_by_mode(action) and self._guards.explain_exclusion(action) is None
 
     async def _ended(self, number: int, action: Action) -> Outcome:
-        if self._guards.forbidden_by_mode(action):
-            return self._outcome(action, Verdict.OBSERVED, Reason.MODE)
-        excluded = self._guards.why_excluded(action)
+        if self._guards.is_forbidden_by_mode(action):
+            return self._outcome(action, ActionResult.OBSERVED, ReasonCode.MODE_FORBIDS)
+        excluded = self._guards.explain_exclusion(action)
         if excluded is not None:
-            return self._outcome(action, Verdict.HELD, excluded)
+            return self._outcome(action, ActionResult.SKIPPED, excluded)
         if isinstance(action, EvictPod):
             return await self._evicted(number, action)
         if isinstance(action, ResizePod):
@@ -141,16 +153,16 @@ class ActionRunner:
     async def _evicted(self, number: int, action: EvictPod) -> Outcome:
         """Evict in turn, on budgets read from the store where other writers may have spent them."""
         if not self._evictions.are_known(self._now):
-            return self._outcome(action, Verdict.HELD, Reason.HISTORY_INCOMPLETE)
-        over = None if self._spent is None else self._guards.over_budget(action, self._spent)
+            return self._outcome(action, ActionResult.SKIPPED, ReasonCode.HISTORY_INCOMPLETE)
+        over = None if self._spent is None else self._guards.find_exceeded_budget(action, self._spent)
         if over is not None:
-            return self._outcome(action, Verdict.HELD, over)
-        async with self._evictions.turn(self._store, self._audit, self._now) as self._spent:
-            over = self._guards.over_budget(action, self._spent)
+            return self._outcome(action, ActionResult.SKIPPED, over)
+        async with self._evictions.acquire(self._store, self._audit, self._now) as self._spent:
+            over = self._guards.find_exceeded_budget(action, self._spent)
             if over is not None:
-                return self._outcome(action, Verdict.HELD, over)
+                return self._outcome(action, ActionResult.SKIPPED, over)
             outcome = await self._attempted(number, action)
-            if outcome.verdict is Verdict.REFUSED:
+            if outcome.result is ActionResult.REFUSED:
                 self._guards.refusing_nodes.add(action.node)
             # Within the turn, so that the next one knows.
             self._take(number, outcome)
@@ -158,30 +170,30 @@ class ActionRunner:
 
     async def _resized(self, number: int, action: ResizePod) -> Outcome:
         detail = ""
-        if not self._guards.must_be_read_again(action) and self._guards.resized_by_another(action):
-            return self._outcome(action, Verdict.HELD, Reason.CHANGED_SINCE)
-        if not self._guards.has_room(action):
-            part = self._guards.part_without_growth(action)
+        if not self._guards.requires_fresh_read(action) and self._guards.is_resized_by_other(action):
+            return self._outcome(action, ActionResult.SKIPPED, ReasonCode.CHANGED)
+        if not self._guards.has_capacity(action):
+            part = self._guards.remove_growth(action)
             if part is None:
-                return self._outcome(action, Verdict.HELD, Reason.WAITING_FOR_ROOM)
-            action, detail = part, Detail.GROWTH_WAITS
-        give_back = self._guards.take(action)
+                return self._outcome(action, ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)
+            action, detail = part, ReasonDetail.GROWTH_PENDING
+        give_back = self._guards.consume(action)
         outcome = await self._attempted(number, action, detail)
-        if outcome.verdict is not Verdict.DONE:
+        if outcome.result is not ActionResult.DONE:
             give_back()
         return outcome
 
     async def _attempted(self, number: int, action: Action, detail: str = "") -> Outcome:
         """Try an action until the server answers something else than "too many requests", within bounds."""
-        if self._guards.heeds_pause(action) and not await self._pause.allows_writing():
-            return self._outcome(action, Verdict.OBSERVED, Reason.PAUSED)
+        if self._guards.respects_pause(action) and not await self._pause.allows_writing():
+            return self._outcome(action, ActionResult.OBSERVED, ReasonCode.PAUSED)
         await self._begin(number, action)
         for left in reversed(range(_MOST_ATTEMPTS)):
-            async with self._brake.turn():
+            async with self._brake.acquire():
                 if type(action) in self._forbidden:
-                    return self._outcome(action, Verdict.HELD, Reason.FORBIDDEN)
-                if self._brake.given_up:
-                    return self._outcome(action, Verdict.HELD, Reason.THROTTLED)
+                    return self._outcome(action, ActionResult.SKIPPED, ReasonCode.FORBIDDEN)
+                if self._brake.has_given_up:
+                    return self._outcome(action, ActionResult.SKIPPED, ReasonCode.THROTTLED)
                 outcome = await self._attempt(number, action, detail, last=left == 0)
             if outcome is not None:
                 return outcome
@@ -191,12 +203,12 @@ class ActionRunner:
         """Record the action before it is sent; what is not recorded is not sent, but for taking off a taint."""
         if isinstance(action, EvictPod):
             # Alone, since what is begun counts against the budgets.
-            await self._intents.begin_alone(number)
+            await self._intents.begin_single(number)
         elif self._guards.needs_store(action):
             await self._intents.begin(number)
         else:
             with suppress(CruiseError, TimeoutError):
-                async with asyncio.timeout(self._waits.answer):
+                async with asyncio.timeout(self._waits.response):
                     await self._intents.begin(number)
 
     async def _attempt(self, number: int, action: Action, detail: str, *, last: bool) -> Outcome | None:
@@ -206,45 +218,45 @@ class ActionRunner:
             if isinstance(sendable, Outcome):
                 return sendable
             await self._send(number, sendable, detail)
-        except Throttled as error:
-            if forbids_disruption(action, error):
+        except ThrottledError as error:
+            if is_disruption_budget_refusal(action, error):
                 return self._judged(action, error, detail)
             if error.cause == WEBHOOK_FAILED:
-                self._brake.failed_alone()
+                self._brake.report_failure()
                 return self._judged(action, error, detail)
-            self._brake.press(error.retry_after_seconds)
-            return self._judged(action, error, detail) if last or self._brake.given_up else None
-        except (Conflict, NotFound, Refused) as error:
-            self._brake.went_through()
+            self._brake.slow_down(error.retry_after_seconds)
+            return self._judged(action, error, detail) if last or self._brake.has_given_up else None
+        except (ConflictError, NotFoundError, RefusedError) as error:
+            self._brake.report_success()
             return self._judged(action, error, detail)
-        self._brake.went_through()
+        self._brake.report_success()
         return self._judged(action, None, detail)
 
     async def _checked(self, action: Action) -> Action | Outcome:
         """Return an action as it is to be sent, by what is known right before, or how it ends if it is not."""
         if self._guards.is_too_old():
-            return self._outcome(action, Verdict.HELD, Reason.STALE_DECISION)
+            return self._outcome(action, ActionResult.SKIPPED, ReasonCode.STALE_DECISION)
         changed, pod = None, None
-        read_again = self._guards.must_be_read_again(action)
-        if self._guards.heeds_pause(action):
+        read_again = self._guards.requires_fresh_read(action)
+        if self._guards.respects_pause(action):
             if await self._pause.allows_writing() and read_again:
                 assert isinstance(action, ResizePod | EvictPod)
-                pod = await self._cluster.pod(action.namespace, action.pod)
-                changed = self._guards.why_changed(action, pod)
+                pod = await self._cluster.read_pod(action.namespace, action.pod)
+                changed = self._guards.explain_change(action, pod)
             # Once more, since reading may have taken its time.
             if not await self._pause.allows_writing():
-                return self._outcome(action, Verdict.OBSERVED, Reason.PAUSED)
+                return self._outcome(action, ActionResult.OBSERVED, ReasonCode.PAUSED)
         # Once more, after every wait.
         if self._guards.is_too_old():
-            return self._outcome(action, Verdict.HELD, Reason.STALE_DECISION)
+            return self._outcome(action, ActionResult.SKIPPED, ReasonCode.STALE_DECISION)
         if isinstance(action, EvictPod) and not self._evictions.are_known(self._now):
             # Once more, since the budget may have been read before the loss was noticed.
-            return self._outcome(action, Verdict.HELD, Reason.HISTORY_INCOMPLETE)
+            return self._outcome(action, ActionResult.SKIPPED, ReasonCode.HISTORY_INCOMPLETE)
         if isinstance(action, ResizePod) and not read_again:
-            pod = self._cluster.known_pod(action.namespace, action.pod)
-            changed = self._guards.why_not_to_shrink(action, pod)
+            pod = self._cluster.get_cached_pod(action.namespace, action.pod)
+            changed = self._guards.explain_shrink_refusal(action, pod)
         if changed is not None:
-            return self._outcome(action, Verdict.HELD, changed)
+            return self._outcome(action, ActionResult.SKIPPED, changed)
         # A pod that anybody has changed since then is left to the next pass: the server refuses the write.
         return replace(action, version=pod.version) if pod and isinstance(action, ResizePod | EvictPod) else action
 
@@ -255,76 +267,79 @@ class ActionRunner:
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await asyncio.wait({sending}, timeout=self._waits.answer)
+            await asyncio.wait({sending}, timeout=self._waits.response)
             if not sending.done():
                 sending.cancel()
                 await asyncio.wait({sending})
-            unanswered = Unavailable("given up before it was answered: it may have been done")
+            unanswered = UnavailableError("given up before it was answered: it may have been done")
             error = unanswered if sending.cancelled() else sending.exception()
             if error is None or isinstance(error, CruiseError):
                 self._leave(number, action, error, detail)
             raise
-        except Unavailable as error:
+        except UnavailableError as error:
             self._leave(number, action, error, detail)
             raise
 
     def _leave(self, number: int, action: Action, error: CruiseError | None, detail: str) -> None:
         """Note how an action ended that ends its plan; without an answer it is compared with the cluster later."""
         outcome = self._judged(action, error, detail)
-        intent = self._intents.take(number)
-        if intent is not None and isinstance(error, Unavailable):
+        intent = self._intents.get_intent(number)
+        if intent is not None and isinstance(error, UnavailableError):
             self._audit.leave_open(intent, outcome)
         else:
-            self._audit.note(outcome, intent)
+            self._audit.add(outcome, intent)
 
     def _judged(self, action: Action, error: CruiseError | None, detail: str) -> Outcome:
         """Return the outcome that an answer means, and remember what it teaches."""
         match error:
             case None:
                 self._learn_from_done(action)
-                return self._outcome(action, Verdict.DONE, action.reason, detail)
-            case Conflict():
-                return self._outcome(action, Verdict.HELD, Reason.CHANGED_SINCE, str(error))
-            case NotFound():
-                return self._outcome(action, Verdict.HELD, Reason.GONE, str(error))
-            case Throttled():
-                budget = forbids_disruption(action, error)
+                return self._outcome(action, ActionResult.DONE, action.reason, detail)
+            case ConflictError():
+                return self._outcome(action, ActionResult.SKIPPED, ReasonCode.CHANGED, str(error))
+            case NotFoundError():
+                return self._outcome(action, ActionResult.SKIPPED, ReasonCode.NOT_FOUND, str(error))
+            case ThrottledError():
+                budget = is_disruption_budget_refusal(action, error)
                 return self._outcome(
-                    action, Verdict.REFUSED, Reason.DISRUPTION_BUDGET if budget else Reason.THROTTLED, str(error)
+                    action,
+                    ActionResult.REFUSED,
+                    ReasonCode.POD_DISRUPTION_BUDGET if budget else ReasonCode.THROTTLED,
+                    str(error),
                 )
-            case Refused():
+            case RefusedError():
                 return self._refused(action, error)
             case _:
-                return self._outcome(action, Verdict.FAILED, action.reason, str(error))
+                return self._outcome(action, ActionResult.FAILED, action.reason, str(error))
 
-    def _refused(self, action: Action, error: Refused) -> Outcome:
-        refusal = refusal_of(action, error)
+    def _refused(self, action: Action, error: RefusedError) -> Outcome:
+        refusal = classify_refusal(action, error)
         if refusal.remembered_as is not None and isinstance(action, ResizePod):
             self._remember(action, action.containers, refusal.remembered_as)
-        if refusal.of_verb:
+        if refusal.for_verb:
             if type(action) in self._forbidden:
                 # One of those that were under way together.
-                return self._outcome(action, Verdict.HELD, refusal.reason, str(error))
+                return self._outcome(action, ActionResult.SKIPPED, refusal.reason, str(error))
             self._forbidden.add(type(action))
             log.warning("not permitted", action=type(action).__name__, error=str(error))
-        return self._outcome(action, Verdict.REFUSED, refusal.reason, str(error))
+        return self._outcome(action, ActionResult.REFUSED, refusal.reason, str(error))
 
     def _learn_from_done(self, action: Action) -> None:
-        decided_on = self._guards.decided_on(action) if isinstance(action, ResizePod) else None
-        if isinstance(action, ResizePod) and action.reason is Reason.WITHDRAWN and decided_on is not None:
+        decided_on = self._guards.set_decision(action) if isinstance(action, ResizePod) else None
+        if isinstance(action, ResizePod) and action.reason is ReasonCode.WITHDRAWN and decided_on is not None:
             deferred = decided_on.resize.pending is ResizePending.DEFERRED
-            why = Reason.RESIZE_DEFERRED if deferred else Reason.RESIZE_INFEASIBLE
-            self._remember(action, spec_targets(decided_on), why)
+            why = ReasonCode.RESIZE_DEFERRED if deferred else ReasonCode.RESIZE_INFEASIBLE
+            self._remember(action, get_spec_targets(decided_on), why)
 
-    def _remember(self, action: ResizePod, containers: Sequence[ContainerTarget], why: Reason) -> None:
-        room = self._guards.room_at_refusal(action, why)
+    def _remember(self, action: ResizePod, containers: Sequence[ContainerTarget], why: ReasonCode) -> None:
+        room = self._guards.get_capacity_at_refusal(action, why)
         self._to_remember.append(RefusedTarget(action.uid, tuple(containers), why, self._now, room))
 
-    def _outcome(self, action: Action, verdict: Verdict, reason: Reason, detail: str = "") -> Outcome:
+    def _outcome(self, action: Action, verdict: ActionResult, reason: ReasonCode, detail: str = "") -> Outcome:
         return Outcome(self._now, action, verdict, reason, detail, before=self._sizes_before(action))
 
     def _sizes_before(self, action: Action) -> tuple[ContainerTarget, ...]:
         if not isinstance(action, ResizePod):
             return ()
-        found = self._guards.decided_on(action)
-        return spec_targets(found) if found is not None and found.uid == action.uid else ()
+        found = self._guards.set_decision(action)
+        return get_spec_targets(found) if found is not None and found.uid == action.uid else ()

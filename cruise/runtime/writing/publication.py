@@ -5,33 +5,34 @@ from datetime import datetime
 
 import structlog
 
-from cruise.decisions.exporting.recommendations import recommend, worth_writing
-from cruise.decisions.exporting.templates import size_templates
-from cruise.domain.cluster import Snapshot
+from cruise.decisions.template_sizes import build_recommendations, select_changed_recommendations, size_templates
+from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.recommendations import Recommendation
+from cruise.domain.records import WorkloadRecommendation
 from cruise.domain.usage import StatisticsTable
-from cruise.errors import Conflict, NotFound, Refused
-from cruise.runtime.ports import Publisher, Store
+from cruise.errors import ConflictError, NotFoundError, RefusedError
+from cruise.runtime.ports import RecommendationPublisher, StorePort
 
 log = structlog.get_logger()
 
-MOST_IN_A_PASS = 200
+MAX_PER_PASS = 200
 
 
-class Publication:
+class VpaPublication:
     """Publishes what has changed since the last pass, of this process."""
 
-    def __init__(self, publisher: Publisher, store: Store, policy: Policy, most: int = MOST_IN_A_PASS) -> None:
+    def __init__(
+        self, publisher: RecommendationPublisher, store: StorePort, policy: Policy, most: int = MAX_PER_PASS
+    ) -> None:
         self._publisher = publisher
         self._store = store
         self._policy = policy
         self._most = most
-        self._published: dict[tuple[str, str], tuple[Recommendation, datetime]] = {}
+        self._published: dict[tuple[str, str], tuple[WorkloadRecommendation, datetime]] = {}
         self._problem = ""
 
-    async def publish(self, snapshot: Snapshot, statistics: StatisticsTable, now: datetime) -> int:
+    async def publish(self, snapshot: ClusterSnapshot, statistics: StatisticsTable, now: datetime) -> int:
         """Write up to a pass's budget, and return how many were written. Raises Throttled, Unavailable.
 
         What cannot be written is logged, once for as long as the problem is the same.
@@ -45,7 +46,7 @@ class Publication:
         keys = {(one.namespace, one.name) for one in wanted}
         self._published = {key: entry for key, entry in self._published.items() if key in keys & there}
         before = {key: entry for key, (entry, _) in self._published.items()}
-        chosen = worth_writing(wanted, before, self._most)
+        chosen = select_changed_recommendations(wanted, before, self._most)
         if chosen:
             await self._store.check_writable()
         written = 0
@@ -60,21 +61,21 @@ class Publication:
         return written
 
     def _wanted(
-        self, snapshot: Snapshot, statistics: StatisticsTable, stored: StoredOverrides, now: datetime
-    ) -> list[Recommendation]:
+        self, snapshot: ClusterSnapshot, statistics: StatisticsTable, stored: StoredOverrides, now: datetime
+    ) -> list[WorkloadRecommendation]:
         sizes = size_templates(snapshot, statistics, self._policy, now, stored=stored)
-        return list(recommend((*sizes.changed, *sizes.settled), snapshot, now))
+        return list(build_recommendations((*sizes.changed, *sizes.unchanged), snapshot, now))
 
-    async def _write(self, wanted: Recommendation, is_there: bool, now: datetime) -> bool:
+    async def _write(self, wanted: WorkloadRecommendation, is_there: bool, now: datetime) -> bool:
         """Write one; tell whether the next may fare better."""
         key = (wanted.namespace, wanted.name)
         before = self._published.get(key)
         since = before[1] if before is not None and before[0].is_confident == wanted.is_confident else now
         try:
             await self._publisher.publish(wanted, since, is_there=is_there)
-        except Conflict as error:
+        except ConflictError as error:
             self._say("somebody else has changed it", error)
-        except (NotFound, Refused) as error:
+        except (NotFoundError, RefusedError) as error:
             self._say("VerticalPodAutoscalers cannot be written", error)
             return False
         else:

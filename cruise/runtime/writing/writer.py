@@ -7,36 +7,33 @@ from datetime import datetime
 import structlog
 
 from cruise.domain.actions import Action, EvictPod, Outcome, ResizePod
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError
-from cruise.runtime.ports import Cluster, Store
+from cruise.runtime.ports import ClusterPort, StorePort
 from cruise.runtime.writing.action_runner import ActionRunner
+from cruise.runtime.writing.api_answers import WRITE_TIMEOUTS, PauseState, WriteTimeouts, wait_for_event
 from cruise.runtime.writing.audit import AuditQueue
-from cruise.runtime.writing.evictions import EvictionTurns
-from cruise.runtime.writing.exclusions import Exclusions
-from cruise.runtime.writing.grows import RecentGrows
-from cruise.runtime.writing.guards import Guards
-from cruise.runtime.writing.pausing import Pause, waited
-from cruise.runtime.writing.waits import WRITE_WAITS, WriteWaits
+from cruise.runtime.writing.evictions import EvictionLock, PendingGrowths, WriteExclusions
+from cruise.runtime.writing.guards import WriteGuards
 
 log = structlog.get_logger()
 
 # Chains of action numbers, each to go through in sequence, and how many chains at once.
-Phase = tuple[Sequence[Sequence[int]], int]
+WritePhase = tuple[Sequence[Sequence[int]], int]
 
-AT_ONCE = 16
+CONCURRENT_WRITES = 16
 # What waits for its turn was let through before: a pause must not find more than this much of a second in the queue.
 _QUEUED_SECONDS = 0.2
 
 
-def writes_at_once(per_second: float) -> int:
+def compute_concurrent_writes(per_second: float) -> int:
     """Return how many writes may be under way where so many requests are let through in a second."""
-    return min(AT_ONCE, max(1, int(per_second * _QUEUED_SECONDS)))
+    return min(CONCURRENT_WRITES, max(1, int(per_second * _QUEUED_SECONDS)))
 
 
-class Writer:
+class ClusterWriter:
     """Writes to one cluster under one policy, several plans at the same time if need be.
 
     Writers of one process share what keeps their plans apart: `audit`, what waits for the store; `evictions`, the turn
@@ -46,33 +43,33 @@ class Writer:
 
     def __init__(
         self,
-        cluster: Cluster,
-        store: Store,
+        cluster: ClusterPort,
+        store: StorePort,
         policy: Policy,
         *,
         audit: AuditQueue | None = None,
-        evictions: EvictionTurns | None = None,
-        grows: RecentGrows | None = None,
-        exclusions: Exclusions | None = None,
-        at_once: int = AT_ONCE,
-        waits: WriteWaits = WRITE_WAITS,
+        evictions: EvictionLock | None = None,
+        grows: PendingGrowths | None = None,
+        exclusions: WriteExclusions | None = None,
+        at_once: int = CONCURRENT_WRITES,
+        waits: WriteTimeouts = WRITE_TIMEOUTS,
         latest: Callable[[], StatisticsTable | None] = lambda: None,
     ) -> None:
         self._cluster = cluster
         self._store = store
         self._policy = policy
         self._audit = audit or AuditQueue()
-        self._evictions = evictions or EvictionTurns()
-        self._grows = grows or RecentGrows()
-        self._exclusions = exclusions or Exclusions()
+        self._evictions = evictions or EvictionLock()
+        self._grows = grows or PendingGrowths()
+        self._exclusions = exclusions or WriteExclusions()
         self._at_once = at_once
         self._waits = waits
         self._latest = latest
 
-    async def apply(
+    async def apply_plan(
         self,
         actions: Sequence[Action],
-        snapshot: Snapshot,
+        snapshot: ClusterSnapshot,
         now: datetime,
         *,
         asked_for: bool = False,
@@ -90,7 +87,7 @@ class Writer:
         Raises Unavailable where the cluster or the store is out of reach; what was done until then, and what may have
         been, is in the audit, as it is when this is cancelled.
         """
-        guards = Guards(
+        guards = WriteGuards(
             actions,
             snapshot,
             self._policy,
@@ -103,8 +100,8 @@ class Writer:
             latest=self._latest,
         )
         # What no pause holds back does not wait for the store to say so.
-        heeded = not asked_for and any(guards.heeds_pause(action) for action in actions)
-        pause = Pause(self._store if heeded else None, self._waits)
+        heeded = not asked_for and any(guards.respects_pause(action) for action in actions)
+        pause = PauseState(self._store if heeded else None, self._waits)
         run = ActionRunner(
             actions, self._cluster, self._store, guards, self._audit, self._evictions, pause, self._waits, snapshot, now
         )
@@ -120,12 +117,12 @@ class Writer:
             raise
         return run.outcomes()
 
-    async def note(self, outcome: Outcome) -> None:
+    async def add_outcome(self, outcome: Outcome) -> None:
         """Add to the audit what was not tried; where the store is out of reach the line waits."""
-        self._audit.note(outcome)
+        self._audit.add(outcome)
         await self._in_audit(lambda: self._audit.record(self._store))
 
-    async def _run(self, run: ActionRunner, phases: Iterable[Phase], pause: Pause) -> None:
+    async def _run(self, run: ActionRunner, phases: Iterable[WritePhase], pause: PauseState) -> None:
         ended = asyncio.Event()
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -134,11 +131,11 @@ class Writer:
                 try:
                     await run.begin()
                     for chains, together in phases:
-                        run.expect(number for chain in chains for number in chain)
+                        run.announce(number for chain in chains for number in chain)
                         await _in_turn(run, chains, together)
                 finally:
                     ended.set()
-                    run.end()
+                    run.finish()
         except asyncio.CancelledError:
             await self._record_if_possible(run)
             raise
@@ -149,7 +146,7 @@ class Writer:
 
     async def _record_meanwhile(self, run: ActionRunner, ended: asyncio.Event) -> None:
         """Bring the audit up to date while a long plan goes on, so that not much is lost with the process."""
-        while not await waited(ended, self._waits.poll):
+        while not await wait_for_event(ended, self._waits.poll):
             # What is done without a store goes on without one.
             await (run.record() if run.needs_store else self._record_if_possible(run))
 
@@ -164,7 +161,7 @@ class Writer:
             log.warning("the audit waits for the store", lines=len(self._audit.unrecorded), error=str(error))
 
 
-def _phases(actions: Sequence[Action], at_once: int) -> Iterable[Phase]:
+def _phases(actions: Sequence[Action], at_once: int) -> Iterable[WritePhase]:
     """Yield the phases of a plan."""
     grows: dict[str | None, list[int]] = {}
     evictions: list[int] = []
@@ -172,7 +169,7 @@ def _phases(actions: Sequence[Action], at_once: int) -> Iterable[Phase]:
     for number, action in enumerate(actions):
         if isinstance(action, EvictPod):
             evictions.append(number)
-        elif isinstance(action, ResizePod) and action.grows:
+        elif isinstance(action, ResizePod) and action.needs_capacity:
             grows.setdefault(action.node, []).append(number)
         else:
             others.append([number])
@@ -187,7 +184,7 @@ async def _in_turn(run: ActionRunner, chains: Sequence[Sequence[int]], at_once: 
     async def work() -> None:
         for chain in left:
             for number in chain:
-                await run.one(number)
+                await run.run_one(number)
 
     async with asyncio.TaskGroup() as workers:
         for _ in range(min(at_once, len(chains))):

@@ -1,15 +1,109 @@
 """What the API server accepts of a new pod and of a resize, before any kubelet sees it."""
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Node, Pod
-from cruise.domain.qos import qos_class
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import Resources
-from cruise.errors import Refused
-from cruise.simulation.cluster.limit_ranges import breach
+from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.pod_resources import count_pod_requests, get_qos_class
+from cruise.domain.resources import NOTHING_STATED, ResourceName, Resources, StatedResources
+from cruise.errors import RefusedError
+
+# LimitRanges as the API server applies them: defaults at creation, bounds at creation and at every resize.
+
+
+def apply_limit_range_defaults(pod: Pod, items: Sequence[LimitRangeItem]) -> Pod:
+    """Return the pod with what its containers leave open: limits from the maximum, requests from limit or minimum."""
+    for item in items:
+        if not item.of_pod:
+            pod = replace(pod, containers=tuple(_defaulted(container, item) for container in pod.containers))
+    return pod
+
+
+def find_violated_bound(pod: Pod, items: Sequence[LimitRangeItem]) -> str | None:
+    """Return the first bound that the pod's stated resources break, in words, None if there is none."""
+    for item in items:
+        stated = [_pod_sums(pod)] if item.of_pod else [(one.requests, one.limits) for one in pod.containers]
+        for requests, limits in stated:
+            for problem in _problems(item, requests, limits):
+                return problem
+    return None
+
+
+def _problems(item: LimitRangeItem, requests: StatedResources, limits: StatedResources) -> Iterable[str]:
+    of = "Pod" if item.of_pod else "Container"
+    for name, column, ratio in (
+        ("cpu", "cpu_millicores", item.max_cpu_ratio),
+        ("memory", "memory_bytes", item.max_memory_ratio),
+    ):
+        request, limit, minimum, maximum = (
+            getattr(amounts, column) for amounts in (requests, limits, item.minimum, item.maximum)
+        )
+        if minimum is not None:
+            yield from _below(f"minimum {name} usage per {of} is {minimum}", request, limit, minimum)
+        if maximum is not None:
+            yield from _above(f"maximum {name} usage per {of} is {maximum}", request, limit, maximum)
+        if ratio is not None:
+            yield from _apart(f"{name} max limit to request ratio per {of} is {ratio:g}", request, limit, ratio)
+
+
+def _below(rule: str, request: int | None, limit: int | None, minimum: int) -> Iterable[str]:
+    if request is None:
+        yield f"{rule}.  No request is specified"
+    elif request < minimum:
+        yield f"{rule}, but request is {request}"
+    if limit is not None and limit < minimum:
+        yield f"{rule}, but limit is {limit}"
+
+
+def _above(rule: str, request: int | None, limit: int | None, maximum: int) -> Iterable[str]:
+    if limit is None:
+        yield f"{rule}.  No limit is specified"
+    elif limit > maximum:
+        yield f"{rule}, but limit is {limit}"
+    if request is not None and request > maximum:
+        yield f"{rule}, but request is {request}"
+
+
+def _apart(rule: str, request: int | None, limit: int | None, ratio: float) -> Iterable[str]:
+    if not request:
+        yield f"{rule}, but no request is specified or request is 0"
+    elif not limit:
+        yield f"{rule}, but no limit is specified or limit is 0"
+    elif limit > ratio * request:
+        yield f"{rule}, but provided ratio is {limit / request:.6f}"
+
+
+def _pod_sums(pod: Pod) -> tuple[StatedResources, StatedResources]:
+    """Return the pod's sums, init containers as a floor; a resource is stated where any container states it."""
+    roles = [container.role for container in pod.containers]
+    requests, limits = (
+        StatedResources(
+            _aggregate(roles, [one.cpu_millicores for one in stated]),
+            _aggregate(roles, [one.memory_bytes for one in stated]),
+        )
+        for stated in ([one.requests for one in pod.containers], [one.limits for one in pod.containers])
+    )
+    return requests, limits
+
+
+def _aggregate(roles: Sequence[ContainerRole], values: Sequence[int | None]) -> int | None:
+    total: int | None = None
+    for role, value in zip(roles, values, strict=True):
+        if role is not ContainerRole.INIT and value is not None:
+            total = (total or 0) + value
+    for role, value in zip(roles, values, strict=True):
+        if role is ContainerRole.INIT and value is not None:
+            total = max(total or 0, value)
+    return total
+
+
+def _defaulted(container: Container, item: LimitRangeItem) -> Container:
+    limits = container.limits.with_defaults(item.maximum)
+    requests = container.requests.with_defaults(limits).with_defaults(item.minimum)
+    return replace(container, requests=requests, limits=limits)
+
 
 MEMORY_LIMIT_MAY_FALL = (1, 34)
 POD_LEVEL_RESIZE = (1, 35)
@@ -18,13 +112,13 @@ NODE_CAPACITY_CHECK = (1, 36)
 RESIZE_ON_NODE = (1, 33)
 
 
-def stated_requests(pod: Pod) -> Resources:
+def get_stated_requests(pod: Pod) -> Resources:
     """Return what the pod's spec alone requests, whatever the kubelet reports."""
     plain = tuple(replace(one, allocated=None, actual=None) for one in pod.containers)
-    return counted_requests(replace(pod, containers=plain))
+    return count_pod_requests(replace(pod, containers=plain))
 
 
-def resized(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
+def replace_spec_resources_checked(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
     """Return the pod with the targets in its spec. Raises Refused for a container that it does not have."""
     wanted = {target.container: target for target in targets}
     for name in sorted(wanted.keys() - {container.name for container in pod.containers}):
@@ -34,8 +128,8 @@ def resized(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
         containers=tuple(
             replace(
                 one,
-                requests=wanted[one.name].requests.or_else(one.requests),
-                limits=wanted[one.name].limits.or_else(one.limits),
+                requests=wanted[one.name].requests.with_defaults(one.requests),
+                limits=wanted[one.name].limits.with_defaults(one.limits),
             )
             if one.name in wanted
             else one
@@ -47,7 +141,7 @@ def resized(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
 def check_creation(pod: Pod, ranges: Sequence[LimitRangeItem]) -> None:
     """Raise Refused for a pod that the API server would not create."""
     _check_values(pod)
-    problem = breach(pod, ranges)
+    problem = find_violated_bound(pod, ranges)
     if problem is not None:
         raise _forbidden(pod, problem, "LimitRange")
 
@@ -61,11 +155,11 @@ def check_resize(
     _check_values(wanted)
     for old, new in zip(pod.containers, wanted.containers, strict=True):
         _check_change(pod, old, new, kubelet, server)
-    if qos_class(wanted) is not pod.qos:
+    if get_qos_class(wanted) is not pod.qos:
         raise _invalid(pod, "spec: Invalid value: Pod QOS Class may not change as a result of resizing")
     if node is not None and server >= NODE_CAPACITY_CHECK:
         _check_capacity(wanted, node)
-    problem = breach(wanted, ranges)
+    problem = find_violated_bound(wanted, ranges)
     if problem is not None:
         raise _forbidden(pod, problem, "LimitRange")
 
@@ -114,7 +208,7 @@ def _check_change(pod: Pod, old: Container, new: Container, kubelet: tuple[int, 
 
 
 def _check_capacity(wanted: Pod, node: Node) -> None:
-    need = stated_requests(wanted)
+    need = get_stated_requests(wanted)
     for resource, requested, allocatable in (
         ("cpu", need.cpu_millicores, node.allocatable.cpu_millicores),
         ("memory", need.memory_bytes, node.allocatable.memory_bytes),
@@ -124,9 +218,117 @@ def _check_capacity(wanted: Pod, node: Node) -> None:
             raise _forbidden(wanted, f"node didn't have enough allocatable resources: {amounts}", "NodeCapacity")
 
 
-def _invalid(pod: Pod, text: str, cause: str = "FieldValueInvalid") -> Refused:
-    return Refused(f'Pod "{pod.name}" is invalid: {text}', cause)
+def _invalid(pod: Pod, text: str, cause: str = "FieldValueInvalid") -> RefusedError:
+    return RefusedError(f'Pod "{pod.name}" is invalid: {text}', cause)
 
 
-def _forbidden(pod: Pod, text: str, cause: str) -> Refused:
-    return Refused(f'pods "{pod.name}" is forbidden: {text}', cause)
+def _forbidden(pod: Pod, text: str, cause: str) -> RefusedError:
+    return RefusedError(f'pods "{pod.name}" is forbidden: {text}', cause)
+
+
+# ResourceQuotas: what the pods of a namespace may request and be limited to together.
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceQuotaSpec:
+    """A ResourceQuota's spec: its hard `requests.cpu`, `limits.memory` and so on; None for what it does not count."""
+
+    namespace: str
+    name: str
+    requests: StatedResources = NOTHING_STATED
+    limits: StatedResources = NOTHING_STATED
+
+    @property
+    def bounds(self) -> Iterator[tuple[str, ResourceName, int]]:
+        """Each bound: `requests` or `limits`, the resource, how much."""
+        for field, hard in (("requests", self.requests), ("limits", self.limits)):
+            for resource in ResourceName:
+                bound = hard.get(resource)
+                if bound is not None:
+                    yield field, resource, bound
+
+
+@dataclass(frozen=True, slots=True)
+class _QuotaUsage:
+    """What counts against a quota."""
+
+    requests: Resources = Resources()
+    limits: Resources = Resources()
+
+    def get(self, field: str, resource: ResourceName) -> int:
+        return (self.requests if field == "requests" else self.limits).get(resource)
+
+
+class SimulatedQuotas:
+    """The quotas of a cluster. A pod counts with the largest of spec, allocated and actual, until it has finished.
+
+    Source: the ResourceQuota admission plugin and its evaluator of pods.
+    """
+
+    def __init__(self, rules: Sequence[ResourceQuotaSpec]) -> None:
+        self._rules: dict[str, list[ResourceQuotaSpec]] = {}
+        for rule in sorted(rules, key=lambda rule: (rule.namespace, rule.name)):
+            self._rules.setdefault(rule.namespace, []).append(rule)
+
+    def get_remaining(self, pods: Sequence[Pod]) -> Mapping[str, tuple[ResourceQuota, ...]]:
+        """Return what is left of each namespace's quotas, as decisions read it; `pods` are those of the cluster."""
+        found = {}
+        for namespace, rules in self._rules.items():
+            used = _used(pod for pod in pods if pod.namespace == namespace)
+            found[namespace] = tuple(_quota(rule, used) for rule in rules)
+        return found
+
+    def check_creation(self, pod: Pod, pods: Iterable[Pod]) -> None:
+        """Raise Refused for a new pod that goes beyond a quota, or leaves open what a quota counts."""
+        for rule in self._rules.get(pod.namespace, ()):
+            for field, resource, _ in rule.bounds:
+                open_at = [one.name for one in pod.containers if getattr(one, field).of(resource) is None]
+                if open_at:
+                    text = f"failed quota: {rule.name}: must specify {field}.{resource} for: {','.join(open_at)}"
+                    raise RefusedError(f'pods "{pod.name}" is forbidden: {text}', "AdmissionDenied")
+        self._check(pod, _QuotaUsage(), pods)
+
+    def check_resize(self, pod: Pod, wanted: Pod, pods: Iterable[Pod]) -> None:
+        """Raise Refused for a resize that takes more of a quota than is left; `wanted` is `pod` with the new spec."""
+        self._check(wanted, _usage(pod), pods)
+
+    def _check(self, wanted: Pod, before: _QuotaUsage, pods: Iterable[Pod]) -> None:
+        rules = self._rules.get(wanted.namespace)
+        if not rules:
+            return
+        after, used = _usage(wanted), _used(one for one in pods if one.namespace == wanted.namespace)
+        for rule in rules:
+            for field, resource, hard in rule.bounds:
+                more, counted = after.get(field, resource) - before.get(field, resource), used.get(field, resource)
+                if more > 0 and counted + more > hard:
+                    name = f"{field}.{resource}"
+                    amounts = f"requested: {name}={more}, used: {name}={counted}, limited: {name}={hard}"
+                    text = f"exceeded quota: {rule.name}, {amounts}"
+                    raise RefusedError(f'pods "{wanted.name}" is forbidden: {text}', "QuotaExceeded")
+
+
+def _used(pods: Iterable[Pod]) -> _QuotaUsage:
+    requests, limits = Resources(), Resources()
+    for pod in pods:
+        one = _usage(pod)
+        requests, limits = requests + one.requests, limits + one.limits
+    return _QuotaUsage(requests, limits)
+
+
+def _usage(pod: Pod) -> _QuotaUsage:
+    # Limits are summed up as requests are.
+    limited = tuple(
+        replace(one, requests=one.limits, allocated=None, actual=one.actual_limits) for one in pod.containers
+    )
+    return _QuotaUsage(
+        count_pod_requests(pod), count_pod_requests(replace(pod, containers=limited, pod_requests=pod.pod_limits))
+    )
+
+
+def _quota(rule: ResourceQuotaSpec, used: _QuotaUsage) -> ResourceQuota:
+    left = {(field, resource): max(0, hard - used.get(field, resource)) for field, resource, hard in rule.bounds}
+    requests, limits = (
+        StatedResources(left.get((field, ResourceName.CPU)), left.get((field, ResourceName.MEMORY)))
+        for field in ("requests", "limits")
+    )
+    return ResourceQuota(requests, limits)

@@ -12,35 +12,49 @@ from typing import assert_never
 
 from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, UntaintNode
 from cruise.domain.cluster import (
-    Autoscaler,
+    ClusterSnapshot,
+    HorizontalPodAutoscaler,
     LimitRangeItem,
     Node,
     OomKill,
     Pod,
-    Snapshot,
-    VerticalAutoscaler,
+    VerticalPodAutoscaler,
     WorkloadRef,
 )
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import LabelSelector, Taint
-from cruise.errors import Conflict, NotFound, Refused, Throttled
-from cruise.simulation.cluster.api_server import check_resize, resized
-from cruise.simulation.cluster.behaviour import Behaviour
-from cruise.simulation.cluster.controllers import Admit, Controllers
-from cruise.simulation.cluster.evictions import BudgetRule, budgets_seen, check_eviction
+from cruise.errors import ConflictError, NotFoundError, RefusedError, ThrottledError
+from cruise.simulation.cluster.api_server import (
+    ResourceQuotaSpec,
+    SimulatedQuotas,
+    check_resize,
+    replace_spec_resources_checked,
+)
+from cruise.simulation.cluster.controllers import (
+    AdmitFunction,
+    DisruptionBudgetSpec,
+    WorkloadControllers,
+    check_eviction_allowed,
+    list_disruption_budgets,
+)
 from cruise.simulation.cluster.kube_scheduler import KubeScheduler
 from cruise.simulation.cluster.kubelet import Kubelet
-from cruise.simulation.cluster.measuring import Measuring, NodeLoad
-from cruise.simulation.cluster.node_autoscaler import NodeAutoscaling, NodeScaler
-from cruise.simulation.cluster.quotas import QuotaRule, Quotas
-from cruise.simulation.cluster.resizing import Resizing
-from cruise.simulation.cluster.state import ClusterState, PodRecord
-from cruise.simulation.cluster.tally import NodeFigure, Tally
-from cruise.simulation.cluster.timeline import seconds, utc
+from cruise.simulation.cluster.load import LoadSimulation, SimulatedNodeLoad
+from cruise.simulation.cluster.node_autoscaler import NodeAutoscalerSettings, SimulatedNodeAutoscaler
+from cruise.simulation.cluster.resizes import ResizeActuation
+from cruise.simulation.cluster.state import (
+    PodRecord,
+    SimulatedClusterState,
+    SimulatedNodeUsage,
+    SimulationCounts,
+    SimulationSettings,
+    convert_to_datetime,
+    convert_to_seconds,
+)
 from cruise.simulation.cluster.workloads import SimulatedWorkload
 
 
-def as_created(pod: Pod) -> Pod:
+def admit_unchanged(pod: Pod) -> Pod:
     """Admit a pod as its controller made it."""
     return pod
 
@@ -58,32 +72,32 @@ class SimulatedCluster:
         nodes: Sequence[Node],
         workloads: Sequence[SimulatedWorkload],
         start: datetime,
-        behaviour: Behaviour | None = None,
+        behaviour: SimulationSettings | None = None,
         *,
-        admit: Admit = as_created,
-        budgets: Sequence[BudgetRule] = (),
-        autoscalers: Sequence[Autoscaler] = (),
-        vertical_autoscalers: Sequence[VerticalAutoscaler] = (),
+        admit: AdmitFunction = admit_unchanged,
+        budgets: Sequence[DisruptionBudgetSpec] = (),
+        autoscalers: Sequence[HorizontalPodAutoscaler] = (),
+        vertical_autoscalers: Sequence[VerticalPodAutoscaler] = (),
         limit_ranges: Mapping[str, tuple[LimitRangeItem, ...]] | None = None,
         namespace_annotations: Mapping[str, Mapping[str, str]] | None = None,
-        quotas: Sequence[QuotaRule] = (),
-        node_autoscaling: NodeAutoscaling | None = None,
+        quotas: Sequence[ResourceQuotaSpec] = (),
+        node_autoscaling: NodeAutoscalerSettings | None = None,
     ) -> None:
         self.admit = admit
-        self.kills: list[OomKill] = []
-        self._behaviour = behaviour or Behaviour()
+        self.oom_kills_at: list[OomKill] = []
+        self._behaviour = behaviour or SimulationSettings()
         self._budgets = tuple(budgets)
-        self._state = state = ClusterState(tuple(nodes), seconds(start), self._behaviour)
-        self._timeline, self._tally, self.history = state.timeline, state.tally, state.history
+        self._state = state = SimulatedClusterState(tuple(nodes), convert_to_seconds(start), self._behaviour)
+        self._timeline, self._tally, self.history = state.timeline, state.counts, state.history
         self._scheduler = KubeScheduler(state)
         self._kubelet = Kubelet(state, self._pod_ended)
-        self._resizing = Resizing(state, self._kubelet.restart_now)
-        self._measuring = Measuring(state, self._kubelet)
+        self._resizing = ResizeActuation(state, self._kubelet.restart_immediately)
+        self._measuring = LoadSimulation(state, self._kubelet)
         self._limit_ranges = dict(limit_ranges or {})
-        self._quotas = Quotas(quotas)
-        self._controllers = Controllers(state, workloads, self._limit_ranges, self._quotas)
-        described = [workload.described(start) for workload in workloads]
-        self._shown = Snapshot(
+        self._quotas = SimulatedQuotas(quotas)
+        self._controllers = WorkloadControllers(state, workloads, self._limit_ranges, self._quotas)
+        described = [workload.to_workload(start) for workload in workloads]
+        self._shown = ClusterSnapshot(
             workloads={(one.namespace, one.ref): one for one in described if one is not None},
             autoscalers=tuple(sorted(autoscalers, key=lambda one: (one.namespace, one.name))),
             vertical_autoscalers=tuple(vertical_autoscalers),
@@ -94,37 +108,37 @@ class SimulatedCluster:
         self._node_scaler = (
             None
             if node_autoscaling is None
-            else NodeScaler(
+            else SimulatedNodeAutoscaler(
                 node_autoscaling,
                 state,
                 self._kubelet,
                 check=self._check_eviction,
                 evict=self._delete,
-                changed=self._controllers.look_at_daemons,
+                changed=self._controllers.update_daemonsets,
             )
         )
         self._kill_seen = asyncio.Event()
         self._closed = False
-        self._controllers.reconcile(self._timeline.now, as_created)
+        self._controllers.reconcile(self._timeline.now, admit_unchanged)
         self._schedule(self._timeline.now, running_already=True)
 
     @property
     def now(self) -> datetime:
         """The simulated time."""
-        return utc(self._timeline.now)
+        return convert_to_datetime(self._timeline.now)
 
-    def show_vertical_autoscaler(self, one: VerticalAutoscaler) -> None:
+    def add_vertical_pod_autoscaler(self, one: VerticalPodAutoscaler) -> None:
         """Let somebody create a VerticalPodAutoscaler now."""
         self._shown = replace(self._shown, vertical_autoscalers=(*self._shown.vertical_autoscalers, one))
 
-    def show_scale(self, namespace: str, target: WorkloadRef, selector: LabelSelector | None) -> None:
+    def add_scale(self, namespace: str, target: WorkloadRef, selector: LabelSelector | None) -> None:
         """Answer what the scale of an autoscaler's target selects, None for one that has none; unknown until then."""
         self._shown = replace(self._shown, scales={**self._shown.scales, (namespace, target): selector})
 
     @property
-    def tally(self) -> Tally:
+    def counts(self) -> SimulationCounts:
         """What was counted until now."""
-        return replace(self._tally, kills_of=dict(self._tally.kills_of))
+        return replace(self._tally, oom_kills_by_container=dict(self._tally.oom_kills_by_container))
 
     @property
     def pending_pods(self) -> int:
@@ -132,7 +146,7 @@ class SimulatedCluster:
         return len(self._scheduler.queue())
 
     @property
-    def loads(self) -> Sequence[NodeLoad]:
+    def loads(self) -> Sequence[SimulatedNodeLoad]:
         """The nodes' loads of past steps, in the order of their names, oldest first."""
         return self._measuring.loads
 
@@ -147,7 +161,7 @@ class SimulatedCluster:
 
     def advance(self, to: datetime) -> None:
         """Let simulated time pass; it makes no difference in how many calls. Raises ValueError for the past."""
-        end, step = seconds(to), self._behaviour.step_seconds
+        end, step = convert_to_seconds(to), self._behaviour.step_seconds
         if end < self._timeline.now:
             raise ValueError(f"simulated time is {self.now}, it cannot go back to {to}")
         for at in range((self._timeline.now // step + 1) * step, end + 1, step):
@@ -160,16 +174,16 @@ class SimulatedCluster:
         self._closed = True
         self._kill_seen.set()
 
-    def node_figures(self) -> tuple[NodeFigure, ...]:
+    def node_figures(self) -> tuple[SimulatedNodeUsage, ...]:
         """Return one figure a node, sorted by name; use and load are those of the last step, 0 before the first."""
         return tuple(self._figure_of(name) for name in sorted(self._state.nodes))
 
-    def _figure_of(self, name: str) -> NodeFigure:
+    def _figure_of(self, name: str) -> SimulatedNodeUsage:
         state, index = self._state, self._state.node_index[name]
         last = self._measuring.loads[-1] if self._measuring.loads else None
         if last is not None and index >= len(last.cpu_used):
             last = None
-        return NodeFigure(
+        return SimulatedNodeUsage(
             node=name,
             allocatable=state.allocatable(index),
             requested=Resources(int(state.counted_cpu[index]), int(state.counted_memory[index])),
@@ -178,21 +192,21 @@ class SimulatedCluster:
             load=float(last.cpu_demand[index]) / max(1, int(state.allocatable_cpu[index])) if last else 0.0,
         )
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> ClusterSnapshot:
         records = list(self._state.records.values())
         return replace(
             self._shown,
             nodes=tuple(sorted(self._state.nodes.values(), key=lambda node: node.name)),
             pods=self._state.pods,
-            budgets=budgets_seen(self._budgets, records),
-            quotas=self._quotas.left(self._state.pods),
+            budgets=list_disruption_budgets(self._budgets, records),
+            quotas=self._quotas.get_remaining(self._state.pods),
         )
 
-    async def pod(self, namespace: str, name: str) -> Pod | None:
+    async def read_pod(self, namespace: str, name: str) -> Pod | None:
         record = self._state.records.get((namespace, name))
         return None if record is None else record.pod
 
-    def known_pod(self, namespace: str, name: str) -> Pod | None:
+    def get_cached_pod(self, namespace: str, name: str) -> Pod | None:
         record = self._state.records.get((namespace, name))
         return None if record is None else record.pod
 
@@ -200,9 +214,9 @@ class SimulatedCluster:
         """Yield every kill since the start of the simulation, then each as it happens, until the cluster is closed."""
         position = 0
         while True:
-            while position < len(self.kills):
+            while position < len(self.oom_kills_at):
                 for _ in range(1 + self._behaviour.emit_twice):
-                    yield self.kills[position]
+                    yield self.oom_kills_at[position]
                 position += 1
             if self._closed:
                 return
@@ -223,7 +237,7 @@ class SimulatedCluster:
                 assert_never(action)
 
     def _step(self, at: int) -> None:
-        for record in self._controllers.outdated():
+        for record in self._controllers.find_outdated():
             self._kubelet.remove(record, at)
         self._controllers.reconcile(at, self.admit)
         self._schedule(at)
@@ -233,7 +247,7 @@ class SimulatedCluster:
         kills = [self._kubelet.kill(row, at) for row in self._measuring.measure(at)]
         self._measuring.observe(at)
         if kills:
-            self.kills.extend(kills)
+            self.oom_kills_at.extend(kills)
             self._kill_seen.set()
 
     def _schedule(self, at: int, running_already: bool = False) -> None:
@@ -242,12 +256,12 @@ class SimulatedCluster:
             if node is None:
                 self._tally.pending_pod_seconds += 0 if running_already else self._behaviour.step_seconds
                 if record.pod.unschedulable_since is None:
-                    self._state.put(record, replace(record.pod, unschedulable_since=utc(at)))
+                    self._state.put(record, replace(record.pod, unschedulable_since=convert_to_datetime(at)))
                 continue
             self._kubelet.bind(record, node)
             created = record.pod.created_at
             if running_already and created is not None:
-                self._kubelet.start_in_the_past(record, seconds(created))
+                self._kubelet.start_at_past_time(record, convert_to_seconds(created))
             else:
                 self._kubelet.start_later(record, at)
 
@@ -255,34 +269,34 @@ class SimulatedCluster:
         name = action.pod
         record = self._state.records.get(action.key)
         if record is None:
-            raise NotFound(f'pods "{name}" not found')
+            raise NotFoundError(f'pods "{name}" not found')
         if record.pod.uid != action.uid:
-            raise Conflict(f'pods "{name}": the uid is {record.pod.uid}, not {action.uid}')
+            raise ConflictError(f'pods "{name}": the uid is {record.pod.uid}, not {action.uid}')
         if action.version not in ("", record.pod.version):
-            raise Conflict(f'pods "{name}": the object has been modified')
+            raise ConflictError(f'pods "{name}": the object has been modified')
         return record
 
     def _resize(self, action: ResizePod) -> None:
         record = self._find(action)
         node = None if record.pod.node is None else self._state.nodes[record.pod.node]
         ranges = self._limit_ranges.get(action.namespace, ())
-        self._tally.resizes_asked += 1
+        self._tally.resizes_requested += 1
         try:
-            wanted = resized(record.pod, action.containers)
+            wanted = replace_spec_resources_checked(record.pod, action.containers)
             check_resize(record.pod, wanted, node, ranges, self._behaviour.server_version)
             self._quotas.check_resize(record.pod, wanted, self._state.pods)
-        except Refused:
+        except RefusedError:
             self._tally.resizes_refused += 1
             raise
         self._state.put(record, wanted)
         if node is not None:
-            self._resizing.requested(record, self._timeline.now)
+            self._resizing.start(record, self._timeline.now)
 
     def _evict(self, action: EvictPod) -> None:
         record = self._find(action)
         try:
             self._check_eviction(record)
-        except (Refused, Throttled):
+        except (RefusedError, ThrottledError):
             self._tally.evictions_refused += 1
             raise
         if record.pod.terminating:
@@ -291,22 +305,22 @@ class SimulatedCluster:
         self._delete(record)
 
     def _check_eviction(self, record: PodRecord) -> None:
-        check_eviction(record, self._budgets, list(self._state.records.values()))
+        check_eviction_allowed(record, self._budgets, list(self._state.records.values()))
 
     def _delete(self, record: PodRecord) -> None:
-        if record.pod.node is None or record.pod.terminal:
+        if record.pod.node is None or record.pod.is_finished:
             self._kubelet.remove(record, self._timeline.now)
         else:
             self._kubelet.terminate(record, self._timeline.now)
-            self._controllers.look_at(record.workload)
+            self._controllers.update(record.workload)
 
     def _set_taint(self, name: str, own: Taint, *, wanted: bool) -> None:
         node = self._state.nodes.get(name)
         if node is None:
-            raise NotFound(f'nodes "{name}" not found')
+            raise NotFoundError(f'nodes "{name}" not found')
         others = tuple(taint for taint in node.taints if taint != own)
         self._state.set_node(replace(node, taints=(*others, own) if wanted else others))
-        self._controllers.look_at_daemons()
+        self._controllers.update_daemonsets()
 
     def _pod_ended(self, record: PodRecord) -> None:
-        self._controllers.look_at(record.workload)
+        self._controllers.update(record.workload)

@@ -1,13 +1,14 @@
 """The running containers of a simulated cluster as columns, so that a step costs a handful of array operations."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.domain.arrays import BoolArray, Float64Array, Int64Array
-from cruise.domain.resources import Amounts
+from cruise.domain.cluster import QosClass
+from cruise.domain.resources import BoolArray, Float64Array, Int64Array, StatedResources
 from cruise.simulation.demand.demand import DemandSource
 
 NEVER = np.iinfo(np.int64).max
@@ -30,7 +31,7 @@ _COLUMNS: dict[str, tuple[Any, float]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class SimulatedDemand:
     """What the living containers want at one moment; all arrays have one entry a row of `rows`.
 
     CPU is 0 for a container that is not running and memory NaN; `known` tells whose demand is known.
@@ -89,13 +90,13 @@ class ContainerTable:
         self._free.append(row)
         self._living = None
 
-    def bound(self, row: int, requests: Amounts, limits: Amounts) -> None:
+    def get_bound(self, row: int, requests: StatedResources, limits: StatedResources) -> None:
         """Put the requests and limits that hold from now on in force."""
         self.cpu_request[row] = requests.cpu_millicores or 0
         self.cpu_limit[row] = limits.cpu_millicores or np.inf
         self.memory_limit[row] = limits.memory_bytes or np.inf
 
-    def demand(self, at: int) -> Demand:
+    def demand(self, at: int) -> SimulatedDemand:
         """Return what every living container wants at a time."""
         rows = self._living_rows()
         cpu = np.full(len(rows), np.nan)
@@ -104,12 +105,12 @@ class ContainerTable:
         started = self.started_at[rows]
         age = now - started
         for source, places, members in self._by_source:
-            cpu[places], memory[places] = source.demand(members, np.asarray(now), age[places])
+            cpu[places], memory[places] = source.compute_demand(members, np.asarray(now), age[places])
         running = started <= at
         cpu[~running] = np.nan
         memory[~running] = np.nan
         known = np.isfinite(cpu)
-        return Demand(rows, self.node[rows], np.where(known, cpu, 0.0), memory, known)
+        return SimulatedDemand(rows, self.node[rows], np.where(known, cpu, 0.0), memory, known)
 
     def _living_rows(self) -> Int64Array:
         if self._living is None:
@@ -136,3 +137,79 @@ class ContainerTable:
         # Popped from the end: the lowest row first.
         self._free = list(range(capacity - 1, self._capacity - 1, -1)) + self._free
         self._capacity = capacity
+
+
+# The CPU that containers get on a crowded node, and those that are killed where memory runs out.
+
+MIN_WEIGHT = 2.0  # cpu.shares never go below 2
+_GUARANTEED_ADJUSTMENT = -997
+_BEST_EFFORT_ADJUSTMENT = 1000
+
+
+def share_cpu(wanted: Float64Array, weight: Float64Array, node: Int64Array, capacity: Float64Array) -> Float64Array:
+    """Return what each container gets of its node's CPU, all in millicores.
+
+    As the kernel's fair scheduler does: by weight, never more than wanted, and what one leaves goes to the others.
+    `node` is each container's index in `capacity`.
+    """
+    got = wanted.copy()
+    crowded = np.bincount(node, weights=wanted, minlength=len(capacity)) > capacity
+    places = np.flatnonzero(crowded[node])
+    if not places.size:
+        return got
+    left = capacity.copy()
+    while places.size:
+        weights = np.maximum(weight[places], MIN_WEIGHT)
+        of_node = node[places]
+        total = np.bincount(of_node, weights=weights, minlength=len(capacity))
+        share = left[of_node] * weights / total[of_node]
+        content = wanted[places] <= share
+        # Where none wants less than the share, the share is what they get; elsewhere the content ones step back.
+        settling = np.bincount(of_node[content], minlength=len(capacity)) > 0
+        final = content | ~settling[of_node]
+        got[places[final]] = np.minimum(wanted[places[final]], share[final])
+        left -= np.bincount(of_node[content], weights=wanted[places[content]], minlength=len(capacity))
+        places = places[~final]
+    return got
+
+
+def compute_waiting_share(wanted: Float64Array, got: Float64Array) -> Float64Array:
+    """Return the share of time in which a container waits for CPU: what pressure stall information reports."""
+    share = np.zeros_like(wanted)
+    np.divide(wanted - got, wanted, out=share, where=wanted > 0)
+    return np.clip(share, 0.0, 1.0)
+
+
+def find_over_limit(memory: Float64Array, limit: Float64Array) -> BoolArray:
+    """Tell which containers would go beyond their memory limit and are killed."""
+    over: BoolArray = memory > limit  # NaN, not running, is over nothing
+    return over
+
+
+def compute_oom_score_adjustment(qos: QosClass, memory_request: int, node_memory: int) -> int:
+    """Return the kubelet's `oom_score_adj` of a container. Source: Kubernetes, Node OOM behavior."""
+    match qos:
+        case QosClass.GUARANTEED:
+            return _GUARANTEED_ADJUSTMENT
+        case QosClass.BEST_EFFORT:
+            return _BEST_EFFORT_ADJUSTMENT
+        case QosClass.BURSTABLE:
+            return min(max(3, 1000 - 1000 * memory_request // max(1, node_memory)), 999)
+
+
+def choose_oom_victims(memory: Sequence[float], adjustment: Sequence[int], node_memory: int) -> list[int]:
+    """Return, in killing order, what the kernel kills until the rest fits the node's memory.
+
+    `memory` in bytes, 0 for what does not run. The largest badness goes first: memory plus the adjustment's
+    thousandths of the node's memory; of equals the first.
+    """
+    left = sum(memory)
+    badness = [used + share * node_memory / 1000 for used, share in zip(memory, adjustment, strict=True)]
+    victims: list[int] = []
+    for index in sorted(range(len(memory)), key=lambda index: (-badness[index], index)):
+        if left <= node_memory:
+            break
+        if memory[index] > 0:
+            victims.append(index)
+            left -= memory[index]
+    return victims

@@ -1,31 +1,29 @@
 """The controllers that keep a cluster's pods in being: each lost pod gets its replacement."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from cruise.domain.cluster import LimitRangeItem, Node, Pod
-from cruise.domain.qos import qos_class
-from cruise.errors import Refused
-from cruise.simulation.cluster.api_server import check_creation
-from cruise.simulation.cluster.limit_ranges import with_defaults
-from cruise.simulation.cluster.quotas import Quotas
-from cruise.simulation.cluster.state import ClusterState, PodKey, PodRecord
-from cruise.simulation.cluster.timeline import utc
-from cruise.simulation.cluster.workloads import SimulatedWorkload, new_pod, runs_on
+from cruise.domain.cluster import LimitRangeItem, Node, Pod, PodDisruptionBudget
+from cruise.domain.pod_resources import get_qos_class
+from cruise.domain.scheduling import LabelSelector
+from cruise.errors import RefusedError, ThrottledError
+from cruise.simulation.cluster.api_server import SimulatedQuotas, apply_limit_range_defaults, check_creation
+from cruise.simulation.cluster.state import PodKey, PodRecord, SimulatedClusterState, convert_to_datetime
+from cruise.simulation.cluster.workloads import SimulatedWorkload, create_pod, is_daemonset_node
 
-FINISHED_KEPT = 3
-Admit = Callable[[Pod], Pod]
+MAX_FINISHED = 3
+AdmitFunction = Callable[[Pod], Pod]
 
 
-class Controllers:
+class WorkloadControllers:
     """Deployment, StatefulSet, DaemonSet, Job and CronJob controllers in one."""
 
     def __init__(
         self,
-        state: ClusterState,
+        state: SimulatedClusterState,
         workloads: Sequence[SimulatedWorkload],
         limit_ranges: Mapping[str, Sequence[LimitRangeItem]],
-        quotas: Quotas,
+        quotas: SimulatedQuotas,
     ) -> None:
         self._state = state
         self._workloads = list(workloads)
@@ -41,7 +39,7 @@ class Controllers:
         self._runs: dict[int, dict[int, None]] = {number: {} for number in self._crons}
         self._last_run = {number: start // workloads[number].period_seconds for number in self._crons}
 
-    def look_at(self, workload: SimulatedWorkload) -> None:
+    def update(self, workload: SimulatedWorkload) -> None:
         """Look at a workload at the next reconciliation: one of its pods ended. A bare pod has no controller."""
         if workload.ref is not None:
             self._dirty[self._number[id(workload)]] = None
@@ -54,13 +52,13 @@ class Controllers:
         self._workloads[number] = changed
         self._number[id(changed)] = number
 
-    def look_at_daemons(self) -> None:
+    def update_daemonsets(self) -> None:
         """Look at every DaemonSet at the next reconciliation: a node changed."""
         for number, workload in enumerate(self._workloads):
             if workload.kind == "DaemonSet":
                 self._dirty[number] = None
 
-    def reconcile(self, now: int, admit: Admit) -> None:
+    def reconcile(self, now: int, admit: AdmitFunction) -> None:
         """Create the pods that are missing; one that the API server refuses is tried again the next time."""
         for number in self._crons:
             self._start_runs(number, now)
@@ -68,20 +66,20 @@ class Controllers:
         self._dirty = {}
         for number in dirty:
             records = self._pods[number]
-            for key in [key for key, record in records.items() if record.gone]:
+            for key in [key for key, record in records.items() if record.is_deleted]:
                 del records[key]
             for slot, node in self._missing(number):
                 self._create(number, slot, node, now, admit)
 
-    def outdated(self) -> list[PodRecord]:
+    def find_outdated(self) -> list[PodRecord]:
         """Return the finished pods of CronJobs that are no longer kept, oldest first, and forget their runs."""
         found: list[PodRecord] = []
         for number in self._crons:
             finished = sorted(
-                (record for record in self._pods[number].values() if record.pod.terminal and not record.gone),
+                (record for record in self._pods[number].values() if record.pod.is_finished and not record.is_deleted),
                 key=lambda record: record.slot,
             )
-            for record in finished[:-FINISHED_KEPT]:
+            for record in finished[:-MAX_FINISHED]:
                 self._runs[number].pop(record.slot, None)
                 found.append(record)
         return found
@@ -102,7 +100,7 @@ class Controllers:
                 wanted: list[tuple[int, Node | None]] = [
                     (self._state.node_index[node.name], node)
                     for node in self._state.nodes.values()
-                    if runs_on(workload, node)
+                    if is_daemonset_node(workload, node)
                 ]
             case "CronJob":
                 wanted = [(run, None) for run in self._runs[number]]
@@ -110,22 +108,124 @@ class Controllers:
                 wanted = [(slot, None) for slot in range(workload.replicas)]
         return [(slot, node) for slot, node in wanted if slot not in taken]
 
-    def _create(self, number: int, slot: int, node: Node | None, now: int, admit: Admit) -> None:
+    def _create(self, number: int, slot: int, node: Node | None, now: int, admit: AdmitFunction) -> None:
         workload = self._workloads[number]
         ranges = self._limit_ranges.get(workload.namespace, ())
         serial = self._created.get((number, slot), 0)
-        born = utc(now) if workload.created_at is None or now > self._start else workload.created_at
-        pod = admit(with_defaults(new_pod(workload, slot, serial, self._state.behaviour.seed, born, node), ranges))
+        born = convert_to_datetime(now) if workload.created_at is None or now > self._start else workload.created_at
+        pod = admit(
+            apply_limit_range_defaults(
+                create_pod(workload, slot, serial, self._state.behaviour.seed, born, node), ranges
+            )
+        )
         try:
             check_creation(pod, ranges)
             self._quotas.check_creation(pod, (record.pod for record in self._state.records.values()))
-        except Refused:
+        except RefusedError:
             # As with a controller's FailedCreate event: the pod stays missing and is tried again.
-            self._state.tally.creations_refused += 1
+            self._state.counts.creations_refused += 1
             self._dirty[number] = None
             return
         self._created[number, slot] = serial + 1
-        self._state.tally.pods_created += 1
-        record = PodRecord(replace(pod, qos=qos_class(pod)), workload, slot)
+        self._state.counts.pods_created += 1
+        record = PodRecord(replace(pod, qos=get_qos_class(pod)), workload, slot)
         self._pods[number][record.key] = record
         self._state.add(record)
+
+
+# The Eviction API: disruption budgets and what they allow.
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudgetSpec:
+    """A PodDisruptionBudget's spec: either bound, as a number of pods or as a share such as `50%`."""
+
+    namespace: str
+    name: str
+    selector: LabelSelector
+    min_available: int | str | None = None
+    max_unavailable: int | str | None = None
+
+    def covers(self, record: PodRecord) -> bool:
+        """Tell whether the budget is about the pod."""
+        return record.pod.namespace == self.namespace and self.selector.matches(record.pod.labels)
+
+
+@dataclass(frozen=True, slots=True)
+class DisruptionBudgetStatus:
+    """What the disruption controller writes: healthy pods now, and how many there have to be."""
+
+    healthy: int
+    desired: int
+    expected: int
+
+    @property
+    def allowed(self) -> int:
+        """How many pods may be disrupted now."""
+        return max(0, self.healthy - self.desired) if self.expected > 0 else 0
+
+
+def compute_budget_status(rule: DisruptionBudgetSpec, records: Iterable[PodRecord]) -> DisruptionBudgetStatus:
+    """Return the status of a budget over all pods of the cluster.
+
+    Healthy is what is ready and not about to end. Expected are the replicas of the covered pods' controllers, or the
+    pods themselves where a plain number has to be available. Shares round up. Source: the disruption controller's
+    documentation.
+    """
+    covered = [record for record in records if rule.covers(record) and not record.pod.is_finished]
+    healthy = sum(_is_healthy(record) for record in covered)
+    # Of a controller without a number of replicas each pod counts for itself.
+    scaled = {id(record.workload): record.workload for record in covered if record.workload.counts_replicas}
+    expected = sum(workload.replicas for workload in scaled.values())
+    expected += sum(not record.workload.counts_replicas for record in covered)
+    if rule.max_unavailable is not None:
+        return DisruptionBudgetStatus(healthy, max(0, expected - _number(rule.max_unavailable, expected)), expected)
+    if isinstance(rule.min_available, str):
+        return DisruptionBudgetStatus(healthy, _number(rule.min_available, expected), expected)
+    return DisruptionBudgetStatus(healthy, rule.min_available or 0, len(covered))
+
+
+def list_disruption_budgets(
+    rules: Sequence[DisruptionBudgetSpec], records: Sequence[PodRecord]
+) -> tuple[PodDisruptionBudget, ...]:
+    """Return the budgets as decisions read them, sorted by namespace and name."""
+    return tuple(
+        PodDisruptionBudget(rule.namespace, rule.name, rule.selector, compute_budget_status(rule, records).allowed)
+        for rule in sorted(rules, key=lambda rule: (rule.namespace, rule.name))
+    )
+
+
+def check_eviction_allowed(
+    record: PodRecord, rules: Sequence[DisruptionBudgetSpec], records: Sequence[PodRecord]
+) -> None:
+    """Raise Throttled where a budget forbids the eviction now, Refused where more than one covers the pod."""
+    pod = record.pod
+    if pod.is_finished or pod.terminating or pod.phase == "Pending":
+        return
+    covering = [rule for rule in rules if rule.covers(record)]
+    if not covering:
+        return
+    if len(covering) > 1:
+        raise RefusedError(
+            "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
+            "MultipleDisruptionBudgets",
+        )
+    status = compute_budget_status(covering[0], records)
+    # An unready pod is disrupted already: it may go as long as enough others are healthy.
+    if not record.pod.ready and 0 < status.desired <= status.healthy:
+        return
+    if status.allowed < 1:
+        raise ThrottledError(
+            "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget "
+            f"{covering[0].name} needs {status.desired} healthy pods and has {status.healthy} currently",
+            cause="PodDisruptionBudget",
+        )
+
+
+def _is_healthy(record: PodRecord) -> bool:
+    return record.pod.ready and not record.pod.terminating
+
+
+def _number(bound: int | str, expected: int) -> int:
+    """Return a bound as a number of pods, shares rounded up."""
+    return bound if isinstance(bound, int) else -(-expected * int(bound.removesuffix("%")) // 100)

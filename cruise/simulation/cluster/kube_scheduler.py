@@ -2,36 +2,74 @@
 
 import numpy as np
 
-from cruise.domain.annotations import STEERED, read_steered
-from cruise.domain.arrays import BoolArray, Int64Array
+from cruise.domain.annotations import PLACEMENT_HINT, parse_placement_hint
 from cruise.domain.cluster import Node, Pod
-from cruise.domain.resources import Resources
-from cruise.domain.scheduling import CORDONED, Placement
-from cruise.simulation.cluster.fitting import has_room, least_allocated
-from cruise.simulation.cluster.state import ClusterState, PodKey, PodRecord
+from cruise.domain.resources import BoolArray, Int64Array, Resources
+from cruise.domain.scheduling import UNSCHEDULABLE_TAINT, SchedulingConstraints
+from cruise.simulation.cluster.state import DEFAULT_SCORED, PodKey, PodRecord, SimulatedClusterState
+
+# Which nodes have room for a pod, and how kube-scheduler scores them: arrays with one entry a node.
+
+
+def has_capacity(
+    pods_left: Int64Array, free_cpu_millicores: Int64Array, free_memory_bytes: Int64Array, need: Resources
+) -> BoolArray:
+    """Tell which nodes pass NodeResourcesFit for CPU, memory and the number of pods.
+
+    As in kube-scheduler, a pod that requests nothing of a resource is not kept out by its shortage.
+    """
+    fits: BoolArray = pods_left > 0
+    if need.cpu_millicores:
+        fits &= free_cpu_millicores >= need.cpu_millicores
+    if need.memory_bytes:
+        fits &= free_memory_bytes >= need.memory_bytes
+    return fits
+
+
+def get_scored_requests(need: Resources) -> Resources:
+    """Return what the scores, not the filters, take a container for: a default of what it does not request."""
+    return Resources(
+        need.cpu_millicores or DEFAULT_SCORED.cpu_millicores, need.memory_bytes or DEFAULT_SCORED.memory_bytes
+    )
+
+
+def score_least_allocated(
+    allocatable_cpu: Int64Array | int,
+    scored_cpu: Int64Array,
+    allocatable_memory: Int64Array | int,
+    scored_memory: Int64Array,
+) -> Int64Array:
+    """Return LeastAllocated: the mean free share of CPU and memory with the pod on board, 0 to 100, whole."""
+    return (_free_share(allocatable_cpu, scored_cpu) + _free_share(allocatable_memory, scored_memory)) // 2
+
+
+def _free_share(allocatable: Int64Array | int, used: Int64Array) -> Int64Array:
+    free = np.maximum(allocatable - used, 0) * 100
+    share: Int64Array = free // np.maximum(allocatable, 1)
+    return share
 
 
 class KubeScheduler:
     """Chooses nodes for pending pods: one after the other, as each binding takes room from the next."""
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: SimulatedClusterState) -> None:
         self._state = state
-        self._admitting: dict[Placement, BoolArray] = {}
+        self._admitting: dict[SchedulingConstraints, BoolArray] = {}
         self._nodes_version = state.nodes_version
 
     def queue(self) -> list[PodRecord]:
         """Return the pending pods in scheduling order: priority, then age, then namespace and name."""
-        ready = (record for record in self._state.unbound.values() if not record.pod.scheduling_gated)
+        ready = (record for record in self._state.unbound_pods.values() if not record.pod.scheduling_gated)
         return sorted(ready, key=_place_in_queue)
 
     def choose(self, record: PodRecord) -> str | None:
         """Return the node for a pod, None where no node passes the filters; of equal scores the first name wins."""
-        need = record.counted
+        need = record.counted_requests
         fits = self._admits(record.pod.placement) & self._has_room(record.pod, need)
         if not fits.any():
             return None
-        scores = np.where(fits, self._scores(record.scored), -1)
-        preferred = self._state.node_index.get(read_steered(record.pod.annotations.get(STEERED, ""))[1])
+        scores = np.where(fits, self._scores(record.scored_requests), -1)
+        preferred = self._state.node_index.get(parse_placement_hint(record.pod.annotations.get(PLACEMENT_HINT, ""))[1])
         if preferred is not None and fits[preferred]:
             # A preferred node affinity scores 100 on its node, and counts twice.
             scores[preferred] += 200
@@ -39,7 +77,7 @@ class KubeScheduler:
 
     def _has_room(self, pod: Pod, need: Resources) -> BoolArray:
         state = self._state
-        fits = has_room(
+        fits = has_capacity(
             state.allocatable_pods - state.pods_on,
             state.allocatable_cpu - state.counted_cpu,
             state.allocatable_memory - state.counted_memory,
@@ -52,14 +90,14 @@ class KubeScheduler:
 
     def _scores(self, need: Resources) -> Int64Array:
         state = self._state
-        return least_allocated(
+        return score_least_allocated(
             state.allocatable_cpu,
             state.scored_cpu + need.cpu_millicores,
             state.allocatable_memory,
             state.scored_memory + need.memory_bytes,
         )
 
-    def _admits(self, placement: Placement) -> BoolArray:
+    def _admits(self, placement: SchedulingConstraints) -> BoolArray:
         if self._nodes_version != self._state.nodes_version:
             self._admitting.clear()
             self._nodes_version = self._state.nodes_version
@@ -71,11 +109,11 @@ class KubeScheduler:
         return admits
 
 
-def _takes(node: Node | None, placement: Placement) -> bool:
+def _takes(node: Node | None, placement: SchedulingConstraints) -> bool:
     if node is None or not node.ready:
         return False
-    taints = (*node.taints, CORDONED) if node.unschedulable else node.taints
-    return placement.admits(node.name, node.labels) and placement.tolerates_all(taints)
+    taints = (*node.taints, UNSCHEDULABLE_TAINT) if node.unschedulable else node.taints
+    return placement.allows_node(node.name, node.labels) and placement.tolerates_all(taints)
 
 
 def _place_in_queue(record: PodRecord) -> tuple[int, float, PodKey]:

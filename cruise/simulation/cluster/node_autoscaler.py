@@ -5,17 +5,16 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from cruise.domain.annotations import DO_NOT_DISRUPT, HOSTNAME, SAFE_TO_EVICT
-from cruise.domain.cluster import Node, NodeAutoscaler, Pod
+from cruise.domain.cluster import Node, NodeAutoscalerKind, Pod
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.errors import Refused, Throttled
+from cruise.errors import RefusedError, ThrottledError
 from cruise.simulation.cluster.kubelet import Kubelet
-from cruise.simulation.cluster.state import ClusterState, PodRecord
-from cruise.simulation.cluster.timeline import seconds
-from cruise.simulation.cluster.workloads import runs_on
+from cruise.simulation.cluster.state import PodRecord, SimulatedClusterState, convert_to_seconds
+from cruise.simulation.cluster.workloads import is_daemonset_node
 
 
 @dataclass(frozen=True, slots=True)
-class NodeAutoscaling:
+class NodeAutoscalerSettings:
     """How nodes come and go.
 
     A pod that is unschedulable for `patience_seconds` gets a node of the first of `types` (whose names are ignored)
@@ -25,15 +24,15 @@ class NodeAutoscaling:
     ask for and cluster-autoscaler has at a half.
     """
 
-    kind: NodeAutoscaler
+    kind: NodeAutoscalerKind
     types: Sequence[Node]
-    patience_seconds: int = 10
+    scale_up_delay_seconds: int = 10
     boot_seconds: int = 60
-    settle_seconds: int = 600
+    scale_down_delay_seconds: int = 600
     empty_share: float = 1.0
 
 
-class NodeScaler:
+class SimulatedNodeAutoscaler:
     """The node autoscaler of a cluster: one node at a time is drained.
 
     `check` raises Refused or Throttled where the Eviction API would, `evict` begins to end a pod, and `changed` is
@@ -42,8 +41,8 @@ class NodeScaler:
 
     def __init__(
         self,
-        options: NodeAutoscaling,
-        state: ClusterState,
+        options: NodeAutoscalerSettings,
+        state: SimulatedClusterState,
         kubelet: Kubelet,
         *,
         check: Callable[[PodRecord], None],
@@ -59,7 +58,7 @@ class NodeScaler:
         self._ordered = 0
         self._booting: dict[str, Node] = {}
         self._draining: str | None = None
-        self._settled_at = state.timeline.now + options.settle_seconds
+        self._settled_at = state.timeline.now + options.scale_down_delay_seconds
 
     def step(self, at: int) -> None:
         """Order nodes for pods that wait, go on draining, or begin to drain."""
@@ -75,9 +74,9 @@ class NodeScaler:
         """Give waiting pods, by name, room on nodes that boot, and order more where there is none."""
         nodes = dict(self._booting)
         room = {name: self._room_when_new(node) for name, node in nodes.items()}
-        for record in sorted(self._state.unbound.values(), key=lambda record: record.key):
+        for record in sorted(self._state.unbound_pods.values(), key=lambda record: record.key):
             since = record.pod.unschedulable_since
-            if since is None or at - seconds(since) < self._options.patience_seconds:
+            if since is None or at - convert_to_seconds(since) < self._options.scale_up_delay_seconds:
                 continue
             place = _place(record, room, nodes)
             if place is None:
@@ -86,8 +85,8 @@ class NodeScaler:
                     continue
                 place, nodes[node.name], room[node.name] = node.name, node, self._room_when_new(node)
                 self._booting[place] = node
-                self._state.timeline.plan(at + self._options.boot_seconds, partial(self._boot, node))
-            room[place] -= record.counted
+                self._state.timeline.schedule(at + self._options.boot_seconds, partial(self._boot, node))
+            room[place] -= record.counted_requests
 
     def _node_for(self, record: PodRecord) -> Node | None:
         name = f"scaled-{self._ordered + 1:04d}"
@@ -101,20 +100,20 @@ class NodeScaler:
     def _room_when_new(self, node: Node) -> Resources:
         """Return what the DaemonSets' pods leave of a new node."""
         daemons = {
-            id(record.workload): record.counted
+            id(record.workload): record.counted_requests
             for record in self._state.records.values()
-            if record.workload.kind == "DaemonSet" and runs_on(record.workload, node)
+            if record.workload.kind == "DaemonSet" and is_daemonset_node(record.workload, node)
         }
         return node.allocatable - sum(daemons.values(), NO_RESOURCES)
 
     def _boot(self, node: Node, at: int) -> None:
         del self._booting[node.name]
         self._state.add_nodes([node])
-        self._state.tally.nodes_added += 1
+        self._state.counts.nodes_added += 1
         self._settle(at)
 
     def _settle(self, at: int) -> None:
-        self._settled_at = at + self._options.settle_seconds
+        self._settled_at = at + self._options.scale_down_delay_seconds
         self._changed()
 
     def _superfluous(self) -> str | None:
@@ -151,7 +150,7 @@ class NodeScaler:
             return False
         try:
             self._check(record)
-        except (Refused, Throttled):
+        except (RefusedError, ThrottledError):
             return False
         return True
 
@@ -164,11 +163,11 @@ class NodeScaler:
             counted = Resources(int(state.counted_cpu[index]), int(state.counted_memory[index]))
             if not node.unschedulable:
                 room[name] = node.allocatable - counted
-        for record in sorted(moving, key=lambda record: (-record.counted.memory_bytes, record.key)):
+        for record in sorted(moving, key=lambda record: (-record.counted_requests.memory_bytes, record.key)):
             place = _place(record, room, nodes)
             if place is None:
                 return False
-            room[place] -= record.counted
+            room[place] -= record.counted_requests
         return bool(room)
 
     def _drain(self, name: str, at: int) -> None:
@@ -180,16 +179,16 @@ class NodeScaler:
                 continue
             try:
                 self._check(record)
-            except (Refused, Throttled):
+            except (RefusedError, ThrottledError):
                 # A budget holds it for now: the next step tries again.
                 continue
             self._evict(record)
-            self._state.tally.drained += 1
+            self._state.counts.drained += 1
         if not moving:
             for record in here:
                 self._kubelet.remove(record, at)
             self._state.remove_node(name)
-            self._state.tally.nodes_removed += 1
+            self._state.counts.nodes_removed += 1
             self._draining = None
             self._settle(at)
 
@@ -200,8 +199,8 @@ def _place(record: PodRecord, room: Mapping[str, Resources], nodes: Mapping[str,
     for name, left in room.items():
         node = nodes[name]
         if (
-            record.counted.fits_in(left)
-            and placement.admits(name, node.labels)
+            record.counted_requests.fits_in(left)
+            and placement.allows_node(name, node.labels)
             and placement.tolerates_all(node.taints)
         ):
             return name
@@ -210,4 +209,4 @@ def _place(record: PodRecord, room: Mapping[str, Resources], nodes: Mapping[str,
 
 def _leaves(pod: Pod) -> bool:
     """Tell whether a pod has to be evicted before its node goes: a DaemonSet's, or one that is over, ends with it."""
-    return not pod.terminal and pod.owner_kind != "DaemonSet"
+    return not pod.is_finished and pod.owner_kind != "DaemonSet"

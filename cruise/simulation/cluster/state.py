@@ -1,20 +1,125 @@
 """The objects of a simulated cluster and the sums over them, kept up to date at every change."""
 
-from collections.abc import Sequence
+import heapq
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cruise.domain.cluster import ContainerRole, Node, Pod
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, Resources
-from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.domain.pod_resources import count_pod_requests
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Resources, StatedResources
 from cruise.simulation.cluster.containers import ContainerTable
-from cruise.simulation.cluster.tally import Tally
-from cruise.simulation.cluster.timeline import MINUTE, Timeline
 from cruise.simulation.cluster.workloads import SimulatedWorkload
-from cruise.simulation.demand.history import UsageHistory
+from cruise.simulation.demand.history import MeasurementHistory
+
+# How a simulated cluster behaves where real ones differ.
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationSettings:
+    """Versions and delays; times in seconds.
+
+    Everything is decided on a grid of `step_seconds`; what a kubelet or a container does in between happens at its
+    own second. Measurements are kept once a minute, or once a step where steps are longer.
+    """
+
+    seed: int = 0
+    server_version: tuple[int, int] = (1, 34)
+    step_seconds: int = 60
+    allocate_seconds: int = 1  # until the kubelet looks at a resize
+    actuate_seconds: int = 5  # from allocated to actual
+    start_seconds: int = 5  # from bound to running
+    restart_seconds: int = 10  # after the first kill; doubled at each further one
+    longest_restart_seconds: int = 300
+    quiet_seconds: int = 600  # a process that lived longer starts the doubling anew
+    retention_seconds: int = 86_400  # of measurements
+    emit_twice: bool = False  # every kill comes out of the stream twice, as after a broken watch
+
+
+# What a simulation counts, for reports.
+
+
+@dataclass(slots=True)
+class SimulationCounts:
+    """Sums since the start of the simulation.
+
+    Seconds are pod or container seconds. A container is starved while it gets less than 99 % of the CPU that it wants.
+    `drained` are the evictions by the node autoscaler, which `evictions` does not have. `kills_of` counts kills by
+    (namespace, workload, slot, container): a replacement shares its predecessor's slot, so two runs of one cluster can
+    be compared.
+    """
+
+    oom_kills: int = 0
+    evictions: int = 0
+    evictions_refused: int = 0
+    resizes_requested: int = 0
+    resizes_done: int = 0
+    resizes_deferred: int = 0
+    resizes_infeasible: int = 0
+    resizes_refused: int = 0
+    resize_errors: int = 0
+    pods_created: int = 0
+    creations_refused: int = 0
+    pending_pod_seconds: int = 0
+    container_seconds: int = 0
+    starved_container_seconds: int = 0
+    nodes_added: int = 0
+    nodes_removed: int = 0
+    drained: int = 0
+    oom_kills_by_container: dict[tuple[str, str, int, str], int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedNodeUsage:
+    """One node at the last step: `requested` is what kube-scheduler counts, `load` its CPU demand over capacity."""
+
+    node: str
+    allocatable: Resources
+    requested: Resources
+    used: Resources
+    pods: int
+    load: float
+
+
+# Simulated time: what is due when, in an order that never depends on chance.
+
+MINUTE = 60
+
+
+class SimulationClock:
+    """Things to do at given seconds; those due at the same second run in the order in which they were planned."""
+
+    def __init__(self, start: int) -> None:
+        self.now = start
+        self._due: list[tuple[int, int, Callable[[int], None]]] = []
+        self._planned = 0
+
+    def schedule(self, at: int, action: Callable[[int], None]) -> None:
+        """Plan `action`, which is called with the time that it is due."""
+        self._planned += 1
+        heapq.heappush(self._due, (max(at, self.now), self._planned, action))
+
+    def run_until(self, end: int) -> None:
+        """Run all that is due until `end`, whatever gets planned meanwhile included, and stop there."""
+        while self._due and self._due[0][0] <= end:
+            at, _, action = heapq.heappop(self._due)
+            self.now = at
+            action(at)
+        self.now = end
+
+
+def convert_to_datetime(seconds: int) -> datetime:
+    """Return Unix seconds as a time."""
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def convert_to_seconds(time: datetime) -> int:
+    """Return a time as whole Unix seconds."""
+    return int(time.timestamp())
+
 
 # What kube-scheduler's scores, not its filters, take a container for that requests nothing.
 DEFAULT_SCORED = Resources(100, 200 * MEBIBYTE)
@@ -36,16 +141,16 @@ class PodRecord:
     workload: SimulatedWorkload
     slot: int
     rows: dict[str, int] = field(default_factory=dict)
-    counted: Resources = NO_RESOURCES
-    scored: Resources = NO_RESOURCES
-    granted: Resources = NO_RESOURCES
-    granted_limits: dict[str, Amounts] = field(default_factory=dict)
+    counted_requests: Resources = NO_RESOURCES
+    scored_requests: Resources = NO_RESOURCES
+    allocated_requests: Resources = NO_RESOURCES
+    allocated_limits: dict[str, StatedResources] = field(default_factory=dict)
     grants: int = 0
     requested: int = 0
     requested_at: int = 0
     waiting_since: int | None = None
-    failing: bool = False
-    gone: bool = False
+    is_failing: bool = False
+    is_deleted: bool = False
 
     @property
     def key(self) -> PodKey:
@@ -58,19 +163,19 @@ class PodRecord:
         return (self.pod.namespace, str(self.pod.workload or self.pod.name), self.slot)
 
 
-class ClusterState:
+class SimulatedClusterState:
     """Nodes and pods, and what all parts of the cluster share; columns have one entry a node, as in `node_names`.
 
     A node that is removed keeps its index, with room for nothing. `counted_…` is what kube-scheduler counts, `scored_…`
     what its scores see, `granted_…` what kubelets have allocated.
     """
 
-    def __init__(self, nodes: tuple[Node, ...], start: int, behaviour: Behaviour) -> None:
+    def __init__(self, nodes: tuple[Node, ...], start: int, behaviour: SimulationSettings) -> None:
         self.behaviour = behaviour
-        self.timeline = Timeline(start)
-        self.tally = Tally()
+        self.timeline = SimulationClock(start)
+        self.counts = SimulationCounts()
         self.containers = ContainerTable()
-        self.history = UsageHistory(start, max(MINUTE, behaviour.step_seconds), behaviour.retention_seconds)
+        self.history = MeasurementHistory(start, max(MINUTE, behaviour.step_seconds), behaviour.retention_seconds)
         self.nodes: dict[str, Node] = {}
         self.node_names: list[str] = []
         self.node_index: dict[str, int] = {}
@@ -80,7 +185,7 @@ class ClusterState:
         self.granted_cpu = self.granted_memory = self.pods_on = nothing
         self.extended_free: dict[str, NDArray[np.int64]] = {}
         self.records: dict[PodKey, PodRecord] = {}
-        self.unbound: dict[PodKey, PodRecord] = {}
+        self.unbound_pods: dict[PodKey, PodRecord] = {}
         self.nodes_version = 0
         self._versions = 0
         self.add_nodes(sorted(nodes, key=lambda node: node.name))
@@ -100,7 +205,7 @@ class ClusterState:
         """Return a node's allocatable."""
         return Resources(int(self.allocatable_cpu[index]), int(self.allocatable_memory[index]))
 
-    def granted_room(self, index: int) -> Resources:
+    def get_allocated_room(self, index: int) -> Resources:
         """Return what the node's kubelet has not allocated to any pod."""
         used = Resources(int(self.granted_cpu[index]), int(self.granted_memory[index]))
         return self.allocatable(index) - used
@@ -145,16 +250,16 @@ class ClusterState:
         record.pod = self._versioned(record.pod)
         self._count(record)
         self.records[record.key] = record
-        self.unbound[record.key] = record
+        self.unbound_pods[record.key] = record
         self._pods = self._sorted = None
 
     def remove(self, record: PodRecord) -> None:
         """Remove a pod and give its room back."""
         if record.pod.node is not None:
             self._take(record, -1)
-        self.unbound.pop(record.key, None)
+        self.unbound_pods.pop(record.key, None)
         del self.records[record.key]
-        record.gone = True
+        record.is_deleted = True
         self._pods = self._sorted = None
 
     def put(self, record: PodRecord, pod: Pod, granted: Resources | None = None) -> None:
@@ -162,10 +267,12 @@ class ClusterState:
         if record.pod.node is not None:
             self._take(record, -1)
         elif pod.node is not None:
-            del self.unbound[record.key]
+            del self.unbound_pods[record.key]
         record.pod = self._versioned(pod)
         self._count(record)
-        record.granted = NO_RESOURCES if pod.terminal else record.granted if granted is None else granted
+        record.allocated_requests = (
+            NO_RESOURCES if pod.is_finished else record.allocated_requests if granted is None else granted
+        )
         if pod.node is not None:
             self._take(record, 1)
         self._pods = None
@@ -173,13 +280,13 @@ class ClusterState:
     def _take(self, record: PodRecord, sign: int) -> None:
         """Add a bound pod to its node's sums, or take it out of them."""
         index = self.index_of(record.pod)
-        self.counted_cpu[index] += sign * record.counted.cpu_millicores
-        self.counted_memory[index] += sign * record.counted.memory_bytes
-        self.scored_cpu[index] += sign * record.scored.cpu_millicores
-        self.scored_memory[index] += sign * record.scored.memory_bytes
-        self.granted_cpu[index] += sign * record.granted.cpu_millicores
-        self.granted_memory[index] += sign * record.granted.memory_bytes
-        if not record.pod.terminal:
+        self.counted_cpu[index] += sign * record.counted_requests.cpu_millicores
+        self.counted_memory[index] += sign * record.counted_requests.memory_bytes
+        self.scored_cpu[index] += sign * record.scored_requests.cpu_millicores
+        self.scored_memory[index] += sign * record.scored_requests.memory_bytes
+        self.granted_cpu[index] += sign * record.allocated_requests.cpu_millicores
+        self.granted_memory[index] += sign * record.allocated_requests.memory_bytes
+        if not record.pod.is_finished:
             self.pods_on[index] += sign
             for name, amount in record.pod.extended_requests:
                 if name in self.extended_free:
@@ -192,9 +299,9 @@ class ClusterState:
 
     @staticmethod
     def _count(record: PodRecord) -> None:
-        record.counted = counted = counted_requests(record.pod)
-        mains = 0 if record.pod.terminal else sum(one.role is ContainerRole.MAIN for one in record.pod.containers)
-        record.scored = Resources(
+        record.counted_requests = counted = count_pod_requests(record.pod)
+        mains = 0 if record.pod.is_finished else sum(one.role is ContainerRole.MAIN for one in record.pod.containers)
+        record.scored_requests = Resources(
             counted.cpu_millicores or mains * DEFAULT_SCORED.cpu_millicores,
             counted.memory_bytes or mains * DEFAULT_SCORED.memory_bytes,
         )

@@ -6,17 +6,17 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from cruise.domain.cluster import Container, ContainerRole, Node, Pod, Workload, WorkloadRef
-from cruise.domain.qos import qos_class
+from cruise.domain.pod_resources import get_qos_class
 from cruise.domain.scheduling import (
-    CORDONED,
+    UNSCHEDULABLE_TAINT,
+    LabelRequirement,
     NodeSelectorTerm,
-    Operator,
-    Placement,
-    Requirement,
+    SchedulingConstraints,
+    SelectorOperator,
     TaintEffect,
     Toleration,
 )
-from cruise.simulation.demand.demand import Profile
+from cruise.simulation.demand.demand import ContainerProfile
 
 _SUFFIX_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _DAEMON_TOLERATIONS = tuple(
@@ -46,7 +46,7 @@ class SimulatedWorkload:
     ref: WorkloadRef | None
     template: Pod
     replicas: int = 1
-    profiles: Mapping[str, Profile] = field(default_factory=dict)
+    profiles: Mapping[str, ContainerProfile] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     created_at: datetime | None = None
     grace_seconds: int = 30
@@ -70,7 +70,7 @@ class SimulatedWorkload:
         """Tell whether it has a number of replicas."""
         return self.kind not in ("Pod", "DaemonSet", "Job", "CronJob")
 
-    def described(self, start: datetime) -> Workload | None:
+    def to_workload(self, start: datetime) -> Workload | None:
         """Return the controller object as decisions read it, None for a bare pod."""
         if self.ref is None:
             return None
@@ -90,7 +90,7 @@ class SimulatedWorkload:
         )
 
 
-def new_pod(workload: SimulatedWorkload, slot: int, serial: int, seed: int, now: datetime, node: Node | None) -> Pod:
+def create_pod(workload: SimulatedWorkload, slot: int, serial: int, seed: int, now: datetime, node: Node | None) -> Pod:
     """Return the pod that the controller creates for a slot; name and uid follow from seed, workload, slot and serial.
 
     `serial` counts the slot's pods; `node` is the node of a DaemonSet pod. The slot of a CronJob's pod counts the
@@ -132,21 +132,21 @@ def new_pod(workload: SimulatedWorkload, slot: int, serial: int, seed: int, now:
         placement=template.placement if node is None else _daemon_placement(template.placement, node),
         unschedulable_since=None,
     )
-    return replace(pod, qos=qos_class(pod))
+    return replace(pod, qos=get_qos_class(pod))
 
 
-def runs_on(workload: SimulatedWorkload, node: Node) -> bool:
+def is_daemonset_node(workload: SimulatedWorkload, node: Node) -> bool:
     """Tell whether the DaemonSet controller creates a pod for the node."""
     placement = workload.template.placement
-    taints = (*node.taints, CORDONED) if node.unschedulable else node.taints
+    taints = (*node.taints, UNSCHEDULABLE_TAINT) if node.unschedulable else node.taints
     tolerant = replace(placement, tolerations=placement.tolerations + _DAEMON_TOLERATIONS)
-    return placement.admits(node.name, node.labels) and tolerant.tolerates_all(taints)
+    return placement.allows_node(node.name, node.labels) and tolerant.tolerates_all(taints)
 
 
-def _daemon_placement(placement: Placement, node: Node) -> Placement:
-    pin = Requirement("metadata.name", Operator.IN, (node.name,))
+def _daemon_placement(placement: SchedulingConstraints, node: Node) -> SchedulingConstraints:
+    pin = LabelRequirement("metadata.name", SelectorOperator.IN, (node.name,))
     terms = placement.terms if placement.terms is not None else (NodeSelectorTerm(),)
-    return Placement(
+    return SchedulingConstraints(
         placement.node_selector,
         tuple(replace(term, fields=(*term.fields, pin)) for term in terms),
         placement.tolerations + _DAEMON_TOLERATIONS,

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.domain.arrays import BoolArray, Float32Array, Float64Array, Int64Array
+from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey
 from cruise.simulation.demand.demand import DemandSource
 
@@ -13,7 +13,7 @@ _FIRST_ROWS = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class StartedBefore:
     """What is known of a container before the first measurement: its demand since its process started.
 
     Memory never goes beyond `memory_limit_bytes` (infinite without one).
@@ -34,7 +34,7 @@ class Measurements:
     cpu_demand_millicores: Float32Array
     memory_bytes: Float64Array
 
-    def at(self, wanted: BoolArray) -> "Measurements":
+    def get_time(self, wanted: BoolArray) -> "Measurements":
         """Return the samples of some of the times, without containers that have none."""
         cpu, memory = self.cpu_demand_millicores[:, wanted], self.memory_bytes[:, wanted]
         found = np.flatnonzero((np.isfinite(cpu) | np.isfinite(memory)).any(axis=1))
@@ -43,7 +43,7 @@ class Measurements:
         )
 
 
-class UsageHistory:
+class MeasurementHistory:
     """Measurements on an even grid of times, the oldest making room for the newest.
 
     Times are Unix seconds and multiples of `step_seconds`. Before `start` the demand itself stands for the past: no
@@ -57,14 +57,14 @@ class UsageHistory:
         self._time_of_slot = np.full(self._slots, -1, dtype=np.int64)
         self._keys: list[ContainerKey | None] = []
         self._nodes: list[str] = []
-        self._past: dict[int, Past] = {}
+        self._past: dict[int, StartedBefore] = {}
         self._rows_of: dict[str, dict[int, None]] = {}
         self._free: list[int] = []
         self._retired: deque[tuple[int, int]] = deque()
         self._cpu = np.full((self._slots, _FIRST_ROWS), np.nan, dtype=np.float32)
         self._memory = np.full((self._slots, _FIRST_ROWS), np.nan, dtype=np.float64)
 
-    def add(self, key: ContainerKey, node: str, past: Past | None) -> int:
+    def add(self, key: ContainerKey, node: str, past: StartedBefore | None) -> int:
         """Start to keep a container and return its row."""
         if self._free:
             row = self._free.pop()
@@ -117,12 +117,12 @@ class UsageHistory:
         if before.size:
             self._fill_past(rows, times[before], cpu, memory, before)
         everything = Measurements(keys, [self._nodes[row] for row in rows], cpu, memory)
-        return everything.at(np.ones(len(times), dtype=np.bool_))
+        return everything.get_time(np.ones(len(times), dtype=np.bool_))
 
     def _fill_past(
         self, rows: list[int], times: Int64Array, cpu: Float32Array, memory: Float64Array, columns: Int64Array
     ) -> None:
-        by_source: dict[int, list[tuple[int, Past]]] = {}
+        by_source: dict[int, list[tuple[int, StartedBefore]]] = {}
         for place, row in enumerate(rows):
             past = self._past.get(row)
             if past is not None:
@@ -132,7 +132,7 @@ class UsageHistory:
             numbers = np.array([past.member for _, past in members], dtype=np.int64)[:, None]
             age = times[None, :] - np.array([past.started_at for _, past in members], dtype=np.int64)[:, None]
             limit = np.array([past.memory_limit_bytes for _, past in members])[:, None]
-            wanted, held = members[0][1].source.demand(numbers, times[None, :], age)
+            wanted, held = members[0][1].source.compute_demand(numbers, times[None, :], age)
             wanted[age < 0] = np.nan
             held[age < 0] = np.nan
             cpu[np.ix_(places, columns)] = wanted

@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cruise.adapters.kube.http.client import KubeClient
-from cruise.adapters.kube.http.connecting import KubeSettings, connect
+from cruise.adapters.kube.client import KubernetesClient, KubernetesSettings, connect_to_kubernetes
 
 
 @dataclass(frozen=True)
-class Asked:
+class ReceivedRequest:
     """A request as it came in; header names are in lower case."""
 
     method: str
@@ -29,7 +28,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PreparedAnswer:
     """What to send back: the pieces one after the other, `pause_seconds` before each.
 
     `length` is what the header claims, None for a chunked answer; `end` False leaves that without its last chunk.
@@ -45,18 +44,20 @@ class Answer:
     silent: bool = False
 
 
-def status(code: int, message: str = "no", headers: Mapping[str, str] | None = None, **more: Any) -> Answer:
+def build_status(
+    code: int, message: str = "no", headers: Mapping[str, str] | None = None, **more: Any
+) -> PreparedAnswer:
     """A refusal as the API server writes it."""
     body = {"kind": "Status", "status": "Failure", "message": message, "code": code, **more}
-    return Answer((json.dumps(body).encode(),), code, {"Content-Type": "application/json", **(headers or {})})
+    return PreparedAnswer((json.dumps(body).encode(),), code, {"Content-Type": "application/json", **(headers or {})})
 
 
 class AnsweringServer:
     """Answers each request with what `respond` says, and keeps what was asked."""
 
-    def __init__(self, respond: Callable[[Asked], Answer]) -> None:
+    def __init__(self, respond: Callable[[ReceivedRequest], PreparedAnswer]) -> None:
         self._respond = respond
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         self.connections = 0
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -69,7 +70,7 @@ class AnsweringServer:
                     break
         writer.close()
 
-    async def _answer(self, writer: asyncio.StreamWriter, answer: Answer) -> bool:
+    async def _answer(self, writer: asyncio.StreamWriter, answer: PreparedAnswer) -> bool:
         if answer.silent:
             return False
         length = sum(len(piece) for piece in answer.pieces) if answer.length == -1 else answer.length
@@ -89,7 +90,7 @@ class AnsweringServer:
         return answer.end if length is None else sent == length
 
 
-async def _read(reader: asyncio.StreamReader) -> Asked | None:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest | None:
     start = await reader.readline()
     if not start:
         return None
@@ -98,10 +99,10 @@ async def _read(reader: asyncio.StreamReader) -> Asked | None:
     while (line := (await reader.readline()).decode().strip()) != "":
         name, _, value = line.partition(":")
         headers[name.lower()] = value.strip()
-    return Asked(method, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))
+    return ReceivedRequest(method, path, headers, await reader.readexactly(int(headers.get("content-length", 0))))
 
 
-def in_turn(*answers: Answer) -> Callable[[Asked], Answer]:
+def answer_in_order(*answers: PreparedAnswer) -> Callable[[ReceivedRequest], PreparedAnswer]:
     """Give the answers one after the other, the last one for ever."""
     left = list(answers)
     return lambda asked: left.pop(0) if len(left) > 1 else left[0]
@@ -121,8 +122,8 @@ def kubeconfig(directory: Path, server: str, user: Mapping[str, Any] | None = No
 
 
 @asynccontextmanager
-async def answering(
-    respond: Callable[[Asked], Answer], address: str = "127.0.0.1", tls: ssl.SSLContext | None = None
+async def run_answering_server(
+    respond: Callable[[ReceivedRequest], PreparedAnswer], address: str = "127.0.0.1", tls: ssl.SSLContext | None = None
 ) -> AsyncIterator[tuple[AnsweringServer, str]]:
     """Yield a server and its URL."""
     answers = AnsweringServer(respond)
@@ -132,14 +133,14 @@ async def answering(
 
 
 @asynccontextmanager
-async def asking(
+async def create_client(
     directory: Path,
-    respond: Callable[[Asked], Answer],
+    respond: Callable[[ReceivedRequest], PreparedAnswer],
     user: Mapping[str, Any] | None = None,
     timeout_seconds: float = 5,
-) -> AsyncIterator[tuple[KubeClient, AnsweringServer]]:
+) -> AsyncIterator[tuple[KubernetesClient, AnsweringServer]]:
     """Yield a client of a server that answers as told."""
-    async with answering(respond) as (server, url):
-        settings = KubeSettings(kubeconfig(directory, url, user), timeout_seconds=timeout_seconds)
-        async with connect(settings) as client:
+    async with run_answering_server(respond) as (server, url):
+        settings = KubernetesSettings(kubeconfig(directory, url, user), timeout_seconds=timeout_seconds)
+        async with connect_to_kubernetes(settings) as client:
             yield client, server

@@ -13,19 +13,19 @@ from typing import Any
 import yaml
 from aiohttp import web
 
-from cruise.adapters.kube.cluster import KubeCluster
-from cruise.adapters.kube.following.kinds import ALL_KINDS
-from cruise.adapters.kube.following.watching import Timing
-from cruise.adapters.kube.http.connecting import KubeSettings, connect
+from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
+from cruise.adapters.kube.cluster import KubernetesCluster
+from cruise.adapters.kube.kinds import ALL_KINDS
+from cruise.adapters.kube.watching import WatchTiming
 from tests.adapters.kube.followed import SHORT
 
 Json = dict[str, Any]
-Fault = Callable[["Loopback", web.Request], Awaitable[web.StreamResponse]]
+Fault = Callable[["LoopbackServer", web.Request], Awaitable[web.StreamResponse]]
 
 PODS, NODES, REPLICA_SETS = "/api/v1/pods", "/api/v1/nodes", "/apis/apps/v1/replicasets"
 
 
-class Loopback:
+class LoopbackServer:
     """Objects by path and key, what happened to them, and what was asked. `faults` are used up one by one.
 
     Faults are due by path and verb, `list` or `watch`.
@@ -97,7 +97,7 @@ class Loopback:
             base, _, name = path.rpartition("/")
             namespace = base.split("/")[4] if "/namespaces/" in base else ""
             found = self.objects[PODS if base.endswith("pods") else NODES].get(f"{namespace}/{name}")
-            return web.json_response(found) if found else failure(404, "NotFound")
+            return web.json_response(found) if found else failure(404, "NotFoundError")
         return await (self.watch(request) if verb == "watch" else self.list(request))
 
     async def list(self, request: web.Request) -> web.StreamResponse:
@@ -145,14 +145,14 @@ def failure(code: int, reason: str, message: str = "no", headers: dict[str, str]
 def refuse(code: int, reason: str, headers: dict[str, str] | None = None) -> Fault:
     """Refuse one request."""
 
-    async def fault(server: Loopback, request: web.Request) -> web.StreamResponse:
+    async def fault(server: LoopbackServer, request: web.Request) -> web.StreamResponse:
         message = 'it is forbidden: User "somebody" cannot list resource "it"' if code == 403 else "no"
         return failure(code, reason, message, headers)
 
     return fault
 
 
-async def hang_up(server: Loopback, request: web.Request) -> web.StreamResponse:
+async def close_connection(server: LoopbackServer, request: web.Request) -> web.StreamResponse:
     """Break the connection before there is an answer."""
     assert request.transport is not None
     request.transport.abort()
@@ -160,7 +160,7 @@ async def hang_up(server: Loopback, request: web.Request) -> web.StreamResponse:
     return web.Response()
 
 
-async def fall_silent(server: Loopback, request: web.Request) -> web.StreamResponse:
+async def stop_sending(server: LoopbackServer, request: web.Request) -> web.StreamResponse:
     """Open the watch, and then say nothing for longer than anybody should wait."""
     response = web.StreamResponse()
     await response.prepare(request)
@@ -168,17 +168,17 @@ async def fall_silent(server: Loopback, request: web.Request) -> web.StreamRespo
     return response
 
 
-async def end_at_once(server: Loopback, request: web.Request) -> web.StreamResponse:
+async def end_immediately(server: LoopbackServer, request: web.Request) -> web.StreamResponse:
     """Open the watch and end it properly, with nothing said."""
     response = web.StreamResponse()
     await response.prepare(request)
     return response
 
 
-def saying(*lines: Json) -> Fault:
+def answer_with(*lines: Json) -> Fault:
     """Open the watch, say these lines and end it."""
 
-    async def fault(server: Loopback, request: web.Request) -> web.StreamResponse:
+    async def fault(server: LoopbackServer, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
         for line in lines:
@@ -195,7 +195,7 @@ EXPIRED_LINE: Json = {
 
 
 @asynccontextmanager
-async def serving(server: Loopback, directory: Path) -> AsyncIterator[KubeSettings]:
+async def run_loopback_server(server: LoopbackServer, directory: Path) -> AsyncIterator[KubernetesSettings]:
     """Serve, and yield what a client connects by."""
     app = web.Application(client_max_size=1 << 30)
     app.router.add_route("*", "/{path:.*}", server.answer)
@@ -218,22 +218,22 @@ async def serving(server: Loopback, directory: Path) -> AsyncIterator[KubeSettin
         )
     )
     try:
-        yield KubeSettings(config, requests_per_second=10_000, burst=10_000)
+        yield KubernetesSettings(config, requests_per_second=10_000, burst=10_000)
     finally:
         await runner.cleanup()
 
 
 @asynccontextmanager
-async def following_loopback(
-    server: Loopback, directory: Path, timing: Timing = SHORT, synced: bool = True, **more: Any
-) -> AsyncIterator[KubeCluster]:
+async def watch_loopback(
+    server: LoopbackServer, directory: Path, timing: WatchTiming = SHORT, synced: bool = True, **more: Any
+) -> AsyncIterator[KubernetesCluster]:
     """Serve, and yield a cluster that follows."""
-    async with serving(server, directory) as settings, connect(settings) as client:
-        cluster = KubeCluster(client, timing=timing, **more)
+    async with run_loopback_server(server, directory) as settings, connect_to_kubernetes(settings) as client:
+        cluster = KubernetesCluster(client, timing=timing, **more)
         running = asyncio.ensure_future(cluster.run())
         try:
             if synced:
-                await asyncio.wait_for(cluster.synced(), 30)
+                await asyncio.wait_for(cluster.is_synced(), 30)
             yield cluster
         finally:
             running.cancel()

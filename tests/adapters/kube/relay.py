@@ -85,7 +85,7 @@ def _relay_to(control_plane: ControlPlane) -> Relay:
 
 
 @asynccontextmanager
-async def proxied(control_plane: ControlPlane) -> AsyncIterator[tuple[Relay, str]]:
+async def run_through_proxy(control_plane: ControlPlane) -> AsyncIterator[tuple[Relay, str]]:
     """Yield a proxy, which leads to the API server whatever it is asked for, and its URL."""
     relay = _relay_to(control_plane)
     server = await asyncio.start_server(relay.tunnel, "127.0.0.1", 0)
@@ -97,7 +97,7 @@ async def proxied(control_plane: ControlPlane) -> AsyncIterator[tuple[Relay, str
 
 
 @asynccontextmanager
-async def relayed(control_plane: ControlPlane, directory: Path) -> AsyncIterator[tuple[Relay, Path]]:
+async def run_through_relay(control_plane: ControlPlane, directory: Path) -> AsyncIterator[tuple[Relay, Path]]:
     """Yield a relay to the API server, and the admin's kubeconfig that leads through it."""
     relay = _relay_to(control_plane)
     server = await asyncio.start_server(relay.serve, "127.0.0.1", 0)

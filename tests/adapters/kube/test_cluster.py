@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from aiohttp import web
 
-from cruise.adapters.kube.following.kinds import ADMISSION_KINDS
+from cruise.adapters.kube.kinds import ADMISSION_KINDS
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.resources import MEBIBYTE, Amounts
-from cruise.errors import Unavailable
-from tests.adapters.kube.followed import SHORT, eventually, following, pods_in
-from tests.adapters.kube.loopback import NODES, PODS, Loopback, following_loopback
+from cruise.domain.resources import MEBIBYTE, StatedResources
+from cruise.errors import UnavailableError
+from tests.adapters.kube.followed import SHORT, list_pods, run_watch, wait_until_true
+from tests.adapters.kube.loopback import NODES, PODS, LoopbackServer, watch_loopback
 from tests.builders import make_container_json, make_node_json, make_pod_json
 from tests.controlplane.manifests import container, pod_template, workload
 from tests.simulation.scenes import amounts, resize
@@ -22,46 +22,46 @@ APP = container("app", {"cpu": "200m", "memory": "128Mi"}, {"memory": "256Mi"})
 async def test_what_is_there_and_what_comes_is_in_the_snapshot(control_plane, admin, kubelet, namespace):
     kubelet.add_node(f"{namespace}-n1", cpu="4")
     admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 3))
-    async with following(control_plane) as cluster:
-        pods = await eventually(lambda: running(cluster, namespace, 3), "three pods run")
+    async with run_watch(control_plane) as cluster:
+        pods = await wait_until_true(lambda: running(cluster, namespace, 3), "three pods run")
         assert {pod.workload for pod in pods} == {WorkloadRef("Deployment", "web")}
         (one,) = pods[0].containers
-        assert one.requests == one.allocated == one.actual == Amounts(200, 128 * MEBIBYTE)
+        assert one.requests == one.allocated == one.actual == StatedResources(200, 128 * MEBIBYTE)
         snapshot = await cluster.snapshot()
         assert snapshot.workloads[(namespace, WorkloadRef("Deployment", "web"))].replicas == 3
         node = next(node for node in snapshot.nodes if node.name == f"{namespace}-n1")
         assert node.allocatable.cpu_millicores == node.cpu_capacity_millicores == 4000
         version = cluster.version
         admin.patch("deployments.apps", namespace, "web", {"spec": {"replicas": 1}})
-        await eventually(lambda: running(cluster, namespace, 1), "one pod is left")
+        await wait_until_true(lambda: running(cluster, namespace, 1), "one pod is left")
         assert cluster.version > version
-        assert cluster.lag_seconds() < 60
+        assert cluster.get_lag_seconds() < 60
 
 
 async def running(cluster, namespace, count):
-    pods = await pods_in(cluster, namespace)
+    pods = await list_pods(cluster, namespace)
     return pods if len(pods) == count and all(pod.phase == "Running" and pod.node for pod in pods) else None
 
 
 async def test_nothing_is_decided_on_the_state_before_a_write(control_plane, admin, kubelet, namespace):
     kubelet.add_node(f"{namespace}-n1")
     admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 5))
-    async with following(control_plane) as cluster:
-        pods = await eventually(lambda: running(cluster, namespace, 5), "five pods run")
+    async with run_watch(control_plane) as cluster:
+        pods = await wait_until_true(lambda: running(cluster, namespace, 5), "five pods run")
         for millicores in (300, 210, 260):
             await asyncio.gather(*(cluster.perform(resize(pod, amounts(millicores))) for pod in pods))
-            seen = await pods_in(cluster, namespace)
+            seen = await list_pods(cluster, namespace)
             assert [pod.containers[0].requests.cpu_millicores for pod in seen] == [millicores] * 5
 
 
 async def test_who_may_not_write_does_not(control_plane, admin, kubelet, namespace):
     kubelet.add_node(f"{namespace}-n1")
     admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 1))
-    async with following(control_plane, may_write=lambda action: False) as cluster:
-        (pod,) = await eventually(lambda: running(cluster, namespace, 1), "the pod runs")
-        with pytest.raises(Unavailable, match="not the leader"):
+    async with run_watch(control_plane, may_write=lambda action: False) as cluster:
+        (pod,) = await wait_until_true(lambda: running(cluster, namespace, 1), "the pod runs")
+        with pytest.raises(UnavailableError, match="not the leader"):
             await cluster.perform(resize(pod, amounts(300)))
-        again = await cluster.pod(namespace, pod.name)
+        again = await cluster.read_pod(namespace, pod.name)
         assert again is not None
         assert again.containers == pod.containers
 
@@ -69,50 +69,51 @@ async def test_who_may_not_write_does_not(control_plane, admin, kubelet, namespa
 async def test_admission_follows_owners_without_pods(control_plane, admin, kubelet, namespace):
     kubelet.add_node(f"{namespace}-n1")
     admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 1))
-    async with following(control_plane, kinds=ADMISSION_KINDS) as cluster:
-        owned = await eventually(
-            lambda: [key for key in cluster.owners().controllers if key[0] == namespace], "the ReplicaSet is known"
+    async with run_watch(control_plane, kinds=ADMISSION_KINDS) as cluster:
+        owned = await wait_until_true(
+            lambda: [key for key in cluster.get_owner_index().controllers if key[0] == namespace],
+            "the ReplicaSet is known",
         )
-        assert cluster.owners().controllers[owned[0]] == WorkloadRef("Deployment", "web")
+        assert cluster.get_owner_index().controllers[owned[0]] == WorkloadRef("Deployment", "web")
         snapshot = await cluster.snapshot()
         assert (snapshot.pods, snapshot.budgets) == ((), ())
         assert (namespace, WorkloadRef("Deployment", "web")) in snapshot.workloads
 
 
 async def test_before_the_first_list_there_is_no_snapshot(control_plane):
-    async with following(control_plane) as cluster:
+    async with run_watch(control_plane) as cluster:
         pass
     fresh = type(cluster)(cluster._client)
-    with pytest.raises(Unavailable, match="not listed yet"):
+    with pytest.raises(UnavailableError, match="not listed yet"):
         await fresh.snapshot()
-    assert fresh.lag_seconds() == float("inf")
+    assert fresh.get_lag_seconds() == float("inf")
 
 
 async def test_write_without_an_answer_is_looked_up(control_plane, admin, kubelet, namespace):
     kubelet.add_node(f"{namespace}-n1")
     admin.create(workload("Deployment", namespace, "web", pod_template("web", APP), 1))
-    async with following(control_plane, timeout_seconds=1) as cluster:
-        (pod,) = await eventually(lambda: running(cluster, namespace, 1), "the pod runs")
+    async with run_watch(control_plane, timeout_seconds=1) as cluster:
+        (pod,) = await wait_until_true(lambda: running(cluster, namespace, 1), "the pod runs")
         control_plane.pause()
         try:
-            with pytest.raises(Unavailable, match="did not answer"):
+            with pytest.raises(UnavailableError, match="did not answer"):
                 await cluster.perform(resize(pod, amounts(300)))
         finally:
             control_plane.resume()
 
         async def agreed():
             try:
-                (seen,) = await pods_in(cluster, namespace)
-            except Unavailable:
+                (seen,) = await list_pods(cluster, namespace)
+            except UnavailableError:
                 return False
-            return seen == await cluster.pod(namespace, pod.name)
+            return seen == await cluster.read_pod(namespace, pod.name)
 
-        await eventually(agreed, "the snapshot has the pod as it is")
+        await wait_until_true(agreed, "the snapshot has the pod as it is")
 
 
 @pytest.mark.parametrize("gone", [False, True])
 async def test_write_that_the_watch_keeps_back_is_read_by_itself(tmp_path, gone):
-    server, path = Loopback(), "/api/v1/namespaces/shop/pods/p/resize"
+    server, path = LoopbackServer(), "/api/v1/namespaces/shop/pods/p/resize"
     await server.put(NODES, make_node_json("n1"))
     await server.put(PODS, make_pod_json("p", owner=None))
 
@@ -128,7 +129,7 @@ async def test_write_that_the_watch_keeps_back_is_read_by_itself(tmp_path, gone)
 
     server.faults[path, "get"] += [resized]
     # No bookmark comes meanwhile that would say that all was told.
-    async with following_loopback(server, tmp_path, replace(SHORT, watch_seconds=30)) as cluster:
+    async with watch_loopback(server, tmp_path, replace(SHORT, watch_seconds=30)) as cluster:
         (pod,) = (await cluster.snapshot()).pods
         await cluster.perform(resize(pod, amounts(300)))
         seen = [one.containers[0].requests.cpu_millicores for one in (await cluster.snapshot()).pods]
@@ -136,7 +137,7 @@ async def test_write_that_the_watch_keeps_back_is_read_by_itself(tmp_path, gone)
         # Nor does older news undo it.
         await server.say(PODS, {"type": "MODIFIED", "object": older(pod.name)})
         await server.put(PODS, make_pod_json("q", owner=None))
-        await eventually(lambda: has_pod(cluster, "q"), "the news has come")
+        await wait_until_true(lambda: has_pod(cluster, "q"), "the news has come")
         if not gone:
             (p, _) = (await cluster.snapshot()).pods
             assert p.containers[0].requests.cpu_millicores == 300

@@ -8,15 +8,15 @@ from functools import partial
 import msgspec
 import pytest
 
-from cruise.adapters.kube.following.kinds import ALL_KINDS
-from cruise.adapters.kube.following.watching import Timing
+from cruise.adapters.kube.kinds import ALL_KINDS
+from cruise.adapters.kube.watching import WatchTiming
 from cruise.domain.cluster import WorkloadRef
-from cruise.errors import BadInput, Unavailable
-from cruise.kube_json.reading.gathering import Gathering
+from cruise.errors import BadInputError, UnavailableError
+from cruise.kube_json.reading.object_collection import ObjectCollection
 from cruise.kube_json.wire.object_json import AnyObject
-from tests.adapters.kube.followed import NOT_INSTALLED, SHORT, eventually, following, snapshot_or_none
+from tests.adapters.kube.followed import NOT_INSTALLED, SHORT, get_snapshot_or_none, run_watch, wait_until_true
 from tests.controlplane.api import ApiError
-from tests.controlplane.behaviour import NodeSpec
+from tests.controlplane.behaviour import SimulatedNodeSpec
 from tests.controlplane.manifests import budget, container, pod, pod_template, workload
 
 APP = container("app", {"cpu": "10m", "memory": "16Mi"})
@@ -30,7 +30,7 @@ def parked(namespace, name):
 
 async def seen(cluster, namespace):
     """The names of a namespace's pods as a snapshot has them, None without one."""
-    snapshot = await snapshot_or_none(cluster)
+    snapshot = await get_snapshot_or_none(cluster)
     return None if snapshot is None else {one.name for one in snapshot.pods if one.namespace == namespace}
 
 
@@ -40,7 +40,7 @@ async def sees(cluster, namespace, *names):
 
 async def agrees(cluster, admin, namespace):
     """Tell whether the snapshot has exactly the server's pods, each as a fresh reading has it."""
-    snapshot = await snapshot_or_none(cluster)
+    snapshot = await get_snapshot_or_none(cluster)
     if snapshot is None:
         return False
     mine = {one.name: one for one in snapshot.pods if one.namespace == namespace}
@@ -53,83 +53,85 @@ async def test_api_server_that_was_killed_and_comes_back_has_changed(control_pla
         admin.create(parked(namespace, name))
     # Long enough for the changes to be made before the watch is back.
     timing = replace(SHORT, first_wait_seconds=3, longest_wait_seconds=3)
-    async with following(control_plane, timing) as cluster:
-        await eventually(lambda: sees(cluster, namespace, "a", "b", "c"), "the pods are seen")
+    async with run_watch(control_plane, timing) as cluster:
+        await wait_until_true(lambda: sees(cluster, namespace, "a", "b", "c"), "the pods are seen")
         control_plane.kill_api_server()
-        await eventually(cluster.problems, "the watches notice")
+        await wait_until_true(cluster.problems, "the watches notice")
         await asyncio.to_thread(control_plane.start_api_server)
         admin.delete("pods", namespace, "a", grace=0)
         admin.delete("pods", namespace, "b", grace=0)
         admin.create(parked(namespace, "b"))
         admin.create(parked(namespace, "d"))
-        await eventually(lambda: sees(cluster, namespace, "b", "c", "d"), "what changed meanwhile is seen")
-        await eventually(lambda: agrees(cluster, admin, namespace), "the new pod of the old name is the one seen")
-        await eventually(lambda: not cluster.problems(), "all is well again")
+        await wait_until_true(lambda: sees(cluster, namespace, "b", "c", "d"), "what changed meanwhile is seen")
+        await wait_until_true(lambda: agrees(cluster, admin, namespace), "the new pod of the old name is the one seen")
+        await wait_until_true(lambda: not cluster.problems(), "all is well again")
 
 
 async def test_api_server_that_hangs_is_noticed_and_caught_up_with(control_plane, admin, namespace):
     admin.create(parked(namespace, "a"))
-    async with following(control_plane, SHORT, most_lag_seconds=4) as cluster:
-        await eventually(lambda: sees(cluster, namespace, "a"), "the pod is seen")
+    async with run_watch(control_plane, SHORT, most_lag_seconds=4) as cluster:
+        await wait_until_true(lambda: sees(cluster, namespace, "a"), "the pod is seen")
         control_plane.pause()
         try:
-            await eventually(lambda: cluster.lag_seconds() > 4, "it is out of step")
-            with pytest.raises(Unavailable, match="not in step"):
+            await wait_until_true(lambda: cluster.get_lag_seconds() > 4, "it is out of step")
+            with pytest.raises(UnavailableError, match="not in step"):
                 await cluster.snapshot()
         finally:
             control_plane.resume()
         admin.create(parked(namespace, "b"))
-        await eventually(lambda: sees(cluster, namespace, "a", "b"), "it is in step again")
+        await wait_until_true(lambda: sees(cluster, namespace, "a", "b"), "it is in step again")
 
 
 async def test_compacted_history_means_a_new_list(control_plane, admin, namespace):
     admin.create(parked(namespace, "a"))
-    async with following(control_plane, SHORT) as cluster:
-        await eventually(lambda: sees(cluster, namespace, "a"), "the pod is seen")
-        lists = cluster.lists()["pods"]
+    async with run_watch(control_plane, SHORT) as cluster:
+        await wait_until_true(lambda: sees(cluster, namespace, "a"), "the pod is seen")
+        lists = cluster.count_listed()["pods"]
         # A server that starts anew remembers nothing from before its start.
         await asyncio.to_thread(control_plane.restart)
         admin.create(parked(namespace, "b"))
-        await eventually(lambda: sees(cluster, namespace, "a", "b"), "it is in step again")
-        assert cluster.lists()["pods"] <= lists + 3
+        await wait_until_true(lambda: sees(cluster, namespace, "a", "b"), "it is in step again")
+        assert cluster.count_listed()["pods"] <= lists + 3
 
 
 async def test_lists_in_pages_of_two_and_watches_of_a_second(control_plane, admin, namespace):
     for index in range(7):
         admin.create(parked(namespace, f"p{index}"))
-    async with following(control_plane, replace(SHORT, page_size=2)) as cluster:
+    async with run_watch(control_plane, replace(SHORT, page_size=2)) as cluster:
         assert await sees(cluster, namespace, *(f"p{index}" for index in range(7)))
         for index in range(7):
             admin.delete("pods", namespace, f"p{index}", grace=0)
             admin.create(parked(namespace, f"q{index}"))
             await asyncio.sleep(0.5)
-        await eventually(lambda: sees(cluster, namespace, *(f"q{index}" for index in range(7))), "all changes are seen")
+        await wait_until_true(
+            lambda: sees(cluster, namespace, *(f"q{index}" for index in range(7))), "all changes are seen"
+        )
         assert await agrees(cluster, admin, namespace)
-        assert cluster.lists()["pods"] == 1
+        assert cluster.count_listed()["pods"] == 1
 
 
 async def test_quiet_cluster_stays_in_step(control_plane, admin, namespace):
-    async with following(control_plane, Timing(watch_seconds=3, grace_seconds=3)) as cluster:
+    async with run_watch(control_plane, WatchTiming(watch_seconds=3, grace_period_seconds=3)) as cluster:
         loop = asyncio.get_running_loop()
         ends_at, worst = loop.time() + 10, 0.0
         while loop.time() < ends_at:
-            worst = max(worst, cluster.lag_seconds())
+            worst = max(worst, cluster.get_lag_seconds())
             await asyncio.sleep(0.1)
         assert worst < 8
-        assert cluster.lists() == {kind.plural: int(kind.plural not in NOT_INSTALLED) for kind in ALL_KINDS}
+        assert cluster.count_listed() == {kind.plural: int(kind.plural not in NOT_INSTALLED) for kind in ALL_KINDS}
 
 
 async def test_pod_of_the_same_name_is_another(control_plane, admin, kubelet, namespace):
     kubelet.add_node(f"{namespace}-n1")
-    async with following(control_plane) as cluster:
+    async with run_watch(control_plane) as cluster:
         for _ in range(3):
             created = admin.create(
                 pod(namespace, "again", APP, nodeSelector={"kubernetes.io/hostname": f"{namespace}-n1"})
             )
             wanted = partial(has, cluster, namespace, "again", created["metadata"]["uid"])
-            await eventually(wanted, "the pod runs")
+            await wait_until_true(wanted, "the pod runs")
             admin.delete("pods", namespace, "again", grace=0)
-        await eventually(lambda: sees(cluster, namespace), "the last one is gone")
+        await wait_until_true(lambda: sees(cluster, namespace), "the last one is gone")
 
 
 async def has(cluster, namespace, name, uid):
@@ -147,11 +149,11 @@ async def test_namespace_goes_with_all_that_is_in_it(control_plane, admin, kubel
     annotations = {"cruise.io/mode": "resize"}
     admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "annotations": annotations}})
     admin.create(workload("Deployment", name, "web", pod_template("web", APP), 3))
-    async with following(control_plane) as cluster:
-        await eventually(lambda: has_pods(cluster, name, 3), "the pods run")
+    async with run_watch(control_plane) as cluster:
+        await wait_until_true(lambda: has_pods(cluster, name, 3), "the pods run")
         assert (await cluster.snapshot()).namespace_annotations[name] == annotations
         admin.delete("namespaces", None, name)
-        await eventually(lambda: is_gone(cluster, name), "nothing of it is left", 60)
+        await wait_until_true(lambda: is_gone(cluster, name), "nothing of it is left", 60)
 
 
 async def has_pods(cluster, namespace, count):
@@ -165,13 +167,13 @@ async def is_gone(cluster, namespace):
         namespace not in snapshot.namespace_annotations
         and not any(one.namespace == namespace for one in snapshot.pods)
         and not any(key[0] == namespace for key in snapshot.workloads)
-        and not any(key[0] == namespace for key in cluster.owners().controllers)
+        and not any(key[0] == namespace for key in cluster.get_owner_index().controllers)
     )
 
 
 async def test_two_thousand_pods_that_come_while_it_watches(control_plane, admin, namespace):
-    async with following(control_plane) as cluster:
-        before = cluster.lists()["pods"]
+    async with run_watch(control_plane) as cluster:
+        before = cluster.count_listed()["pods"]
         template = pod_template("many", APP, **UNBOUND)
         admin.create(workload("Deployment", namespace, "many", template, 2000))
 
@@ -179,29 +181,29 @@ async def test_two_thousand_pods_that_come_while_it_watches(control_plane, admin
             names = await seen(cluster, namespace)
             return names is not None and len(names) == 2000
 
-        await eventually(complete, "all pods are seen", 120)
+        await wait_until_true(complete, "all pods are seen", 120)
         snapshot = await cluster.snapshot()
         mine = [one for one in snapshot.pods if one.namespace == namespace]
         assert {one.workload for one in mine} == {WorkloadRef("Deployment", "many")}
         assert [one.name for one in mine] == sorted(one.name for one in mine)
-        assert cluster.lists()["pods"] == before
+        assert cluster.count_listed()["pods"] == before
         admin.delete("deployments.apps", namespace, "many")
         admin.delete_all("replicasets.apps", namespace)
         admin.delete_all("pods", namespace, grace=0)
-        await eventually(lambda: sees(cluster, namespace), "all pods are gone", 120)
+        await wait_until_true(lambda: sees(cluster, namespace), "all pods are gone", 120)
 
 
 async def test_after_turmoil_the_snapshot_is_what_lists_say(control_plane, admin, kubelet, namespace):
     draw = random.Random(4)
     nodes = [f"{namespace}-n{index}" for index in range(3)]
-    kubelet.add_nodes([NodeSpec(name) for name in nodes])
+    kubelet.add_nodes([SimulatedNodeSpec(name) for name in nodes])
     for name in ("a", "b"):
         admin.create(workload("Deployment", namespace, name, pod_template(name, APP), 3))
         admin.create(budget(namespace, name, name, 1))
     admin.create(workload("StatefulSet", namespace, "s", pod_template("s", APP), 2))
     admin.create(workload("DaemonSet", namespace, "d", pod_template("d", APP)))
     admin.create(workload("Job", namespace, "j", pod_template("j", APP)))
-    async with following(control_plane, SHORT) as cluster:
+    async with run_watch(control_plane, SHORT) as cluster:
         for step in range(40):
             disturb(admin, namespace, draw, nodes, str(step))
             await asyncio.sleep(0.05)
@@ -209,10 +211,10 @@ async def test_after_turmoil_the_snapshot_is_what_lists_say(control_plane, admin
                 await asyncio.to_thread(control_plane.restart)
 
         async def equal():
-            seen = await snapshot_or_none(cluster)
+            seen = await get_snapshot_or_none(cluster)
             return seen is not None and seen == listed(admin)
 
-        await eventually(equal, "the snapshot is what lists say", 60)
+        await wait_until_true(equal, "the snapshot is what lists say", 60)
 
 
 def disturb(admin, namespace, draw, nodes, turn):
@@ -244,7 +246,7 @@ def disturb(admin, namespace, draw, nodes, turn):
 
 def listed(admin):
     """The cluster from plain lists, as a snapshot file would have it, and beside it the namespaces that are there."""
-    gathering = Gathering()
+    gathering = ObjectCollection()
     for kind in ALL_KINDS:
         if kind.plural in NOT_INSTALLED:
             continue
@@ -253,6 +255,6 @@ def listed(admin):
     try:
         names = frozenset(one["metadata"]["name"] for one in admin.items("namespaces"))
         return replace(gathering.snapshot(), namespaces=names)
-    except BadInput:
+    except BadInputError:
         # Between two lists a pod may have got a node that the earlier one did not have.
         return None

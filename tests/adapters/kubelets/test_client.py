@@ -8,26 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.kube.http.connecting import KubeSettings, connect
-from cruise.adapters.kubelets.client import KubeletClient
-from cruise.adapters.kubelets.settings import Access, Endpoint, KubeletSettings
+from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
+from cruise.adapters.kubelets.client import KubeletAccess, KubeletClient, KubeletEndpoint, KubeletSettings
 from cruise.domain.cluster import Node
 from cruise.domain.resources import Resources
-from cruise.errors import BadInput, CruiseError, Unavailable
+from cruise.errors import BadInputError, CruiseError, UnavailableError
 from tests.adapters.kube.answering_server import (
-    Answer,
     AnsweringServer,
-    Asked,
-    answering,
-    asking,
-    in_turn,
+    PreparedAnswer,
+    ReceivedRequest,
+    answer_in_order,
+    build_status,
+    create_client,
     kubeconfig,
-    status,
+    run_answering_server,
 )
 from tests.client_certificates import ClientAuthority
 
 TEXT = b"# TYPE container_cpu_usage_seconds_total counter\n"
-SAID = Answer((TEXT,), headers={"Content-Type": "text/plain"})
+SAID = PreparedAnswer((TEXT,), headers={"Content-Type": "text/plain"})
 USER = {"token": "secret"}
 
 
@@ -46,20 +45,25 @@ class Scene:
 
 
 @asynccontextmanager
-async def kubelet(directory: Path, respond: Callable[[Asked], Answer], name: str = "kubelets") -> AsyncIterator[Scene]:
+async def kubelet(
+    directory: Path, respond: Callable[[ReceivedRequest], PreparedAnswer], name: str = "kubelets"
+) -> AsyncIterator[Scene]:
     authority = ClientAuthority(directory, name)
     files = authority.server("n1", "127.0.0.1")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(files.certificate, files.key)
-    async with answering(respond, tls=tls) as (server, url):
+    async with run_answering_server(respond, tls=tls) as (server, url):
         node = Node("n1", Resources(1000, 2**30), address="127.0.0.1", kubelet_port=int(url.rpartition(":")[2]))
         yield Scene(server, node, authority.file)
 
 
 async def read(directory: Path, node: Node, settings: KubeletSettings, user: dict[str, str] | None = None) -> bytes:
     config = kubeconfig(directory, "http://127.0.0.1:9", USER if user is None else user)
-    async with connect(KubeSettings(config)) as client, aclosing(KubeletClient(settings, client)) as kubelets:
-        return await kubelets.metrics(node)
+    async with (
+        connect_to_kubernetes(KubernetesSettings(config)) as client,
+        aclosing(KubeletClient(settings, client)) as kubelets,
+    ):
+        return await kubelets.read_metrics(node)
 
 
 async def refusal(directory: Path, node: Node, settings: KubeletSettings, kind: type[CruiseError]) -> str:
@@ -71,27 +75,27 @@ async def refusal(directory: Path, node: Node, settings: KubeletSettings, kind: 
 
 
 async def test_a_kubelet_that_is_known_gets_the_token(tmp_path):
-    async with kubelet(tmp_path, in_turn(SAID)) as scene:
+    async with kubelet(tmp_path, answer_in_order(SAID)) as scene:
         assert await read(tmp_path, scene.node, KubeletSettings(ca_file=scene.authority)) == TEXT
         [asked] = scene.server.asked
         assert (asked.method, asked.path) == ("GET", "/metrics/cadvisor")
         assert scene.tokens == ["Bearer secret"]
         assert asked.headers["accept-encoding"] == "identity"
-        resource = KubeletSettings(endpoint=Endpoint.RESOURCE, ca_file=scene.authority)
+        resource = KubeletSettings(endpoint=KubeletEndpoint.RESOURCE, ca_file=scene.authority)
         assert await read(tmp_path, scene.node, resource) == TEXT
         assert scene.server.asked[-1].path == "/metrics/resource"
 
 
 async def test_nothing_is_sent_to_a_server_whose_certificate_is_not_accepted(tmp_path):
     other = ClientAuthority(tmp_path, "other").file
-    async with kubelet(tmp_path, in_turn(SAID)) as scene:
-        said = await refusal(tmp_path, scene.node, KubeletSettings(ca_file=other), BadInput)
+    async with kubelet(tmp_path, answer_in_order(SAID)) as scene:
+        said = await refusal(tmp_path, scene.node, KubeletSettings(ca_file=other), BadInputError)
         assert "node n1 at 127.0.0.1:" in said
         assert "nothing was sent" in said
         assert "kubelet_ca_file" in said
         assert scene.server.asked == []
         # The system's authorities do not vouch for it either.
-        await refusal(tmp_path, scene.node, KubeletSettings(), BadInput)
+        await refusal(tmp_path, scene.node, KubeletSettings(), BadInputError)
         assert scene.server.asked == []
         assert await read(tmp_path, scene.node, KubeletSettings(insecure_tls=True)) == TEXT
         assert scene.tokens == ["Bearer secret"]
@@ -102,29 +106,33 @@ async def test_a_kubelet_at_another_address_than_its_certificate_says_gets_nothi
     files = authority.server("n2", "10.0.0.2")
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(files.certificate, files.key)
-    async with answering(in_turn(SAID), tls=tls) as (server, url):
+    async with run_answering_server(answer_in_order(SAID), tls=tls) as (server, url):
         node = Node("n1", Resources(1000, 2**30), address="127.0.0.1", kubelet_port=int(url.rpartition(":")[2]))
-        assert "127.0.0.1" in await refusal(tmp_path, node, KubeletSettings(ca_file=authority.file), BadInput)
+        assert "127.0.0.1" in await refusal(tmp_path, node, KubeletSettings(ca_file=authority.file), BadInputError)
         assert server.asked == []
 
 
 @pytest.mark.parametrize(
     ("answer", "kind", "words"),
     [
-        (status(401), BadInput, "authentication.webhook.enabled"),
-        (status(403), BadInput, "grant it get on nodes/metrics"),
-        (status(404), BadInput, "set kubelet_endpoint"),
-        (status(500), Unavailable, "status 500"),
-        (status(302, headers={"Location": "http://elsewhere/"}), Unavailable, "status 302"),
-        (Answer((b"x" * 70_000,) * 3, length=None), Unavailable, "more than 100,000 bytes: raise kubelet_max_bytes"),
-        (Answer((TEXT,), length=10_000), Unavailable, "cannot be read"),
-        (Answer((TEXT, TEXT), length=None, end=False), Unavailable, "cannot be read"),
-        (Answer(silent=True), Unavailable, "cannot be read"),
-        (Answer((TEXT, TEXT), pause_seconds=3), Unavailable, "did not answer in full within 0.3 s"),
+        (build_status(401), BadInputError, "authentication.webhook.enabled"),
+        (build_status(403), BadInputError, "grant it get on nodes/metrics"),
+        (build_status(404), BadInputError, "set kubelet_endpoint"),
+        (build_status(500), UnavailableError, "status 500"),
+        (build_status(302, headers={"Location": "http://elsewhere/"}), UnavailableError, "status 302"),
+        (
+            PreparedAnswer((b"x" * 70_000,) * 3, length=None),
+            UnavailableError,
+            "more than 100,000 bytes: raise kubelet_max_bytes",
+        ),
+        (PreparedAnswer((TEXT,), length=10_000), UnavailableError, "cannot be read"),
+        (PreparedAnswer((TEXT, TEXT), length=None, end=False), UnavailableError, "cannot be read"),
+        (PreparedAnswer(silent=True), UnavailableError, "cannot be read"),
+        (PreparedAnswer((TEXT, TEXT), pause_seconds=3), UnavailableError, "did not answer in full within 0.3 s"),
     ],
 )
 async def test_what_is_no_answer_is_refused_in_one_line(tmp_path, answer, kind, words):
-    async with kubelet(tmp_path, in_turn(answer)) as scene:
+    async with kubelet(tmp_path, answer_in_order(answer)) as scene:
         settings = KubeletSettings(ca_file=scene.authority, timeout_seconds=0.3, max_bytes=100_000)
         said = await refusal(tmp_path, scene.node, settings, kind)
         assert words in said
@@ -132,27 +140,27 @@ async def test_what_is_no_answer_is_refused_in_one_line(tmp_path, answer, kind, 
 
 
 async def test_credentials_that_are_refused_are_read_anew_once(tmp_path):
-    async with kubelet(tmp_path, in_turn(status(401), SAID)) as scene:
+    async with kubelet(tmp_path, answer_in_order(build_status(401), SAID)) as scene:
         assert await read(tmp_path, scene.node, KubeletSettings(ca_file=scene.authority)) == TEXT
         assert len(scene.server.asked) == 2
 
 
 async def test_a_node_without_an_address_is_not_asked(tmp_path):
     node = Node("n1", Resources(1000, 2**30))
-    assert "no InternalIP" in await refusal(tmp_path, node, KubeletSettings(), Unavailable)
+    assert "no InternalIP" in await refusal(tmp_path, node, KubeletSettings(), UnavailableError)
 
 
 async def test_nobody_listens(tmp_path):
     node = Node("n1", Resources(1000, 2**30), address="127.0.0.1", kubelet_port=9)
-    assert "cannot be read" in await refusal(tmp_path, node, KubeletSettings(), Unavailable)
+    assert "cannot be read" in await refusal(tmp_path, node, KubeletSettings(), UnavailableError)
 
 
 async def test_through_the_api_server_only_where_that_is_set(tmp_path):
     node = Node("n1", Resources(1000, 2**30), address="127.0.0.1", kubelet_port=9)
-    settings = KubeletSettings(access=Access.NODE_PROXY)
-    async with asking(tmp_path, in_turn(SAID, status(403)), USER) as (client, server):
+    settings = KubeletSettings(access=KubeletAccess.NODE_PROXY)
+    async with create_client(tmp_path, answer_in_order(SAID, build_status(403)), USER) as (client, server):
         async with aclosing(KubeletClient(settings, client)) as kubelets:
-            assert await kubelets.metrics(node) == TEXT
+            assert await kubelets.read_metrics(node) == TEXT
             assert [asked.path for asked in server.asked] == ["/api/v1/nodes/n1/proxy/metrics/cadvisor"]
-            with pytest.raises(BadInput, match=r"grant it get on nodes/proxy; the API server says: .+"):
-                await kubelets.metrics(node)
+            with pytest.raises(BadInputError, match=r"grant it get on nodes/proxy; the API server says: .+"):
+                await kubelets.read_metrics(node)

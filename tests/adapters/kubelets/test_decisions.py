@@ -10,24 +10,24 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from cruise.adapters.kubelets.settings import Endpoint, KubeletSettings
-from cruise.adapters.kubelets.source import KubeletSource
+from cruise.adapters.kubelets.client import KubeletEndpoint, KubeletSettings
+from cruise.adapters.kubelets.source import KubeletUsageSource
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.domain.cluster import Node, Snapshot
+from cruise.domain.cluster import ClusterSnapshot, Node
 from cruise.domain.policy import Mode, Policy
-from cruise.runtime.ports import UsageSource
-from cruise.runtime.usage.reading import SETTLE_SECONDS, UsageReading
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.simulation.store.store import MemoryStore
+from cruise.runtime.ports import UsageSourcePort
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_reader import SETTLE_SECONDS, UsageReadingSettings
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.simulation.store import InMemoryStore
 from tests import cadvisor
 from tests.builders import make_container, make_node, make_pod, make_snapshot
-from tests.cadvisor import Demand, Life, Place, RawSeries
+from tests.cadvisor import CadvisorDemand, ContainerLifetime, ContainerLocation, RawSeries
 from tests.cadvisor_text import cadvisor_text, resource_text
 from tests.prometheus_server import make_blocks, running_prometheus
-from tests.shown_cluster import ShownCluster
+from tests.shown_cluster import ReadOnlyCluster
 
 START = 1_767_225_600 + 10 * 3600
 MINUTES = 75
@@ -42,7 +42,7 @@ POLICY = replace(Policy(), mode=Mode.FULL)
 NODES, PODS_EACH = 6, 12
 
 
-def cluster() -> Snapshot:
+def cluster() -> ClusterSnapshot:
     nodes = [make_node(f"n{number}", cpu=16_000, memory_mib=65_536) for number in range(NODES)]
     pods = [
         make_pod(
@@ -56,11 +56,11 @@ def cluster() -> Snapshot:
     return make_snapshot(pods, nodes)
 
 
-def demands(steady_minutes: int) -> Iterator[Demand]:
+def demands(steady_minutes: int) -> Iterator[CadvisorDemand]:
     """Use as recorded, and by 30 % more or less, that changes once in so many minutes."""
     for one in cadvisor.demands(2 * NODES * PODS_EACH, START, MINUTES, seed=7):
         levels = np.arange(MINUTES) // steady_minutes * steady_minutes
-        yield Demand(START, one.cores[levels], one.waiting[levels], one.memory[levels])
+        yield CadvisorDemand(START, one.cores[levels], one.waiting[levels], one.memory[levels])
 
 
 def measured(every_seconds: int, offset: float, steady_minutes: int = STEADY_MINUTES) -> list[RawSeries]:
@@ -69,30 +69,32 @@ def measured(every_seconds: int, offset: float, steady_minutes: int = STEADY_MIN
     containers = [(pod, container) for pod in cluster().pods for container in pod.containers]
     for number, ((pod, container), demand) in enumerate(zip(containers, demands(steady_minutes), strict=True)):
         node = pod.node or ""
-        place = Place(pod.namespace, pod.name, container.name, node, every_seconds, offset + int(node[1:]))
+        place = ContainerLocation(pod.namespace, pod.name, container.name, node, every_seconds, offset + int(node[1:]))
         restarts = (START + 1800,) if number == 5 else ()
-        life = Life(START, END + 1, restarts, pressure="absent" if node == "n1" else "present")
+        life = ContainerLifetime(START, END + 1, restarts, pressure="absent" if node == "n1" else "present")
         series += cadvisor.scrape(place, life, demand, cadvisor.scrape_times(place, [(START, END + 1, None)]))
     return series
 
 
-async def hour(source: UsageSource, tick: Callable[[float], Awaitable[None]] | None = None) -> list[NodePlan]:
+async def hour(source: UsageSourcePort, tick: Callable[[float], Awaitable[None]] | None = None) -> list[NodePlan]:
     """Let an hour pass: refresh the statistics every five minutes, and decide at the end."""
-    shown, store, state = ShownCluster(cluster()), MemoryStore(), UsageState()
+    shown, store, state = ReadOnlyCluster(cluster()), InMemoryStore(), UsageState()
     await source.partitions(shown.shown)
     for at in range(START, END):
         if tick is not None:
             await tick(at)
         if at % PASS_SECONDS == SETTLE_SECONDS:
             now = datetime.fromtimestamp(at, UTC)
-            table = await usage_pass(shown, source, store, state, POLICY, now, UsageReading(measures_settle=True))
+            table = await run_usage_pass(
+                shown, source, store, state, POLICY, now, UsageReadingSettings(measures_scrape_delay=True)
+            )
             assert not state.failures
     return decide_node_plans(shown.shown, table, POLICY, now)
 
 
-async def hour_of_kubelets(endpoint: Endpoint, steady_minutes: int = STEADY_MINUTES) -> list[NodePlan]:
+async def hour_of_kubelets(endpoint: KubeletEndpoint, steady_minutes: int = STEADY_MINUTES) -> list[NodePlan]:
     series, moment = measured(MEASURED_SECONDS, 4.5, steady_minutes), float(START)
-    text = cadvisor_text if endpoint is Endpoint.CADVISOR else resource_text
+    text = cadvisor_text if endpoint is KubeletEndpoint.CADVISOR else resource_text
 
     async def ask(node: Node) -> bytes:
         return text([one for one in series if one.node == node.name], node.name, moment)
@@ -100,16 +102,16 @@ async def hour_of_kubelets(endpoint: Endpoint, steady_minutes: int = STEADY_MINU
     async def tick(at: float) -> None:
         nonlocal moment
         moment = at
-        await source.look(source.due(at, MINUTE), lambda: at)
+        await source.read_nodes(source.get_due_nodes(at, MINUTE), lambda: at)
 
-    source = KubeletSource(KubeletSettings(endpoint=endpoint), ask)
+    source = KubeletUsageSource(KubeletSettings(endpoint=endpoint), ask)
     return await hour(source, tick)
 
 
 async def hour_of_prometheus(series: list[RawSeries], directory: Path) -> list[NodePlan]:
     blocks = directory / "blocks"
     make_blocks(lambda path: cadvisor.write_openmetrics(series, path), blocks)
-    with running_prometheus(blocks) as address, closing(PrometheusSource(PrometheusSettings(address))) as source:
+    with running_prometheus(blocks) as address, closing(PrometheusUsageSource(PrometheusSettings(address))) as source:
         return await hour(source)
 
 
@@ -141,16 +143,16 @@ def compare(expected: list[NodePlan], found: list[NodePlan]) -> NDArray[np.float
     assert len({tuple(one) for one in wanted.values()}) > NODES * PODS_EACH
     assert given.keys() == wanted.keys()
     assert [plan.evict for plan in found] == [plan.evict for plan in expected]
-    assert [plan.hold for plan in found] == [plan.hold for plan in expected]
+    assert [plan.skipped for plan in found] == [plan.skipped for plan in expected]
     return np.array([np.abs(given[key] / wanted[key] - 1) for key in wanted])
 
 
 async def test_kubelets_lead_to_the_same_decisions_as_prometheus(tmp_path: Path):
     expected = await hour_of_prometheus(measured(30, 11.25), tmp_path)
-    assert compare(expected, await hour_of_kubelets(Endpoint.CADVISOR)).max() < 0.01
+    assert compare(expected, await hour_of_kubelets(KubeletEndpoint.CADVISOR)).max() < 0.01
 
 
 async def test_where_use_changes_by_the_minute_the_same_moments_lead_to_the_same_sizes(tmp_path: Path):
     series = list(seen_once_a_minute(measured(MEASURED_SECONDS, 4.5, steady_minutes=1)))
     expected = await hour_of_prometheus(series, tmp_path)
-    assert compare(expected, await hour_of_kubelets(Endpoint.CADVISOR, steady_minutes=1)).max() == 0
+    assert compare(expected, await hour_of_kubelets(KubeletEndpoint.CADVISOR, steady_minutes=1)).max() == 0

@@ -7,20 +7,19 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from cruise.adapters.kubelets.following import followed, look_twice
-from cruise.adapters.kubelets.settings import KubeletSettings
-from cruise.adapters.kubelets.source import PARTITIONS, KubeletSource
+from cruise.adapters.kubelets.client import KubeletSettings
+from cruise.adapters.kubelets.source import PARTITIONS, KubeletUsageSource, poll_kubelets, read_kubelets_twice
 from cruise.domain.cluster import Node
 from cruise.domain.policy import Policy
-from cruise.errors import BadInput, CruiseError, Unavailable
-from cruise.runtime.usage.reading import UsageReading
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.simulation.store.store import MemoryStore
+from cruise.errors import BadInputError, CruiseError, UnavailableError
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.simulation.store import InMemoryStore
 from tests.builders import make_container, make_node, make_pod, make_snapshot
-from tests.cadvisor import Demand, Life, Place, RawSeries, scrape, scrape_times
+from tests.cadvisor import CadvisorDemand, ContainerLifetime, ContainerLocation, RawSeries, scrape, scrape_times
 from tests.cadvisor_text import cadvisor_text
-from tests.shown_cluster import ShownCluster
+from tests.shown_cluster import ReadOnlyCluster
 
 START = 1_767_268_800
 MINUTES = 80
@@ -34,9 +33,9 @@ SNAPSHOT = make_snapshot(
 def measured() -> list[RawSeries]:
     series: list[RawSeries] = []
     for number in range(2):
-        place = Place("shop", f"web-{number}", "app", f"n{number}", 15, 2.5)
-        demand = Demand(START, np.full(MINUTES, 0.2), np.full(MINUTES, 0.1), np.full(MINUTES, 2.0**28))
-        life = Life(START, START + 60 * MINUTES)
+        place = ContainerLocation("shop", f"web-{number}", "app", f"n{number}", 15, 2.5)
+        demand = CadvisorDemand(START, np.full(MINUTES, 0.2), np.full(MINUTES, 0.1), np.full(MINUTES, 2.0**28))
+        life = ContainerLifetime(START, START + 60 * MINUTES)
         series += scrape(place, life, demand, scrape_times(place, [(START, START + 60 * MINUTES, None)]))
     return series
 
@@ -47,16 +46,16 @@ SERIES = measured()
 class Kubelets:
     """Two kubelets, and a process that reads them; `failing` says which answer otherwise."""
 
-    def __init__(self, store: MemoryStore | None = None) -> None:
+    def __init__(self, store: InMemoryStore | None = None) -> None:
         self.at = float(START)
         self.failing: dict[str, Callable[[], bytes]] = {}
         self.asked: list[tuple[str, float]] = []
-        self.store = store or MemoryStore()
+        self.store = store or InMemoryStore()
         self.restart()
 
     def restart(self) -> None:
         """Begin with nothing but the store."""
-        self.source, self.state = KubeletSource(KubeletSettings(), self.ask), UsageState()
+        self.source, self.state = KubeletUsageSource(KubeletSettings(), self.ask), UsageState()
 
     async def ask(self, node: Node) -> bytes:
         self.asked.append((node.name, self.at))
@@ -69,7 +68,7 @@ class Kubelets:
         refused = []
         await self.source.partitions(SNAPSHOT)
         for _ in range(60 * minutes):
-            await self.source.look(self.source.due(self.at, 60), lambda: self.at)
+            await self.source.read_nodes(self.source.get_due_nodes(self.at, 60), lambda: self.at)
             self.at += 1
             if passes and self.at % 300 == 30:
                 try:
@@ -80,7 +79,9 @@ class Kubelets:
 
     async def refresh(self) -> None:
         now = datetime.fromtimestamp(self.at, UTC)
-        await usage_pass(ShownCluster(SNAPSHOT), self.source, self.store, self.state, POLICY, now, UsageReading())
+        await run_usage_pass(
+            ReadOnlyCluster(SNAPSHOT), self.source, self.store, self.state, POLICY, now, UsageReadingSettings()
+        )
 
     async def updated_at(self, pod: str) -> int | None:
         table = await self.store.read_statistics()
@@ -107,7 +108,7 @@ async def test_where_no_kubelet_may_be_read_the_pass_says_why_and_changes_nothin
     kubelets = Kubelets()
     assert await kubelets.run(40) == []
     before = await kubelets.store.read_statistics()
-    refusal = BadInput(
+    refusal = BadInputError(
         "the kubelet of node n0 may not be read by cruise's account (403): grant it get on nodes/metrics"
     )
     kubelets.failing = dict.fromkeys(("n0", "n1"), raises(refusal))
@@ -122,7 +123,7 @@ async def test_where_no_kubelet_may_be_read_the_pass_says_why_and_changes_nothin
 @pytest.mark.parametrize(
     "failure",
     [
-        raises(Unavailable("the kubelet of node n1 did not answer in full within 10 s")),
+        raises(UnavailableError("the kubelet of node n1 did not answer in full within 10 s")),
         lambda: b"<html>sign in</html>",
         lambda: b"",
         lambda: cadvisor_text(SERIES, "n1", START + 60),
@@ -134,7 +135,7 @@ async def test_one_kubelet_that_fails_leaves_its_own_pods_without_samples(failur
     await kubelets.run(40)
     kubelets.failing = {"n1": failure}
     assert await kubelets.run(20) == []
-    assert isinstance(kubelets.source.failures["n1"], Unavailable)
+    assert isinstance(kubelets.source.failures["n1"], UnavailableError)
     well, ill = await kubelets.updated_at("web-0"), await kubelets.updated_at("web-1")
     assert well is not None
     assert ill is not None
@@ -155,12 +156,12 @@ async def test_a_kubelet_that_hangs_is_not_asked_again_and_does_not_hold_up_othe
             await forever.wait()
         return cadvisor_text(SERIES, node.name, START + 600)
 
-    source = KubeletSource(KubeletSettings(concurrency=2), ask)
+    source = KubeletUsageSource(KubeletSettings(concurrency=2), ask)
     await source.partitions(SNAPSHOT)
     async with asyncio.TaskGroup() as looks:
         for _ in range(3):
-            looks.create_task(source.look(["n0"], lambda: START + 600.0))
-            looks.create_task(source.look(["n1"], lambda: START + 600.0))
+            looks.create_task(source.read_nodes(["n0"], lambda: START + 600.0))
+            looks.create_task(source.read_nodes(["n1"], lambda: START + 600.0))
             await asyncio.sleep(0.05)
         assert asked == ["n0", "n1", "n0", "n0"]
         forever.set()
@@ -198,13 +199,13 @@ async def test_a_look_ends_where_none_of_the_first_few_can_be_read():
 
     async def ask(node: Node) -> bytes:
         asked.append(node.name)
-        raise Unavailable(f"the kubelet of node {node.name} did not answer in full within 10 s")
+        raise UnavailableError(f"the kubelet of node {node.name} did not answer in full within 10 s")
 
     nodes = [make_node(f"n{number:03d}") for number in range(100)]
-    source = KubeletSource(KubeletSettings(), ask)
+    source = KubeletUsageSource(KubeletSettings(), ask)
     await source.partitions(make_snapshot([make_pod("web-1", node="n000")], nodes))
-    with pytest.raises(Unavailable, match=r"n000 did not answer.* \(16 of 16 nodes cannot be read\)"):
-        await look_twice(source, lambda: float(START), 60)
+    with pytest.raises(UnavailableError, match=r"n000 did not answer.* \(16 of 16 nodes cannot be read\)"):
+        await read_kubelets_twice(source, lambda: float(START), 60)
     assert len(asked) == 16
 
 
@@ -218,7 +219,7 @@ async def test_following_reads_as_time_passes():
         asked.set()
         return cadvisor_text(SERIES, node.name, clock())
 
-    source = KubeletSource(KubeletSettings(), ask)
+    source = KubeletUsageSource(KubeletSettings(), ask)
     await source.partitions(SNAPSHOT)
-    async with followed(source, clock), asyncio.timeout(10):
+    async with poll_kubelets(source, clock), asyncio.timeout(10):
         await asked.wait()

@@ -11,10 +11,10 @@ from typing import Any
 import certifi
 import pytest
 
-from cruise.adapters.prometheus.client import PrometheusClient, QueryTooLarge
+from cruise.adapters.prometheus.client import PrometheusClient, QueryTooLargeError
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.errors import BadInput, CruiseError, Throttled, Unavailable
-from tests.http_server import Answer, Request, answering
+from cruise.errors import BadInputError, CruiseError, ThrottledError, UnavailableError
+from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 from tests.prometheus_server import free_port
 
 SUCCESS = b'{"status":"success","data":{"resultType":"matrix","result":[]}}'
@@ -28,7 +28,7 @@ def ask(url: str, **settings: Any) -> bytes:
         client.close()
 
 
-def refused(answer: Answer, **settings: Any) -> CruiseError:
+def refused(answer: HttpAnswer, **settings: Any) -> CruiseError:
     with answering(lambda request: answer) as url, pytest.raises(CruiseError) as caught:
         ask(url, **settings)
     assert "\n" not in str(caught.value)
@@ -36,12 +36,12 @@ def refused(answer: Answer, **settings: Any) -> CruiseError:
     return caught.value
 
 
-def seen(**settings: Any) -> Request:
-    requests: list[Request] = []
+def seen(**settings: Any) -> ReceivedHttpRequest:
+    requests: list[ReceivedHttpRequest] = []
 
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         requests.append(request)
-        return Answer(body=SUCCESS)
+        return HttpAnswer(body=SUCCESS)
 
     with answering(respond) as url:
         assert ask(url, **settings) == SUCCESS
@@ -60,11 +60,11 @@ def test_a_query_is_posted_as_a_form():
 
 
 def test_an_address_may_have_a_path_and_end_in_a_slash():
-    requests: list[Request] = []
+    requests: list[ReceivedHttpRequest] = []
 
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         requests.append(request)
-        return Answer(body=SUCCESS)
+        return HttpAnswer(body=SUCCESS)
 
     with answering(respond) as url:
         ask(f"{url}/prometheus/")
@@ -85,9 +85,9 @@ def test_a_token_is_read_again_when_its_file_changes(tmp_path):
     token.write_text("first\n")
     sent: list[str] = []
 
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         sent.append(request.headers["Authorization"])
-        return Answer(body=SUCCESS)
+        return HttpAnswer(body=SUCCESS)
 
     with answering(respond) as url:
         client = PrometheusClient(PrometheusSettings(url, token_file=token))
@@ -108,7 +108,7 @@ def test_a_netrc_file_lends_no_credentials(tmp_path, monkeypatch):
 
 
 def test_a_missing_token_file_is_named(tmp_path):
-    with pytest.raises(BadInput, match=r"prometheus_token_file .*nowhere cannot be read"):
+    with pytest.raises(BadInputError, match=r"prometheus_token_file .*nowhere cannot be read"):
         ask(f"http://127.0.0.1:{free_port()}", token_file=tmp_path / "nowhere")
 
 
@@ -116,22 +116,22 @@ def test_a_missing_token_file_is_named(tmp_path):
 def test_refused_credentials_name_the_setting(status, tmp_path):
     token = tmp_path / "token"
     token.write_text("wrong")
-    error = refused(Answer(status), token_file=token)
-    assert isinstance(error, BadInput)
+    error = refused(HttpAnswer(status), token_file=token)
+    assert isinstance(error, BadInputError)
     assert "refused the credentials" in str(error)
     assert "prometheus_token_file" in str(error)
 
 
 def test_missing_credentials_name_the_setting():
-    error = refused(Answer(401, b"Unauthorized"))
-    assert isinstance(error, BadInput)
+    error = refused(HttpAnswer(401, b"Unauthorized"))
+    assert isinstance(error, BadInputError)
     assert "asks for credentials (401): set prometheus_token_file" in str(error)
 
 
 def test_a_refused_query_tells_the_servers_reason_shortened():
     body = b'{"status":"error","errorType":"bad_data","error":"invalid parameter \\"query\\":\\nparse error %s"}'
-    error = refused(Answer(400, body % (b"x" * 1000)))
-    assert isinstance(error, BadInput)
+    error = refused(HttpAnswer(400, body % (b"x" * 1000)))
+    assert isinstance(error, BadInputError)
     assert 'refused the query (400): invalid parameter "query": parse error xxx' in str(error)
     assert str(error).endswith("…")
 
@@ -157,36 +157,38 @@ def test_a_refused_query_tells_the_servers_reason_shortened():
     ],
 )
 def test_a_query_that_covers_too_much_is_told_from_one_that_is_wrong(status, said):
-    error = refused(Answer(status, json.dumps({"status": "error", "error": said}).encode()))
-    assert isinstance(error, QueryTooLarge)
+    error = refused(HttpAnswer(status, json.dumps({"status": "error", "error": said}).encode()))
+    assert isinstance(error, QueryTooLargeError)
     assert "lower prometheus_max_samples_per_query or prometheus_max_series_per_query" in str(error)
 
 
 def test_a_store_that_failed_is_no_mistake_of_the_query():
     # Thanos where partial responses are declined.
     said = "expanding series: proxy Series(): rpc error: code = Aborted desc = No StoreAPIs matched for this query"
-    error = refused(Answer(422, json.dumps({"status": "error", "errorType": "execution", "error": said}).encode()))
-    assert isinstance(error, Unavailable)
+    error = refused(HttpAnswer(422, json.dumps({"status": "error", "errorType": "execution", "error": said}).encode()))
+    assert isinstance(error, UnavailableError)
     assert "cannot answer now (422): expanding series" in str(error)
 
 
 @pytest.mark.parametrize("status", [202, 204, 206])
 def test_success_without_the_result_is_no_answer(status):
-    error = refused(Answer(status))
-    assert isinstance(error, Unavailable)
+    error = refused(HttpAnswer(status))
+    assert isinstance(error, UnavailableError)
     assert f"answered without the result of the query ({status})" in str(error)
 
 
 def test_a_query_frontend_that_is_full_tells_when_to_come_again():
     body = b'{"status":"error","error":"too many outstanding requests"}'
     for status in (429, 503):
-        error = refused(Answer(status, body, {"Retry-After": "7"}))
-        assert isinstance(error, Throttled)
+        error = refused(HttpAnswer(status, body, {"Retry-After": "7"}))
+        assert isinstance(error, ThrottledError)
         assert error.retry_after_seconds == 7
 
 
 def test_an_answer_may_be_packed_although_that_was_not_asked_for():
-    with answering(lambda request: Answer(body=gzip.compress(SUCCESS), headers={"Content-Encoding": "gzip"})) as url:
+    with answering(
+        lambda request: HttpAnswer(body=gzip.compress(SUCCESS), headers={"Content-Encoding": "gzip"})
+    ) as url:
         assert ask(url) == SUCCESS
 
 
@@ -200,76 +202,76 @@ def test_an_answer_may_be_packed_although_that_was_not_asked_for():
     ],
 )
 def test_too_many_requests_tell_when_to_come_again(headers, seconds):
-    with answering(lambda request: Answer(429, headers=headers)) as url, pytest.raises(Throttled) as caught:
+    with answering(lambda request: HttpAnswer(429, headers=headers)) as url, pytest.raises(ThrottledError) as caught:
         ask(url)
     assert caught.value.retry_after_seconds == seconds
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
 def test_a_server_that_cannot_answer_is_unavailable(status):
-    error = refused(Answer(status, b'{"status":"error","error":"query timed out in expression evaluation"}'))
-    assert isinstance(error, Unavailable)
+    error = refused(HttpAnswer(status, b'{"status":"error","error":"query timed out in expression evaluation"}'))
+    assert isinstance(error, UnavailableError)
     assert f"cannot answer now ({status}): query timed out" in str(error)
 
 
 def test_a_query_that_was_heard_is_not_sent_again():
-    requests: list[Request] = []
+    requests: list[ReceivedHttpRequest] = []
 
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         requests.append(request)
-        return Answer(503)
+        return HttpAnswer(503)
 
-    with answering(respond) as url, pytest.raises(Unavailable):
+    with answering(respond) as url, pytest.raises(UnavailableError):
         ask(url)
     assert len(requests) == 1
 
 
 def test_a_redirect_names_its_target():
-    error = refused(Answer(302, headers={"Location": "https://login.example/"}))
-    assert isinstance(error, BadInput)
+    error = refused(HttpAnswer(302, headers={"Location": "https://login.example/"}))
+    assert isinstance(error, BadInputError)
     assert "redirects to https://login.example/ (302): set prometheus_url" in str(error)
 
 
 def test_an_address_without_the_api_is_named():
-    error = refused(Answer(404, b"404 page not found"))
-    assert isinstance(error, BadInput)
+    error = refused(HttpAnswer(404, b"404 page not found"))
+    assert isinstance(error, BadInputError)
     assert "set prometheus_url to the address before /api/v1" in str(error)
 
 
 def test_an_answer_that_breaks_off_is_unavailable():
-    error = refused(Answer(200, SUCCESS[:20], length=len(SUCCESS)))
-    assert isinstance(error, Unavailable)
+    error = refused(HttpAnswer(200, SUCCESS[:20], length=len(SUCCESS)))
+    assert isinstance(error, UnavailableError)
     assert "the answer broke off" in str(error)
 
 
 def test_a_connection_that_is_hung_up_is_unavailable():
-    error = refused(Answer(length=None))
-    assert isinstance(error, Unavailable)
+    error = refused(HttpAnswer(length=None))
+    assert isinstance(error, UnavailableError)
     assert "cannot be reached: Remote end closed connection" in str(error)
 
 
 def test_nobody_listening_is_unavailable():
-    with pytest.raises(Unavailable, match="cannot be reached: Connection refused"):
+    with pytest.raises(UnavailableError, match="cannot be reached: Connection refused"):
         ask(f"http://127.0.0.1:{free_port()}")
 
 
 def test_an_answer_that_takes_too_long_is_unavailable():
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         time.sleep(0.5)
-        return Answer(body=SUCCESS)
+        return HttpAnswer(body=SUCCESS)
 
-    with answering(respond) as url, pytest.raises(Unavailable, match=r"did not answer within 0\.1 s"):
+    with answering(respond) as url, pytest.raises(UnavailableError, match=r"did not answer within 0\.1 s"):
         ask(url, timeout_seconds=0.1)
 
 
 @pytest.mark.parametrize("url", ["prometheus:9090", "ftp://prometheus", "http://", ""])
 def test_an_address_that_is_none_is_named(url):
-    with pytest.raises(BadInput, match="prometheus_url is "):
+    with pytest.raises(BadInputError, match="prometheus_url is "):
         ask(url)
 
 
 def test_a_server_without_tls_is_no_https_server():
-    with answering(lambda request: Answer()) as url, pytest.raises(BadInput, match="TLS failed"):
+    with answering(lambda request: HttpAnswer()) as url, pytest.raises(BadInputError, match="TLS failed"):
         ask(url.replace("http://", "https://"))
 
 
@@ -288,8 +290,8 @@ def certificate(tmp_path_factory):
 
 
 def test_tls_is_verified_by_the_ca_file_and_only_left_out_on_demand(certificate, monkeypatch):
-    with answering(lambda request: Answer(body=SUCCESS), certificate) as url:
-        with pytest.raises(BadInput, match="TLS failed"):
+    with answering(lambda request: HttpAnswer(body=SUCCESS), certificate) as url:
+        with pytest.raises(BadInputError, match="TLS failed"):
             ask(url)
         assert ask(url, ca_file=certificate) == SUCCESS
         monkeypatch.setenv("REQUESTS_CA_BUNDLE", certifi.where())
@@ -298,5 +300,5 @@ def test_tls_is_verified_by_the_ca_file_and_only_left_out_on_demand(certificate,
 
 
 def test_a_ca_file_that_is_not_there_is_named(tmp_path):
-    with pytest.raises(BadInput, match=r"CA file .*nowhere\.crt is not there"):
+    with pytest.raises(BadInputError, match=r"CA file .*nowhere\.crt is not there"):
         ask("https://127.0.0.1:1", ca_file=tmp_path / "nowhere.crt")

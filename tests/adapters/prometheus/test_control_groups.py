@@ -5,31 +5,31 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from cruise.adapters.prometheus.counter_rows import CountersBefore, Counting
-from cruise.adapters.prometheus.counters import Answers, usage_of
-from cruise.adapters.prometheus.matrix import Matrix, SeriesName
+from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCounters
+from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
+from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 
 APP = ContainerKey("shop", "builder-1", "docker")
 SLICE = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/cri-containerd-abc.scope"
 TIMES = 60 * np.arange(1, 13)
-NOTHING = Matrix((), np.empty((0, len(TIMES))))
+NOTHING = SeriesMatrix((), np.empty((0, len(TIMES))))
 
 Row = tuple[str, str, float]
 
 
-def matrix(*rows: Row, counter: bool = True, later: int = 0) -> Matrix:
+def matrix(*rows: Row, counter: bool = True, later: int = 0) -> SeriesMatrix:
     """Rows are (id, core, cores used or bytes)."""
     names = [SeriesName(*APP, id_, "n1", core) for id_, core, _ in rows]
     values = [1000.0 + each * (TIMES + later) if counter else np.full(len(TIMES), each) for _, _, each in rows]
-    return Matrix(names, np.array(values, dtype=np.float64).reshape(len(rows), len(TIMES)))
+    return SeriesMatrix(names, np.array(values, dtype=np.float64).reshape(len(rows), len(TIMES)))
 
 
 def usage(
-    cpu: Matrix, waiting: Matrix = NOTHING, memory: Matrix = NOTHING, fills_holes: bool = True
+    cpu: SeriesMatrix, waiting: SeriesMatrix = NOTHING, memory: SeriesMatrix = NOTHING, fills_holes: bool = True
 ) -> tuple[SampleBlock, CounterTail]:
-    counting = Counting(60, 8.0, fills_holes)
-    return usage_of(Answers(cpu, waiting, memory), TIMES, CountersBefore.of(None), counting, set())
+    counting = CounterReading(60, 8.0, fills_holes)
+    return compute_usage(UsageAnswers(cpu, waiting, memory), TIMES, EarlierCounters.create(None), counting, set())
 
 
 @pytest.mark.parametrize("fills_holes", [True, False])
@@ -48,7 +48,7 @@ def test_groups_inside_a_containers_own_are_a_part_of_its_use(nested: tuple[str,
         memory = [(id_, core, use * 2**31) for id_, core, use in ordered]
         block, tail = usage(matrix(*ordered), matrix(*ordered), matrix(*memory, counter=False), fills_holes)
         assert block.keys == [APP]
-        assert block.refused is None or not block.refused.any()
+        assert block.rejected is None or not block.rejected.any()
         assert block.cpu_use_millicores is not None
         np.testing.assert_allclose(block.cpu_use_millicores[0, 2:], 500)
         np.testing.assert_allclose(block.cpu_demand_millicores[0, 2:], 750)
@@ -71,16 +71,16 @@ CORES: list[Row] = [(SLICE, f"cpu{core:02}", 0.2) for core in range(4)]
 def test_processors_are_summed_where_no_series_has_all_of_them(whole: list[Row], fills_holes: bool) -> None:
     for rows in ([*CORES, *whole], [*whole, *CORES]):
         block, tail = usage(matrix(*rows), fills_holes=fills_holes)
-        assert block.refused is None or not block.refused.any()
+        assert block.rejected is None or not block.rejected.any()
         np.testing.assert_allclose(block.cpu_demand_millicores[0, 2:], 800, rtol=1e-5)
         assert tail.series == [SLICE[-24:]]
         # The next read goes on from there.
         further = matrix(*rows, later=720)
-        block, _ = usage_of(
-            Answers(further, NOTHING, NOTHING),
+        block, _ = compute_usage(
+            UsageAnswers(further, NOTHING, NOTHING),
             TIMES + 720,
-            CountersBefore.of(tail),
-            Counting(60, 8.0, fills_holes),
+            EarlierCounters.create(tail),
+            CounterReading(60, 8.0, fills_holes),
             set(),
         )
         assert np.isfinite(block.cpu_demand_millicores[0]).all()
@@ -88,7 +88,7 @@ def test_processors_are_summed_where_no_series_has_all_of_them(whole: list[Row],
 
 def test_replicas_of_the_server_are_not_summed() -> None:
     block, _ = usage(matrix(*CORES, *CORES))
-    assert block.refused is None or not block.refused.any()
+    assert block.rejected is None or not block.rejected.any()
     np.testing.assert_allclose(block.cpu_demand_millicores[0, 2:], 800, rtol=1e-5)
 
 

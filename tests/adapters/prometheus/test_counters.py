@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.adapters.prometheus.counter_rows import CountersBefore, Counting
-from cruise.adapters.prometheus.counters import Answers, usage_of
-from cruise.adapters.prometheus.matrix import Matrix, SeriesName
+from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCounters
+from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
+from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
 from cruise.domain.usage import ContainerKey
 
 APP = ContainerKey("shop", "web-1", "app")
@@ -22,16 +22,18 @@ def name(id_="/old", node="n1", key=APP):
 def matrix(*rows):
     """Rows are (series name, values)."""
     if not rows:
-        return Matrix([], np.empty((0, 0)))
-    return Matrix([of for of, _ in rows], np.array([values for _, values in rows], dtype=np.float64))
+        return SeriesMatrix([], np.empty((0, 0)))
+    return SeriesMatrix([of for of, _ in rows], np.array([values for _, values in rows], dtype=np.float64))
 
 
 def usage(cpu, waiting=(), memory=(), tail=None, pressured=None, start=0, fills_holes=False):
     steps = max((len(values) for _, values in (*cpu, *waiting, *memory)), default=1)
     times = start + 60 * np.arange(1, steps + 1)
-    parts = [matrix(*rows) if rows else Matrix([], np.empty((0, steps))) for rows in (cpu, waiting, memory)]
-    answers, before = Answers(parts[0], parts[1], parts[2]), CountersBefore.of(tail)
-    return usage_of(answers, times, before, Counting(60, CORES, fills_holes), set() if pressured is None else pressured)
+    parts = [matrix(*rows) if rows else SeriesMatrix([], np.empty((0, steps))) for rows in (cpu, waiting, memory)]
+    answers, before = UsageAnswers(parts[0], parts[1], parts[2]), EarlierCounters.create(tail)
+    return compute_usage(
+        answers, times, before, CounterReading(60, CORES, fills_holes), set() if pressured is None else pressured
+    )
 
 
 def demand(*arguments, **more):

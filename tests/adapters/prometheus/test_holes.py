@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.adapters.prometheus.counter_rows import CountersBefore, Counting
-from cruise.adapters.prometheus.counters import Answers, usage_of
-from cruise.adapters.prometheus.matrix import Matrix, SeriesName
+from cruise.adapters.prometheus.counter_rows import CounterReading, EarlierCounters
+from cruise.adapters.prometheus.counters import UsageAnswers, compute_usage
+from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
 
 NAN = float("nan")
@@ -25,7 +25,7 @@ class Reads:
     """Reads one after the other, put together as the windows do."""
 
     def __init__(self, fills_holes: bool = True) -> None:
-        self.counting = Counting(STEP, CORES, fills_holes)
+        self.counting = CounterReading(STEP, CORES, fills_holes)
         self.tail: CounterTail | None = None
         self.at = 0
         self.cpu: dict[tuple[str, int], float] = {}
@@ -35,11 +35,13 @@ class Reads:
         steps = len(rows[0][1])
         times = self.at + STEP * np.arange(1, steps + 1)
 
-        def matrix(of) -> Matrix:
-            return Matrix([name for name, _ in of], np.array([values for _, values in of], float).reshape(-1, steps))
+        def matrix(of) -> SeriesMatrix:
+            return SeriesMatrix(
+                [name for name, _ in of], np.array([values for _, values in of], float).reshape(-1, steps)
+            )
 
-        answers = Answers(matrix(rows), matrix(waiting), matrix(memory))
-        block, self.tail = usage_of(answers, times, CountersBefore.of(self.tail), self.counting, set())
+        answers = UsageAnswers(matrix(rows), matrix(waiting), matrix(memory))
+        block, self.tail = compute_usage(answers, times, EarlierCounters.create(self.tail), self.counting, set())
         self.at = int(times[-1])
         for row, key in enumerate(block.keys):
             for at, value in zip(block.times.tolist(), block.cpu_demand_millicores[row].tolist(), strict=True):
@@ -47,7 +49,7 @@ class Reads:
                     self.cpu[key.pod, at] = max(value, self.cpu.get((key.pod, at), 0.0))
         return block
 
-    def demand(self, pod: str = "web") -> list[float]:
+    def compute_demand(self, pod: str = "web") -> list[float]:
         """CPU in millicores of every step so far, NaN where it is not known."""
         return [self.cpu.get((pod, at), NAN) for at in range(STEP, self.at + 1, STEP)]
 
@@ -69,10 +71,10 @@ def test_missed_scrapes_make_no_peak(missed: int, peak: int) -> None:
     values = steady(15, range(5, 5 + missed))
     first = Reads(fills_holes=False)
     first.read((series("web"), values))
-    assert np.nanmax(first.demand()) == pytest.approx(peak)
+    assert np.nanmax(first.compute_demand()) == pytest.approx(peak)
     now = Reads()
     now.read((series("web"), values))
-    same(now.demand(), [NAN, NAN] + [1000] * 13)
+    same(now.compute_demand(), [NAN, NAN] + [1000] * 13)
 
 
 @pytest.mark.parametrize("missed", [1, 2, 4])
@@ -80,10 +82,10 @@ def test_pressure_is_spread_over_the_same_steps(missed: int) -> None:
     cpu, waiting = steady(15, range(5, 5 + missed)), steady(15, range(5, 5 + missed), millicores=300.0)
     first = Reads(fills_holes=False)
     first.read((series("web"), cpu), waiting=[(series("web"), waiting)])
-    assert np.nanmax(first.demand()) >= 3200
+    assert np.nanmax(first.compute_demand()) >= 3200
     now = Reads()
     now.read((series("web"), cpu), waiting=[(series("web"), waiting)])
-    same(now.demand(), [NAN, NAN] + [1300] * 13)
+    same(now.compute_demand(), [NAN, NAN] + [1300] * 13)
 
 
 def test_a_series_that_is_away_and_comes_back_is_spread_too() -> None:
@@ -92,7 +94,7 @@ def test_a_series_that_is_away_and_comes_back_is_spread_too() -> None:
     values[5:8] = NAN
     reads = Reads()
     reads.read((series("web"), values))
-    same(reads.demand(), [NAN, NAN] + [1000] * 10)
+    same(reads.compute_demand(), [NAN, NAN] + [1000] * 10)
 
 
 def test_steps_of_a_longer_hole_are_unknown() -> None:
@@ -100,7 +102,7 @@ def test_steps_of_a_longer_hole_are_unknown() -> None:
     values[5:11] = NAN
     reads = Reads()
     reads.read((series("web"), values))
-    same(reads.demand(), [NAN, NAN] + [1000] * 3 + [NAN] * 7 + [1000] * 8)
+    same(reads.compute_demand(), [NAN, NAN] + [1000] * 3 + [NAN] * 7 + [1000] * 8)
 
 
 def test_who_stands_still_beside_others_that_move_is_idle() -> None:
@@ -108,7 +110,7 @@ def test_who_stands_still_beside_others_that_move_is_idle() -> None:
     idle_then_busy = [50.0, 50, 50, 50, 50, 110, 110, 170]
     reads = Reads()
     reads.read((series("busy"), busy), (series("web"), idle_then_busy))
-    same(reads.demand("web"), [NAN, NAN, 0, 0, 0, 1000, 0, 1000])
+    same(reads.compute_demand("web"), [NAN, NAN, 0, 0, 0, 1000, 0, 1000])
 
 
 @pytest.mark.parametrize("other", ["waiting", "memory"])
@@ -117,49 +119,49 @@ def test_anything_of_the_node_that_moves_tells_of_a_scrape(other: str) -> None:
     moving = [(series("other"), [1.0, 2, 3, 4, 5, 6])]
     also = [(series("other"), [7.0] * 6)] if other == "waiting" else []
     reads.read((series("web"), [50.0, 50, 50, 50, 50, 110]), *also, **{other: moving})
-    same(reads.demand("web"), [NAN, NAN, 0, 0, 0, 1000])
+    same(reads.compute_demand("web"), [NAN, NAN, 0, 0, 0, 1000])
 
 
 def test_another_nodes_scrape_tells_nothing() -> None:
     reads = Reads()
     reads.read((series("web"), steady(8, range(3, 5))), (series("other", "n2"), steady(8)))
-    same(reads.demand("web"), [NAN, NAN] + [1000] * 6)
+    same(reads.compute_demand("web"), [NAN, NAN] + [1000] * 6)
 
 
 def test_without_node_labels_a_pod_speaks_for_itself() -> None:
     reads = Reads()
     reads.read((series("web", ""), steady(8, range(3, 5))), (series("other", ""), steady(8)))
-    same(reads.demand("web"), [NAN, NAN] + [1000] * 6)
+    same(reads.compute_demand("web"), [NAN, NAN] + [1000] * 6)
 
 
 def test_a_node_at_rest_for_longer_than_a_server_repeats_itself_is_at_rest() -> None:
     values = [60.0, 120, *[120.0] * 9, 180, 240]
     reads = Reads()
     reads.read((series("web"), values))
-    same(reads.demand(), [NAN, NAN] + [0] * 9 + [1000, 1000])
+    same(reads.compute_demand(), [NAN, NAN] + [0] * 9 + [1000, 1000])
 
 
 def test_rest_goes_on_from_read_to_read() -> None:
     reads = Reads()
     reads.read((series("web"), [60.0, 120, 120, 120, 120]))
-    same(reads.demand(), [NAN] * 5)
+    same(reads.compute_demand(), [NAN] * 5)
     for _ in range(3):
         reads.read((series("web"), [120.0] * 5))
-    same(reads.demand(), [NAN, NAN] + [0] * 18)
+    same(reads.compute_demand(), [NAN, NAN] + [0] * 18)
     reads.read((series("web"), [120.0, 180, 240, 300, 360]))
-    same(reads.demand()[20:], [0] + [1000] * 4)
+    same(reads.compute_demand()[20:], [0] + [1000] * 4)
 
 
 def test_the_steps_after_the_last_scrape_are_told_by_the_next_read() -> None:
     values = steady(10, range(3, 6))
     reads = Reads()
     reads.read((series("web"), values[:5]))
-    same(reads.demand(), [NAN, NAN, 1000, NAN, NAN])
+    same(reads.compute_demand(), [NAN, NAN, 1000, NAN, NAN])
     assert reads.tail is not None
     assert (reads.tail.at, reads.tail.changed_at.tolist()) == (300, [180])
     block = reads.read((series("web"), values[5:]))
     assert block.times.tolist() == list(range(240, 601, 60))
-    same(reads.demand(), [NAN, NAN] + [1000] * 8)
+    same(reads.compute_demand(), [NAN, NAN] + [1000] * 8)
 
 
 def test_samples_that_come_two_minutes_late_make_no_zeros_and_no_peaks() -> None:
@@ -169,9 +171,9 @@ def test_samples_that_come_two_minutes_late_make_no_zeros_and_no_peaks() -> None
         seen = [steady(31)[min(start + step, start + 3)] for step in range(5)]
         first.read((series("web"), seen))
         now.read((series("web"), seen))
-    assert np.nanmin(first.demand()) == 0
-    assert np.nanmax(first.demand()) == pytest.approx(2000)
-    same(now.demand(), [NAN, NAN] + [1000] * 27 + [NAN])
+    assert np.nanmin(first.compute_demand()) == 0
+    assert np.nanmax(first.compute_demand()) == pytest.approx(2000)
+    same(now.compute_demand(), [NAN, NAN] + [1000] * 27 + [NAN])
 
 
 def test_a_series_that_is_away_between_two_reads_is_kept_for_five_minutes() -> None:
@@ -180,7 +182,7 @@ def test_a_series_that_is_away_between_two_reads_is_kept_for_five_minutes() -> N
     reads = Reads()
     for start in range(0, 15, 5):
         reads.read((series("web"), values[start : start + 5]))
-    same(reads.demand(), [NAN, NAN] + [1000] * 13)
+    same(reads.compute_demand(), [NAN, NAN] + [1000] * 13)
 
 
 def test_a_restart_between_two_scrapes_belongs_to_the_time_between_them() -> None:
@@ -188,13 +190,13 @@ def test_a_restart_between_two_scrapes_belongs_to_the_time_between_them() -> Non
     new = [NAN, NAN, NAN, NAN, NAN, 150.0, 210]
     reads = Reads()
     reads.read((series("web", id_="/old"), old), (series("web", id_="/new"), new))
-    same(reads.demand(), [NAN, NAN, 1000, 833.3333, 833.3333, 833.3333, 1000])
+    same(reads.compute_demand(), [NAN, NAN, 1000, 833.3333, 833.3333, 833.3333, 1000])
 
 
 def test_a_reset_is_counted_from_zero() -> None:
     reads = Reads()
     reads.read((series("web"), [1000.0, 1060, 1120, 30, 90]))
-    same(reads.demand(), [NAN, NAN, 1000, 500, 1000])
+    same(reads.compute_demand(), [NAN, NAN, 1000, 500, 1000])
 
 
 def test_a_replica_that_is_behind_is_no_reset() -> None:
@@ -202,10 +204,10 @@ def test_a_replica_that_is_behind_is_no_reset() -> None:
     values = [40.0, 100, 160, 130, 250, 310]
     first = Reads(fills_holes=False)
     first.read((series("web"), values))
-    assert first.demand()[3] == pytest.approx(2166.667)
+    assert first.compute_demand()[3] == pytest.approx(2166.667)
     reads = Reads()
     reads.read((series("web"), values))
-    same(reads.demand(), [NAN, NAN, 1000, 750, 750, 1000])
+    same(reads.compute_demand(), [NAN, NAN, 1000, 750, 750, 1000])
 
 
 SCRAPED = st.lists(st.booleans(), min_size=12, max_size=40)
@@ -235,7 +237,7 @@ def test_constant_use_is_read_as_it_is_whatever_was_missed(
         end = min(len(scraped), start + lengths[part % len(lengths)])
         reads.read((series("web"), counter[start:end]), waiting=[(series("web"), pressure[start:end])])
         start, part = end, part + 1
-    demand = np.array(reads.demand())
+    demand = np.array(reads.compute_demand())
     np.testing.assert_allclose(demand[~np.isnan(demand)], millicores * (1 + waits), rtol=1e-4)
     # The first scrape of all may be one that the first read finds and cannot date.
     scrapes = [step for step, seen in enumerate(scraped) if seen and step > 0]
@@ -256,7 +258,7 @@ def test_growth_is_conserved_over_what_is_known(growths: list[float], missed: se
     reads = Reads()
     for start in range(0, len(counter), cut):
         reads.read((series("web"), counter[start : start + cut]))
-    demand = np.nan_to_num(np.array(reads.demand()))
+    demand = np.nan_to_num(np.array(reads.compute_demand()))
     scrapes = [step for step in range(1, len(growths)) if step not in missed]
     counted = sum(total[later] - total[earlier] for earlier, later in pairwise(scrapes) if later - earlier <= 5)
     assert demand.sum() * STEP / 1000 == pytest.approx(counted, rel=1e-4)

@@ -12,22 +12,22 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from cruise.adapters.prometheus.probing import probe
+from cruise.adapters.prometheus.probe import probe_prometheus
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
-from cruise.cli.inputs.prometheus_usage import read_usage_of
-from cruise.decisions.preflight.items import Level
-from cruise.decisions.preflight.plausibility import plausibility_items
-from cruise.domain.cluster import Snapshot
+from cruise.adapters.prometheus.source import PrometheusUsageSource
+from cruise.cli.inputs.usage import read_prometheus_usage
+from cruise.decisions.preflight.items import CheckLevel
+from cruise.decisions.preflight.usage import check_plausibility
+from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
-from cruise.domain.preflight import ClusterFacts
-from cruise.domain.usage import PeakKey, Refusal, Statistic
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.simulation.store.store import MemoryStore
+from cruise.domain.preflight import ClusterSeriesFacts
+from cruise.domain.usage import PeakKey, SampleRejection, Statistic
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.simulation.store import InMemoryStore
 from tests.builders import make_node, make_pod, make_snapshot
 from tests.prometheus_server import make_blocks, running_prometheus
-from tests.shown_cluster import ShownCluster
+from tests.shown_cluster import ReadOnlyCluster
 
 END = 1_767_268_200
 HOUR = 3600
@@ -180,7 +180,7 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> ClusterSnapshot:
     node = replace(make_node("n1", 16_000, 65_536), cpu_capacity_millicores=16_000)
     created = datetime.fromtimestamp(START, UTC) - timedelta(days=1)
     pods = [
@@ -191,15 +191,15 @@ def snapshot() -> Snapshot:
 
 
 def known(address: str, scene: str) -> PrometheusSettings:
-    return PrometheusSettings(address, matchers=f'scene="{scene}"', finds_exporters=True)
+    return PrometheusSettings(address, matchers=f'scene="{scene}"', selects_exporters=True)
 
 
-async def look(address: str, scene: str) -> tuple[dict[str, Statistic], ClusterFacts, UsageState]:
+async def look(address: str, scene: str) -> tuple[dict[str, Statistic], ClusterSeriesFacts, UsageState]:
     """Statistics of the two workloads, what was found out of clusters, and what was refused."""
-    source, state = PrometheusSource(known(address, scene), lambda: float(END)), UsageState()
+    source, state = PrometheusUsageSource(known(address, scene), lambda: float(END)), UsageState()
     try:
         now = datetime.fromtimestamp(END + 30, UTC)
-        table = await usage_pass(ShownCluster(snapshot()), source, MemoryStore(), state, Policy(), now)
+        table = await run_usage_pass(ReadOnlyCluster(snapshot()), source, InMemoryStore(), state, Policy(), now)
         facts = source.cluster
     finally:
         source.close()
@@ -218,41 +218,41 @@ def mebibytes(statistic: Statistic) -> float:
 @pytest.mark.parametrize("scene", sorted(SELECTED))
 async def test_only_series_of_this_cluster_are_read_and_its_former_pods_count(prometheus: str, scene: str) -> None:
     rows, facts, state = await look(prometheus, scene)
-    assert facts.told_apart, facts
+    assert facts.distinguishes_clusters, facts
     assert facts.matchers == SELECTED[scene], facts
     assert (90 <= rows["StatefulSet/db"].cpu_peak_millicores <= 110, mebibytes(rows["StatefulSet/db"])) == (True, 200)
     assert (270 <= rows["Deployment/web"].cpu_peak_millicores <= 330, mebibytes(rows["Deployment/web"])) == (True, 300)
-    assert not any(row.refused_percent for row in rows.values())
+    assert not any(row.rejected_percent for row in rows.values())
     lived = bool(facts.matchers) and scene not in ALONE_NOW
-    assert (state.refusals.counts[Refusal.OTHER_CLUSTER] > 0) == lived
+    assert (state.rejections.counts[SampleRejection.OTHER_CLUSTER] > 0) == lived
     assert bool(facts.example) == lived
 
 
 @pytest.mark.parametrize("scene", NOT_TOLD_APART)
 async def test_without_a_label_only_pods_that_were_seen_count(prometheus: str, scene: str) -> None:
     rows, facts, state = await look(prometheus, scene)
-    assert not facts.told_apart
-    assert f"shop/{LIVE_OF_THEIRS}" in facts.strangers
-    assert state.refusals.counts[Refusal.OTHER_CLUSTER] > 0
+    assert not facts.distinguishes_clusters
+    assert f"shop/{LIVE_OF_THEIRS}" in facts.unknown_pods
+    assert state.rejections.counts[SampleRejection.OTHER_CLUSTER] > 0
     if scene == "only-theirs":
         assert not rows
         return
     for row in rows.values():
         assert (90 <= row.cpu_peak_millicores <= 110, mebibytes(row)) == (True, 200)
-        assert not row.refused_percent
+        assert not row.rejected_percent
 
 
 @pytest.mark.parametrize("scene", sorted(SCENES))
 def test_check_says_which_clusters_a_server_has(prometheus: str, scene: str) -> None:
     at = datetime.fromtimestamp(END, UTC)
-    facts = probe(known(prometheus, scene), snapshot(), at)
-    items = {one.name: one for one in plausibility_items(facts, snapshot(), at)}
+    facts = probe_prometheus(known(prometheus, scene), snapshot(), at)
+    items = {one.name: one for one in check_plausibility(facts, snapshot(), at)}
     if scene not in SELECTED:
-        assert items["clusters"].level is Level.WARN
+        assert items["clusters"].level is CheckLevel.WARN
         assert "no label tells them from its own: only pods that were seen here count" in items["clusters"].finding
         assert "prometheus_matchers" in items["clusters"].fix
     elif SELECTED[scene] and not scene.startswith("one"):
-        assert items["clusters"].level is Level.OK
+        assert items["clusters"].level is CheckLevel.OK
         assert items["clusters"].finding.startswith(f"series of this cluster are those with {SELECTED[scene]}; ")
     else:
         assert "clusters" not in items
@@ -260,7 +260,7 @@ def test_check_says_which_clusters_a_server_has(prometheus: str, scene: str) -> 
 
 def test_the_log_says_once_which_series_are_left_out_or_may_be_anothers(prometheus: str) -> None:
     def said(scene: str) -> list[tuple[str, str]]:
-        source = PrometheusSource(known(prometheus, scene), lambda: float(END))
+        source = PrometheusUsageSource(known(prometheus, scene), lambda: float(END))
         try:
             with capture_logs() as logs:
                 for _ in range(2):
@@ -278,7 +278,7 @@ def test_the_log_says_once_which_series_are_left_out_or_may_be_anothers(promethe
 def test_commands_say_whose_series_they_rest_on(prometheus: str, capsys: pytest.CaptureFixture[str]) -> None:
     def words(scene: str) -> tuple[str, str]:
         at = datetime.fromtimestamp(END + 30, UTC)
-        _, _, source = read_usage_of(snapshot(), known(prometheus, scene), "30h", at, Policy())
+        _, _, source = read_prometheus_usage(snapshot(), known(prometheus, scene), "30h", at, Policy())
         return source, " ".join(capsys.readouterr().err.split())
 
     source, warning = words("cluster")
@@ -294,16 +294,16 @@ async def test_a_pod_that_was_seen_goes_on_counting_and_others_do_not(prometheus
     """Passes of half an hour in which a pod of ours ends: it is remembered, and theirs stay out."""
     now, before = [float(END - 1800)], snapshot()
     source, state, store = (
-        PrometheusSource(known(prometheus, "unlabelled"), lambda: now[0]),
+        PrometheusUsageSource(known(prometheus, "unlabelled"), lambda: now[0]),
         UsageState(),
-        MemoryStore(),
+        InMemoryStore(),
     )
-    cluster = ShownCluster(before)
+    cluster = ReadOnlyCluster(before)
     try:
         while now[0] <= END:
             at = datetime.fromtimestamp(now[0] + 30, UTC)
-            table = await usage_pass(cluster, source, store, state, Policy(), at)
-            assert not source.cluster.told_apart
+            table = await run_usage_pass(cluster, source, store, state, Policy(), at)
+            assert not source.cluster.distinguishes_clusters
             assert await source.node_loads(int(now[0])) == {}
             if now[0] == END - 900:
                 cluster.shown = replace(before, pods=before.pods[:1], workloads={**before.workloads})
@@ -311,14 +311,14 @@ async def test_a_pod_that_was_seen_goes_on_counting_and_others_do_not(prometheus
     finally:
         source.close()
     assert all(row.memory_7d_max_bytes == 200 * MEBIBYTE for row in map(table.row, range(len(table.keys))))
-    assert state.refusals.counts[Refusal.OTHER_CLUSTER] > 0
+    assert state.rejections.counts[SampleRejection.OTHER_CLUSTER] > 0
 
 
 async def test_a_cluster_that_joins_later_is_left_out_at_once(prometheus: str) -> None:
-    source = PrometheusSource(known(prometheus, "joins"), lambda: float(END - 2 * HOUR))
+    source = PrometheusUsageSource(known(prometheus, "joins"), lambda: float(END - 2 * HOUR))
     try:
         await source.partitions(snapshot())
-        assert (source.cluster.matchers, source.cluster.others) == ('cluster="prod"', ())
+        assert (source.cluster.matchers, source.cluster.other_clusters) == ('cluster="prod"', ())
         block, _ = await source.read("pods-ending-bcd0", END - 1800, END - 600, None)
         assert {key.pod for key in block.keys} == {SAME_NAME}
         assert set(block.memory_bytes[0].tolist()) == {200.0 * MEBIBYTE}

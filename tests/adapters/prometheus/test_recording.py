@@ -9,22 +9,22 @@ import numpy as np
 import pytest
 
 from cruise.adapters.prometheus.client import PrometheusClient
-from cruise.adapters.prometheus.recording import RecordingReader, patiently
+from cruise.adapters.prometheus.recording import RecordingReader, retry_when_unavailable
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.domain.usage import ContainerKey
-from cruise.errors import BadInput, CruiseError, Throttled, Unavailable, Unreachable
+from cruise.errors import BadInputError, CruiseError, ThrottledError, UnavailableError, UnreachableError
 from tests import cadvisor
 from tests.builders import make_snapshot
-from tests.cadvisor import Life, Place
-from tests.http_server import Answer, Request, answering
+from tests.cadvisor import ContainerLifetime, ContainerLocation
+from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 from tests.prometheus_server import make_blocks, running_prometheus
 
 KEY = ContainerKey("shop", "web-b", "app")
 NAME = {"namespace": "shop", "pod": "web-b", "container": "app", "id": "/1", "node": "n1"}
 
 
-def respond(request: Request) -> Answer:
+def respond(request: ReceivedHttpRequest) -> HttpAnswer:
     """A tenth of a core, and a mebibyte."""
     if request.path.endswith("/series"):
         return answer([NAME | {"__name__": "container_cpu_usage_seconds_total"}])
@@ -35,22 +35,22 @@ def respond(request: Request) -> Answer:
     return answer({"resultType": "matrix", "result": [{"metric": NAME, "values": values}]})
 
 
-def answer(data: object) -> Answer:
-    return Answer(body=json.dumps({"status": "success", "data": data}).encode())
+def answer(data: object) -> HttpAnswer:
+    return HttpAnswer(body=json.dumps({"status": "success", "data": data}).encode())
 
 
 class Failing:
     """Answers as `respond` does, but fails once, when it is first asked for `what`."""
 
-    def __init__(self, failure: Answer, what: str = "/query_range") -> None:
+    def __init__(self, failure: HttpAnswer, what: str = "/query_range") -> None:
         self.failure, self.what, self.asked = failure, what, 0
 
-    def __call__(self, request: Request) -> Answer:
+    def __call__(self, request: ReceivedHttpRequest) -> HttpAnswer:
         self.asked += request.path.endswith(self.what)
         return self.failure if self.asked == 1 and request.path.endswith(self.what) else respond(request)
 
 
-def read(respond: Callable[[Request], Answer]) -> np.ndarray:
+def read(respond: Callable[[ReceivedHttpRequest], HttpAnswer]) -> np.ndarray:
     with answering(respond) as url, closing(RecordingReader(PrometheusSettings(url), 0, 600)) as reader:
         assert reader.containers() == [KEY]
         cpu, memory = reader.read([KEY])
@@ -62,7 +62,7 @@ def waited(ask: Callable[[], bytes], failure: type[CruiseError], answered: bool)
     """Ask in vain, and return after which waits."""
     waits: list[float] = []
     with pytest.raises(failure):
-        patiently(ask, waits.append, answered=answered)
+        retry_when_unavailable(ask, waits.append, answered=answered)
     return waits
 
 
@@ -71,20 +71,22 @@ def test_every_step_has_its_use_the_first_included() -> None:
 
 
 def test_what_fails_for_a_moment_is_asked_again() -> None:
-    assert len(read(Failing(Answer(503)))) == 10
-    with pytest.raises(BadInput, match="asks for credentials"):
-        read(Failing(Answer(401)))
+    assert len(read(Failing(HttpAnswer(503)))) == 10
+    with pytest.raises(BadInputError, match="asks for credentials"):
+        read(Failing(HttpAnswer(401)))
 
 
-@pytest.mark.parametrize("moment", [Answer(503), Answer(429, headers={"Retry-After": "0"})])
-def test_the_very_first_question_is_asked_again_as_well(moment: Answer) -> None:
+@pytest.mark.parametrize("moment", [HttpAnswer(503), HttpAnswer(429, headers={"Retry-After": "0"})])
+def test_the_very_first_question_is_asked_again_as_well(moment: HttpAnswer) -> None:
     assert len(read(Failing(moment, "/series"))) == 10
 
 
-@pytest.mark.parametrize("wrong", [Answer(404), Answer(401), Answer(302, headers={"Location": "http://other"})])
-def test_what_the_first_answer_says_is_wrong_for_good_is_given_up_at_once(wrong: Answer) -> None:
+@pytest.mark.parametrize(
+    "wrong", [HttpAnswer(404), HttpAnswer(401), HttpAnswer(302, headers={"Location": "http://other"})]
+)
+def test_what_the_first_answer_says_is_wrong_for_good_is_given_up_at_once(wrong: HttpAnswer) -> None:
     failing = Failing(wrong, "/series")
-    with pytest.raises(BadInput):
+    with pytest.raises(BadInputError):
         read(failing)
     assert failing.asked == 1
 
@@ -92,19 +94,19 @@ def test_what_the_first_answer_says_is_wrong_for_good_is_given_up_at_once(wrong:
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9", "http://prometheus.invalid"])
 def test_an_address_where_nothing_answers_the_first_question_is_given_up_at_once(url: str) -> None:
     with closing(PrometheusClient(PrometheusSettings(url))) as client:
-        waits = waited(partial(client.query, "up", 0), Unreachable, answered=False)
+        waits = waited(partial(client.query, "up", 0), UnreachableError, answered=False)
     assert waits == []
 
 
 @pytest.mark.parametrize(
     ("failure", "waits"),
     [
-        (Unavailable("away"), [1, 5]),
-        (Unreachable("restarting"), [1, 5]),
-        (Throttled("slow", 7), [7, 7]),
-        (Throttled("slow", 9999), [60, 60]),
-        (Throttled("slow"), [1, 5]),
-        (BadInput("no"), []),
+        (UnavailableError("away"), [1, 5]),
+        (UnreachableError("restarting"), [1, 5]),
+        (ThrottledError("slow", 7), [7, 7]),
+        (ThrottledError("slow", 9999), [60, 60]),
+        (ThrottledError("slow"), [1, 5]),
+        (BadInputError("no"), []),
     ],
 )
 @pytest.mark.parametrize("answered", [True, False])
@@ -114,7 +116,7 @@ def test_what_goes_on_failing_is_given_up_after_a_while(
     def ask() -> bytes:
         raise failure
 
-    wrong = isinstance(failure, Unreachable) and not answered
+    wrong = isinstance(failure, UnreachableError) and not answered
     assert waited(ask, type(failure), answered) == ([] if wrong else waits)
 
 
@@ -126,16 +128,16 @@ MINUTES = 90
 def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Containers scraped off the grid, with pressure, one restarted, one reset, one come late, one gone early."""
     lives = [
-        Life(START - 600, START + 60 * MINUTES),
-        Life(START - 600, START + 60 * MINUTES, restarts=(START + 1805,)),
-        Life(START - 600, START + 60 * MINUTES, resets=(START + 2405,), pressure="absent"),
-        Life(START + 1207, START + 60 * MINUTES),
-        Life(START - 600, START + 3001),
+        ContainerLifetime(START - 600, START + 60 * MINUTES),
+        ContainerLifetime(START - 600, START + 60 * MINUTES, restarts=(START + 1805,)),
+        ContainerLifetime(START - 600, START + 60 * MINUTES, resets=(START + 2405,), pressure="absent"),
+        ContainerLifetime(START + 1207, START + 60 * MINUTES),
+        ContainerLifetime(START - 600, START + 3001),
     ]
     series = []
     demands = cadvisor.demands(len(lives), START - 600, MINUTES + 20, seed=3)
     for number, life in enumerate(lives):
-        place = Place("shop", f"web-{number}", "app", f"n{number % 2}", 15, 2.5 + number)
+        place = ContainerLocation("shop", f"web-{number}", "app", f"n{number % 2}", 15, 2.5 + number)
         times = cadvisor.scrape_times(place, [(START - 600, START + 60 * MINUTES, None)])
         series += cadvisor.scrape(place, life, next(demands), times)
     blocks = tmp_path_factory.mktemp("scraped") / "blocks"
@@ -147,14 +149,14 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize(("most_samples", "by_get"), [(1_000_000, False), (40, True), (7, False)])
 async def test_reads_what_the_controller_would_have_read(scraped: str, most_samples: int, by_get: bool) -> None:
     """The controller reads the time at once, the recording in as small pieces as it must."""
-    settings = PrometheusSettings(scraped, max_samples_per_query=most_samples, by_get=by_get)
+    settings = PrometheusSettings(scraped, max_samples_per_query=most_samples, uses_get=by_get)
     end = START + 60 * (MINUTES - 1)
     with closing(RecordingReader(settings, START, end)) as reader:
         containers = reader.containers()
         cpu, memory = reader.read(containers)
     assert [key.pod for key in containers] == [f"web-{number}" for number in range(5)]
     expected_cpu, expected_memory = np.full_like(cpu, np.nan), np.full_like(memory, np.nan)
-    with closing(PrometheusSource(PrometheusSettings(scraped))) as source:
+    with closing(PrometheusUsageSource(PrometheusSettings(scraped))) as source:
         for partition in await source.partitions(make_snapshot()):
             block, _ = await source.read(partition, START - 120, end, None)
             for row, key in enumerate(block.keys):

@@ -10,7 +10,7 @@ from cruise.adapters.prometheus.client import PrometheusClient
 from cruise.adapters.prometheus.scrape_times import ScrapeTimes
 from cruise.adapters.prometheus.settings import PrometheusSettings
 from tests.builders import make_container, make_node, make_pod, make_snapshot
-from tests.http_server import Answer, Request, answering
+from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 
 FIRST, LAST = 6000, 6120
 
@@ -29,7 +29,7 @@ def snapshot():
     return make_snapshot(pods, [make_node("n1"), make_node("n2")])
 
 
-def answer_of(request: Request, age: Callable[[str], float]) -> Answer:
+def answer_of(request: ReceivedHttpRequest, age: Callable[[str], float]) -> HttpAnswer:
     """What a server says that scraped each pod so many seconds before a grid time."""
     query, first, last = request.form["query"], int(request.form["start"]), int(request.form["end"])
     pods = [(pod.node, pod.name) for pod in snapshot().pods if f"{pod.name}" in query]
@@ -41,14 +41,14 @@ def answer_of(request: Request, age: Callable[[str], float]) -> Answer:
         for node, pod in pods
     ]
     body = {"status": "success", "data": {"resultType": "matrix", "result": result}}
-    return Answer(body=json.dumps(body).encode())
+    return HttpAnswer(body=json.dumps(body).encode())
 
 
 @contextmanager
 def asking(age: Callable[[str], float], requests: list[str]) -> Iterator[Callable[..., dict[str, list[float]]]]:
     """A server that scraped each pod so many seconds before a grid time, and a way to ask it."""
 
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         requests.append(request.form["query"])
         return answer_of(request, age)
 
@@ -97,7 +97,7 @@ def test_where_each_container_has_a_time_of_its_own_nothing_is_known_and_asked_o
 
 
 def test_a_server_that_does_not_answer_is_no_reason_not_to_read():
-    with answering(lambda request: Answer(503)) as url:
+    with answering(lambda request: HttpAnswer(503)) as url:
         settings = PrometheusSettings(url)
         with closing(PrometheusClient(settings)) as client:
             subject = ScrapeTimes(settings, client)
@@ -106,7 +106,7 @@ def test_a_server_that_does_not_answer_is_no_reason_not_to_read():
 
 
 def test_an_id_that_lingers_does_not_hide_the_scrapes_of_the_new_one():
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         times = range(int(request.form["start"]), int(request.form["end"]) + 1, 60)
         result = [
             {"metric": {"node": "n1", "pod": "web-a", "container": "app", "id": id_}, "values": values}
@@ -116,7 +116,7 @@ def test_an_id_that_lingers_does_not_hide_the_scrapes_of_the_new_one():
             )
         ]
         body = {"status": "success", "data": {"resultType": "matrix", "result": result}}
-        return Answer(body=json.dumps(body).encode())
+        return HttpAnswer(body=json.dumps(body).encode())
 
     with answering(respond) as url:
         settings = PrometheusSettings(url)
@@ -140,7 +140,7 @@ def test_what_was_asked_is_saved_at_the_pressure_of_one_pod_after_the_other():
             subject = ScrapeTimes(settings, client)
             for number in range(5):
                 subject.choose(snapshot())
-                spared.append(sorted(subject.spare(".*", 5)))
+                spared.append(sorted(subject.skip(".*", 5)))
                 first = FIRST + 300 * number
                 subject.ages(settings, ["n1", "n2"], first - 60, first + 240)
     # Two pods are called db-0, and what n2 runs besides is one: its pressure would never be read.
@@ -156,15 +156,15 @@ def test_a_long_read_neither_saves_nor_is_paid_for():
             subject.ages(settings, ["n1"], FIRST, FIRST + 86_400)
             subject.choose(snapshot())
             # Two samples are for the look at a second pod.
-            assert len(subject.spare(".*", 5)) == 1
-            assert subject.spare(".*", 1440) == ()
-            assert subject.spare("nobody", 5) == []
+            assert len(subject.skip(".*", 5)) == 1
+            assert subject.skip(".*", 1440) == ()
+            assert subject.skip("nobody", 5) == []
 
 
 def test_what_is_known_already_is_not_asked_for_again():
-    requests: list[Request] = []
+    requests: list[ReceivedHttpRequest] = []
 
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         requests.append(request)
         return answer_of(request, lambda pod: 3.0)
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from cruise.adapters.prometheus.matrix import Matrix, SeriesName
-from cruise.adapters.prometheus.seen_pods import SeenPods, has_generated_name, uid_in
+from cruise.adapters.prometheus.queries import SeriesMatrix, SeriesName
+from cruise.adapters.prometheus.seen_pods import ObservedPods, extract_pod_uid, has_generated_name
 from cruise.domain.usage import ContainerKey
 from tests.builders import make_node, make_pod, make_snapshot
 
@@ -13,24 +13,29 @@ UID, OTHER = "0a1b2c3d-1111-4222-8333-0123456789ab", "9f8e7d6c-1111-4222-8333-01
 TIMES = 60 * np.arange(1, 6)
 
 
-def seen(now: float = 300.0) -> SeenPods:
-    pods = SeenPods()
+def seen(now: float = 300.0) -> ObservedPods:
+    pods = ObservedPods()
     created = datetime.fromtimestamp(180, UTC)
-    pods.take(make_snapshot([make_pod("db-0", uid=UID, created_at=created)], [make_node("n1")]), now)
+    pods.add_snapshot(make_snapshot([make_pod("db-0", uid=UID, created_at=created)], [make_node("n1")]), now)
     return pods
 
 
-def matrix(*names: tuple[str, str]) -> Matrix:
-    return Matrix([SeriesName("shop", pod, "app", id_, "n1") for pod, id_ in names], np.ones((len(names), len(TIMES))))
+def matrix(*names: tuple[str, str]) -> SeriesMatrix:
+    return SeriesMatrix(
+        [SeriesName("shop", pod, "app", id_, "n1") for pod, id_ in names], np.ones((len(names), len(TIMES)))
+    )
 
 
 def test_a_uid_is_found_in_ids_of_both_drivers_and_in_no_other() -> None:
-    assert uid_in(f"/kubepods/burstable/pod{UID}/c0ffee") == UID
+    assert extract_pod_uid(f"/kubepods/burstable/pod{UID}/c0ffee") == UID
     slice_ = UID.replace("-", "_")
-    assert uid_in(f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{slice_}.slice/crio-1.scope") == UID
+    assert (
+        extract_pod_uid(f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{slice_}.slice/crio-1.scope")
+        == UID
+    )
     # A static pod has a hash there.
-    assert uid_in("/kubepods/burstable/pod2b7ad4e21d2f0f9c0fd5b5a8a9e4e0f1/c0ffee") == ""
-    assert uid_in("") == ""
+    assert extract_pod_uid("/kubepods/burstable/pod2b7ad4e21d2f0f9c0fd5b5a8a9e4e0f1/c0ffee") == ""
+    assert extract_pod_uid("") == ""
 
 
 def test_pods_of_fixed_names_are_not_known_by_them() -> None:
@@ -41,7 +46,7 @@ def test_pods_of_fixed_names_are_not_known_by_them() -> None:
 
 
 def test_a_pod_that_was_never_seen_and_another_of_the_same_name_do_not_count() -> None:
-    (kept,), left_out = seen().only(
+    (kept,), left_out = seen().keep_certain(
         [matrix(("db-0", f"/pod{UID}/c"), ("db-0", f"/pod{OTHER}/c"), ("db-1", f"/pod{OTHER}/c"))], TIMES
     )
     assert [name.id for name in kept.series] == [f"/pod{UID}/c"]
@@ -50,18 +55,20 @@ def test_a_pod_that_was_never_seen_and_another_of_the_same_name_do_not_count() -
 
 
 def test_without_a_uid_a_pod_counts_since_it_was_created() -> None:
-    (kept,), left_out = seen().only([matrix(("db-0", "/a"))], TIMES)
+    (kept,), left_out = seen().keep_certain([matrix(("db-0", "/a"))], TIMES)
     np.testing.assert_array_equal(np.isnan(kept.values), [[True, True, False, False, False]])
     assert left_out == (2, ContainerKey("shop", "db-0", "app"))
 
 
 def test_pods_that_ended_are_known_for_some_hours() -> None:
     pods, empty = seen(), make_snapshot(nodes=[make_node("n1")])
-    pods.take(empty, 3600.0)
+    pods.add_snapshot(empty, 3600.0)
     assert ("shop", "db-0") in pods
-    assert pods.watched(3600.0) == 3300.0
+    assert pods.is_covered(3600.0) == 3300.0
     again = make_snapshot([make_pod("db-0", uid=OTHER)], [make_node("n1")])
-    pods.take(again, 3900.0)
-    assert len(pods.only([matrix(("db-0", f"/pod{UID}/c"), ("db-0", f"/pod{OTHER}/c"))], TIMES)[0][0].series) == 2
-    pods.take(empty, 20_000.0)
+    pods.add_snapshot(again, 3900.0)
+    assert (
+        len(pods.keep_certain([matrix(("db-0", f"/pod{UID}/c"), ("db-0", f"/pod{OTHER}/c"))], TIMES)[0][0].series) == 2
+    )
+    pods.add_snapshot(empty, 20_000.0)
     assert ("shop", "db-0") not in pods

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cruise.adapters.prometheus.partitions import PARTITIONS
+from cruise.adapters.prometheus.seen_pods import PARTITIONS
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
+from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.domain.usage import ContainerKey
-from cruise.errors import BadInput, Throttled, Unavailable
+from cruise.errors import BadInputError, ThrottledError, UnavailableError
 from tests.builders import make_container, make_node, make_pod, make_snapshot
-from tests.http_server import Answer, Request, answering
+from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 
 PARTITION = "pods-ending-bcd0"
 CPU, WAITING, MEMORY = (
@@ -26,27 +26,29 @@ CPU, WAITING, MEMORY = (
     "container_pressure_cpu_waiting_seconds_total",
     "container_memory_working_set_bytes",
 )
-EMPTY = Answer(body=b'{"status":"success","data":{"resultType":"matrix","result":[]}}')
+EMPTY = HttpAnswer(body=b'{"status":"success","data":{"resultType":"matrix","result":[]}}')
 
 
-def asked(request: Request) -> tuple[str, str, int, int]:
+def asked(request: ReceivedHttpRequest) -> tuple[str, str, int, int]:
     """The metric, the pods' expression, and the first and last time of a query."""
     found = re.search(r"\b(\w+)\{.*pod=~\"(.*)\"\}$", request.form["query"])
     assert found is not None
     return found.group(1), found.group(2), int(request.form["start"]), int(request.form["end"])
 
 
-def matrix(*pods: str, value: Callable[[int], float], first: int, last: int) -> Answer:
+def matrix(*pods: str, value: Callable[[int], float], first: int, last: int) -> HttpAnswer:
     values = [[at, str(value(at))] for at in range(first, last + 1, 60)]
     names = [{"namespace": "shop", "pod": pod, "container": "app", "id": "/1", "node": "n1"} for pod in pods]
     result = [{"metric": name, "values": values} for name in names]
-    return Answer(body=json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode())
+    return HttpAnswer(
+        body=json.dumps({"status": "success", "data": {"resultType": "matrix", "result": result}}).encode()
+    )
 
 
-def steady(*pods: str) -> Callable[[Request], Answer]:
+def steady(*pods: str) -> Callable[[ReceivedHttpRequest], HttpAnswer]:
     """A tenth of a core and a mebibyte for each pod that is asked for."""
 
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         metric, expression, first, last = asked(request)
         chosen = [pod for pod in pods if re.fullmatch(expression, pod)]
         values: dict[str, Callable[[int], float]] = {
@@ -60,19 +62,21 @@ def steady(*pods: str) -> Callable[[Request], Answer]:
 
 
 @asynccontextmanager
-async def source(respond: Callable[[Request], Answer], *pods: str, **settings: Any) -> AsyncIterator[PrometheusSource]:
+async def source(
+    respond: Callable[[ReceivedHttpRequest], HttpAnswer], *pods: str, **settings: Any
+) -> AsyncIterator[PrometheusUsageSource]:
     snapshot = make_snapshot([make_pod(pod, containers=[make_container()]) for pod in pods], [make_node("n1", 4000)])
     with answering(respond) as url:
-        subject = PrometheusSource(PrometheusSettings(url, **settings))
+        subject = PrometheusUsageSource(PrometheusSettings(url, **settings))
         await subject.partitions(snapshot)
         yield subject
         subject.close()
 
 
 async def test_a_read_asks_three_times_and_for_nothing_but_its_own_minutes():
-    requests: list[Request] = []
+    requests: list[ReceivedHttpRequest] = []
 
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         requests.append(request)
         return steady("web-b")(request)
 
@@ -96,7 +100,7 @@ async def test_a_big_partition_is_asked_for_in_parts_that_make_up_the_whole():
     for limit in limits:
         expressions: list[str] = []
 
-        def respond(request: Request, seen: list[str] = expressions) -> Answer:
+        def respond(request: ReceivedHttpRequest, seen: list[str] = expressions) -> HttpAnswer:
             seen.append(asked(request)[1])
             return steady(*pods)(request)
 
@@ -112,7 +116,7 @@ async def test_a_big_partition_is_asked_for_in_parts_that_make_up_the_whole():
 async def test_no_more_queries_are_under_way_than_allowed():
     under_way, most, lock = [0], [0], threading.Lock()
 
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         with lock:
             under_way[0] += 1
             most[0] = max(most[0], under_way[0])
@@ -129,19 +133,19 @@ async def test_no_more_queries_are_under_way_than_allowed():
 
 
 async def test_of_several_failures_the_one_that_can_be_mended_is_told():
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         if "c" in asked(request)[1]:
-            return Answer(400, b'{"status":"error","error":"unknown function"}')
-        return Answer(503)
+            return HttpAnswer(400, b'{"status":"error","error":"unknown function"}')
+        return HttpAnswer(503)
 
     async with source(respond, "web-b", "web-c", max_series_per_query=1) as subject:
-        with pytest.raises(BadInput, match="unknown function"):
+        with pytest.raises(BadInputError, match="unknown function"):
             await subject.read(PARTITION, 600, 900, None)
 
 
 async def test_a_server_that_asks_to_slow_down_is_quoted():
-    async with source(lambda request: Answer(429, headers={"Retry-After": "3"})) as subject:
-        with pytest.raises(Throttled) as caught:
+    async with source(lambda request: HttpAnswer(429, headers={"Retry-After": "3"})) as subject:
+        with pytest.raises(ThrottledError) as caught:
             await subject.read(PARTITION, 600, 900, None)
     assert caught.value.retry_after_seconds == 3
 
@@ -149,13 +153,13 @@ async def test_a_server_that_asks_to_slow_down_is_quoted():
 async def test_usage_that_vanishes_under_running_pods_is_no_answer():
     gone = [False]
 
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         return EMPTY if gone[0] else steady("web-b")(request)
 
     async with source(respond, "web-b") as subject:
         _, tail = await subject.read(PARTITION, 600, 900, None)
         gone[0] = True
-        with pytest.raises(Unavailable, match="no usage since 1970-01-01 00:15 UTC of containers that run"):
+        with pytest.raises(UnavailableError, match="no usage since 1970-01-01 00:15 UTC of containers that run"):
             await subject.read(PARTITION, 900, 1200, tail)
         await subject.partitions(make_snapshot())
         for start in (900, 1200):
@@ -172,18 +176,18 @@ async def test_an_empty_answer_is_none_where_nothing_was_known():
 
 
 async def test_series_without_the_labels_are_told_with_their_names():
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         _, _, first, last = asked(request)
         return matrix("", value=float, first=first, last=last)
 
     async with source(respond, "web-b") as subject:
-        with pytest.raises(BadInput, match="lack a label namespace, pod or container: set the label names"):
+        with pytest.raises(BadInputError, match="lack a label namespace, pod or container: set the label names"):
             await subject.read(PARTITION, 600, 900, None)
 
 
 @pytest.mark.parametrize(("counted", "known"), [(239.0, True), (241.0, False)])
 async def test_the_cores_of_the_largest_node_bound_what_a_restarted_container_used(counted, known):
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         metric, _, first, last = asked(request)
         if metric != CPU:
             return steady("web-b")(request)
@@ -210,7 +214,7 @@ async def test_a_tail_continues_where_it_ends_and_nowhere_else():
 
 
 async def test_node_loads_are_by_node_or_by_the_instances_host():
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         rows = [
             ({"node": "n1", "instance": "10.0.0.1:9100"}, "1.5"),
             ({"node": "n1", "instance": "10.0.0.9:9100"}, "1.4"),
@@ -220,7 +224,7 @@ async def test_node_loads_are_by_node_or_by_the_instances_host():
             ({}, "7"),
         ]
         result = [{"metric": metric, "value": [600, value]} for metric, value in rows]
-        return Answer(
+        return HttpAnswer(
             body=json.dumps({"status": "success", "data": {"resultType": "vector", "result": result}}).encode()
         )
 
@@ -231,8 +235,8 @@ async def test_node_loads_are_by_node_or_by_the_instances_host():
 
 @pytest.mark.parametrize("step", [0, 7, 7200])
 def test_a_step_that_does_not_divide_an_hour_is_refused(step):
-    with pytest.raises(BadInput, match="prometheus_step"):
-        PrometheusSource(PrometheusSettings("http://prometheus", step_seconds=step))
+    with pytest.raises(BadInputError, match="prometheus_step"):
+        PrometheusUsageSource(PrometheusSettings("http://prometheus", step_seconds=step))
 
 
 @pytest.mark.parametrize("most", [1, 3, 10])
@@ -240,12 +244,12 @@ async def test_a_server_that_takes_fewer_series_at_once_than_set_is_asked_for_fe
     pods = [f"web-7d9f8b6c5d-{letters}b" for letters in ("bcdf", "cfgh", "dxxx", "fzzz", "gkkk", "hmmm")]
     asked_for: list[int] = []
 
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         _, expression, _, _ = asked(request)
         asked_for.append(sum(re.fullmatch(expression, pod) is not None for pod in pods))
         if asked_for[-1] > most:
             said = {"status": "error", "error": f"the query hit the max number of series limit (limit: {most} series)"}
-            return Answer(422, json.dumps(said).encode())
+            return HttpAnswer(422, json.dumps(said).encode())
         return steady(*pods)(request)
 
     async with source(respond, *pods) as subject:
@@ -259,17 +263,21 @@ async def test_a_server_that_takes_fewer_series_at_once_than_set_is_asked_for_fe
 
 async def test_a_server_that_takes_no_query_is_quoted_with_the_settings() -> None:
     body = b'{"status":"error","error":"query processing would load too many samples into memory in query execution"}'
-    async with source(lambda request: Answer(422, body), "web-b", "web-xb") as subject:
-        with pytest.raises(BadInput, match=r"too many samples into memory.*: lower prometheus_max_samples_per_query"):
+    async with source(lambda request: HttpAnswer(422, body), "web-b", "web-xb") as subject:
+        with pytest.raises(
+            BadInputError, match=r"too many samples into memory.*: lower prometheus_max_samples_per_query"
+        ):
             await subject.read(PARTITION, 600, 900, None)
 
 
 @pytest.mark.parametrize("most", [11_000 // 60, 100])
 async def test_a_server_that_takes_less_time_at_once_is_asked_for_parts_of_it(most: int) -> None:
-    def respond(request: Request) -> Answer:
+    def respond(request: ReceivedHttpRequest) -> HttpAnswer:
         _, _, first, last = asked(request)
         if (last - first) // 60 + 1 > most:
-            return Answer(400, b'{"status":"error","error":"exceeded maximum resolution of 11,000 points per time"}')
+            return HttpAnswer(
+                400, b'{"status":"error","error":"exceeded maximum resolution of 11,000 points per time"}'
+            )
         return steady("web-b", "web-c")(request)
 
     async with source(respond, "web-b", "web-c") as subject:

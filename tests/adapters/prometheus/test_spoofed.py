@@ -7,20 +7,20 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.prometheus.probing import probe
+from cruise.adapters.prometheus.probe import probe_prometheus
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
-from cruise.decisions.preflight.items import Level
-from cruise.decisions.preflight.plausibility import plausibility_items
-from cruise.domain.cluster import Snapshot
+from cruise.adapters.prometheus.source import PrometheusUsageSource
+from cruise.decisions.preflight.items import CheckLevel
+from cruise.decisions.preflight.usage import check_plausibility
+from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Policy
 from cruise.domain.usage import Statistic
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.simulation.store.store import MemoryStore
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.simulation.store import InMemoryStore
 from tests.builders import make_node, make_pod, make_snapshot
 from tests.prometheus_server import make_blocks, running_prometheus
-from tests.shown_cluster import ShownCluster
+from tests.shown_cluster import ReadOnlyCluster
 
 END = 1_767_268_200
 START = END - 3 * 3600
@@ -95,7 +95,7 @@ REPLICA = Series("replica-1", {**KUBELET, "prometheus_replica": "b"}, 0.1, 100, 
 PODS = {one.pod for one in (*VICTIM, *WITHIN)}
 
 
-def snapshot() -> Snapshot:
+def snapshot() -> ClusterSnapshot:
     node = replace(make_node("n1", 16_000, 65_536), cpu_capacity_millicores=16_000)
     pods = [make_pod(pod, workload=f"Deployment/{pod[:-2]}") for pod in PODS]
     return make_snapshot(sorted(pods, key=lambda pod: pod.name), [node])
@@ -111,14 +111,14 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 async def statistics(address: str, *, minutes_apart: int = 5) -> dict[str, Statistic]:
     """Statistics at the end of an hour of passes, by pod."""
-    known = PrometheusSettings(address, finds_exporters=True)
+    known = PrometheusSettings(address, selects_exporters=True)
     at = END - 3600
-    source = PrometheusSource(known, lambda: float(at))
-    state, store, policy = UsageState(), MemoryStore(), Policy()
+    source = PrometheusUsageSource(known, lambda: float(at))
+    state, store, policy = UsageState(), InMemoryStore(), Policy()
     try:
         while at <= END:
             now = datetime.fromtimestamp(at + 30, UTC)
-            table = await usage_pass(ShownCluster(snapshot()), source, store, state, policy, now)
+            table = await run_usage_pass(ReadOnlyCluster(snapshot()), source, store, state, policy, now)
             at += 60 * minutes_apart
     finally:
         source.close()
@@ -130,7 +130,7 @@ async def test_of_every_container_the_statistics_are_true_or_it_is_held(promethe
     known = await statistics(prometheus, minutes_apart=minutes_apart)
     assert known.keys() == PODS
     for pod, statistic in known.items():
-        held = statistic.refused_percent > 10
+        held = statistic.rejected_percent > 10
         assert held == (pod in ("labels-1", "id-1", "memory-1")), (pod, statistic)
         figures = (statistic.cpu_base_millicores, statistic.cpu_peak_millicores)
         mebibytes = (statistic.memory_base_bytes / MEBIBYTE, statistic.memory_peak_bytes / MEBIBYTE)
@@ -142,10 +142,10 @@ async def test_of_every_container_the_statistics_are_true_or_it_is_held(promethe
 
 def test_check_says_which_exporters_are_not_read_and_which_samples_cannot_be_true(prometheus: str) -> None:
     at = datetime.fromtimestamp(END, UTC)
-    facts = probe(PrometheusSettings(prometheus, finds_exporters=True), snapshot(), at)
-    items = {one.name: one for one in plausibility_items(facts, snapshot(), at)}
+    facts = probe_prometheus(PrometheusSettings(prometheus, selects_exporters=True), snapshot(), at)
+    items = {one.name: one for one in check_plausibility(facts, snapshot(), at)}
     assert items.keys() == {"exporters", "plausible"}
-    assert {one.level for one in items.values()} == {Level.WARN}
+    assert {one.level for one in items.values()} == {CheckLevel.WARN}
     assert items["exporters"].finding == (
         'containers are read from job="kubelet",metrics_path="/metrics/cadvisor"; '
         'not from job="payments",metrics_path="" (such as shop/job-1/app)'

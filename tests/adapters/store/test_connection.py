@@ -2,9 +2,9 @@
 
 import pytest
 
-from cruise.adapters.store import open_store
-from cruise.adapters.store.connection import dsn_of, place_of
-from cruise.errors import BadInput
+from cruise.adapters.store.connection import convert_to_dsn, describe_database
+from cruise.adapters.store.postgres import open_store
+from cruise.errors import BadInputError
 from tests.postgres_servers import PASSWORD, DebianServer
 
 
@@ -24,23 +24,23 @@ from tests.postgres_servers import PASSWORD, DebianServer
     ],
 )
 def test_every_form_of_url_becomes_the_drivers(given, dsn):
-    assert dsn_of(given) == dsn
+    assert convert_to_dsn(given) == dsn
 
 
 @pytest.mark.parametrize(
     "url", ["mysql://u:s3cret@db/c", "s3cret", "", "postgresql://u:s3cret@db:port/c", "postgresql://u:s3cret@[db/c"]
 )
 def test_other_urls_are_refused_in_one_line_without_the_password(url):
-    with pytest.raises(BadInput) as refused:
-        dsn_of(url)
+    with pytest.raises(BadInputError) as refused:
+        convert_to_dsn(url)
     assert "s3cret" not in str(refused.value)
     assert "database_url" in str(refused.value)
     assert "\n" not in str(refused.value)
 
 
 def test_a_place_is_told_without_user_and_password():
-    assert place_of("postgresql://u:s3cret@db:5433/cruise?sslmode=require") == "db:5433/cruise"
-    assert place_of("postgresql://postgres@/postgres?host=/var/lib/cruise") == "/var/lib/cruise/postgres"
+    assert describe_database("postgresql://u:s3cret@db:5433/cruise?sslmode=require") == "db:5433/cruise"
+    assert describe_database("postgresql://postgres@/postgres?host=/var/lib/cruise") == "/var/lib/cruise/postgres"
 
 
 def unexpected(line: str) -> None:
@@ -60,7 +60,7 @@ def unexpected(line: str) -> None:
     ids=["password", "database", "user", "no SSL there", "SSL mode", "parameter"],
 )
 async def test_what_the_url_gets_wrong_is_told_in_one_line(debian_postgres: DebianServer, change, says):
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInputError) as refused:
         async with open_store(change(debian_postgres.url), debian_postgres.directory, unexpected):
             pass
     line = str(refused.value)

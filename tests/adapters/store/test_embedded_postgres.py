@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.store.embedded_postgres import EmbeddedPostgres, default_data_dir
-from cruise.errors import BadInput, CruiseError
-from tests.controlplane.api import until
+from cruise.adapters.store.embedded_postgres import EmbeddedPostgres, get_default_data_dir
+from cruise.errors import BadInputError, CruiseError
+from tests.controlplane.api import wait_until
 from tests.postgres_servers import open_directory
 
 ROOT = Path(__file__).parents[3]
@@ -56,7 +56,7 @@ def runs(pid: int) -> bool:
 
 def ended(pid: int) -> None:
     """Wait until a server that was stopped has ended: it removes the file that stopping waits for a moment before."""
-    until(lambda: not runs(pid), "the server has ended")
+    wait_until(lambda: not runs(pid), "the server has ended")
 
 
 def python(
@@ -157,7 +157,7 @@ def test_data_of_another_version_is_refused(server):
     version = server.pgdata / "PG_VERSION"
     made_by = version.read_text()
     version.write_text("12\n")
-    with pytest.raises(BadInput, match="was made by Postgres 12"):
+    with pytest.raises(BadInputError, match="was made by Postgres 12"):
         server.start()
     version.write_text(made_by)
 
@@ -174,13 +174,13 @@ def test_a_server_that_cannot_start_says_why(server):
 
 
 def test_a_path_too_long_for_a_socket_is_refused(data_dir):
-    with pytest.raises(BadInput, match="too long for a socket"):
+    with pytest.raises(BadInputError, match="too long for a socket"):
         EmbeddedPostgres(data_dir / ("x" * 90)).start()
 
 
 def test_a_file_in_the_way_is_refused(data_dir):
     data_dir.write_text("")
-    with pytest.raises(BadInput, match="cannot be made"):
+    with pytest.raises(BadInputError, match="cannot be made"):
         EmbeddedPostgres(data_dir / "below").start()
 
 
@@ -291,7 +291,7 @@ def test_an_ordinary_user_runs_it_too():
 
 
 def test_the_default_directory_is_the_systems_for_root_and_the_users_own_else():
-    directory = default_data_dir({"XDG_STATE_HOME": "/elsewhere"})
+    directory = get_default_data_dir({"XDG_STATE_HOME": "/elsewhere"})
     assert directory == (Path("/var/lib/cruise") if AS_ROOT else Path("/elsewhere/cruise"))
 
 

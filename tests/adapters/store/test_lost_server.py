@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cruise.adapters.store import PostgresStore, open_store
+from cruise.adapters.store.postgres import PostgresStore, open_store
 from cruise.domain.usage import (
     ContainerKey,
     CounterTail,
@@ -17,9 +17,9 @@ from cruise.domain.usage import (
     PartitionProgress,
     PeakKey,
     SampleBlock,
-    UsageAdvance,
+    UsageUpdate,
 )
-from cruise.errors import Unavailable
+from cruise.errors import UnavailableError
 from tests.postgres_servers import embedded_server
 
 CONTAINERS = 1000
@@ -31,14 +31,14 @@ def data_dir():
         yield directory
 
 
-def read_number(number: int) -> UsageAdvance:
+def read_number(number: int) -> UsageUpdate:
     """The number-th read: it is the only one with a block that ends then, and with peaks of that hour."""
     keys = [ContainerKey("shop", f"web-{container}", "app") for container in range(CONTAINERS)]
     figures = np.full(CONTAINERS, float(number))
     tail = CounterTail(number, keys, [""] * CONTAINERS, figures, figures, figures.astype(np.int64))
-    return UsageAdvance(
+    return UsageUpdate(
         partition="a",
-        progress=PartitionProgress(0, number, tail=tail),
+        progress=PartitionProgress(0, number, counter_tail=tail),
         peaks=HourlyPeaks(
             keys=[PeakKey("shop", f"Deployment/web-{container}", "app", "") for container in range(CONTAINERS)],
             hours=np.full(CONTAINERS, number, dtype=np.int64),
@@ -78,8 +78,8 @@ async def stored_reads(store: PostgresStore) -> int:
     """How many reads are stored, after a look at every part of each."""
     progress = (await store.usage_progress())["a"]
     last = progress.read_until
-    assert progress.tail is not None and progress.tail.at == last
-    assert progress.tail.cpu_seconds.tolist() == [float(last)] * CONTAINERS
+    assert progress.counter_tail is not None and progress.counter_tail.at == last
+    assert progress.counter_tail.cpu_seconds.tolist() == [float(last)] * CONTAINERS
     assert [block.times.tolist() for block in await store.recent_blocks(0)] == [[n] for n in range(1, last + 1)]
     peaks = await store.hourly_peaks("shop", "Deployment/web-7", 0)
     assert peaks.hours.tolist() == list(range(1, last + 1))
@@ -106,7 +106,7 @@ async def record_until_killed(
         while reads_after_it < 2:
             try:
                 await store.record_usage(read_number(number + 1))
-            except Unavailable:
+            except UnavailableError:
                 await killed.wait()
                 return number, True
             number += 1

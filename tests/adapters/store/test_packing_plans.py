@@ -4,36 +4,44 @@ from dataclasses import replace
 
 import msgspec
 
-from cruise.adapters.store.packing_plans import read_halt, read_notes, read_unplaced, stored_proposal
-from cruise.domain.packing import Phase
-from cruise.domain.unplaced import Finding, Pattern, Unplaced
-from cruise.interfaces.packing.halt_words import plan_halt_words
-from cruise.interfaces.packing.note_words import note_words
-from cruise.interfaces.packing.unplaced_words import unplaced_words
+from cruise.adapters.store.packing_plans import (
+    deserialize_condition,
+    deserialize_notes,
+    deserialize_unplaced,
+    serialize_proposal,
+)
+from cruise.domain.packing_plan import PlanPhase
+from cruise.domain.reasons import UnplacedPod, UnschedulableCode, UnschedulableReason
+from cruise.interfaces.packing.descriptions import describe_note, describe_plan_condition
+from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
 from tests.interfaces.packing.packing_plans import PLAN
 
 
 def test_what_was_stored_in_words_is_read_as_stated() -> None:
     document = {"namespace": "shop", "pod": "a", "blocked_by": ["cpu"], "words": "no node has it", "impossible": True}
-    one = read_unplaced(document)
-    assert one == Unplaced("shop", "a", ("cpu",), Finding(Pattern.STATED, stated="no node has it"), True)
-    assert unplaced_words(one) == "no node has it"
+    one = deserialize_unplaced(document)
+    assert one == UnplacedPod(
+        "shop", "a", ("cpu",), UnschedulableReason(UnschedulableCode.OTHER, message="no node has it"), True
+    )
+    assert describe_unplaced_pod(one) == "no node has it"
 
 
 def test_releases_before_this_one_find_lists_of_what_the_stages_do() -> None:
     proposal = PLAN.proposal
-    document = stored_proposal(msgspec.to_builtins(proposal), proposal)
+    document = serialize_proposal(msgspec.to_builtins(proposal), proposal)
     found = [[one["pod"] for one in document[name]] for name in ("placed", "moves", "preempted", "resizes")]
     assert found == [["late-1"], ["web-1"], ["low"], ["api-1"]]
 
 
 def test_notes_that_were_stored_in_words_keep_them() -> None:
-    [note] = read_notes({"notes": ["a packing was dropped"]})
-    assert note_words(note) == "a packing was dropped"
+    [note] = deserialize_notes({"notes": ["a packing was dropped"]})
+    assert describe_note(note) == "a packing was dropped"
 
 
 def test_why_a_plan_goes_no_further_is_read_in_words_too() -> None:
-    words = plan_halt_words(replace(PLAN, phase=Phase.SHOWN, halt=read_halt({"detail": "paused: shown only"})))
+    words = describe_plan_condition(
+        replace(PLAN, phase=PlanPhase.ADVISORY, condition=deserialize_condition({"detail": "paused: shown only"}))
+    )
     assert words == "paused: shown only"
-    assert read_halt({"detail": ""}) is None
-    assert read_halt({"halt": {"code": "binding", "subject": "shop/web-1"}}) == PLAN.halt
+    assert deserialize_condition({"detail": ""}) is None
+    assert deserialize_condition({"halt": {"code": "binding", "subject": "shop/web-1"}}) == PLAN.condition

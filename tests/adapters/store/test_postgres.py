@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from sqlalchemy import text
 
-from cruise.adapters.store import open_store
 from cruise.adapters.store.connection import Database
-from cruise.collection import uncollected
+from cruise.adapters.store.postgres import open_store
 from cruise.domain.usage import (
     HourlyPeaks,
     PartitionProgress,
@@ -18,9 +17,9 @@ from cruise.domain.usage import (
     Statistic,
     StatisticKey,
     StatisticsTable,
-    UsageAdvance,
+    UsageUpdate,
 )
-from cruise.errors import BadInput
+from cruise.errors import BadInputError, pause_garbage_collection
 from tests.postgres_servers import dsn_below, emptied
 
 
@@ -41,21 +40,21 @@ def statistic(pod: str, cpu_base: int = 1) -> Statistic:
 
 
 def test_the_collector_comes_back_whatever_happens():
-    with pytest.raises(ZeroDivisionError), uncollected():
+    with pytest.raises(ZeroDivisionError), pause_garbage_collection():
         assert not gc.isenabled()
         _ = 1 / 0
     assert gc.isenabled()
 
 
 async def test_a_value_that_cannot_be_held_is_bad_input_and_nothing_of_it_is_stored(store):
-    await store.write_statistics(StatisticsTable.of_rows([statistic("web-0")]))
-    with pytest.raises(BadInput) as refused:
-        await store.write_statistics(StatisticsTable.of_rows([statistic("web-0", 2), statistic("null\0byte")]))
+    await store.write_statistics(StatisticsTable.from_rows([statistic("web-0")]))
+    with pytest.raises(BadInputError) as refused:
+        await store.write_statistics(StatisticsTable.from_rows([statistic("web-0", 2), statistic("null\0byte")]))
     assert "\n" not in str(refused.value)
 
     far_away = HourlyPeaks([PeakKey("a", "b", "c", "")], np.array([1 << 40]), np.ones(1), np.ones(1))
-    with pytest.raises(BadInput):
-        await store.record_usage(UsageAdvance("a", PartitionProgress(0, 1), far_away, None))
+    with pytest.raises(BadInputError):
+        await store.record_usage(UsageUpdate("a", PartitionProgress(0, 1), far_away, None))
 
     table = await store.read_statistics()
     assert [table.row(row) for row in range(len(table.keys))] == [statistic("web-0")]
@@ -71,7 +70,7 @@ async def test_rows_that_a_pass_replaces_stay_on_their_page(store, data_dir):
             rows = await connection.execute(text("SELECT pod, (ctid::text::point)[0]::int FROM pod_statistic"))
             return {pod: page for pod, page in rows}
 
-    table = StatisticsTable.of_rows([statistic(f"web-{number}") for number in range(2000)])
+    table = StatisticsTable.from_rows([statistic(f"web-{number}") for number in range(2000)])
     await store.write_statistics(table)
     before = await pages()
     for turn in range(3):
@@ -86,7 +85,7 @@ async def test_two_writers_of_the_same_peaks_wait_for_each_other_and_no_more(sto
     keys = [PeakKey("shop", f"Deployment/app-{number:05}", "app", "") for number in range(20_000)]
     for turn in range(3):
         both = [
-            UsageAdvance(
+            UsageUpdate(
                 partition,
                 PartitionProgress(0, turn),
                 HourlyPeaks(order, np.full(len(order), turn), np.full(len(order), 1.0 + turn), np.ones(len(order))),

@@ -6,13 +6,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from cruise.adapters.store import open_store
-from cruise.domain.actions import Action, Reason, TaintNode, UntaintNode
+from cruise.adapters.store.postgres import open_store
+from cruise.domain.actions import Action, ReasonCode, TaintNode, UntaintNode
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.scheduling import OVERLOADED
-from cruise.errors import Unavailable
-from cruise.runtime.ports import Store
-from cruise.runtime.writing.writer import Writer
+from cruise.domain.scheduling import OVERLOADED_TAINT
+from cruise.errors import UnavailableError
+from cruise.runtime.ports import StorePort
+from cruise.runtime.writing.writer import ClusterWriter
 from tests.postgres_servers import dsn_below, emptied
 from tests.simulation.scenes import amounts, cluster, evict, only_pod, resize, workload
 
@@ -20,7 +20,7 @@ FULL = Policy(mode=Mode.FULL)
 
 
 @pytest.fixture
-async def read_only(embedded_postgres: Path) -> AsyncIterator[Store]:
+async def read_only(embedded_postgres: Path) -> AsyncIterator[StorePort]:
     dsn = dsn_below(embedded_postgres)
     emptied(dsn)
     async with open_store(None, embedded_postgres, pytest.fail):
@@ -43,23 +43,23 @@ async def switched(dsn: str, value: str) -> None:
         await connection.close()
 
 
-async def test_nothing_is_written_to_the_cluster_but_taints_come_off(read_only: Store):
+async def test_nothing_is_written_to_the_cluster_but_taints_come_off(read_only: StorePort):
     world = cluster(workload())
     pod = await only_pod(world)
-    actions: list[Action] = [resize(pod, amounts(50, 50)), evict(pod), TaintNode("n1", Reason.OVERLOADED)]
+    actions: list[Action] = [resize(pod, amounts(50, 50)), evict(pod), TaintNode("n1", ReasonCode.OVERLOADED)]
     for action in actions:
-        with pytest.raises(Unavailable, match="read-only"):
-            await Writer(world, read_only, FULL).apply([action], await world.snapshot(), world.now)
-    assert (world.tally.resizes_asked, world.tally.evictions) == (0, 0)
-    with pytest.raises(Unavailable, match="read-only"):
+        with pytest.raises(UnavailableError, match="read-only"):
+            await ClusterWriter(world, read_only, FULL).apply_plan([action], await world.snapshot(), world.now)
+    assert (world.counts.resizes_requested, world.counts.evictions) == (0, 0)
+    with pytest.raises(UnavailableError, match="read-only"):
         await read_only.check_writable()
     [one] = (await world.snapshot()).nodes
     assert one.taints == ()
     await world.perform(actions[2])
-    with pytest.raises(Unavailable, match="read-only"):
+    with pytest.raises(UnavailableError, match="read-only"):
         # It is done, and its line waits for the database.
-        await Writer(world, read_only, FULL).apply(
-            [UntaintNode("n1", Reason.LOAD_FELL)], await world.snapshot(), world.now
+        await ClusterWriter(world, read_only, FULL).apply_plan(
+            [UntaintNode("n1", ReasonCode.LOAD_NORMAL)], await world.snapshot(), world.now
         )
     [one] = (await world.snapshot()).nodes
-    assert OVERLOADED not in one.taints
+    assert OVERLOADED_TAINT not in one.taints

@@ -10,10 +10,10 @@ import asyncpg
 import msgspec
 import pytest
 
-from cruise.adapters.store import PostgresStore, open_store
-from cruise.adapters.store.connection import Database, dsn_of
+from cruise.adapters.store.connection import Database, convert_to_dsn
+from cruise.adapters.store.postgres import PostgresStore, open_store
 from cruise.cli.program import main
-from cruise.errors import CruiseError, Unavailable
+from cruise.errors import CruiseError, UnavailableError
 from tests.builders import NOW, make_statistic, make_table
 from tests.postgres_servers import DebianServer, LeastRoles, least_roles
 
@@ -25,7 +25,7 @@ def roles(debian_postgres: DebianServer) -> Iterator[LeastRoles]:
 
 
 def give_up(line: str) -> None:
-    raise Unavailable(line)
+    raise UnavailableError(line)
 
 
 @asynccontextmanager
@@ -55,7 +55,7 @@ async def attempted(url: str, statement: str) -> str:
 
 def test_the_owner_migrates_and_the_others_wait_for_it(roles, monkeypatch, capsys):
     async def told(url: str) -> str:
-        with pytest.raises(Unavailable) as refused:
+        with pytest.raises(UnavailableError) as refused:
             async with opened(url):
                 pass
         return str(refused.value)
@@ -78,7 +78,7 @@ async def _served(roles: LeastRoles) -> None:
         await serve.set_paused(True)
         await serve.prune(NOW)
         assert await webhook.paused() is True
-        assert not await webhook.steered()
+        assert not await webhook.placement_hints()
         assert (await webhook.read_statistics()).keys == table.keys
         assert await webhook.workload_statistics() is not None
         assert await webhook.overrides() == {}
@@ -107,10 +107,10 @@ async def _served(roles: LeastRoles) -> None:
 
 async def test_a_statement_that_waits_for_another_ends_in_time(debian_postgres: DebianServer):
     holder = await asyncpg.connect(debian_postgres.url)
-    database = Database(dsn_of(debian_postgres.url), statement_timeout=timedelta(seconds=1))
+    database = Database(convert_to_dsn(debian_postgres.url), statement_timeout=timedelta(seconds=1))
     try:
         await holder.execute("SELECT pg_advisory_lock(77)")
-        with pytest.raises(Unavailable, match=r"statement timeout|no answer in time"):
+        with pytest.raises(UnavailableError, match=r"statement timeout|no answer in time"):
             async with database.transaction() as connection:
                 await connection.exec_driver_sql("SELECT pg_advisory_xact_lock(77)")
         async with database.transaction() as connection:

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from cruise.adapters.store import PostgresStore, open_store
-from cruise.adapters.store.connection import POOL_SIZE, SHORT, Database, dsn_of
+from cruise.adapters.store.connection import CONNECTION_TIMEOUT, POOL_SIZE, Database, convert_to_dsn
 from cruise.adapters.store.embedded_postgres import EmbeddedPostgres
-from cruise.errors import CruiseError, Unavailable
+from cruise.adapters.store.postgres import PostgresStore, open_store
+from cruise.errors import CruiseError, UnavailableError
 from tests.e2e.live.faults import SocketProxy, proxied_database
 
 # What is held up by each dead connection is over long before its statements would be.
@@ -49,14 +49,14 @@ async def test_idle_connections_are_found_dead_and_replaced_within_one_look(
 
 
 async def test_what_is_under_way_ends_with_the_first_that_is_found_dead(proxied: tuple[str, SocketProxy]):
-    database = Database(dsn_of(proxied[0]))
+    database = Database(convert_to_dsn(proxied[0]))
 
     async def long() -> None:
         async with database.transaction() as connection:
             await connection.execute(text("SELECT pg_sleep(600)"))
 
     async def short() -> None:
-        async with database.transaction(SHORT) as connection:
+        async with database.transaction(CONNECTION_TIMEOUT) as connection:
             await connection.execute(text("SELECT 1"))
 
     try:
@@ -72,10 +72,10 @@ async def test_what_is_under_way_ends_with_the_first_that_is_found_dead(proxied:
 
 
 async def test_a_short_transaction_ends_in_time_wherever_it_hangs(proxied: tuple[str, SocketProxy]):
-    database = Database(dsn_of(proxied[0]))
+    database = Database(convert_to_dsn(proxied[0]))
     try:
         async with asyncio.timeout(WITHIN_SECONDS):
-            with pytest.raises(Unavailable, match="no answer in time"):
+            with pytest.raises(UnavailableError, match="no answer in time"):
                 async with database.transaction(timedelta(seconds=2)) as connection:
                     await connection.execute(text("SELECT 1"))
                     proxied[1].fail_over()

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.store.connection import Database, dsn_of, verifies
+from cruise.adapters.store.connection import Database, convert_to_dsn, verifies_server
 from cruise.adapters.webhook_tls.certificates import make_key_pair
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 from tests.postgres_servers import DebianServer, change
 
 NOW = datetime.now(UTC)  # noqa: TID251 - certificates are of the real time
@@ -48,7 +48,7 @@ def trusted(debian_postgres: DebianServer, tmp_path: Path) -> Iterator[Trusted]:
 
 async def encrypted(url: str) -> bool:
     """Connect, and tell whether the connection is encrypted."""
-    database = Database(dsn_of(url))
+    database = Database(convert_to_dsn(url))
     try:
         async with database.transaction() as connection:
             found = await connection.exec_driver_sql("SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()")
@@ -74,7 +74,7 @@ async def test_any_other_server_is_refused_in_one_line(
     trusted: Trusted, host: str, which: str | None, says: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ):
     monkeypatch.setenv("HOME", str(tmp_path))
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInputError) as refused:
         await encrypted(trusted.url(host, getattr(trusted, which) if which else None))
     assert says in str(refused.value)
     assert "sslmode" in str(refused.value)
@@ -97,4 +97,4 @@ async def test_any_other_server_is_refused_in_one_line(
     ],
 )
 def test_which_urls_leave_it_open_which_server_answers(url: str, verified: bool):
-    assert verifies(url) is verified
+    assert verifies_server(url) is verified

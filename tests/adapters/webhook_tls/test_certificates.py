@@ -11,15 +11,15 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from cruise.adapters.webhook_tls.certificates import (
-    certificates_in,
     check_validity,
+    create_server_context,
+    is_issued_by,
+    load_certificate,
     make_key_pair,
-    put_in_use,
     read_key_pair,
-    server_context,
-    vouches_for,
+    split_bundle,
 )
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 
 NOW = datetime.now(UTC).replace(microsecond=0)  # noqa: TID251 - TLS itself looks at the real clock
 NAMES = ("cruise-webhook.cruise.svc", "localhost", "127.0.0.1")
@@ -57,15 +57,15 @@ def handshake(context: ssl.SSLContext, authority: bytes, name: str) -> bytes:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_strict_client_accepts_it_under_each_of_its_names(name):
     pair, authority = made()
-    context = server_context()
-    put_in_use(context, pair)
+    context = create_server_context()
+    load_certificate(context, pair)
     assert handshake(context, authority, name)
 
 
 def test_another_name_or_another_authority_is_not_accepted():
     pair, authority = made()
-    context = server_context()
-    put_in_use(context, pair)
+    context = create_server_context()
+    load_certificate(context, pair)
     with pytest.raises(ssl.SSLCertVerificationError):
         handshake(context, authority, "other.cruise.svc")
     with pytest.raises(ssl.SSLCertVerificationError):
@@ -75,11 +75,11 @@ def test_another_name_or_another_authority_is_not_accepted():
 def test_the_next_connection_is_shown_what_was_put_in_use_meanwhile():
     first, old = made()
     second, new = made()
-    context = server_context()
-    put_in_use(context, first)
+    context = create_server_context()
+    load_certificate(context, first)
     both = old + new
     shown = handshake(context, both, NAMES[0])
-    put_in_use(context, second)
+    load_certificate(context, second)
     assert handshake(context, both, NAMES[0]) != shown
 
 
@@ -88,7 +88,7 @@ def test_it_is_short_lived_and_holds_already_where_clocks_are_late():
     assert (pair.not_before, pair.not_after) == (NOW - timedelta(hours=1), NOW + MONTH)
     assert pair.renewal_due == NOW + timedelta(days=20)
     assert pair.names == NAMES
-    assert pair.own
+    assert pair.is_own
     certificate = x509.load_pem_x509_certificate(authority)
     assert certificate.not_valid_after_utc == NOW + MONTH
     assert certificate.subject != x509.load_pem_x509_certificate(made()[1]).subject
@@ -96,9 +96,9 @@ def test_it_is_short_lived_and_holds_already_where_clocks_are_late():
 
 def test_an_authority_vouches_for_its_own_alone():
     pair, authority = made()
-    assert vouches_for(authority, pair)
-    assert not vouches_for(made()[1], pair)
-    assert not vouches_for(pair.certificate, pair)
+    assert is_issued_by(authority, pair)
+    assert not is_issued_by(made()[1], pair)
+    assert not is_issued_by(pair.certificate, pair)
 
 
 def test_certificates_of_others_are_not_taken_for_cruises_own():
@@ -115,7 +115,7 @@ def test_certificates_of_others_are_not_taken_for_cruises_own():
         .sign(key, hashes.SHA256())
     )
     pair = read_key_pair(certificate.public_bytes(serialization.Encoding.PEM), pem_of(key), "here")
-    assert not pair.own
+    assert not pair.is_own
     assert pair.names == ()
 
 
@@ -139,7 +139,7 @@ def test_keys_that_cannot_be_used_are_told_in_one_line():
         (pair.certificate, pem_of(other, b"secret"), "tls.key is encrypted"),
     ]
     for certificate, key, words in rows:
-        with pytest.raises(BadInput, match=f"^/tls: {words}") as refused:
+        with pytest.raises(BadInputError, match=f"^/tls: {words}") as refused:
             read_key_pair(certificate, key, "/tls")
         assert "\n" not in str(refused.value)
 
@@ -147,20 +147,20 @@ def test_keys_that_cannot_be_used_are_told_in_one_line():
 def test_what_has_ended_or_not_begun_is_told():
     pair, _ = made()
     check_validity(pair, "/tls", NOW)
-    with pytest.raises(BadInput, match=r"^/tls: tls\.crt expired at"):
+    with pytest.raises(BadInputError, match=r"^/tls: tls\.crt expired at"):
         check_validity(pair, "/tls", NOW + MONTH)
-    with pytest.raises(BadInput, match="only valid from"):
+    with pytest.raises(BadInputError, match="only valid from"):
         check_validity(pair, "/tls", NOW - timedelta(hours=2))
 
 
 def test_a_bundle_falls_into_its_certificates():
     one, two = made()[1], made()[1]
-    assert certificates_in(one + two) == [one, two]
-    assert certificates_in(b"") == []
-    assert certificates_in(b"nonsense") == []
+    assert split_bundle(one + two) == [one, two]
+    assert split_bundle(b"") == []
+    assert split_bundle(b"nonsense") == []
 
 
 def test_no_key_is_left_on_a_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    put_in_use(server_context(), made()[0])
+    load_certificate(create_server_context(), made()[0])
     assert list(tmp_path.iterdir()) == []

@@ -9,38 +9,40 @@ from typing import cast
 import pytest
 from aiohttp import web
 
-from cruise.adapters.kube.cluster import KubeCluster
-from cruise.adapters.kube.http.connecting import KubeSettings, connect
+from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
+from cruise.adapters.kube.cluster import KubernetesCluster
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.adapters.prometheus.source import PrometheusSource
-from cruise.app.serve.connections import Connections, able, announcer, policy_of
-from cruise.app.serve.hooks import say_nothing
-from cruise.app.usage_source import Usage, usage_reading
+from cruise.adapters.prometheus.source import PrometheusUsageSource
+from cruise.app.serve.activity import announce_nothing
+from cruise.app.serve.connections import ServeConnections, create_event_announcer, get_policy, limit_mode_to_server
+from cruise.app.usage_source import OpenedUsageSource, get_usage_reading_settings
 from cruise.domain.policy import Mode, Policy
-from cruise.runtime.usage.reading import UsageReading
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.settings import load_settings
-from cruise.simulation.store.store import MemoryStore
+from cruise.simulation.store import InMemoryStore
 
 
 def test_cruises_own_namespace_and_the_systems_are_left_alone_whatever_else_is():
-    own = policy_of(load_settings({"CRUISE_NAMESPACE": "sizing"}))
+    own = get_policy(load_settings({"CRUISE_NAMESPACE": "sizing"}))
     assert own.excluded_namespaces == {"kube-system", "cruise", "sizing"}
-    stated = policy_of(load_settings({"CRUISE_NAMESPACE": "sizing", "CRUISE_EXCLUDED_NAMESPACES": "openshift-*"}))
-    assert all(map(stated.excludes, ("kube-system", "cruise", "sizing", "openshift-dns")))
-    assert not stated.excludes("shop")
+    stated = get_policy(load_settings({"CRUISE_NAMESPACE": "sizing", "CRUISE_EXCLUDED_NAMESPACES": "openshift-*"}))
+    assert all(map(stated.excludes_namespace, ("kube-system", "cruise", "sizing", "openshift-dns")))
+    assert not stated.excludes_namespace("shop")
 
 
 def test_usage_is_read_as_the_settings_say():
-    reading = usage_reading(load_settings({"CRUISE_PROMETHEUS_STEP": "30s", "CRUISE_PROMETHEUS_CONCURRENCY": "2"}))
+    reading = get_usage_reading_settings(
+        load_settings({"CRUISE_PROMETHEUS_STEP": "30s", "CRUISE_PROMETHEUS_CONCURRENCY": "2"})
+    )
     assert (reading.step_seconds, reading.partitions_at_once) == (30, 2)
-    assert (reading.settle_seconds, reading.measures_settle) == (30, True)
-    stated = usage_reading(load_settings({"CRUISE_PROMETHEUS_SETTLE": "2m"}))
-    assert (stated.settle_seconds, stated.measures_settle) == (120, False)
-    assert not usage_reading(load_settings({"CRUISE_RULES": "seeds"})).measures_settle
+    assert (reading.scrape_delay_seconds, reading.measures_scrape_delay) == (30, True)
+    stated = get_usage_reading_settings(load_settings({"CRUISE_PROMETHEUS_SCRAPE_DELAY": "2m"}))
+    assert (stated.scrape_delay_seconds, stated.measures_scrape_delay) == (120, False)
+    assert not get_usage_reading_settings(load_settings({"CRUISE_RULES": "seeds"})).measures_scrape_delay
 
 
 @asynccontextmanager
-async def connected(directory: Path, answer: Callable[[str], object]) -> AsyncIterator[Connections]:
+async def connected(directory: Path, answer: Callable[[str], object]) -> AsyncIterator[ServeConnections]:
     """Connections to an API server that answers every GET with what `answer` says of its path."""
 
     async def respond(request: web.Request) -> web.Response:
@@ -59,10 +61,16 @@ async def connected(directory: Path, answer: Callable[[str], object]) -> AsyncIt
     user = {"name": "me", "user": {"token": "secret"}}
     document = {"current-context": "here", "contexts": [context], "clusters": [cluster], "users": [user]}
     kubeconfig.write_text(json.dumps({"apiVersion": "v1", "kind": "Config", **document}))
-    source = PrometheusSource(PrometheusSettings("http://127.0.0.1:9"))
+    source = PrometheusUsageSource(PrometheusSettings("http://127.0.0.1:9"))
     try:
-        async with connect(KubeSettings(kubeconfig)) as client:
-            yield Connections(client, KubeCluster(client), Usage(source, UsageReading()), MemoryStore(), None)
+        async with connect_to_kubernetes(KubernetesSettings(kubeconfig)) as client:
+            yield ServeConnections(
+                client,
+                KubernetesCluster(client),
+                OpenedUsageSource(source, UsageReadingSettings()),
+                InMemoryStore(),
+                None,
+            )
     finally:
         source.close()
         await runner.cleanup()
@@ -90,9 +98,9 @@ async def test_on_a_server_without_resizes_only_new_pods_are_sized(
     tmp_path: Path, resources: tuple[str, ...], mode: Mode, expected: Mode
 ):
     async with connected(tmp_path, server(*resources)) as found:
-        assert (await able(found, Policy(mode=mode))).mode is expected
+        assert (await limit_mode_to_server(found, Policy(mode=mode))).mode is expected
 
 
 async def test_where_nothing_is_written_nothing_is_announced(tmp_path: Path):
     async with connected(tmp_path, server()) as found:
-        assert announcer(found) is say_nothing
+        assert create_event_announcer(found) is announce_nothing

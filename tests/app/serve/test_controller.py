@@ -8,24 +8,23 @@ from typing import Any
 
 import pytest
 
-from cruise.app.demo.admission import SimulatedAdmission
-from cruise.app.demo.frames import kills_more
-from cruise.app.serve.activity import Activity
+from cruise.app.demo import SimulatedAdmission
+from cruise.app.demo_frames import count_additional_oom_kills
+from cruise.app.serve.activity import ControllerHooks, ServeActivity
 from cruise.app.serve.controller import Controller
-from cruise.app.serve.hooks import Hooks
-from cruise.domain.actions import Outcome, ResizePod, Verdict
-from cruise.domain.cluster import Snapshot
+from cruise.domain.actions import ActionResult, Outcome, ResizePod
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.pod_resources import get_qos_class
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.qos import qos_class
 from cruise.domain.resources import NO_RESOURCES, Resources
-from cruise.domain.usage import CounterTail, LoadSample, NodeUse, OomRecord, SampleBlock, StatisticsTable
-from cruise.errors import Unavailable
+from cruise.domain.usage import CounterTail, NodeLoadSample, NodeUsage, OomRecord, SampleBlock, StatisticsTable
+from cruise.errors import UnavailableError
 from cruise.interfaces.http.figures import JobFigures
-from cruise.runtime.ports import UsageSource
-from cruise.runtime.usage.reading import UsageReading
+from cruise.runtime.ports import UsageSourcePort
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.demo_cluster import demo_cluster
-from cruise.simulation.store.store import MemoryStore
+from cruise.simulation.demo_cluster import create_demo_cluster
+from cruise.simulation.store import InMemoryStore
 
 START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 HOURS = 6
@@ -49,14 +48,14 @@ def requested(cluster: SimulatedCluster) -> Resources:
 
 
 async def drive(mode: Mode, hours: int) -> Run:
-    cluster, usage = demo_cluster(START)
-    twin, _ = demo_cluster(START)
+    cluster, usage = create_demo_cluster(START)
+    twin, _ = create_demo_cluster(START)
     policy = Policy(mode=mode)
-    reading = UsageReading(settle_seconds=0)
-    store = MemoryStore()
+    reading = UsageReadingSettings(scrape_delay_seconds=0)
+    store = InMemoryStore()
     admission = SimulatedAdmission(cluster, store, policy, lambda: cluster.now)
     cluster.admit = admission.admit
-    hooks = Hooks(learn=admission.learn)
+    hooks = ControllerHooks(on_statistics=admission.update)
     controller = Controller(cluster, usage, store, policy, lambda: cluster.now, reading, hooks=hooks)
     run = Run(cluster, twin, controller, requested(cluster), cluster.pending_pods)
     await controller.refresh_statistics()
@@ -85,15 +84,15 @@ def test_requested_cpu_falls_by_more_than_half(full: Run) -> None:
 
 
 def test_no_container_is_killed_that_the_original_requests_would_have_kept(full: Run) -> None:
-    assert kills_more(full.cluster, full.twin) == 0
-    assert full.twin.tally.kills > full.cluster.tally.kills
+    assert count_additional_oom_kills(full.cluster, full.twin) == 0
+    assert full.twin.counts.oom_kills > full.cluster.counts.oom_kills
 
 
 def test_pending_pods_run_without_an_eviction(full: Run) -> None:
     assert full.pending_before > 0
     assert full.twin.pending_pods > 0
     assert full.cluster.pending_pods == 0
-    assert full.cluster.tally.evictions == 0
+    assert full.cluster.counts.evictions == 0
 
 
 def test_no_node_is_overfilled(full: Run) -> None:
@@ -103,7 +102,7 @@ def test_no_node_is_overfilled(full: Run) -> None:
 
 def test_no_pod_changes_its_class(full: Run) -> None:
     snapshot = asyncio.run(full.cluster.snapshot())
-    assert [pod.name for pod in snapshot.pods if qos_class(pod) is not pod.qos] == []
+    assert [pod.name for pod in snapshot.pods if get_qos_class(pod) is not pod.qos] == []
 
 
 def test_pods_created_later_come_with_their_workloads_peak(full: Run) -> None:
@@ -115,38 +114,41 @@ def test_pods_created_later_come_with_their_workloads_peak(full: Run) -> None:
 
 def test_in_observe_mode_nothing_is_written() -> None:
     run = asyncio.run(drive(Mode.OBSERVE, 1))
-    verdicts: Mapping[Verdict, int] = {
-        verdict: sum(outcome.verdict is verdict for outcome in run.controller.activity.outcomes) for verdict in Verdict
+    verdicts: Mapping[ActionResult, int] = {
+        verdict: sum(outcome.result is verdict for outcome in run.controller.activity.outcomes)
+        for verdict in ActionResult
     }
-    assert verdicts[Verdict.OBSERVED] > 0
-    assert sum(verdicts.values()) == verdicts[Verdict.OBSERVED]
-    assert run.cluster.tally.resizes_asked == 0
+    assert verdicts[ActionResult.OBSERVED] > 0
+    assert sum(verdicts.values()) == verdicts[ActionResult.OBSERVED]
+    assert run.cluster.counts.resizes_requested == 0
     assert requested(run.cluster) == requested(run.twin)
 
 
 def test_without_evictions_the_mode_resize_still_rightsizes() -> None:
     run = asyncio.run(drive(Mode.RESIZE, 1))
-    done = [outcome for outcome in run.controller.activity.outcomes if outcome.verdict is Verdict.DONE]
+    done = [outcome for outcome in run.controller.activity.outcomes if outcome.result is ActionResult.DONE]
     assert done
     assert all(isinstance(outcome.action, ResizePod) for outcome in done)
-    assert run.cluster.tally.evictions == 0
+    assert run.cluster.counts.evictions == 0
 
 
-def idle(store: MemoryStore, source: UsageSource, policy: Policy | None = None, **more: Any) -> Controller:
+def idle(store: InMemoryStore, source: UsageSourcePort, policy: Policy | None = None, **more: Any) -> Controller:
     policy = policy or Policy(mode=Mode.RESIZE, pass_interval=timedelta(milliseconds=200))
-    cluster, _ = demo_cluster(START)
-    return Controller(cluster, source, store, policy, lambda: cluster.now, UsageReading(settle_seconds=0), **more)
+    cluster, _ = create_demo_cluster(START)
+    return Controller(
+        cluster, source, store, policy, lambda: cluster.now, UsageReadingSettings(scrape_delay_seconds=0), **more
+    )
 
 
 class Refusing:
     """A usage source that is away as long as it is told to be."""
 
-    def __init__(self, source: UsageSource) -> None:
+    def __init__(self, source: UsageSourcePort) -> None:
         self._source = source
         self.away = True
         self.asked = asyncio.Event()
 
-    async def partitions(self, snapshot: Snapshot) -> Sequence[str]:
+    async def partitions(self, snapshot: ClusterSnapshot) -> Sequence[str]:
         return await self._source.partitions(snapshot)
 
     async def read(
@@ -154,13 +156,13 @@ class Refusing:
     ) -> tuple[SampleBlock, CounterTail | None]:
         self.asked.set()
         if self.away:
-            raise Unavailable("Prometheus is away")
+            raise UnavailableError("Prometheus is away")
         return await self._source.read(partition, start, end, tail)
 
-    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUse:
+    async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
         return await self._source.node_use(nodes, start, end)
 
-    async def node_loads(self, at: int) -> Mapping[str, LoadSample]:
+    async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
         return {}
 
 
@@ -171,25 +173,25 @@ async def until(check: Callable[[], bool]) -> None:
 
 
 async def test_no_node_is_looked_at_before_there_are_statistics() -> None:
-    _, usage = demo_cluster(START)
+    _, usage = create_demo_cluster(START)
     source = Refusing(usage)
-    controller = idle(MemoryStore(), source)
+    controller = idle(InMemoryStore(), source)
     stop = asyncio.Event()
     running = asyncio.ensure_future(controller.run(stop))
     await until(lambda: controller.activity.jobs.get("statistics", NOT_YET).failures >= 3)
     assert controller.activity.node_pass is None
-    assert not controller.activity.filled
+    assert not controller.activity.is_filled
     source.away = False
     await until(lambda: controller.activity.node_pass is not None)
-    assert controller.activity.filled
+    assert controller.activity.is_filled
     assert controller.activity.refreshed_at is not None
     stop.set()
     await running
 
 
 async def test_where_nothing_is_written_the_first_look_does_not_wait_for_its_turn() -> None:
-    _, usage = demo_cluster(START)
-    controller = idle(MemoryStore(), usage, Policy(mode=Mode.OBSERVE, pass_interval=timedelta(hours=10)))
+    _, usage = create_demo_cluster(START)
+    controller = idle(InMemoryStore(), usage, Policy(mode=Mode.OBSERVE, pass_interval=timedelta(hours=10)))
     stop = asyncio.Event()
     running = asyncio.ensure_future(controller.run(stop))
     await until(lambda: controller.activity.node_pass is not None)
@@ -198,22 +200,22 @@ async def test_where_nothing_is_written_the_first_look_does_not_wait_for_its_tur
 
 
 async def test_a_new_term_begins_from_the_store_and_not_from_what_the_last_one_had() -> None:
-    cluster, usage = demo_cluster(START)
-    store, activity = MemoryStore(), Activity()
-    first = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReading(), activity=activity)
+    cluster, usage = create_demo_cluster(START)
+    store, activity = InMemoryStore(), ServeActivity()
+    first = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReadingSettings(), activity=activity)
     await first.refresh_statistics()
     await first.rightsize()
-    assert activity.filled
-    second = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReading(), activity=activity)
-    assert not activity.filled
+    assert activity.is_filled
+    second = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReadingSettings(), activity=activity)
+    assert not activity.is_filled
     assert activity.node_pass is None
     source = Refusing(usage)
     await second.refresh_statistics()
-    assert activity.filled
-    assert not source.asked.is_set()
+    assert activity.is_filled
+    assert not source.stated_risk.is_set()
 
 
-class Forgetful(MemoryStore):
+class Forgetful(InMemoryStore):
     """A store that is away for one kill."""
 
     def __init__(self) -> None:
@@ -223,7 +225,7 @@ class Forgetful(MemoryStore):
     async def record_oom(self, record: OomRecord) -> bool:
         if self.away:
             self.away -= 1
-            raise Unavailable("Postgres is away")
+            raise UnavailableError("Postgres is away")
         return await super().record_oom(record)
 
 
@@ -233,11 +235,17 @@ async def test_a_kill_is_met_although_the_store_was_away_and_its_reaction_announ
     async def announce(outcomes: Sequence[Outcome], holds: object, pods: object) -> None:
         told.extend(outcomes)
 
-    cluster, usage = demo_cluster(START)
+    cluster, usage = create_demo_cluster(START)
     store = Forgetful()
     policy = Policy(mode=Mode.FULL)
     controller = Controller(
-        cluster, usage, store, policy, lambda: cluster.now, UsageReading(settle_seconds=0), hooks=Hooks(announce)
+        cluster,
+        usage,
+        store,
+        policy,
+        lambda: cluster.now,
+        UsageReadingSettings(scrape_delay_seconds=0),
+        hooks=ControllerHooks(announce),
     )
     await controller.refresh_statistics()
     stop = asyncio.Event()
@@ -245,9 +253,9 @@ async def test_a_kill_is_met_although_the_store_was_away_and_its_reaction_announ
     for minute in range(1, 12 * 60):
         cluster.advance(START + timedelta(minutes=minute))
         await asyncio.sleep(0)
-        if cluster.tally.kills:
+        if cluster.counts.oom_kills:
             break
-    assert cluster.tally.kills
+    assert cluster.counts.oom_kills
     await until(lambda: len(controller.activity.reactions) > 0)
     assert store.away == 0
     assert told == [reaction.outcome for reaction in controller.activity.reactions]
@@ -261,10 +269,16 @@ async def test_admission_in_the_same_process_learns_from_a_kill_at_once() -> Non
     async def learn(statistics: StatisticsTable) -> None:
         learnt.append(statistics)
 
-    cluster, usage = demo_cluster(START)
-    reading, policy = UsageReading(settle_seconds=0), Policy(mode=Mode.FULL)
+    cluster, usage = create_demo_cluster(START)
+    reading, policy = UsageReadingSettings(scrape_delay_seconds=0), Policy(mode=Mode.FULL)
     controller = Controller(
-        cluster, usage, MemoryStore(), policy, lambda: cluster.now, reading, hooks=Hooks(learn=learn)
+        cluster,
+        usage,
+        InMemoryStore(),
+        policy,
+        lambda: cluster.now,
+        reading,
+        hooks=ControllerHooks(on_statistics=learn),
     )
     await controller.refresh_statistics()
     assert (len(learnt), learnt[0].oom_memory_bytes.sum()) == (1, 0)
@@ -273,7 +287,7 @@ async def test_admission_in_the_same_process_learns_from_a_kill_at_once() -> Non
         for minute in range(1, 12 * 60):
             cluster.advance(START + timedelta(minutes=minute))
             await asyncio.sleep(0)
-            if cluster.tally.kills:
+            if cluster.counts.oom_kills:
                 break
         await until(lambda: len(controller.activity.reactions) > 0)
         reacting.cancel()

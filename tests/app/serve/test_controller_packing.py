@@ -8,50 +8,50 @@ from datetime import timedelta
 
 import pytest
 
-from cruise.app.serve.activity import Activity
-from cruise.app.serve.controller import Controller, Packer
-from cruise.domain.halts import Halt, HaltCode
-from cruise.domain.packing import PackingPlan, Phase
-from cruise.domain.policy import Consolidation, Mode
-from cruise.errors import Unavailable
+from cruise.app.serve.activity import ServeActivity
+from cruise.app.serve.controller import Controller, PackingSettings
+from cruise.domain.packing_plan import PackingPlan, PlanPhase
+from cruise.domain.policy import ConsolidationMode, Mode
+from cruise.domain.reasons import PlanCondition, PlanStatusReason
+from cruise.errors import UnavailableError
 from cruise.packer.answer import Packing
-from cruise.packer.problem import Problem
-from cruise.runtime.usage.reading import UsageReading
-from cruise.simulation.usage_source import SimulatedUsage
-from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
+from cruise.packer.problem import PackingProblem
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
+from cruise.simulation.usage_source import SimulatedUsageSource
+from tests.runtime.packing.packing_scenes import FULL, PackingSimulation, make_resized_pod
 from tests.runtime.packing.test_packing_pass import Exhaustive, crowded
-from tests.simulation.scenes import run
+from tests.simulation.scenes import node, run
 
 PACE = 200.0
 HOUR = timedelta(hours=1)
 
 
 def controller_of(
-    theatre: Theatre,
-    activity: Activity | None = None,
+    theatre: PackingSimulation,
+    activity: ServeActivity | None = None,
     solver: Exhaustive | None = None,
-    packs: Packer | None = None,
+    packs: PackingSettings | None = None,
 ) -> Controller:
     return Controller(
         theatre.world,
-        SimulatedUsage(theatre.world),
+        SimulatedUsageSource(theatre.world),
         theatre.store,
         theatre.policy,
         lambda: theatre.world.now,
-        UsageReading(settle_seconds=0),
+        UsageReadingSettings(scrape_delay_seconds=0),
         PACE,
-        packer=packs or Packer(solver or Exhaustive(), seconds=1),
+        packer=packs or PackingSettings(solver or Exhaustive(), seconds=1),
         activity=activity,
     )
 
 
 @asynccontextmanager
-async def time_passing(theatre: Theatre) -> AsyncIterator[None]:
+async def time_passing(theatre: PackingSimulation) -> AsyncIterator[None]:
     """Simulated time, a second at a time, with a webhook that knows whom to steer."""
 
     async def pass_by() -> None:
         while True:
-            theatre.expected.use(await theatre.store.steered())
+            theatre.expected.replace(await theatre.store.placement_hints())
             run(theatre.world, 1)
             await asyncio.sleep(1 / PACE)
 
@@ -64,11 +64,11 @@ async def time_passing(theatre: Theatre) -> AsyncIterator[None]:
             await passing
 
 
-async def ended(theatre: Theatre) -> PackingPlan:
+async def ended(theatre: PackingSimulation) -> PackingPlan:
     async with asyncio.timeout(30):
         while True:
             plan = await theatre.store.packing()
-            if plan is not None and plan.phase is not Phase.UNDER_WAY:
+            if plan is not None and plan.phase is not PlanPhase.IN_PROGRESS:
                 return plan
             await asyncio.sleep(0.05)
 
@@ -82,9 +82,9 @@ async def test_pods_that_still_wait_after_a_node_pass_are_packed():
         done = await controller.pack()
     assert done is not None
     assert done.plan is not None
-    assert (done.waiting, done.plan.phase) == (1, Phase.FINISHED)
+    assert (done.waiting, done.plan.phase) == (1, PlanPhase.FINISHED)
     figures = controller.activity.packing_figures
-    assert (figures.plans, figures.placed, figures.waiting) == ({("finished", "optimal"): 1}, 1, 1)
+    assert (figures.plans, figures.placed, figures.pending) == ({("finished", "optimal"): 1}, 1, 1)
     assert all((await theatre.where()).values())
 
 
@@ -95,24 +95,24 @@ async def test_a_new_leader_takes_up_what_the_former_one_has_begun():
         await first.rightsize()
         packing = asyncio.ensure_future(first.pack())
         async with asyncio.timeout(30):
-            while not theatre.world.tally.evictions:
+            while not theatre.world.counts.evictions:
                 await asyncio.sleep(0.01)
         packing.cancel()
         await asyncio.gather(packing, return_exceptions=True)
         left = await theatre.store.packing()
         assert left is not None
-        assert left.phase is Phase.UNDER_WAY
+        assert left.phase is PlanPhase.IN_PROGRESS
         stop = asyncio.Event()
         second = asyncio.ensure_future(controller_of(theatre).run(stop))
         plan = await ended(theatre)
         stop.set()
         await second
-    assert (plan.id, plan.phase, theatre.world.tally.evictions) == (left.id, Phase.FINISHED, 1)
+    assert (plan.id, plan.phase, theatre.world.counts.evictions) == (left.id, PlanPhase.FINISHED, 1)
 
 
 async def test_the_job_packs_by_itself_and_tells_how_it_went():
     theatre = await crowded(replace(FULL, mode=Mode.OBSERVE))
-    activity = Activity()
+    activity = ServeActivity()
     controller = controller_of(theatre, activity)
     stop = asyncio.Event()
     async with time_passing(theatre):
@@ -120,20 +120,20 @@ async def test_the_job_packs_by_itself_and_tells_how_it_went():
         plan = await ended(theatre)
         stop.set()
         await running
-    assert plan.phase is Phase.SHOWN
+    assert plan.phase is PlanPhase.ADVISORY
     assert activity.jobs["packing"].failures == 0
-    assert (theatre.world.tally.evictions, theatre.world.tally.resizes_asked) == (0, 0)
+    assert (theatre.world.counts.evictions, theatre.world.counts.resizes_requested) == (0, 0)
 
 
 async def test_a_solver_that_fails_is_tried_again_after_the_next_node_pass_and_not_before():
     class Failing(Exhaustive):
-        async def pack(self, problem: Problem, seconds: float, /) -> Packing:
+        async def pack(self, problem: PackingProblem, seconds: float, /) -> Packing:
             self.asked.append((problem, seconds))
-            raise Unavailable("the solver ended")
+            raise UnavailableError("the solver ended")
 
     theatre = await crowded()
     solver = Failing()
-    activity = Activity()
+    activity = ServeActivity()
     controller = controller_of(theatre, activity, solver)
     stop = asyncio.Event()
     async with time_passing(theatre):
@@ -150,55 +150,58 @@ async def test_a_solver_that_fails_is_tried_again_after_the_next_node_pass_and_n
 
 
 async def test_fewer_nodes_are_looked_for_at_intervals_and_nothing_is_moved():
-    theatre = Theatre([sized("web", 500, replicas=2)], [node("n1"), node("n2")])
+    theatre = PackingSimulation([make_resized_pod("web", 500, replicas=2)], [node("n1"), node("n2")])
     run(theatre.world, 60)
-    controller = controller_of(theatre, packs=Packer(Exhaustive(), 1, consolidate=Consolidation.ADVISE))
+    controller = controller_of(theatre, packs=PackingSettings(Exhaustive(), 1, consolidation=ConsolidationMode.ADVISE))
     await controller.refresh_statistics()
     found = await controller.consolidate()
     assert found is not None and found.fleet is not None
     assert (found.fleet.nodes_before, found.fleet.nodes_after) == (2, 1)
     assert controller.activity.figures(Mode.FULL, leader=True, lag_seconds=0.0).consolidation is found
-    assert theatre.world.tally.evictions == 0
+    assert theatre.world.counts.evictions == 0
 
 
 async def test_advice_goes_where_the_world_refuses_to_be_looked_at():
     class Failing(Exhaustive):
-        async def pack(self, problem: Problem, seconds: float, /) -> Packing:
-            raise Unavailable("the packing process cannot be started")
+        async def pack(self, problem: PackingProblem, seconds: float, /) -> Packing:
+            raise UnavailableError("the packing process cannot be started")
 
-    theatre = Theatre([sized("web", 500, replicas=2)], [node("n1"), node("n2")])
+    theatre = PackingSimulation([make_resized_pod("web", 500, replicas=2)], [node("n1"), node("n2")])
     run(theatre.world, 60)
-    controller = controller_of(theatre, packs=Packer(Failing(), 1, consolidate=Consolidation.ADVISE))
+    controller = controller_of(theatre, packs=PackingSettings(Failing(), 1, consolidation=ConsolidationMode.ADVISE))
     await controller.refresh_statistics()
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         await controller.consolidate()
     assert controller.activity.consolidation is not None
-    assert controller.activity.consolidation.why == Halt(
-        HaltCode.STATED, detail="the packing process cannot be started"
+    assert controller.activity.consolidation.condition == PlanCondition(
+        PlanStatusReason.OTHER, detail="the packing process cannot be started"
     )
 
 
 async def test_nothing_is_looked_for_where_that_is_switched_off():
-    theatre, solver = Theatre([sized("web", 500, replicas=2)], [node("n1"), node("n2")]), Exhaustive()
-    controller = controller_of(theatre, packs=Packer(solver, 1, consolidate=Consolidation.OFF))
+    theatre, solver = (
+        PackingSimulation([make_resized_pod("web", 500, replicas=2)], [node("n1"), node("n2")]),
+        Exhaustive(),
+    )
+    controller = controller_of(theatre, packs=PackingSettings(solver, 1, consolidation=ConsolidationMode.OFF))
     await controller.refresh_statistics()
     assert await controller.consolidate() is None
     assert solver.asked == []
 
 
 async def test_nodes_are_emptied_part_by_part_within_the_budgets_and_no_pod_moves_twice():
-    theatre = Theatre(
-        [sized("web", 500, replicas=2), sized("db", 500, replicas=2)],
+    theatre = PackingSimulation(
+        [make_resized_pod("web", 500, replicas=2), make_resized_pod("db", 500, replicas=2)],
         [node("n1"), node("n2"), node("n3")],
         replace(FULL, max_evictions_per_node=1),
     )
     run(theatre.world, 60)
-    packs = Packer(
+    packs = PackingSettings(
         Exhaustive(),
         1,
-        consolidate=Consolidation.ACT,
-        consolidate_rest=timedelta(seconds=50),
-        consolidate_interval=HOUR,
+        consolidation=ConsolidationMode.ACT,
+        consolidation_cooldown=timedelta(seconds=50),
+        consolidation_interval=HOUR,
     )
     controller = controller_of(theatre, packs=packs)
     moved: list[str] = []
@@ -208,30 +211,33 @@ async def test_nodes_are_emptied_part_by_part_within_the_budgets_and_no_pod_move
         for _ in range(8):
             done = await controller.consolidate()
             assert done is not None and done.plan is not None
-            if done.begun is None:
+            if done.started is None:
                 break
-            sources = [one.source for one in done.begun.proposal.moves]
+            sources = [one.source for one in done.started.proposal.moves]
             assert len(sources) == len(set(sources)), "one eviction a node"
-            moved += [one.uid for one in done.begun.proposal.moves]
+            moved += [one.uid for one in done.started.proposal.moves]
             ended_plan = await controller.pack()
             assert ended_plan is not None and ended_plan.plan is not None
-            assert ended_plan.plan.phase is Phase.FINISHED
+            assert ended_plan.plan.phase is PlanPhase.FINISHED
     where = await theatre.where()
     assert len(set(where.values())) == 1, where
     assert len(where) == 4
-    assert len(moved) == len(set(moved)) == theatre.world.tally.evictions
+    assert len(moved) == len(set(moved)) == theatre.world.counts.evictions
     assert done is not None
-    assert len(done.empty) == 2
-    assert done.waits == Halt(HaltCode.NO_NODE_SPARED)
+    assert len(done.empty_nodes) == 2
+    assert done.waiting_reason == PlanCondition(PlanStatusReason.NO_NODE_REMOVABLE)
 
 
 async def test_nothing_moves_where_it_is_only_advised_or_pods_are_young():
-    for consolidate, why in ((Consolidation.ADVISE, None), (Consolidation.ACT, Halt(HaltCode.NO_POD_MOVED))):
-        theatre = Theatre([sized("web", 500, replicas=2)], [node("n1"), node("n2")])
+    for consolidate, why in (
+        (ConsolidationMode.ADVISE, None),
+        (ConsolidationMode.ACT, PlanCondition(PlanStatusReason.NO_POD_MOVED)),
+    ):
+        theatre = PackingSimulation([make_resized_pod("web", 500, replicas=2)], [node("n1"), node("n2")])
         run(theatre.world, 60)
-        controller = controller_of(theatre, packs=Packer(Exhaustive(), 1, consolidate=consolidate))
+        controller = controller_of(theatre, packs=PackingSettings(Exhaustive(), 1, consolidation=consolidate))
         await controller.refresh_statistics()
         done = await controller.consolidate()
         assert done is not None and done.fleet is not None
-        assert (done.fleet.nodes_after, done.begun, done.waits) == (1, None, why)
+        assert (done.fleet.nodes_after, done.started, done.waiting_reason) == (1, None, why)
         assert await theatre.store.packing() is None

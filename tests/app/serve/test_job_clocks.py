@@ -9,8 +9,8 @@ from apscheduler.executors import base as executors
 from apscheduler.schedulers import base as schedulers
 
 from cruise.app.serve import jobs as under_test
-from cruise.app.serve.jobs import Jobs
-from cruise.errors import Unavailable
+from cruise.app.serve.jobs import JobScheduler
+from cruise.errors import UnavailableError
 
 SOON, HOUR, NOW = timedelta(milliseconds=20), timedelta(hours=1), timedelta(0)
 
@@ -30,7 +30,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> type[Steps]:
     monkeypatch.setattr(Steps, "ahead", timedelta(0))
     for place in (schedulers, executors):
         monkeypatch.setattr(place, "datetime", Steps)
-    monkeypatch.setattr(under_test, "wall_clock", lambda: Steps.now(UTC))
+    monkeypatch.setattr(under_test, "get_current_time", lambda: Steps.now(UTC))
     return Steps
 
 
@@ -54,8 +54,8 @@ class Counted:
 @pytest.mark.parametrize("steps", [[-HOUR], [HOUR], [HOUR, -HOUR], [-HOUR, HOUR]])
 async def test_a_step_of_the_clock_delays_no_turn(clock: type[Steps], steps: list[timedelta]) -> None:
     job = Counted()
-    async with Jobs() as jobs:
-        jobs.every(SOON, "node pass", job, delay=NOW)
+    async with JobScheduler() as jobs:
+        jobs.run_every(SOON, "node pass", job, delay=NOW)
         await job.runs_on()
         for step in steps:
             clock.ahead += step
@@ -64,9 +64,9 @@ async def test_a_step_of_the_clock_delays_no_turn(clock: type[Steps], steps: lis
 
 async def test_a_step_of_the_clock_brings_no_turn_forward(clock: type[Steps]) -> None:
     job, other = Counted(), Counted()
-    async with Jobs() as jobs:
-        jobs.every(HOUR, "prune", job, delay=HOUR)
-        jobs.every(SOON, "node pass", other, delay=NOW)
+    async with JobScheduler() as jobs:
+        jobs.run_every(HOUR, "prune", job, delay=HOUR)
+        jobs.run_every(SOON, "node pass", other, delay=NOW)
         for step in (2 * HOUR, -4 * HOUR):
             clock.ahead += step
             await other.runs_on()
@@ -75,9 +75,9 @@ async def test_a_step_of_the_clock_brings_no_turn_forward(clock: type[Steps]) ->
 
 async def test_a_job_that_begins_right_after_a_step_is_not_moved(clock: type[Steps]) -> None:
     job = Counted()
-    async with Jobs() as jobs:
+    async with JobScheduler() as jobs:
         clock.ahead += HOUR
-        jobs.every(SOON, "node pass", job, delay=NOW)
+        jobs.run_every(SOON, "node pass", job, delay=NOW)
         await job.runs_on()
 
 
@@ -88,20 +88,20 @@ async def hangs() -> None:
     await asyncio.sleep(3600)
 
 
-async def ended(jobs: Jobs, job: Callable[[], Awaitable[object]]) -> None:
+async def ended(jobs: JobScheduler, job: Callable[[], Awaitable[object]]) -> None:
     async with asyncio.timeout(20):
-        await jobs.turn("node pass", job)
+        await jobs.run_now("node pass", job)
 
 
 async def test_a_pass_that_hangs_is_given_up_at_its_deadline_and_told_until_one_ends() -> None:
-    async with Jobs() as jobs:
-        jobs.watch("node pass", SOON, SOON)
-        assert jobs.why_stuck() is None
+    async with JobScheduler() as jobs:
+        jobs.supervise("node pass", SOON, SOON)
+        assert jobs.explain_stuck() is None
         await ended(jobs, hangs)
         assert jobs.latest["node pass"].error == "not over after 0 s: it was given up"
-        assert jobs.why_stuck() == "node pass: not over after 0 s"
+        assert jobs.explain_stuck() == "node pass: not over after 0 s"
         await ended(jobs, Counted())
-        assert jobs.why_stuck() is None
+        assert jobs.explain_stuck() is None
         assert jobs.latest["node pass"].error is None
 
 
@@ -115,11 +115,11 @@ async def test_a_pass_that_does_not_even_end_when_it_is_given_up_is_told() -> No
             except asyncio.CancelledError:
                 continue
 
-    async with Jobs() as jobs:
-        jobs.watch("node pass", SOON, SOON)
+    async with JobScheduler() as jobs:
+        jobs.supervise("node pass", SOON, SOON)
         turn = asyncio.ensure_future(ended(jobs, stubborn))
         async with asyncio.timeout(20):
-            while jobs.why_stuck() is None:
+            while jobs.explain_stuck() is None:
                 await asyncio.sleep(0.01)
         assert not turn.done()
         release.set()
@@ -130,37 +130,37 @@ async def test_progress_begins_the_deadline_anew() -> None:
     async def long() -> None:
         for _ in range(6):
             await asyncio.sleep(0.1)
-            jobs.extend("node pass")
+            jobs.extend_deadline("node pass")
 
-    async with Jobs() as jobs:
-        jobs.watch("node pass", timedelta(seconds=0.2), timedelta(seconds=0.2))
+    async with JobScheduler() as jobs:
+        jobs.supervise("node pass", timedelta(seconds=0.2), timedelta(seconds=0.2))
         await ended(jobs, long)
         assert jobs.latest["node pass"].error is None
 
 
 async def test_a_vital_pass_that_only_fails_is_told_after_a_while_and_its_age_grows() -> None:
     async def fails() -> None:
-        raise Unavailable("Postgres is away")
+        raise UnavailableError("Postgres is away")
 
-    async with Jobs() as jobs:
-        jobs.watch("node pass", SOON, SOON, vital=True)
-        jobs.watch("node load", SOON, SOON)
+    async with JobScheduler() as jobs:
+        jobs.supervise("node pass", SOON, SOON, vital=True)
+        jobs.supervise("node load", SOON, SOON)
         for _ in range(10):
             await ended(jobs, fails)
             await asyncio.sleep(0.01)
-        why = jobs.why_stuck()
+        why = jobs.explain_stuck()
         assert why is not None
         assert why.startswith("node pass: no success for")
-        assert jobs.success_ages()["node pass"] >= 0.08
+        assert jobs.get_success_ages()["node pass"] >= 0.08
         await ended(jobs, Counted())
-        assert jobs.why_stuck() is None
-        assert jobs.success_ages()["node pass"] < jobs.success_ages()["node load"]
+        assert jobs.explain_stuck() is None
+        assert jobs.get_success_ages()["node pass"] < jobs.get_success_ages()["node load"]
 
 
 async def test_a_bounded_pass_that_hangs_is_given_up_and_costs_nobody_the_lead() -> None:
-    async with Jobs() as jobs:
+    async with JobScheduler() as jobs:
         jobs.bound("node pass", SOON)
         await ended(jobs, hangs)
         assert jobs.latest["node pass"].error == "not over after 0 s: it was given up"
-        assert jobs.why_stuck() is None
-        assert jobs.success_ages() == {}
+        assert jobs.explain_stuck() is None
+        assert jobs.get_success_ages() == {}

@@ -6,8 +6,8 @@ from datetime import timedelta
 import pytest
 from structlog.testing import capture_logs
 
-from cruise.app.serve.jobs import Jobs
-from cruise.errors import Unavailable
+from cruise.app.serve.jobs import JobScheduler
+from cruise.errors import UnavailableError
 from cruise.interfaces.http.figures import JobFigures
 
 SOON = timedelta(milliseconds=10)
@@ -25,11 +25,11 @@ async def test_a_refusal_drops_the_run_and_the_next_turn_tries_again() -> None:
     async def job() -> None:
         runs.append(len(runs))
         if len(runs) < 3:
-            raise Unavailable("Postgres is away")
+            raise UnavailableError("Postgres is away")
         through.set()
 
-    async with Jobs() as jobs:
-        jobs.every(SOON, "refresh", job, delay=NOW)
+    async with JobScheduler() as jobs:
+        jobs.run_every(SOON, "refresh", job, delay=NOW)
         await until(through)
         await asyncio.sleep(0)
         assert jobs.latest["refresh"].error is None
@@ -46,10 +46,10 @@ async def test_a_failure_is_kept_with_how_often_it_came() -> None:
         if len(runs) > 2:
             twice.set()
             await asyncio.sleep(60)
-        raise Unavailable("Prometheus is away")
+        raise UnavailableError("Prometheus is away")
 
-    async with Jobs(grace=SOON) as jobs:
-        jobs.every(SOON, "refresh", job, delay=NOW)
+    async with JobScheduler(grace=SOON) as jobs:
+        jobs.run_every(SOON, "refresh", job, delay=NOW)
         await until(twice)
         assert jobs.latest["refresh"].error == "Prometheus is away"
         assert jobs.latest["refresh"].failures_in_a_row == 2
@@ -71,8 +71,8 @@ async def test_a_job_never_runs_beside_itself() -> None:
         if runs == 3:
             done.set()
 
-    async with Jobs() as jobs:
-        jobs.every(SOON, "slow", job, delay=NOW)
+    async with JobScheduler() as jobs:
+        jobs.run_every(SOON, "slow", job, delay=NOW)
         await until(done)
     assert most == 1
 
@@ -82,16 +82,16 @@ async def test_a_mistake_ends_the_run() -> None:
         raise ZeroDivisionError("a bug")
 
     with pytest.raises(ZeroDivisionError):
-        async with Jobs() as jobs:
-            jobs.every(SOON, "broken", job, delay=NOW)
-            await asyncio.wait_for(jobs.until(asyncio.Event()), 20)
+        async with JobScheduler() as jobs:
+            jobs.run_every(SOON, "broken", job, delay=NOW)
+            await asyncio.wait_for(jobs.wait_until(asyncio.Event()), 20)
 
 
 async def test_stop_ends_the_wait() -> None:
     stop = asyncio.Event()
-    async with Jobs() as jobs:
+    async with JobScheduler() as jobs:
         stop.set()
-        await asyncio.wait_for(jobs.until(stop), 20)
+        await asyncio.wait_for(jobs.wait_until(stop), 20)
         assert jobs.latest == {}
 
 
@@ -106,8 +106,8 @@ async def test_what_runs_at_the_end_is_cancelled_and_awaited() -> None:
             await asyncio.sleep(0.05)
             ended.set()
 
-    async with Jobs() as jobs:
-        jobs.every(timedelta(hours=1), "writing", job, delay=NOW)
+    async with JobScheduler() as jobs:
+        jobs.run_every(timedelta(hours=1), "writing", job, delay=NOW)
         await until(began)
     assert ended.is_set()
     assert jobs.latest == {}
@@ -124,8 +124,8 @@ async def test_what_does_not_end_within_the_grace_is_left_behind() -> None:
             await release.wait()
             ended.set()
 
-    async with Jobs(grace=SOON) as jobs:
-        jobs.every(timedelta(hours=1), "stuck", job, delay=NOW)
+    async with JobScheduler(grace=SOON) as jobs:
+        jobs.run_every(timedelta(hours=1), "stuck", job, delay=NOW)
         await until(began)
     assert not ended.is_set()
     release.set()
@@ -143,9 +143,9 @@ async def test_a_cancelled_owner_takes_its_jobs_along() -> None:
             ended.set()
 
     async def owner() -> None:
-        async with Jobs() as jobs:
-            jobs.always("reactor", job)
-            await jobs.until(asyncio.Event())
+        async with JobScheduler() as jobs:
+            jobs.run_always("reactor", job)
+            await jobs.wait_until(asyncio.Event())
 
     task = asyncio.ensure_future(owner())
     await until(began)
@@ -162,12 +162,12 @@ async def test_a_failure_that_goes_on_is_logged_once_and_its_end_too() -> None:
     async def job() -> None:
         runs.append(1)
         if len(runs) < 5:
-            raise Unavailable(f"the view of the cluster is {60 + len(runs)} s old")
+            raise UnavailableError(f"the view of the cluster is {60 + len(runs)} s old")
         through.set()
 
     with capture_logs() as lines:
-        async with Jobs() as jobs:
-            jobs.every(SOON, "refresh", job, delay=NOW)
+        async with JobScheduler() as jobs:
+            jobs.run_every(SOON, "refresh", job, delay=NOW)
             await until(through)
             await asyncio.sleep(0.05)
     told = [(line["event"], line.get("failures")) for line in lines]
@@ -181,8 +181,8 @@ async def test_figures_outlive_the_jobs_that_they_are_of() -> None:
     async def job() -> None:
         through.set()
 
-    async with Jobs(latest=book) as jobs:
-        jobs.every(timedelta(hours=1), "prune", job, delay=NOW)
+    async with JobScheduler(latest=book) as jobs:
+        jobs.run_every(timedelta(hours=1), "prune", job, delay=NOW)
         await until(through)
         await asyncio.sleep(0.01)
     figures = book["prune"]
@@ -195,6 +195,6 @@ async def test_a_mistake_in_what_begins_ends_the_run() -> None:
         raise KeyError("a bug")
 
     with pytest.raises(KeyError):
-        async with Jobs() as jobs:
-            jobs.begin(broken())
-            await asyncio.wait_for(jobs.until(asyncio.Event()), 20)
+        async with JobScheduler() as jobs:
+            jobs.start(broken())
+            await asyncio.wait_for(jobs.wait_until(asyncio.Event()), 20)

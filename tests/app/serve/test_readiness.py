@@ -8,70 +8,70 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.kube.following.watching import Timing
-from cruise.app.serve.activity import Activity
-from cruise.app.serve.jobs import Jobs
-from cruise.app.serve.readiness import Running
-from cruise.domain.actions import Outcome, Reason, TaintNode, Verdict
+from cruise.adapters.kube.watching import WatchTiming
+from cruise.app.serve.activity import ServeActivity
+from cruise.app.serve.jobs import JobScheduler
+from cruise.app.serve.readiness import ServeView
+from cruise.domain.actions import ActionResult, Outcome, ReasonCode, TaintNode
 from cruise.domain.policy import Mode, Policy
-from cruise.errors import Unavailable
+from cruise.errors import UnavailableError
 from cruise.interfaces.http.figures import JobFigures
-from cruise.runtime.usage.reading import ReadingProgress
-from cruise.simulation.store.store import MemoryStore
-from tests.adapters.kube.loopback import Loopback, following_loopback
+from cruise.runtime.usage.usage_reader import UsageReadingProgress
+from cruise.simulation.store import InMemoryStore
+from tests.adapters.kube.loopback import LoopbackServer, watch_loopback
 from tests.builders import NOW, make_statistic, make_table
 
 
-def running(**more: object) -> Running:
-    activity = Activity(filled=True, refreshed_at=NOW)
-    one = Running(Policy(mode=Mode.OBSERVE), lambda: NOW, activity, awaited=None, opened=MemoryStore())
+def running(**more: object) -> ServeView:
+    activity = ServeActivity(is_filled=True, refreshed_at=NOW)
+    one = ServeView(Policy(mode=Mode.OBSERVE), lambda: NOW, activity, waiting_for=None, opened_store=InMemoryStore())
     return replace(one, **more)  # type: ignore[arg-type]
 
 
 def test_while_it_starts_it_says_what_for():
-    assert running(awaited="the database").reasons() == ["waiting for the database"]
-    assert not running(awaited="the cluster").leading
+    assert running(waiting_for="the database").get_unready_reasons() == ["waiting for the database"]
+    assert not running(waiting_for="the cluster").leading
 
 
 def test_all_is_well_with_young_statistics():
-    assert running().reasons() == []
+    assert running().get_unready_reasons() == []
 
 
 def test_without_statistics_it_is_not_ready_and_says_how_far_they_are():
-    filling = Activity(filling=ReadingProgress(430.0, 1000.0))
-    assert running(activity=filling).reasons() == ["waiting for the statistics (43 % read)"]
-    assert running(activity=Activity()).reasons() == ["waiting for the statistics"]
+    filling = ServeActivity(fill_progress=UsageReadingProgress(430.0, 1000.0))
+    assert running(activity=filling).get_unready_reasons() == ["waiting for the statistics (43 % read)"]
+    assert running(activity=ServeActivity()).get_unready_reasons() == ["waiting for the statistics"]
 
 
 @pytest.mark.parametrize(("age", "expected"), [(15, []), (16, ["the statistics were last refreshed 16m ago"])])
 def test_statistics_may_be_as_old_as_decisions_allow(age: int, expected: list[str]):
-    activity = Activity(filled=True, refreshed_at=NOW - timedelta(minutes=age))
-    assert running(activity=activity).reasons() == expected
+    activity = ServeActivity(is_filled=True, refreshed_at=NOW - timedelta(minutes=age))
+    assert running(activity=activity).get_unready_reasons() == expected
 
 
 def test_a_pass_that_fails_again_and_again_is_named_with_its_reason():
-    activity = Activity(filled=True, refreshed_at=NOW)
+    activity = ServeActivity(is_filled=True, refreshed_at=NOW)
     activity.jobs["node pass"] = JobFigures("node pass", failures_in_a_row=3, error="Postgres is away")
     activity.jobs["prune"] = JobFigures("prune", failures_in_a_row=2, error="Postgres is away")
-    assert running(activity=activity).reasons() == ["node pass: failed 3 times in a row: Postgres is away"]
+    assert running(activity=activity).get_unready_reasons() == ["node pass: failed 3 times in a row: Postgres is away"]
 
 
 async def test_a_pass_that_does_not_end_or_go_through_is_named_while_this_process_leads():
-    async with Jobs() as jobs:
-        jobs.watch("node pass", timedelta(0), timedelta(0), vital=True)
+    async with JobScheduler() as jobs:
+        jobs.supervise("node pass", timedelta(0), timedelta(0), vital=True)
         one = running(controller=Passing(jobs))
-        [reason] = one.reasons()
+        [reason] = one.get_unready_reasons()
         assert reason.startswith("node pass: no success for")
         metrics = one.metrics().decode()
     assert 'cruise_last_success_age_seconds{pass="node pass"}' in metrics
-    assert "cruise_leads_given_up_total 0.0" in metrics
+    assert "cruise_leadership_released_total 0.0" in metrics
 
 
 @dataclass
 class Passing:
     """The jobs of a controller."""
 
-    jobs: Jobs
+    jobs: JobScheduler
     history_incomplete: bool = False
 
 
@@ -83,41 +83,41 @@ async def test_a_view_of_the_cluster_that_is_over_a_minute_old_is_not_acted_on(t
         return time.monotonic() + ahead
 
     # Its watches are not opened anew before half a minute has passed.
-    async with following_loopback(Loopback(), tmp_path, Timing(), clock=clock) as cluster:
+    async with watch_loopback(LoopbackServer(), tmp_path, WatchTiming(), clock=clock) as cluster:
         one = running(cluster=cluster)
-        assert one.reasons() == []
+        assert one.get_unready_reasons() == []
         ahead = 90.0
-        [reason] = one.reasons()
+        [reason] = one.get_unready_reasons()
         assert re.fullmatch(r"the view of the cluster is 9\d s old", reason)
         assert one.leading
 
 
 def test_before_the_store_is_open_the_api_answers_so():
-    with pytest.raises(Unavailable, match="the database is not there yet"):
-        _ = running(opened=None).store
+    with pytest.raises(UnavailableError, match="the database is not there yet"):
+        _ = running(opened_store=None).store
 
 
 async def test_before_the_cluster_is_watched_there_is_no_snapshot():
-    with pytest.raises(Unavailable, match="not watched yet"):
+    with pytest.raises(UnavailableError, match="not watched yet"):
         await running().snapshot()
 
 
 async def test_statistics_are_those_of_the_last_refresh_else_those_stored():
-    store = MemoryStore()
+    store = InMemoryStore()
     await store.write_statistics(make_table(make_statistic()))
-    assert len((await running(opened=store).statistics()).keys) == 1
-    activity = Activity(filled=True, refreshed_at=NOW, statistics=make_table())
-    assert len((await running(opened=store, activity=activity).statistics()).keys) == 0
+    assert len((await running(opened_store=store).statistics()).keys) == 1
+    activity = ServeActivity(is_filled=True, refreshed_at=NOW, statistics=make_table())
+    assert len((await running(opened_store=store, activity=activity).statistics()).keys) == 0
 
 
 def test_when_a_term_is_over_only_what_was_done_stays():
-    activity = Activity(filled=True, refreshed_at=NOW, statistics=make_table())
+    activity = ServeActivity(is_filled=True, refreshed_at=NOW, statistics=make_table())
     activity.jobs["prune"] = JobFigures("prune", failures_in_a_row=9, error="away")
-    activity.add([Outcome(NOW, TaintNode("n1", Reason.OVERLOADED), Verdict.DONE, Reason.OVERLOADED)])
+    activity.add([Outcome(NOW, TaintNode("n1", ReasonCode.OVERLOADED), ActionResult.DONE, ReasonCode.OVERLOADED)])
     activity.forget_term()
     one = running(activity=activity)
-    assert one.reasons() == ["waiting for the statistics"]
-    assert sum(one.figures().outcomes.values()) == 1
+    assert one.get_unready_reasons() == ["waiting for the statistics"]
+    assert sum(one.get_figures().outcomes.values()) == 1
 
 
 def test_metrics_have_the_mode_and_the_leader():

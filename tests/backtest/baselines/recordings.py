@@ -4,16 +4,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cruise.backtest.recordings.recording import RecordedContainer, Recording
-from cruise.backtest.replay.policy import ClusterView, Sizes
-from cruise.domain.arrays import Float64Array, Int64Array
+from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
+from cruise.backtest.replay.policy import ContainerSizes, ReplayClusterView
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.resources import Resources
+from cruise.domain.resources import Float64Array, Int64Array, Resources
 
 GIBIBYTE = 1 << 30
 
 
-def recording_of(
+def make_recording(
     cpu: Float64Array,
     memory: Float64Array,
     *,
@@ -22,7 +21,7 @@ def recording_of(
     kind: str = "Deployment",
     start: int = 300,
     step_seconds: int = 300,
-) -> Recording:
+) -> UsageRecording:
     """Record matrices (times, containers); each container is a workload, and asks for 1 core, 4 GiB, unless told."""
     count = cpu.shape[1]
     requests = requests if requests is not None else [Resources(1000, 4 * GIBIBYTE)] * count
@@ -31,35 +30,35 @@ def recording_of(
         RecordedContainer("default", f"p{column}", "app", WorkloadRef(kind, workloads[column]), requests[column])
         for column in range(count)
     ]
-    return Recording("made-up", containers, start, step_seconds, cpu.astype(np.float32), memory.astype(np.float32))
+    return UsageRecording("made-up", containers, start, step_seconds, cpu.astype(np.float32), memory.astype(np.float32))
 
 
-def sizes_of(cpu: Sequence[int], memory: Sequence[int], limits: Sequence[int] | None = None) -> Sizes:
+def get_sizes(cpu: Sequence[int], memory: Sequence[int], limits: Sequence[int] | None = None) -> ContainerSizes:
     """Return sizes; no memory limit unless told."""
-    return Sizes(
+    return ContainerSizes(
         np.array(cpu, dtype=np.int64),
         np.array(memory, dtype=np.int64),
         np.array(limits if limits is not None else [0] * len(cpu), dtype=np.int64),
     )
 
 
-def view_of(
-    sizes: Sizes,
+def make_view(
+    sizes: ContainerSizes,
     *,
     at: int,
     node: Sequence[int] | None = None,
     born: Sequence[int] | None = None,
     allocatable: Resources | None = None,
-) -> ClusterView:
+) -> ReplayClusterView:
     """Return a view of pods, all on node 0 and created at 0 unless told."""
     count = len(sizes.cpu_millicores)
     places: Int64Array = np.array(node if node is not None else [0] * count, dtype=np.int64)
-    return ClusterView(
+    return ReplayClusterView(
         at=at,
         sizes=sizes,
         node=places,
-        born=np.array(born if born is not None else [1] * count, dtype=np.int64),
-        born_at=np.zeros(count, dtype=np.int64),
-        alive=np.ones(max(1, int(places.max(initial=0)) + 1), dtype=np.bool_),
+        creation_row=np.array(born if born is not None else [1] * count, dtype=np.int64),
+        created_at=np.zeros(count, dtype=np.int64),
+        node_exists=np.ones(max(1, int(places.max(initial=0)) + 1), dtype=np.bool_),
         allocatable=allocatable if allocatable is not None else Resources(16000, 64 * GIBIBYTE),
     )

@@ -7,25 +7,30 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from cruise.backtest.policies.replayed_pods import ReplayedPods, sizes_of
-from cruise.backtest.replay.policy import NO_CONTAINERS, ClusterView, Decision, KillReaction, Sizes
-from cruise.decisions.eviction.earlier import NOTHING_SEEN
+from cruise.backtest.policies.replayed_pods import ReplayedPods, get_container_sizes
+from cruise.backtest.replay.policy import (
+    NO_CONTAINERS,
+    ContainerSizes,
+    ReplayClusterView,
+    ReplayDecision,
+    ReplayedOomReaction,
+)
+from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES
 from cruise.domain.actions import EvictPod, ResizePod
-from cruise.domain.cluster import NodeAutoscaler, OomKill, Pod
+from cruise.domain.cluster import NodeAutoscalerKind, OomKill, Pod
+from cruise.domain.pod_resources import replace_spec_resources
 from cruise.domain.policy import AdmissionSize, Mode, Policy
-from cruise.domain.sizes import with_sizes
-from cruise.domain.usage import NO_NODE_USE, ContainerKey, LoadSample, SampleBlock
-from cruise.runtime.admission.admission import Admitter
+from cruise.domain.usage import NO_NODE_USAGE, ContainerKey, NodeLoadSample, SampleBlock
+from cruise.runtime.admission import PodAdmitter
+from cruise.runtime.headroom import HeadroomState
+from cruise.runtime.node_pass import run_node_pass
 from cruise.runtime.oom import OomReactor
-from cruise.runtime.sizing.node_pass import node_pass
-from cruise.runtime.sizing.pass_headroom import PassHeadroom
-from cruise.runtime.usage.reading import UsageReading
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.runtime.writing.exclusions import Exclusions
-from cruise.runtime.writing.grows import RecentGrows
-from cruise.runtime.writing.writer import Writer
-from cruise.simulation.store.store import MemoryStore
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.runtime.writing.evictions import PendingGrowths, WriteExclusions
+from cruise.runtime.writing.writer import ClusterWriter
+from cruise.simulation.store import InMemoryStore
 
 
 class LivePasses:
@@ -39,20 +44,20 @@ class LivePasses:
         self.policy = replace(policy, mode=Mode.FULL, admission_size=policy.admission_size or AdmissionSize.PEAK)
         self.cluster = FleetCluster(recording)
         self.source = ObservedUsage(recording)
-        self.store = MemoryStore()
+        self.store = InMemoryStore()
         self.seconds = 0.0
         # One loop for all passes, since each new one begins with new threads.
         runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
         self.run, self.close = runner.run, runner.close
         self.state = UsageState()
-        self.headroom = PassHeadroom(self.state)
-        self.earlier = NOTHING_SEEN
-        exclusions = Exclusions()
-        self.writer = Writer(
-            self.cluster, self.store, self.policy, grows=RecentGrows(lambda: self.seconds), exclusions=exclusions
+        self.headroom = HeadroomState(self.state)
+        self.earlier = NO_EARLIER_PASSES
+        exclusions = WriteExclusions()
+        self.writer = ClusterWriter(
+            self.cluster, self.store, self.policy, grows=PendingGrowths(lambda: self.seconds), exclusions=exclusions
         )
         self.reactor = OomReactor(self.cluster, self.store, self.policy, self.writer, exclusions, self.state)
-        self.reading = UsageReading(step_seconds=recording.step_seconds, settle_seconds=0)
+        self.reading = UsageReadingSettings(step_seconds=recording.step_seconds, scrape_delay_seconds=0)
 
     def observe(self, at, cpu, memory):
         self.seconds = float(at)
@@ -63,15 +68,15 @@ class LivePasses:
         self.cluster.name(containers, view)
         pods = self.cluster.pods
         statistics = self.run(self.store.workload_statistics())
-        admitter = Admitter(pods.snapshot(view, NO_CONTAINERS), statistics, {}, self.policy, now)
+        admitter = PodAdmitter(pods.snapshot(view, NO_CONTAINERS), statistics, {}, self.policy, now)
         admitted = []
         for container in containers.tolist():
             pods.note_admission(container, False)
-            created = pods.created(container, now)
+            created = pods.get_created(container, now)
             pod, _ = admitter.admit(created)
             pods.note_admission(container, pod is not created)
             admitted.append(pod)
-        return sizes_of(admitted)
+        return get_container_sizes(admitted)
 
     def decide(self, view):
         now = datetime.fromtimestamp(view.at, UTC)
@@ -80,8 +85,8 @@ class LivePasses:
         return self.cluster.decision()
 
     async def _pass(self, now):
-        await usage_pass(self.cluster, self.source, self.store, self.state, self.policy, now, self.reading)
-        done = await node_pass(
+        await run_usage_pass(self.cluster, self.source, self.store, self.state, self.policy, now, self.reading)
+        done = await run_node_pass(
             self.cluster,
             self.store,
             self.policy,
@@ -91,9 +96,9 @@ class LivePasses:
             writer=self.writer,
             earlier=self.earlier,
         )
-        self.earlier = done.seen
+        self.earlier = done.for_next_pass
 
-    def killed(self, kill, view):
+    def react_to_oom_kill(self, kill, view):
         at = datetime.fromtimestamp(kill.at, UTC)
         self.cluster.show(view)
         pod = self.cluster.pod_of(kill.container)
@@ -119,8 +124,8 @@ class LivePasses:
         decision = self.cluster.decision()
         assert reaction is not None
         if decision.evict.size:
-            return KillReaction(evict=True)
-        return KillReaction(sizes=decision.sizes if decision.resize.size else None)
+            return ReplayedOomReaction(evict=True)
+        return ReplayedOomReaction(sizes=decision.sizes if decision.resize.size else None)
 
 
 class FleetCluster:
@@ -130,7 +135,7 @@ class FleetCluster:
         self.pods = ReplayedPods(recording)
         self.recording = recording
         self.names: list[str] = [""] * len(recording.containers)
-        self._view: ClusterView | None = None
+        self._view: ReplayClusterView | None = None
         self._resized: dict[int, Pod] = {}
         self._evicted: list[int] = []
 
@@ -143,30 +148,30 @@ class FleetCluster:
     def name(self, containers, view):
         """Give new pods names of their own."""
         for index in containers.tolist():
-            self.names[index] = f"{self.recording.containers[index].pod}.{int(view.born[index])}"
+            self.names[index] = f"{self.recording.containers[index].pod}.{int(view.creation_row[index])}"
 
     def pod_of(self, index):
         assert self._view is not None
         pod = self._resized.get(index) or self.pods.pod(index, self._view)
         return replace(pod, name=self.names[index])
 
-    def decision(self) -> Decision:
+    def decision(self) -> ReplayDecision:
         places = np.array(sorted(self._resized), dtype=np.int64)
-        sizes = sizes_of([self._resized[index] for index in places.tolist()])
-        return Decision(places, sizes, np.array(self._evicted, dtype=np.int64))
+        sizes = get_container_sizes([self._resized[index] for index in places.tolist()])
+        return ReplayDecision(places, sizes, np.array(self._evicted, dtype=np.int64))
 
     async def snapshot(self):
         assert self._view is not None
         there = [i for i in range(len(self.names)) if self._view.node[i] >= -1 and i not in self._evicted]
         pods = sorted((self.pod_of(index) for index in there), key=lambda pod: (pod.namespace, pod.name))
         # A replay adds nodes for what waits.
-        return replace(self._snapshot, pods=tuple(pods), node_autoscaler=NodeAutoscaler.CLUSTER_AUTOSCALER)
+        return replace(self._snapshot, pods=tuple(pods), node_autoscaler=NodeAutoscalerKind.CLUSTER_AUTOSCALER)
 
-    async def pod(self, namespace, name):
+    async def read_pod(self, namespace, name):
         index = self._index.get((namespace, name))
         return None if index is None or index in self._evicted else self.pod_of(index)
 
-    def known_pod(self, namespace, name):
+    def get_cached_pod(self, namespace, name):
         index = self._index.get((namespace, name))
         return None if index is None or index in self._evicted else self.pod_of(index)
 
@@ -177,7 +182,7 @@ class FleetCluster:
         index = self._index[(action.namespace, action.pod)]
         match action:
             case ResizePod():
-                self._resized[index] = with_sizes(self.pod_of(index), action.containers)
+                self._resized[index] = replace_spec_resources(self.pod_of(index), action.containers)
             case EvictPod():
                 self._evicted.append(index)
             case _:
@@ -185,7 +190,7 @@ class FleetCluster:
 
 
 class ObservedUsage:
-    """The UsageSource port over the samples that a replay has shown so far."""
+    """The UsageSourcePort port over the samples that a replay has shown so far."""
 
     def __init__(self, recording):
         self.recording = recording
@@ -221,15 +226,15 @@ class ObservedUsage:
         return SampleBlock(keys, times, cpu, memory, np.ones(len(keys), dtype=np.bool_)), None
 
     async def node_use(self, nodes, start, end):
-        return NO_NODE_USE
+        return NO_NODE_USAGE
 
-    async def node_loads(self, at) -> Mapping[str, LoadSample]:
+    async def node_loads(self, at) -> Mapping[str, NodeLoadSample]:
         return {}
 
 
-def written(decision: Decision) -> dict[int, tuple[int, int, int]]:
+def list_written_sizes(decision: ReplayDecision) -> dict[int, tuple[int, int, int]]:
     """Return what a decision writes, by container."""
-    sizes: Sizes = decision.sizes
+    sizes: ContainerSizes = decision.sizes
     rows = zip(
         sizes.cpu_millicores.tolist(), sizes.memory_bytes.tolist(), sizes.memory_limit_bytes.tolist(), strict=True
     )

@@ -1,7 +1,7 @@
 """The registry of policies."""
 
 from cruise.backtest.policies.policies import POLICIES
-from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ReplayOptions
 from tests.backtest.replay.test_replay import made_up
 
 ORDER = [

@@ -2,60 +2,60 @@
 
 import numpy as np
 
-from cruise.backtest.policies.replayed_pods import ReplayedPods, node_name, sizes_of
+from cruise.backtest.policies.replayed_pods import ReplayedPods, format_node_name, get_container_sizes
 from cruise.backtest.replay.policy import NO_CONTAINERS
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import WorkloadRef
-from cruise.domain.resources import MEBIBYTE, Amounts
-from cruise.simulation.cluster.timeline import utc
-from tests.backtest.replayed import START, recorded, view_of
+from cruise.domain.resources import MEBIBYTE, StatedResources
+from cruise.simulation.cluster.state import convert_to_datetime
+from tests.backtest.replayed import START, make_recording, make_view
 
 
 def test_a_created_pod_asks_for_what_was_provisioned():
-    pod = ReplayedPods(recorded("web")).created(0, utc(START))
+    pod = ReplayedPods(make_recording("web")).get_created(0, convert_to_datetime(START))
     [container] = pod.containers
-    assert (pod.node, pod.phase, pod.created_at) == (None, "Pending", utc(START))
-    assert container.requests == Amounts(500, 512 * MEBIBYTE)
-    assert container.limits == Amounts(None, 1024 * MEBIBYTE)
-    assert sizes_of([pod]).memory_limit_bytes.tolist() == [1024 * MEBIBYTE]
+    assert (pod.node, pod.phase, pod.created_at) == (None, "Pending", convert_to_datetime(START))
+    assert container.requests == StatedResources(500, 512 * MEBIBYTE)
+    assert container.limits == StatedResources(None, 1024 * MEBIBYTE)
+    assert get_container_sizes([pod]).memory_limit_bytes.tolist() == [1024 * MEBIBYTE]
 
 
 def test_a_running_pod_has_the_sizes_in_force_and_another_uid_than_the_one_before():
-    pods = ReplayedPods(recorded("web"))
-    one, other = (pods.pod(0, view_of([3], cpu=70, limit=0, born=[birth])) for birth in (1, 2))
+    pods = ReplayedPods(make_recording("web"))
+    one, other = (pods.pod(0, make_view([3], cpu=70, limit=0, born=[birth])) for birth in (1, 2))
     assert (one.node, one.phase, one.containers[0].requests.cpu_millicores) == ("node-003", "Running", 70)
-    assert one.containers[0].limits == Amounts(None, None)
+    assert one.containers[0].limits == StatedResources(None, None)
     assert one.uid != other.uid
 
 
 def test_without_recorded_memory_only_cpu_is_to_be_sized():
-    pod = ReplayedPods(recorded("web", has_memory=False)).created(0, utc(START))
+    pod = ReplayedPods(make_recording("web", has_memory=False)).get_created(0, convert_to_datetime(START))
     assert pod.annotations == {"cruise.io/resources": "cpu"}
 
 
 def test_who_was_sized_at_admission_can_be_told():
-    pods = ReplayedPods(recorded("web", "web"))
+    pods = ReplayedPods(make_recording("web", "web"))
     pods.note_admission(1, True)
-    view = view_of([0, 0])
+    view = make_view([0, 0])
     assert [ORIGINAL_RESOURCES in pods.pod(container, view).annotations for container in (0, 1)] == [False, True]
 
 
 def test_a_snapshot_has_everybody_who_exists_sorted_and_the_replicas_of_the_recording():
-    pods = ReplayedPods(recorded("web", "api", "web", "gone"))
-    snapshot = pods.snapshot(view_of([1, -1, 0, -2]))
+    pods = ReplayedPods(make_recording("web", "api", "web", "gone"))
+    snapshot = pods.snapshot(make_view([1, -1, 0, -2]))
     assert [(pod.name, pod.node) for pod in snapshot.pods] == [
         ("pod-0", "node-001"),
         ("pod-1", None),
         ("pod-2", "node-000"),
     ]
-    assert [node.name for node in snapshot.nodes] == [node_name(0), node_name(1)]
+    assert [node.name for node in snapshot.nodes] == [format_node_name(0), format_node_name(1)]
     assert snapshot.workloads["shop", WorkloadRef("Deployment", "web")].replicas == 2
-    assert pods.snapshot(view_of([0, 0, 0, 0]), NO_CONTAINERS).pods == ()
+    assert pods.snapshot(make_view([0, 0, 0, 0]), NO_CONTAINERS).pods == ()
 
 
 def test_around_a_pod_are_its_node_and_its_workload():
-    pods = ReplayedPods(recorded("web", "api", "web", "db", "web"))
-    view = view_of([0, 0, 1, 1, -2])
-    around = pods.around("shop", WorkloadRef("Deployment", "web"), "node-000", view)
+    pods = ReplayedPods(make_recording("web", "api", "web", "db", "web"))
+    view = make_view([0, 0, 1, 1, -2])
+    around = pods.get_pods_around("shop", WorkloadRef("Deployment", "web"), "node-000", view)
     assert np.array_equal(around, [0, 1, 2])
-    assert pods.around("shop", None, "node-001", view).tolist() == [2, 3]
+    assert pods.get_pods_around("shop", None, "node-001", view).tolist() == [2, 3]

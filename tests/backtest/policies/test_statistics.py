@@ -8,17 +8,17 @@ import numpy as np
 import pytest
 
 from cruise.backtest.policies.statistics import ReplayedStatistics
-from cruise.backtest.recordings.recording import RecordedContainer, Recording
+from cruise.backtest.recordings.recording import RecordedContainer, UsageRecording
 from cruise.domain.policy import Policy
 from cruise.domain.usage import ContainerKey, OomRecord, StatisticColumns, StatisticsTable
-from cruise.runtime.usage.reading import UsageReading
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
+from cruise.runtime.usage.usage_state import UsageState
 from cruise.simulation.demand.trace import SHIPPED_TRACE, read_trace
-from cruise.simulation.store.store import MemoryStore
+from cruise.simulation.store import InMemoryStore
 from tests.builders import make_container, make_pod, make_ref, make_resources, make_snapshot
 from tests.recorded_usage import RecordedUsage
-from tests.shown_cluster import ShownCluster
+from tests.shown_cluster import ReadOnlyCluster
 
 HOUR = 3600
 START = 1_767_268_200 // HOUR * HOUR - 600
@@ -26,7 +26,7 @@ POLICY = Policy()
 FIGURES = [column.name for column in fields(StatisticColumns)]
 
 
-def recorded(step: int, length: int, workloads: Sequence[str]) -> Recording:
+def recorded(step: int, length: int, workloads: Sequence[str]) -> UsageRecording:
     """The first series of the shipped trace, repeated at other levels until they are long enough."""
     trace = read_trace(SHIPPED_TRACE)
     assert trace.memory_bytes is not None
@@ -35,7 +35,7 @@ def recorded(step: int, length: int, workloads: Sequence[str]) -> Recording:
     cpu, memory = trace.cpu_millicores[:count, :: step // 60].T, trace.memory_bytes[:count, :: step // 60].T
     repeated = -(-length // len(cpu))
     levels = rng.uniform(0.5, 1.5, (repeated, 1, count))
-    return Recording(
+    return UsageRecording(
         name="nezha",
         containers=[
             RecordedContainer("shop", f"pod-{place}", "app", make_ref(workload), make_resources(500, 512))
@@ -52,7 +52,7 @@ def recorded(step: int, length: int, workloads: Sequence[str]) -> Recording:
 class Both:
     """A recording given to the usage pass and to its replay alike, interval by interval."""
 
-    recording: Recording
+    recording: UsageRecording
     interval: int
     present: np.ndarray = field(init=False)
     at: int = 0
@@ -65,22 +65,22 @@ class Both:
         self.samples: dict[ContainerKey, dict[int, tuple[float, float]]] = {}
         self.replayed = ReplayedStatistics(self.recording, POLICY)
         self.source = RecordedUsage({}, self._of(0), self._of(1), step=self.recording.step_seconds)
-        self.cluster = ShownCluster(make_snapshot())
-        self.store, self.state = MemoryStore(), UsageState()
+        self.cluster = ReadOnlyCluster(make_snapshot())
+        self.store, self.state = InMemoryStore(), UsageState()
 
     def key(self, place: int) -> ContainerKey:
         return ContainerKey("shop", f"pod-{place}-{self.births[place]}", "app")
 
     def replace_pod(self, place: int) -> None:
         self.births[place] += 1
-        self.replayed.replaced(np.array([place]))
+        self.replayed.reset_replaced(np.array([place]))
 
     async def kill(self, place: int, taught: int) -> None:
         record = OomRecord(
             "shop", self.key(place).pod, f"{place}", str(self.recording.containers[place].workload), "app", "", None,
             datetime.fromtimestamp(self.at, UTC), None, None, None, taught,
         )  # fmt: skip
-        self.replayed.learn(place, record, self.at)
+        self.replayed.apply_oom_kill(place, record, self.at)
         await self.store.record_oom(record)
 
     def observe(self) -> None:
@@ -106,14 +106,16 @@ class Both:
         ]
         self.cluster.shown = make_snapshot(pods=pods)
         self.source.containers = {"all": list(self.samples)}
-        reading = UsageReading(step_seconds=self.recording.step_seconds, settle_seconds=0, samples_per_chunk=10**7)
+        reading = UsageReadingSettings(
+            step_seconds=self.recording.step_seconds, scrape_delay_seconds=0, samples_per_chunk=10**7
+        )
         now = datetime.fromtimestamp(self.at, UTC)
-        expected = await usage_pass(self.cluster, self.source, self.store, self.state, POLICY, now, reading)
-        places, columns = self.replayed.of_containers(self.present)
+        expected = await run_usage_pass(self.cluster, self.source, self.store, self.state, POLICY, now, reading)
+        places, columns = self.replayed.get_for_containers(self.present)
         rows = [expected.row_of_container[self.key(place)] for place in places.tolist()]
         assert len(rows) == len(expected.row_of_container), datetime.fromtimestamp(self.at, UTC)
         self.assert_equal(columns, expected, rows)
-        workloads = self.replayed.of_workloads()
+        workloads = self.replayed.get_for_workloads()
         assert workloads.row_of_workload.keys() == expected.row_of_workload.keys()
         self.assert_equal(workloads, expected, [expected.row_of_workload[key] for key in workloads.row_of_workload])
         return len(rows) + len(workloads.keys)
@@ -189,7 +191,7 @@ def test_nothing_is_known_of_what_is_to_come(shuffled):
         both = Both(one, 300)
         for _ in range(12):
             both.observe()
-        known.append(both.replayed.of_containers(both.present))
+        known.append(both.replayed.get_for_containers(both.present))
     np.testing.assert_array_equal(known[0][0], [0, 1])
     for name in FIGURES:
         np.testing.assert_array_equal(getattr(known[0][1], name), getattr(known[1][1], name))
@@ -200,14 +202,14 @@ def test_headroom_models_see_the_hours_that_count_one_by_one():
     both = Both(recording, 300)
     for _ in range(343):
         both.observe()
-    cpu, memory = both.replayed.peaks_of_hours()
+    cpu, memory = both.replayed.get_peaks_of_hours()
     times = recording.start + 300 * np.arange(343)
     yesterday = times // HOUR == both.at // HOUR - 24
     assert cpu.shape == memory.shape == (1, 2)
     np.testing.assert_array_equal(
         cpu[0], [recording.cpu_millicores[yesterday, :2].max(), recording.cpu_millicores[yesterday, 2].max()]
     )
-    recent, rows = both.replayed.recent()
+    recent, rows = both.replayed.get_recent()
     np.testing.assert_array_equal(
         recent.cpu_demand_millicores[np.ix_(rows, recent.columns)], recording.cpu_millicores[-12:].T
     )
@@ -225,5 +227,5 @@ def test_a_recorded_use_of_no_bytes_counts_as_one_byte_where_memory_was_recorded
                 recording.cpu_millicores[rows],
                 recording.memory_bytes[rows].astype(np.float32),
             )
-        _, known = statistics.of_containers(np.ones(2, dtype=np.bool_))
+        _, known = statistics.get_for_containers(np.ones(2, dtype=np.bool_))
         assert known.memory_7d_max_bytes.tolist()[1] == largest

@@ -13,13 +13,13 @@ import pytest
 from benchmarks.recordings import make_recording
 from cruise.adapters.prometheus.recording import DAY
 from cruise.adapters.prometheus.settings import PrometheusSettings
-from cruise.backtest.backtest import backtest
-from cruise.backtest.recordings.prometheus import SETTLE_SECONDS, read_recording
-from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.backtest import backtest_policies
+from cruise.backtest.recordings.prometheus import SCRAPE_DELAY_SECONDS, read_recording
+from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.recordings.traces import load_trace
-from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ReplayOptions
 from cruise.domain.resources import MEBIBYTE, Resources
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 from tests.builders import make_container, make_pod, make_snapshot
 from tests.cadvisor import RECORDED
 from tests.prometheus_server import make_blocks, running_prometheus
@@ -36,7 +36,7 @@ class Server:
     """A server, what fills it, and the log of its queries."""
 
     url: str
-    recording: Recording
+    recording: UsageRecording
     query_log: Path
 
     @property
@@ -47,11 +47,11 @@ class Server:
     def end(self) -> datetime:
         recorded = len(self.recording.cpu_millicores) - 1
         return datetime.fromtimestamp(
-            self.recording.start + recorded * self.recording.step_seconds + SETTLE_SECONDS, UTC
+            self.recording.start + recorded * self.recording.step_seconds + SCRAPE_DELAY_SECONDS, UTC
         )
 
 
-def recorded() -> Recording:
+def recorded() -> UsageRecording:
     """Two weeks of a real trace where there is one, with some made-up containers that come and go."""
     made = make_recording(12, DAYS, STEP, seed=0)
     if not (RECORDED / "bitbrains-a").is_dir():
@@ -87,7 +87,7 @@ def without_steps_after_gaps(cpu: np.ndarray) -> np.ndarray:
     return known
 
 
-def order_of(read: Recording, recording: Recording) -> list[int]:
+def order_of(read: UsageRecording, recording: UsageRecording) -> list[int]:
     place = {(one.namespace, one.pod): column for column, one in enumerate(read.containers)}
     return [place[one.namespace, one.pod] for one in recording.containers]
 
@@ -127,7 +127,7 @@ def test_a_replay_of_it_ends_as_a_replay_of_what_filled_it(server: Server) -> No
     )
     read = replace(read, cpu_millicores=read.cpu_millicores[:rows], memory_bytes=read.memory_bytes[:rows])
     names = ["as-requested", "cruisekube", "cruise"]
-    one, other = (backtest(recording, names, ReplayOptions()).policies for recording in (filled, read))
+    one, other = (backtest_policies(recording, names, ReplayOptions()).policies for recording in (filled, read))
     for name in names:
         for resource in ("cpu", "memory"):
             ends = [getattr(scores[name], resource) for scores in (one, other)]
@@ -143,25 +143,27 @@ def test_a_server_that_has_less_than_was_asked_for_says_so(server: Server) -> No
     said: list[str] = []
     read = read_recording(server.settings, DAYS + 3, server.end, say=said.append)
     assert said == ["the server has 14.0 of the 17 days that were requested"]
-    assert (read.start, read.days) == (server.recording.start, DAYS)
+    assert (read.start, read.get_days) == (server.recording.start, DAYS)
     # The last day alone: containers that left earlier are not in it.
     last = read_recording(server.settings, 1, server.end)
     assert len(last.containers) < len(read.containers)
-    assert last.days == 1
+    assert last.get_days == 1
     assert not np.isnan(np.fmax.reduce(last.cpu_millicores, axis=0)).any()
 
 
 def test_what_is_not_there_or_does_not_fit_is_one_line(server: Server) -> None:
     nothing = datetime.fromtimestamp(server.recording.start - 30 * DAY, UTC)
     with pytest.raises(
-        BadInput, match=r"has no container_cpu_usage_seconds_total of containers in the last 2 days: see"
+        BadInputError, match=r"has no container_cpu_usage_seconds_total of containers in the last 2 days: see"
     ):
         read_recording(server.settings, 2, nothing)
     with pytest.raises(
-        BadInput, match=r"most counters stand still in \d\d% of the steps of 60 s, .* set prometheus_step"
+        BadInputError, match=r"most counters stand still in \d\d% of the steps of 60 s, .* set prometheus_step"
     ):
         read_recording(replace(server.settings, step_seconds=60, plausible=False), 2, server.end)
-    with pytest.raises(BadInput, match="prometheus_step is 7200 s: a step must divide an hour, and divide the 300 s"):
+    with pytest.raises(
+        BadInputError, match="prometheus_step is 7200 s: a step must divide an hour, and divide the 300 s"
+    ):
         read_recording(replace(server.settings, step_seconds=7200), 2, server.end)
 
 
@@ -174,7 +176,7 @@ def test_growth_between_rare_scrapes_is_spread_over_the_steps_between(server: Se
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Recording:
+def small(tmp_path_factory: pytest.TempPathFactory) -> UsageRecording:
     """A day of eight containers in the way that pods of Deployments are called."""
     made = make_recording(8, 1, 60, seed=1)
     endings = ("b2cdf", "ghjkl", "mnpqr", "stvwx", "z2456", "789bc", "dfghj", "klmnp")
@@ -186,7 +188,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Recording:
 
 
 @pytest.mark.parametrize("prefix", ["", "exported_"])
-def test_kube_state_metrics_tell_owners_and_requests(small: Recording, tmp_path: Path, prefix: str) -> None:
+def test_kube_state_metrics_tell_owners_and_requests(small: UsageRecording, tmp_path: Path, prefix: str) -> None:
     make_blocks(lambda path: write_metrics(small, path, prefix=prefix), tmp_path / "blocks")
     with running_prometheus(tmp_path / "blocks") as url:
         server = Server(url, small, tmp_path / "none")
@@ -195,7 +197,7 @@ def test_kube_state_metrics_tell_owners_and_requests(small: Recording, tmp_path:
 
 
 @pytest.fixture(scope="module")
-def alone(small: Recording, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def alone(small: UsageRecording, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server without kube-state-metrics."""
     place = tmp_path_factory.mktemp("alone")
     make_blocks(lambda path: write_metrics(small, path, kube_state=False), place / "blocks")
@@ -205,10 +207,10 @@ def alone(small: Recording, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 
 def test_without_requests_nothing_can_be_compared(alone: Server) -> None:
     with pytest.raises(
-        BadInput, match=r"what the 8 containers .* request is not known.*let it scrape kube-state-metrics"
+        BadInputError, match=r"what the 8 containers .* request is not known.*let it scrape kube-state-metrics"
     ):
         read_recording(alone.settings, 1, alone.end)
-    with pytest.raises(BadInput, match=r"request is not known.*is the server that of this cluster\?"):
+    with pytest.raises(BadInputError, match=r"request is not known.*is the server that of this cluster\?"):
         read_recording(alone.settings, 1, alone.end, make_snapshot([make_pod("other")]))
 
 

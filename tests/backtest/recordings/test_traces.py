@@ -11,7 +11,7 @@ import pytest
 from cruise.backtest.recordings.traces import load_trace
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import Resources
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 
 SERIES = "series,workload,cpu_request_millicores,memory_request_bytes\na-1,web,500,1024\nb,db,1000,0\n"
 CPU = "t,a-1,b\n0,1,2\n60,,4\n120,5,6.5\n"
@@ -107,7 +107,7 @@ def test_the_first_time_sets_the_start(tmp_path: Path, first: int, start: int) -
 def test_what_does_not_fit_is_one_line_with_its_place(
     tmp_path: Path, cpu: str, memory: str | None, message: str
 ) -> None:
-    with pytest.raises(BadInput) as refusal:
+    with pytest.raises(BadInputError) as refusal:
         load_trace(directory(tmp_path, cpu, memory))
     assert message in str(refusal.value)
     assert str(tmp_path) in str(refusal.value)
@@ -120,7 +120,7 @@ def test_samples_may_be_closer_or_further_apart_than_passes(tmp_path: Path, step
 
 
 def test_the_step_is_held_against_the_interval_of_the_passes(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="divide the 120 s of pass_interval"):
+    with pytest.raises(BadInputError, match="divide the 120 s of pass_interval"):
         load_trace(directory(tmp_path, grid(0, 300)), pass_seconds=120)
 
 

@@ -6,14 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cruise.backtest.recordings.recording import Recording
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.backtest.replay.policy import ClusterView
-from cruise.domain.arrays import Float32Array
+from cruise.backtest.recordings.recording import UsageRecording
+from cruise.backtest.replay.policy import ReplayClusterView, ReplayOptions
+from cruise.domain.resources import Float32Array
 
 
 @dataclass
-class Plain:
+class ReferenceAccounts:
     """Shares of one resource, as `ResourceScore` has them."""
 
     relative_slack: float
@@ -21,7 +20,9 @@ class Plain:
     short_share: float
 
 
-def of_resource(recording: Recording, views: Sequence[ClusterView], use: Float32Array, resource: str) -> Plain:
+def of_resource(
+    recording: UsageRecording, views: Sequence[ReplayClusterView], use: Float32Array, resource: str
+) -> ReferenceAccounts:
     """Return the shares; sizes and places must not have changed between an interval's start and its pass."""
     requested = used = 0.0
     samples = starved = node_intervals = short = 0
@@ -51,14 +52,14 @@ def of_resource(recording: Recording, views: Sequence[ClusterView], use: Float32
             node_intervals += 1
             asked = sum(int(requests[one]) for one in range(len(requests)) if view.node[one] == node)
             short += largest[node] > asked
-    return Plain(
+    return ReferenceAccounts(
         (requested - used) / requested if requested else 0.0,
         starved / samples if samples else 0.0,
         short / node_intervals if node_intervals else 0.0,
     )
 
 
-def container_days(recording: Recording, options: ReplayOptions, views: Sequence[ClusterView]) -> float:
+def container_days(recording: UsageRecording, options: ReplayOptions, views: Sequence[ReplayClusterView]) -> float:
     """Return how long containers ran."""
     days, before = 0.0, recording.start - recording.step_seconds
     for view in views:
@@ -67,7 +68,7 @@ def container_days(recording: Recording, options: ReplayOptions, views: Sequence
     return days
 
 
-def kills(recording: Recording, views: Sequence[ClusterView]) -> list[tuple[int, int, bool]]:
+def kills(recording: UsageRecording, views: Sequence[ReplayClusterView]) -> list[tuple[int, int, bool]]:
     """Return (container, time, by limit) of the kills of a policy that does nothing about them."""
     found = []
     row = 0
@@ -83,7 +84,7 @@ def kills(recording: Recording, views: Sequence[ClusterView]) -> list[tuple[int,
     return found
 
 
-def _of_sample(use: Float32Array, view: ClusterView) -> list[tuple[int, bool]]:
+def _of_sample(use: Float32Array, view: ReplayClusterView) -> list[tuple[int, bool]]:
     running = {
         container: float(use[container])
         for container, node in enumerate(view.node.tolist())
@@ -103,7 +104,7 @@ def _of_sample(use: Float32Array, view: ClusterView) -> list[tuple[int, bool]]:
     return found
 
 
-def _badness(used: float, view: ClusterView, container: int) -> float:
+def _badness(used: float, view: ReplayClusterView, container: int) -> float:
     capacity, request = view.allocatable.memory_bytes, int(view.sizes.memory_bytes[container])
     adjustment = min(max(3, 1000 - 1000 * request // capacity), 999)
     return 1000 * used / capacity + adjustment

@@ -5,20 +5,25 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cruise.backtest.replay.churn import Churn
 from cruise.backtest.replay.cluster import ReplayedCluster
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.backtest.replay.pods import PENDING, Pods
-from cruise.backtest.replay.policy import NO_CONTAINERS, Decision, KillReaction, Sizes
+from cruise.backtest.replay.pods import PENDING_NODE, ReplayedPodState
+from cruise.backtest.replay.policy import (
+    NO_CONTAINERS,
+    ContainerSizes,
+    ReplayDecision,
+    ReplayedOomReaction,
+    ReplayOptions,
+)
+from cruise.backtest.replay.scoring import ChangeCounts
 from cruise.domain.resources import MEBIBYTE, Resources
-from tests.backtest.baselines.recordings import recording_of
-from tests.backtest.replay.policies import Fixed, places, sizes
+from tests.backtest.baselines.recordings import make_recording
+from tests.backtest.replay.policies import FixedSizesPolicy, get_placements, sizes
 
 TERMS = ReplayOptions(node=Resources(1000, 1000 * MEBIBYTE))
 NO_SIZES = sizes()
 
 
-def mebibytes(*rows: tuple[int, ...]) -> Sizes:
+def mebibytes(*rows: tuple[int, ...]) -> ContainerSizes:
     """One row a container: CPU, memory and perhaps a limit, in MiB."""
     return sizes(*((row[0], row[1] * MEBIBYTE, (row[2] if len(row) > 2 else 0) * MEBIBYTE) for row in rows))
 
@@ -26,17 +31,19 @@ def mebibytes(*rows: tuple[int, ...]) -> Sizes:
 class World:
     """Containers p0, p1 … that have been created at time 0."""
 
-    def __init__(self, admitted: Sizes, has_memory: bool = True) -> None:
+    def __init__(self, admitted: ContainerSizes, has_memory: bool = True) -> None:
         use = np.ones((2, len(admitted.cpu_millicores)))
-        recording = replace(recording_of(use, use), has_memory=has_memory)
-        self.policy = Fixed(admitted)
-        self.pods = Pods(recording, TERMS)
-        self.churn = Churn(len(recording.containers))
+        recording = replace(make_recording(use, use), has_memory=has_memory)
+        self.policy = FixedSizesPolicy(admitted)
+        self.pods = ReplayedPodState(recording, TERMS)
+        self.churn = ChangeCounts(len(recording.containers))
         self.cluster = ReplayedCluster(recording, self.pods, self.policy, self.churn)
         self.cluster.create(np.arange(len(recording.containers)), 0)
 
-    def resize(self, containers: tuple[int, ...], wanted: Sizes, evict: tuple[int, ...] = (), force: bool = False):
-        self.cluster.carry_out(Decision(places(*containers), wanted, places(*evict), force), 300)
+    def resize(
+        self, containers: tuple[int, ...], wanted: ContainerSizes, evict: tuple[int, ...] = (), force: bool = False
+    ):
+        self.cluster.apply(ReplayDecision(get_placements(*containers), wanted, get_placements(*evict), force), 300)
 
     @property
     def cpu(self) -> list[int]:
@@ -65,13 +72,13 @@ def test_pods_of_one_time_are_placed_by_name():
 
 def test_who_fits_no_empty_node_stays_pending_until_it_is_created_smaller():
     world = World(mebibytes((1001, 1), (100, 100)))
-    assert world.node == [PENDING, 0]
+    assert world.node == [PENDING_NODE, 0]
     world.resize((0,), mebibytes((10, 1)))
-    assert (world.node[0], world.cpu[0]) == (PENDING, 1001)
+    assert (world.node[0], world.cpu[0]) == (PENDING_NODE, 1001)
     world.policy.admitted = mebibytes((900, 1), (100, 100))
     world.resize((), NO_SIZES, evict=(0,))
     assert world.node == [0, 0]
-    assert world.pods.born.tolist() == [2, 1]
+    assert world.pods.creation_row.tolist() == [2, 1]
     assert world.churn.evictions.tolist() == [1, 0]
 
 
@@ -167,9 +174,9 @@ def test_a_limit_does_not_fall_under_the_memory_in_use(before: int, limit: int, 
 
 def test_emptied_nodes_are_removed_and_their_names_used_again():
     world = World(mebibytes((700, 100), (700, 100), (700, 100)))
-    world.cluster.leave(places(0, 1))
-    assert world.pods.nodes.alive.tolist() == [False, False, True]
-    world.cluster.create(places(1), 300)
+    world.cluster.remove(get_placements(0, 1))
+    assert world.pods.nodes.exists.tolist() == [False, False, True]
+    world.cluster.create(get_placements(1), 300)
     assert world.node == [-2, 0, 2]
 
 
@@ -190,27 +197,29 @@ def test_memory_that_was_not_recorded_counts_nowhere():
 @pytest.mark.parametrize(
     ("reaction", "wanted"),
     [
-        (KillReaction(mebibytes((300, 400, 800))), (300, 400)),
-        (KillReaction(mebibytes((300, 700, 800))), (300, 300)),
-        (KillReaction(mebibytes((200, 200, 800))), (200, 200)),
-        (KillReaction(), (300, 300)),
+        (ReplayedOomReaction(mebibytes((300, 400, 800))), (300, 400)),
+        (ReplayedOomReaction(mebibytes((300, 700, 800))), (300, 300)),
+        (ReplayedOomReaction(mebibytes((200, 200, 800))), (200, 200)),
+        (ReplayedOomReaction(), (300, 300)),
     ],
 )
-def test_a_reaction_to_a_kill_is_done_at_once_within_the_nodes_room(reaction: KillReaction, wanted: tuple[int, int]):
+def test_a_reaction_to_a_kill_is_done_at_once_within_the_nodes_room(
+    reaction: ReplayedOomReaction, wanted: tuple[int, int]
+):
     world = World(mebibytes((300, 300), (700, 500)))
-    world.cluster.react(0, reaction, 60)
+    world.cluster.apply_oom_reaction(0, reaction, 60)
     assert (world.cpu[0], world.memory[0]) == wanted
 
 
 def test_a_reaction_may_evict():
     world = World(mebibytes((300, 300)))
     world.policy.admitted = mebibytes((300, 900))
-    world.cluster.react(0, KillReaction(evict=True), 60)
-    assert (world.memory, world.pods.born_at.tolist(), world.churn.evictions.tolist()) == ([900], [60], [1])
+    world.cluster.apply_oom_reaction(0, ReplayedOomReaction(evict=True), 60)
+    assert (world.memory, world.pods.created_at.tolist(), world.churn.evictions.tolist()) == ([900], [60], [1])
 
 
 def test_nothing_wanted_changes_nothing():
     world = World(mebibytes((300, 300)))
-    world.cluster.carry_out(Decision(NO_CONTAINERS, NO_SIZES, NO_CONTAINERS), 300)
-    world.cluster.leave(NO_CONTAINERS)
-    assert (world.node, world.pods.born.tolist()) == ([0], [1])
+    world.cluster.apply(ReplayDecision(NO_CONTAINERS, NO_SIZES, NO_CONTAINERS), 300)
+    world.cluster.remove(NO_CONTAINERS)
+    assert (world.node, world.pods.creation_row.tolist()) == ([0], [1])

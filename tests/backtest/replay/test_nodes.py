@@ -4,16 +4,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.replay.nodes import Nodes
-from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.nodes import ReplayedNodes
+from cruise.backtest.replay.policy import ReplayOptions
 from cruise.domain.resources import Resources
 
 TERMS = ReplayOptions(node=Resources(1000, 1000), node_pods=3)
 NEEDS = st.builds(Resources, st.integers(0, 600), st.integers(0, 600))
 
 
-def of(count: int) -> Nodes:
-    nodes = Nodes(TERMS)
+def of(count: int) -> ReplayedNodes:
+    nodes = ReplayedNodes(TERMS)
     for _ in range(count):
         nodes.add()
     return nodes
@@ -21,51 +21,51 @@ def of(count: int) -> Nodes:
 
 def test_the_freest_node_is_chosen_and_of_equals_the_first():
     nodes = of(3)
-    nodes.put(0, Resources(500, 500))
+    nodes.add_pod(0, Resources(500, 500))
     assert nodes.choose(Resources(100, 100)) == 1
-    nodes.put(1, Resources(100, 100))
-    nodes.put(2, Resources(200, 200))
+    nodes.add_pod(1, Resources(100, 100))
+    nodes.add_pod(2, Resources(200, 200))
     assert nodes.choose(Resources(100, 100)) == 1
 
 
 def test_nobody_is_put_on_a_node_without_room_or_with_all_its_pods():
     nodes = of(2)
-    nodes.put(0, Resources(500, 100))
-    nodes.put(1, Resources(0, 600))
+    nodes.add_pod(0, Resources(500, 100))
+    nodes.add_pod(1, Resources(0, 600))
     assert nodes.choose(Resources(600, 100)) == 1
     assert nodes.choose(Resources(600, 500)) is None
     for _ in range(2):
-        nodes.put(1, Resources())
+        nodes.add_pod(1, Resources())
     assert nodes.choose(Resources(600, 100)) is None
 
 
 def test_the_lowest_free_index_is_used_again():
     nodes = of(3)
-    nodes.put(1, Resources(1, 1))
+    nodes.add_pod(1, Resources(1, 1))
     nodes.remove_empty()
-    assert nodes.alive.tolist() == [False, True, False]
+    assert nodes.exists.tolist() == [False, True, False]
     assert nodes.choose(Resources(1, 1)) == 1
     assert [nodes.add(), nodes.add(), nodes.add()] == [0, 2, 3]
-    assert (nodes.count, nodes.peak) == (4, 4)
+    assert (nodes.count_nodes, nodes.peak) == (4, 4)
 
 
 def test_a_copy_is_filled_without_consequence():
     nodes = of(1)
     twin = nodes.copy()
-    twin.put(0, Resources(900, 900))
-    twin.alive[0] = False
+    twin.add_pod(0, Resources(900, 900))
+    twin.exists[0] = False
     assert nodes.choose(Resources(900, 900)) == 0
 
 
 def test_a_resize_moves_what_is_counted_and_what_is_scored():
     nodes = of(1)
-    nodes.put(0, Resources(100, 0))
-    nodes.put(0, Resources(200, 50))
+    nodes.add_pod(0, Resources(100, 0))
+    nodes.add_pod(0, Resources(200, 50))
     before = (np.array([100, 200]), np.array([0, 50]))
     nodes.resize(np.array([0, 0]), before, (np.array([0, 250]), np.array([10, 0])))
     again = of(1)
-    again.put(0, Resources(0, 10))
-    again.put(0, Resources(250, 0))
+    again.add_pod(0, Resources(0, 10))
+    again.add_pod(0, Resources(250, 0))
     assert nodes.cpu_millicores.tolist() == again.cpu_millicores.tolist() == [250]
     assert nodes.memory_bytes.tolist() == again.memory_bytes.tolist() == [10]
     assert nodes.scored_cpu_millicores.tolist() == again.scored_cpu_millicores.tolist()
@@ -78,20 +78,20 @@ def test_what_cannot_fit_is_never_placed(there: list[Resources], coming: list[Re
     for need in there:
         chosen = nodes.choose(need)
         if chosen is not None:
-            nodes.put(chosen, need)
+            nodes.add_pod(chosen, need)
     possible = nodes.may_fit(coming)
     placed = True
     for need in coming:
         chosen = nodes.choose(need)
         placed = placed and chosen is not None
         if chosen is not None:
-            nodes.put(chosen, need)
+            nodes.add_pod(chosen, need)
     assert possible or not placed
     assert (nodes.cpu_millicores <= 1000).all() and (nodes.memory_bytes <= 1000).all() and (nodes.pods <= 3).all()
 
 
 def test_the_requested_share_is_that_of_the_scarcer_resource():
     nodes = of(2)
-    nodes.put(0, Resources(100, 300))
-    nodes.put(1, Resources(400, 0))
+    nodes.add_pod(0, Resources(100, 300))
+    nodes.add_pod(1, Resources(400, 0))
     assert nodes.requested_share().tolist() == [0.3, 0.4]

@@ -2,35 +2,40 @@
 
 import numpy as np
 
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.backtest.replay.policy import ClusterView, Kill, KillReaction, Sizes
-from cruise.backtest.replay.replay import replay
+from cruise.backtest.replay.policy import (
+    ContainerSizes,
+    ReplayClusterView,
+    ReplayedOomKill,
+    ReplayedOomReaction,
+    ReplayOptions,
+)
+from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.backtest import PolicyScore
 from cruise.domain.resources import MEBIBYTE, Resources
-from tests.backtest.baselines.recordings import recording_of
-from tests.backtest.replay.policies import Fixed, sizes
+from tests.backtest.baselines.recordings import make_recording
+from tests.backtest.replay.policies import FixedSizesPolicy, sizes
 
 TERMS = ReplayOptions(node=Resources(1000, 1000 * MEBIBYTE))
 
 
-def mebibytes(*rows: tuple[int, int]) -> Sizes:
+def mebibytes(*rows: tuple[int, int]) -> ContainerSizes:
     """One row a container: memory and its limit."""
     return sizes(*((10, memory * MEBIBYTE, limit * MEBIBYTE) for memory, limit in rows))
 
 
 def run(
-    used: list[list[float]], admitted: Sizes, reaction: KillReaction | None = None
-) -> tuple[list[Kill], PolicyScore]:
+    used: list[list[float]], admitted: ContainerSizes, reaction: ReplayedOomReaction | None = None
+) -> tuple[list[ReplayedOomKill], PolicyScore]:
     """Replay memory in MiB, a row a minute."""
     memory = np.array(used) * MEBIBYTE
-    policy = Fixed(admitted, reaction=reaction)
-    score = replay(recording_of(np.ones_like(memory), memory, step_seconds=60, start=60), policy, TERMS)
+    policy = FixedSizesPolicy(admitted, reaction=reaction)
+    score = replay_policy(make_recording(np.ones_like(memory), memory, step_seconds=60, start=60), policy, TERMS)
     return policy.kills, score
 
 
 def test_use_above_the_limit_kills_and_use_at_the_limit_does_not():
     kills, score = run([[100, 100], [100, 101]], mebibytes((50, 100), (50, 100)))
-    assert kills == [Kill(1, 120, 101 * MEBIBYTE, True)]
+    assert kills == [ReplayedOomKill(1, 120, 101 * MEBIBYTE, True)]
     assert score.oom_per_1000_container_days == 1000 / (4 / 1440)
 
 
@@ -45,13 +50,13 @@ def test_a_container_is_killed_once_an_interval():
 
 def test_a_reaction_is_in_force_at_the_next_sample():
     grown = sizes((10, 150 * MEBIBYTE, 300 * MEBIBYTE))
-    kills, _ = run([[200]] * 12, mebibytes((50, 100)), KillReaction(grown))
+    kills, _ = run([[200]] * 12, mebibytes((50, 100)), ReplayedOomReaction(grown))
     assert [kill.at for kill in kills] == [60]
 
 
 def test_on_a_full_node_the_one_furthest_above_its_request_dies():
     kills, _ = run([[400, 350, 300]], mebibytes((400, 0), (100, 0), (200, 0)))
-    assert kills == [Kill(1, 60, 350 * MEBIBYTE, False)]
+    assert kills == [ReplayedOomKill(1, 60, 350 * MEBIBYTE, False)]
 
 
 def test_they_die_one_after_the_other_until_the_rest_fits():
@@ -70,14 +75,14 @@ def test_a_kill_goes_on_freeing_memory_at_later_samples_of_its_interval():
 
 
 def test_an_evicted_container_is_killed_no_more_where_it_has_room():
-    class Larger(Fixed):
-        def killed(self, kill: Kill, view: ClusterView) -> KillReaction:
+    class Larger(FixedSizesPolicy):
+        def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
             self.admitted = mebibytes((600, 0), (900, 0))
-            return super().killed(kill, view)
+            return super().react_to_oom_kill(kill, view)
 
     memory = np.array([[600.0, 500.0]] * 10) * MEBIBYTE
-    policy = Larger(mebibytes((600, 0), (400, 0)), reaction=KillReaction(evict=True))
-    score = replay(recording_of(np.ones_like(memory), memory, step_seconds=60, start=60), policy, TERMS)
+    policy = Larger(mebibytes((600, 0), (400, 0)), reaction=ReplayedOomReaction(evict=True))
+    score = replay_policy(make_recording(np.ones_like(memory), memory, step_seconds=60, start=60), policy, TERMS)
     assert [(kill.container, kill.at) for kill in policy.kills] == [(1, 60)]
     assert policy.views[0].node.tolist() == [0, 1]
     assert score.nodes_peak == 2

@@ -4,33 +4,32 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.backtest.replay.pods import ABSENT, PENDING, Pods
-from cruise.backtest.replay.policy import Sizes
+from cruise.backtest.replay.pods import ABSENT_NODE, PENDING_NODE, ReplayedPodState
+from cruise.backtest.replay.policy import ContainerSizes, ReplayOptions
 from cruise.domain.resources import Resources
-from tests.backtest.baselines.recordings import recording_of
-from tests.backtest.replay.policies import places, sizes
+from tests.backtest.baselines.recordings import make_recording
+from tests.backtest.replay.policies import get_placements, sizes
 
 COUNT = 5
 TERMS = ReplayOptions(node=Resources(10**6, 10**6))
 
 
-def pods() -> Pods:
+def pods() -> ReplayedPodState:
     use = np.ones((1, COUNT))
-    return Pods(recording_of(use, use), TERMS)
+    return ReplayedPodState(make_recording(use, use), TERMS)
 
 
 def test_a_pod_is_absent_then_pending_then_placed_then_absent():
     world = pods()
-    assert world.node.tolist() == [ABSENT] * COUNT
-    world.create(places(1, 3), 600)
-    world.resize(places(1, 3), sizes((10, 20, 30), (40, 50, 60)))
-    world.place(3, world.nodes.add())
-    assert world.node.tolist() == [ABSENT, PENDING, ABSENT, 0, ABSENT]
-    assert (world.born.tolist(), world.born_at.tolist()) == ([0, 1, 0, 1, 0], [0, 600, 0, 600, 0])
+    assert world.node.tolist() == [ABSENT_NODE] * COUNT
+    world.create(get_placements(1, 3), 600)
+    world.resize(get_placements(1, 3), sizes((10, 20, 30), (40, 50, 60)))
+    world.bind(3, world.nodes.add())
+    assert world.node.tolist() == [ABSENT_NODE, PENDING_NODE, ABSENT_NODE, 0, ABSENT_NODE]
+    assert (world.creation_row.tolist(), world.created_at.tolist()) == ([0, 1, 0, 1, 0], [0, 600, 0, 600, 0])
     assert (world.nodes.cpu_millicores.tolist(), world.nodes.pods.tolist()) == ([40], [1])
-    world.remove(places(1, 3))
-    assert world.node.tolist() == [ABSENT] * COUNT
+    world.remove(get_placements(1, 3))
+    assert world.node.tolist() == [ABSENT_NODE] * COUNT
     assert (world.nodes.cpu_millicores.tolist(), world.nodes.pods.tolist()) == ([0], [0])
 
 
@@ -40,18 +39,22 @@ def test_places_are_sorted_by_node_and_kept_until_one_changes():
     for _ in range(3):
         world.nodes.add()
     for container, node in ((0, 2), (1, 0), (3, 2), (4, 0)):
-        world.place(container, node)
-    found = world.places
+        world.bind(container, node)
+    found = world.get_placed
     assert found.order.tolist() == [1, 4, 0, 3]
-    assert (found.nodes.tolist(), found.starts.tolist(), found.row.tolist()) == ([0, 2], [0, 2], [0, 0, 1, 1])
-    world.resize(places(0), sizes((5, 5, 5)))
-    assert world.places is found
-    world.place(2, 1)
-    assert world.places.nodes.tolist() == [0, 1, 2]
+    assert (found.nodes.tolist(), found.starts.tolist(), found.row_of_container.tolist()) == (
+        [0, 2],
+        [0, 2],
+        [0, 0, 1, 1],
+    )
+    world.resize(get_placements(0), sizes((5, 5, 5)))
+    assert world.get_placed is found
+    world.bind(2, 1)
+    assert world.get_placed.nodes.tolist() == [0, 1, 2]
 
 
 def test_nobody_placed_is_no_place():
-    found = pods().places
+    found = pods().get_placed
     assert found.order.size == found.nodes.size == found.starts.size == 0
 
 
@@ -72,20 +75,20 @@ def test_sums_are_those_of_the_pods_that_are_placed(steps: list[tuple[str, set[i
     for _ in range(4):
         world.nodes.add()
     for step, chosen, node, amount in steps:
-        containers = places(*sorted(chosen))
+        containers = get_placements(*sorted(chosen))
         state = world.node[containers]
         match step:
             case "create":
-                world.create(containers[state == ABSENT], 0)
+                world.create(containers[state == ABSENT_NODE], 0)
             case "place":
-                for container in containers[state == PENDING].tolist():
-                    world.place(container, node)
+                for container in containers[state == PENDING_NODE].tolist():
+                    world.bind(container, node)
             case "remove":
                 world.remove(containers)
             case "resize":
-                there = containers[state != ABSENT]
+                there = containers[state != ABSENT_NODE]
                 row = np.arange(len(there)) * amount
-                world.resize(there, Sizes(row, row // 2, row * 2))
+                world.resize(there, ContainerSizes(row, row // 2, row * 2))
     placed = world.node >= 0
     for found, asked in (
         (world.nodes.cpu_millicores, world.sizes.cpu_millicores),

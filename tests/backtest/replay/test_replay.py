@@ -10,17 +10,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.backtest.policies.policies import POLICIES
-from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.recordings.recording import UsageRecording
 from cruise.backtest.recordings.traces import load_trace
-from cruise.backtest.replay.options import Arrivals, ReplayOptions
-from cruise.backtest.replay.policy import ClusterView, ReplayPolicy
-from cruise.backtest.replay.replay import replay
-from cruise.decisions.pareto import NEVER_RIVALS
+from cruise.backtest.replay.policy import PodCreationTime, ReplayClusterView, ReplayOptions, ReplayPolicy
+from cruise.backtest.replay.replay import replay_policy
+from cruise.decisions.policy_costs import REFERENCE_POLICIES
 from cruise.domain.resources import MEBIBYTE, Resources
 from cruise.simulation.demand.trace import SHIPPED_TRACE
-from tests.backtest.baselines.recordings import recording_of
+from tests.backtest.baselines.recordings import make_recording
 from tests.backtest.replay import plain_accounts
-from tests.backtest.replay.policies import Asked, Fixed, Following, Journal, Whims, sizes
+from tests.backtest.replay.policies import (
+    DecisionJournal,
+    FixedSizesPolicy,
+    FollowUsagePolicy,
+    RandomPolicy,
+    RecordingPolicy,
+    sizes,
+)
 from tests.tiers import examples
 
 NODE = Resources(1000, 1000 * MEBIBYTE)
@@ -28,7 +34,7 @@ TERMS = ReplayOptions(node=NODE, node_pods=4)
 HOUR = 3600
 
 
-def drawn(seed: int, containers: int, rows: int, step: int, gaps: float = 0.1) -> Recording:
+def drawn(seed: int, containers: int, rows: int, step: int, gaps: float = 0.1) -> UsageRecording:
     """Use up to a good half of a node, pods that come and go, samples that are missing."""
     random = np.random.default_rng(seed)
     level = random.random((2, 1, containers)) * 600
@@ -38,7 +44,7 @@ def drawn(seed: int, containers: int, rows: int, step: int, gaps: float = 0.1) -
     gone = (row < first) | (row > last) | (random.random((rows, containers)) < gaps)
     use[:, gone] = np.nan
     requests = [Resources(*map(int, one)) for one in random.integers(1, 700, (containers, 2)) * (1, MEBIBYTE)]
-    return recording_of(use[0], use[1] * MEBIBYTE, requests=requests, step_seconds=step, start=step)
+    return make_recording(use[0], use[1] * MEBIBYTE, requests=requests, step_seconds=step, start=step)
 
 
 RECORDINGS = st.builds(
@@ -49,51 +55,51 @@ RECORDINGS = st.builds(
 class Checks:
     """Looks at every view that a policy is shown."""
 
-    def __init__(self, recording: Recording) -> None:
+    def __init__(self, recording: UsageRecording) -> None:
         self._recording = recording
         known = ~np.isnan(recording.cpu_millicores)
         self._first, self._last = known.argmax(axis=0), len(known) - 1 - known[::-1].argmax(axis=0)
         self._ever = known.any(axis=0)
 
-    def __call__(self, view: ClusterView) -> None:
+    def __call__(self, view: ReplayClusterView) -> None:
         placed = view.node >= 0
-        assert view.alive[view.node[placed]].all()
-        pods = np.bincount(view.node[placed], minlength=len(view.alive))
+        assert view.node_exists[view.node[placed]].all()
+        pods = np.bincount(view.node[placed], minlength=len(view.node_exists))
         assert (pods <= TERMS.node_pods).all()
-        assert ((pods > 0) == view.alive).all()
+        assert ((pods > 0) == view.node_exists).all()
         for asked, allocatable in (
             (view.sizes.cpu_millicores, NODE.cpu_millicores),
             (view.sizes.memory_bytes, NODE.memory_bytes),
         ):
-            sums = np.zeros(len(view.alive), dtype=np.int64)
+            sums = np.zeros(len(view.node_exists), dtype=np.int64)
             np.add.at(sums, view.node[placed], asked[placed])
             assert (sums <= allocatable).all()
-            assert (asked[view.node == -2][view.born[view.node == -2] == 0] == 0).all()
+            assert (asked[view.node == -2][view.creation_row[view.node == -2] == 0] == 0).all()
         row = (view.at - self._recording.start) // self._recording.step_seconds
         pass_rows = max(1, 300 // self._recording.step_seconds + 1)
         there = self._ever & (self._first <= row) & (row <= self._last)
         gone = ~self._ever | (self._first > row) | (self._last <= row - pass_rows)
         assert (view.node[there] >= -1).all()
         assert (view.node[gone] == -2).all()
-        assert ((view.born > 0) | (view.node == -2)).all()
-        assert (view.born_at <= view.at).all()
+        assert ((view.creation_row > 0) | (view.node == -2)).all()
+        assert (view.created_at <= view.at).all()
 
 
 @examples(60)
 @given(RECORDINGS, st.integers(0, 2**32))
-def test_whatever_is_wanted_no_node_is_overcommitted_and_everybody_is_somewhere(recording: Recording, seed: int):
-    whims = Whims(seed, (1100, 1100 * MEBIBYTE), Checks(recording))
-    score = replay(recording, whims, TERMS)
+def test_whatever_is_wanted_no_node_is_overcommitted_and_everybody_is_somewhere(recording: UsageRecording, seed: int):
+    whims = RandomPolicy(seed, (1100, 1100 * MEBIBYTE), Checks(recording))
+    score = replay_policy(recording, whims, TERMS)
     assert 0 <= score.resize_reversal_share <= 1
     assert score.nodes_mean <= score.nodes_peak <= len(recording.containers)
 
 
 @examples(60)
-@given(RECORDINGS, st.sampled_from([0.8, 1.0, 1.2]), st.sampled_from(Arrivals))
-def test_the_figures_are_those_of_a_plain_count(recording: Recording, share: float, arrivals: Arrivals):
-    options = replace(TERMS, arrivals=arrivals)
-    journal = Journal(Following(recording, share, reacts=False))
-    score = replay(recording, journal, options)
+@given(RECORDINGS, st.sampled_from([0.8, 1.0, 1.2]), st.sampled_from(PodCreationTime))
+def test_the_figures_are_those_of_a_plain_count(recording: UsageRecording, share: float, arrivals: PodCreationTime):
+    options = replace(TERMS, creation_time=arrivals)
+    journal = DecisionJournal(FollowUsagePolicy(recording, share, reacts=False))
+    score = replay_policy(recording, journal, options)
     for found, use, resource in (
         (score.cpu, recording.cpu_millicores, "cpu_millicores"),
         (score.memory, recording.memory_bytes, "memory_bytes"),
@@ -109,7 +115,7 @@ def test_the_figures_are_those_of_a_plain_count(recording: Recording, share: flo
     assert score.oom_per_1000_container_days * score.container_days / 1000 == pytest.approx(len(killed))
 
 
-def made_up(hours: int = 14, containers: int = 12, step: int = 60) -> Recording:
+def made_up(hours: int = 14, containers: int = 12, step: int = 60) -> UsageRecording:
     """Days in small: waves and noise, and memory that runs away, so that there is something to decide at every pass."""
     random = np.random.default_rng(7)
     rows = hours * HOUR // step
@@ -121,10 +127,10 @@ def made_up(hours: int = 14, containers: int = 12, step: int = 60) -> Recording:
         memory[hour * HOUR // step : (hour + 1) * HOUR // step, container] += 1500 * MEBIBYTE
     requests = [Resources(700, 500 * MEBIBYTE)] * containers
     workloads = [f"w{container // 2}" for container in range(containers)]
-    return recording_of(cpu, memory, requests=requests, workloads=workloads, step_seconds=step, start=step)
+    return make_recording(cpu, memory, requests=requests, workloads=workloads, step_seconds=step, start=step)
 
 
-def future_shuffled(recording: Recording, until: int) -> Recording:
+def future_shuffled(recording: UsageRecording, until: int) -> UsageRecording:
     """Shuffle and change every sample after a time; who has one keeps one."""
     random = np.random.default_rng(3)
     row = (until - recording.start) // recording.step_seconds + 1
@@ -136,26 +142,26 @@ def future_shuffled(recording: Recording, until: int) -> Recording:
     return replace(recording, cpu_millicores=changed[0], memory_bytes=changed[1])
 
 
-def answers_to(name: str, recording: Recording) -> list[Asked]:
+def answers_to(name: str, recording: UsageRecording) -> list[RecordingPolicy]:
     options = ReplayOptions(node=Resources(4000, 3000 * MEBIBYTE))
-    journal = Journal(POLICIES[name](recording, options))
-    replay(recording, journal, options)
+    journal = DecisionJournal(POLICIES[name](recording, options))
+    replay_policy(recording, journal, options)
     return journal.asked
 
 
 @cache
-def answers_to_one_future(name: str) -> list[Asked]:
+def answers_to_one_future(name: str) -> list[RecordingPolicy]:
     return answers_to(name, made_up())
 
 
-def answers_under_two_futures(name: str, until: int) -> tuple[list[Asked], list[Asked]]:
+def answers_under_two_futures(name: str, until: int) -> tuple[list[RecordingPolicy], list[RecordingPolicy]]:
     answers = answers_to_one_future(name), answers_to(name, future_shuffled(made_up(), until))
     one, other = ([asked for asked in asked_in_all if asked.at <= until] for asked_in_all in answers)
     return one, other
 
 
 @pytest.mark.parametrize("until_hours", [5, pytest.param(10, marks=pytest.mark.beyond_core)])
-@pytest.mark.parametrize("name", [name for name in POLICIES if name not in NEVER_RIVALS])
+@pytest.mark.parametrize("name", [name for name in POLICIES if name not in REFERENCE_POLICIES])
 def test_no_policy_sees_the_future(name: str, until_hours: int):
     one, other = answers_under_two_futures(name, until_hours * HOUR)
     assert len(one) > until_hours * 12
@@ -172,16 +178,16 @@ def test_the_oracle_sees_an_interval_of_it_and_is_found_out():
 def test_the_same_recording_gives_the_same_score(name: str):
     options = ReplayOptions(node=Resources(4000, 3000 * MEBIBYTE), seed=5)
     recording = made_up(hours=9)
-    first, second = (replay(recording, POLICIES[name](recording, options), options) for _ in range(2))
+    first, second = (replay_policy(recording, POLICIES[name](recording, options), options) for _ in range(2))
     assert repr(first) == repr(second)
     assert first.policy == name
 
 
 def test_a_policy_sees_the_samples_of_whom_runs():
     cpu = np.array([[10, np.nan, 5], [20, 7, 5]])
-    policy = Fixed(sizes((100, 0, 0), (100, 0, 0), (1001, 0, 0)))
-    recording = recording_of(cpu, cpu, step_seconds=300)
-    score = replay(recording, policy, TERMS)
+    policy = FixedSizesPolicy(sizes((100, 0, 0), (100, 0, 0), (1001, 0, 0)))
+    recording = make_recording(cpu, cpu, step_seconds=300)
+    score = replay_policy(recording, policy, TERMS)
     assert [at for at, _, _ in policy.seen] == [300, 600]
     seen = np.concatenate([rows for _, rows, _ in policy.seen])
     assert np.array_equal(seen, [[10, np.nan, np.nan], [20, 7, np.nan]], equal_nan=True)
@@ -192,7 +198,7 @@ def test_a_policy_sees_the_samples_of_whom_runs():
 def test_progress_is_told_about_every_hundredth_and_ends_whole():
     told: list[float] = []
     recording = made_up(hours=40, containers=1, step=300)
-    replay(recording, POLICIES["as-requested"](recording, TERMS), TERMS, on_progress=told.append)
+    replay_policy(recording, POLICIES["as-requested"](recording, TERMS), TERMS, on_progress=told.append)
     assert told == sorted(set(told))
     assert 90 <= len(told) <= 101
     assert told[-1] == 1.0
@@ -200,30 +206,30 @@ def test_progress_is_told_about_every_hundredth_and_ends_whole():
 
 def test_what_never_ran_scores_nothing():
     nothing = np.full((3, 1), np.nan)
-    score = replay(recording_of(nothing, nothing), Fixed(sizes((1, 1, 1))), TERMS)
+    score = replay_policy(make_recording(nothing, nothing), FixedSizesPolicy(sizes((1, 1, 1))), TERMS)
     assert score.cpu.relative_slack == score.cpu.short_share == score.container_days == score.nodes_mean == 0
 
 
 def test_memory_that_was_not_recorded_has_no_score():
     recording = replace(made_up(hours=1), has_memory=False)
-    score = replay(recording, Following(recording), TERMS)
+    score = replay_policy(recording, FollowUsagePolicy(recording), TERMS)
     assert score.memory is None
     assert score.cpu.relative_slack > 0
 
 
 def test_the_shipped_trace_as_it_was_provisioned():
     recording = load_trace(SHIPPED_TRACE)
-    score = replay(recording, POLICIES["as-requested"](recording, ReplayOptions()), ReplayOptions())
+    score = replay_policy(recording, POLICIES["as-requested"](recording, ReplayOptions()), ReplayOptions())
     asked = sum(one.requests.cpu_millicores for one in recording.containers)
     mean = float(np.nansum(recording.cpu_millicores.astype(np.float64))) / len(recording.cpu_millicores)
     assert not np.isnan(recording.cpu_millicores).any()
     assert score.cpu.relative_slack == pytest.approx(1 - mean / asked)
-    assert score.container_days == pytest.approx(len(recording.containers) * recording.days)
+    assert score.container_days == pytest.approx(len(recording.containers) * recording.get_days)
     assert (score.resizes_per_container_day, score.evictions_per_1000_pod_days) == (0, 0)
     assert score.nodes_mean == score.nodes_peak
 
 
 def test_policies_are_made_anew_for_every_replay():
-    made: list[Callable[[Recording, ReplayOptions], ReplayPolicy]] = list(POLICIES.values())
+    made: list[Callable[[UsageRecording, ReplayOptions], ReplayPolicy]] = list(POLICIES.values())
     recording = made_up(hours=1)
     assert all(make(recording, TERMS) is not make(recording, TERMS) for make in made)

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cruise.backtest.replay.options import ReplayOptions
-from cruise.backtest.replay.policy import NO_CONTAINERS, Decision
-from cruise.backtest.replay.replay import replay
+from cruise.backtest.replay.policy import NO_CONTAINERS, ReplayDecision, ReplayOptions
+from cruise.backtest.replay.replay import replay_policy
 from cruise.domain.resources import MEBIBYTE, Resources
-from tests.backtest.baselines.recordings import recording_of
-from tests.backtest.replay.policies import Fixed, places, sizes
+from tests.backtest.baselines.recordings import make_recording
+from tests.backtest.replay.policies import FixedSizesPolicy, get_placements, sizes
 
 GIBIBYTE = 1024 * MEBIBYTE
 TERMS = ReplayOptions(node=Resources(2000, 4 * GIBIBYTE))
@@ -23,31 +22,35 @@ def hour(*columns: tuple[float, float]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_nodes_are_paid_for_not_requests():
-    recording = recording_of(*hour((10, 10), (10, 10)))
-    policy = Fixed(sizes((1500, 0, 0), (1500, 0, 0)))
+    recording = make_recording(*hour((10, 10), (10, 10)))
+    policy = FixedSizesPolicy(sizes((1500, 0, 0), (1500, 0, 0)))
     options = replace(TERMS, price_core_hour=0.5, price_gibibyte_hour=0.25)
-    assert replay(recording, policy, options).cost == pytest.approx(2 * (2 * 0.5 + 4 * 0.25))
-    assert replay(recording, policy, replace(TERMS, price_core_hour=0.5)).cost == pytest.approx(2.0)
-    assert replay(recording, policy, TERMS).cost is None
+    assert replay_policy(recording, policy, options).cost == pytest.approx(2 * (2 * 0.5 + 4 * 0.25))
+    assert replay_policy(recording, policy, replace(TERMS, price_core_hour=0.5)).cost == pytest.approx(2.0)
+    assert replay_policy(recording, policy, TERMS).cost is None
 
 
 def test_nodes_are_weighed_by_time():
     cpu, memory = hour((10, 10), (10, 10))
     cpu[3:, 1] = memory[3:, 1] = np.nan
-    score = replay(recording_of(cpu, memory), Fixed(sizes((1500, 0, 0), (1500, 0, 0))), TERMS)
+    score = replay_policy(make_recording(cpu, memory), FixedSizesPolicy(sizes((1500, 0, 0), (1500, 0, 0))), TERMS)
     assert (score.nodes_mean, score.nodes_peak) == (1.25, 2)
     assert score.container_days == pytest.approx((12 + 3) * 300 / 86400)
 
 
 def test_slack_is_weighed_by_what_was_asked_for():
-    score = replay(recording_of(*hour((100, 100), (900, 100))), Fixed(sizes((200, 0, 0), (1000, 0, 0))), TERMS)
+    score = replay_policy(
+        make_recording(*hour((100, 100), (900, 100))), FixedSizesPolicy(sizes((200, 0, 0), (1000, 0, 0))), TERMS
+    )
     assert score.cpu.relative_slack == pytest.approx(200 / 1200)
 
 
 def test_starved_are_those_above_their_request_on_a_node_without_idle_cpu():
     cpu, memory = hour((1500, 1), (400, 1), (1700, 1))
     cpu[5, 0] = 1601
-    score = replay(recording_of(cpu, memory), Fixed(sizes((1000, 0, 0), (500, 0, 0), (1800, 0, 0))), TERMS)
+    score = replay_policy(
+        make_recording(cpu, memory), FixedSizesPolicy(sizes((1000, 0, 0), (500, 0, 0), (1800, 0, 0))), TERMS
+    )
     assert score.cpu.starved_share == pytest.approx(1 / 36)
     assert score.cpu.short_share == pytest.approx(12 / 24)
 
@@ -61,26 +64,28 @@ def test_the_worst_were_killed_then_starved_then_wasted_most():
         (600, GIBIBYTE, 0),
         (1200, MEBIBYTE, 0),
     )
-    score = replay(recording_of(cpu, memory), Fixed(admitted), TERMS)
-    assert [one.pod for one in score.worst] == ["p0", "p1", "p4", "p3", "p2"]
-    killed, starved, wasting = score.worst[:3]
+    score = replay_policy(make_recording(cpu, memory), FixedSizesPolicy(admitted), TERMS)
+    assert [one.pod for one in score.worst_containers] == ["p0", "p1", "p4", "p3", "p2"]
+    killed, starved, wasting = score.worst_containers[:3]
     assert (killed.oom_kills, killed.starved_minutes) == (12, 0)
     assert (starved.oom_kills, starved.starved_minutes) == (0, 60)
     assert (wasting.cpu_slack_millicores, wasting.namespace, wasting.workload) == (1190, "default", "Deployment/w4")
 
 
 def test_the_worst_are_ten():
-    score = replay(recording_of(*hour(*[(1, 1)] * 12)), Fixed(sizes(*[(10, 0, 0)] * 12)), TERMS)
-    assert [one.pod for one in score.worst] == [f"p{index}" for index in range(10)]
+    score = replay_policy(make_recording(*hour(*[(1, 1)] * 12)), FixedSizesPolicy(sizes(*[(10, 0, 0)] * 12)), TERMS)
+    assert [one.pod for one in score.worst_containers] == [f"p{index}" for index in range(10)]
 
 
 def test_resizes_and_evictions_are_counted_by_container():
     wanted = {
-        600: Decision(places(0), sizes((200, 0, 0)), NO_CONTAINERS),
-        900: Decision(places(0), sizes((100, 0, 0)), places(1)),
+        600: ReplayDecision(get_placements(0), sizes((200, 0, 0)), NO_CONTAINERS),
+        900: ReplayDecision(get_placements(0), sizes((100, 0, 0)), get_placements(1)),
     }
-    score = replay(recording_of(*hour((1, 1), (1, 1))), Fixed(sizes((100, 0, 0), (100, 0, 0)), wanted), TERMS)
-    assert {one.pod: (one.resizes, one.evictions) for one in score.worst} == {"p0": (2, 0), "p1": (0, 1)}
+    score = replay_policy(
+        make_recording(*hour((1, 1), (1, 1))), FixedSizesPolicy(sizes((100, 0, 0), (100, 0, 0)), wanted), TERMS
+    )
+    assert {one.pod: (one.resizes, one.evictions) for one in score.worst_containers} == {"p0": (2, 0), "p1": (0, 1)}
     assert score.resizes_per_container_day == pytest.approx(2 / (2 / 24))
     assert score.resize_reversal_share == 0.5
     assert score.evictions_per_1000_pod_days == pytest.approx(1000 / (2 / 24))

@@ -4,7 +4,7 @@ import json
 
 from benchmarks.compare_decisions.random_clusters import draw_cluster
 from cruise.adapters.files import load_snapshot, load_usage
-from cruise.domain.cluster import ContainerRole, Pod, Snapshot
+from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Pod
 
 SEEDS = range(60)
 
@@ -15,11 +15,11 @@ def test_the_same_seed_draws_the_same_cluster():
 
 def test_every_cluster_is_read_and_together_they_have_every_feature(tmp_path):
     pods: list[Pod] = []
-    snapshots: list[Snapshot] = []
+    snapshots: list[ClusterSnapshot] = []
     for seed in SEEDS:
         cluster = draw_cluster(seed)
         (tmp_path / "cluster.json").write_text(json.dumps({"kind": "List", "items": cluster.items}))
-        document = {"apiVersion": "cruise.io/v1", "kind": "UsageStatistics", "items": cluster.usage}
+        document = {"apiVersion": "cruise.io/v1", "kind": "CruiseKubeStatistics", "items": cluster.usage}
         (tmp_path / "usage.json").write_text(json.dumps(document))
         snapshot = load_snapshot(str(tmp_path / "cluster.json"))
         table, _ = load_usage(str(tmp_path / "usage.json"), snapshot)
@@ -37,4 +37,4 @@ def test_every_cluster_is_read_and_together_they_have_every_feature(tmp_path):
     for name in ("budgets", "autoscalers", "limit_ranges", "namespace_annotations", "oom_kills"):
         assert any(getattr(snapshot, name) for snapshot in snapshots), name
     assert any(node.taints for snapshot in snapshots for node in snapshot.nodes)
-    assert any(snapshot.surroundings.attach_limits for snapshot in snapshots)
+    assert any(snapshot.storage_and_namespaces.attach_limits for snapshot in snapshots)

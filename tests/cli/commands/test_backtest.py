@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import pytest
 import yaml
 
-from cruise.backtest.fleet.running import Entry
+from cruise.backtest.backtest import ReplayEntry
 from cruise.backtest.policies.policies import POLICIES
-from cruise.backtest.replay.options import ReplayOptions
+from cruise.backtest.replay.policy import ReplayOptions
 from cruise.cli import main
-from cruise.cli.execution.replay import Replay, replay_here
-from cruise.cli.several import repeat_options
-from cruise.errors import Unavailable
-from tests.cli.terminal import completions, on_terminal
+from cruise.cli.program import repeat_multi_value_options
+from cruise.cli.work.replay import ReplayRequest, replay_locally
+from cruise.errors import UnavailableError
+from tests.cli.terminal import completions, run_on_terminal
 from tests.cli.test_cli import alone, refusal, run
 
 __all__ = ["alone"]
@@ -127,9 +127,9 @@ class Deadly:
 
 
 def test_a_worker_that_dies_is_one_line():
-    wanted = Replay([Deadly()], [Entry("vpa", "vpa", ReplayOptions())], None, with_time_lines=False)
-    with pytest.raises(Unavailable, match=r"a worker process died, .* fewer --jobs"):
-        replay_here(wanted, 2)
+    wanted = ReplayRequest([Deadly()], [ReplayEntry("vpa", "vpa", ReplayOptions())], None, with_time_lines=False)
+    with pytest.raises(UnavailableError, match=r"a worker process died, .* fewer --jobs"):
+        replay_locally(wanted, 2)
 
 
 def test_half_of_the_series_by_name(capsys, trace):
@@ -147,7 +147,7 @@ def test_nodes_of_another_size(capsys, trace):
 def test_terms_reach_the_replay(capsys, trace, monkeypatch):
     monkeypatch.setenv("CRUISE_PRICE_CORE_HOUR", "0.02")
     monkeypatch.setenv("CRUISE_PRICE_GIBIBYTE_HOUR", "0.005")
-    monkeypatch.setenv("CRUISE_PRICE_KILL", "3")
+    monkeypatch.setenv("CRUISE_PRICE_OOM_KILL", "3")
     found = answer(
         capsys, "--trace", trace, "--arrivals", "start", "--risk", "0.01", "--seed", "7", "--policy", "cruise-risk"
     )
@@ -334,7 +334,7 @@ def test_a_half_with_nothing_in_it_is_refused(capsys, tmp_path):
     ],
 )
 def test_options_of_several_values_are_repeated(given, expected, open_at_end):
-    assert repeat_options(given, ("--trace", "--policy")) == (expected, open_at_end)
+    assert repeat_multi_value_options(given, ("--trace", "--policy")) == (expected, open_at_end)
 
 
 def test_policies_are_completed_the_first_and_the_next():
@@ -354,7 +354,7 @@ def test_help_has_examples_groups_and_every_policy():
 
 def test_progress_of_two_processes_is_one(trace):
     command = [sys.executable, "-m", "cruise", "backtest", "--trace", trace, "--policy", *QUICK, "--format", "json"]
-    output, seen = on_terminal([*command, "--jobs", "2"])
+    output, seen = run_on_terminal([*command, "--jobs", "2"])
     assert json.loads(output)["trace"] == "shop-a"
     assert b"shop-a: " in seen
 
@@ -362,7 +362,7 @@ def test_progress_of_two_processes_is_one(trace):
 def test_progress_is_shown_on_a_terminal_and_nowhere_else(trace):
     command = [sys.executable, "-m", "cruise", "backtest", "--trace", trace, "--policy", *QUICK, "--format", "json"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stderr == ""
-    output, seen = on_terminal(command)
+    output, seen = run_on_terminal(command)
     assert json.loads(output)["trace"] == "shop-a"
     assert b"shop-a: " in seen
     assert b"left" in seen

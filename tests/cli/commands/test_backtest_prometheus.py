@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cruise.backtest.recordings.prometheus import SETTLE_SECONDS
-from cruise.backtest.recordings.recording import Recording
+from cruise.backtest.recordings.prometheus import SCRAPE_DELAY_SECONDS
+from cruise.backtest.recordings.recording import UsageRecording
 from cruise.cli import main
 from tests.cli.test_cli import alone, refusal
 
@@ -18,8 +18,8 @@ def five_minutes(monkeypatch, alone):
     monkeypatch.setenv("CRUISE_PROMETHEUS_STEP", "5m")
 
 
-def end_of(recording: Recording) -> datetime:
-    return datetime.fromtimestamp(recording.start + 86_400 - recording.step_seconds + SETTLE_SECONDS, UTC)
+def end_of(recording: UsageRecording) -> datetime:
+    return datetime.fromtimestamp(recording.start + 86_400 - recording.step_seconds + SCRAPE_DELAY_SECONDS, UTC)
 
 
 def asked(server: str, end: datetime, *more: str) -> list[str]:

@@ -157,9 +157,9 @@ def test_once_a_template_states_them_nothing_is_left_to_do(capsys, files, tmp_pa
     again = json.loads(export(capsys, *write(tmp_path, objects), "--format", "json"))
     assert again["workloads"] == []
     assert {one["workload"]: one["reason"] for one in again["leftAlone"]} == {
-        "Deployment/web": "settled",
-        "StatefulSet/db": "settled",
-        "CronJob/nightly": "settled",
+        "Deployment/web": "no-change-needed",
+        "StatefulSet/db": "no-change-needed",
+        "CronJob/nightly": "no-change-needed",
         "Deployment/kept": "generated",
         "StatefulSet/young": "no-statistics",
     }
@@ -236,7 +236,7 @@ def test_no_name_leads_out_of_the_directory(capsys, tmp_path, name):
     export(capsys, *options, "-o", str(out))
     assert sorted(path.name for path in out.iterdir()) == ["PULL_REQUEST.md", "shop"]
     left = json.loads(export(capsys, *options, "--format", "json"))["leftAlone"]
-    assert {one["reason"] for one in left if one["namespace"] == name} >= {"odd-name"}
+    assert {one["reason"] for one in left if one["namespace"] == name} >= {"unsupported-name"}
 
 
 def test_what_is_named_alone_is_exported(capsys, files):

@@ -21,7 +21,7 @@ from tests.builders import (
     make_usage_item_json,
     make_usage_json,
 )
-from tests.cli.terminal import completions, on_terminal
+from tests.cli.terminal import completions, run_on_terminal
 from tests.cli.test_cli import alone, refusal, run
 
 __all__ = ["alone"]
@@ -273,7 +273,7 @@ def test_a_damaged_snapshot_is_one_line_and_exit_2(capsys, tmp_path, text):
 
 def test_damaged_usage_is_one_line_and_exit_2(capsys, tmp_path):
     usage = tmp_path / "usage.json"
-    usage.write_text('{"apiVersion":"cruise.io/v1","kind":"UsageStatistics","items":[{"namespace":1}]}')
+    usage.write_text('{"apiVersion":"cruise.io/v1","kind":"CruiseKubeStatistics","items":[{"namespace":1}]}')
     line = refusal(capsys, "pack", "--snapshot", write(tmp_path, *CROWDED), "--usage", str(usage))
     assert line.startswith(str(usage))
 
@@ -304,16 +304,16 @@ def test_progress_is_shown_on_a_terminal_and_nowhere_else(tmp_path):
     told = subprocess.run(command, capture_output=True, text=True, check=True).stderr
     assert "has no poddisruptionbudgets" in told
     assert told.count("\n") == 1
-    _, seen = on_terminal(command)
+    _, seen = run_on_terminal(command)
     assert b"2 of 2 pods placed, no more can be" in seen
 
 
 def test_ctrl_c_ends_it_with_130_and_leaves_no_process(tmp_path):
     file = write(tmp_path, *CROWDED)
     (tmp_path / "cache").mkdir()
-    from cruise.runtime.packing.kernel_cache import kernels_key
+    from cruise.runtime.packing.kernel_cache import compute_kernels_key
 
-    (tmp_path / "cache" / f"compiled-{kernels_key()}").mkdir(mode=0o700)
+    (tmp_path / "cache" / f"compiled-{compute_kernels_key()}").mkdir(mode=0o700)
     process = subprocess.Popen(
         [sys.executable, "-m", "cruise", "pack", "--snapshot", file, "--time-limit", "60"],
         stderr=subprocess.PIPE,

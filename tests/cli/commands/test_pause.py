@@ -12,15 +12,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import httpx
 import pytest
 
-from cruise.adapters.store.opening import open_store
+from cruise.adapters.store.postgres import open_store
 from cruise.cli import main
-from cruise.domain.callers import Deed, Intervention
-from tests.interfaces.http.api_scene import TOKEN, Scene, busy_scene
+from cruise.domain.users import UserAction, UserActionKind
+from tests.interfaces.http.api_scene import TOKEN, ApiScene, make_busy_scene
 from tests.postgres_servers import dsn_below, emptied
 
 
 @contextmanager
-def served(scene: Scene) -> Iterator[str]:
+def served(scene: ApiScene) -> Iterator[str]:
     """Serve a scene's API on a port of its own."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -76,9 +76,9 @@ async def paused_in(directory) -> bool:
         return await store.paused()
 
 
-async def interventions_in(directory) -> Sequence[Intervention]:
+async def interventions_in(directory) -> Sequence[UserAction]:
     async with open_store(None, directory, print) as store:
-        return await store.interventions(datetime.min.replace(tzinfo=UTC))
+        return await store.user_actions(datetime.min.replace(tzinfo=UTC))
 
 
 def refused(capsys, *arguments: str, code: int = 2) -> str:
@@ -104,7 +104,11 @@ def test_the_flag_is_set_in_the_store_and_said_to_be_this_machine_s(capsys, stor
     assert (document["paused"], document["pausedBefore"]) == (False, True)
     assert asyncio.run(paused_in(stored)) is False
     *_, first, second, last = reversed(asyncio.run(interventions_in(stored)))
-    assert [one.deed for one in (first, second, last)] == [Deed.PAUSE, Deed.PAUSE, Deed.RESUME]
+    assert [one.kind for one in (first, second, last)] == [
+        UserActionKind.PAUSE,
+        UserActionKind.PAUSE,
+        UserActionKind.RESUME,
+    ]
     assert last.caller.endswith(f" at {socket.gethostname()}")
 
 
@@ -132,7 +136,7 @@ def token(tmp_path):
 
 @pytest.fixture
 def scene(token):
-    return asyncio.run(busy_scene(token))
+    return asyncio.run(make_busy_scene(token))
 
 
 def test_a_pause_reaches_a_server_elsewhere(capsys, scene, token, monkeypatch):

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from cruise.adapters.kube.asking.prometheus_services import PrometheusPlace
+from cruise.adapters.kube.prometheus_services import PrometheusEndpoint
 from cruise.cli import main
-from cruise.cli.inputs.live_cluster import settings_for
+from cruise.cli.inputs.live_cluster import build_prometheus_settings
 from cruise.settings import Settings
 
 GONE = """
@@ -106,8 +106,8 @@ def test_what_is_secret_goes_to_no_address_that_was_found(signing_in, proxied):
         prometheus_headers={"X-Scope-OrgID": "s3cret"},
         prometheus_matchers='cluster="prod"',
     )
-    place = PrometheusPlace("http://p.team-a.svc:9090", "team-a", "p", {"Authorization": "Bearer of-the-api-server"})
-    found = settings_for(place, settings, proxied)
+    place = PrometheusEndpoint("http://p.team-a.svc:9090", "team-a", "p", {"Authorization": "Bearer of-the-api-server"})
+    found = build_prometheus_settings(place, settings, proxied)
     assert (found.token_file, found.user, found.password) == (None, None, None)
     assert found.headers == place.headers
-    assert (found.url, found.matchers, found.by_get) == (place.url, 'cluster="prod"', proxied)
+    assert (found.url, found.matchers, found.uses_get) == (place.url, 'cluster="prod"', proxied)

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from cruise.cli.inputs.files import load_snapshot, load_usage
-from cruise.domain.policy import Policy
+from cruise.cli.inputs.sources import load_snapshot_with_autoscaler, load_usage_of_snapshot
+from cruise.domain.policy import SEED_RULES, Policy
 from cruise.domain.resources import MEBIBYTE
-from cruise.domain.rules import SEEDS
 from tests.builders import (
     NOW,
     make_container_json,
@@ -48,8 +47,8 @@ def taught(
         json.dumps(make_list_json(make_node_json(), pod, newer, make_replica_set_json("web-7d9f8b6c5d")))
     )
     (directory / "usage.json").write_text(json.dumps(make_usage_json(usage)))
-    snapshot = load_snapshot(str(directory / "cluster.json"))
-    table, at = load_usage(str(directory / "usage.json"), snapshot, None, policy or Policy())
+    snapshot = load_snapshot_with_autoscaler(str(directory / "cluster.json"))
+    table, at = load_usage_of_snapshot(str(directory / "usage.json"), snapshot, None, policy or Policy())
     assert at == NOW
     return int(table.oom_memory_bytes[0]) // MEBIBYTE
 
@@ -77,13 +76,13 @@ def test_one_kill_teaches_the_workload_where_the_pod_does_not_run_again(tmp_path
 
 
 def test_the_seeds_know_what_the_usage_file_says_alone(tmp_path):
-    assert taught(tmp_path, policy=Policy(rules=SEEDS)) == 0
+    assert taught(tmp_path, policy=Policy(rules=SEED_RULES)) == 0
 
 
 def test_a_killed_pod_that_its_workload_speaks_for_learns_from_its_own_kill(tmp_path):
     assert taught(tmp_path, of_workload=True) == 0
-    snapshot = load_snapshot(str(tmp_path / "cluster.json"))
-    table, _ = load_usage(str(tmp_path / "usage.json"), snapshot, None, Policy())
+    snapshot = load_snapshot_with_autoscaler(str(tmp_path / "cluster.json"))
+    table, _ = load_usage_of_snapshot(str(tmp_path / "usage.json"), snapshot, None, Policy())
     [killed] = [row for row, key in enumerate(table.keys) if key.pod]
     assert table.oom_memory_bytes[killed] == 150 * MEBIBYTE
     assert table.memory_base_bytes[killed] == table.memory_base_bytes[0]

@@ -7,14 +7,14 @@ from datetime import timedelta
 import numpy as np
 import pytest
 
-from cruise.adapters.store.opening import open_store
+from cruise.adapters.store.postgres import open_store
 from cruise.cli import main
-from cruise.decisions.oom import learn_from
-from cruise.domain.actions import Outcome, Reason, ResizePod, Verdict
+from cruise.decisions.oom import get_raised_memory
+from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizePod
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import OomKill
 from cruise.domain.resources import Resources
-from cruise.domain.usage import HourlyPeaks, PartitionProgress, PeakKey, UsageAdvance
+from cruise.domain.usage import HourlyPeaks, PartitionProgress, PeakKey, UsageUpdate
 from tests.builders import (
     NOW,
     make_list_json,
@@ -37,15 +37,15 @@ async def fill(data_dir) -> None:
     key = PeakKey("shop", str(WEB), "app", "")
     hour = int(NOW.timestamp()) // 3600 - 2
     peaks = HourlyPeaks([key], np.array([hour]), np.array([440.0]), np.array([2.0**27]))
-    resize = ResizePod("shop", POD, "uid", "n1", WEB, (), Resources(), Reason.RIGHTSIZED)
+    resize = ResizePod("shop", POD, "uid", "n1", WEB, (), Resources(), ReasonCode.RIGHTSIZED)
     kill = OomKill("shop", POD, "uid", "app", WEB, "", "n1", NOW - timedelta(hours=3), 256 << 20, None)
     async with open_store(None, data_dir, print) as store:
         await store.write_statistics(make_table(make_statistic(pod=POD)))
-        await store.record_usage(UsageAdvance("p", PartitionProgress(1, 2), peaks, None))
+        await store.record_usage(UsageUpdate("p", PartitionProgress(1, 2), peaks, None))
         await store.record_outcomes(
-            [Outcome(NOW - timedelta(minutes=5), resize, Verdict.HELD, Reason.WAITING_FOR_ROOM)]
+            [Outcome(NOW - timedelta(minutes=5), resize, ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)]
         )
-        await store.record_oom(learn_from(kill, None))
+        await store.record_oom(get_raised_memory(kill, None))
         await store.put_override("shop", WEB, Overrides(headroom_factor=2.0))
 
 
@@ -90,7 +90,7 @@ def test_a_snapshot_adds_the_steps_with_stored_overrides(capsys, snapshot):
 def test_the_document_has_the_past_too(capsys, snapshot):
     assert main(["explain", f"shop/{POD}", *snapshot, *AT, "--format", "json"]) == 0
     document = json.loads(capsys.readouterr().out)
-    assert document["past"]["outcomes"][0]["reason"] == "waiting-for-room"
+    assert document["past"]["outcomes"][0]["reason"] == "waiting-for-capacity"
     assert document["past"]["kills"][0]["memoryLimitBytes"] == 256 << 20
     assert main(["explain", f"shop/{POD}", *AT, "--format", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["statistics"][0]["cpuBaseMillicores"] == 50

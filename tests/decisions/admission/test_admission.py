@@ -6,21 +6,30 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.admission.admission import Leave, Mutate, admitted, decide_admission, original_amounts
+from cruise.decisions.admission.admission import (
+    LeaveUnchanged,
+    MutatePod,
+    compute_admitted_resources,
+    decide_admission,
+    get_original_resources,
+)
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.domain.actions import ContainerTarget, Reason
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, NodeAutoscaler, Pod, QosClass, WorkloadRef
-from cruise.domain.headroom import Sharing
-from cruise.domain.original_resources import format_original_resources
-from cruise.domain.policy import AdmissionSize, MemoryLimits, Mode, Policy
-from cruise.domain.qos import qos_class
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import MEBIBYTE, Amounts, ResourceName
-from cruise.domain.revisions import Revisions, Run, WorkloadContainer, stated_by
-from cruise.domain.rules import SEEDS
-from cruise.domain.scheduling import OVERLOADED, Placement, Taint, TaintEffect, Toleration
+from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, NodeAutoscalerKind, Pod, QosClass, WorkloadRef
+from cruise.domain.original_resources import (
+    RevisionRun,
+    WorkloadContainer,
+    WorkloadRevisions,
+    format_original_resources,
+    get_stated_resources,
+)
+from cruise.domain.pod_resources import count_pod_requests, get_qos_class
+from cruise.domain.policy import SEED_RULES, AdmissionSize, MemoryLimitPolicy, Mode, Policy
+from cruise.domain.records import HeadroomSharing
+from cruise.domain.resources import MEBIBYTE, ResourceName, StatedResources
+from cruise.domain.scheduling import OVERLOADED_TAINT, SchedulingConstraints, Taint, TaintEffect, Toleration
 from cruise.simulation.cluster.api_server import check_creation
 from tests.builders import (
     NOW,
@@ -36,9 +45,9 @@ from tests.builders import (
     make_table,
     make_workload,
 )
-from tests.strategies import Cluster, clusters
+from tests.strategies import DrawnClusterValues, clusters
 
-INITIAL = Policy(mode=Mode.INITIAL, memory_limits=MemoryLimits.ALWAYS)
+INITIAL = Policy(mode=Mode.INITIAL, memory_limits=MemoryLimitPolicy.ALWAYS)
 ONE_NODE = (make_node(),)
 
 
@@ -62,7 +71,7 @@ def use(container="app", cpu=400, memory_mib=300, max_mib=None, **more):
     )
 
 
-def decide(pod: Pod, *rows, nodes=ONE_NODE, ranges=(), policy=INITIAL, **snapshot) -> Mutate | Leave:
+def decide(pod: Pod, *rows, nodes=ONE_NODE, ranges=(), policy=INITIAL, **snapshot) -> MutatePod | LeaveUnchanged:
     table = make_table(*(rows or (use(),)))
     whole = make_snapshot([], nodes=nodes, workloads=snapshot.pop("workloads", [make_workload()]), **snapshot)
     return decide_admission(pod, Eligibility(whole, table, {}, policy, NOW), table, NodeIndex(nodes), ranges, policy)
@@ -70,13 +79,13 @@ def decide(pod: Pod, *rows, nodes=ONE_NODE, ranges=(), policy=INITIAL, **snapsho
 
 def mutated(pod: Pod, *rows, **more) -> tuple[ContainerTarget, ...]:
     decision = decide(pod, *rows, **more)
-    assert isinstance(decision, Mutate), decision
+    assert isinstance(decision, MutatePod), decision
     return decision.containers
 
 
-def left(pod: Pod, *rows, **more) -> Reason:
+def left(pod: Pod, *rows, **more) -> ReasonCode:
     decision = decide(pod, *rows, **more)
-    assert isinstance(decision, Leave)
+    assert isinstance(decision, LeaveUnchanged)
     return decision.reason
 
 
@@ -134,7 +143,7 @@ def test_an_unmanaged_resource_is_left_as_it_is():
     [asked] = mutated(replace(pod, annotations={"cruise.io/resources": "cpu"}))
     assert (asked.requests, asked.limits) == (make_amounts(400, 128), make_amounts(None, 300))
     both = [make_autoscaler("Deployment/web", "shop", *ResourceName)]
-    assert left(pod, autoscalers=both) is Reason.AUTOSCALED
+    assert left(pod, autoscalers=both) is ReasonCode.MANAGED_BY_HPA
 
 
 def test_a_resize_that_would_restart_is_no_matter_at_creation():
@@ -149,7 +158,7 @@ def test_identities_have_their_own_peaks():
     ]
     second = new_pod(workload="StatefulSet/db", identity="1")
     assert mutated(second, *rows)[0].requests.cpu_millicores == 900
-    assert left(replace(second, identity="2"), *rows) is Reason.NO_STATISTICS
+    assert left(replace(second, identity="2"), *rows) is ReasonCode.NO_STATISTICS
     assert (
         mutated(replace(second, identity="2"), *rows, use(cpu=500, workload="StatefulSet/db"))[
             0
@@ -203,9 +212,9 @@ def test_a_cpu_limit_stays_only_where_a_limit_range_demands_one(item, limit):
 
 def test_a_pod_that_cannot_be_brought_inside_a_limit_range_is_left():
     too_large = (LimitRangeItem(True, maximum=make_amounts(None, 299)),)
-    assert left(new_pod(), use(memory_mib=300), ranges=too_large) is Reason.LIMIT_RANGE
+    assert left(new_pod(), use(memory_mib=300), ranges=too_large) is ReasonCode.LIMIT_RANGE
     needs_limit = (LimitRangeItem(True, maximum=make_amounts(5000, None)),)
-    assert left(new_pod(), ranges=needs_limit) is Reason.LIMIT_RANGE
+    assert left(new_pod(), ranges=needs_limit) is ReasonCode.LIMIT_RANGE
 
 
 # ---- the largest node ----
@@ -218,11 +227,15 @@ def test_requests_are_scaled_down_to_the_largest_node():
     targets = mutated(pod, *rows, nodes=nodes)
     # Of the 3900m left on n2 both have their 100m; the other 3700m are shared as 5900m and 1700m are wanted.
     assert [t.requests.cpu_millicores for t in targets] == [100 + 2872, 100 + 827]
-    assert counted_requests(admitted(pod, Mutate(targets)).of(pod, {})).fits_in(nodes[1].allocatable)
-    targets = mutated(pod, *rows, nodes=nodes, policy=replace(INITIAL, rules=SEEDS))
+    assert count_pod_requests(compute_admitted_resources(pod, MutatePod(targets)).apply_to(pod, {})).fits_in(
+        nodes[1].allocatable
+    )
+    targets = mutated(pod, *rows, nodes=nodes, policy=replace(INITIAL, rules=SEED_RULES))
     # 7800m of 3900 left on n2: halves. 9000 MiB of 8100: nine tenths.
     assert [t.requests for t in targets] == [make_amounts(3000, 5400), make_amounts(900, 2700)]
-    assert counted_requests(admitted(pod, Mutate(targets)).of(pod, {})).fits_in(nodes[1].allocatable)
+    assert count_pod_requests(compute_admitted_resources(pod, MutatePod(targets)).apply_to(pod, {})).fits_in(
+        nodes[1].allocatable
+    )
 
 
 def test_only_nodes_count_that_the_pod_could_run_on():
@@ -230,9 +243,9 @@ def test_only_nodes_count_that_the_pod_could_run_on():
     small = make_node("small", cpu=2000, labels={"disk": "ssd"})
     asks = use(cpu=8000)
     assert mutated(new_pod(), asks, nodes=(big, small))[0].requests.cpu_millicores == 2000
-    tolerant = new_pod(placement=Placement(tolerations=(Toleration("gpu", exists=True),)))
+    tolerant = new_pod(placement=SchedulingConstraints(tolerations=(Toleration("gpu", exists=True),)))
     assert mutated(tolerant, asks, nodes=(big, small))[0].requests.cpu_millicores == 8000
-    picky = new_pod(placement=Placement(node_selector=(("disk", "hdd"),)))
+    picky = new_pod(placement=SchedulingConstraints(node_selector=(("disk", "hdd"),)))
     assert mutated(picky, asks, nodes=(big, small))[0].requests.cpu_millicores == 8000  # an autoscaler may add one
     assert mutated(new_pod(), asks, nodes=())[0].requests.cpu_millicores == 8000
 
@@ -240,7 +253,7 @@ def test_only_nodes_count_that_the_pod_could_run_on():
 @pytest.mark.parametrize(
     "taint",
     [
-        OVERLOADED,
+        OVERLOADED_TAINT,
         Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE),
         Taint("node.kubernetes.io/memory-pressure", "", TaintEffect.NO_SCHEDULE),
         Taint("node.kubernetes.io/not-ready", "", TaintEffect.NO_EXECUTE),
@@ -261,7 +274,7 @@ def test_a_template_is_not_cut_to_the_nodes_of_today():
     [target] = mutated(LARGE_TEMPLATE, peak, nodes=SMALL_NODES)
     # The node that its template asks for can be ordered; the peak, which is less, fits it as well.
     assert target.requests == make_amounts(8000, 180 * 1024)
-    [seeds] = mutated(LARGE_TEMPLATE, peak, nodes=SMALL_NODES, policy=replace(INITIAL, rules=SEEDS))
+    [seeds] = mutated(LARGE_TEMPLATE, peak, nodes=SMALL_NODES, policy=replace(INITIAL, rules=SEED_RULES))
     assert seeds.requests == make_amounts(8000, 60 * 1024)
 
 
@@ -280,8 +293,11 @@ def test_the_room_beyond_what_templates_ask_is_shared_out():
     targets = mutated(pod, use(memory_mib=80), use("b", memory_mib=40), nodes=nodes)
     assert [target.requests.resources.memory_bytes // MEBIBYTE for target in targets] == [20, 40]
     assert left(
-        admitted(pod, Mutate(targets)).of(pod, {}), use(memory_mib=80), use("b", memory_mib=40), nodes=nodes
-    ) is (Reason.SETTLED)
+        compute_admitted_resources(pod, MutatePod(targets)).apply_to(pod, {}),
+        use(memory_mib=80),
+        use("b", memory_mib=40),
+        nodes=nodes,
+    ) is (ReasonCode.NO_CHANGE_NEEDED)
 
 
 def test_what_rounding_leaves_of_the_room_is_shared_out_to_nobody_at_the_second_look():
@@ -290,12 +306,15 @@ def test_what_rounding_leaves_of_the_room_is_shared_out_to_nobody_at_the_second_
     rows = [use(name, memory_mib=1000 if name == "app" else 31) for name in names]
     nodes = (make_node("n1", memory_mib=200),)
     decision = decide(pod, *rows, nodes=nodes)
-    assert isinstance(decision, Mutate)
-    kept = {ORIGINAL_RESOURCES: format_original_resources(original_amounts(pod, decision))}
-    assert left(admitted(pod, decision).of(pod, kept), *rows, nodes=nodes) is Reason.SETTLED
+    assert isinstance(decision, MutatePod)
+    kept = {ORIGINAL_RESOURCES: format_original_resources(get_original_resources(pod, decision))}
+    assert (
+        left(compute_admitted_resources(pod, decision).apply_to(pod, kept), *rows, nodes=nodes)
+        is ReasonCode.NO_CHANGE_NEEDED
+    )
 
 
-@pytest.mark.parametrize("seen", NodeAutoscaler)
+@pytest.mark.parametrize("seen", NodeAutoscalerKind)
 def test_where_nodes_are_ordered_for_pods_no_peak_is_beyond_the_largest_node_that_was_seen(seen):
     """No type is as large: for the peak alone the pod would wait for ever, and as it was sent it would run."""
     peak = use(cpu=8000, memory_mib=70 * 1024)
@@ -308,8 +327,10 @@ def test_where_nodes_are_ordered_for_pods_no_peak_is_beyond_the_largest_node_tha
 
 
 def test_where_nodes_are_ordered_and_none_was_seen_that_could_run_a_pod_its_peak_adds_nothing():
-    picky = new_pod(make_container(cpu=500, memory_mib=1024), placement=Placement(node_selector=(("pool", "nightly"),)))
-    karpenter = {"nodes": SMALL_NODES, "node_autoscaler": NodeAutoscaler.KARPENTER}
+    picky = new_pod(
+        make_container(cpu=500, memory_mib=1024), placement=SchedulingConstraints(node_selector=(("pool", "nightly"),))
+    )
+    karpenter = {"nodes": SMALL_NODES, "node_autoscaler": NodeAutoscalerKind.KARPENTER}
     [target] = mutated(picky, use(cpu=8000, memory_mib=100), **karpenter)
     assert target.requests == make_amounts(500, 100)
     [seen] = mutated(
@@ -320,7 +341,7 @@ def test_where_nodes_are_ordered_and_none_was_seen_that_could_run_a_pod_its_peak
     assert seen.requests == make_amounts(4000, 100)
 
 
-@pytest.mark.parametrize("seen", [None, NodeAutoscaler.CLUSTER_AUTOSCALER])
+@pytest.mark.parametrize("seen", [None, NodeAutoscalerKind.CLUSTER_AUTOSCALER])
 def test_what_daemon_sets_take_of_every_node_is_left_to_them(seen):
     daemons = (
         make_workload("DaemonSet/agent", requests={"a": make_amounts(300, 1024), "b": make_amounts(200, None)}),
@@ -332,7 +353,7 @@ def test_what_daemon_sets_take_of_every_node_is_left_to_them(seen):
     around = {"nodes": SMALL_NODES, "node_autoscaler": seen, "workloads": daemons}
     [target] = mutated(new_pod(), peak, **around)
     assert target.requests == make_amounts(15_000, 57 * 1024)
-    [seeds] = mutated(new_pod(), peak, **around, policy=replace(INITIAL, rules=SEEDS))
+    [seeds] = mutated(new_pod(), peak, **around, policy=replace(INITIAL, rules=SEED_RULES))
     assert seeds.requests == make_amounts(16_000, 60 * 1024)
     # A node autoscaler takes the pods of one node as what the next will have.
     grown = use("a", cpu=1300, memory_mib=100, workload="DaemonSet/agent", identity="n1")
@@ -356,15 +377,15 @@ def test_an_unmanaged_resource_is_not_scaled_to_the_node():
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"namespace": "kube-system"}, Reason.EXCLUDED_NAMESPACE),
-        ({"qos": QosClass.GUARANTEED}, Reason.GUARANTEED),
-        ({"qos": QosClass.BEST_EFFORT}, Reason.BEST_EFFORT),
-        ({"workload": None}, Reason.NO_CONTROLLER),
-        ({"windows": True}, Reason.WINDOWS),
-        ({"pod_requests": make_amounts(100, 100)}, Reason.POD_LEVEL_RESOURCES),
-        ({"extended_requests": (("nvidia.com/gpu", 1),)}, Reason.EXTENDED_RESOURCES),
-        ({"annotations": {"cruise.io/mode": "observe"}}, Reason.MODE_OBSERVE),
-        ({"annotations": {"cruise.io/mode": "nonsense"}}, Reason.UNREADABLE_ANNOTATION),
+        ({"namespace": "kube-system"}, ReasonCode.EXCLUDED_NAMESPACE),
+        ({"qos": QosClass.GUARANTEED}, ReasonCode.GUARANTEED),
+        ({"qos": QosClass.BEST_EFFORT}, ReasonCode.BEST_EFFORT),
+        ({"workload": None}, ReasonCode.NO_CONTROLLER),
+        ({"windows": True}, ReasonCode.WINDOWS),
+        ({"pod_requests": make_amounts(100, 100)}, ReasonCode.POD_LEVEL_RESOURCES),
+        ({"extended_requests": (("nvidia.com/gpu", 1),)}, ReasonCode.EXTENDED_RESOURCES),
+        ({"annotations": {"cruise.io/mode": "observe"}}, ReasonCode.MODE_OBSERVE),
+        ({"annotations": {"cruise.io/mode": "nonsense"}}, ReasonCode.UNREADABLE_ANNOTATION),
     ],
 )
 def test_who_is_created_as_it_is(fields, reason):
@@ -373,24 +394,24 @@ def test_who_is_created_as_it_is(fields, reason):
 
 def test_an_unreadable_annotation_is_explained():
     decision = decide(new_pod(annotations={"cruise.io/cpu-min": "1.5Gx"}))
-    assert isinstance(decision, Leave)
+    assert isinstance(decision, LeaveUnchanged)
     assert "1.5Gx" in decision.detail
 
 
 def test_statistics_must_be_there_fresh_and_old_enough():
     pod = new_pod()
-    assert left(pod, use("other")) is Reason.NO_STATISTICS
-    assert left(pod, use(updated_at=NOW_SECONDS - 16 * 60)) is Reason.STALE_STATISTICS
-    assert left(pod, use(history_since=NOW_SECONDS - 29 * 60)) is Reason.NEW_WORKLOAD
-    assert left(pod, workloads=[make_workload(created_at=NOW)]) is Reason.NEW_WORKLOAD
+    assert left(pod, use("other")) is ReasonCode.NO_STATISTICS
+    assert left(pod, use(updated_at=NOW_SECONDS - 16 * 60)) is ReasonCode.STALE_STATISTICS
+    assert left(pod, use(history_since=NOW_SECONDS - 29 * 60)) is ReasonCode.NEW_WORKLOAD
+    assert left(pod, workloads=[make_workload(created_at=NOW)]) is ReasonCode.NEW_WORKLOAD
     # Another pod's own statistics do not speak for this one.
-    assert left(pod, make_statistic("web-1")) is Reason.NO_STATISTICS
+    assert left(pod, make_statistic("web-1")) is ReasonCode.NO_STATISTICS
 
 
 def test_a_pod_that_would_become_guaranteed_is_left():
     pod = new_pod(make_container(cpu=100, memory_mib=128, memory_limit_mib=256))
     ranges = (LimitRangeItem(False, max_cpu_ratio=1.0, max_memory_ratio=1.0),)
-    assert left(pod, ranges=ranges) is Reason.QOS_CHANGE
+    assert left(pod, ranges=ranges) is ReasonCode.QOS_CHANGE
 
 
 # ---- again ----
@@ -398,21 +419,27 @@ def test_a_pod_that_would_become_guaranteed_is_left():
 
 def test_what_is_replaced_is_known_and_the_pods_own_annotations_stay():
     pod = new_pod(make_container(cpu=100, memory_mib=128, cpu_limit=200), annotations={"cruise.io/mode": "full"})
-    mutation = Mutate(mutated(pod))
-    assert original_amounts(pod, mutation) == {"app": (make_amounts(100, 128), make_amounts(200, None))}
-    created = admitted(pod, mutation).of(pod, {"cruise.io/mode": "off", "cruise.io/original-resources": "{}"})
+    mutation = MutatePod(mutated(pod))
+    assert get_original_resources(pod, mutation) == {"app": (make_amounts(100, 128), make_amounts(200, None))}
+    created = compute_admitted_resources(pod, mutation).apply_to(
+        pod, {"cruise.io/mode": "off", "cruise.io/original-resources": "{}"}
+    )
     assert created.annotations == {"cruise.io/mode": "full", "cruise.io/original-resources": "{}"}
     assert created.containers[0].requests == make_amounts(400, 300)
 
 
 def test_deciding_again_leaves_the_pod():
     pod = new_pod(make_container(cpu=100, memory_mib=128, cpu_limit=200))
-    created = admitted(pod, Mutate(mutated(pod))).of(pod, {"cruise.io/original-resources": "{}"})
-    assert left(created) is Reason.SETTLED
+    created = compute_admitted_resources(pod, MutatePod(mutated(pod))).apply_to(
+        pod, {"cruise.io/original-resources": "{}"}
+    )
+    assert left(created) is ReasonCode.NO_CHANGE_NEEDED
 
 
 @given(clusters(), st.sampled_from([Mode.INITIAL, Mode.FULL]))
-def test_admission_is_idempotent_keeps_the_class_and_makes_nothing_that_is_refused(cluster: Cluster, mode: Mode):
+def test_admission_is_idempotent_keeps_the_class_and_makes_nothing_that_is_refused(
+    cluster: DrawnClusterValues, mode: Mode
+):
     snapshot, table = cluster
     policy = Policy(mode=mode)
     rows = [replace(row, key=row.key._replace(pod="")) for row in map(table.row, range(len(table.keys)))]
@@ -423,15 +450,15 @@ def test_admission_is_idempotent_keeps_the_class_and_makes_nothing_that_is_refus
         pod = replace(original, node=None, phase="Pending", containers=bare)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
         decision = decide_admission(pod, eligibility, known, NodeIndex(snapshot.nodes), ranges, policy)
-        if isinstance(decision, Leave):
+        if isinstance(decision, LeaveUnchanged):
             continue
-        kept = format_original_resources(original_amounts(pod, decision))
-        created = admitted(pod, decision).of(pod, {ORIGINAL_RESOURCES: kept})
-        assert created.qos is pod.qos is qos_class(created)
+        kept = format_original_resources(get_original_resources(pod, decision))
+        created = compute_admitted_resources(pod, decision).apply_to(pod, {ORIGINAL_RESOURCES: kept})
+        assert created.qos is pod.qos is get_qos_class(created)
         check_creation(created, ranges)
         again = decide_admission(created, eligibility, known, NodeIndex(snapshot.nodes), ranges, policy)
-        assert isinstance(again, Leave)
-        assert again.reason is Reason.SETTLED
+        assert isinstance(again, LeaveUnchanged)
+        assert again.reason is ReasonCode.NO_CHANGE_NEEDED
 
 
 @pytest.mark.parametrize(("days", "limit_mib"), [(27, 900), (28, 700), (None, 900)])
@@ -451,19 +478,19 @@ OF_WEB = WorkloadContainer("shop", "Deployment/web", "app")
 PEAK = use(cpu=400, memory_mib=1000)
 
 
-def in_revision(pod: Pod, minutes: int | None, policy=INITIAL, rows=(PEAK,)) -> Mutate | Leave:
+def in_revision(pod: Pod, minutes: int | None, policy=INITIAL, rows=(PEAK,)) -> MutatePod | LeaveUnchanged:
     """Decide where pods like this one have run for some minutes, None for not at all, and others for long."""
-    runs = {stated_by(OLD_TEMPLATE)[0]: Run(0, NOW_SECONDS)}
+    runs = {get_stated_resources(OLD_TEMPLATE)[0]: RevisionRun(0, NOW_SECONDS)}
     if minutes is not None:
-        runs[stated_by(NEW_TEMPLATE)[0]] = Run(NOW_SECONDS - 60 * minutes, NOW_SECONDS)
-    table = replace(make_table(*rows), revisions=Revisions({OF_WEB: runs}))
+        runs[get_stated_resources(NEW_TEMPLATE)[0]] = RevisionRun(NOW_SECONDS - 60 * minutes, NOW_SECONDS)
+    table = replace(make_table(*rows), revisions=WorkloadRevisions({OF_WEB: runs}))
     whole = make_snapshot([], nodes=ONE_NODE, workloads=[make_workload()])
     return decide_admission(pod, Eligibility(whole, table, {}, policy, NOW), table, NodeIndex(ONE_NODE), (), policy)
 
 
 def sizes_in_revision(pod: Pod, minutes: int | None, **more) -> ContainerTarget:
     decision = in_revision(pod, minutes, **more)
-    assert isinstance(decision, Mutate)
+    assert isinstance(decision, MutatePod)
     [target] = decision.containers
     return target
 
@@ -472,7 +499,7 @@ def sizes_in_revision(pod: Pod, minutes: int | None, **more) -> ContainerTarget:
 def test_a_new_revision_gets_what_it_states_as_long_as_its_use_is_not_known(minutes):
     target = sizes_in_revision(NEW_TEMPLATE, minutes)
     assert (target.requests, target.limits) == (make_amounts(2000, 6144), make_amounts(None, 8192))
-    seeds = sizes_in_revision(NEW_TEMPLATE, minutes, policy=replace(INITIAL, rules=SEEDS))
+    seeds = sizes_in_revision(NEW_TEMPLATE, minutes, policy=replace(INITIAL, rules=SEED_RULES))
     assert seeds.requests == make_amounts(400, 1000)
 
 
@@ -490,38 +517,38 @@ def test_a_new_revision_that_states_less_gets_the_peak():
 
 def test_deciding_again_on_a_pod_of_a_new_revision_changes_nothing():
     decision = in_revision(NEW_TEMPLATE, None)
-    assert isinstance(decision, Mutate)
-    kept = {ORIGINAL_RESOURCES: format_original_resources(original_amounts(NEW_TEMPLATE, decision))}
-    created = admitted(NEW_TEMPLATE, decision).of(NEW_TEMPLATE, kept)
-    assert in_revision(created, None) == Leave(Reason.SETTLED, new_revision=True)
-    assert in_revision(created, 0) == Leave(Reason.SETTLED, new_revision=True)
+    assert isinstance(decision, MutatePod)
+    kept = {ORIGINAL_RESOURCES: format_original_resources(get_original_resources(NEW_TEMPLATE, decision))}
+    created = compute_admitted_resources(NEW_TEMPLATE, decision).apply_to(NEW_TEMPLATE, kept)
+    assert in_revision(created, None) == LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=True)
+    assert in_revision(created, 0) == LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED, new_revision=True)
 
 
 # ---- what a node pass would give ----
 
-SHARED = Sharing(cpu=0.25, memory=0.5)
+SHARED = HeadroomSharing(cpu=0.25, memory=0.5)
 SPIKY = make_statistic("", cpu_base=100, cpu_peak=500, memory_base_mib=200, memory_peak_mib=300, memory_7d_max_mib=300)
-PLANNED = replace(INITIAL, admission_size=AdmissionSize.PLANNED)
+PLANNED = replace(INITIAL, admission_size=AdmissionSize.NODE_PASS)
 
 
-def created(policy=INITIAL, sharing=SHARED, pod=None, **snapshot) -> Mutate | Leave:
+def created(policy=INITIAL, sharing=SHARED, pod=None, **snapshot) -> MutatePod | LeaveUnchanged:
     table = replace(make_table(SPIKY), sharing=sharing)
     whole = make_snapshot([], nodes=ONE_NODE, workloads=[make_workload()], **snapshot)
     eligibility = Eligibility(whole, table, {}, policy, NOW)
     return decide_admission(pod or new_pod(), eligibility, table, NodeIndex(ONE_NODE), (), policy)
 
 
-def requested(decision: Mutate | Leave) -> tuple[Amounts, AdmissionSize]:
-    assert isinstance(decision, Mutate)
-    return decision.containers[0].requests, decision.size
+def requested(decision: MutatePod | LeaveUnchanged) -> tuple[StatedResources, AdmissionSize]:
+    assert isinstance(decision, MutatePod)
+    return decision.containers[0].requests, decision.admission_size
 
 
 def test_planned_sizes_are_base_and_the_share_of_headroom_that_pods_of_a_node_get():
     assert requested(created()) == (make_amounts(500, 300), AdmissionSize.PEAK)
-    assert requested(created(PLANNED)) == (make_amounts(200, 250), AdmissionSize.PLANNED)
+    assert requested(created(PLANNED)) == (make_amounts(200, 250), AdmissionSize.NODE_PASS)
     # A limit is not reserved: it stays what it is for the peak.
     decision = created(PLANNED)
-    assert isinstance(decision, Mutate)
+    assert isinstance(decision, MutatePod)
     assert decision.containers[0].limits == make_amounts(None, 600)
 
 
@@ -535,18 +562,20 @@ def test_a_headroom_factor_counts_up_to_the_peak(factor, expected):
     assert requested(created(PLANNED, pod=pod))[0] == make_amounts(*expected)
 
 
-@pytest.mark.parametrize("seen", NodeAutoscaler)
+@pytest.mark.parametrize("seen", NodeAutoscalerKind)
 def test_where_nodes_are_consolidated_sizes_are_planned_unless_stated_otherwise(seen):
-    assert requested(created(node_autoscaler=seen))[1] is AdmissionSize.PLANNED
+    assert requested(created(node_autoscaler=seen))[1] is AdmissionSize.NODE_PASS
     peak = replace(INITIAL, admission_size=AdmissionSize.PEAK)
     assert requested(created(peak, node_autoscaler=seen)) == (make_amounts(500, 300), AdmissionSize.PEAK)
-    assert requested(created(replace(INITIAL, rules=SEEDS), node_autoscaler=seen))[1] is AdmissionSize.PEAK
+    assert requested(created(replace(INITIAL, rules=SEED_RULES), node_autoscaler=seen))[1] is AdmissionSize.PEAK
 
 
 def test_deciding_again_on_a_planned_pod_changes_nothing():
     decision = created(PLANNED)
-    assert isinstance(decision, Mutate)
-    assert created(PLANNED, pod=admitted(new_pod(), decision).of(new_pod(), {})) == Leave(Reason.SETTLED)
+    assert isinstance(decision, MutatePod)
+    assert created(
+        PLANNED, pod=compute_admitted_resources(new_pod(), decision).apply_to(new_pod(), {})
+    ) == LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED)
 
 
 # ---- the ceiling of memory limits ----
@@ -560,11 +589,11 @@ LEAK = use(memory_mib=600, max_mib=10_000)
 def test_a_memory_limit_ends_at_twice_the_templates_own_and_at_the_largest_node(stated, limit):
     pod = new_pod(make_container(cpu_limit=300, memory_limit_mib=stated))
     decision = decide(pod, LEAK)
-    assert isinstance(decision, Mutate)
+    assert isinstance(decision, MutatePod)
     assert decision.containers[0].limits == make_amounts(None, limit)
-    kept = {ORIGINAL_RESOURCES: format_original_resources(original_amounts(pod, decision))}
-    assert left(admitted(pod, decision).of(pod, kept), LEAK) is Reason.SETTLED
-    [seeds] = mutated(pod, LEAK, policy=replace(INITIAL, rules=SEEDS))
+    kept = {ORIGINAL_RESOURCES: format_original_resources(get_original_resources(pod, decision))}
+    assert left(compute_admitted_resources(pod, decision).apply_to(pod, kept), LEAK) is ReasonCode.NO_CHANGE_NEEDED
+    [seeds] = mutated(pod, LEAK, policy=replace(INITIAL, rules=SEED_RULES))
     assert seeds.limits == make_amounts(None, 20_000)
 
 
@@ -577,4 +606,4 @@ def test_what_is_cut_from_a_request_does_not_stay_in_its_limit():
 
 def test_where_larger_nodes_may_come_only_the_template_ends_a_memory_limit():
     pod = new_pod(make_container(memory_limit_mib=9000))
-    assert mutated(pod, LEAK, node_autoscaler=NodeAutoscaler.KARPENTER)[0].limits == make_amounts(None, 18_000)
+    assert mutated(pod, LEAK, node_autoscaler=NodeAutoscalerKind.KARPENTER)[0].limits == make_amounts(None, 18_000)

@@ -5,12 +5,12 @@ from hypothesis import strategies as st
 
 from cruise.decisions.admission.node_index import NodeIndex
 from cruise.domain.scheduling import (
-    CORDONED,
-    OVERLOADED,
+    OVERLOADED_TAINT,
+    UNSCHEDULABLE_TAINT,
+    LabelRequirement,
     NodeSelectorTerm,
-    Operator,
-    Placement,
-    Requirement,
+    SchedulingConstraints,
+    SelectorOperator,
     Taint,
     TaintEffect,
     Toleration,
@@ -32,26 +32,26 @@ def nodes(draw):
             f"n{number}",
             cpu=draw(st.sampled_from([1000, 2000, 4000])),
             labels=draw(labels),
-            taints=tuple(draw(st.sets(st.sampled_from([CORDONED, OVERLOADED, GPU, RATHER_NOT])))),
+            taints=tuple(draw(st.sets(st.sampled_from([UNSCHEDULABLE_TAINT, OVERLOADED_TAINT, GPU, RATHER_NOT])))),
         )
         for number in range(draw(st.integers(0, 12)))
     ]
 
 
 requirements = st.builds(
-    Requirement, keys | st.just("none"), st.sampled_from(Operator), st.lists(values, max_size=3).map(tuple)
+    LabelRequirement, keys | st.just("none"), st.sampled_from(SelectorOperator), st.lists(values, max_size=3).map(tuple)
 )
 fields = st.builds(
-    Requirement,
+    LabelRequirement,
     st.sampled_from(["metadata.name", "metadata.name", "spec.other"]),
-    st.sampled_from(Operator),
+    st.sampled_from(SelectorOperator),
     st.lists(st.sampled_from(["n0", "n1", "n7", "x"]), max_size=2).map(tuple),
 )
 terms = st.builds(
     NodeSelectorTerm, st.lists(requirements, max_size=3).map(tuple), st.lists(fields, max_size=2).map(tuple)
 )
 placements = st.builds(
-    Placement,
+    SchedulingConstraints,
     st.lists(st.tuples(keys, values), max_size=2).map(tuple),
     st.none() | st.lists(terms, max_size=3).map(tuple),
     st.lists(st.sampled_from([Toleration("gpu", exists=True), Toleration("gpu", value="no")]), max_size=2).map(tuple),
@@ -59,30 +59,32 @@ placements = st.builds(
 
 
 def could_hold(node, placement):
-    lasting = [taint for taint in node.taints if taint not in (CORDONED, OVERLOADED)]
-    return placement.admits(node.name, node.labels) and placement.tolerates_all(lasting)
+    lasting = [taint for taint in node.taints if taint not in (UNSCHEDULABLE_TAINT, OVERLOADED_TAINT)]
+    return placement.allows_node(node.name, node.labels) and placement.tolerates_all(lasting)
 
 
 @given(nodes(), st.lists(placements, min_size=1, max_size=4))
 def test_the_sizes_found_are_those_of_the_nodes_that_admit_the_pod(some, wanted):
     index = NodeIndex(some)
     for placement in wanted:
-        found = list(index.rooms(make_pod("", node=None, placement=placement)))
+        found = list(index.find_capacities(make_pod("", node=None, placement=placement)))
         assert len(found) == len(set(found))
         assert set(found) == {node.allocatable for node in some if could_hold(node, placement)}
 
 
 def test_the_work_is_by_terms_and_not_by_terms_times_nodes():
     some = [make_node(f"n{number}", labels={"zone": f"z{number % 3}"}) for number in range(200)]
-    term = NodeSelectorTerm((Requirement("zone", Operator.IN, ("nowhere",)),))
+    term = NodeSelectorTerm((LabelRequirement("zone", SelectorOperator.IN, ("nowhere",)),))
     index = NodeIndex(some)
-    assert not list(index.rooms(make_pod("", node=None, placement=Placement(terms=(term,) * 20_000))))
+    assert not list(
+        index.find_capacities(make_pod("", node=None, placement=SchedulingConstraints(terms=(term,) * 20_000)))
+    )
     assert index.evaluated == 20_000
 
 
 def test_labels_that_no_node_has_leave_nothing_behind():
     index = NodeIndex([make_node()])
     for number in range(100):
-        term = NodeSelectorTerm((Requirement(f"key-{number}", Operator.EXISTS),))
-        assert not list(index.rooms(make_pod("", node=None, placement=Placement(terms=(term,)))))
+        term = NodeSelectorTerm((LabelRequirement(f"key-{number}", SelectorOperator.EXISTS),))
+        assert not list(index.find_capacities(make_pod("", node=None, placement=SchedulingConstraints(terms=(term,)))))
     assert not index._labels

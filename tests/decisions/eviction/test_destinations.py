@@ -4,27 +4,32 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.eviction.destinations import Destinations, Prospects, Spare
-from cruise.domain.cluster import Node, NodeAutoscaler, Pod, Snapshot
-from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
+from cruise.decisions.eviction.destinations import PodPredictions, ReplacementDestinations, SpareCapacity
+from cruise.domain.cluster import ClusterSnapshot, Node, NodeAutoscalerKind, Pod
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import (
+    HostPort,
+    LabelRequirement,
     LabelSelector,
     NodeSelectorTerm,
-    Operator,
-    Placement,
-    Requirement,
+    PersistentVolumeClaim,
+    PodAffinityTerm,
+    PodConstraints,
+    SchedulingConstraints,
+    SelectorOperator,
+    StorageAndNamespaces,
     Taint,
     TaintEffect,
+    TopologySpreadConstraint,
 )
 from tests.builders import make_container, make_node, make_pod, make_resources, make_snapshot
 
 HOSTNAME = "kubernetes.io/hostname"
-WEB = LabelSelector((Requirement("app", Operator.IN, ("web",)),))
+WEB = LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("web",)),))
 PORT = PodConstraints(host_ports=(HostPort("TCP", 80),))
-APART = PodConstraints(anti_affinity=(PodTerm(HOSTNAME, WEB, frozenset({"shop"})),))
-SPREAD = PodConstraints(spread=(SpreadConstraint("zone", WEB, 1),))
-PINNED = NodeSelectorTerm((Requirement(HOSTNAME, Operator.IN, ("n1",)),))
+APART = PodConstraints(anti_affinity=(PodAffinityTerm(HOSTNAME, WEB, frozenset({"shop"})),))
+SPREAD = PodConstraints(spread=(TopologySpreadConstraint("zone", WEB, 1),))
+PINNED = NodeSelectorTerm((LabelRequirement(HOSTNAME, SelectorOperator.IN, ("n1",)),))
 
 
 def created_anew(pod: Pod) -> Pod:
@@ -39,19 +44,21 @@ def named(name: str, zone: str = "a", **fields) -> Node:
     return make_node(name, labels={HOSTNAME: name, "zone": zone}, **fields)
 
 
-def destinations(snapshot: Snapshot, room: Resources | None = None) -> Destinations:
+def destinations(snapshot: ClusterSnapshot, room: Resources | None = None) -> ReplacementDestinations:
     """Nodes that have room for one more pod of 100 m and 128 MiB, or `room`."""
     one = room or make_resources(100, 128)
-    return Destinations(snapshot, Prospects(created_anew), {node.name: Spare(one, one) for node in snapshot.nodes[1:]})
+    return ReplacementDestinations(
+        snapshot, PodPredictions(created_anew), {node.name: SpareCapacity(one, one) for node in snapshot.nodes[1:]}
+    )
 
 
 def test_each_place_is_taken_once_and_free_again_for_who_does_not_go():
     pods = [web("a"), web("b"), web("c")]
     found = destinations(make_snapshot(pods, [named("n1"), named("n2"), named("n3")]))
-    assert [found.leave(pod) for pod in pods] == [True, True, False]
-    found.come_back(pods[0])
-    assert found.leave(pods[2])
-    assert not found.leave(pods[0])
+    assert [found.evict(pod) for pod in pods] == [True, True, False]
+    found.undo_eviction(pods[0])
+    assert found.evict(pods[2])
+    assert not found.evict(pods[0])
 
 
 @pytest.mark.parametrize(
@@ -62,7 +69,7 @@ def test_each_place_is_taken_once_and_free_again_for_who_does_not_go():
         ({}, {"deleting": True}),
         ({}, {"taints": (Taint("gpu", "", TaintEffect.NO_SCHEDULE),)}),
         ({}, {"allocatable_pods": 1}),
-        ({"placement": Placement(node_selector=((HOSTNAME, "n1"),))}, {}),
+        ({"placement": SchedulingConstraints(node_selector=((HOSTNAME, "n1"),))}, {}),
         ({"constraints": PORT}, {}),
         ({"constraints": APART}, {}),
         ({"constraints": SPREAD}, {"labels": {HOSTNAME: "n2", "zone": "b"}}),
@@ -72,15 +79,15 @@ def test_each_place_is_taken_once_and_free_again_for_who_does_not_go():
 def test_a_node_that_kube_scheduler_refuses_is_no_place(fields, change):
     there = web("there", "n2", constraints=PORT)
     going = web("going", **fields)
-    claim = Claim("shop", "data", terms=(PINNED,))
-    surroundings = Surroundings(claims={("shop", "data"): claim})
+    claim = PersistentVolumeClaim("shop", "data", terms=(PINNED,))
+    surroundings = StorageAndNamespaces(claims={("shop", "data"): claim})
     # A zone that has one pod of them already, and one that has none.
     nodes = [named("n1"), replace(named("n2"), **change)]
-    snapshot = replace(make_snapshot([going, there], nodes), surroundings=surroundings)
+    snapshot = replace(make_snapshot([going, there], nodes), storage_and_namespaces=surroundings)
     more = [web("more", "n2")] if fields.get("constraints") is SPREAD else []
     snapshot = replace(snapshot, pods=(*snapshot.pods, *more))
-    assert not destinations(snapshot).leave(going)
-    assert destinations(make_snapshot([web("going")], [named("n1"), named("n2")])).leave(web("going"))
+    assert not destinations(snapshot).evict(going)
+    assert destinations(make_snapshot([web("going")], [named("n1"), named("n2")])).evict(web("going"))
 
 
 def test_what_is_free_and_what_others_leave_both_count():
@@ -91,17 +98,22 @@ def test_what_is_free_and_what_others_leave_both_count():
         (make_resources(99, 128), make_resources(100, 128), False),
         (make_resources(100, 128), make_resources(100, 127), False),
     ):
-        assert Destinations(snapshot, Prospects(created_anew), {"n2": Spare(free, unneeded)}).leave(pod) is found
+        assert (
+            ReplacementDestinations(
+                snapshot, PodPredictions(created_anew), {"n2": SpareCapacity(free, unneeded)}
+            ).evict(pod)
+            is found
+        )
 
 
 def test_what_waits_already_goes_first_the_highest_priority_before_the_rest():
     pod, waits = web("a"), web("waits", None)
     snapshot = make_snapshot([pod, waits], [named("n1"), named("n2")])
-    assert not destinations(snapshot).leave(pod)
+    assert not destinations(snapshot).evict(pod)
     gated = replace(waits, scheduling_gated=True)
-    assert destinations(make_snapshot([pod, gated], [named("n1"), named("n2")])).leave(pod)
+    assert destinations(make_snapshot([pod, gated], [named("n1"), named("n2")])).evict(pod)
     too_large = replace(waits, containers=(make_container(cpu=101),))
-    assert destinations(make_snapshot([pod, too_large], [named("n1"), named("n2")])).leave(pod)
+    assert destinations(make_snapshot([pod, too_large], [named("n1"), named("n2")])).evict(pod)
 
 
 def test_its_own_node_is_no_place():
@@ -109,12 +121,17 @@ def test_its_own_node_is_no_place():
     pod, room = web("a"), make_resources(200, 256)
     snapshot = make_snapshot([pod], [named("n1"), named("n2")])
     for node, found in (("n1", False), ("n2", True)):
-        assert Destinations(snapshot, Prospects(created_anew), {node: Spare(room, room)}).leave(pod) is found
+        assert (
+            ReplacementDestinations(snapshot, PodPredictions(created_anew), {node: SpareCapacity(room, room)}).evict(
+                pod
+            )
+            is found
+        )
     # For its sibling of another node it is one.
     sibling = web("b", "n2", placement=pod.placement, constraints=pod.constraints)
     snapshot = make_snapshot([pod, sibling], snapshot.nodes)
-    places = Destinations(snapshot, Prospects(created_anew), {"n1": Spare(room, room)})
-    assert [places.leave(one) for one in (pod, sibling)] == [False, True]
+    places = ReplacementDestinations(snapshot, PodPredictions(created_anew), {"n1": SpareCapacity(room, room)})
+    assert [places.evict(one) for one in (pod, sibling)] == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -124,9 +141,14 @@ def test_what_waits_already_counts_as_small_as_it_will_be(small, at_most, found)
     # There is room for 100 m, and for `at_most` once others have shrunk. As it is nothing has 1,000 m.
     pod, waits = web("a"), web("waits", None, containers=[make_container(cpu=1000)])
     snapshot = make_snapshot([pod, waits], [named("n1"), named("n2")])
-    prospects = Prospects(created_anew, lambda one: replace(one, containers=(make_container(cpu=small),)))
+    prospects = PodPredictions(created_anew, lambda one: replace(one, containers=(make_container(cpu=small),)))
     one = make_resources(100, 128)
-    assert Destinations(snapshot, prospects, {"n2": Spare(one, one, make_resources(at_most, 512))}).leave(pod) is found
+    assert (
+        ReplacementDestinations(
+            snapshot, prospects, {"n2": SpareCapacity(one, one, make_resources(at_most, 512))}
+        ).evict(pod)
+        is found
+    )
 
 
 def test_a_node_that_shrinks_for_a_pod_that_waits_is_no_place():
@@ -134,63 +156,68 @@ def test_a_node_that_shrinks_for_a_pod_that_waits_is_no_place():
     pod, waits = web("a"), web("waits", None, containers=[make_container(cpu=400)])
     one = make_resources(100, 128)
     for at_most, placement, found in (
-        (make_resources(500, 512), Placement(), False),
-        (make_resources(399, 512), Placement(), True),
-        (make_resources(500, 512), Placement(node_selector=(("zone", "b"),)), True),
+        (make_resources(500, 512), SchedulingConstraints(), False),
+        (make_resources(399, 512), SchedulingConstraints(), True),
+        (make_resources(500, 512), SchedulingConstraints(node_selector=(("zone", "b"),)), True),
     ):
         snapshot = make_snapshot([pod, replace(waits, placement=placement)], [named("n1"), named("n2")])
-        assert Destinations(snapshot, Prospects(created_anew), {"n2": Spare(one, one, at_most)}).leave(pod) is found
+        assert (
+            ReplacementDestinations(
+                snapshot, PodPredictions(created_anew), {"n2": SpareCapacity(one, one, at_most)}
+            ).evict(pod)
+            is found
+        )
 
 
 @pytest.mark.parametrize(
     ("fields", "found"),
     [
         ({}, True),
-        ({"placement": Placement(node_selector=((HOSTNAME, "n1"),))}, False),
-        ({"placement": Placement(terms=(PINNED,))}, False),
-        ({"placement": Placement(node_selector=(("zone", "a"),))}, True),
+        ({"placement": SchedulingConstraints(node_selector=((HOSTNAME, "n1"),))}, False),
+        ({"placement": SchedulingConstraints(terms=(PINNED,))}, False),
+        ({"placement": SchedulingConstraints(node_selector=(("zone", "a"),))}, True),
         # No node of today is in that zone, so none is known to be for sale.
-        ({"placement": Placement(node_selector=(("zone", "b"),))}, False),
+        ({"placement": SchedulingConstraints(node_selector=(("zone", "b"),))}, False),
         ({"constraints": PodConstraints(claims=("data",))}, False),
         ({"constraints": PodConstraints(claims=("unknown",))}, False),
     ],
 )
 def test_a_node_that_is_added_takes_all_but_what_is_bound_to_one_by_name(fields, found):
     pod = web("a", **fields)
-    claims = {("shop", "data"): Claim("shop", "data", terms=(PINNED,))}
+    claims = {("shop", "data"): PersistentVolumeClaim("shop", "data", terms=(PINNED,))}
     snapshot = replace(
         make_snapshot([pod], [named("n1")]),
-        surroundings=Surroundings(claims=claims),
-        node_autoscaler=NodeAutoscaler.CLUSTER_AUTOSCALER,
+        storage_and_namespaces=StorageAndNamespaces(claims=claims),
+        node_autoscaler=NodeAutoscalerKind.CLUSTER_AUTOSCALER,
     )
-    assert destinations(snapshot).leave(pod) is found
+    assert destinations(snapshot).evict(pod) is found
 
 
 @pytest.mark.parametrize(("key", "found"), [("gpu", False), ("node.kubernetes.io/not-ready", True)])
 def test_a_node_that_is_added_has_the_taints_that_last(key, found):
     pod = web("a")
     nodes = [named("n1", taints=(Taint(key, "", TaintEffect.NO_SCHEDULE),))]
-    snapshot = replace(make_snapshot([pod], nodes), node_autoscaler=NodeAutoscaler.KARPENTER)
-    assert destinations(snapshot).leave(pod) is found
+    snapshot = replace(make_snapshot([pod], nodes), node_autoscaler=NodeAutoscalerKind.KARPENTER)
+    assert destinations(snapshot).evict(pod) is found
 
 
 def test_what_the_api_server_would_not_create_does_not_go():
     pod = web("a")
     snapshot = make_snapshot([pod], [named("n1"), named("n2")])
-    room = Spare(make_resources(100, 128), make_resources(100, 128))
-    assert not Destinations(snapshot, Prospects(lambda _: None), {"n2": room}).leave(pod)
+    room = SpareCapacity(make_resources(100, 128), make_resources(100, 128))
+    assert not ReplacementDestinations(snapshot, PodPredictions(lambda _: None), {"n2": room}).evict(pod)
 
 
 def test_a_nominated_pod_keeps_its_node_its_ports_and_its_rules():
     nodes = [named("n1"), named("n2"), named("n3")]
     first = replace(web("first", None, constraints=PORT), phase="Pending", nominated_node="n2", priority=1)
-    assert destinations(make_snapshot([web("a", constraints=PORT), first], nodes[:2])).leave(web("a")) is False
+    assert destinations(make_snapshot([web("a", constraints=PORT), first], nodes[:2])).evict(web("a")) is False
     roomy = make_resources(300, 512)
     for constraints in (PORT, APART):
         going = web("a", constraints=constraints)
         other = replace(first, constraints=constraints)
         found = destinations(make_snapshot([going, other], nodes), roomy)
-        assert (found.leave(going), list(found.promised())) == (True, ["n3"])
+        assert (found.evict(going), list(found.get_reserved_capacity())) == (True, ["n3"])
 
 
 @pytest.mark.parametrize(
@@ -198,11 +225,11 @@ def test_a_nominated_pod_keeps_its_node_its_ports_and_its_rules():
     [
         {"scheduler": "volcano"},
         {"pod_group": "train"},
-        {"constraints": PodConstraints(unjudged=("device gpu",))},
+        {"constraints": PodConstraints(unsupported_constraints=("device gpu",))},
     ],
 )
-@pytest.mark.parametrize("autoscaler", [None, NodeAutoscaler.KARPENTER])
+@pytest.mark.parametrize("autoscaler", [None, NodeAutoscalerKind.KARPENTER])
 def test_what_cannot_be_judged_goes_nowhere(fields, autoscaler):
     going = web("a", **fields)
     snapshot = replace(make_snapshot([going], [named("n1"), named("n2")]), node_autoscaler=autoscaler)
-    assert not destinations(snapshot).leave(going)
+    assert not destinations(snapshot).evict(going)

@@ -6,13 +6,20 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.eviction.ranking import Contender, Leaving, Marked, Terms, decide_evictions, rank_for_eviction
-from cruise.domain.details import Detail
+from cruise.decisions.eviction.ranking import (
+    EvictionCandidate,
+    EvictionDecision,
+    EvictionTerms,
+    MarkedForEviction,
+    decide_evictions,
+    rank_for_eviction,
+)
 from cruise.domain.policy import EvictionRanking
+from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 BOTH = frozenset(ResourceName)
-TOGETHER = Terms(each_by_itself=False)
+TOGETHER = EvictionTerms(check_each_node_alone=False)
 
 
 def contender(
@@ -23,11 +30,11 @@ def contender(
     ranking: EvictionRanking = EvictionRanking.LOW,
     candidate_for: frozenset[ResourceName] = BOTH,
     priority: int = 0,
-) -> Contender:
-    return Contender("shop", name, ranking, Resources(*base), Resources(*headroom), candidate_for, priority)
+) -> EvictionCandidate:
+    return EvictionCandidate("shop", name, ranking, Resources(*base), Resources(*headroom), candidate_for, priority)
 
 
-def need_of(contenders: list[Contender]) -> Resources:
+def need_of(contenders: list[EvictionCandidate]) -> Resources:
     """What pods need together: the sum of their bases and the largest single headroom."""
     base = largest = NO_RESOURCES
     for one in contenders:
@@ -38,7 +45,7 @@ def need_of(contenders: list[Contender]) -> Resources:
 amounts = st.tuples(st.integers(0, 1000), st.integers(0, 1000)).map(lambda pair: Resources(*pair))
 contenders = st.lists(
     st.builds(
-        Contender,
+        EvictionCandidate,
         namespace=st.sampled_from(["a", "b"]),
         name=st.uuids().map(str),
         ranking=st.sampled_from(EvictionRanking),
@@ -54,7 +61,7 @@ contenders = st.lists(
 rooms = st.tuples(st.integers(0, 4000), st.integers(0, 4000)).map(lambda pair: Resources(*pair))
 
 
-def names(pods: list[Contender], leaving: Leaving) -> list[str]:
+def names(pods: list[EvictionCandidate], leaving: EvictionDecision) -> list[str]:
     return [pods[mark.index].name for mark in leaving.marked]
 
 
@@ -91,20 +98,20 @@ def test_a_pod_that_need_not_have_gone_is_spared() -> None:
 def test_nobody_goes_where_even_all_would_not_suffice() -> None:
     pods = [contender("stays", base=(0, 500), candidate_for=frozenset()), contender("could-go")]
     leaving = decide_evictions(pods, Resources(1000, 400))
-    assert (leaving.marked, leaving.unfit) == ((), frozenset({ResourceName.MEMORY}))
-    assert decide_evictions(pods, Resources(1000, 400), TOGETHER).unfit == BOTH
+    assert (leaving.marked, leaving.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
+    assert decide_evictions(pods, Resources(1000, 400), TOGETHER).does_not_fit == BOTH
 
 
 def test_memory_is_settled_before_cpu() -> None:
     pods = [contender("cpu", base=(900, 10), headroom=(9, 0)), contender("memory", base=(10, 900), headroom=(0, 9))]
     leaving = decide_evictions(pods, Resources(500, 500))
-    assert list(leaving.marked) == [Marked(1, ResourceName.MEMORY), Marked(0, ResourceName.CPU)]
+    assert list(leaving.marked) == [MarkedForEviction(1, ResourceName.MEMORY), MarkedForEviction(0, ResourceName.CPU)]
 
 
 def test_a_resource_that_cannot_fit_keeps_nobody_from_going_for_the_other_one() -> None:
     pods = [contender("stays", base=(0, 500), candidate_for=frozenset()), contender("goes", base=(900, 0))]
     leaving = decide_evictions(pods, Resources(500, 400))
-    assert (names(pods, leaving), leaving.unfit) == (["goes"], frozenset({ResourceName.MEMORY}))
+    assert (names(pods, leaving), leaving.does_not_fit) == (["goes"], frozenset({ResourceName.MEMORY}))
     assert decide_evictions(pods, Resources(500, 400), TOGETHER).marked == ()
 
 
@@ -114,13 +121,13 @@ def test_what_fits_once_others_went_for_cpu_is_not_called_unfit() -> None:
     pods = [stays, contender("goes", base=(100, 100), priority=1000)]
     leaving = decide_evictions(pods, Resources(0, 100))
     assert names(pods, leaving) == ["goes"]
-    assert (leaving.over, leaving.unfit) == (frozenset(), frozenset())
+    assert (leaving.over_capacity, leaving.does_not_fit) == (frozenset(), frozenset())
 
 
 def test_only_what_is_to_be_mended_is() -> None:
     pods = [contender("a", base=(900, 900))]
-    leaving = decide_evictions(pods, Resources(500, 1000), Terms(mend=frozenset({ResourceName.MEMORY})))
-    assert leaving == Leaving((), over=frozenset({ResourceName.CPU}))
+    leaving = decide_evictions(pods, Resources(500, 1000), EvictionTerms(shortage=frozenset({ResourceName.MEMORY})))
+    assert leaving == EvictionDecision((), over_capacity=frozenset({ResourceName.CPU}))
 
 
 def test_within_a_ranking_the_lower_priority_goes_first() -> None:
@@ -139,9 +146,9 @@ def test_nobody_goes_on_account_of_a_pod_of_lower_priority_that_stays() -> None:
     tenant = contender("tenant", base=(0, 900), candidate_for=frozenset())
     pods = [tenant, *(contender(name, base=(0, 300), priority=1_000_000) for name in ("a", "b", "c"))]
     leaving = decide_evictions(pods, Resources(1000, 1000))
-    assert (leaving.marked, leaving.unfit) == ((), frozenset({ResourceName.MEMORY}))
-    assert set(leaving.kept.values()) == {Detail.LOWER_PRIORITY_STAYS}
-    apart = Terms(lowest_apart={ResourceName.MEMORY: 10})
+    assert (leaving.marked, leaving.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
+    assert set(leaving.not_evicted.values()) == {ReasonDetail.LOWER_PRIORITY_STAYS}
+    apart = EvictionTerms(lowest_priority_first={ResourceName.MEMORY: 10})
     assert decide_evictions(pods[1:], Resources(1000, 700), apart).marked == ()
     assert len(decide_evictions(pods[1:], Resources(1000, 700)).marked) == 1
 
@@ -153,65 +160,67 @@ class Places:
         self.room = room
         self.taken: list[int] = []
 
-    def leave(self, index: int) -> bool:
+    def evict(self, index: int) -> bool:
         if len(self.taken) == self.room:
             return False
         self.taken.append(index)
         return True
 
-    def come_back(self, index: int) -> None:
+    def undo_eviction(self, index: int) -> None:
         self.taken.remove(index)
 
 
 def test_nobody_goes_that_has_nowhere_to_go() -> None:
     pods = [contender(name, base=(0, 100)) for name in "abc"]
-    leaving = decide_evictions(pods, Resources(1000, 150), Terms(exits=Places(1)))
-    assert (leaving.marked, leaving.unfit) == ((), frozenset({ResourceName.MEMORY}))
+    leaving = decide_evictions(pods, Resources(1000, 150), EvictionTerms(destinations=Places(1)))
+    assert (leaving.marked, leaving.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
     places = Places(2)
-    assert names(pods, decide_evictions(pods, Resources(1000, 150), Terms(exits=places))) == ["a", "b"]
+    assert names(pods, decide_evictions(pods, Resources(1000, 150), EvictionTerms(destinations=places))) == ["a", "b"]
     assert places.taken == [0, 1]
 
 
 @given(contenders, rooms, st.integers(0, 4))
 def test_a_place_is_taken_for_each_that_goes_and_for_no_other(
-    pods: list[Contender], room: Resources, places: int
+    pods: list[EvictionCandidate], room: Resources, places: int
 ) -> None:
     exits = Places(places)
-    leaving = decide_evictions(pods, room, Terms(exits=exits))
+    leaving = decide_evictions(pods, room, EvictionTerms(destinations=exits))
     assert sorted(exits.taken) == sorted(mark.index for mark in leaving.marked)
     gone = {mark.index for mark in leaving.marked}
     for mark in leaving.marked:
-        staying = [one for at, one in enumerate(pods) if at not in gone and one.base.of(mark.resource)]
+        staying = [one for at, one in enumerate(pods) if at not in gone and one.base.get(mark.resource)]
         assert all(one.priority >= pods[mark.index].priority for one in staying)
-        assert mark.resource not in leaving.over
+        assert mark.resource not in leaving.over_capacity
 
 
-def equal(pods: list[Contender]) -> list[Contender]:
+def equal(pods: list[EvictionCandidate]) -> list[EvictionCandidate]:
     """The same pods, all of the same priority."""
     return [replace(pod, priority=0) for pod in pods]
 
 
 @given(contenders.map(equal), rooms)
-def test_what_stays_fits_and_no_eviction_is_in_vain(pods: list[Contender], room: Resources) -> None:
+def test_what_stays_fits_and_no_eviction_is_in_vain(pods: list[EvictionCandidate], room: Resources) -> None:
     leaving = decide_evictions(pods, room, TOGETHER)
-    if leaving.unfit:
+    if leaving.does_not_fit:
         assert leaving.marked == ()
-        forced = [pod for pod in pods if not pod.candidate_for]
-        one_resource_short = [[pod for pod in pods if resource not in pod.candidate_for] for resource in ResourceName]
+        forced = [pod for pod in pods if not pod.evictable_for]
+        one_resource_short = [[pod for pod in pods if resource not in pod.evictable_for] for resource in ResourceName]
         assert not all(need_of(staying).fits_in(room) for staying in [forced, *one_resource_short])
         return
     gone = {mark.index for mark in leaving.marked}
     staying = [pod for index, pod in enumerate(pods) if index not in gone]
     assert need_of(staying).fits_in(room)
     for mark in leaving.marked:
-        assert mark.resource in pods[mark.index].candidate_for
+        assert mark.resource in pods[mark.index].evictable_for
         assert not need_of([*staying, pods[mark.index]]).fits_in(room)
 
 
 @given(contenders, rooms, st.randoms(use_true_random=False))
-def test_the_order_of_the_input_decides_nothing(pods: list[Contender], room: Resources, chance: random.Random) -> None:
+def test_the_order_of_the_input_decides_nothing(
+    pods: list[EvictionCandidate], room: Resources, chance: random.Random
+) -> None:
     shuffled = list(pods)
     chance.shuffle(shuffled)
     one, other = decide_evictions(pods, room), decide_evictions(shuffled, room)
-    assert one.unfit == other.unfit
+    assert one.does_not_fit == other.does_not_fit
     assert [pods[m.index] for m in one.marked] == [shuffled[m.index] for m in other.marked]

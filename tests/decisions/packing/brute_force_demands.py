@@ -4,14 +4,14 @@ import random
 from collections.abc import Collection
 from dataclasses import replace
 
-from cruise.decisions.packing.judging import Demand
-from cruise.decisions.packing.judging.leaving import Leaving
-from cruise.decisions.packing.judging.objections import FULL_POLICY
-from cruise.decisions.scheduling.board import key_of
-from cruise.domain.cluster import Container, ContainerRole, Pod, QosClass, Snapshot
+from cruise.decisions.packing.eviction_rules import EvictionRules
+from cruise.decisions.packing.plan_replay import PodNeed
+from cruise.decisions.packing.verification import FULL_MODE_POLICY
+from cruise.decisions.scheduling.placements import get_pod_key
+from cruise.domain.cluster import ClusterSnapshot, Container, ContainerRole, Pod, QosClass
+from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.policy import Mode
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import MEBIBYTE, Amounts, Resources
+from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
 from cruise.domain.usage import Statistic, StatisticsTable
 from tests.builders import NOW_SECONDS, make_statistic
 from tests.decisions.packing.brute_force_cluster import Demands
@@ -19,7 +19,7 @@ from tests.decisions.packing.brute_force_cluster import Demands
 Measured = dict[tuple[str, str, str], Statistic]
 
 
-def measure(snapshot: Snapshot, seed: int) -> Measured:
+def measure(snapshot: ClusterSnapshot, seed: int) -> Measured:
     """What was measured of most containers of most workloads, by namespace, workload and container."""
     source = random.Random(seed)
     found: Measured = {}
@@ -33,15 +33,15 @@ def measure(snapshot: Snapshot, seed: int) -> Measured:
 
 def table_of(measured: Measured) -> StatisticsTable:
     """The measurements as the packer reads them."""
-    return StatisticsTable.of_rows(list(measured.values()))
+    return StatisticsTable.from_rows(list(measured.values()))
 
 
-def demands_of(snapshot: Snapshot, measured: Measured, unsizable: Collection[str] = ()) -> Demands:
+def demands_of(snapshot: ClusterSnapshot, measured: Measured, unsizable: Collection[str] = ()) -> Demands:
     """What pods need that may be sized; `unsizable` are uids of those that keep their sizes."""
-    leaving = Leaving(snapshot, FULL_POLICY, {})
+    leaving = EvictionRules(snapshot, FULL_MODE_POLICY, {})
     unready = {node.name for node in snapshot.nodes if not node.ready}
     return {
-        key_of(pod): _demand(pod, measured)
+        get_pod_key(pod): _demand(pod, measured)
         for pod in snapshot.pods
         if _may_be_sized(pod, leaving, measured) and pod.node not in unready and pod.uid not in unsizable
     }
@@ -64,27 +64,27 @@ def _statistic(source: random.Random, key: tuple[str, str, str], container: Cont
     )
 
 
-def _may_be_sized(pod: Pod, leaving: Leaving, measured: Measured) -> bool:
-    if pod.terminal or pod.terminating or pod.mirror or pod.extended_requests or pod.qos is not QosClass.BURSTABLE:
+def _may_be_sized(pod: Pod, leaving: EvictionRules, measured: Measured) -> bool:
+    if pod.is_finished or pod.terminating or pod.mirror or pod.extended_requests or pod.qos is not QosClass.BURSTABLE:
         return False
-    if pod.workload is None or leaving.mode_of(pod) < Mode.RESIZE:
+    if pod.workload is None or leaving.get_mode(pod) < Mode.RESIZE:
         return False
     known = [measured.get((pod.namespace, str(pod.workload), name)) for name in _sized(pod)]
     return all(one is not None and NOW_SECONDS - one.updated_at <= 900 for one in known)
 
 
-def _demand(pod: Pod, measured: Measured) -> Demand:
+def _demand(pod: Pod, measured: Measured) -> PodNeed:
     of = {name: measured[(pod.namespace, str(pod.workload), name)] for name in _sized(pod)}
     containers = tuple(_at_base(container, of.get(container.name)) for container in pod.containers)
     cpu = max(max(0, one.cpu_peak_millicores - one.cpu_base_millicores) for one in of.values())
     memory = max(max(0, one.memory_peak_bytes - one.memory_base_bytes) for one in of.values())
-    return Demand(counted_requests(replace(pod, containers=containers)), Resources(cpu, memory))
+    return PodNeed(count_pod_requests(replace(pod, containers=containers)), Resources(cpu, memory))
 
 
 def _at_base(container: Container, statistic: Statistic | None) -> Container:
     if statistic is None:
         return container
-    base = Amounts(statistic.cpu_base_millicores, statistic.memory_base_bytes)
+    base = StatedResources(statistic.cpu_base_millicores, statistic.memory_base_bytes)
     return replace(container, requests=base, allocated=None, actual=None)
 
 

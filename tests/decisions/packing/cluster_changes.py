@@ -4,15 +4,14 @@ import random
 from collections.abc import Callable
 from dataclasses import replace
 
-from cruise.domain.cluster import Node, Pod, Snapshot
-from cruise.domain.colocation import Claim
-from cruise.domain.scheduling import NodeSelectorTerm, Requirement
+from cruise.domain.cluster import ClusterSnapshot, Node, Pod
+from cruise.domain.scheduling import LabelRequirement, NodeSelectorTerm, PersistentVolumeClaim
 from tests.decisions.packing.clusters import DISK, HOST, ZONE
 
-Change = Callable[[Snapshot], Snapshot]
+Change = Callable[[ClusterSnapshot], ClusterSnapshot]
 
 
-def renamed(snapshot: Snapshot, source: random.Random) -> Snapshot:
+def rename_objects(snapshot: ClusterSnapshot, source: random.Random) -> ClusterSnapshot:
     """The cluster with pods and nodes named anew, so that everything comes in another order."""
     numbers = source.sample(range(100, 999), len(snapshot.nodes) + len(snapshot.pods))
     nodes = {node.name: f"n{number}" for node, number in zip(snapshot.nodes, numbers, strict=False)}
@@ -21,18 +20,18 @@ def renamed(snapshot: Snapshot, source: random.Random) -> Snapshot:
         replace(_pod_elsewhere(pod, nodes), name=f"p{number}", uid=f"uid-{number}")
         for pod, number in zip(snapshot.pods, names, strict=True)
     ]
-    around = snapshot.surroundings
+    around = snapshot.storage_and_namespaces
     claims = {key: _claim_elsewhere(claim, nodes) for key, claim in around.claims.items()}
     limits = {nodes[name]: limit for name, limit in around.attach_limits.items()}
     return replace(
         snapshot,
         nodes=tuple(sorted((replace(n, name=nodes[n.name]) for n in snapshot.nodes), key=lambda node: node.name)),
         pods=tuple(sorted(pods, key=lambda pod: (pod.namespace, pod.name))),
-        surroundings=replace(around, claims=claims, attach_limits=limits),
+        storage_and_namespaces=replace(around, claims=claims, attach_limits=limits),
     )
 
 
-def with_another_node(snapshot: Snapshot) -> Snapshot:
+def add_node(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     """One more node like the first open one, outside all topologies: a new domain may well cost a pod its place."""
     open_nodes = [node for node in snapshot.nodes if node.ready and not node.unschedulable] or snapshot.nodes
     like = open_nodes[0]
@@ -66,8 +65,8 @@ RELAXATIONS: dict[str, Change] = {
     "host ports": _constraints_without(host_ports=()),
     "disruption budgets": lambda snapshot: replace(snapshot, budgets=()),
     "quotas": lambda snapshot: replace(snapshot, quotas={}, limit_ranges={}),
-    "attach limits": lambda s: replace(s, surroundings=replace(s.surroundings, attach_limits={})),
-    "never preempts": _pods_with(lambda pod: replace(pod, preempts=True)),
+    "attach limits": lambda s: replace(s, storage_and_namespaces=replace(s.storage_and_namespaces, attach_limits={})),
+    "never preempts": _pods_with(lambda pod: replace(pod, preemption_allowed=True)),
     "extended resources": _pods_with(lambda pod: replace(pod, extended_requests=())),
     "cordons": _nodes_with(lambda node: replace(node, unschedulable=False)),
     "places for pods": _nodes_with(lambda node: replace(node, allocatable_pods=110)),
@@ -83,13 +82,13 @@ def _pod_elsewhere(pod: Pod, nodes: dict[str, str]) -> Pod:
     return replace(pod, node=node, placement=replace(placement, terms=terms))
 
 
-def _claim_elsewhere(claim: Claim, nodes: dict[str, str]) -> Claim:
+def _claim_elsewhere(claim: PersistentVolumeClaim, nodes: dict[str, str]) -> PersistentVolumeClaim:
     terms = None if claim.terms is None else tuple(_term_elsewhere(term, nodes) for term in claim.terms)
     return replace(claim, terms=terms)
 
 
 def _term_elsewhere(term: NodeSelectorTerm, nodes: dict[str, str]) -> NodeSelectorTerm:
-    def named(one: Requirement) -> Requirement:
+    def named(one: LabelRequirement) -> LabelRequirement:
         return replace(one, values=tuple(nodes.get(value, value) for value in one.values))
 
     return replace(term, fields=tuple(named(one) for one in term.fields))

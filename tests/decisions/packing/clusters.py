@@ -9,33 +9,37 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from cruise.decisions.scheduling.board import Board
-from cruise.decisions.scheduling.scheduler import Scheduler
+from cruise.decisions.scheduling.placements import PodPlacements
+from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
 from cruise.domain.cluster import (
+    ClusterSnapshot,
     Container,
     ContainerRole,
-    DisruptionBudget,
     LimitRangeItem,
     Node,
     Pod,
-    Snapshot,
+    PodDisruptionBudget,
     Workload,
     WorkloadRef,
 )
-from cruise.domain.colocation import Claim, HostPort, PodConstraints, PodTerm, SpreadConstraint, Surroundings
-from cruise.domain.qos import qos_class
-from cruise.domain.quotas import Quota
-from cruise.domain.requests import counted_requests
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts, Resources
+from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.pod_resources import count_pod_requests, get_qos_class
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Resources, StatedResources
 from cruise.domain.scheduling import (
+    HostPort,
+    LabelRequirement,
     LabelSelector,
     NodeSelectorTerm,
-    Operator,
-    Placement,
-    Requirement,
+    PersistentVolumeClaim,
+    PodAffinityTerm,
+    PodConstraints,
+    SchedulingConstraints,
+    SelectorOperator,
+    StorageAndNamespaces,
     Taint,
     TaintEffect,
     Toleration,
+    TopologySpreadConstraint,
 )
 from tests.builders import LONG_AGO, make_container
 
@@ -49,12 +53,12 @@ FEATURES = (
 NAMESPACE_LABELS = {"shop": {"team": "red"}, "bank": {"team": "blue"}}
 
 
-def draw_cluster(source: random.Random) -> Snapshot:
+def draw_cluster(source: random.Random) -> ClusterSnapshot:
     """A cluster with some of the features, at least one pending pod and at least one node."""
     return _Drawing(source).cluster()
 
 
-def cluster_of(seed: int) -> Snapshot:
+def cluster_of(seed: int) -> ClusterSnapshot:
     """The cluster of a seed."""
     return draw_cluster(random.Random(seed))
 
@@ -70,13 +74,13 @@ class _Drawing:
         share = source.choice([0.1, 0.2, 0.35])
         self.features = {feature for feature in FEATURES if source.random() < share}
         self.zones = source.randint(1, 3)
-        self.claims: dict[tuple[str, str], Claim] = {}
+        self.claims: dict[tuple[str, str], PersistentVolumeClaim] = {}
 
     def has(self, feature: str, chance: float = 1.0) -> bool:
         """Tell whether a feature is drawn here."""
         return feature in self.features and self.source.random() < chance
 
-    def cluster(self) -> Snapshot:
+    def cluster(self) -> ClusterSnapshot:
         count = self.source.choice([2, 2, 3, 3, 3, 4, 5])
         most = 9 if count < 4 else 7
         pods: list[Pod] = []
@@ -89,8 +93,8 @@ class _Drawing:
                 workloads[(template.namespace, template.workload)] = self.workload(template, copies)
         room = self.mean_room(pods, count)
         nodes = tuple(self.node(number, room) for number in range(1, count + 1))
-        surroundings = Surroundings(self.claims, self.attach_limits(nodes), NAMESPACE_LABELS)
-        bare = Snapshot(nodes=nodes, surroundings=surroundings)
+        surroundings = StorageAndNamespaces(self.claims, self.attach_limits(nodes), NAMESPACE_LABELS)
+        bare = ClusterSnapshot(nodes=nodes, storage_and_namespaces=surroundings)
         return replace(
             bare,
             pods=tuple(sorted(self.placed(bare, pods), key=lambda pod: (pod.namespace, pod.name))),
@@ -103,7 +107,7 @@ class _Drawing:
 
     def mean_room(self, pods: list[Pod], nodes: int) -> Resources:
         """What a node has so that all together are nearly full, or a little more than that."""
-        counted = [counted_requests(pod) for pod in pods]
+        counted = [count_pod_requests(pod) for pod in pods]
         share = nodes * self.source.choice([0.7, 0.85, 0.95, 1.05])
         return Resources(
             int(sum(one.cpu_millicores for one in counted) / share),
@@ -163,9 +167,9 @@ class _Drawing:
                 spread=self.spread(app),
                 host_ports=self.ports(),
             ),
-            preempts=not self.has("never preempts", 0.4),
+            preemption_allowed=not self.has("never preempts", 0.4),
         )
-        return replace(pod, qos=qos_class(pod))
+        return replace(pod, qos=get_qos_class(pod))
 
     def containers(self) -> tuple[Container, ...]:
         source = self.source
@@ -199,7 +203,7 @@ class _Drawing:
             found[key] = value
         return found
 
-    def placement(self) -> Placement:
+    def placement(self) -> SchedulingConstraints:
         source = self.source
         selector: tuple[tuple[str, str], ...] = ()
         terms: tuple[NodeSelectorTerm, ...] | None = None
@@ -207,9 +211,11 @@ class _Drawing:
         if self.has("selectors", 0.3):
             selector = ((DISK, source.choice(["ssd", "hdd"])),)
         if self.has("selectors", 0.3):
-            zone = Requirement(ZONE, source.choice([Operator.IN, Operator.NOT_IN]), ("z1",))
-            name = Requirement("metadata.name", source.choice([Operator.IN, Operator.NOT_IN]), ("n1",))
-            disk = Requirement(DISK, source.choice([Operator.EXISTS, Operator.DOES_NOT_EXIST]))
+            zone = LabelRequirement(ZONE, source.choice([SelectorOperator.IN, SelectorOperator.NOT_IN]), ("z1",))
+            name = LabelRequirement(
+                "metadata.name", source.choice([SelectorOperator.IN, SelectorOperator.NOT_IN]), ("n1",)
+            )
+            disk = LabelRequirement(DISK, source.choice([SelectorOperator.EXISTS, SelectorOperator.DOES_NOT_EXIST]))
             choices = [
                 (NodeSelectorTerm((zone,)),),
                 (NodeSelectorTerm((), (name,)),),
@@ -225,48 +231,48 @@ class _Drawing:
                 Toleration(exists=True),
             ]
             tolerations = (source.choice(tolerated),)
-        return Placement(selector, terms, tolerations)
+        return SchedulingConstraints(selector, terms, tolerations)
 
     def selector(self, app: str = "app0") -> LabelSelector | None:
         """Selects an app's own pods more often than others."""
         source = self.source
         if source.random() < 0.5:
-            return LabelSelector((Requirement("app", Operator.IN, (app,)),))
+            return LabelSelector((LabelRequirement("app", SelectorOperator.IN, (app,)),))
         if source.random() < 0.6:
-            return LabelSelector((Requirement("app", Operator.IN, (f"app{source.randint(0, 3)}",)),))
+            return LabelSelector((LabelRequirement("app", SelectorOperator.IN, (f"app{source.randint(0, 3)}",)),))
         choices = [
-            LabelSelector((Requirement("tier", Operator.IN, ("web",)),)),
-            LabelSelector((Requirement("tier", Operator.NOT_IN, ("web",)),)),
-            LabelSelector((Requirement("app", Operator.IN, ("app0", "app1")),)),
+            LabelSelector((LabelRequirement("tier", SelectorOperator.IN, ("web",)),)),
+            LabelSelector((LabelRequirement("tier", SelectorOperator.NOT_IN, ("web",)),)),
+            LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("app0", "app1")),)),
             LabelSelector(),
             None,
         ]
         return source.choice(choices)
 
-    def terms(self, feature: str, namespace: str, app: str) -> tuple[PodTerm, ...]:
+    def terms(self, feature: str, namespace: str, app: str) -> tuple[PodAffinityTerm, ...]:
         many = 1 if self.source.random() < 0.7 else 2
         return tuple(self.term(namespace, app) for _ in range(many)) if self.has(feature, 0.4) else ()
 
-    def term(self, namespace: str, app: str) -> PodTerm:
+    def term(self, namespace: str, app: str) -> PodAffinityTerm:
         source = self.source
         key = source.choice([HOST, ZONE, ZONE, DISK])
         if "namespaces" not in self.features or source.random() < 0.5:
-            return PodTerm(key, self.selector(app), frozenset({namespace}))
-        team = LabelSelector((Requirement("team", Operator.IN, (source.choice(["red", "blue"]),)),))
+            return PodAffinityTerm(key, self.selector(app), frozenset({namespace}))
+        team = LabelSelector((LabelRequirement("team", SelectorOperator.IN, (source.choice(["red", "blue"]),)),))
         choices = [
-            PodTerm(key, self.selector(app), frozenset({"shop", "bank"})),
-            PodTerm(key, self.selector(app), frozenset({"bank"})),
-            PodTerm(key, self.selector(app), frozenset(), team),
-            PodTerm(key, self.selector(app), frozenset({"shop"}), LabelSelector()),
+            PodAffinityTerm(key, self.selector(app), frozenset({"shop", "bank"})),
+            PodAffinityTerm(key, self.selector(app), frozenset({"bank"})),
+            PodAffinityTerm(key, self.selector(app), frozenset(), team),
+            PodAffinityTerm(key, self.selector(app), frozenset({"shop"}), LabelSelector()),
         ]
         return source.choice(choices)
 
-    def spread(self, app: str) -> tuple[SpreadConstraint, ...]:
+    def spread(self, app: str) -> tuple[TopologySpreadConstraint, ...]:
         source = self.source
         if not self.has("spread", 0.5):
             return ()
         return tuple(
-            SpreadConstraint(
+            TopologySpreadConstraint(
                 topology_key=key,
                 selector=self.selector(app),
                 max_skew=source.choice([1, 1, 2]),
@@ -282,15 +288,15 @@ class _Drawing:
             return ()
         return (HostPort(self.source.choice(["TCP", "UDP"]), 80, self.source.choice(["", "10.0.0.1", "10.0.0.2"])),)
 
-    def claim(self, namespace: str, name: str) -> Claim:
+    def claim(self, namespace: str, name: str) -> PersistentVolumeClaim:
         source = self.source
         state = source.choice(["bound"] * 5 + ["waits", "waits", "unbound"])
-        zone = NodeSelectorTerm((Requirement(ZONE, Operator.IN, (f"z{source.randint(1, self.zones)}",)),))
-        return Claim(
+        zone = NodeSelectorTerm((LabelRequirement(ZONE, SelectorOperator.IN, (f"z{source.randint(1, self.zones)}",)),))
+        return PersistentVolumeClaim(
             namespace=namespace,
             name=name,
             bound=state == "bound",
-            waits=state == "waits",
+            waits_for_first_consumer=state == "waits",
             terms=(zone,) if source.random() < 0.5 else None,
             driver=DRIVER if source.random() < 0.7 else None,
             volume=f"volume-{namespace}-{name}" if state == "bound" else "",
@@ -317,11 +323,11 @@ class _Drawing:
             pod = replace(pod, constraints=replace(pod.constraints, claims=(claim,)))
         return pod
 
-    def placed(self, bare: Snapshot, pods: list[Pod]) -> list[Pod]:
+    def placed(self, bare: ClusterSnapshot, pods: list[Pod]) -> list[Pod]:
         """The pods in a random order, each run where it may, or left pending."""
         source = self.source
-        board = Board(bare)
-        scheduler = Scheduler(board)
+        board = PodPlacements(bare)
+        scheduler = SchedulerFilters(board)
         pending = source.choice([0.0, 0.1, 0.3])
         order = list(pods)
         source.shuffle(order)
@@ -334,14 +340,14 @@ class _Drawing:
             if last or source.random() < pending:
                 done.append(replace(pod, scheduling_gated=self.has("gates", 0.3), terminating=self.has("ending", 0.1)))
                 continue
-            open_nodes = [node for node in bare.nodes if not any(scheduler.refuse(pod, node))]
+            open_nodes = [node for node in bare.nodes if not any(scheduler.check(pod, node))]
             if self.has("misplaced", 0.3):
                 open_nodes = list(bare.nodes)
             if not open_nodes:
                 done.append(pod)
                 continue
             here = self.running(pod, source.choice(open_nodes).name)
-            if not here.terminal:
+            if not here.is_finished:
                 board.add(here, here.node or "")
             done.append(here)
         return done
@@ -359,11 +365,11 @@ class _Drawing:
             pod = replace(pod, mirror=True)
         return pod
 
-    def budgets(self) -> tuple[DisruptionBudget, ...]:
+    def budgets(self) -> tuple[PodDisruptionBudget, ...]:
         if "budgets" not in self.features:
             return ()
         return tuple(
-            DisruptionBudget(
+            PodDisruptionBudget(
                 namespace, f"budget{number}", self.selector() or LabelSelector(), self.source.randint(0, 2)
             )
             for number in range(self.source.randint(1, 3))
@@ -373,13 +379,13 @@ class _Drawing:
     def limit_ranges(self) -> dict[str, tuple[LimitRangeItem, ...]]:
         if not self.has("quotas", 0.5):
             return {}
-        return {"shop": (LimitRangeItem(of_pod=self.source.random() < 0.5, minimum=Amounts(200, None)),)}
+        return {"shop": (LimitRangeItem(of_pod=self.source.random() < 0.5, minimum=StatedResources(200, None)),)}
 
-    def quotas(self) -> dict[str, tuple[Quota, ...]]:
+    def quotas(self) -> dict[str, tuple[ResourceQuota, ...]]:
         if not self.has("quotas", 0.5):
             return {}
         left = self.source.randint(0, 6) * 100
-        return {"shop": (Quota(requests_left=Amounts(left, None)),)}
+        return {"shop": (ResourceQuota(requests_left=StatedResources(left, None)),)}
 
     def namespace_annotations(self) -> dict[str, dict[str, str]]:
         return {"bank": {"cruise.io/mode": "resize"}} if self.has("unmovable", 0.2) else {}

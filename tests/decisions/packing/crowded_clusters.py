@@ -8,11 +8,11 @@ import random
 from collections import Counter
 from typing import Any
 
-from cruise.decisions.packing.building.kept_room import KeptRoom
-from cruise.decisions.scheduling.board import Board, key_of, waits_for_a_node
-from cruise.decisions.scheduling.claims import why_not_judged
-from cruise.decisions.scheduling.scheduler import Scheduler
-from cruise.domain.cluster import Pod, Snapshot
+from cruise.decisions.packing.resources import NominatedPods
+from cruise.decisions.scheduling.filters import explain_unsupported_constraints
+from cruise.decisions.scheduling.placements import PodPlacements, get_pod_key, is_waiting_for_scheduling
+from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
+from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.builders import Json, make_list_json
 from tests.storage_builders import make_claim_json, make_drivers_json, make_storage_class_json, make_volume_json
@@ -21,7 +21,7 @@ ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 _PRIORITIES = (-5, 0, 0, 5)
 
 
-def crowded_cluster(seed: int) -> Snapshot:
+def make_contended_cluster(seed: int) -> ClusterSnapshot:
     """The cluster of a seed: two to four nodes, three to eight pods."""
     return read_snapshot([json.dumps(make_list_json(*_Drawing(random.Random(seed)).items())).encode()], f"{seed}")
 
@@ -165,19 +165,19 @@ def _named(kind: str, name: str, namespace: str = "shop", labels: Json | None = 
     return {"kind": kind, "apiVersion": "v1", "metadata": metadata}
 
 
-def most_let_in(snapshot: Snapshot) -> Counter[int]:
+def count_most_placed(snapshot: ClusterSnapshot) -> Counter[int]:
     """The best of what kube-scheduler can bind, in some order, without an eviction: pods by priority."""
-    kept = KeptRoom(snapshot)
+    kept = NominatedPods(snapshot)
     waiting = [
         pod
         for pod in snapshot.pods
-        if waits_for_a_node(pod)
+        if is_waiting_for_scheduling(pod)
         and not pod.nominated_node
-        and why_not_judged(snapshot.surroundings, pod) is None
-        and kept.why_not_judged(pod) is None
+        and explain_unsupported_constraints(snapshot.storage_and_namespaces, pod) is None
+        and kept.explain_unsupported(pod) is None
     ]
-    board = Board(snapshot)
-    scheduler, tiers = Scheduler(board), sorted(set(_PRIORITIES), reverse=True)
+    board = PodPlacements(snapshot)
+    scheduler, tiers = SchedulerFilters(board), sorted(set(_PRIORITIES), reverse=True)
     best: list[tuple[int, ...]] = [(0,) * len(tiers)]
     seen: set[frozenset[tuple[str, str]]] = set()
 
@@ -188,11 +188,11 @@ def most_let_in(snapshot: Snapshot) -> Counter[int]:
         best[0] = max(best[0], tuple(counts[tier] for tier in tiers))
         for pod in left:
             for name, node in board.nodes.items():
-                if next(scheduler.refuse(pod, node), None) is None:
+                if next(scheduler.check(pod, node), None) is None:
                     board.add(pod, name)
                     rest = [other for other in left if other is not pod]
                     descend(rest, came | {(pod.name, name)}, counts + Counter([pod.priority]))
-                    board.remove(key_of(pod))
+                    board.remove(get_pod_key(pod))
 
     descend(waiting, frozenset(), Counter())
     return Counter(dict(zip(tiers, best[0], strict=True)))

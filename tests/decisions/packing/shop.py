@@ -1,16 +1,16 @@
 """Pods of one workload and nodes for them, each with what a test says of it."""
 
 from cruise.domain.cluster import Container, Node, Pod, WorkloadRef
-from cruise.domain.resources import Amounts, Resources
+from cruise.domain.resources import Resources, StatedResources
 from tests.builders import GIBIBYTE
 
 
-def a_pod(name: str, node: str | None = None, cpu: int = 500, **more: object) -> Pod:
+def make_shop_pod(name: str, node: str | None = None, cpu: int = 500, **more: object) -> Pod:
     fields: dict[str, object] = {
         "namespace": "shop",
         "name": name,
         "uid": f"uid-{name}",
-        "containers": (Container("app", requests=Amounts(cpu, GIBIBYTE)),),
+        "containers": (Container("app", requests=StatedResources(cpu, GIBIBYTE)),),
         "node": node,
         "phase": "Running" if node else "Pending",
         "owner_kind": "ReplicaSet",
@@ -21,5 +21,5 @@ def a_pod(name: str, node: str | None = None, cpu: int = 500, **more: object) ->
     return Pod(**(fields | more))  # type: ignore[arg-type]
 
 
-def a_node(name: str, cpu: int = 1000, **more: object) -> Node:
+def make_shop_node(name: str, cpu: int = 1000, **more: object) -> Node:
     return Node(name, Resources(cpu, 4 * GIBIBYTE), **more)  # type: ignore[arg-type]

@@ -2,26 +2,26 @@
 
 from dataclasses import replace
 
-from cruise.packer.problem import Objective
+from cruise.packer.problem import PackingObjective
 from tests.builders import make_pod, make_snapshot, make_workload
 from tests.decisions.packing.brute_force_cluster import best_plan, is_single, key_of_now
-from tests.decisions.packing.brute_force_trials import find_disagreements, packed
+from tests.decisions.packing.brute_force_trials import find_disagreements, pack_trial
 from tests.decisions.packing.clusters import cluster_of
 
 
 def test_tiny_clusters_are_packed_as_well_as_can_be_and_every_proof_is_true(seeds):
     for seed in seeds(1000):
-        assert find_disagreements(cluster_of(seed), Objective.OPERATOR) == [], seed
+        assert find_disagreements(cluster_of(seed), PackingObjective.OPERATOR) == [], seed
 
 
 def test_nobody_is_evicted_wherever_all_can_be_placed_that_can_without_that(seeds):
     rescued, tried = 0, seeds(200, fewest=50)
     for seed in tried:
         snapshot = cluster_of(seed)
-        best, still = (best_plan(snapshot, Objective.OPERATOR, still=still) for still in (False, True))
+        best, still = (best_plan(snapshot, PackingObjective.OPERATOR, still=still) for still in (False, True))
         if best.key[:-1] == still.key[:-1]:
-            assert packed(snapshot, Objective.OPERATOR).packing.after.eviction_weight == 0, seed
-            rescued += still.key > key_of_now(snapshot, Objective.OPERATOR)
+            assert pack_trial(snapshot, PackingObjective.OPERATOR).packing.planned.eviction_weight == 0, seed
+            rescued += still.key > key_of_now(snapshot, PackingObjective.OPERATOR)
     assert rescued > len(tried) // 4
 
 

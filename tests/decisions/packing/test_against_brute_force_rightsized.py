@@ -3,42 +3,42 @@
 from collections import Counter
 from dataclasses import replace
 
-from cruise.decisions.packing.building import AS_FULL, Built, Usage, build_problem
-from cruise.decisions.packing.judging import find_objections
-from cruise.decisions.packing.proposing import propose
-from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import Proposal, Sizes
+from cruise.decisions.packing.problem import FULL_MODE, BuiltProblem, UsageInputs, build_packing_problem
+from cruise.decisions.packing.proposal import build_proposal
+from cruise.decisions.packing.verification import find_plan_objections
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.packing_plan import PackingProposal, PackingSizes
 from cruise.packer.answer import Packing
-from cruise.packer.budget import Budget
+from cruise.packer.budget import SolveBudget
 from cruise.packer.pack import pack
-from cruise.packer.problem import Objective
+from cruise.packer.problem import PackingObjective
 from tests.builders import NOW
 from tests.decisions.packing.brute_force_cluster import best_plan
 from tests.decisions.packing.brute_force_demands import Measured, demands_of, measure, table_of
 from tests.decisions.packing.brute_force_trials import WORK_UNITS
 from tests.decisions.packing.clusters import cluster_of
 
-OPERATOR = Objective.OPERATOR
+OPERATOR = PackingObjective.OPERATOR
 
 
-def measured_cluster_of(seed: int) -> tuple[Snapshot, Measured]:
+def measured_cluster_of(seed: int) -> tuple[ClusterSnapshot, Measured]:
     """A cluster, and what was measured in it; a LimitRange would change what is needed."""
     snapshot = replace(cluster_of(seed), limit_ranges={}, quotas={})
     return snapshot, measure(snapshot, seed)
 
 
-def rightsized(snapshot: Snapshot, measured: Measured) -> tuple[Built, Packing, Proposal]:
+def rightsized(snapshot: ClusterSnapshot, measured: Measured) -> tuple[BuiltProblem, Packing, PackingProposal]:
     """Pack, and again without sizing whose sizes could not be written."""
     unsizable: frozenset[str] = frozenset()
     while True:
-        usage = Usage(table_of(measured), NOW, unsizable=unsizable)
-        built = build_problem(snapshot, AS_FULL, Sizes.RIGHTSIZED, usage)
-        packing = pack(built.problem, Budget(work_units=WORK_UNITS), lambda _: None)
-        proposal = propose(built, packing)
-        if isinstance(proposal, Proposal):
+        usage = UsageInputs(table_of(measured), NOW, not_resizable=unsizable)
+        built = build_packing_problem(snapshot, FULL_MODE, PackingSizes.RIGHTSIZED, usage)
+        packing = pack(built.problem, SolveBudget(work_units=WORK_UNITS), lambda _: None)
+        proposal = build_proposal(built, packing)
+        if isinstance(proposal, PackingProposal):
             return built, packing, proposal
-        assert proposal.unsizable - unsizable, proposal.why
-        unsizable |= proposal.unsizable
+        assert proposal.not_resizable - unsizable, proposal.reason
+        unsizable |= proposal.not_resizable
 
 
 def test_sized_clusters_are_packed_as_well_as_can_be_and_nobody_is_evicted_in_vain(seeds):
@@ -46,10 +46,10 @@ def test_sized_clusters_are_packed_as_well_as_can_be_and_nobody_is_evicted_in_va
     for seed in tried:
         snapshot, measured = measured_cluster_of(seed)
         built, packing, proposal = rightsized(snapshot, measured)
-        demands = demands_of(snapshot, measured, built.usage.unsizable)
+        demands = demands_of(snapshot, measured, built.usage.not_resizable)
         best, still = (best_plan(snapshot, OPERATOR, demands, still=still) for still in (False, True))
-        assert (packing.after.key(OPERATOR), tuple(packing.bound)) == (best.key, best.key), seed
-        assert find_objections(snapshot, proposal, demands=demands) == (), seed
+        assert (packing.planned.get_key(OPERATOR), tuple(packing.bound)) == (best.key, best.key), seed
+        assert find_plan_objections(snapshot, proposal, demands=demands) == (), seed
         if best.key[:-1] == still.key[:-1]:
             assert (proposal.moves, proposal.preempted) == ((), ()), seed
             rescued[seed // 50] += still.key > best_plan(snapshot, OPERATOR, still=True).key

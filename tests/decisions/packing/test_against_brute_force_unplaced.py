@@ -2,44 +2,44 @@
 
 import pytest
 
-from cruise.decisions.packing.blocking import why_unplaced
-from cruise.decisions.packing.building import build_problem
-from cruise.decisions.packing.judging.leaving import Leaving
-from cruise.decisions.packing.judging.objections import FULL_POLICY
-from cruise.decisions.scheduling.board import key_of, waits_for_a_node
-from cruise.domain.cluster import Snapshot
-from cruise.interfaces.packing.unplaced_words import unplaced_words
-from cruise.packer.pack import quick_packing
-from cruise.packer.problem import Objective
+from cruise.decisions.packing.eviction_rules import EvictionRules
+from cruise.decisions.packing.problem import build_packing_problem
+from cruise.decisions.packing.unschedulable import explain_unplaced_pods
+from cruise.decisions.packing.verification import FULL_MODE_POLICY
+from cruise.decisions.scheduling.placements import get_pod_key, is_waiting_for_scheduling
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
+from cruise.packer.pack import pack_quickly
+from cruise.packer.problem import PackingObjective
 from tests.decisions.packing.brute_force_cluster import best_plan, can_be_placed
-from tests.decisions.packing.brute_force_trials import SIZES, packed
+from tests.decisions.packing.brute_force_trials import SIZES, pack_trial
 from tests.decisions.packing.clusters import cluster_of
 
 
-def usable(snapshot: Snapshot) -> set[tuple[str, str]]:
+def usable(snapshot: ClusterSnapshot) -> set[tuple[str, str]]:
     """Pending pods that may be placed, as far as gates and claims go."""
-    leaving = Leaving(snapshot, FULL_POLICY, {})
-    waiting = [pod for pod in snapshot.pods if waits_for_a_node(pod)]
-    return {key_of(pod) for pod in waiting if leaving.why_claims_are_unusable(pod) is None}
+    leaving = EvictionRules(snapshot, FULL_MODE_POLICY, {})
+    waiting = [pod for pod in snapshot.pods if is_waiting_for_scheduling(pod)]
+    return {get_pod_key(pod) for pod in waiting if leaving.explain_unusable_claims(pod) is None}
 
 
-@pytest.mark.parametrize("objective", [Objective.PAPER, Objective.OPERATOR])
+@pytest.mark.parametrize("objective", [PackingObjective.PAPER, PackingObjective.OPERATOR])
 def test_everybody_without_a_place_has_words_and_what_is_called_impossible_is(objective, seeds):
     for seed in seeds(200):
         snapshot = cluster_of(seed)
-        built = build_problem(snapshot, sizes=SIZES[objective])
-        priorities = {key_of(pod): pod.priority for pod in snapshot.pods}
+        built = build_packing_problem(snapshot, sizes=SIZES[objective])
+        priorities = {get_pod_key(pod): pod.priority for pod in snapshot.pods}
         waiting = usable(snapshot)
         best = best_plan(snapshot, objective).key
-        for packing in (quick_packing(built.problem), packed(snapshot, objective).packing):
-            tiers = [tier.priority for tier in packing.after.tiers]
-            for lost in why_unplaced(built, packing):
-                assert unplaced_words(lost) and "\n" not in unplaced_words(lost), (seed, lost)
+        for packing in (pack_quickly(built.problem), pack_trial(snapshot, objective).packing):
+            tiers = [tier.priority for tier in packing.planned.priorities]
+            for lost in explain_unplaced_pods(built, packing):
+                assert describe_unplaced_pod(lost) and "\n" not in describe_unplaced_pod(lost), (seed, lost)
                 assert lost.blocked_by or not lost.impossible, (seed, lost)
                 key = (lost.namespace, lost.pod)
                 if not lost.impossible or key not in waiting:
                     continue
-                step = 2 if objective is Objective.PAPER else 1
+                step = 2 if objective is PackingObjective.PAPER else 1
                 until = tiers.index(priorities[key]) * step + 1
-                as_good = packing.after.key(objective)[:until] == best[:until]
+                as_good = packing.planned.get_key(objective)[:until] == best[:until]
                 assert as_good or not can_be_placed(snapshot, key, objective), (seed, lost)

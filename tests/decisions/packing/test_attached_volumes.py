@@ -2,8 +2,8 @@
 
 import pytest
 
-from cruise.domain.packing import Proposal
-from cruise.packer.answer import Status
+from cruise.domain.packing_plan import PackingProposal
+from cruise.packer.answer import PackingStatus
 from tests.builders import Json
 from tests.decisions.packing.test_truth_at_the_edges import OBJECTIVES, a_node, a_pod, on_claim, placed, planned, said
 from tests.storage_builders import (
@@ -28,7 +28,7 @@ def limits(count: int) -> list[Json]:
     return [make_drivers_json(node, ebs_csi_aws_com=count) for node in ("n1", "n2")]
 
 
-def with_attachments(count: int, *attachments: Json, objective) -> Proposal:
+def with_attachments(count: int, *attachments: Json, objective) -> PackingProposal:
     return planned(*FULL, *CLAIMS, *limits(count), *attachments, WANTS_IN, objective=objective)
 
 
@@ -70,5 +70,5 @@ def test_nothing_is_proved_where_a_pod_that_comes_back_makes_its_volume_count_on
     back = a_pod("web-1", cpu="100m", nodeSelector={"disk": "ssd"}, volumes=[on_claim("old")])
     other = a_pod("web-2", cpu="100m", nodeSelector={"disk": "ssd"}, volumes=[on_claim("data")])
     plan = planned(*FULL[:2], *CLAIMS, *limits(2), make_attachment_json("old", "n1"), back, other)
-    assert plan.status is not Status.OPTIMAL or len(placed(plan)) == 2
+    assert plan.status is not PackingStatus.OPTIMAL or len(placed(plan)) == 2
     assert not any(one.impossible for one in plan.unplaced)

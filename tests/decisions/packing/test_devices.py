@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cruise.packer.answer import Status
+from cruise.packer.answer import PackingStatus
 from tests.builders import Json
 from tests.decisions.packing.test_truth_at_the_edges import a_node, a_pod, placed, planned, said
 
@@ -58,7 +58,7 @@ def test_devices_that_only_need_counting_are_counted():
     plan = planned(*nodes, *devices, *there, a_pod_with_device("web-2"), a_pod_with_device("web-3"))
     assert list(placed(plan).values()) == ["n1"]
     assert [blocked for blocked, _ in said(plan).values()] == [(f"device:{GPUS}",)]
-    assert plan.status is Status.OPTIMAL
+    assert plan.status is PackingStatus.OPTIMAL
 
 
 def test_a_pod_with_a_device_may_move_to_another_one():
@@ -88,7 +88,7 @@ def test_devices_that_need_more_than_counting_are_not_judged(changed, template):
     spec = {"spec": {"devices": {"requests": [request]}}}
     made = a_device_object("ResourceClaimTemplate", "one-gpu", spec)
     plan = planned(a_node("n1", cpu="4"), made, *changed, a_pod_with_device("web-1"))
-    assert said(plan) == {"web-1": (("not-judged: device gpu",), False)}
+    assert said(plan) == {"web-1": (("not-evaluated: device gpu",), False)}
 
 
 def test_devices_of_a_claim_that_is_not_judged_are_taken_all_the_same():
@@ -104,4 +104,4 @@ def test_a_resource_that_devices_stand_in_for_is_not_judged():
     pod = a_pod("web-1")
     pod["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
     plan = planned(a_node("n1", cpu="4"), asked, a_slice("n1", some_devices(1)), pod)
-    assert said(plan) == {"web-1": (("not-judged: device example.com/gpu",), False)}
+    assert said(plan) == {"web-1": (("not-evaluated: device example.com/gpu",), False)}

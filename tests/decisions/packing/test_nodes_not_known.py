@@ -5,15 +5,15 @@ from typing import Any
 
 import pytest
 
-from cruise.decisions.packing.building import build_problem
-from cruise.decisions.packing.building.elsewhere import Elsewhere
-from cruise.domain.colocation import NO_SURROUNDINGS
-from cruise.domain.packing import Proposal
-from cruise.packer.answer import Note, NoteCode, Status
+from cruise.decisions.packing.movability import PodsOnUnknownNodes
+from cruise.decisions.packing.problem import build_packing_problem
+from cruise.domain.packing_plan import PackingProposal
+from cruise.domain.scheduling import NO_STORAGE_OR_NAMESPACES
+from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
 from tests.builders import Json
 from tests.decisions.packing.test_truth_at_the_edges import ZONE, a_node, a_pod, cluster, placed, planned, said
 
-UNKNOWN = "not-judged: its rules count pods on node n7, which is not known"
+UNKNOWN = "not-evaluated: its rules count pods on node n7, which is not known"
 WEB = {"matchLabels": {"app": "web"}}
 
 
@@ -27,7 +27,7 @@ def spread(key: str) -> Json:
     return {"topologySpreadConstraints": [even]}
 
 
-def grown(*pods: Json) -> Proposal:
+def grown(*pods: Json) -> PackingProposal:
     """The plan for two nodes in two zones, and a pod called web-9 on a third node that is not listed."""
     nodes = [a_node("n1", labels={ZONE: "a"}), a_node("n2", labels={ZONE: "b"})]
     return planned(*nodes, *pods, *([] if any(pod["spec"].get("nodeName") == "n7" for pod in pods) else [there()]))
@@ -40,8 +40,8 @@ def there(**spec: Any) -> Json:
 def test_a_pod_on_a_node_that_is_not_listed_is_left_alone_and_takes_no_room():
     plan = grown(a_pod("other-1"), a_pod("other-2"))
     assert sorted(placed(plan)) == ["other-1", "other-2"]
-    assert (plan.status, plan.moves, plan.unplaced) == (Status.OPTIMAL, (), ())
-    assert plan.notes == (Note(NoteCode.NODES_MISSING, count=1),)
+    assert (plan.status, plan.moves, plan.unplaced) == (PackingStatus.OPTIMAL, (), ())
+    assert plan.notes == (PackingNote(PackingNoteCode.NODES_MISSING, count=1),)
 
 
 @pytest.mark.parametrize(
@@ -61,27 +61,29 @@ def test_no_place_is_claimed_for_a_pod_whose_rules_count_what_runs_there(mine, t
 
 def test_what_runs_there_keeps_none_from_other_nodes():
     plan = grown(a_pod("late-1", **affinity("podAntiAffinity", "kubernetes.io/hostname", WEB)))
-    assert (list(placed(plan)), plan.status) == (["late-1"], Status.OPTIMAL)
+    assert (list(placed(plan)), plan.status) == (["late-1"], PackingStatus.OPTIMAL)
 
 
 @pytest.mark.parametrize("leaving_first", [True, False])
 def test_a_pod_that_is_leaving_there_hides_none_like_it_that_stays(leaving_first):
     late, staying = cluster(a_node("n1"), a_pod("late-1", **spread(ZONE)), there()).pods
     leaving = replace(staying, name="web-8", terminating=True)
-    elsewhere = Elsewhere([leaving, staying] if leaving_first else [staying, leaving], NO_SURROUNDINGS)
-    assert elsewhere.why_not_judged(late) == UNKNOWN.removeprefix("not-judged: ")
+    elsewhere = PodsOnUnknownNodes(
+        [leaving, staying] if leaving_first else [staying, leaving], NO_STORAGE_OR_NAMESPACES
+    )
+    assert elsewhere.explain_unsupported(late) == UNKNOWN.removeprefix("not-evaluated: ")
 
 
 def test_a_running_pod_whose_rules_count_what_runs_there_stays():
     late = a_pod("late-1", "n1", **affinity("podAntiAffinity", ZONE, WEB))
     nodes = [a_node("n1", labels={ZONE: "a"}), a_node("n2", labels={ZONE: "b"})]
-    built = build_problem(cluster(*nodes, late, there()))
-    assert built.unmovable == (UNKNOWN,)
+    built = build_packing_problem(cluster(*nodes, late, there()))
+    assert built.immovable_reasons == (UNKNOWN,)
 
 
 def test_a_node_that_is_not_listed_may_be_one_more_to_spread_over():
     plan = planned(a_node("n1", "2"), *(a_pod(f"api-{n}", **spread_api()) for n in "12"), there())
-    assert (len(plan.placed), plan.status) == (2, Status.FEASIBLE)
+    assert (len(plan.placed), plan.status) == (2, PackingStatus.FEASIBLE)
 
 
 def spread_api() -> Json:

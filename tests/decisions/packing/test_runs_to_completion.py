@@ -4,17 +4,17 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.packing.building import build_problem
-from cruise.decisions.packing.consolidating import fleet_change, with_new_nodes
-from cruise.decisions.packing.judging import find_objections
-from cruise.decisions.packing.proposing import propose
-from cruise.decisions.packing.proposing.propose import arrives_at
-from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import Proposal
-from cruise.interfaces.packing.unplaced_words import unplaced_words
-from cruise.packer.budget import Budget
+from cruise.decisions.packing.consolidation import summarize_node_count_change
+from cruise.decisions.packing.node_types import add_candidate_nodes
+from cruise.decisions.packing.problem import build_packing_problem
+from cruise.decisions.packing.proposal import build_proposal, get_reached_packing
+from cruise.decisions.packing.verification import find_plan_objections
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.packing_plan import PackingProposal
+from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
+from cruise.packer.budget import SolveBudget
 from cruise.packer.pack import pack
-from cruise.packer.problem import Objective
+from cruise.packer.problem import PackingObjective
 from tests.builders import make_pod, make_snapshot
 from tests.decisions.packing.brute_force_trials import SIZES
 from tests.decisions.packing.clusters import cluster_of
@@ -23,14 +23,14 @@ from tests.decisions.packing.test_truth_at_the_edges import a_node, a_pod, plann
 RANKING = "cruise.io/eviction-ranking"
 
 
-def proposed(snapshot: Snapshot, objective: Objective) -> Proposal:
-    built = build_problem(snapshot, sizes=SIZES[objective])
-    plan = propose(built, pack(built.problem, Budget(work_units=5e7), lambda packing: None))
-    assert isinstance(plan, Proposal)
+def proposed(snapshot: ClusterSnapshot, objective: PackingObjective) -> PackingProposal:
+    built = build_packing_problem(snapshot, sizes=SIZES[objective])
+    plan = build_proposal(built, pack(built.problem, SolveBudget(work_units=5e7), lambda packing: None))
+    assert isinstance(plan, PackingProposal)
     return plan
 
 
-def leaving(plan: Proposal) -> set[tuple[str, str]]:
+def leaving(plan: PackingProposal) -> set[tuple[str, str]]:
     return {one.key for one in (*plan.moves, *plan.preempted)}
 
 
@@ -38,7 +38,7 @@ def test_no_plan_takes_a_pod_off_its_node_that_runs_to_completion(seeds):
     moved = low = 0
     for seed in seeds(120):
         snapshot = cluster_of(seed)
-        plan = proposed(snapshot, Objective.OPERATOR)
+        plan = proposed(snapshot, PackingObjective.OPERATOR)
         gone = leaving(plan)
         if not gone:
             continue
@@ -50,16 +50,16 @@ def test_no_plan_takes_a_pod_off_its_node_that_runs_to_completion(seeds):
             for at, pod in enumerate(snapshot.pods)
         )
         held = replace(snapshot, pods=pods)
-        again = proposed(held, Objective.OPERATOR)
+        again = proposed(held, PackingObjective.OPERATOR)
         assert not leaving(again) & gone, seed
-        assert find_objections(held, again) == (), seed
+        assert find_plan_objections(held, again) == (), seed
         # The judge reads it for itself.
-        assert any("would lose its work" in one for one in find_objections(held, plan)), seed
+        assert any("would lose its work" in one for one in find_plan_objections(held, plan)), seed
         stated = tuple(
             replace(pod, annotations={**pod.annotations, RANKING: "low"}) if (pod.namespace, pod.name) in gone else pod
             for pod in pods
         )
-        low += bool(leaving(proposed(replace(snapshot, pods=stated), Objective.OPERATOR)))
+        low += bool(leaving(proposed(replace(snapshot, pods=stated), PackingObjective.OPERATOR)))
     assert moved == low > 0
 
 
@@ -72,16 +72,16 @@ def test_no_node_is_emptied_of_pods_that_run_to_completion(policy: str, annotati
         make_pod(f"work-{node}", node=node, workload="Deployment/work", restart_policy=policy, annotations=annotations)
         for node in ("n1", "n2")
     ]
-    fleet = with_new_nodes(make_snapshot(pods), None)
-    built = build_problem(fleet.snapshot, prices=fleet.prices)
-    packing = pack(built.problem, Budget(work_units=5e7), lambda _: None)
-    plan = propose(built, packing)
-    assert isinstance(plan, Proposal)
-    change = fleet_change(built, arrives_at(built, packing, plan), plan, fleet)
-    assert len(change.emptied) == emptied
+    fleet = add_candidate_nodes(make_snapshot(pods), None)
+    built = build_packing_problem(fleet.snapshot, prices=fleet.prices)
+    packing = pack(built.problem, SolveBudget(work_units=5e7), lambda _: None)
+    plan = build_proposal(built, packing)
+    assert isinstance(plan, PackingProposal)
+    change = summarize_node_count_change(built, get_reached_packing(built, packing, plan), plan, fleet)
+    assert len(change.drained) == emptied
 
 
-@pytest.mark.parametrize("objective", [Objective.PAPER, Objective.OPERATOR])
+@pytest.mark.parametrize("objective", [PackingObjective.PAPER, PackingObjective.OPERATOR])
 @pytest.mark.parametrize(
     ("stays", "late", "proved"),
     [
@@ -97,7 +97,7 @@ def test_what_kube_scheduler_may_preempt_proves_nothing(objective, stays, late, 
     plan = planned(a_node("n1"), a_pod("work-1", "n1", **stays), a_pod("late-1", **late), objective=objective)
     (found,) = plan.unplaced
     assert found.impossible is proved
-    told = "kube-scheduler may preempt pods of lower priority that no plan evicts" in unplaced_words(found)
+    told = "kube-scheduler may preempt pods of lower priority that no plan evicts" in describe_unplaced_pod(found)
     assert told is not proved
 
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from cruise.decisions.packing.building import build_problem
-from cruise.decisions.packing.judging import find_objections
-from cruise.decisions.packing.proposing import propose
-from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import Proposal
-from cruise.domain.unplaced import Pattern
+from cruise.decisions.packing.problem import build_packing_problem
+from cruise.decisions.packing.proposal import build_proposal
+from cruise.decisions.packing.verification import find_plan_objections
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.packing_plan import PackingProposal
+from cruise.domain.reasons import UnschedulableCode
 from cruise.kube_json.reading.snapshot import read_snapshot
-from cruise.packer.answer import Note, NoteCode, Status
-from cruise.packer.budget import Budget
-from cruise.packer.pack import pack, quick_packing
-from cruise.packer.problem import Objective
+from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
+from cruise.packer.budget import SolveBudget
+from cruise.packer.pack import pack, pack_quickly
+from cruise.packer.problem import PackingObjective
 from tests.builders import Json, make_list_json, make_metadata
 from tests.storage_builders import DRIVER, make_claim_json, make_drivers_json, make_storage_class_json, make_volume_json
 
@@ -65,41 +65,41 @@ def on_claim(name: str) -> Json:
     return {"name": name, "persistentVolumeClaim": {"claimName": name}}
 
 
-def cluster(*items: Json) -> Snapshot:
+def cluster(*items: Json) -> ClusterSnapshot:
     return read_snapshot([json.dumps(make_list_json(*items)).encode()], "f.json")
 
 
-def planned(*items: Json, objective: Objective = Objective.PAPER) -> Proposal:
+def planned(*items: Json, objective: PackingObjective = PackingObjective.PAPER) -> PackingProposal:
     """The plan, which the judge lets pass."""
     snapshot = cluster(*items)
-    built = build_problem(snapshot, objective=objective)
-    found = propose(built, pack(built.problem, Budget(work_units=2e9), lambda packing: None))
-    assert isinstance(found, Proposal)
-    assert find_objections(snapshot, found) == ()
+    built = build_packing_problem(snapshot, objective=objective)
+    found = build_proposal(built, pack(built.problem, SolveBudget(work_units=2e9), lambda packing: None))
+    assert isinstance(found, PackingProposal)
+    assert find_plan_objections(snapshot, found) == ()
     return found
 
 
-def placed(plan: Proposal) -> dict[str, str]:
+def placed(plan: PackingProposal) -> dict[str, str]:
     return {one.pod: one.target for one in plan.placed}
 
 
-def said(plan: Proposal) -> dict[str, tuple[tuple[str, ...], bool]]:
+def said(plan: PackingProposal) -> dict[str, tuple[tuple[str, ...], bool]]:
     return {one.pod: (one.blocked_by, one.impossible) for one in plan.unplaced}
 
 
-@pytest.mark.parametrize("objective", [Objective.PAPER, Objective.OPERATOR])
+@pytest.mark.parametrize("objective", [PackingObjective.PAPER, PackingObjective.OPERATOR])
 def test_neither_of_two_equals_is_impossible_where_there_is_room_for_one(objective):
     plan = planned(a_node("n1"), a_pod("web-1"), a_pod("web-2"), objective=objective)
-    assert plan.status is Status.OPTIMAL
+    assert plan.status is PackingStatus.OPTIMAL
     assert list(said(plan).values()) == [(("cpu",), False)]
 
 
 def test_a_pod_is_impossible_where_nobody_of_its_priority_comes_and_none_may_be_preempted():
     full = [a_node("n1"), a_pod("there", "n1"), a_pod("web-1", priority=0)]
-    assert said(planned(*full, objective=Objective.OPERATOR)) == {"web-1": (("cpu",), True)}
+    assert said(planned(*full, objective=PackingObjective.OPERATOR)) == {"web-1": (("cpu",), True)}
 
 
-@pytest.mark.parametrize("objective", [Objective.PAPER, Objective.OPERATOR])
+@pytest.mark.parametrize("objective", [PackingObjective.PAPER, PackingObjective.OPERATOR])
 def test_no_chain_preempts_for_a_pod_that_never_preempts(objective):
     nodes = [a_node("n1", labels={"disk": "ssd"}), a_node("n2")]
     low = a_pod("low-1", "n2", priority=-5)
@@ -107,7 +107,7 @@ def test_no_chain_preempts_for_a_pod_that_never_preempts(objective):
     timid = a_pod("late-1", priority=1, preemptionPolicy="Never", nodeSelector={"disk": "ssd"})
     plan = planned(*nodes, low, between, timid, objective=objective)
     assert (plan.moves, plan.preempted, placed(plan)) == ((), (), {})
-    assert plan.status is Status.ALREADY_OPTIMAL
+    assert plan.status is PackingStatus.ALREADY_OPTIMAL
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_no_chain_preempts_for_a_pod_that_never_preempts(objective):
 def test_what_is_not_modelled_is_said_and_counts_in_no_proof(pod, more, why):
     plan = planned(a_node("n1"), a_pod("other-1"), pod, *more)
     assert placed(plan) == {"other-1": "n1"}
-    assert said(plan) == {"web-1": ((f"not-judged: {why}",), False)}
-    assert [(line.placed, line.most) for line in plan.by_priority] == [(1, 1)]
+    assert said(plan) == {"web-1": ((f"not-evaluated: {why}",), False)}
+    assert [(line.placed, line.maximum) for line in plan.by_priority] == [(1, 1)]
 
 
 def test_a_running_pod_of_another_scheduler_stays():
@@ -165,7 +165,7 @@ def test_room_is_kept_for_a_pod_that_was_nominated():
     held = planned(
         a_node("n1", cpu="2"), a_pod("there", "n1", cpu="1500m", priority=9), a_pod("early-1", cpu="400m"), waiting
     )
-    assert said(held)["late-1"][0][0].startswith("not-judged: nominated for n1")
+    assert said(held)["late-1"][0][0].startswith("not-evaluated: nominated for n1")
     assert "early-1" not in placed(held)
 
 
@@ -212,7 +212,7 @@ def test_a_volume_that_is_made_with_its_pod_does_not_tie_the_replacement():
 
 @pytest.mark.parametrize(
     ("owner", "finding"),
-    [("uid-web-1", None), ("uid-web-0", Pattern.CLAIM_OF_ANOTHER), ("", Pattern.CLAIM_OF_ANOTHER)],
+    [("uid-web-1", None), ("uid-web-0", UnschedulableCode.CLAIM_OF_ANOTHER), ("", UnschedulableCode.CLAIM_OF_ANOTHER)],
 )
 def test_a_claim_of_an_ephemeral_volume_serves_the_pod_that_owns_it_alone(owner, finding):
     reference = {"apiVersion": "v1", "kind": "Pod", "name": "web-1", "uid": owner, "controller": True}
@@ -224,7 +224,7 @@ def test_a_claim_of_an_ephemeral_volume_serves_the_pod_that_owns_it_alone(owner,
     # Room would have to be made for it.
     nodes = [a_node("n1", labels={"disk": "ssd"}), a_node("n2"), a_pod("app-1", "n1")]
     plan = planned(*nodes, *claims, a_pod("web-1", volumes=own, nodeSelector={"disk": "ssd"}))
-    assert [one.finding.pattern for one in plan.unplaced] == ([] if finding is None else [finding])
+    assert [one.reason.code for one in plan.unplaced] == ([] if finding is None else [finding])
     assert len(plan.moves) == (finding is None)
 
 
@@ -249,7 +249,7 @@ def test_a_member_of_a_pod_group_is_not_moved_and_nobody_is_moved_for_one(metada
     of_group["metadata"] |= metadata
     waits = planned(*nodes, of_group)
     assert (waits.moves, waits.preempted) == ((), ())
-    assert said(waits)["web-1"][0][0].startswith("not-judged: pod group ")
+    assert said(waits)["web-1"][0][0].startswith("not-evaluated: pod group ")
     member = a_pod("app-1", "n1", **spec)
     member["metadata"] |= metadata
     stays = planned(*nodes[:2], member, one_in)
@@ -291,18 +291,18 @@ def test_a_waiting_claim_goes_where_its_class_has_room_for_it():
     assert placed(planned(*items, room("a", "10Gi"), room("b", "20Gi"))) == {"web-1": "n1"}
 
 
-OBJECTIVES = pytest.mark.parametrize("objective", [Objective.PAPER, Objective.OPERATOR])
+OBJECTIVES = pytest.mark.parametrize("objective", [PackingObjective.PAPER, PackingObjective.OPERATOR])
 
 
 def two_zones() -> list[Json]:
     return [a_node("n1", cpu="4", labels={ZONE: "a"}), a_node("n2", cpu="4", labels={ZONE: "b"})]
 
 
-def says_more_may_come(plan: Proposal, waiting: int) -> bool:
+def says_more_may_come(plan: PackingProposal, waiting: int) -> bool:
     """Tell whether nothing is proved about the pods that stay pending, of `waiting` in all."""
-    unproved = plan.status is Status.FEASIBLE or plan.status is Status.NO_IMPROVEMENT
-    most = sum(line.most - line.bound for line in plan.by_priority)
-    noted = Note(NoteCode.OTHER_ORDERS) in plan.notes
+    unproved = plan.status is PackingStatus.FEASIBLE or plan.status is PackingStatus.NO_IMPROVEMENT
+    most = sum(line.maximum - line.bound for line in plan.by_priority)
+    noted = PackingNote(PackingNoteCode.OTHER_ORDERS) in plan.notes
     return unproved and noted and most == waiting and not any(impossible for _, impossible in said(plan).values())
 
 
@@ -314,12 +314,12 @@ def test_a_pod_that_is_spread_may_come_before_those_that_count_for_it(objective,
     in_a: Json = {"nodeSelector": {ZONE: "a"}}
     pods = [a_pod(names[0], topologySpreadConstraints=[spread], **in_a), a_pod(names[1], **in_a)]
     plan = planned(*two_zones(), *pods, objective=objective)
-    assert (plan.status, plan.notes, plan.unplaced) == (Status.OPTIMAL, (), ())
+    assert (plan.status, plan.notes, plan.unplaced) == (PackingStatus.OPTIMAL, (), ())
     assert [one.pod for stage in plan.stages for one in stage.arrivals] == list(names)
     # Of pods that are all spread alike each order comes to the same.
     alike = [a_pod(name, topologySpreadConstraints=[spread], **in_a) for name in names]
     plan = planned(*two_zones(), *alike, objective=objective)
-    assert (plan.status, len(plan.placed), plan.notes) == (Status.OPTIMAL, 1, ())
+    assert (plan.status, len(plan.placed), plan.notes) == (PackingStatus.OPTIMAL, 1, ())
 
 
 @OBJECTIVES
@@ -329,15 +329,18 @@ def test_the_first_of_a_group_may_come_before_others_stand_elsewhere(objective, 
     near = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
     pods = [a_pod(name, affinity=near, nodeSelector={ZONE: zone}) for name, zone in zip(names[:2], "ab", strict=True)]
     plan = planned(*two_zones(), *pods, a_pod(names[2]), objective=objective)
-    assert (plan.status, plan.notes, len(plan.placed)) == (Status.OPTIMAL, (), 3)
+    assert (plan.status, plan.notes, len(plan.placed)) == (PackingStatus.OPTIMAL, (), 3)
     # Nobody is left to wait and nobody moves: that needs no proof by a solver.
-    built = build_problem(cluster(*two_zones(), *pods, a_pod(names[2])), objective=objective)
-    quick = propose(built, quick_packing(built.problem))
-    assert isinstance(quick, Proposal)
-    assert (quick.status, [(line.placed, line.most) for line in quick.by_priority]) == (Status.OPTIMAL, [(3, 3)])
+    built = build_packing_problem(cluster(*two_zones(), *pods, a_pod(names[2])), objective=objective)
+    quick = build_proposal(built, pack_quickly(built.problem))
+    assert isinstance(quick, PackingProposal)
+    assert (quick.status, [(line.placed, line.maximum) for line in quick.by_priority]) == (
+        PackingStatus.OPTIMAL,
+        [(3, 3)],
+    )
     # With one of them there already, nobody else is the first.
     settled = planned(*two_zones(), a_pod(names[2], "n2"), *pods, objective=objective)
-    assert (settled.status, len(settled.placed)) == (Status.OPTIMAL, 1)
+    assert (settled.status, len(settled.placed)) == (PackingStatus.OPTIMAL, 1)
 
 
 def test_no_plan_is_proved_best_after_which_a_preempted_pod_comes_back():
@@ -347,8 +350,8 @@ def test_no_plan_is_proved_best_after_which_a_preempted_pod_comes_back():
     low = [a_pod(f"low-{n}", f"n{n}", priority=-5) for n in (1, 2)]
     plan = planned(a_node("n1"), a_node("n2"), *low, a_pod("first-1", priority=5, affinity=near))
     assert (len(plan.placed), len(plan.preempted)) == (1, 2)
-    assert (plan.status, plan.notes) == (Status.FEASIBLE, (Note(NoteCode.OTHER_ORDERS),))
-    assert [(line.placed, line.most) for line in plan.by_priority] == [(1, 1), (0, 2)]
+    assert (plan.status, plan.notes) == (PackingStatus.FEASIBLE, (PackingNote(PackingNoteCode.OTHER_ORDERS),))
+    assert [(line.placed, line.maximum) for line in plan.by_priority] == [(1, 1), (0, 2)]
 
 
 def test_no_eviction_is_proved_to_be_needed_that_an_order_saves():
@@ -361,7 +364,7 @@ def test_no_eviction_is_proved_to_be_needed_that_an_order_saves():
     other["metadata"]["namespace"] = "bank"
     plan = planned(*nodes, a_pod("web-1", "n1", cpu="400m", priority=-5), first, other)
     assert (len(plan.placed), [one.pod for one in plan.moves]) == (2, ["web-1"])
-    assert (plan.status, plan.notes) == (Status.FEASIBLE, (Note(NoteCode.OTHER_ORDERS),))
+    assert (plan.status, plan.notes) == (PackingStatus.FEASIBLE, (PackingNote(PackingNoteCode.OTHER_ORDERS),))
 
 
 def test_nobody_comes_as_the_first_of_a_group_that_an_eviction_then_brings_elsewhere():
@@ -373,7 +376,7 @@ def test_nobody_comes_as_the_first_of_a_group_that_an_eviction_then_brings_elsew
         pod["metadata"]["namespace"] = "bank"
     plan = planned(*two_zones(), low, first, other)
     assert (placed(plan), [one.pod for one in plan.moves]) == ({"web-1": "n2"}, ["low-1"])
-    assert plan.status is Status.FEASIBLE
+    assert plan.status is PackingStatus.FEASIBLE
 
 
 @OBJECTIVES
@@ -404,11 +407,11 @@ def test_a_volume_that_pods_share_is_attached_once(objective, there):
     nodes = [a_node("n1", cpu="4"), make_drivers_json(ebs_csi_aws_com=1), *claim("data", "pv-1")]
     pods = [a_pod(name, node, volumes=[on_claim("data")]) for name, node in (("web-1", there), ("web-2", ""))]
     plan = planned(*nodes, *pods, objective=objective)
-    assert (plan.status, plan.notes, plan.unplaced) == (Status.OPTIMAL, (), ())
+    assert (plan.status, plan.notes, plan.unplaced) == (PackingStatus.OPTIMAL, (), ())
     # Each with a volume of its own there is no doubt.
     own = a_pod("web-2", volumes=[on_claim("more")])
     plan = planned(*nodes, *claim("more", "pv-2"), pods[0], own, objective=objective)
-    assert plan.status.proved
+    assert plan.status.is_proved
     assert plan.notes == ()
 
 
@@ -420,11 +423,11 @@ def test_a_volume_that_pods_share_leaves_room_for_another_one(objective):
     limits = [make_drivers_json("n1", ebs_csi_aws_com=2), make_drivers_json("n2", ebs_csi_aws_com=0)]
     shared = [a_pod(f"web-{number}", volumes=[on_claim("a")]) for number in (1, 2)]
     plan = planned(*nodes, *claims, *volumes, *limits, *shared, a_pod("db-1", volumes=[on_claim("b")]))
-    assert (plan.status, set(placed(plan).values()), len(plan.placed)) == (Status.OPTIMAL, {"n1"}, 3)
+    assert (plan.status, set(placed(plan).values()), len(plan.placed)) == (PackingStatus.OPTIMAL, {"n1"}, 3)
     # To make room for one of them a pod without volumes moves.
     there = [a_pod("web-1", "n1", volumes=[on_claim("a")]), a_pod("big-1", "n1", cpu="1200m")]
     plan = planned(*nodes, *claims, *volumes, *limits, *there, shared[1], objective=objective)
-    assert (plan.status, placed(plan)) == (Status.OPTIMAL, {"web-2": "n1"})
+    assert (plan.status, placed(plan)) == (PackingStatus.OPTIMAL, {"web-2": "n1"})
     assert [(one.pod, one.target) for one in plan.moves] == [("big-1", "n2")]
 
 
@@ -467,4 +470,4 @@ def test_no_chain_preempts_for_a_pod_that_never_preempts_where_others_may(object
     high = a_pod("high-1", priority=9, nodeSelector={"disk": "hdd"})
     plan = planned(*nodes, low, between, timid, high, objective=objective)
     assert (plan.moves, plan.preempted, placed(plan)) == ((), (), {})
-    assert plan.status is Status.ALREADY_OPTIMAL
+    assert plan.status is PackingStatus.ALREADY_OPTIMAL

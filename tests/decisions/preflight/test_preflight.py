@@ -7,26 +7,25 @@ from typing import Any
 
 import pytest
 
-from cruise.decisions.preflight.access import required_access
-from cruise.decisions.preflight.items import CheckItem, Level
-from cruise.decisions.preflight.preflight import decide_preflight
-from cruise.decisions.sizing.headroom.risk_level import KeptRisk
-from cruise.domain.cluster import LimitRangeItem, NodeAutoscaler, VerticalAutoscaler
+from cruise.decisions.preflight.items import CheckItem, CheckLevel
+from cruise.decisions.preflight.preflight import decide_preflight, list_required_access
+from cruise.decisions.sizing.risk_level import ObservedRisk
+from cruise.domain.cluster import LimitRangeItem, NodeAutoscalerKind, VerticalPodAutoscaler
+from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.policy import Mode
 from cruise.domain.preflight import (
     AccessFacts,
     HelmRelease,
-    LeftOut,
+    IgnoredExporter,
+    PreflightFacts,
     PrometheusFacts,
     ServerFacts,
     StoreFacts,
-    Surroundings,
     UsageFacts,
     WebhookFacts,
 )
-from cruise.domain.quotas import Quota
 from cruise.domain.resources import ResourceName
-from cruise.domain.scheduling import OVERLOADED
+from cruise.domain.scheduling import OVERLOADED_TAINT
 from tests.builders import NOW, make_amounts, make_autoscaler, make_budget, make_node, make_pod, make_ref, make_snapshot
 
 USAGE = UsageFacts(
@@ -41,13 +40,13 @@ USAGE = UsageFacts(
     loaded=3,
 )
 NODES = [make_node(f"n{number}", kubelet_version=(1, 36)) for number in (1, 2, 3)]
-WELL = Surroundings(
+WELL = PreflightFacts(
     server=ServerFacts("v1.36.3", resizes_pods=True, evicts_pods=True),
     access=AccessFacts("system:serviceaccount:cruise:cruise-serve", ()),
     snapshot=make_snapshot([make_pod()], NODES),
     prometheus=PrometheusFacts("http://prometheus:9090", is_set=True, usage=USAGE),
     store=StoreFacts("Postgres at db/cruise", embedded=False, revision="0003", expected="0003"),
-    webhook=WebhookFacts(present=True, published=True, trusts=True, expires_at=NOW + timedelta(days=20)),
+    webhook=WebhookFacts(present=True, published=True, trusts_certificate=True, expires_at=NOW + timedelta(days=20)),
 )
 
 
@@ -75,25 +74,25 @@ def beside(**parts: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.OFF])
 def test_where_all_is_well_every_item_is_ok(mode):
     items = check(mode)
-    assert {one.level for one in items} == {Level.OK}
+    assert {one.level for one in items} == {CheckLevel.OK}
     assert [one.area for one in items] == sorted(
         (one.area for one in items), key=["cluster", "rights", "metrics", "database", "webhook", "objects"].index
     )
 
 
 OLD = [make_node(f"n{number}", kubelet_version=(1, 32)) for number in (1, 2, 3)]
-VPA = VerticalAutoscaler("shop", "web", make_ref("Deployment/web"), "InPlaceOrRecreate")
+VPA = VerticalPodAutoscaler("shop", "web", make_ref("Deployment/web"), "InPlaceOrRecreate")
 FIXED = LimitRangeItem(False, minimum=make_amounts(100), maximum=make_amounts(100))
 RIGID = LimitRangeItem(False, max_memory_ratio=1.0)
-TAINTED = replace(NODES[2], taints=(OVERLOADED,))
-O, W, R = Level.OK, Level.WARN, Level.RED  # noqa: E741 - a column each
-CASES: dict[str, tuple[Any, str, tuple[Level, ...]]] = {
+TAINTED = replace(NODES[2], taints=(OVERLOADED_TAINT,))
+O, W, R = CheckLevel.OK, CheckLevel.WARN, CheckLevel.RED  # noqa: E741 - a column each
+CASES: dict[str, tuple[Any, str, tuple[CheckLevel, ...]]] = {
     "no resizes": ({"server": ServerFacts("v1.32.0", False, True)}, "cluster: resize", (W, W, R, R)),
     "all kubelets old": (in_cluster(nodes=OLD), "cluster: kubelets", (W, W, R, R)),
     "one kubelet old": (in_cluster(nodes=[*OLD[:1], *NODES[1:]]), "cluster: kubelets", (W, W, W, W)),
     "no nodes": (in_cluster(nodes=[]), "cluster: kubelets", (R, R, R, R)),
     "denied": (
-        {"access": AccessFacts(None, required_access(Mode.FULL, "cruise")[:6])},
+        {"access": AccessFacts(None, list_required_access(Mode.FULL, "cruise")[:6])},
         "rights: RBAC",
         (R, R, R, R),
     ),
@@ -113,12 +112,12 @@ CASES: dict[str, tuple[Any, str, tuple[Level, ...]]] = {
     "a day": (usage(history_days=1), "metrics: history", (W, W, W, W)),
     "nothing": (usage(history_days=0), "metrics: history", (R, R, R, R)),
     "no pressure": (usage(pressured=0), "metrics: pressure", (W, W, W, W)),
-    "zero pressure": (usage(pressured=1, silent=2), "metrics: pressure", (W, W, W, W)),
+    "zero pressure": (usage(pressured=1, nodes_without_series=2), "metrics: pressure", (W, W, W, W)),
     "no load": (usage(loaded=1), "metrics: node load", (W, W, W, W)),
     "nothing runs": (usage(queried=0, with_cpu=0, with_memory=0), "metrics: series", (W, W, W, W)),
     "no database": ({"store": StoreFacts("db", False, problem="nothing listens")}, "database: postgres", (R, R, R, R)),
-    "no policies": ({"access": AccessFacts("me", (), held=False)}, "rights: policies", (O, W, W, W)),
-    "policies": ({"access": AccessFacts("me", (), held=True)}, "rights: policies", (O, O, O, O)),
+    "no policies": ({"access": AccessFacts("me", (), restricted_by_policy=False)}, "rights: policies", (O, W, W, W)),
+    "policies": ({"access": AccessFacts("me", (), restricted_by_policy=True)}, "rights: policies", (O, O, O, O)),
     "any server": ({"store": StoreFacts("db", False, verified=False)}, "database: TLS", (W, W, W, W)),
     "embedded": ({"store": StoreFacts("under /x", True)}, "database: postgres", (O, W, W, W)),
     "older": (
@@ -128,8 +127,8 @@ CASES: dict[str, tuple[Any, str, tuple[Level, ...]]] = {
     ),
     "no webhook": ({"webhook": WebhookFacts(present=False)}, "webhook: registration", (O, R, R, R)),
     "no CA": ({"webhook": WebhookFacts(True, published=False)}, "webhook: certificate", (R, R, R, R)),
-    "other CA": ({"webhook": WebhookFacts(True, True, trusts=False)}, "webhook: certificate", (R, R, R, R)),
-    "unseen": ({"webhook": WebhookFacts(True, True, trusts=None)}, "webhook: certificate", (O, O, O, O)),
+    "other CA": ({"webhook": WebhookFacts(True, True, trusts_certificate=False)}, "webhook: certificate", (R, R, R, R)),
+    "unseen": ({"webhook": WebhookFacts(True, True, trusts_certificate=None)}, "webhook: certificate", (O, O, O, O)),
     "ending": (
         {"webhook": WebhookFacts(True, True, True, NOW + timedelta(days=1))},
         "webhook: certificate",
@@ -152,9 +151,9 @@ CASES: dict[str, tuple[Any, str, tuple[Level, ...]]] = {
         "objects: targets",
         (W, W, W, W),
     ),
-    "Karpenter": (beside(node_autoscaler=NodeAutoscaler.KARPENTER), "objects: node autoscaler", (O, O, O, O)),
-    "a quota": (beside(quotas={"shop": (Quota(make_amounts(100)),)}), "objects: quotas", (O, O, O, O)),
-    "a spent quota": (beside(quotas={"shop": (Quota(make_amounts(0)),)}), "objects: quotas", (W, W, W, W)),
+    "Karpenter": (beside(node_autoscaler=NodeAutoscalerKind.KARPENTER), "objects: node autoscaler", (O, O, O, O)),
+    "a quota": (beside(quotas={"shop": (ResourceQuota(make_amounts(100)),)}), "objects: quotas", (O, O, O, O)),
+    "a spent quota": (beside(quotas={"shop": (ResourceQuota(make_amounts(0)),)}), "objects: quotas", (W, W, W, W)),
     "a taint of an earlier mode": (in_cluster(nodes=[*NODES[:2], TAINTED]), "objects: taints", (W, W, W, O)),
     "never an eviction": (
         in_cluster(budgets=[replace(make_budget(disruptions_allowed=0), never_allows=True)]),
@@ -182,24 +181,24 @@ def test_each_shortcoming_is_as_bad_as_the_mode_makes_it_and_has_its_fix(case):
         found = item(check(mode, **facts), place)
         assert found.level is level, mode
         assert found.finding
-        assert bool(found.fix) == (level is not Level.OK) or case in SAYS_WHAT_TO_DO_ANYWAY
+        assert bool(found.fix) == (level is not CheckLevel.OK) or case in SAYS_WHAT_TO_DO_ANYWAY
 
 
 def test_an_older_server_without_evictions_is_red_only_where_pods_are_evicted():
     server = {"server": ServerFacts("v1.36.3", True, False)}
-    assert item(check(Mode.FULL, **server), "cluster: eviction").level is Level.RED
+    assert item(check(Mode.FULL, **server), "cluster: eviction").level is CheckLevel.RED
     assert not [one for one in check(Mode.RESIZE, **server) if one.name == "eviction"]
 
 
 def test_a_mode_needs_all_that_the_modes_below_it_need_and_observe_only_reads():
-    needs = [set(required_access(mode, "cruise")) for mode in (Mode.OBSERVE, Mode.INITIAL, Mode.RESIZE, Mode.FULL)]
+    needs = [set(list_required_access(mode, "cruise")) for mode in (Mode.OBSERVE, Mode.INITIAL, Mode.RESIZE, Mode.FULL)]
     assert all(low <= high for low, high in pairwise(needs))
     assert {need.verb for need in needs[0]} == {"get", "list", "watch"}
     assert "create pods/eviction" in {str(need) for need in needs[3] - needs[2]}
 
 
 def test_what_is_denied_is_named_with_the_files_that_grant_it():
-    denied = required_access(Mode.FULL, "cruise")[-2:]
+    denied = list_required_access(Mode.FULL, "cruise")[-2:]
     found = item(check(Mode.RESIZE, access=AccessFacts("someone", denied)), "rights: RBAC")
     assert found.finding == "someone may not create pods/eviction, patch nodes"
     assert "-f deploy/rbac/observe.yaml -f deploy/rbac/initial.yaml -f deploy/rbac/resize.yaml" in found.fix
@@ -215,7 +214,7 @@ def test_each_other_autoscaler_is_named_with_what_it_does():
     objects = beside(
         autoscalers=(make_autoscaler("Deployment/web"),),
         vertical_autoscalers=(VPA, replace(VPA, name="quiet", mode="Off")),
-        node_autoscaler=NodeAutoscaler.KARPENTER,
+        node_autoscaler=NodeAutoscalerKind.KARPENTER,
     )
     items = check(Mode.FULL, **objects)
     found = item(items, "objects: VPAs").finding
@@ -233,11 +232,11 @@ def test_a_taint_that_cruise_cannot_take_off_comes_with_the_command_that_does():
 def test_exporters_that_are_not_read_and_nodes_whose_load_is_disputed_are_told():
     well = check(Mode.FULL, **usage(exporters=('job="kubelet"',)))
     assert item(well, "metrics: exporters") == CheckItem(
-        "metrics", "exporters", Level.OK, 'containers are read from job="kubelet"'
+        "metrics", "exporters", CheckLevel.OK, 'containers are read from job="kubelet"'
     )
-    disputed = usage(disputed_nodes=("n1",), loads_left_out=(LeftOut('job="payments"', "n2"),))
+    disputed = usage(disputed_nodes=("n1",), ignored_load_exporters=(IgnoredExporter('job="payments"', "n2"),))
     found = item(check(Mode.FULL, **disputed), "metrics: node exporters")
-    assert found.level is Level.WARN
+    assert found.level is CheckLevel.WARN
     assert found.finding == (
         'the load of n1 is not known, as several exporters differ; loads not read: job="payments" of n2'
     )
@@ -246,7 +245,9 @@ def test_exporters_that_are_not_read_and_nodes_whose_load_is_disputed_are_told()
 
 def test_what_came_by_helm_is_mended_by_helm():
     facts: dict[str, Any] = {
-        "access": AccessFacts("cruise-serve", required_access(Mode.FULL, "sizes")[-1:], held=False),
+        "access": AccessFacts(
+            "cruise-serve", list_required_access(Mode.FULL, "sizes")[-1:], restricted_by_policy=False
+        ),
         "prometheus": PrometheusFacts("http://found:9090", is_set=False, usage=USAGE),
         "store": StoreFacts("an embedded one", embedded=True),
         "webhook": WebhookFacts(present=False),
@@ -264,14 +265,17 @@ def test_what_came_by_helm_is_mended_by_helm():
 
 
 def test_a_risk_that_is_not_kept_is_a_warning_and_one_of_which_nothing_was_seen_is_no_item():
-    risks = {ResourceName.CPU: KeptRisk(0.07, 0.3, 1000, 60), ResourceName.MEMORY: KeptRisk(0.01, 1.5, 1000, 40)}
+    risks = {
+        ResourceName.CPU: ObservedRisk(0.07, 0.3, 1000, 60),
+        ResourceName.MEMORY: ObservedRisk(0.01, 1.5, 1000, 40),
+    }
     items = decide_preflight(WELL, Mode.FULL, NOW, risks)
-    assert item(items, "headroom: CPU risk").level is Level.OK
+    assert item(items, "headroom: CPU risk").level is CheckLevel.OK
     above = item(items, "headroom: memory risk")
-    assert above.level is Level.WARN
+    assert above.level is CheckLevel.WARN
     assert "in 4 % of 1,000 intervals of the last 7 days, 1 % are allowed" in above.finding
     assert "cruiseriskabove" in above.fix
-    unseen = {resource: replace(risk, intervals=0, short=0) for resource, risk in risks.items()}
+    unseen = {resource: replace(risk, intervals=0, intervals_short=0) for resource, risk in risks.items()}
     assert decide_preflight(WELL, Mode.FULL, NOW, unseen) == check()
 
 
@@ -283,6 +287,6 @@ def test_a_scale_that_may_not_be_read_is_named_with_what_to_do():
         unreadable_scales={("shop", make_ref("KafkaConnect/web")): why},
     )
     found = item(check(snapshot=snapshot), "objects: scales")
-    assert found.level is Level.WARN
+    assert found.level is CheckLevel.WARN
     assert f"1 scale cannot be read: shop/KafkaConnect/web ({why})" in found.finding
     assert "grant get on */scale" in found.fix

@@ -4,16 +4,15 @@ from typing import Any
 
 import pytest
 
-from cruise.decisions.scan.findings import Findings, scan
-from cruise.decisions.scan.pending import Obstacle
-from cruise.decisions.scan.remedies import Remedy
-from cruise.decisions.scan.risks import RiskKind
-from cruise.decisions.scan.waste import Prices
-from cruise.domain.actions import Reason
+from cruise.decisions.scan.findings import ScanFindings, find_findings
+from cruise.decisions.scan.pending_pods import SchedulingObstacle
+from cruise.decisions.scan.risks import ContainerRiskKind, OomRemedy
+from cruise.decisions.scan.waste import ResourcePrices
+from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ContainerRole, OomKill
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import MEBIBYTE
-from cruise.domain.scheduling import Placement, Taint, TaintEffect, Toleration
+from cruise.domain.scheduling import SchedulingConstraints, Taint, TaintEffect, Toleration
 from tests.builders import (
     LONG_AGO,
     NOW,
@@ -31,16 +30,16 @@ from tests.builders import (
     make_workload,
 )
 
-PRICES = Prices(0.01, 0.001)
+PRICES = ResourcePrices(0.01, 0.001)
 AMPLE: dict[str, Any] = {"cpu": 500, "memory_mib": 512}
 
 
-def scanned(pods, *rows, nodes=None, kills=(), policy=None, **more) -> Findings:
+def scanned(pods, *rows, nodes=None, kills=(), policy=None, **more) -> ScanFindings:
     snapshot = replace(make_snapshot(pods, nodes=nodes or [make_node()], **more), oom_kills=tuple(kills))
-    return scan(snapshot, make_table(*rows), policy or Policy(), PRICES, NOW)
+    return find_findings(snapshot, make_table(*rows), policy or Policy(), PRICES, NOW)
 
 
-def kinds(findings: Findings) -> list[RiskKind]:
+def kinds(findings: ScanFindings) -> list[ContainerRiskKind]:
     return [risk.kind for risk in findings.risks]
 
 
@@ -59,7 +58,7 @@ def test_a_container_with_room_to_spare_is_at_no_risk():
 def test_a_kill_in_the_status_comes_first_with_its_limit_and_time():
     pod = make_pod(containers=[make_container(**AMPLE, memory_limit_mib=101, restart_count=4)])
     findings = scanned([pod], make_statistic_for(pod), kills=[kill(pod, NOW - timedelta(hours=2)), kill(pod)])
-    assert kinds(findings) == [RiskKind.OOM_KILLED, RiskKind.MEMORY_NEAR_LIMIT]
+    assert kinds(findings) == [ContainerRiskKind.OOM_KILLED, ContainerRiskKind.MEMORY_NEAR_LIMIT]
     risk = findings.risks[0]
     assert (risk.observed, risk.killed_at, risk.restarts) == (256 * MEBIBYTE, NOW, 4)
 
@@ -67,7 +66,7 @@ def test_a_kill_in_the_status_comes_first_with_its_limit_and_time():
 def test_a_kill_that_only_statistics_remember_counts_as_one():
     pod = make_pod(containers=[make_container(**AMPLE)])
     findings = scanned([pod], make_statistic_for(pod, oom_memory_mib=300))
-    assert kinds(findings) == [RiskKind.OOM_KILLED]
+    assert kinds(findings) == [ContainerRiskKind.OOM_KILLED]
     assert findings.risks[0].observed == 300 * MEBIBYTE
 
 
@@ -91,8 +90,8 @@ def kill_of_ended(pod, **more) -> OomKill:
 def test_a_kill_of_a_pod_that_ended_is_a_risk_of_its_workload():
     pods = [ended("report-1", days=1), ended("report-2")]
     [risk] = scanned(pods, kills=[kill_of_ended(pod) for pod in pods]).risks
-    assert (risk.kind, risk.workload, risk.container) == (RiskKind.OOM_KILLED, "CronJob/report", "app")
-    assert (risk.worst_pod, risk.pods, risk.of_pods, risk.observed) == ("report-2", 2, 2, 256 * MEBIBYTE)
+    assert (risk.kind, risk.workload, risk.container) == (ContainerRiskKind.OOM_KILLED, "CronJob/report", "app")
+    assert (risk.worst_pod, risk.affected_pods, risk.total_pods, risk.observed) == ("report-2", 2, 2, 256 * MEBIBYTE)
 
 
 def test_a_kill_whose_pod_is_gone_from_the_list_is_a_risk_all_the_same():
@@ -102,7 +101,7 @@ def test_a_kill_whose_pod_is_gone_from_the_list_is_a_risk_all_the_same():
 
 def test_the_last_run_of_a_workload_is_a_risk_however_long_ago_it_was_killed():
     old = ended("report-1", days=20)
-    assert kinds(scanned([old], kills=[kill_of_ended(old)])) == [RiskKind.OOM_KILLED]
+    assert kinds(scanned([old], kills=[kill_of_ended(old)])) == [ContainerRiskKind.OOM_KILLED]
     newer = ended("report-2", days=1)
     assert kinds(scanned([old, newer], kills=[kill_of_ended(old)])) == []
 
@@ -110,7 +109,7 @@ def test_the_last_run_of_a_workload_is_a_risk_however_long_ago_it_was_killed():
 def test_a_running_container_is_at_risk_for_seven_days_after_its_last_kill():
     pod = make_pod(containers=[make_container(**AMPLE)])
     recent, old = (kill(pod, NOW - timedelta(days=days)) for days in (6, 8))
-    assert kinds(scanned([pod], kills=[old, recent])) == [RiskKind.OOM_KILLED]
+    assert kinds(scanned([pod], kills=[old, recent])) == [ContainerRiskKind.OOM_KILLED]
     assert kinds(scanned([pod], kills=[old])) == []
 
 
@@ -118,7 +117,7 @@ def test_a_kill_that_is_remembered_of_a_workload_without_pods_is_a_risk():
     row = make_statistic("", workload="CronJob/report", oom_memory_mib=300)
     known = make_workload("CronJob/report")
     [risk] = scanned([], row, workloads=[known]).risks
-    assert (risk.kind, risk.workload, risk.worst_pod) == (RiskKind.OOM_KILLED, "CronJob/report", "")
+    assert (risk.kind, risk.workload, risk.worst_pod) == (ContainerRiskKind.OOM_KILLED, "CronJob/report", "")
     # A workload that was deleted, and one whose pods run without a kill, are not.
     assert scanned([], row, workloads=[]).risks == ()
 
@@ -128,11 +127,11 @@ def test_a_killed_init_container_is_a_risk_that_only_its_owner_can_end():
     pod = make_pod(containers=[migrate, make_container(**AMPLE)])
     killed = replace(kill(pod), container="migrate", role=ContainerRole.INIT, restarts=3)
     [risk] = scanned([pod], make_statistic_for(pod), kills=[killed]).risks
-    assert (risk.kind, risk.container, risk.restarts) == (RiskKind.OOM_KILLED, "migrate", 3)
-    assert risk.remedy is Remedy.SIZE_INIT_CONTAINER
+    assert (risk.kind, risk.container, risk.restarts) == (ContainerRiskKind.OOM_KILLED, "migrate", 3)
+    assert risk.remedy is OomRemedy.SIZE_INIT_CONTAINER
 
 
-@pytest.mark.parametrize(("limit", "remedy"), [(255, None), (256, Remedy.RAISE_TEMPLATE_LIMIT)])
+@pytest.mark.parametrize(("limit", "remedy"), [(255, None), (256, OomRemedy.RAISE_TEMPLATE_LIMIT)])
 def test_a_kill_at_the_ceiling_of_the_limit_is_for_the_owner_to_end(limit, remedy):
     pod = make_pod(containers=[make_container(**AMPLE, memory_limit_mib=limit)])
     states = make_workload(memory_limits={"app": 128 * MEBIBYTE})
@@ -141,29 +140,29 @@ def test_a_kill_at_the_ceiling_of_the_limit_is_for_the_owner_to_end(limit, remed
     cron_job = make_workload("CronJob/report", memory_limits={"app": 128 * MEBIBYTE})
     killed = kill_of_ended(ended(), memory_limit_bytes=limit * MEBIBYTE)
     [risk] = scanned([], kills=[killed], workloads=[cron_job]).risks
-    assert risk.remedy is (remedy or Remedy.SIZE_TEMPLATE)
+    assert risk.remedy is (remedy or OomRemedy.SIZE_TEMPLATE)
 
 
 def test_what_ends_the_kills_of_a_pod_is_said_by_what_created_it():
     bare = replace(kill_of_ended(ended()), workload=None)
     [risk] = scanned([], kills=[bare]).risks
-    assert risk.remedy is Remedy.SIZE_MANIFEST
+    assert risk.remedy is OomRemedy.SIZE_MANIFEST
     of_operator = replace(kill_of_ended(ended()), workload=make_ref("SparkApplication/report"))
     [risk] = scanned([], kills=[of_operator], workloads=[]).risks
-    assert risk.remedy is Remedy.SIZE_OWNER
+    assert risk.remedy is OomRemedy.SIZE_OWNER
 
 
 @pytest.mark.parametrize(("largest", "at_risk"), [(899, False), (900, True), (1200, True)])
 def test_memory_near_the_limit_is_from_nine_tenths_on(largest, at_risk):
     pod = make_pod(containers=[make_container(cpu=500, memory_mib=512, memory_limit_mib=1000)])
     findings = scanned([pod], make_statistic_for(pod, memory_7d_max_mib=largest))
-    assert kinds(findings) == ([RiskKind.MEMORY_NEAR_LIMIT] if at_risk else [])
+    assert kinds(findings) == ([ContainerRiskKind.MEMORY_NEAR_LIMIT] if at_risk else [])
 
 
 def test_memory_in_use_above_the_request_is_at_risk():
     pod = make_pod(containers=[make_container(cpu=500, memory_mib=60)])
     [risk] = scanned([pod], make_statistic_for(pod, memory_base_mib=64)).risks
-    assert risk.kind is RiskKind.MEMORY_UNDER_REQUESTED
+    assert risk.kind is ContainerRiskKind.MEMORY_UNDER_REQUESTED
     assert (risk.observed, risk.allowed) == (64 * MEBIBYTE, 60 * MEBIBYTE)
 
 
@@ -174,10 +173,10 @@ def test_a_request_below_use_is_no_risk_where_the_node_keeps_what_its_pods_use_t
     rows = [make_statistic_for(pod, memory_base_mib=64) for pod in (low, high)]
     assert kinds(scanned([low, high], *rows)) == []
     [risk] = scanned([low, high], rows[0], make_statistic_for(high, memory_base_mib=67)).risks
-    assert (risk.kind, risk.worst_pod) == (RiskKind.MEMORY_UNDER_REQUESTED, "a")
+    assert (risk.kind, risk.worst_pod) == (ContainerRiskKind.MEMORY_UNDER_REQUESTED, "a")
     elsewhere = replace(high, node="n2")
     found = scanned([low, elsewhere], *rows, nodes=[make_node("n1"), make_node("n2")])
-    assert kinds(found) == [RiskKind.MEMORY_UNDER_REQUESTED]
+    assert kinds(found) == [ContainerRiskKind.MEMORY_UNDER_REQUESTED]
 
 
 def test_cpu_below_use_on_a_full_node_is_no_risk_where_the_node_keeps_what_its_pods_use_together():
@@ -192,7 +191,7 @@ def test_cpu_below_use_on_a_full_node_is_no_risk_where_the_node_keeps_what_its_p
 def test_demand_above_the_cpu_limit_is_throttled():
     pod = make_pod(containers=[make_container(**AMPLE, cpu_limit=600)])
     [risk] = scanned([pod], make_statistic_for(pod, cpu_peak=900)).risks
-    assert (risk.kind, risk.observed, risk.allowed) == (RiskKind.CPU_THROTTLED, 900, 600)
+    assert (risk.kind, risk.observed, risk.allowed) == (ContainerRiskKind.CPU_THROTTLED, 900, 600)
 
 
 def test_cpu_in_use_above_the_request_starves_only_where_the_node_is_full():
@@ -200,7 +199,7 @@ def test_cpu_in_use_above_the_request_starves_only_where_the_node_is_full():
     row = make_statistic_for(pod, cpu_base=900, cpu_peak=950)
     assert kinds(scanned([pod], row)) == []
     full = scanned([pod], row, nodes=[make_node(cpu=800)])
-    assert kinds(full) == [RiskKind.CPU_STARVED]
+    assert kinds(full) == [ContainerRiskKind.CPU_STARVED]
     assert full.full_nodes == ("n1",)
 
 
@@ -208,7 +207,7 @@ def test_missing_requests_are_named_but_not_where_nothing_is_managed():
     pod = make_pod(containers=[make_container(cpu=None, memory_mib=64)])
     system = make_pod("proxy", namespace="kube-system", containers=[make_container(cpu=None, memory_mib=None)])
     [risk] = scanned([pod, system]).risks
-    assert (risk.kind, risk.missing, risk.namespace) == (RiskKind.NO_REQUESTS, ("CPU",), "shop")
+    assert (risk.kind, risk.missing, risk.namespace) == (ContainerRiskKind.NO_REQUESTS, ("CPU",), "shop")
 
 
 def test_risks_of_a_workload_are_one_finding_with_its_worst_pod():
@@ -218,7 +217,7 @@ def test_risks_of_a_workload_are_one_finding_with_its_worst_pod():
         for pod, largest in zip(pods, (95, 99, 92, 10), strict=True)
     ]
     [risk] = scanned(pods, *rows).risks
-    assert (risk.pods, risk.of_pods, risk.worst_pod, risk.observed) == (3, 4, "web-1", 99 * MEBIBYTE)
+    assert (risk.affected_pods, risk.total_pods, risk.worst_pod, risk.observed) == (3, 4, "web-1", 99 * MEBIBYTE)
 
 
 def test_stale_statistics_and_pods_that_are_over_say_nothing():
@@ -233,9 +232,9 @@ def test_stale_statistics_and_pods_that_are_over_say_nothing():
 def test_kinds_come_in_the_order_of_their_severity():
     worst = make_pod("a", containers=[make_container(cpu=None, memory_mib=10, cpu_limit=1, memory_limit_mib=20)])
     findings = scanned([worst], make_statistic_for(worst, oom_memory_mib=20))
-    order = list(RiskKind)
+    order = list(ContainerRiskKind)
     assert kinds(findings) == sorted(kinds(findings), key=order.index)
-    assert kinds(findings)[0] is RiskKind.OOM_KILLED
+    assert kinds(findings)[0] is ContainerRiskKind.OOM_KILLED
     assert len(findings.risks) == 5
 
 
@@ -247,29 +246,29 @@ def test_waste_is_what_is_requested_beyond_the_plan():
     findings = scanned([pod], make_statistic_for(pod, cpu_base=50, cpu_peak=200))
     [row] = findings.workloads
     assert row.requested == make_resources(1000, 1124)
-    assert row.recommended == make_resources(200, 100)
+    assert row.target == make_resources(200, 100)
     assert row.reclaimable == make_resources(800, 1024)
     assert row.share == pytest.approx((0.2 + 1 / 16) / 2)
     assert findings.totals.reclaimable == row.reclaimable
     assert findings.totals.used == make_resources(50, 64)
-    assert PRICES.month(row.reclaimable) == pytest.approx(730 * (0.8 * 0.01 + 1.0 * 0.001))
+    assert PRICES.compute_monthly_cost(row.reclaimable) == pytest.approx(730 * (0.8 * 0.01 + 1.0 * 0.001))
 
 
 def test_the_recommendation_does_not_wait_for_the_mode():
     pod = make_pod(containers=[make_container(cpu=1000)])
     for mode in (Mode.OBSERVE, Mode.FULL):
         findings = scanned([pod], make_statistic_for(pod), policy=Policy(mode=mode))
-        assert findings.workloads[0].recommended.cpu_millicores == 200
+        assert findings.workloads[0].target.cpu_millicores == 200
 
 
 def test_what_is_held_is_recommended_as_it_is_and_says_why():
     pod = make_pod(containers=[make_container(cpu=1000)])
     autoscaled = [make_autoscaler("Deployment/web")]
     findings = scanned([pod], make_statistic_for(pod), autoscalers=autoscaled)
-    assert findings.workloads[0].recommended.cpu_millicores == 1000
+    assert findings.workloads[0].target.cpu_millicores == 1000
     held = scanned([pod])
-    assert (held.workloads[0].held, held.workloads[0].held_reason) == (1, Reason.NO_STATISTICS)
-    assert held.held == {Reason.NO_STATISTICS: 1}
+    assert (held.workloads[0].skipped_pods, held.workloads[0].skip_reason) == (1, ReasonCode.NO_STATISTICS)
+    assert held.skipped == {ReasonCode.NO_STATISTICS: 1}
     assert held.totals.reclaimable == make_resources()
 
 
@@ -293,7 +292,7 @@ def test_init_containers_set_a_floor_to_the_recommendation():
         ]
     )
     [row] = scanned([pod], make_statistic_for(pod)).workloads
-    assert row.recommended.cpu_millicores == 600
+    assert row.target.cpu_millicores == 600
 
 
 # ---- pending ----
@@ -313,35 +312,35 @@ def test_a_pending_pod_says_which_nodes_lack_what():
         make_node("n6", allocatable_pods=0),
     ]
     waiting = make_pod("wait", node=None, containers=[make_container(cpu=500, memory_mib=500)], unschedulable_since=NOW)
-    zoned = replace(waiting, name="zoned", placement=Placement(node_selector=(("zone", "b"),)))
+    zoned = replace(waiting, name="zoned", placement=SchedulingConstraints(node_selector=(("zone", "b"),)))
     first, second = scanned([*running, waiting, zoned], nodes=nodes).pending
     assert first.obstacles == {
-        Obstacle.CORDONED: 1,
-        Obstacle.TAINTS: 1,
-        Obstacle.PODS: 1,
-        Obstacle.CPU: 2,
-        Obstacle.MEMORY: 1,
+        SchedulingObstacle.CORDONED: 1,
+        SchedulingObstacle.TAINTS: 1,
+        SchedulingObstacle.PODS: 1,
+        SchedulingObstacle.CPU: 2,
+        SchedulingObstacle.MEMORY: 1,
     }
-    assert (first.nodes, first.fits_now, first.since) == (6, 1, NOW)
-    assert second.obstacles == {Obstacle.CORDONED: 1, Obstacle.PLACEMENT: 4}
-    assert second.fits_now == 1
+    assert (first.nodes, first.schedulable_now, first.since) == (6, 1, NOW)
+    assert second.obstacles == {SchedulingObstacle.CORDONED: 1, SchedulingObstacle.PLACEMENT: 4}
+    assert second.schedulable_now == 1
 
 
 def test_a_cordon_keeps_off_those_that_do_not_tolerate_it():
-    anywhere = Placement(tolerations=(Toleration(exists=True),))
+    anywhere = SchedulingConstraints(tolerations=(Toleration(exists=True),))
     web = make_pod("web", node=None, containers=[make_container(cpu=500)], unschedulable_since=NOW, placement=anywhere)
-    plain = replace(web, name="plain", placement=Placement())
+    plain = replace(web, name="plain", placement=SchedulingConstraints())
     nodes = [make_node("n1", unschedulable=True)]
     found = scanned([web, plain], nodes=nodes).pending
-    assert {one.pod: one.fits_now for one in found} == {"web": 1, "plain": 0}
+    assert {one.pod: one.schedulable_now for one in found} == {"web": 1, "plain": 0}
 
 
 def test_shrinking_neighbours_makes_room_without_an_eviction():
     idle = make_pod("idle", containers=[make_container(cpu=3800, memory_mib=1024)])
     waiting = make_pod("wait", node=None, workload="Job/batch", containers=[make_container(cpu=1000, memory_mib=64)])
     [pending] = scanned([idle, waiting], make_statistic_for(idle)).pending
-    assert (pending.fits_now, pending.room_after, pending.best) == (0, 1, "n1")
-    assert pending.best_freed == make_resources(3600, 924)
+    assert (pending.schedulable_now, pending.schedulable_after_sizing, pending.best_node) == (0, 1, "n1")
+    assert pending.reclaimed_on_best_node == make_resources(3600, 924)
     assert pending.workload == "Job/batch"
 
 
@@ -353,21 +352,23 @@ def test_no_room_is_promised_on_a_node_that_needs_an_eviction_first():
     rows = [make_statistic_for(pod, cpu_base=300, cpu_peak=600) for pod in pods]
     waiting = make_pod("wait", node=None, containers=[make_container(cpu=300, memory_mib=64)])
     [pending] = scanned([*pods, waiting], *rows, nodes=[make_node(cpu=800)]).pending
-    assert pending.room_after == 0
+    assert pending.schedulable_after_sizing == 0
 
 
 def test_extended_resources_count_what_others_hold():
     holder = make_pod("holder", extended_requests=(("nvidia.com/gpu", 1),))
     waiting = make_pod("wait", node=None, extended_requests=(("nvidia.com/gpu", 1),))
     one, two = (make_node(allocatable_extended={"nvidia.com/gpu": count}) for count in (1, 2))
-    assert scanned([holder, waiting], nodes=[one]).pending[0].obstacles == {Obstacle.EXTENDED: 1}
-    assert scanned([holder, waiting], nodes=[two]).pending[0].fits_now == 1
+    assert scanned([holder, waiting], nodes=[one]).pending[0].obstacles == {SchedulingObstacle.EXTENDED: 1}
+    assert scanned([holder, waiting], nodes=[two]).pending[0].schedulable_now == 1
 
 
 def test_a_toleration_opens_a_tainted_node():
     taint = Taint("gpu", "yes", TaintEffect.NO_SCHEDULE)
-    waiting = make_pod("wait", node=None, placement=Placement(tolerations=(Toleration("gpu", exists=True),)))
-    assert scanned([waiting], nodes=[make_node(taints=(taint,))]).pending[0].fits_now == 1
+    waiting = make_pod(
+        "wait", node=None, placement=SchedulingConstraints(tolerations=(Toleration("gpu", exists=True),))
+    )
+    assert scanned([waiting], nodes=[make_node(taints=(taint,))]).pending[0].schedulable_now == 1
 
 
 def test_pending_pods_come_by_priority_and_finished_ones_not_at_all():
@@ -378,7 +379,7 @@ def test_pending_pods_come_by_priority_and_finished_ones_not_at_all():
         make_pod("gated", node=None, scheduling_gated=True),
     ]
     pending = scanned(pods).pending
-    assert [(one.pod, one.gated) for one in pending] == [("high", False), ("gated", True), ("low", False)]
+    assert [(one.pod, one.scheduling_gated) for one in pending] == [("high", False), ("gated", True), ("low", False)]
 
 
 # ---- what it rests on ----
@@ -403,6 +404,6 @@ def test_a_workloads_statistic_speaks_for_all_its_pods():
 
 
 def test_an_empty_cluster_has_no_findings():
-    findings = scan(make_snapshot([], nodes=[]), make_table(), Policy(), PRICES, NOW)
+    findings = find_findings(make_snapshot([], nodes=[]), make_table(), Policy(), PRICES, NOW)
     assert (findings.risks, findings.workloads, findings.pending) == ((), (), ())
     assert findings.totals.reclaimable == make_resources()

@@ -5,27 +5,38 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.scheduling.board import Board
 from cruise.decisions.scheduling.filters import (
-    refuse_by_attach_limits,
-    refuse_by_node,
-    refuse_by_ports,
-    refuse_by_room,
-    refuse_by_volumes,
+    check_attach_limits,
+    check_host_ports,
+    check_node,
+    check_resources,
+    check_volumes,
 )
+from cruise.decisions.scheduling.placements import PodPlacements
 from cruise.domain.cluster import Node, Pod
-from cruise.domain.colocation import Claim, HostPort, PodConstraints, Surroundings
 from cruise.domain.resources import Resources
-from cruise.domain.scheduling import NodeSelectorTerm, Operator, Placement, Requirement, Taint, TaintEffect, Toleration
+from cruise.domain.scheduling import (
+    HostPort,
+    LabelRequirement,
+    NodeSelectorTerm,
+    PersistentVolumeClaim,
+    PodConstraints,
+    SchedulingConstraints,
+    SelectorOperator,
+    StorageAndNamespaces,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 
 GPU, DRIVER = "nvidia.com/gpu", "disk.csi.example"
-SSD = NodeSelectorTerm((Requirement("disk", Operator.IN, ("ssd",)),))
+SSD = NodeSelectorTerm((LabelRequirement("disk", SelectorOperator.IN, ("ssd",)),))
 
 
-def board_of(node: Node, pods: Iterable[Pod] = (), surroundings: Surroundings | None = None) -> Board:
+def board_of(node: Node, pods: Iterable[Pod] = (), surroundings: StorageAndNamespaces | None = None) -> PodPlacements:
     snapshot = make_snapshot(pods, [node])
-    return Board(replace(snapshot, surroundings=surroundings or Surroundings()))
+    return PodPlacements(replace(snapshot, storage_and_namespaces=surroundings or StorageAndNamespaces()))
 
 
 def pending(cpu: int | None = 100, memory_mib: int | None = 128, **more: object) -> Pod:
@@ -36,21 +47,29 @@ def pending(cpu: int | None = 100, memory_mib: int | None = 128, **more: object)
 @pytest.mark.parametrize(
     ("changes", "placement", "refusals"),
     [
-        ({}, Placement(), []),
-        ({"ready": False}, Placement(), ["is not ready"]),
-        ({"unschedulable": True}, Placement(), ["is cordoned"]),
-        ({"unschedulable": True}, Placement(tolerations=(Toleration(exists=True),)), []),
-        ({"labels": {"disk": "ssd"}}, Placement((("disk", "ssd"),)), []),
-        ({"labels": {"disk": "hdd"}}, Placement((("disk", "ssd"),)), ["is not among those of its node selector"]),
-        ({}, Placement(terms=(SSD,)), ["is not among those of its node selector"]),
-        ({"taints": (Taint("a", "b", TaintEffect.NO_SCHEDULE),)}, Placement(), ["has a taint"]),
-        ({"taints": (Taint("a", "b", TaintEffect.PREFER_NO_SCHEDULE),)}, Placement(), []),
-        ({"taints": (Taint("a", "b", TaintEffect.NO_EXECUTE),)}, Placement(tolerations=(Toleration("a", True),)), []),
+        ({}, SchedulingConstraints(), []),
+        ({"ready": False}, SchedulingConstraints(), ["is not ready"]),
+        ({"unschedulable": True}, SchedulingConstraints(), ["is cordoned"]),
+        ({"unschedulable": True}, SchedulingConstraints(tolerations=(Toleration(exists=True),)), []),
+        ({"labels": {"disk": "ssd"}}, SchedulingConstraints((("disk", "ssd"),)), []),
+        (
+            {"labels": {"disk": "hdd"}},
+            SchedulingConstraints((("disk", "ssd"),)),
+            ["is not among those of its node selector"],
+        ),
+        ({}, SchedulingConstraints(terms=(SSD,)), ["is not among those of its node selector"]),
+        ({"taints": (Taint("a", "b", TaintEffect.NO_SCHEDULE),)}, SchedulingConstraints(), ["has a taint"]),
+        ({"taints": (Taint("a", "b", TaintEffect.PREFER_NO_SCHEDULE),)}, SchedulingConstraints(), []),
+        (
+            {"taints": (Taint("a", "b", TaintEffect.NO_EXECUTE),)},
+            SchedulingConstraints(tolerations=(Toleration("a", True),)),
+            [],
+        ),
     ],
 )
 def test_a_node_and_what_the_pod_asks_of_it(changes, placement, refusals):
     node = make_node(**changes)
-    found = list(refuse_by_node(board_of(node), pending(placement=placement), node))
+    found = list(check_node(board_of(node), pending(placement=placement), node))
     assert len(found) == len(refusals)
     assert all(said.startswith(begins) for said, begins in zip(found, refusals, strict=True))
 
@@ -74,22 +93,22 @@ def test_a_node_and_what_the_pod_asks_of_it(changes, placement, refusals):
 def test_room_on_a_node_that_is_nearly_full(pod, changes, refusals):
     node = make_node(cpu=1000, memory_mib=1024, **changes)
     here = make_pod("old", containers=(make_container("app", 800, 768),), extended_requests=((GPU, 1),))
-    assert list(refuse_by_room(board_of(node, [here]), pod, node)) == refusals
+    assert list(check_resources(board_of(node, [here]), pod, node)) == refusals
 
 
 def test_a_node_that_is_too_full_lets_in_what_asks_for_nothing_of_what_is_short():
     node = make_node(cpu=500, memory_mib=1024)
     board = board_of(node, [make_pod("old", containers=(make_container("app", 800, 100),))])
-    assert list(refuse_by_room(board, pending(None, 100), node)) == []
-    assert list(refuse_by_room(board, pending(1, 100), node)) == ["lacks cpu: 800 m used, 1 m more, of 500 m"]
+    assert list(check_resources(board, pending(None, 100), node)) == []
+    assert list(check_resources(board, pending(1, 100), node)) == ["lacks cpu: 800 m used, 1 m more, of 500 m"]
 
 
 def test_what_is_taken_is_what_kube_scheduler_counts():
     node = make_node(cpu=1000)
     shrinking = replace(make_container("app", 100, 100), allocated=make_container("app", 900, 100).requests)
     board = board_of(node, [make_pod("old", containers=(shrinking,), overhead=Resources(50, 0))])
-    assert list(refuse_by_room(board, pending(50), node)) == []
-    assert list(refuse_by_room(board, pending(51), node)) == ["lacks cpu: 950 m used, 51 m more, of 1000 m"]
+    assert list(check_resources(board, pending(50), node)) == []
+    assert list(check_resources(board, pending(51), node)) == ["lacks cpu: 950 m used, 51 m more, of 1000 m"]
 
 
 @pytest.mark.parametrize(
@@ -105,38 +124,41 @@ def test_what_is_taken_is_what_kube_scheduler_counts():
 def test_host_ports(wanted, taken, collides):
     node = make_node()
     board = board_of(node, [make_pod("old", constraints=PodConstraints(host_ports=(taken,)))])
-    found = list(refuse_by_ports(board, pending(constraints=PodConstraints(host_ports=(wanted,))), node))
+    found = list(check_host_ports(board, pending(constraints=PodConstraints(host_ports=(wanted,))), node))
     assert found == ([f"gives host port {taken.protocol}/80 to shop/old"] if collides else [])
 
 
 @pytest.mark.parametrize(
     ("claim", "refusal"),
     [
-        (Claim("shop", "data"), None),
-        (Claim("shop", "other"), "cannot give claim data, which does not exist"),
-        (Claim("shop", "data", bound=False), "cannot give claim data, which is not bound"),
-        (Claim("shop", "data", bound=False, waits=True), None),
-        (Claim("shop", "data", terms=(SSD,)), None),
-        (Claim("shop", "data", terms=(NodeSelectorTerm(),)), "is out of reach for the volume of claim data"),
-        (Claim("shop", "data", single_pod=True), "cannot give claim data to a second pod"),
+        (PersistentVolumeClaim("shop", "data"), None),
+        (PersistentVolumeClaim("shop", "other"), "cannot give claim data, which does not exist"),
+        (PersistentVolumeClaim("shop", "data", bound=False), "cannot give claim data, which is not bound"),
+        (PersistentVolumeClaim("shop", "data", bound=False, waits_for_first_consumer=True), None),
+        (PersistentVolumeClaim("shop", "data", terms=(SSD,)), None),
+        (
+            PersistentVolumeClaim("shop", "data", terms=(NodeSelectorTerm(),)),
+            "is out of reach for the volume of claim data",
+        ),
+        (PersistentVolumeClaim("shop", "data", single_pod=True), "cannot give claim data to a second pod"),
     ],
 )
 def test_volumes(claim, refusal):
     node = make_node(labels={"disk": "ssd"})
     using = PodConstraints(claims=("data",))
-    surroundings = Surroundings({(claim.namespace, claim.name): claim})
+    surroundings = StorageAndNamespaces({(claim.namespace, claim.name): claim})
     board = board_of(node, [make_pod("old", constraints=using)], surroundings)
-    found = list(refuse_by_volumes(board, pending(constraints=using), node))
+    found = list(check_volumes(board, pending(constraints=using), node))
     assert found == ([] if refusal is None else [refusal])
 
 
 def test_a_claim_for_one_pod_is_free_again_when_that_has_left():
     node = make_node()
     using = PodConstraints(claims=("data",))
-    surroundings = Surroundings({("shop", "data"): Claim("shop", "data", single_pod=True)})
+    surroundings = StorageAndNamespaces({("shop", "data"): PersistentVolumeClaim("shop", "data", single_pod=True)})
     board = board_of(node, [make_pod("old", constraints=using)], surroundings)
     board.remove(("shop", "old"))
-    assert list(refuse_by_volumes(board, pending(constraints=using), node)) == []
+    assert list(check_volumes(board, pending(constraints=using), node)) == []
 
 
 @pytest.mark.parametrize(
@@ -152,18 +174,22 @@ def test_a_claim_for_one_pod_is_free_again_when_that_has_left():
 def test_a_volume_that_is_attached_already_counts_once(limit, claims, refused):
     node = make_node()
     found = {
-        ("shop", name): Claim("shop", name, driver=DRIVER, volume=volume)
+        ("shop", name): PersistentVolumeClaim("shop", name, driver=DRIVER, volume=volume)
         for name, volume in {"a": "1", "b": "2", "shared": "3", "twin": "4"}.items()
     }
-    surroundings = Surroundings(found | {("shop", "free"): Claim("shop", "free")}, {node.name: {DRIVER: limit}})
+    surroundings = StorageAndNamespaces(
+        found | {("shop", "free"): PersistentVolumeClaim("shop", "free")}, {node.name: {DRIVER: limit}}
+    )
     board = board_of(node, [make_pod("old", constraints=PodConstraints(claims=("shared",)))], surroundings)
-    said = list(refuse_by_attach_limits(board, pending(constraints=PodConstraints(claims=claims)), node))
+    said = list(check_attach_limits(board, pending(constraints=PodConstraints(claims=claims)), node))
     assert bool(said) == refused
     assert all(one.startswith(f"attaches at most {limit} volumes of {DRIVER}") for one in said)
 
 
 def test_a_node_without_a_stated_limit_attaches_anything():
     node = make_node()
-    surroundings = Surroundings({("shop", "a"): Claim("shop", "a", driver=DRIVER)}, {node.name: {"other": 0}})
+    surroundings = StorageAndNamespaces(
+        {("shop", "a"): PersistentVolumeClaim("shop", "a", driver=DRIVER)}, {node.name: {"other": 0}}
+    )
     board = board_of(node, (), surroundings)
-    assert list(refuse_by_attach_limits(board, pending(constraints=PodConstraints(claims=("a",))), node)) == []
+    assert list(check_attach_limits(board, pending(constraints=PodConstraints(claims=("a",))), node)) == []

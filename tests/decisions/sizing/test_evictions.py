@@ -5,18 +5,23 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.decisions.admission.replacing import replacements
-from cruise.decisions.eviction.earlier import NOTHING_SEEN, SAME_AGAIN, Earlier
+from cruise.decisions.admission.replacement_pods import predict_replacement_pods
+from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED, NO_EARLIER_PASSES, EarlierPasses
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.domain.actions import Reason
+from cruise.domain.actions import ReasonCode
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.cluster import Node, NodeAutoscaler, Pod
+from cruise.domain.cluster import Node, NodeAutoscalerKind, Pod
+from cruise.domain.cluster_policies import ResourceQuota
 from cruise.domain.original_resources import format_original_resources
-from cruise.domain.policy import MemoryLimits, Mode, Policy
-from cruise.domain.quotas import Quota
+from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName
-from cruise.domain.rules import SEEDS
-from cruise.domain.scheduling import LabelSelector, Operator, Placement, Requirement, Toleration
+from cruise.domain.scheduling import (
+    LabelRequirement,
+    LabelSelector,
+    SchedulingConstraints,
+    SelectorOperator,
+    Toleration,
+)
 from cruise.domain.usage import Statistic, StatisticKey
 from tests.builders import (
     NOW,
@@ -30,9 +35,9 @@ from tests.builders import (
     make_table,
 )
 
-FULL = Policy(mode=Mode.FULL, memory_limits=MemoryLimits.ALWAYS)
-SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
-GUARDED = LabelSelector((Requirement("app", Operator.IN, ("guarded",)),))
+FULL = Policy(mode=Mode.FULL, memory_limits=MemoryLimitPolicy.ALWAYS)
+SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEED_RULES)
+GUARDED = LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("guarded",)),))
 
 
 def rows_of(pod: Pod, cpu: tuple[int, int] = (100, 100), memory: tuple[int, int] = (100, 100)) -> list[Statistic]:
@@ -58,14 +63,16 @@ def plans_of(
     rows: Iterable[Statistic],
     nodes: Sequence[Node],
     policy: Policy = FULL,
-    earlier: Earlier = SAME_AGAIN,
-    node_autoscaler: NodeAutoscaler | None = None,
-    quota: Quota | None = None,
+    earlier: EarlierPasses = ASSUME_UNCHANGED,
+    node_autoscaler: NodeAutoscalerKind | None = None,
+    quota: ResourceQuota | None = None,
     **more,
 ) -> dict[str, NodePlan]:
     snapshot = replace(make_snapshot(pods, nodes=nodes, **more), node_autoscaler=node_autoscaler)
     snapshot = replace(snapshot, quotas={"shop": (quota,)} if quota else {})
-    plans = decide_node_plans(snapshot, make_table(*rows), policy, NOW, earlier=earlier, replacements=replacements)
+    plans = decide_node_plans(
+        snapshot, make_table(*rows), policy, NOW, earlier=earlier, replacements=predict_replacement_pods
+    )
     return {plan.node: plan for plan in plans}
 
 
@@ -83,8 +90,8 @@ def test_nobody_goes_where_there_is_nowhere_to_go():
     alone = [make_node(cpu=4000)]
     assert gone(plans_of(pods, rows, alone, SEEDS_IN_FULL)["n1"]) == ["a"]
     plan = plans_of(pods, rows, alone)["n1"]
-    assert (gone(plan), plan.fits, plan.reason) == ([], False, Reason.OVERSUBSCRIBED)
-    assert all(not resize.grows for resize in plan.resize)
+    assert (gone(plan), plan.fits, plan.reason) == ([], False, ReasonCode.OVERCOMMITTED)
+    assert all(not resize.needs_capacity for resize in plan.resize)
 
 
 def test_one_goes_where_another_node_has_room_for_it():
@@ -95,9 +102,9 @@ def test_one_goes_where_another_node_has_room_for_it():
 
 def test_none_goes_where_only_a_cordoned_node_has_room_though_it_tolerates_cordons():
     pods, rows = four_singles()
-    tolerant = [replace(pod, placement=Placement(tolerations=(Toleration(exists=True),))) for pod in pods]
+    tolerant = [replace(pod, placement=SchedulingConstraints(tolerations=(Toleration(exists=True),))) for pod in pods]
     plans = plans_of(tolerant, rows, [make_node(cpu=4000), make_node("n2", cpu=4000, unschedulable=True)])
-    assert (gone(plans["n1"]), plans["n1"].reason) == ([], Reason.OVERSUBSCRIBED)
+    assert (gone(plans["n1"]), plans["n1"].reason) == ([], ReasonCode.OVERCOMMITTED)
 
 
 def test_a_place_is_given_once_over_all_nodes():
@@ -109,7 +116,7 @@ def test_a_place_is_given_once_over_all_nodes():
     nodes = [make_node(cpu=4000), make_node("n2", cpu=4000), make_node("n3", cpu=1500)]
     plans = plans_of([*pods, *others], rows, nodes)
     assert [gone(plan) for plan in plans.values()] == [["a"], [], []]
-    assert plans["n2"].reason is Reason.OVERSUBSCRIBED
+    assert plans["n2"].reason is ReasonCode.OVERCOMMITTED
 
 
 def test_no_other_pod_grows_into_the_place_of_a_replacement():
@@ -129,7 +136,7 @@ def test_nothing_grows_into_a_place_that_only_a_second_eviction_would_free():
     rows, zone = [], {"zone": "a"}
     pods = [single(name, 1050) for name in ("b", "c", "d")]
     rows += [row for pod in pods for row in rows_of(pod, cpu=(1050, 1050))]
-    goes = single("a", 100, placement=Placement(node_selector=(("zone", "a"),)))
+    goes = single("a", 100, placement=SchedulingConstraints(node_selector=(("zone", "a"),)))
     leaves = single("e", 310, node="n2")
     stays, grows = (single(name, cpu, node="n2", priority=1000) for name, cpu in (("f", 2500), ("g", 1000)))
     rows += [*rows_of(goes), *rows_of(leaves, (310, 310)), *rows_of(stays, (2500, 2500)), *rows_of(grows, (1000, 1500))]
@@ -148,7 +155,7 @@ def test_no_other_pod_grows_into_the_quota_of_a_replacement():
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1050, 1050))] + rows_of(there, cpu=(600, 600))
     nodes = [make_node(cpu=4000), make_node("n2", cpu=4000)]
     for left, size in ((1200, 100), (2000, 600)):
-        plans = plans_of([*pods, there], rows, nodes, quota=Quota(make_amounts(left)))
+        plans = plans_of([*pods, there], rows, nodes, quota=ResourceQuota(make_amounts(left)))
         assert gone(plans["n1"]) == ["a"]
         [written] = plans["n2"].resize
         assert written.containers[0].requests.cpu_millicores == size
@@ -176,7 +183,7 @@ def test_no_pod_goes_to_come_back_to_its_own_node():
     small, large = single("small", 100), single("large", 3000, priority=1000)
     rows = [*rows_of(small), *rows_of(large, (3400, 3600))]
     plan = plans_of([small, large], rows, [make_node(cpu=3650)])["n1"]
-    assert (gone(plan), plan.reason) == ([], Reason.OVERSUBSCRIBED)
+    assert (gone(plan), plan.reason) == ([], ReasonCode.OVERCOMMITTED)
 
 
 def test_the_place_holds_the_replacement_at_admission_size():
@@ -189,7 +196,7 @@ def test_the_place_holds_the_replacement_at_admission_size():
 
 def test_where_nodes_are_added_there_is_always_somewhere_to_go():
     pods, rows = four_singles()
-    plans = plans_of(pods, rows, [make_node(cpu=4000)], node_autoscaler=NodeAutoscaler.KARPENTER)
+    plans = plans_of(pods, rows, [make_node(cpu=4000)], node_autoscaler=NodeAutoscalerKind.KARPENTER)
     assert gone(plans["n1"]) == ["a"]
 
 
@@ -198,7 +205,7 @@ def test_no_node_larger_than_those_there_are_can_be_counted_on():
     stated = {"app": (make_amounts(1000, 5000), make_amounts())}
     pods = [single("a", 1000, annotations={ORIGINAL_RESOURCES: format_original_resources(stated)}), single("b", 1000)]
     rows = [*rows_of(pods[0], memory=(1900, 5000)), *rows_of(pods[1], memory=(1900, 2500))]
-    ordered = NodeAutoscaler.CLUSTER_AUTOSCALER
+    ordered = NodeAutoscalerKind.CLUSTER_AUTOSCALER
     assert gone(plans_of(pods, rows, [make_node(memory_mib=3000)], node_autoscaler=ordered)["n1"]) == []
     cordoned = make_node("n2", memory_mib=5000, unschedulable=True)
     assert gone(plans_of(pods, rows, [make_node(memory_mib=3000), cordoned], node_autoscaler=ordered)["n1"]) == ["a"]
@@ -208,7 +215,7 @@ def test_what_a_peak_adds_orders_no_node_larger_than_those_there_are():
     # It peaks at 5,000 MiB, and is created anew with the 3,000 that a node has: it needs 1,900 of them.
     pods = [single(name, 1000) for name in ("a", "b")]
     rows = [*rows_of(pods[0], memory=(1900, 5000)), *rows_of(pods[1], memory=(1900, 2500))]
-    ordered = NodeAutoscaler.CLUSTER_AUTOSCALER
+    ordered = NodeAutoscalerKind.CLUSTER_AUTOSCALER
     assert gone(plans_of(pods, rows, [make_node(memory_mib=3000)], node_autoscaler=ordered)["n1"]) == ["a"]
     assert gone(plans_of(pods, rows, [make_node(memory_mib=3000)])["n1"]) == []
     # Beside DaemonSets' pods of 1,200 MiB a node of its own would be short as well.
@@ -222,7 +229,7 @@ def test_a_node_that_is_added_has_its_daemons_as_well():
     rows = [*rows_of(pods[0], cpu=(600, 1100), memory=(600, 1100)), *rows_of(pods[1], memory=(600, 900))]
     size = make_container(cpu=100, memory_mib=3000)
     daemon = make_pod("agent-n1", workload="DaemonSet/agent", identity="n1", containers=[size])
-    ordered = NodeAutoscaler.KARPENTER
+    ordered = NodeAutoscalerKind.KARPENTER
     assert gone(plans_of([*pods, daemon], rows, [make_node(memory_mib=4000)], node_autoscaler=ordered)["n1"]) == []
     cordoned = make_node("n2", memory_mib=4100, unschedulable=True)
     assert gone(
@@ -238,7 +245,7 @@ def test_a_node_that_is_added_has_its_daemons_as_they_would_be_created():
     )
     own = make_statistic_for(daemon, cpu_base=100, cpu_peak=100, memory_base_mib=3100, memory_peak_mib=3200)
     rows = [*rows_of(pods[0], memory=(1000, 1000)), own, replace(own, key=own.key._replace(pod=""))]
-    ordered = NodeAutoscaler.KARPENTER
+    ordered = NodeAutoscalerKind.KARPENTER
     assert gone(plans_of([*pods, daemon], rows, [make_node(memory_mib=4000)], node_autoscaler=ordered)["n1"]) == []
     cordoned = make_node("n2", memory_mib=4200, unschedulable=True)
     nodes = [make_node(memory_mib=4000), cordoned]
@@ -251,10 +258,10 @@ def test_a_node_that_is_added_has_the_daemons_of_others_as_well():
     rows = [row for pod in pods for row in rows_of(pod, memory=(2100, 2100))]
     size = make_container(memory_mib=3200)
     daemon = make_pod("agent-n2", node="n2", workload="DaemonSet/agent", identity="n2", containers=[size])
-    nodes, ordered = [make_node(memory_mib=4000), make_node("n2", memory_mib=4000)], NodeAutoscaler.KARPENTER
+    nodes, ordered = [make_node(memory_mib=4000), make_node("n2", memory_mib=4000)], NodeAutoscalerKind.KARPENTER
     assert gone(plans_of(pods, rows, nodes, node_autoscaler=ordered)["n1"]) == ["a"]
     assert gone(plans_of([*pods, daemon], rows, nodes, node_autoscaler=ordered)["n1"]) == []
-    picky = replace(daemon, placement=Placement(node_selector=(("disk", "ssd"),)))
+    picky = replace(daemon, placement=SchedulingConstraints(node_selector=(("disk", "ssd"),)))
     assert gone(plans_of([*pods, picky], rows, nodes, node_autoscaler=ordered)["n1"]) == ["a"]
 
 
@@ -283,7 +290,7 @@ def test_a_pod_of_lower_priority_that_is_left_alone_lets_no_higher_one_go():
     )
     nodes = [make_node(memory_mib=2000), make_node("n2")]
     plan = plans_of([pod, pinned], rows_of(pod, memory=(1200, 1200)), nodes)["n1"]
-    assert (gone(plan), plan.reason) == ([], Reason.OVERSUBSCRIBED)
+    assert (gone(plan), plan.reason) == ([], ReasonCode.OVERCOMMITTED)
 
 
 def test_a_jobs_pod_goes_only_where_low_is_stated():
@@ -343,7 +350,7 @@ def test_a_candidate_whose_budget_allows_none_stands_back_for_the_next():
 def test_a_refused_eviction_marks_the_next_candidate_in_the_next_pass():
     pods, rows = four_singles()
     nodes = [make_node(cpu=4000), make_node("n2", cpu=4000)]
-    refused = Earlier(None, frozenset({pods[0].uid}))
+    refused = EarlierPasses(None, frozenset({pods[0].uid}))
     assert gone(plans_of(pods, rows, nodes, earlier=refused)["n1"]) == ["b"]
 
 
@@ -357,7 +364,7 @@ def test_cpu_that_does_not_fit_holds_back_no_memory():
     nodes = [make_node(cpu=4000), make_node("n2")]
     assert gone(plans_of(pods, rows, nodes, SEEDS_IN_FULL)["n1"]) == ["a"]
     plan = plans_of(pods, rows, nodes)["n1"]
-    assert (gone(plan), plan.fits, plan.reason) == ([], False, Reason.CROWDED)
+    assert (gone(plan), plan.fits, plan.reason) == ([], False, ReasonCode.UNDER_PRESSURE)
     assert {(one.cpu_millicores, one.memory_bytes // MEBIBYTE) for one in plan.targets} == {(2000, 500)}
     assert [resize.growth.memory_bytes // MEBIBYTE for resize in plan.resize] == [400, 400]
 
@@ -380,7 +387,7 @@ def test_where_not_even_the_bases_fit_growth_ends_at_one_level():
     needs = {"small": 300, "large": 1500, "larger": 1200, "idle": 700}
     rows = [row for pod in pods for row in rows_of(pod, cpu=(needs[pod.name], needs[pod.name] + 100))]
     plan = plans_of(pods, rows, [make_node(cpu=3000)])["n1"]
-    assert (gone(plan), plan.reason) == ([], Reason.OVERSUBSCRIBED)
+    assert (gone(plan), plan.reason) == ([], ReasonCode.OVERCOMMITTED)
     sizes = {one.pod: one.cpu_millicores for one in plan.targets}
     assert sizes == {"small": 300, "large": 1000, "larger": 1000, "idle": 700}
 
@@ -396,13 +403,17 @@ def test_memory_marks_for_eviction_at_the_second_look():
     pods = [single("a", 100, 900), single("b", 100, 900)]
     rows = [row for pod in pods for row in rows_of(pod, memory=(1100, 1100))]
     nodes = [make_node(memory_mib=2000), make_node("n2")]
-    first = plans_of(pods, rows, nodes, earlier=NOTHING_SEEN)["n1"]
-    assert (gone(first), first.reason, first.short) == ([], Reason.CROWDED, frozenset({ResourceName.MEMORY}))
+    first = plans_of(pods, rows, nodes, earlier=NO_EARLIER_PASSES)["n1"]
+    assert (gone(first), first.reason, first.under_pressure) == (
+        [],
+        ReasonCode.UNDER_PRESSURE,
+        frozenset({ResourceName.MEMORY}),
+    )
     # Until then they share the room that there is.
     assert [one.memory_bytes // MEBIBYTE for one in first.targets] == [1000, 1000]
-    seen = Earlier(frozenset({("n1", ResourceName.MEMORY)}))
+    seen = EarlierPasses(frozenset({("n1", ResourceName.MEMORY)}))
     assert gone(plans_of(pods, rows, nodes, earlier=seen)["n1"]) == ["a"]
-    elsewhere = Earlier(frozenset({("n2", ResourceName.MEMORY), ("n1", ResourceName.CPU)}))
+    elsewhere = EarlierPasses(frozenset({("n2", ResourceName.MEMORY), ("n1", ResourceName.CPU)}))
     assert gone(plans_of(pods, rows, nodes, earlier=elsewhere)["n1"]) == []
 
 
@@ -410,19 +421,19 @@ def test_cpu_marks_for_eviction_where_it_was_contended_a_pass_ago_as_well():
     pods = [single("a", 100), single("b", 100)]
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1100, 1100))]
     nodes = [make_node(cpu=2000), make_node("n2")]
-    first = plans_of(pods, rows, nodes, earlier=NOTHING_SEEN)["n1"]
-    assert (gone(first), first.reason, first.pressing) == ([], Reason.CROWDED, frozenset({ResourceName.CPU}))
-    seen = Earlier(frozenset({("n1", ResourceName.CPU)}))
+    first = plans_of(pods, rows, nodes, earlier=NO_EARLIER_PASSES)["n1"]
+    assert (gone(first), first.reason, first.shortage) == ([], ReasonCode.UNDER_PRESSURE, frozenset({ResourceName.CPU}))
+    seen = EarlierPasses(frozenset({("n1", ResourceName.CPU)}))
     assert gone(plans_of(pods, rows, nodes, earlier=seen)["n1"]) == ["a"]
-    elsewhere = Earlier(frozenset({("n2", ResourceName.CPU), ("n1", ResourceName.MEMORY)}))
+    elsewhere = EarlierPasses(frozenset({("n2", ResourceName.CPU), ("n1", ResourceName.MEMORY)}))
     assert gone(plans_of(pods, rows, nodes, earlier=elsewhere)["n1"]) == []
 
 
 def test_peaks_alone_are_no_contention_to_remember():
     pods = [single("a", 100), single("b", 100)]
     rows = [row for pod in pods for row in rows_of(pod, cpu=(700, 1900))]
-    plan = plans_of(pods, rows, [make_node(cpu=2000)], earlier=NOTHING_SEEN)["n1"]
-    assert (plan.short, plan.pressing) == (frozenset({ResourceName.CPU}), frozenset())
+    plan = plans_of(pods, rows, [make_node(cpu=2000)], earlier=NO_EARLIER_PASSES)["n1"]
+    assert (plan.under_pressure, plan.shortage) == (frozenset({ResourceName.CPU}), frozenset())
 
 
 def test_what_pods_apart_use_counts_where_cpu_is_contended():
@@ -431,5 +442,5 @@ def test_what_pods_apart_use_counts_where_cpu_is_contended():
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1600, 2000))]
     nodes = [make_node(cpu=4000), make_node("n2", cpu=4000)]
     calm = plans_of([*pods, apart], [*rows, *rows_of(apart, cpu=(300, 300))], nodes)["n1"]
-    assert (gone(calm), calm.reason) == ([], Reason.CROWDED)
+    assert (gone(calm), calm.reason) == ([], ReasonCode.UNDER_PRESSURE)
     assert gone(plans_of([*pods, apart], [*rows, *rows_of(apart, cpu=(700, 900))], nodes)["n1"]) == ["a"]

@@ -6,20 +6,23 @@ from dataclasses import replace
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from cruise.decisions.guidance.container_bounds import container_bounds
-from cruise.decisions.guidance.eligibility import Eligibility, Touchable
+from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
+from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.decisions.sizing.recommendation import recommend
+from cruise.decisions.sizing.recommendation import build_demand_table
 from cruise.decisions.usage.revisions import learn_revisions
-from cruise.domain.actions import Reason, RefusedTarget, ResizePod
-from cruise.domain.cluster import NO_RESIZE, Container, ContainerRole, Node, Pod, QosClass, Snapshot
-from cruise.domain.policy import EvictionRanking, Mode, Policy
-from cruise.domain.qos import qos_class
-from cruise.domain.requests import counted_requests, init_floor
+from cruise.domain.actions import ReasonCode, RefusedTarget, ResizePod
+from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Container, ContainerRole, Node, Pod, QosClass
+from cruise.domain.original_resources import NO_REVISIONS
+from cruise.domain.pod_resources import (
+    compute_init_container_minimum,
+    count_pod_requests,
+    get_qos_class,
+    get_spec_targets,
+    replace_spec_resources,
+)
+from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, ResourceName, Resources
-from cruise.domain.revisions import NO_REVISIONS
-from cruise.domain.rules import DEFAULT_RULES, SEEDS
-from cruise.domain.sizes import spec_targets, with_sizes
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.simulation.cluster.api_server import check_resize
 from tests.builders import (
@@ -32,17 +35,17 @@ from tests.builders import (
     make_statistic_for,
     make_table,
 )
-from tests.strategies import Cluster, clusters
+from tests.strategies import DrawnClusterValues, clusters
 
 FULL = Policy(mode=Mode.FULL)
-SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
+SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEED_RULES)
 # What annotations ask counts in the sums like everything else.
-WISHES_COUNT = Policy(mode=Mode.FULL, rules=replace(DEFAULT_RULES, own_room=False))
+WISHES_COUNT = Policy(mode=Mode.FULL, rules=replace(DEFAULT_RULES, reserved_capacity=False))
 HOUR = 3600
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> Cluster:
+def situations(draw: st.DrawFn) -> DrawnClusterValues:
     """A cluster as it was found, one on nodes of any size, or one that lives by an earlier plan on nodes without slack.
 
     The first is held by its nodes as it is. The second may be over them. In the third most pods are inside their dead
@@ -58,11 +61,11 @@ def situations(draw: st.DrawFn) -> Cluster:
             plans = decide_node_plans(cluster.snapshot, cluster.statistics, FULL, NOW)
             snapshot = _without_slack(applied(cluster.snapshot, plans))
             rows = [draw(_drifted(row)) for row in rows_of(cluster.statistics)]
-            return Cluster(snapshot, make_table(*rows))
+            return DrawnClusterValues(snapshot, make_table(*rows))
     return cluster
 
 
-def _squeezed(snapshot: Snapshot, share: float) -> Snapshot:
+def _squeezed(snapshot: ClusterSnapshot, share: float) -> ClusterSnapshot:
     def less(node: Node) -> Node:
         offered = node.allocatable
         return replace(
@@ -72,7 +75,7 @@ def _squeezed(snapshot: Snapshot, share: float) -> Snapshot:
     return replace(snapshot, nodes=tuple(less(node) for node in snapshot.nodes))
 
 
-def _without_slack(snapshot: Snapshot) -> Snapshot:
+def _without_slack(snapshot: ClusterSnapshot) -> ClusterSnapshot:
     nodes = tuple(replace(node, allocatable=counted_on(snapshot, node.name)) for node in snapshot.nodes)
     return replace(snapshot, nodes=nodes)
 
@@ -100,7 +103,7 @@ def rows_of(table: StatisticsTable) -> list[Statistic]:
 
 def done(pod: Pod, resize: ResizePod) -> Pod:
     """The pod once its kubelet has put the resize in force."""
-    sized = with_sizes(pod, resize.containers)
+    sized = replace_spec_resources(pod, resize.containers)
     containers = tuple(
         c
         if c.role is ContainerRole.INIT
@@ -114,7 +117,7 @@ def _in_force(container: Container) -> Container:
     return replace(container, allocated=container.requests, actual=container.requests, actual_limits=container.limits)
 
 
-def applied(snapshot: Snapshot, plans: Sequence[NodePlan]) -> Snapshot:
+def applied(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> ClusterSnapshot:
     gone = {(e.namespace, e.pod) for plan in plans for e in plan.evict}
     resizes = {(r.namespace, r.pod): r for plan in plans for r in plan.resize}
     after = tuple(
@@ -125,21 +128,21 @@ def applied(snapshot: Snapshot, plans: Sequence[NodePlan]) -> Snapshot:
     return replace(snapshot, pods=after)
 
 
-def remembered(snapshot: Snapshot, plans: Sequence[NodePlan]) -> dict[str, RefusedTarget]:
+def remembered(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> dict[str, RefusedTarget]:
     """What is known to be refused once the withdrawals among the resizes are done."""
-    withdrawn = {r.uid for plan in plans for r in plan.resize if r.reason is Reason.WITHDRAWN}
+    withdrawn = {r.uid for plan in plans for r in plan.resize if r.reason is ReasonCode.WITHDRAWN}
     return {
-        pod.uid: RefusedTarget(pod.uid, spec_targets(pod), Reason.RESIZE_INFEASIBLE, NOW)
+        pod.uid: RefusedTarget(pod.uid, get_spec_targets(pod), ReasonCode.RESIZE_INFEASIBLE, NOW)
         for pod in snapshot.pods
         if pod.uid in withdrawn
     }
 
 
-def counted_on(snapshot: Snapshot, node: str) -> Resources:
+def counted_on(snapshot: ClusterSnapshot, node: str) -> Resources:
     total = NO_RESOURCES
     for pod in snapshot.pods:
         if pod.node == node:
-            total += counted_requests(pod)
+            total += count_pod_requests(pod)
     return total
 
 
@@ -147,23 +150,25 @@ def each(resources: Resources) -> tuple[int, int]:
     return resources.cpu_millicores, resources.memory_bytes
 
 
-def touchable_on(snapshot: Snapshot, table: StatisticsTable, node: str) -> list[Touchable]:
+def touchable_on(snapshot: ClusterSnapshot, table: StatisticsTable, node: str) -> list[ResizablePod]:
     eligibility = Eligibility(snapshot, table, {}, FULL, NOW)
-    verdicts = (eligibility.of(pod) for pod in snapshot.pods if pod.node == node)
-    return [verdict for verdict in verdicts if isinstance(verdict, Touchable)]
+    verdicts = (eligibility.check(pod) for pod in snapshot.pods if pod.node == node)
+    return [verdict for verdict in verdicts if isinstance(verdict, ResizablePod)]
 
 
-def bases_of(pod: Touchable, snapshot: Snapshot, table: StatisticsTable) -> dict[str, Resources]:
+def bases_of(pod: ResizablePod, snapshot: ClusterSnapshot, table: StatisticsTable) -> dict[str, Resources]:
     """What each sized container needs at least, within its bounds.
 
     What a LimitRange asks for, of itself or beside a limit that stays, counts as far as it is requested already.
     `test_limit_ranges.py` has the laws on how much that is.
     """
     found = {}
-    bounds = recommend([pod], table, snapshot.limit_ranges, FULL)
+    bounds = build_demand_table([pod], table, snapshot.limit_ranges, FULL)
     for at, (container, row) in enumerate(zip(pod.sized, pod.rows, strict=True)):
         use, items = table.row(row), snapshot.limit_ranges.get(pod.pod.namespace, ())
-        stated_cpu, stated_memory = container_bounds(pod.guidance, container.name, items, FULL).stated_least
+        stated_cpu, stated_memory = compute_container_bounds(
+            pod.effective_policy, container.name, items, FULL
+        ).stated_least
         cpu, memory = bounds.cpu, bounds.memory
         low_cpu = max(stated_cpu, min(int(cpu.lower[at]), int(cpu.current[at])))
         low_memory = max(stated_memory, min(int(memory.lower[at]), int(memory.current[at])))
@@ -174,20 +179,20 @@ def bases_of(pod: Touchable, snapshot: Snapshot, table: StatisticsTable) -> dict
     return found
 
 
-def demand_of(pod: Touchable, snapshot: Snapshot, table: StatisticsTable) -> tuple[Resources, Resources]:
+def demand_of(pod: ResizablePod, snapshot: ClusterSnapshot, table: StatisticsTable) -> tuple[Resources, Resources]:
     """Base and largest headroom of a pod, one container after the other as the rules have it."""
     base = bases_of(pod, snapshot, table)
     cpu_headroom, memory_headroom = [0], [0]
     for row in pod.rows:
         use = table.row(row)
         peak = max(use.memory_peak_bytes, use.oom_memory_bytes)
-        factor = pod.guidance.headroom_factor
+        factor = pod.effective_policy.headroom_factor
         cpu_headroom.append(-int(-max(0, use.cpu_peak_millicores - use.cpu_base_millicores) * factor // 1))
         memory_headroom.append(-int(-max(0, peak - use.memory_base_bytes) * factor // 1))
     total = NO_RESOURCES
     for one in base.values():
         total += one
-    total = total.at_least(init_floor(pod.pod, base))
+    total = total.at_least(compute_init_container_minimum(pod.pod, base))
     return (
         Resources(total.cpu_millicores if pod.manages_cpu else 0, total.memory_bytes if pod.manages_memory else 0),
         Resources(
@@ -229,7 +234,7 @@ def test_what_is_to_be_written_fits_what_is_available(cluster):
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
         assert (plan.reason is None) == plan.fits
         if not plan.fits:
-            assert plan.reason in (Reason.OVERSUBSCRIBED, Reason.CROWDED)
+            assert plan.reason in (ReasonCode.OVERCOMMITTED, ReasonCode.UNDER_PRESSURE)
             continue
         gone = {(e.namespace, e.pod) for e in plan.evict}
         sizes = {(t.namespace, t.pod, t.container): t for t in plan.targets}
@@ -245,7 +250,7 @@ def test_what_is_to_be_written_fits_what_is_available(cluster):
             total = NO_RESOURCES
             for one in own.values():
                 total += one
-            total = total.at_least(init_floor(pod.pod, own))
+            total = total.at_least(compute_init_container_minimum(pod.pod, own))
             written += Resources(
                 total.cpu_millicores if pod.manages_cpu else 0, total.memory_bytes if pod.manages_memory else 0
             )
@@ -279,7 +284,7 @@ def test_nobody_goes_who_may_not(cluster):
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
         for eviction in plan.evict:
             pod = by_name[eviction.namespace, eviction.pod]
-            assert eligibility.evictability.why_protected(pod) is None
+            assert eligibility.evictability.explain_protection(pod) is None
             assert eviction.ranking is not EvictionRanking.NEVER
             assert (eviction.uid, eviction.node) == (pod.uid, plan.node)
 
@@ -291,7 +296,7 @@ def test_nobody_goes_for_a_pod_of_lower_priority_nor_while_a_replica_is_missing(
     lacking = {
         (pod.namespace, pod.workload)
         for pod in snapshot.pods
-        if not (pod.ready and pod.node) and not pod.terminal and not pod.terminating
+        if not (pod.ready and pod.node) and not pod.is_finished and not pod.terminating
     }
     for plan in decide_node_plans(snapshot, table, WISHES_COUNT, NOW):
         gone = [by_name[eviction.namespace, eviction.pod] for eviction in plan.evict]
@@ -299,7 +304,7 @@ def test_nobody_goes_for_a_pod_of_lower_priority_nor_while_a_replica_is_missing(
             assert (pod.namespace, pod.workload) not in lacking
             assert pod.owner_kind != "Job" or eviction.ranking is EvictionRanking.LOW
             for other in touchable_on(snapshot, table, plan.node):
-                takes = need_of([demand_of(other, snapshot, table)]).of(eviction.resource) > 0
+                takes = need_of([demand_of(other, snapshot, table)]).get(eviction.resource) > 0
                 assert other.pod in gone or other.pod.priority >= pod.priority or not takes
 
 
@@ -316,7 +321,7 @@ def test_the_order_of_the_input_decides_nothing(cluster, chance):
         return mixed
 
     rows = shuffled(rows_of(table))
-    mixed = Snapshot(
+    mixed = ClusterSnapshot(
         nodes=tuple(shuffled(snapshot.nodes)),
         pods=tuple(shuffled(snapshot.pods)),
         workloads=dict(shuffled(snapshot.workloads.items())),
@@ -337,7 +342,7 @@ def test_deciding_again_yields_nothing(cluster):
     event(f"settled after {settle(*cluster)} rounds")
 
 
-def settle(snapshot: Snapshot, table: StatisticsTable) -> int:
+def settle(snapshot: ClusterSnapshot, table: StatisticsTable) -> int:
     """Carry plans out until nothing is left to do; return how many those are."""
     # As a usage pass has them. From resized pods alone it is not seen what their templates state.
     table = replace(table, revisions=learn_revisions(NO_REVISIONS, snapshot.pods, {}, NOW_SECONDS).revisions)
@@ -397,7 +402,7 @@ def test_every_bound_pod_has_exactly_one_fate(cluster):
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
         evicted = {(e.namespace, e.pod) for e in plan.evict}
         sized = {(t.namespace, t.pod) for t in plan.targets}
-        held = {(h.namespace, h.pod) for h in plan.hold}
+        held = {(h.namespace, h.pod) for h in plan.skipped}
         resized = {(r.namespace, r.pod) for r in plan.resize}
         bound = {(pod.namespace, pod.name) for pod in snapshot.pods if pod.node == plan.node}
         assert evicted | sized | held == bound
@@ -408,7 +413,7 @@ def test_every_bound_pod_has_exactly_one_fate(cluster):
         assert [(t.namespace, t.pod, t.container) for t in plan.targets] == sorted(
             (t.namespace, t.pod, t.container) for t in plan.targets
         )
-        assert len(plan.hold) == len(held)
+        assert len(plan.skipped) == len(held)
 
 
 # ---- what is never done ----
@@ -426,10 +431,14 @@ def test_nothing_changes_without_good_statistics(cluster, what):
     plans = decide_node_plans(snapshot, make_table(*rows), FULL, NOW)
     assert actions_of(plans) == []
     assert all(plan.targets == () for plan in plans)
-    allowed = {"stale": Reason.STALE_STATISTICS, "missing": Reason.NO_STATISTICS, "new": Reason.NEW_WORKLOAD}[what]
-    by_statistics = {Reason.STALE_STATISTICS, Reason.NO_STATISTICS, Reason.NEW_WORKLOAD}
-    told = {hold.reason for plan in plans for hold in plan.hold} & by_statistics
-    assert told <= {allowed, Reason.NO_STATISTICS}
+    allowed = {
+        "stale": ReasonCode.STALE_STATISTICS,
+        "missing": ReasonCode.NO_STATISTICS,
+        "new": ReasonCode.NEW_WORKLOAD,
+    }[what]
+    by_statistics = {ReasonCode.STALE_STATISTICS, ReasonCode.NO_STATISTICS, ReasonCode.NEW_WORKLOAD}
+    told = {hold.reason for plan in plans for hold in plan.skipped} & by_statistics
+    assert told <= {allowed, ReasonCode.NO_STATISTICS}
 
 
 @given(situations())
@@ -440,9 +449,9 @@ def test_the_qos_class_never_changes_and_the_api_server_takes_every_resize(clust
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
         for resize in plan.resize:
             pod = by_name[resize.namespace, resize.pod]
-            wanted = with_sizes(pod, resize.containers)
-            assert qos_class(wanted) is pod.qos is QosClass.BURSTABLE
-            if resize.reason is Reason.RIGHTSIZED:
+            wanted = replace_spec_resources(pod, resize.containers)
+            assert get_qos_class(wanted) is pod.qos is QosClass.BURSTABLE
+            if resize.reason is ReasonCode.RIGHTSIZED:
                 items = snapshot.limit_ranges.get(pod.namespace, ())
                 check_resize(pod, wanted, nodes[plan.node], items, (1, 35))
                 assert resize.growth.cpu_millicores >= 0
@@ -453,9 +462,9 @@ def test_what_a_node_is_short_of_takes_nobody_below_its_base_and_raises_nobody_a
     snapshot, table = cluster
     for plan in decide_node_plans(snapshot, table, WISHES_COUNT, NOW):
         need = plan.base + plan.headroom
-        short = {one for one in ResourceName if need.of(one) > plan.available.of(one)}
+        short = {one for one in ResourceName if need.get(one) > plan.available.get(one)}
         assert bool(short) == (not plan.fits)
-        assert short <= plan.short
+        assert short <= plan.under_pressure
         targets = {(target.namespace, target.pod, target.container): target for target in plan.targets}
         for pod in touchable_on(snapshot, table, plan.node):
             managed = {ResourceName.CPU: pod.manages_cpu, ResourceName.MEMORY: pod.manages_memory}
@@ -465,9 +474,9 @@ def test_what_a_node_is_short_of_takes_nobody_below_its_base_and_raises_nobody_a
                 for resource, unit in ((ResourceName.CPU, 1), (ResourceName.MEMORY, MEBIBYTE)):
                     if target is None or resource not in short or not managed[resource]:
                         continue
-                    base, was = bases[container.name].of(resource), container.requests.resources.of(resource)
+                    base, was = bases[container.name].get(resource), container.requests.resources.get(resource)
                     now = target.cpu_millicores if resource is ResourceName.CPU else target.memory_bytes
-                    scarce = plan.base.of(resource) >= plan.available.of(resource)
+                    scarce = plan.base.get(resource) >= plan.available.get(resource)
                     event(f"{resource} grows={now > was} scarce={scarce}")
                     assert now >= min(was, base)
                     if scarce and now > was:
@@ -484,7 +493,7 @@ def test_by_the_first_design_no_request_grows_on_an_oversubscribed_node(cluster)
         assert plan.evict == ()
         for resize in plan.resize:
             assert resize.growth == NO_RESOURCES
-            if resize.reason is Reason.WITHDRAWN:
+            if resize.reason is ReasonCode.WITHDRAWN:
                 continue
             before = {c.name: c.requests.resources for c in by_name[resize.namespace, resize.pod].containers}
             for target in resize.containers:
@@ -497,7 +506,7 @@ def test_what_is_not_managed_is_written_as_it_is(cluster):
     for plan in decide_node_plans(snapshot, table, FULL, NOW):
         touchable = {(t.pod.namespace, t.pod.name): t for t in touchable_on(snapshot, table, plan.node)}
         for resize in plan.resize:
-            if resize.reason is Reason.WITHDRAWN:
+            if resize.reason is ReasonCode.WITHDRAWN:
                 continue
             pod = touchable[resize.namespace, resize.pod]
             for container, target in zip(pod.sized, resize.containers, strict=True):
@@ -518,11 +527,11 @@ def test_what_is_written_is_inside_its_bounds_or_what_it_is_now(cluster):
             pod = touchable[resize.namespace, resize.pod]
             items = snapshot.limit_ranges.get(resize.namespace, ())
             for container, target in zip(pod.sized, resize.containers, strict=True):
-                bounds = container_bounds(pod.guidance, container.name, items, FULL).whole
+                bounds = compute_container_bounds(pod.effective_policy, container.name, items, FULL).whole_unit_bounds
                 now, then = container.requests.resources, target.requests.resources
                 for current, written, lowest, highest in (
                     (now.cpu_millicores, then.cpu_millicores, *bounds[0:2]),
                     (now.memory_bytes, then.memory_bytes, *bounds[2:4]),
                 ):
-                    withdrawn_or_kept = resize.reason is Reason.WITHDRAWN or (not plan.fits and written <= current)
+                    withdrawn_or_kept = resize.reason is ReasonCode.WITHDRAWN or (not plan.fits and written <= current)
                     assert written == current or lowest <= written <= highest or withdrawn_or_kept

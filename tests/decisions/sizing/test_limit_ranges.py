@@ -7,17 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.admission.admission import Leave, Mutate, decide_admission
+from cruise.decisions.admission.admission import LeaveUnchanged, MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.domain.actions import ContainerTarget, Reason
+from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.cluster import LimitRangeItem, Pod
-from cruise.domain.policy import MemoryLimits, Mode, Policy
+from cruise.domain.pod_resources import replace_spec_resources
+from cruise.domain.policy import MemoryLimitPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
-from cruise.domain.sizes import with_sizes
 from cruise.domain.usage import Statistic
-from cruise.simulation.cluster.limit_ranges import breach
+from cruise.simulation.cluster.api_server import find_violated_bound
 from tests.builders import (
     NOW,
     NOW_SECONDS,
@@ -57,7 +57,7 @@ class Use:
     def least_limit(self, policy: Policy) -> int:
         """What a stated limit may not be lowered below."""
         assert self.limit is not None
-        falls = self.since == LONG and policy.memory_limits is not MemoryLimits.NEVER
+        falls = self.since == LONG and policy.memory_limits is not MemoryLimitPolicy.NEVER
         return min(self.known, self.limit) if falls else self.limit
 
 
@@ -107,7 +107,7 @@ ranges = st.builds(
 policies = st.builds(
     lambda rules, limits: Policy(mode=Mode.FULL, memory_limits=limits, **rules),
     st.sampled_from([{"rules": TRACKING}, {}]),
-    st.sampled_from(list(MemoryLimits)),
+    st.sampled_from(list(MemoryLimitPolicy)),
 )
 
 
@@ -150,7 +150,7 @@ def plan(found: Sequence[Use], items: Sequence[LimitRangeItem], policy: Policy, 
     return decided
 
 
-def admission(found: Sequence[Use], items: Sequence[LimitRangeItem], policy: Policy) -> Mutate | Leave:
+def admission(found: Sequence[Use], items: Sequence[LimitRangeItem], policy: Policy) -> MutatePod | LeaveUnchanged:
     """What is decided of a new pod that states and uses that."""
     pod = replace(pod_of(found), node=None, phase="Pending")
     snapshot = replace(
@@ -171,8 +171,8 @@ def admissible(found: Sequence[Use], container: Range, of_pod: Range, policy: Po
     for use in found:
         if use.limit is not None:
             limits.append(max(use.least_limit(policy), container.least))
-        elif policy.memory_limits is MemoryLimits.ALWAYS or (
-            container.demands and policy.memory_limits is MemoryLimits.EXISTING
+        elif policy.memory_limits is MemoryLimitPolicy.ALWAYS or (
+            container.demands and policy.memory_limits is MemoryLimitPolicy.EXISTING
         ):
             limits.append(max(use.known, container.least))
         elif container.demands:
@@ -188,7 +188,7 @@ def admissible(found: Sequence[Use], container: Range, of_pod: Range, policy: Po
     if limits and of_pod.least and sum(limits) < of_pod.least:
         # A sum of limits that is too small has to be raised, which may need a ceiling to be passed.
         return False
-    return policy.memory_limits is not MemoryLimits.NEVER or not any(
+    return policy.memory_limits is not MemoryLimitPolicy.NEVER or not any(
         use.limit is not None and use.limit < container.least for use in found
     )
 
@@ -198,7 +198,7 @@ def judge(
 ) -> None:
     """Check sizes that are written."""
     pod = pod_of(found)
-    assert breach(with_sizes(pod, targets), items) is None
+    assert find_violated_bound(replace_spec_resources(pod, targets), items) is None
     for use, target in zip(found, targets, strict=True):
         limit = target.limits.memory_bytes
         if limit is not None:
@@ -217,7 +217,7 @@ def test_a_pass_writes_what_is_admitted_and_no_limit_under_known_use(found, cont
     for resize in decided.resize:
         judge(found, resize.containers, items, policy)
     if policy.rules is TRACKING and admissible(found, container, of_pod, policy):
-        assert not decided.hold
+        assert not decided.skipped
 
 
 @examples(400)
@@ -225,9 +225,9 @@ def test_a_pass_writes_what_is_admitted_and_no_limit_under_known_use(found, cont
 def test_a_new_pod_gets_what_is_admitted_and_no_limit_under_known_use(found, container, of_pod, policy):
     items = (container.item(False), of_pod.item(True))
     decided = admission(found, items, policy)
-    if isinstance(decided, Mutate):
+    if isinstance(decided, MutatePod):
         judge(found, decided.containers, items, policy)
-    elif decided.reason is Reason.LIMIT_RANGE:
+    elif decided.reason is ReasonCode.LIMIT_RANGE:
         assert not admissible(found, container, of_pod, policy)
 
 
@@ -256,12 +256,12 @@ def sizes(decided: NodePlan) -> list[tuple[int, int]]:
 def test_the_request_rises_to_what_the_limit_needs(policy, ratio, since, expected):
     decided = plan([replace(NIGHT, since=since)], [Range(ratio=ratio).item(False)], policy)
     assert sizes(decided) == [expected]
-    assert not decided.hold
+    assert not decided.skipped
 
 
 def test_a_largest_limit_under_known_use_holds_the_pod():
     decided = plan([NIGHT], [Range(most=800).item(False)], Policy(mode=Mode.FULL, rules=TRACKING))
-    assert [hold.reason for hold in decided.hold] == [Reason.LIMIT_RANGE]
+    assert [hold.reason for hold in decided.skipped] == [ReasonCode.LIMIT_RANGE]
     assert sizes(decided)[0][1] >= 900
 
 
@@ -281,12 +281,12 @@ FREE = Use(request=128, limit=None, base=200, peak=300, most=400, last=210, sinc
 @pytest.mark.parametrize(
     ("setting", "annotations", "limited"),
     [
-        (MemoryLimits.EXISTING, {}, 0),
-        (MemoryLimits.ALWAYS, {}, 800),
-        (MemoryLimits.NEVER, {}, 0),
-        (MemoryLimits.EXISTING, {"cruise.io/memory-limits": "always"}, 800),
-        (MemoryLimits.EXISTING, {"cruise.io/memory-limits.a": "always"}, 800),
-        (MemoryLimits.ALWAYS, {"cruise.io/memory-limits": "always", "cruise.io/memory-limits.a": "existing"}, 0),
+        (MemoryLimitPolicy.EXISTING, {}, 0),
+        (MemoryLimitPolicy.ALWAYS, {}, 800),
+        (MemoryLimitPolicy.NEVER, {}, 0),
+        (MemoryLimitPolicy.EXISTING, {"cruise.io/memory-limits": "always"}, 800),
+        (MemoryLimitPolicy.EXISTING, {"cruise.io/memory-limits.a": "always"}, 800),
+        (MemoryLimitPolicy.ALWAYS, {"cruise.io/memory-limits": "always", "cruise.io/memory-limits.a": "existing"}, 0),
     ],
 )
 def test_a_container_without_a_limit_gets_one_where_that_is_asked_for(setting, annotations, limited):
@@ -294,12 +294,12 @@ def test_a_container_without_a_limit_gets_one_where_that_is_asked_for(setting, a
     decided = plan([FREE], (), policy, replace(pod_of([FREE]), annotations=annotations))
     assert sizes(decided) == [(300, limited)]
     created = admission([FREE], (), policy)
-    assert isinstance(created, Mutate)
-    assert (created.containers[0].limits.memory_bytes is not None) is (setting is MemoryLimits.ALWAYS)
+    assert isinstance(created, MutatePod)
+    assert (created.containers[0].limits.memory_bytes is not None) is (setting is MemoryLimitPolicy.ALWAYS)
 
 
 def test_never_keeps_a_limit_until_a_request_has_to_pass_it():
-    never = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimits.NEVER)
+    never = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimitPolicy.NEVER)
     high = replace(NIGHT, limit=4000)
     assert sizes(plan([high], (), never)) == [(300, 4000)]
     assert sizes(plan([replace(NIGHT, request=100, limit=910)], (), never)) == [(300, 910)]
@@ -311,8 +311,8 @@ def test_a_default_that_the_api_server_would_add_is_stated_above_known_use():
     default = LimitRangeItem(False, default_limits=make_amounts(None, 64))
     tracking = Policy(mode=Mode.FULL, rules=TRACKING)
     assert sizes(plan([FREE], [default], tracking)) == [(300, 800)]
-    never = replace(tracking, memory_limits=MemoryLimits.NEVER)
-    assert [hold.reason for hold in plan([FREE], [default], never).hold] == [Reason.LIMIT_RANGE]
+    never = replace(tracking, memory_limits=MemoryLimitPolicy.NEVER)
+    assert [hold.reason for hold in plan([FREE], [default], never).skipped] == [ReasonCode.LIMIT_RANGE]
 
 
 def test_a_cpu_limit_is_not_lowered_below_the_peak_for_a_ratio():

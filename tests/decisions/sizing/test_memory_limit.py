@@ -7,23 +7,21 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.guidance.container_bounds import ContainerBounds
-from cruise.decisions.oom import learn_from
+from cruise.decisions.oom import get_raised_memory
+from cruise.decisions.pod_policy.container_bounds import ContainerBounds
 from cruise.decisions.sizing.memory_limit import (
-    LimitTerms,
-    ceilings,
-    grows_unchecked,
-    least_limit_at_admission,
-    limit_after_kill,
-    limit_at_admission,
-    limit_demand,
-    memory_limits,
+    MemoryLimitTerms,
+    compute_admission_limit,
+    compute_limit_after_oom_kill,
+    compute_limit_ceilings,
+    compute_limit_demand,
+    compute_memory_limits,
+    compute_min_admission_limit,
+    detect_memory_leaks,
 )
-from cruise.domain.arrays import UNBOUNDED
 from cruise.domain.cluster import OomKill
-from cruise.domain.policy import Policy
-from cruise.domain.resources import MEBIBYTE
-from cruise.domain.rules import SEEDS
+from cruise.domain.policy import SEED_RULES, Policy
+from cruise.domain.resources import MEBIBYTE, UNBOUNDED
 from tests.builders import NOW, NOW_SECONDS, make_node, make_ref, make_statistic, make_table
 
 sizes = st.integers(1, 4 << 30)
@@ -57,32 +55,32 @@ statistics = st.builds(
 
 def in_node_pass(statistic, request, stated, bounds, policy):
     table = make_table(statistic)
-    most = min(bounds.whole[5], int(min(request * bounds.ratios[1], UNBOUNDED)))
+    most = min(bounds.whole_unit_bounds[5], int(min(request * bounds.ratios[1], UNBOUNDED)))
     now, asked, allowed = (np.array([value], dtype=np.int64) for value in (stated or 0, request, most))
-    demand, always, never = limit_demand(table, np.array([0]), policy), np.array([True]), np.array([False])
+    demand, always, never = compute_limit_demand(table, np.array([0]), policy), np.array([True]), np.array([False])
     terms = None
-    if policy.rules.careful_limits:
-        least = least_limit_at_admission(statistic, stated, bounds, policy, UNBOUNDED, adds=True)
-        terms = LimitTerms(np.array([least], dtype=np.int64), adds=always, keeps=never)
-    [limit] = memory_limits(demand, now, asked, allowed, always, terms=terms).tolist()
+    if policy.rules.memory_limit_safeguards:
+        least = compute_min_admission_limit(statistic, stated, bounds, policy, UNBOUNDED, adds=True)
+        terms = MemoryLimitTerms(np.array([least], dtype=np.int64), adds_missing=always, keeps_existing=never)
+    [limit] = compute_memory_limits(demand, now, asked, allowed, always, terms=terms).tolist()
     return limit
 
 
 @given(statistics, whole_sizes, st.none() | whole_sizes, all_bounds, policies)
 def test_a_pod_is_created_with_the_limit_that_the_node_pass_would_give_it(statistic, request, stated, bounds, policy):
     created = replace(statistic, memory_last_bytes=0)  # it uses nothing yet
-    limit = limit_at_admission(created, request, stated, bounds, policy)
+    limit = compute_admission_limit(created, request, stated, bounds, policy)
     assert limit == in_node_pass(created, request, stated, bounds, policy)
 
 
-@given(statistics, whole_sizes, st.none() | whole_sizes, policies.map(lambda policy: replace(policy, rules=SEEDS)))
+@given(statistics, whole_sizes, st.none() | whole_sizes, policies.map(lambda policy: replace(policy, rules=SEED_RULES)))
 def test_without_ceilings_a_kill_gives_the_limit_of_the_node_pass_and_never_a_lower_one(
     statistic, request, stated, policy
 ):
     kill = OomKill("shop", "web-1", "uid", "app", make_ref("Deployment/web"), "", "n1", NOW, stated, request, None)
-    record = learn_from(kill, statistic)
+    record = get_raised_memory(kill, statistic)
     learned = replace(statistic, oom_memory_bytes=record.oom_memory_bytes, history_since=0)
-    limit = limit_after_kill(record, statistic, request, stated, make_node(), FREE, policy)
+    limit = compute_limit_after_oom_kill(record, statistic, request, stated, make_node(), FREE, policy)
     assert limit == max(in_node_pass(learned, request, stated, FREE, policy), stated or 0)
 
 
@@ -112,10 +110,10 @@ def risen(
         memory_base_bytes=base or last,
         history_since=NOW_SECONDS - 3600,
     )
-    demand = limit_demand(make_table(statistic), np.array([0]), policy)
+    demand = compute_limit_demand(make_table(statistic), np.array([0]), policy)
     now, asked, allowed, ours = (np.array([value]) for value in (stated, request, UNBOUNDED, template))
-    found = ceilings(ours, now, policy).on(np.array([NODE_MEMORY]))
-    [limit] = memory_limits(demand, now, asked, allowed, np.array([True]), found).tolist()
+    found = compute_limit_ceilings(ours, now, policy).for_nodes(np.array([NODE_MEMORY]))
+    [limit] = compute_memory_limits(demand, now, asked, allowed, np.array([True]), found).tolist()
     return int(limit)
 
 
@@ -182,5 +180,5 @@ def test_memory_grows_where_use_is_at_its_highest_and_nearer_to_its_limit_than_t
         statistic,
         statistic,
     )
-    demand = limit_demand(table, np.arange(5), DEFAULT)
-    assert grows_unchecked(demand, np.array([119, 119, 119, 120, 0])).tolist() == [True, False, False, False, False]
+    demand = compute_limit_demand(table, np.arange(5), DEFAULT)
+    assert detect_memory_leaks(demand, np.array([119, 119, 119, 120, 0])).tolist() == [True, False, False, False, False]

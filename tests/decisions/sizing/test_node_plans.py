@@ -5,11 +5,10 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.domain.actions import Reason, RefusedTarget, ResizePod
+from cruise.domain.actions import ReasonCode, RefusedTarget, ResizePod
 from cruise.domain.cluster import ContainerRole, Node, Pod, QosClass, ResizePending, ResizeState
-from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
-from cruise.domain.rules import SEEDS
 from cruise.domain.scheduling import LabelSelector
 from tests.builders import (
     NOW,
@@ -28,7 +27,7 @@ from tests.builders import (
 )
 
 FULL = Policy(mode=Mode.FULL, rules=TRACKING)
-SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
+SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEED_RULES)
 
 
 def plan_of(pods, rows, node: Node | None = None, policy=FULL, refused=None, **more) -> NodePlan:
@@ -86,11 +85,11 @@ def test_fixed_pods_and_overheads_are_taken_from_the_room():
     plan = plan_of([touchable, bare, slow_shrink, with_init, done], [use(touchable)])
     assert plan.available == make_resources(4000 - 105 - 400 - 700 - 30, 16384 - 133 - 300 - 128 - 20)
     assert plan.counted == make_resources(130 + 105 + 400 + 700, 148 + 133 + 300 + 128)
-    assert [(hold.pod, hold.reason) for hold in plan.hold] == [
-        ("bare", Reason.NO_CONTROLLER),
-        ("done", Reason.TERMINAL),
-        ("init", Reason.NO_CONTROLLER),
-        ("slow", Reason.NO_CONTROLLER),
+    assert [(hold.pod, hold.reason) for hold in plan.skipped] == [
+        ("bare", ReasonCode.NO_CONTROLLER),
+        ("done", ReasonCode.COMPLETED),
+        ("init", ReasonCode.NO_CONTROLLER),
+        ("slow", ReasonCode.NO_CONTROLLER),
     ]
 
 
@@ -125,7 +124,7 @@ def test_a_node_with_more_counted_than_it_has_is_oversubscribed():
     bare, pod = make_pod("bare", workload=None, containers=[make_container(cpu=5000)]), make_pod("web")
     plan = plan_of([bare, pod], [use(pod, cpu=(300, 300))], policy=SEEDS_IN_FULL)
     assert plan.available.cpu_millicores == -1000
-    assert (plan.fits, plan.reason) == (False, Reason.OVERSUBSCRIBED)
+    assert (plan.fits, plan.reason) == (False, ReasonCode.OVERCOMMITTED)
     assert plan.evict == ()
 
 
@@ -192,7 +191,7 @@ def test_who_never_goes(fields):
     pod = make_pod(**fields)
     covered = [make_budget("one"), make_budget("two")] if "labels" in fields else []
     plan = plan_of([pod], [use(pod, cpu=(900, 900))], node=make_node(cpu=500), budgets=covered)
-    assert (plan.fits, plan.reason, plan.evict) == (False, Reason.OVERSUBSCRIBED, ())
+    assert (plan.fits, plan.reason, plan.evict) == (False, ReasonCode.OVERCOMMITTED, ())
 
 
 def test_by_the_first_design_one_disruption_budget_forbids_nothing_here():
@@ -206,7 +205,7 @@ def test_by_the_first_design_one_disruption_budget_forbids_nothing_here():
         budgets=[make_budget(disruptions_allowed=0), make_budget("elsewhere", namespace="other")],
     )
     assert evicted(plan) == [("web-1", ResourceName.CPU)]
-    assert LabelSelector().selects(pod.labels)
+    assert LabelSelector().matches(pod.labels)
 
 
 def test_memory_is_settled_first_and_the_reason_is_told():
@@ -263,7 +262,7 @@ def test_by_the_first_design_an_oversubscribed_node_grows_nothing_and_shrinks_wh
         ],
         policy=SEEDS_IN_FULL,
     )
-    assert plan.reason is Reason.OVERSUBSCRIBED
+    assert plan.reason is ReasonCode.OVERCOMMITTED
     assert {t.pod: (t.cpu_millicores, t.memory_bytes // MEBIBYTE) for t in plan.targets} == {
         "agent": (2000, 500),
         "hungry": (100, 100),
@@ -320,7 +319,7 @@ def test_pods_in_their_dead_band_keep_what_they_have_and_others_grow_into_the_re
     # Once written, 492 is within the dead band of 500 and nothing is left to do.
     grown = replace(eager, containers=(make_container(cpu=492, memory_mib=100, memory_limit_mib=200),))
     settled = plan_of([calm, grown], rows, node=make_node(cpu=1000))
-    assert (settled.resize, settled.hold) == ((), ())
+    assert (settled.resize, settled.skipped) == ((), ())
 
 
 def test_a_grow_without_any_room_is_held():
@@ -330,7 +329,7 @@ def test_a_grow_without_any_room_is_held():
     plan = plan_of([calm, eager], rows, node=make_node(cpu=200))
     # 11m would be a step, but only 2m of them are there.
     assert plan.resize == ()
-    assert [(hold.pod, hold.reason) for hold in plan.hold] == [("eager", Reason.WAITING_FOR_ROOM)]
+    assert [(hold.pod, hold.reason) for hold in plan.skipped] == [("eager", ReasonCode.WAITING_FOR_CAPACITY)]
 
 
 def test_a_grow_is_not_cut_to_less_than_the_least_that_may_be_written():
@@ -341,7 +340,7 @@ def test_a_grow_is_not_cut_to_less_than_the_least_that_may_be_written():
     plan = plan_of([calm, fresh], rows, node=make_node(memory_mib=100))
     assert [t.memory_bytes // MEBIBYTE for t in plan.targets] == [80, 20]
     assert plan.resize == ()
-    assert [(hold.pod, hold.reason) for hold in plan.hold] == [("fresh", Reason.WAITING_FOR_ROOM)]
+    assert [(hold.pod, hold.reason) for hold in plan.skipped] == [("fresh", ReasonCode.WAITING_FOR_CAPACITY)]
 
 
 def test_nothing_grows_on_account_of_a_shrink_that_is_held_back():
@@ -353,9 +352,9 @@ def test_nothing_grows_on_account_of_a_shrink_that_is_held_back():
     deferred = replace(shrinks, resize=ResizeState(ResizePending.DEFERRED, NOW))
     plan = plan_of([deferred, grows], rows, node)
     assert plan.resize == ()
-    assert {hold.pod: hold.reason for hold in plan.hold} == {
-        "shrinks": Reason.RESIZE_DEFERRED,
-        "grows": Reason.WAITING_FOR_ROOM,
+    assert {hold.pod: hold.reason for hold in plan.skipped} == {
+        "shrinks": ReasonCode.RESIZE_DEFERRED,
+        "grows": ReasonCode.WAITING_FOR_CAPACITY,
     }
 
 
@@ -375,12 +374,12 @@ def test_a_pod_that_may_not_grow_still_shrinks():
 
 @pytest.mark.parametrize(
     ("mode", "reason"),
-    [(Mode.OFF, Reason.MODE_OFF), (Mode.OBSERVE, Reason.MODE_OBSERVE), (Mode.INITIAL, Reason.MODE_INITIAL)],
+    [(Mode.OFF, ReasonCode.MODE_OFF), (Mode.OBSERVE, ReasonCode.MODE_OBSERVE), (Mode.INITIAL, ReasonCode.MODE_INITIAL)],
 )
 def test_modes_below_resize_hold_every_pod(mode, reason):
     pod = make_pod()
     plan = plan_of([pod], [use(pod)], policy=replace(FULL, mode=mode))
-    assert [hold.reason for hold in plan.hold] == [reason]
+    assert [hold.reason for hold in plan.skipped] == [reason]
     assert (plan.resize, plan.targets, plan.available) == ((), (), make_resources(3900, 16384 - 128))
 
 
@@ -396,10 +395,10 @@ def test_a_refused_target_is_held_and_told():
     pod = make_pod()
     rows = [use(pod, cpu=(900, 900))]
     [resize] = plan_of([pod], rows).resize
-    refused = {pod.uid: RefusedTarget(pod.uid, resize.containers, Reason.RESIZE_INFEASIBLE, NOW)}
+    refused = {pod.uid: RefusedTarget(pod.uid, resize.containers, ReasonCode.RESIZE_INFEASIBLE, NOW)}
     plan = plan_of([pod], rows, refused=refused)
     assert plan.resize == ()
-    assert [hold.reason for hold in plan.hold] == [Reason.REFUSED]
+    assert [hold.reason for hold in plan.skipped] == [ReasonCode.RESIZE_REFUSED]
     assert [t.cpu_millicores for t in plan.targets] == [900]
 
 
@@ -418,8 +417,8 @@ def test_every_pod_of_a_node_is_evicted_held_or_sized_and_one_of_these_only():
     )
     assert [name for name, _ in evicted(plan)] == ["evicted"]
     assert {t.pod for t in plan.targets} == {"kept"}
-    assert {hold.pod: hold.reason for hold in plan.hold} == {
-        "guaranteed": Reason.GUARANTEED,
-        "leaving": Reason.TERMINATING,
+    assert {hold.pod: hold.reason for hold in plan.skipped} == {
+        "guaranteed": ReasonCode.GUARANTEED,
+        "leaving": ReasonCode.TERMINATING,
     }
     assert isinstance(plan.resize[0], ResizePod)

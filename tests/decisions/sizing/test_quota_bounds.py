@@ -5,13 +5,12 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.domain.actions import Reason
+from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import Container, ContainerRole, Pod
-from cruise.domain.policy import MemoryLimits, Mode, Policy
-from cruise.domain.quotas import Quota, QuotaScope
-from cruise.domain.requests import counted_limits
+from cruise.domain.cluster_policies import QuotaScope, ResourceQuota
+from cruise.domain.pod_resources import count_pod_limits
+from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
-from cruise.domain.rules import SEEDS
 from tests.builders import (
     NOW,
     TRACKING,
@@ -24,8 +23,8 @@ from tests.builders import (
     make_table,
 )
 
-FULL = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimits.ALWAYS)
-COUNTS_LIMITS = Quota(limits_left=make_amounts(64_000, 65_536))
+FULL = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimitPolicy.ALWAYS)
+COUNTS_LIMITS = ResourceQuota(limits_left=make_amounts(64_000, 65_536))
 
 
 def using(pod: Pod, cpu: int, memory_mib: int, cpu_peak: int | None = None):
@@ -34,7 +33,7 @@ def using(pod: Pod, cpu: int, memory_mib: int, cpu_peak: int | None = None):
     )
 
 
-def plan(*uses, quotas: tuple[Quota, ...], node=None, policy=FULL) -> NodePlan:
+def plan(*uses, quotas: tuple[ResourceQuota, ...], node=None, policy=FULL) -> NodePlan:
     """The plan of one node for pods, each with CPU and memory that it uses."""
     rows = [using(*use) for use in uses]
     snapshot = replace(
@@ -62,15 +61,15 @@ def test_a_shrink_leaves_limits_that_a_quota_counts():
     [resize] = plan((pod, 300, 300), quotas=(COUNTS_LIMITS,)).resize
     assert resize.containers[0].requests == make_amounts(300, 300)
     assert resize.containers[0].limits == make_amounts(1000, 2000)
-    [before] = plan((pod, 300, 300), quotas=(COUNTS_LIMITS,), policy=replace(FULL, rules=SEEDS)).resize
+    [before] = plan((pod, 300, 300), quotas=(COUNTS_LIMITS,), policy=replace(FULL, rules=SEED_RULES)).resize
     assert before.containers[0].limits.cpu_millicores == 64_000
 
 
 def test_only_what_a_quota_counts_stays():
     pod = pod_of(cpu_limit=1000, memory_limit_mib=2000)
-    [resize] = plan((pod, 300, 300), quotas=(Quota(limits_left=make_amounts(None, 9999)),)).resize
+    [resize] = plan((pod, 300, 300), quotas=(ResourceQuota(limits_left=make_amounts(None, 9999)),)).resize
     assert resize.containers[0].limits == make_amounts(64_000, 2000)
-    [resize] = plan((pod, 300, 300), quotas=(Quota(limits_left=make_amounts(9999, None)),)).resize
+    [resize] = plan((pod, 300, 300), quotas=(ResourceQuota(limits_left=make_amounts(9999, None)),)).resize
     assert resize.containers[0].limits.cpu_millicores == 1000
 
 
@@ -82,26 +81,29 @@ def test_a_request_ends_at_a_limit_that_stays():
 
 @pytest.mark.parametrize(("left", "written"), [(1000, {"web-1": (2000, 1000)}), (999, {})])
 def test_a_grow_that_a_quota_would_refuse_is_not_planned(left, written):
-    found = plan((pod_of(), 2000, 1000), quotas=(Quota(make_amounts(left, None)),))
+    found = plan((pod_of(), 2000, 1000), quotas=(ResourceQuota(make_amounts(left, None)),))
     assert sizes(found) == written
-    assert [hold.reason for hold in found.hold] == ([] if written else [Reason.QUOTA])
+    assert [hold.reason for hold in found.skipped] == ([] if written else [ReasonCode.QUOTA_EXCEEDED])
 
 
 def test_pods_that_grow_in_one_pass_share_what_is_left():
     pods = [pod_of(f"web-{number}") for number in range(4)]
-    found = plan(*((pod, 1400, 1000) for pod in pods), quotas=(Quota(make_amounts(1000, None)),))
+    found = plan(*((pod, 1400, 1000) for pod in pods), quotas=(ResourceQuota(make_amounts(1000, None)),))
     assert sizes(found) == {"web-0": (1400, 1000), "web-1": (1400, 1000)}
-    assert [(hold.pod, hold.reason) for hold in found.hold] == [("web-2", Reason.QUOTA), ("web-3", Reason.QUOTA)]
+    assert [(hold.pod, hold.reason) for hold in found.skipped] == [
+        ("web-2", ReasonCode.QUOTA_EXCEEDED),
+        ("web-3", ReasonCode.QUOTA_EXCEEDED),
+    ]
 
 
 def test_what_is_over_the_base_is_cut_where_only_bases_are_left():
     pods = [pod_of(f"web-{number}") for number in range(2)]
-    found = plan(*((pod, 1400, 1000, 1800) for pod in pods), quotas=(Quota(make_amounts(800, None)),))
+    found = plan(*((pod, 1400, 1000, 1800) for pod in pods), quotas=(ResourceQuota(make_amounts(800, None)),))
     assert sizes(found) == {"web-0": (1400, 1000), "web-1": (1400, 1000)}
 
 
 def test_the_other_resource_is_written_all_the_same():
-    found = plan((pod_of(), 2000, 300), quotas=(Quota(make_amounts(0, None)),))
+    found = plan((pod_of(), 2000, 300), quotas=(ResourceQuota(make_amounts(0, None)),))
     assert sizes(found) == {"web-1": (1000, 300)}
 
 
@@ -122,7 +124,7 @@ def of_two(app: int, mesh: int, *more: Container) -> Pod:
 def test_a_container_that_shrinks_pays_for_no_other_before_it_has(left, written, floor):
     setup = make_container("setup", cpu=floor, role=ContainerRole.INIT)
     pod = of_two(400, 100, *[setup][: floor > 0])
-    quota = Quota(make_amounts(left, None))
+    quota = ResourceQuota(make_amounts(left, None))
     snapshot = replace(make_snapshot([pod], nodes=[make_node(cpu=64_000)]), quotas={"shop": (quota,)})
     rows = [make_statistic_for(pod, "app", cpu_base=100, cpu_peak=100, memory_base_mib=128, memory_peak_mib=128)]
     rows.append(make_statistic_for(pod, "mesh", cpu_base=900, cpu_peak=900, memory_base_mib=128, memory_peak_mib=128))
@@ -138,7 +140,7 @@ def test_what_the_kubelet_has_yet_to_give_back_is_not_free():
     rows = [make_statistic_for(pod, "app", cpu_base=100, cpu_peak=100, memory_base_mib=128, memory_peak_mib=128)]
     rows.append(make_statistic_for(pod, "mesh", cpu_base=300, cpu_peak=300, memory_base_mib=128, memory_peak_mib=128))
     for left, written in ((199, 100), (200, 300)):
-        quota = Quota(make_amounts(left, None))
+        quota = ResourceQuota(make_amounts(left, None))
         snapshot = replace(make_snapshot([pod], nodes=[make_node(cpu=64_000)]), quotas={"shop": (quota,)})
         [found] = decide_node_plans(snapshot, make_table(*rows), FULL, NOW)
         assert found.resize[0].containers[1].requests.cpu_millicores == written
@@ -147,14 +149,14 @@ def test_what_the_kubelet_has_yet_to_give_back_is_not_free():
 def test_growth_beneath_an_init_floor_is_free_where_nothing_shrinks():
     setup = make_container("setup", cpu=1000, role=ContainerRole.INIT)
     pod = replace(pod_of(cpu=100), containers=(setup, make_container(cpu=100, memory_mib=1000)))
-    assert sizes(plan((pod, 1000, 1000), quotas=(Quota(make_amounts(0, None)),))) == {"web-1": (1000, 1000)}
+    assert sizes(plan((pod, 1000, 1000), quotas=(ResourceQuota(make_amounts(0, None)),))) == {"web-1": (1000, 1000)}
 
 
 def test_nobody_is_evicted_for_what_a_quota_would_refuse():
     greedy, other = pod_of("greedy", memory_mib=1000), pod_of("other", memory_mib=1000, workload="Deployment/other")
     uses = ((greedy, 1000, 4000), (other, 1000, 1000))
     node = make_node(cpu=64_000, memory_mib=3000)
-    assert plan(*uses, quotas=(Quota(make_amounts(None, 0)),), node=node).evict == ()
+    assert plan(*uses, quotas=(ResourceQuota(make_amounts(None, 0)),), node=node).evict == ()
     assert len(plan(*uses, quotas=(), node=node).evict) == 1
 
 
@@ -175,7 +177,7 @@ def test_nobody_is_evicted_for_what_a_quota_would_refuse():
 )
 def test_a_quota_counts_where_it_applies_or_may(scope, counted):
     pod = replace(pod_of(), priority_class="high", owner_kind="ReplicaSet")
-    found = plan((pod, 2000, 1000), quotas=(Quota(make_amounts(0, None), scopes=(scope,)),))
+    found = plan((pod, 2000, 1000), quotas=(ResourceQuota(make_amounts(0, None), scopes=(scope,)),))
     assert (sizes(found) == {}) is counted
 
 
@@ -184,8 +186,8 @@ def test_sidecars_and_init_containers_count_once():
     mesh = make_container("mesh", cpu=100, memory_mib=10, memory_limit_mib=100, role=ContainerRole.SIDECAR)
     app = make_container(cpu=100, memory_mib=10, memory_limit_mib=300)
     pod = make_pod(containers=[mesh, setup, app])
-    assert counted_limits(pod).memory_bytes == 900 * MEBIBYTE
-    assert counted_limits(make_pod(containers=[mesh, app])).memory_bytes == 400 * MEBIBYTE
+    assert count_pod_limits(pod).memory_bytes == 900 * MEBIBYTE
+    assert count_pod_limits(make_pod(containers=[mesh, app])).memory_bytes == 400 * MEBIBYTE
 
 
 def test_a_short_node_is_mended_by_pods_that_a_quota_lets_grow():
@@ -193,7 +195,9 @@ def test_a_short_node_is_mended_by_pods_that_a_quota_lets_grow():
     calm = Policy(mode=Mode.FULL)
     before = plan((held, 1000, 1000, 2600), (free, 950, 1000, 1150), quotas=(), policy=calm)
     assert [one.pod for one in before.resize] == ["held"]
-    found = plan((held, 1000, 1000, 2600), (free, 950, 1000, 1150), quotas=(Quota(make_amounts(0, None)),), policy=calm)
+    found = plan(
+        (held, 1000, 1000, 2600), (free, 950, 1000, 1150), quotas=(ResourceQuota(make_amounts(0, None)),), policy=calm
+    )
     [grown] = found.resize
     assert grown.pod == "free" and grown.containers[0].requests.cpu_millicores == 1150
-    assert [(one.pod, one.reason) for one in found.hold] == [("held", Reason.QUOTA)]
+    assert [(one.pod, one.reason) for one in found.skipped] == [("held", ReasonCode.QUOTA_EXCEEDED)]

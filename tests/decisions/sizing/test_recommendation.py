@@ -8,14 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.guidance.container_bounds import ContainerBounds, container_bounds
-from cruise.decisions.guidance.eligibility import Eligibility, Touchable
-from cruise.decisions.sizing.recommendation import DemandTable, recommend
-from cruise.domain.annotations import Guidance
-from cruise.domain.arrays import UNBOUNDED, capped, round_up, round_up_whole, whole_numbers
+from cruise.decisions.pod_policy.container_bounds import ContainerBounds, compute_container_bounds
+from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.sizing.recommendation import DemandTable, build_demand_table
+from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Pod
-from cruise.domain.policy import Bounds, Mode, Policy
-from cruise.domain.resources import MEBIBYTE
+from cruise.domain.policy import Mode, Policy, RequestBounds
+from cruise.domain.resources import MEBIBYTE, UNBOUNDED, cap_to_bounds, convert_to_int64, round_up, round_up_integers
 from tests.builders import (
     NOW,
     make_amounts,
@@ -31,21 +30,23 @@ FULL = Policy(mode=Mode.FULL)
 FREE = (math.inf, math.inf)
 
 
-def bounds_of(guidance: Guidance | None = None, *items: LimitRangeItem, container="app") -> ContainerBounds:
-    return container_bounds(guidance or Guidance(Mode.FULL), container, items, FULL)
+def bounds_of(guidance: EffectivePolicy | None = None, *items: LimitRangeItem, container="app") -> ContainerBounds:
+    return compute_container_bounds(guidance or EffectivePolicy(Mode.FULL), container, items, FULL)
 
 
 def whole(bounds: ContainerBounds) -> tuple[int, ...]:
     """The bounds with memory in MiB, and -1 for what is unbounded."""
-    in_mib = [value // (1 if index in (0, 1, 4) else MEBIBYTE) for index, value in enumerate(bounds.whole)]
-    return tuple(-1 if value >= UNBOUNDED else shown for value, shown in zip(bounds.whole, in_mib, strict=True))
+    in_mib = [value // (1 if index in (0, 1, 4) else MEBIBYTE) for index, value in enumerate(bounds.whole_unit_bounds)]
+    return tuple(
+        -1 if value >= UNBOUNDED else shown for value, shown in zip(bounds.whole_unit_bounds, in_mib, strict=True)
+    )
 
 
 def table_of(*pods: Pod, rows, limit_ranges=None, **snapshot) -> DemandTable:
     statistics = make_table(*rows)
     eligibility = Eligibility(make_snapshot(pods, **snapshot), statistics, {}, FULL, NOW)
-    touchable = [verdict for pod in pods if isinstance(verdict := eligibility.of(pod), Touchable)]
-    return recommend(touchable, statistics, limit_ranges or {}, FULL)
+    touchable = [verdict for pod in pods if isinstance(verdict := eligibility.check(pod), ResizablePod)]
+    return build_demand_table(touchable, statistics, limit_ranges or {}, FULL)
 
 
 # ---- bounds ----
@@ -66,14 +67,14 @@ def test_without_overrides_or_ranges_only_the_floor_holds():
     ],
 )
 def test_overrides(minimum, maximum, expected):
-    assert whole(bounds_of(Guidance(Mode.FULL, bounds=Bounds(minimum, maximum))))[:4] == expected
+    assert whole(bounds_of(EffectivePolicy(Mode.FULL, bounds=RequestBounds(minimum, maximum))))[:4] == expected
 
 
 def test_a_containers_own_override_comes_before_the_pods():
-    guidance = Guidance(
+    guidance = EffectivePolicy(
         Mode.FULL,
-        bounds=Bounds(make_amounts(50, 64), make_amounts(500, None)),
-        container_bounds={"app": Bounds(make_amounts(70, None))},
+        bounds=RequestBounds(make_amounts(50, 64), make_amounts(500, None)),
+        container_bounds={"app": RequestBounds(make_amounts(70, None))},
     )
     assert whole(bounds_of(guidance))[:4] == (70, 500, 64, -1)
     assert whole(bounds_of(guidance, container="other"))[:4] == (50, 500, 64, -1)
@@ -89,7 +90,7 @@ def test_of_several_ranges_the_narrowest_holds_and_it_wins_over_an_override():
     )
     assert whole(bounds_of(None, *items)) == (40, 1000, 32, 4096, 1000, 4096)
     assert bounds_of(None, *items).ratios == (2.0, 3.0)
-    far_out = Guidance(Mode.FULL, bounds=Bounds(make_amounts(5000, 1), make_amounts(6000, 2)))
+    far_out = EffectivePolicy(Mode.FULL, bounds=RequestBounds(make_amounts(5000, 1), make_amounts(6000, 2)))
     assert whole(bounds_of(far_out, *items)) == (1000, 1000, 32, 32, 1000, 4096)
 
 
@@ -140,10 +141,10 @@ def test_the_wanted_and_the_safe_memory_limit():
     pod = make_pod()
     row = make_statistic_for(pod, memory_7d_max_mib=300, oom_memory_mib=200, memory_last_mib=100)
     table = table_of(pod, rows=[row, replace(row, key=row.key._replace(pod="other"))])
-    assert table.limit_demand.wanted.tolist() == [600 * MEBIBYTE]
-    assert table.limit_demand.safe.tolist() == [120 * MEBIBYTE]
+    assert table.limit_demand.target.tolist() == [600 * MEBIBYTE]
+    assert table.limit_demand.minimum_safe.tolist() == [120 * MEBIBYTE]
     killed = table_of(pod, rows=[replace(row, oom_memory_bytes=301 * MEBIBYTE)])
-    assert killed.limit_demand.wanted.tolist() == [602 * MEBIBYTE]
+    assert killed.limit_demand.target.tolist() == [602 * MEBIBYTE]
 
 
 @pytest.mark.parametrize(("most_used", "upper"), [(100, 300), (200, 300)])
@@ -183,20 +184,20 @@ def test_no_number_is_larger_than_what_adds_up():
     table = table_of(pod, rows=[replace(row, memory_last_bytes=2**63 - 1, oom_memory_bytes=2**63 - 1)])
     assert table.cpu.base.tolist() == [UNBOUNDED]
     assert table.cpu.headroom.tolist() == [0]
-    assert table.limit_demand.wanted.tolist() == [2 * UNBOUNDED]
-    assert 0 < table.limit_demand.safe.tolist()[0] <= 2 * UNBOUNDED
+    assert table.limit_demand.target.tolist() == [2 * UNBOUNDED]
+    assert 0 < table.limit_demand.minimum_safe.tolist()[0] <= 2 * UNBOUNDED
 
 
 @given(st.lists(st.integers(-(1 << 70), 1 << 70), max_size=5))
 def test_whole_numbers_are_kept_or_brought_back(values):
-    assert whole_numbers(values).tolist() == [max(-UNBOUNDED, min(value, UNBOUNDED)) for value in values]
+    assert convert_to_int64(values).tolist() == [max(-UNBOUNDED, min(value, UNBOUNDED)) for value in values]
     inside = [value for value in values if abs(value) < 1 << 63]
-    assert capped(np.array(inside, dtype=np.int64)).tolist() == whole_numbers(inside).tolist()
+    assert cap_to_bounds(np.array(inside, dtype=np.int64)).tolist() == convert_to_int64(inside).tolist()
 
 
 @given(st.integers(0, 1 << 45), st.sampled_from([1, MEBIBYTE]))
 def test_rounding_up_is_the_next_whole_unit(value, unit):
-    [up] = round_up_whole(np.array([value]), unit).tolist()
+    [up] = round_up_integers(np.array([value]), unit).tolist()
     assert up % unit == 0
     assert value <= up < value + unit
     [of_float] = round_up(np.array([float(value)]), unit).tolist()

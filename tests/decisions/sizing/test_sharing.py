@@ -5,21 +5,18 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cruise.decisions.guidance.eligibility import Eligibility, Touchable
-from cruise.decisions.sizing.headroom.joint_peak import JointPeak
-from cruise.decisions.sizing.headroom.past_demand import PastDemand
-from cruise.decisions.sizing.init_floors import init_floors
+from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.decisions.sizing.candidate_columns import build_init_container_minimums
+from cruise.decisions.sizing.headroom import JointPeakHeadroom, PastDemand
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.decisions.sizing.recommendation import recommend
-from cruise.decisions.sizing.sharing import average_sharing
-from cruise.domain.actions import Reason
-from cruise.domain.arrays import UNBOUNDED, round_up, whole_numbers
+from cruise.decisions.sizing.recommendation import build_demand_table
+from cruise.decisions.sizing.sharing import compute_average_sharing
+from cruise.domain.actions import ReasonCode
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, Node, Pod
-from cruise.domain.headroom import Sharing
-from cruise.domain.policy import MemoryLimits, Mode, Policy
-from cruise.domain.requests import init_floor
-from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
-from cruise.domain.rules import SEEDS
+from cruise.domain.pod_resources import compute_init_container_minimum
+from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
+from cruise.domain.records import HeadroomSharing
+from cruise.domain.resources import MEBIBYTE, UNBOUNDED, ResourceName, Resources, convert_to_int64, round_up
 from cruise.domain.usage import Statistic
 from tests.builders import (
     NOW,
@@ -36,8 +33,8 @@ from tests.builders import (
     make_table,
 )
 
-FULL = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimits.ALWAYS)
-SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEEDS)
+FULL = Policy(mode=Mode.FULL, rules=TRACKING, memory_limits=MemoryLimitPolicy.ALWAYS)
+SEEDS_IN_FULL = Policy(mode=Mode.FULL, rules=SEED_RULES)
 
 
 def plan_of(pods, rows, policy=FULL, **more) -> NodePlan:
@@ -150,7 +147,7 @@ def demanded_together(*rows: Statistic, cpu: int):
     seen = np.full((len(rows), 12), cpu / len(rows), dtype=np.float32)
     unseen = np.full((len(rows), 12), np.nan, dtype=np.float32)
     past = {ResourceName.CPU: seen, ResourceName.MEMORY: unseen}
-    return JointPeak(PastDemand(past, {one: seen[:, :0] for one in ResourceName}))
+    return JointPeakHeadroom(PastDemand(past, {one: seen[:, :0] for one in ResourceName}))
 
 
 @pytest.mark.parametrize(
@@ -435,24 +432,24 @@ def test_init_floors_in_columns_are_those_of_the_domain():
     rows = [use(pod, container=name) for name in ("proxy", "logs", "app")] + [use(plain)]
     snapshot, table = make_snapshot([pod, plain]), make_table(*rows)
     eligibility = Eligibility(snapshot, table, {}, FULL, NOW)
-    touchable = [verdict for one in snapshot.pods if isinstance(verdict := eligibility.of(one), Touchable)]
-    columns = recommend(touchable, table, {}, FULL)
-    floors = init_floors(touchable, columns.candidates.first_container)
+    touchable = [verdict for one in snapshot.pods if isinstance(verdict := eligibility.check(one), ResizablePod)]
+    columns = build_demand_table(touchable, table, {}, FULL)
+    floors = build_init_container_minimums(touchable, columns.candidates.first_container)
     at = next(index for index, one in enumerate(touchable) if one.pod is pod)
     for resource, demand, pick in (
         ("cpu", columns.cpu, lambda resources: resources.cpu_millicores),
         ("memory", columns.memory, lambda resources: resources.memory_bytes),
     ):
-        name = next(one for one in floors.own if one.value == resource)
+        name = next(one for one in floors.container_requests if one.value == resource)
         sums = np.zeros(2, dtype=np.int64)
-        floors.raise_sums(name, demand.current, sums)
+        floors.apply_to_sums(name, demand.current, sums)
         assert sums[1 - at] == 0
-        assert sums[at] == floors.of_pod(name, at, demand.current) == pick(init_floor(pod, {}))
+        assert sums[at] == floors.get_for_pod(name, at, demand.current) == pick(compute_init_container_minimum(pod, {}))
 
 
 def test_numbers_beyond_any_machine_do_not_overflow():
-    assert whole_numbers([1 << 80, -(1 << 70), 5]).tolist() == [UNBOUNDED, -UNBOUNDED, 5]
-    assert whole_numbers([]).tolist() == []
+    assert convert_to_int64([1 << 80, -(1 << 70), 5]).tolist() == [UNBOUNDED, -UNBOUNDED, 5]
+    assert convert_to_int64([]).tolist() == []
 
 
 def test_absurd_requests_and_statistics_are_decided_all_the_same():
@@ -486,14 +483,14 @@ def test_on_a_short_history_a_later_largest_limit_does_not_lower_one():
     item = LimitRangeItem(of_pod=False, maximum=make_amounts(None, 600))
     plan = plan_of([pod], [row], limit_ranges={"shop": (item,)})
     assert sizes_of(plan) == {("web-1", "app"): (50, 100, 1000)}
-    assert [hold.reason for hold in plan.hold] == [Reason.LIMIT_RANGE]
+    assert [hold.reason for hold in plan.skipped] == [ReasonCode.LIMIT_RANGE]
     row = replace(row, history_since=NOW_SECONDS - 40 * 86400)
     assert sizes_of(plan_of([pod], [row], limit_ranges={"shop": (item,)})) == {("web-1", "app"): (50, 100, 300)}
 
 
 def test_the_average_share_is_that_of_all_nodes_together():
     shared = [(Resources(100, 50), Resources(400, 50)), (Resources(300, 0), Resources(400, 0))]
-    assert average_sharing(shared) == Sharing(cpu=0.5, memory=1.0)
+    assert compute_average_sharing(shared) == HeadroomSharing(cpu=0.5, memory=1.0)
     # More than the containers have by themselves is nobody's to get.
-    assert average_sharing([(Resources(900, 0), Resources(400, 0))]) == Sharing(1.0, 1.0)
-    assert average_sharing([]) == Sharing(1.0, 1.0)
+    assert compute_average_sharing([(Resources(900, 0), Resources(400, 0))]) == HeadroomSharing(1.0, 1.0)
+    assert compute_average_sharing([]) == HeadroomSharing(1.0, 1.0)

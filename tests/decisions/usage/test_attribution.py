@@ -1,6 +1,6 @@
 import pytest
 
-from cruise.decisions.usage.attribution import Attribution, Ownership, former_owner
+from cruise.decisions.usage.attribution import UsageAttribution, UsageOwner, guess_former_owner
 from cruise.domain.usage import ContainerKey, PeakKey
 from tests.builders import make_pod, make_ref, make_snapshot, make_workload
 
@@ -33,16 +33,16 @@ LONG = "a-deployment-whose-name-is-so-long-that-its-pods-are-cut"  # 56 characte
     ],
 )
 def test_a_generated_name_tells_the_workload(pod, owner):
-    assert former_owner(pod, "n1", WORKLOADS) == Ownership(owner)
+    assert guess_former_owner(pod, "n1", WORKLOADS) == UsageOwner(owner)
 
 
 def test_an_ordinal_is_an_identity():
-    assert former_owner("db-12", "n1", WORKLOADS) == Ownership("StatefulSet/db", "12")
+    assert guess_former_owner("db-12", "n1", WORKLOADS) == UsageOwner("StatefulSet/db", "12")
 
 
 def test_a_daemon_sets_pod_is_told_only_with_its_node():
-    assert former_owner("agent-x2x4z", "n7", WORKLOADS) == Ownership("DaemonSet/agent", "n7")
-    assert former_owner("agent-x2x4z", "", WORKLOADS) is None
+    assert guess_former_owner("agent-x2x4z", "n7", WORKLOADS) == UsageOwner("DaemonSet/agent", "n7")
+    assert guess_former_owner("agent-x2x4z", "", WORKLOADS) is None
 
 
 @pytest.mark.parametrize(
@@ -59,37 +59,41 @@ def test_a_daemon_sets_pod_is_told_only_with_its_node():
     ],
 )
 def test_other_names_tell_nothing(pod):
-    assert former_owner(pod, "n1", WORKLOADS) is None
+    assert guess_former_owner(pod, "n1", WORKLOADS) is None
 
 
 def test_a_name_that_two_workloads_may_have_given_tells_nothing():
     twins = WORKLOADS | {("ReplicaSet", "agent")}
-    assert former_owner("agent-x2x4z", "n1", twins) is None
+    assert guess_former_owner("agent-x2x4z", "n1", twins) is None
 
 
 def test_a_name_that_was_cut_is_told_by_its_start():
     hashed = f"{LONG}-7d9f8b6c5d-"[:58]
-    assert former_owner(f"{hashed}x2x4z", "n1", WORKLOADS | {("Deployment", LONG)}) == Ownership(f"Deployment/{LONG}")
+    assert guess_former_owner(f"{hashed}x2x4z", "n1", WORKLOADS | {("Deployment", LONG)}) == UsageOwner(
+        f"Deployment/{LONG}"
+    )
     longer = f"{LONG}-off"
-    assert former_owner(f"{longer[:58]}x2x4z", "n1", frozenset({("DaemonSet", longer)})) == Ownership(
+    assert guess_former_owner(f"{longer[:58]}x2x4z", "n1", frozenset({("DaemonSet", longer)})) == UsageOwner(
         f"DaemonSet/{longer}", "n1"
     )
 
 
 def test_a_pod_that_exists_belongs_to_its_own_workload_whatever_its_name():
-    pod = make_pod("odd-name", workload="Deployment/web", identity="")
+    pod = make_pod("unsupported-name", workload="Deployment/web", identity="")
     bare = make_pod("lonely", workload=None)
-    attribution = Attribution.of(make_snapshot(pods=[pod, bare]))
-    assert attribution.peak_key(ContainerKey("shop", "odd-name", "app"), "n1") == PeakKey(
+    attribution = UsageAttribution.find_owner(make_snapshot(pods=[pod, bare]))
+    assert attribution.get_peak_key(ContainerKey("shop", "unsupported-name", "app"), "n1") == PeakKey(
         "shop", "Deployment/web", "app", ""
     )
-    assert attribution.peak_key(ContainerKey("shop", "lonely", "app"), "") == PeakKey("shop", "Pod/lonely", "app", "")
+    assert attribution.get_peak_key(ContainerKey("shop", "lonely", "app"), "") == PeakKey(
+        "shop", "Pod/lonely", "app", ""
+    )
 
 
 def test_a_pod_that_is_gone_belongs_to_a_workload_of_its_namespace_even_one_without_pods():
     ref = make_ref("Deployment/web")
-    attribution = Attribution.of(make_snapshot(workloads=[make_workload(ref)]))
-    assert attribution.peak_key(ContainerKey("shop", "web-7d9f8b6c5d-x2x4z", "app"), "") == PeakKey(
+    attribution = UsageAttribution.find_owner(make_snapshot(workloads=[make_workload(ref)]))
+    assert attribution.get_peak_key(ContainerKey("shop", "web-7d9f8b6c5d-x2x4z", "app"), "") == PeakKey(
         "shop", "Deployment/web", "app", ""
     )
-    assert attribution.peak_key(ContainerKey("other", "web-7d9f8b6c5d-x2x4z", "app"), "") is None
+    assert attribution.get_peak_key(ContainerKey("other", "web-7d9f8b6c5d-x2x4z", "app"), "") is None

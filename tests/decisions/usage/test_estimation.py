@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.decisions.usage.estimation import estimate_statistics
-from cruise.decisions.usage.lessons import Lessons
-from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks, LiveContainers, MixedRevisions, RecentUsage
+from cruise.decisions.usage.oom_records import OomKillEffects
+from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks, RecentUsage, RevisionGroups, RunningContainers
 from cruise.domain.usage import PeakKey, StatisticKey, StatisticsTable
 
 AT = 1_767_268_200  # 11:50
@@ -48,7 +48,7 @@ class Scene:
     earlier: Mapping[PeakKey, Earlier] = field(default_factory=dict)
     oom: Mapping[PeakKey, int] = field(default_factory=dict)
     turn: int = 0
-    mixed: MixedRevisions | None = None
+    mixed: RevisionGroups | None = None
 
     def estimate(self) -> StatisticsTable:
         keys = list(dict.fromkeys([one.key for one in self.containers] + list(self.earlier)))
@@ -77,7 +77,7 @@ class Scene:
                 np.array([one.memory_7d_max for one in earlier]),
                 np.array([one.first_hour for one in earlier]),
             ),
-            LiveContainers(
+            RunningContainers(
                 [
                     StatisticKey(one.key.namespace, one.pod, one.key.workload, one.key.container, one.key.identity)
                     for one in self.containers
@@ -86,7 +86,7 @@ class Scene:
                 np.array([row for row, one in enumerate(self.containers) if one.live], dtype=np.int64),
                 self.mixed,
             ),
-            Lessons(of_keys=self.oom),
+            OomKillEffects(by_key=self.oom),
             AT,
             step=60,
             max_age_seconds=900,
@@ -286,9 +286,9 @@ def test_a_workload_whose_live_pod_has_no_samples_is_not_at_rest():
     assert of_workload(table, WEB._replace(workload="CronJob/report")) is None
 
 
-def mixed(*entries: tuple[int, bool]) -> MixedRevisions:
+def mixed(*entries: tuple[int, bool]) -> RevisionGroups:
     groups, young = zip(*entries, strict=True)
-    return MixedRevisions(np.array(groups), np.array(young))
+    return RevisionGroups(np.array(groups), np.array(young))
 
 
 def test_a_pod_with_few_samples_takes_the_base_of_pods_that_state_the_same():

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from cruise.decisions.usage.plausibility import RefusedSample, judge, refused_percent
+from cruise.decisions.usage.plausibility import RejectedSample, compute_rejected_percent, reject_implausible_samples
 from cruise.decisions.usage.usage_bounds import UsageBounds
-from cruise.domain.cluster import Snapshot
+from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.resources import MEBIBYTE
-from cruise.domain.usage import ContainerKey, Refusal, SampleBlock
+from cruise.domain.usage import ContainerKey, SampleBlock, SampleRejection
 from tests.builders import make_amounts, make_container, make_node, make_pod, make_snapshot
 
 NAN = float("nan")
@@ -18,7 +18,7 @@ APP = ContainerKey("shop", "web-1", "app")
 START = 1_800_000_000
 
 
-def cluster(limit_cpu=None, limit_memory=None, uid="uid-1", **more) -> Snapshot:
+def cluster(limit_cpu=None, limit_memory=None, uid="uid-1", **more) -> ClusterSnapshot:
     container = make_container(cpu_limit=limit_cpu, memory_limit_mib=limit_memory, **more)
     node = replace(make_node("n1"), cpu_capacity_millicores=4000, memory_capacity_bytes=8 * GIBIBYTE)
     pod = make_pod(containers=[container])
@@ -37,111 +37,123 @@ def block(cpu=(), memory=(), use=None, nodes=("n1",), key=APP, refused=None) -> 
         psi_known=np.ones(1, dtype=np.bool_),
         nodes=nodes,
         cpu_use_millicores=demand if use is None else np.array([use], dtype=np.float32),
-        refused=refused,
+        rejected=refused,
     )
 
 
-def known(snapshot: Snapshot) -> UsageBounds:
+def known(snapshot: ClusterSnapshot) -> UsageBounds:
     """Bounds of a cluster that was the same at the start already."""
-    return UsageBounds.of(snapshot, START + 300, UsageBounds.of(snapshot, START))
+    return UsageBounds.create(snapshot, START + 300, UsageBounds.create(snapshot, START))
 
 
 def test_a_victim_of_100_m_that_is_shown_at_7500_m_on_a_node_of_four_cores_keeps_its_true_samples():
-    found = judge(block([100, 100, 7500, 7500, 100]), known(cluster()))
+    found = reject_implausible_samples(block([100, 100, 7500, 7500, 100]), known(cluster()))
     np.testing.assert_array_equal(found.block.cpu_demand_millicores, [[100, 100, NAN, NAN, 100]])
-    assert found.block.refused is not None
-    assert found.block.refused.tolist() == [[False, False, True, True, False]]
-    assert found.counts == {Refusal.OVER_NODE: 2}
-    assert found.examples[Refusal.OVER_NODE] == RefusedSample(APP, START + 180, "cpu", 7500, 4000)
+    assert found.block.rejected is not None
+    assert found.block.rejected.tolist() == [[False, False, True, True, False]]
+    assert found.counts == {SampleRejection.ABOVE_NODE_CAPACITY: 2}
+    assert found.examples[SampleRejection.ABOVE_NODE_CAPACITY] == RejectedSample(APP, START + 180, "cpu", 7500, 4000)
 
 
 def test_use_that_is_possible_is_left_as_it_is():
     given = block([100, 3900, NAN, 0, 4000], [8 * GIBIBYTE] * 5)
-    assert judge(given, known(cluster())).block is given
+    assert reject_implausible_samples(given, known(cluster())).block is given
 
 
 def test_a_late_scrape_that_brings_two_steps_at_once_is_cut_to_what_the_limit_allows():
-    found = judge(block([1000, 700, 1330, 900, 1100]), known(cluster(limit_cpu=1000)))
+    found = reject_implausible_samples(block([1000, 700, 1330, 900, 1100]), known(cluster(limit_cpu=1000)))
     np.testing.assert_allclose(found.block.cpu_demand_millicores, [[1000, 700, 1100, 900, 1100]])
-    assert (found.counts, found.block.refused) == ({}, None)
+    assert (found.counts, found.block.rejected) == ({}, None)
 
 
 def test_more_than_two_steps_of_a_limit_in_one_are_refused_and_so_is_what_lasts():
     bounds = known(cluster(limit_cpu=1000))
-    found = judge(block([100, 100, 2300, 100, 100]), bounds)
+    found = reject_implausible_samples(block([100, 100, 2300, 100, 100]), bounds)
     np.testing.assert_array_equal(found.block.cpu_demand_millicores, [[100, 100, NAN, 100, 100]])
-    assert found.counts == {Refusal.OVER_LIMIT: 1}
-    lasting = judge(block([1900] * 5), bounds)
+    assert found.counts == {SampleRejection.ABOVE_LIMIT: 1}
+    lasting = reject_implausible_samples(block([1900] * 5), bounds)
     assert np.isnan(lasting.block.cpu_demand_millicores).all()
 
 
 def test_demand_above_a_limit_is_pressure_where_the_use_is_below():
     given = block([1900] * 5, use=[1000] * 5)
-    assert judge(given, known(cluster(limit_cpu=1000))).block is given
-    assert judge(replace(given, cpu_use_millicores=None), known(cluster(limit_cpu=1000))).block.refused is None
+    assert reject_implausible_samples(given, known(cluster(limit_cpu=1000))).block is given
+    assert (
+        reject_implausible_samples(
+            replace(given, cpu_use_millicores=None), known(cluster(limit_cpu=1000))
+        ).block.rejected
+        is None
+    )
 
 
 @pytest.mark.parametrize(("limit", "over"), [(None, 9 * GIBIBYTE), (512, 600 * MEBIBYTE)])
 def test_memory_above_the_node_or_the_limit_is_refused(limit, over):
-    found = judge(block(memory=[400 * MEBIBYTE, over, 512 * MEBIBYTE]), known(cluster(limit_memory=limit)))
+    found = reject_implausible_samples(
+        block(memory=[400 * MEBIBYTE, over, 512 * MEBIBYTE]), known(cluster(limit_memory=limit))
+    )
     np.testing.assert_array_equal(found.block.memory_bytes, [[400 * MEBIBYTE, NAN, 512 * MEBIBYTE]])
-    assert found.counts == {Refusal.OVER_NODE if limit is None else Refusal.OVER_LIMIT: 1}
+    assert found.counts == {SampleRejection.ABOVE_NODE_CAPACITY if limit is None else SampleRejection.ABOVE_LIMIT: 1}
 
 
 def test_a_working_set_a_little_above_its_limit_is_true():
     given = block(memory=[520 * MEBIBYTE])
-    assert judge(given, known(cluster(limit_memory=512))).block is given
+    assert reject_implausible_samples(given, known(cluster(limit_memory=512))).block is given
 
 
 def test_a_limit_that_a_resize_changed_in_between_is_the_larger_of_both():
     before, after = cluster(limit_memory=1024), cluster(limit_memory=512)
-    bounds = UsageBounds.of(after, START + 300, UsageBounds.of(before, START))
-    assert judge(block(memory=[GIBIBYTE]), bounds).block.refused is None
-    assert judge(block(memory=[2 * GIBIBYTE]), bounds).counts == {Refusal.OVER_LIMIT: 1}
+    bounds = UsageBounds.create(after, START + 300, UsageBounds.create(before, START))
+    assert reject_implausible_samples(block(memory=[GIBIBYTE]), bounds).block.rejected is None
+    assert reject_implausible_samples(block(memory=[2 * GIBIBYTE]), bounds).counts == {SampleRejection.ABOVE_LIMIT: 1}
 
 
 def test_what_the_kubelet_has_not_lowered_yet_is_still_the_limit():
     resizing = cluster(limit_memory=512, actual_limits=make_amounts(None, 1024))
-    assert judge(block(memory=[GIBIBYTE]), known(resizing)).block.refused is None
+    assert reject_implausible_samples(block(memory=[GIBIBYTE]), known(resizing)).block.rejected is None
 
 
 def test_of_the_time_before_a_limit_was_seen_it_says_nothing():
     limited = cluster(limit_memory=512)
-    assert judge(block(memory=[GIBIBYTE]), UsageBounds.of(limited, START + 300)).block.refused is None
-    later = UsageBounds.of(limited, START + 300, UsageBounds.of(limited, START + 90))
-    found = judge(block(memory=[GIBIBYTE, GIBIBYTE]), later)
-    assert found.block.refused is not None
-    assert found.block.refused.tolist() == [[False, True]]
+    assert (
+        reject_implausible_samples(block(memory=[GIBIBYTE]), UsageBounds.create(limited, START + 300)).block.rejected
+        is None
+    )
+    later = UsageBounds.create(limited, START + 300, UsageBounds.create(limited, START + 90))
+    found = reject_implausible_samples(block(memory=[GIBIBYTE, GIBIBYTE]), later)
+    assert found.block.rejected is not None
+    assert found.block.rejected.tolist() == [[False, True]]
 
 
 def test_a_pod_that_came_since_has_had_its_limit_from_the_start():
     limited = cluster(limit_memory=512, uid="uid-2")
-    bounds = UsageBounds.of(limited, START + 300, UsageBounds.of(cluster(), START + 290))
-    assert judge(block(memory=[GIBIBYTE]), bounds).counts == {Refusal.OVER_LIMIT: 1}
+    bounds = UsageBounds.create(limited, START + 300, UsageBounds.create(cluster(), START + 290))
+    assert reject_implausible_samples(block(memory=[GIBIBYTE]), bounds).counts == {SampleRejection.ABOVE_LIMIT: 1}
 
 
 def test_a_pod_that_is_gone_is_bound_by_the_node_that_it_was_on_or_by_the_largest():
     gone = ContainerKey("shop", "web-0", "app")
     bounds = known(cluster())
     for nodes in (("n1",), ("n0",), ("",), ()):
-        assert judge(block([9000], nodes=nodes, key=gone), bounds).counts == {Refusal.OVER_NODE: 1}
-    assert judge(block([9000], key=gone), known(make_snapshot())).counts == {}
+        assert reject_implausible_samples(block([9000], nodes=nodes, key=gone), bounds).counts == {
+            SampleRejection.ABOVE_NODE_CAPACITY: 1
+        }
+    assert reject_implausible_samples(block([9000], key=gone), known(make_snapshot())).counts == {}
 
 
 def test_what_the_source_refused_is_counted_as_series_that_disagree():
     refused = np.array([[False, True, True]])
-    found = judge(block([100, NAN, NAN], refused=refused), known(cluster()))
-    assert found.counts == {Refusal.SERIES_DISAGREE: 2}
-    assert found.examples[Refusal.SERIES_DISAGREE] == RefusedSample(APP, START + 120)
+    found = reject_implausible_samples(block([100, NAN, NAN], refused=refused), known(cluster()))
+    assert found.counts == {SampleRejection.SERIES_DISAGREE: 2}
+    assert found.examples[SampleRejection.SERIES_DISAGREE] == RejectedSample(APP, START + 120)
     assert found.reasons.tolist() == [4]
 
 
 def test_the_window_of_which_most_was_refused_counts():
     at, step = START, 60
     minutes = np.arange(60) * 60
-    assert refused_percent(at - minutes[:1], at, step) == 10
-    assert refused_percent(at - minutes[:2], at, step) == 20
-    assert refused_percent(at - minutes[10:13], at, step) == 10
-    assert refused_percent(at - minutes[10:14], at, step) == 14
-    assert refused_percent(at - minutes[30:37], at, step) == 12
-    assert refused_percent(at - minutes[60:], at, step) == 0
+    assert compute_rejected_percent(at - minutes[:1], at, step) == 10
+    assert compute_rejected_percent(at - minutes[:2], at, step) == 20
+    assert compute_rejected_percent(at - minutes[10:13], at, step) == 10
+    assert compute_rejected_percent(at - minutes[10:14], at, step) == 14
+    assert compute_rejected_percent(at - minutes[30:37], at, step) == 12
+    assert compute_rejected_percent(at - minutes[60:], at, step) == 0

@@ -6,13 +6,19 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from cruise.decisions.usage.estimation import OWN_SECONDS
-from cruise.decisions.usage.revisions import learn_revisions, mixed_revisions, shown_revisions
+from cruise.decisions.usage.estimation import OWN_SAMPLES_SECONDS
+from cruise.decisions.usage.revisions import find_mixed_revisions, get_revisions_in_use, learn_revisions
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod
-from cruise.domain.original_resources import format_original_resources
-from cruise.domain.retention import RETENTION
-from cruise.domain.revisions import NO_REVISIONS, Revisions, Run, WorkloadContainer, stated_by
+from cruise.domain.original_resources import (
+    NO_REVISIONS,
+    RevisionRun,
+    WorkloadContainer,
+    WorkloadRevisions,
+    format_original_resources,
+    get_stated_resources,
+)
+from cruise.domain.records import RETENTION
 from tests.builders import (
     NOW_SECONDS,
     make_amounts,
@@ -34,12 +40,12 @@ def pod(name: str, cpu: int, minutes: int, **more) -> Pod:
     return make_pod(name, containers=[make_container(cpu=cpu)], created_at=created_at, **more)
 
 
-def learned(*pods: Pod, known=NO_REVISIONS, at=AT, originals=None, refresh=False) -> Revisions:
+def learned(*pods: Pod, known=NO_REVISIONS, at=AT, originals=None, refresh=False) -> WorkloadRevisions:
     return learn_revisions(known, pods, originals or {}, at, refresh=refresh).revisions
 
 
-def is_new(revisions: Revisions, one: Pod, minutes: int, at=AT) -> bool:
-    return revisions.is_new(one, revisions.stated_by(one), at - minutes * MINUTE)
+def is_new(revisions: WorkloadRevisions, one: Pod, minutes: int, at=AT) -> bool:
+    return revisions.is_new(one, revisions.get_stated_resources(one), at - minutes * MINUTE)
 
 
 def test_a_revision_is_new_until_pods_of_it_have_run_for_so_long():
@@ -70,10 +76,10 @@ def test_a_revision_outlives_its_pods():
 def test_a_pod_that_waited_for_a_node_runs_since_it_was_seen_to():
     old, waiting = pod("web-1", 400, 9000), pod("web-2", 2000, 60, node=None)
     revisions = learned(old, waiting)
-    assert revisions.runs[KEY].keys() == set(stated_by(old))
+    assert revisions.runs[KEY].keys() == set(get_stated_resources(old))
     bound = replace(waiting, node="n1", phase="Running")
     revisions = learned(old, bound, known=revisions, at=AT + MINUTE)
-    assert revisions.runs[KEY][stated_by(bound)[0]] == Run(AT + MINUTE, AT + MINUTE)
+    assert revisions.runs[KEY][get_stated_resources(bound)[0]] == RevisionRun(AT + MINUTE, AT + MINUTE)
 
 
 def test_a_pod_states_what_it_was_created_with_whatever_it_was_resized_to():
@@ -84,7 +90,7 @@ def test_a_pod_states_what_it_was_created_with_whatever_it_was_resized_to():
     revisions = learned(
         old, annotated, stored, originals={stored.uid: {"app": (make_amounts(400, 128), make_amounts())}}
     )
-    assert revisions.runs[KEY].keys() == set(stated_by(old))
+    assert revisions.runs[KEY].keys() == set(get_stated_resources(old))
     resized = replace(old, containers=(make_container(cpu=90),))
     again = learned(resized, annotated, stored, known=revisions, at=AT + MINUTE)
     assert again.runs is revisions.runs
@@ -93,12 +99,14 @@ def test_a_pod_states_what_it_was_created_with_whatever_it_was_resized_to():
 
 @pytest.mark.parametrize("text", ["", "no JSON", "[]", '{"app": 1}'])
 def test_an_annotation_that_cruise_did_not_write_keeps_nothing(text):
-    assert stated_by(pod("web-1", 400, 0, annotations={ORIGINAL_RESOURCES: text})) == stated_by(pod("web-1", 400, 0))
+    assert get_stated_resources(pod("web-1", 400, 0, annotations={ORIGINAL_RESOURCES: text})) == get_stated_resources(
+        pod("web-1", 400, 0)
+    )
 
 
 def test_limits_belong_to_a_revision_and_what_is_not_stated_does_too():
     texts = {
-        stated_by(make_pod(containers=[container]))[0]
+        get_stated_resources(make_pod(containers=[container]))[0]
         for container in (
             make_container(),
             make_container(memory_limit_mib=256),
@@ -112,11 +120,11 @@ def test_limits_belong_to_a_revision_and_what_is_not_stated_does_too():
 def test_only_news_are_stored_and_sights_once_an_hour():
     one = pod("web-1", 400, 9000)
     first = learn_revisions(NO_REVISIONS, [one], {}, AT)
-    assert first.news.runs == first.revisions.runs
+    assert first.changed.runs == first.revisions.runs
     second = learn_revisions(first.revisions, [one, pod("web-2", 400, 0)], {}, AT + MINUTE, refresh=True)
-    assert second.news.runs == {}
+    assert second.changed.runs == {}
     third = learn_revisions(second.revisions, [one], {}, AT + HOUR, refresh=True)
-    assert third.news.runs == {KEY: {stated_by(one)[0]: Run(AT - 9000 * MINUTE, AT + HOUR)}}
+    assert third.changed.runs == {KEY: {get_stated_resources(one)[0]: RevisionRun(AT - 9000 * MINUTE, AT + HOUR)}}
 
 
 def test_what_was_not_seen_for_long_is_forgotten():
@@ -132,7 +140,7 @@ def test_bare_pods_have_no_revisions():
 
 def test_workloads_of_one_revision_are_not_told_apart():
     pods = [pod("web-1", 400, 9000), pod("web-2", 400, 1), make_pod("db-0", workload="StatefulSet/db")]
-    assert mixed_revisions(pods, learned(*pods), AT, OWN_SECONDS) is None
+    assert find_mixed_revisions(pods, learned(*pods), AT, OWN_SAMPLES_SECONDS) is None
 
 
 def test_pods_that_state_the_same_are_one_group():
@@ -143,26 +151,26 @@ def test_pods_that_state_the_same_are_one_group():
         pod("web-2", 2000, 10),
         pod("web-3", 400, 25),
     ]
-    mixed = mixed_revisions(pods, learned(*pods), AT, OWN_SECONDS)
+    mixed = find_mixed_revisions(pods, learned(*pods), AT, OWN_SAMPLES_SECONDS)
     assert mixed is not None
     assert mixed.groups.tolist() == [-1, -1, 0, 1, 0]
     # Ten minutes are too few for samples of its own.
-    assert np.flatnonzero(mixed.young).tolist() == [3]
+    assert np.flatnonzero(mixed.new_containers).tolist() == [3]
 
 
 def test_a_picture_shows_the_revisions_of_pods_that_have_statistics():
     old, fresh = pod("web-1", 400, 9000), pod("web-2", 2000, 10)
-    shown = shown_revisions([old, fresh], make_table(make_statistic_for(old), make_statistic("")))
+    shown = get_revisions_in_use([old, fresh], make_table(make_statistic_for(old), make_statistic("")))
     assert is_new(shown, fresh, 30)
     assert not is_new(shown, pod("web-3", 400, 0), 30)
     # Where none has one, nothing tells whom the workload's are about.
-    assert not is_new(shown_revisions([old, fresh], make_table(make_statistic(""))), fresh, 30)
+    assert not is_new(get_revisions_in_use([old, fresh], make_table(make_statistic(""))), fresh, 30)
 
 
 def test_in_a_picture_pods_of_one_template_are_of_one_revision_whatever_they_were_resized_to():
     labels = {"pod-template-hash": "7d9f8b6c5d"}
     old, fresh = pod("web-1", 70, 9000, labels=labels), pod("web-2", 400, 1, labels=labels)
-    shown = shown_revisions([old, fresh], make_table(make_statistic_for(old)))
+    shown = get_revisions_in_use([old, fresh], make_table(make_statistic_for(old)))
     assert not is_new(shown, fresh, 30)
     assert is_new(shown, pod("web-3", 400, 1, labels={"pod-template-hash": "other"}), 30)
 

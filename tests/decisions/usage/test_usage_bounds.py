@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cruise.decisions.usage.usage_bounds import RowBounds, UsageBounds
-from cruise.domain.cluster import Pod, Snapshot
+from cruise.decisions.usage.usage_bounds import UsageBoundColumns, UsageBounds
+from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.usage import ContainerKey
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 
@@ -25,7 +25,7 @@ def drawn(random: np.random.Generator, before: Pod | None, name: str) -> Pod | N
     return replace(make_pod(name, node=str(random.choice(["n1", "n2"])), containers=containers), uid=uid)
 
 
-def expected(now: Snapshot, before: Snapshot, since: int) -> list[tuple[float, ...]]:
+def expected(now: ClusterSnapshot, before: ClusterSnapshot, since: int) -> list[tuple[float, ...]]:
     """The same, one container at a time."""
     capacities = {node.name: (node.allocatable.cpu_millicores, node.allocatable.memory_bytes) for node in now.nodes}
     largest = tuple(max(one) for one in zip(*capacities.values(), strict=True))
@@ -50,7 +50,7 @@ def expected(now: Snapshot, before: Snapshot, since: int) -> list[tuple[float, .
     return found
 
 
-def rows(found: RowBounds) -> list[tuple[float, ...]]:
+def rows(found: UsageBoundColumns) -> list[tuple[float, ...]]:
     columns = (found.node_cpu, found.node_memory, found.limit_cpu, found.limit_memory, found.limit_since)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
@@ -65,8 +65,8 @@ def test_bounds_that_are_followed_are_those_that_are_read_anew():
         pods = {name: pod for name, pod in changed.items() if pod is not None}
         nodes = [make_node("n1"), make_node("n2", 8000 + 1000 * (number // 50))]
         now = make_snapshot(list(pods.values()), nodes)
-        bounds = UsageBounds.of(now, number, bounds)
-        found = bounds.rows(KEYS, NODES)
+        bounds = UsageBounds.create(now, number, bounds)
+        found = bounds.get_rows(KEYS, NODES)
         if number:
             limited = [row if row[2] < np.inf or row[3] < np.inf else (*row[:4], 0) for row in rows(found)]
             wanted = [
@@ -84,10 +84,10 @@ def test_bounds_that_are_followed_are_those_that_are_read_anew():
 def test_where_nothing_changed_nothing_is_looked_at_again():
     pods = [make_pod(name, containers=[make_container("app", cpu_limit=200)]) for name in NAMES]
     shown = make_snapshot(pods, [make_node("n1")])
-    second = UsageBounds.of(shown, 300, UsageBounds.of(shown, 0))
+    second = UsageBounds.create(shown, 300, UsageBounds.create(shown, 0))
     other = make_snapshot([*pods[1:], replace(pods[0], labels={"a": "b"})], [make_node("n1")])
-    third = UsageBounds.of(other, 600, second)
+    third = UsageBounds.create(other, 600, second)
     assert second.changed == frozenset()
     assert third.changed == {("shop", "web-0")}
     assert third.columns.shape[1] == second.columns.shape[1] + 1
-    assert third.rows(KEYS[:4], ()).limit_since.tolist()[::3] == [300, 300]
+    assert third.get_rows(KEYS[:4], ()).limit_since.tolist()[::3] == [300, 300]

@@ -11,18 +11,17 @@ from typing import Any
 import pytest
 from playwright.async_api import Browser, Page, async_playwright
 
-from cruise.app.demo.view import DemoView
+from cruise.app.demo import DemoView
 from cruise.app.http_server import serve_http
 from cruise.app.serve.controller import Controller
-from cruise.app.serve.serving import pages_and_api
+from cruise.app.serve.serve import build_http_app
 from cruise.domain.policy import Mode, Policy
-from cruise.interfaces.dashboard.pages import MENU
-from cruise.interfaces.http.gate import GateRules
+from cruise.interfaces.dashboard.pages import MENU_PAGES
 from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send
-from cruise.interfaces.http.static_token import StaticToken
-from cruise.runtime.usage.reading import UsageReading
-from cruise.simulation.demo_cluster import demo_cluster
-from cruise.simulation.store.store import MemoryStore
+from cruise.interfaces.http.request_guard import RequestGuardRules, StaticTokenAuthority
+from cruise.runtime.usage.usage_reader import UsageReadingSettings
+from cruise.simulation.demo_cluster import create_demo_cluster
+from cruise.simulation.store import InMemoryStore
 
 START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 AXE = Path(__file__).parents[3] / "web/node_modules/axe-core/axe.min.js"
@@ -61,9 +60,9 @@ class Visit:
 
 async def demo(passes: int = 3) -> DemoView:
     """The demo's cluster after some passes, ten minutes apart."""
-    cluster, usage = demo_cluster(START)
-    store, policy = MemoryStore(), Policy(mode=Mode.FULL)
-    reading = UsageReading(settle_seconds=0)
+    cluster, usage = create_demo_cluster(START)
+    store, policy = InMemoryStore(), Policy(mode=Mode.FULL)
+    reading = UsageReadingSettings(scrape_delay_seconds=0)
     controller = Controller(cluster, usage, store, policy, lambda: cluster.now, reading)
     cluster.advance(START + timedelta(minutes=1))
     for step in range(1, passes + 1):
@@ -113,17 +112,17 @@ async def chromium() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-def served(view: DemoView, rules: GateRules) -> AsgiApp:
-    return pages_and_api(view, rules, view.reasons, view.metrics)
+def served(view: DemoView, rules: RequestGuardRules) -> AsgiApp:
+    return build_http_app(view, rules, view.reasons, view.metrics)
 
 
 async def test_pages_are_quiet_whole_and_for_everybody():
-    app = served(await demo(), GateRules())
+    app = served(await demo(), RequestGuardRules())
     async with chromium() as browser:
         for width, scheme in SIGHTS:
             looks: Mapping[str, Any] = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
             async with visiting(browser, app, **looks) as visit:
-                for path in [*(page.path for page in MENU), "nodes/node-1", POLICY, WORKLOAD]:
+                for path in [*(page.path for page in MENU_PAGES), "nodes/node-1", POLICY, WORKLOAD]:
                     await visit.open(path)
                     assert await visit.page.evaluate("document.documentElement.scrollWidth") <= width, path
                     assert await visit.page.evaluate(CUT_OFF) == [], (path, width)
@@ -146,7 +145,10 @@ async def test_an_address_that_nothing_is_at_and_a_refused_form_are_pages_with_t
     file = tmp_path / "token"
     file.write_text(TOKEN)
     view = await demo(passes=1)
-    async with chromium() as browser, visiting(browser, served(view, GateRules(StaticToken(file)))) as visit:
+    async with (
+        chromium() as browser,
+        visiting(browser, served(view, RequestGuardRules(StaticTokenAuthority(file)))) as visit,
+    ):
         await visit.open("nothing/here")
         assert "There is no such page" in await visit.page.locator("h1").inner_text()
         assert await serious(visit) == []
@@ -169,7 +171,7 @@ async def test_an_address_that_nothing_is_at_and_a_refused_form_are_pages_with_t
 
 
 async def test_workloads_are_found_and_sorted_below_any_path_and_by_keyboard():
-    app = below("/tools/cruise", served(await demo(), GateRules()))
+    app = below("/tools/cruise", served(await demo(), RequestGuardRules()))
     async with chromium() as browser, visiting(browser, app, "/tools/cruise") as visit:
         await visit.open("workloads")
         names = visit.page.locator("tbody td.name > a")
@@ -193,7 +195,7 @@ async def test_workloads_are_found_and_sorted_below_any_path_and_by_keyboard():
 async def test_a_token_opens_the_pages_and_their_forms_and_signing_out_closes_them(tmp_path):
     file = tmp_path / "token"
     file.write_text(TOKEN)
-    app = served(await demo(), GateRules(StaticToken(file), reads_open=False))
+    app = served(await demo(), RequestGuardRules(StaticTokenAuthority(file), allows_anonymous_reads=False))
     async with chromium() as browser, visiting(browser, app) as visit:
         await visit.open("workloads?text=web")
         await visit.page.get_by_label("Token").fill("wrong")
@@ -224,7 +226,7 @@ async def test_one_workload_is_put_back_from_the_actions_and_stays_so(tmp_path):
     file = tmp_path / "token"
     file.write_text(TOKEN)
     view = await demo()
-    app = served(view, GateRules(StaticToken(file), reads_open=False))
+    app = served(view, RequestGuardRules(StaticTokenAuthority(file), allows_anonymous_reads=False))
     async with chromium() as browser, visiting(browser, app) as visit:
         await signed_in(visit, "actions?verdict=done")
         revert = visit.page.locator("tr").filter(has=visit.page.locator("details.back")).first
@@ -251,7 +253,7 @@ async def signed_in(visit: Visit, to: str, then: str = "") -> None:
 
 
 async def test_without_scripts_the_same_is_there():
-    app = served(await demo(), GateRules())
+    app = served(await demo(), RequestGuardRules())
     async with chromium() as browser, visiting(browser, app, java_script_enabled=False) as visit:
         await visit.open(WORKLOAD)
         await visit.page.get_by_text("Figures").first.click()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from playwright.async_api import Browser
 
-from cruise.interfaces.dashboard.pages import MENU
+from cruise.interfaces.dashboard.pages import MENU_PAGES
 from tests.controlplane.control_plane import ControlPlane
 from tests.e2e.browser.test_dashboard import AXE, SERIOUS, Visit, chromium, is_own, pytestmark
 
@@ -90,7 +90,11 @@ async def test_every_page_of_a_real_cluster_is_quiet_and_its_forms_write_to_it(c
         for width, scheme in SIGHTS:
             looks = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
             async with looking(browser, address, **looks) as visit:
-                for path in [*(page.path for page in MENU), workload, workload.replace("workloads", "policies", 1)]:
+                for path in [
+                    *(page.path for page in MENU_PAGES),
+                    workload,
+                    workload.replace("workloads", "policies", 1),
+                ]:
                     await visit.open(path)
                     assert await visit.page.evaluate("document.documentElement.scrollWidth") <= width, path
                     await visit.page.evaluate(AXE.read_text())

@@ -6,16 +6,16 @@ from datetime import timedelta
 
 from playwright.async_api import expect
 
-from cruise.adapters.oidc.provider import OidcProvider
-from cruise.adapters.webhook_tls.certificates import make_key_pair, put_in_use, server_context
-from cruise.app.clock import wall_clock
+from cruise.adapters.oidc import OidcProvider
+from cruise.adapters.webhook_tls.certificates import create_server_context, load_certificate, make_key_pair
 from cruise.app.http_server import serve_http
-from cruise.interfaces.dashboard.providers import ProvidedCallers
-from cruise.interfaces.http.gate import GateRules
+from cruise.app.process import get_current_time
+from cruise.interfaces.dashboard.sign_in import ProviderAuthority
 from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send
-from tests.adapters.oidc.identity_provider import providing
+from cruise.interfaces.http.request_guard import RequestGuardRules
+from tests.adapters.identity_provider import run_identity_provider
 from tests.e2e.browser.test_dashboard import chromium, demo, pytestmark, served
-from tests.interfaces.dashboard.test_providers import OfTeam
+from tests.interfaces.dashboard.test_sign_in import OfTeam
 
 __all__ = ["pytestmark"]
 
@@ -26,17 +26,17 @@ async def test_from_a_page_to_the_provider_and_back_signed_in_until_signed_out(t
     async def front(scope: Scope, receive: Receive, send: Send) -> None:
         await behind[0](scope, receive, send)
 
-    context = server_context()
-    put_in_use(context, make_key_pair(["localhost"], wall_clock(), timedelta(hours=1))[0])
+    context = create_server_context()
+    load_certificate(context, make_key_pair(["localhost"], get_current_time(), timedelta(hours=1))[0])
     view, reports = await demo(), []
     async with AsyncExitStack() as stack:
-        provider = await stack.enter_async_context(providing(tmp_path))
+        provider = await stack.enter_async_context(run_identity_provider(tmp_path))
         port = await stack.enter_async_context(serve_http(front, "127.0.0.1", 0, tls=context, stop_seconds=1))
         # To a browser the provider at 127.0.0.1 is another site than localhost.
         address = f"https://localhost:{port}/"
         settings = provider.settings(redirect_url=f"{address}signed-in")
-        callers = ProvidedCallers(OidcProvider(settings, wall_clock), OfTeam(), time.monotonic)
-        behind.append(served(view, GateRules(callers, reads_open=False)))
+        callers = ProviderAuthority(OidcProvider(settings, get_current_time), OfTeam(), time.monotonic)
+        behind.append(served(view, RequestGuardRules(callers, allows_anonymous_reads=False)))
         browser = await stack.enter_async_context(chromium())
         own = await browser.new_context(ignore_https_errors=True)
         page = await own.new_page()

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cruise.runtime.packing.worker import PackWorker
+from cruise.runtime.packing.solver_client import SolverProcess
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.namespaces import own_namespace
-from tests.e2e.live.measured import Measured, measure
-from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.live.measured import MeasuredStage, measure
+from tests.e2e.live.stage import LiveStage, database_of
 
 
 @pytest.fixture(scope="session")
@@ -19,7 +19,7 @@ def warm_solver() -> bool:
     """Tells whether the packing process starts; its kernels are compiled by then, as after an installation."""
 
     async def look() -> bool:
-        async with PackWorker() as worker:
+        async with SolverProcess() as worker:
             return await worker.ready()
 
     return asyncio.run(look())
@@ -28,19 +28,19 @@ def warm_solver() -> bool:
 @pytest.fixture(scope="module")
 def shared_stage(
     control_plane: ControlPlane, embedded_postgres: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Measured]:
+) -> Iterator[MeasuredStage]:
     """A stage with two workloads for the tests of a file that only read."""
     admin, directory = control_plane.api(), tmp_path_factory.mktemp("shared")
     with (
         TestKubelet(control_plane.api(KUBELET.name)) as kubelet,
         own_namespace(admin) as namespace,
-        Stage(control_plane, kubelet, namespace, database_of(embedded_postgres), directory) as stage,
+        LiveStage(control_plane, kubelet, namespace, database_of(embedded_postgres), directory) as stage,
     ):
         yield measure(stage)
 
 
 @pytest.fixture
-def measured(shared_stage: Measured) -> Measured:
+def measured(shared_stage: MeasuredStage) -> MeasuredStage:
     """The same, without what the tests before have left: what was written, and others' rights."""
     shared_stage.stage.mark()
     shared_stage.stage.forget_rights()
@@ -50,7 +50,7 @@ def measured(shared_stage: Measured) -> Measured:
 @pytest.fixture
 def stage(
     control_plane: ControlPlane, kubelet: TestKubelet, namespace: str, embedded_postgres: Path, tmp_path: Path
-) -> Iterator[Stage]:
+) -> Iterator[LiveStage]:
     """A stage without nodes, pods and usage."""
-    with Stage(control_plane, kubelet, namespace, database_of(embedded_postgres), tmp_path) as stage:
+    with LiveStage(control_plane, kubelet, namespace, database_of(embedded_postgres), tmp_path) as stage:
         yield stage

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from tests.controlplane.api import Api, Json, until
+from tests.controlplane.api import Api, Json, wait_until
 from tests.deploy.installing import remove
 
 VERTICAL = "/apis/autoscaling.k8s.io/v1"
@@ -39,7 +39,7 @@ def _defined(admin: Api, definition: Json) -> Iterator[None]:
         return conditions.get("Established") == "True"
 
     try:
-        until(established, f"{definition['metadata']['name']} are served")
+        wait_until(established, f"{definition['metadata']['name']} are served")
         yield
     finally:
         remove(admin, definition)

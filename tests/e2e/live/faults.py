@@ -18,7 +18,7 @@ from urllib.parse import unquote_plus, urlsplit
 _CHUNK = 1 << 16
 
 
-class Answers(Enum):
+class FaultAnswers(Enum):
     """How a proxy in front of Prometheus treats what it is asked."""
 
     WHOLE = "whole"
@@ -56,7 +56,7 @@ class PrometheusProxy(_Listening):
     """
 
     def __init__(self, target: str) -> None:
-        self.answers = Answers.WHOLE
+        self.answers = FaultAnswers.WHOLE
         self.age_seconds = 0
         self.refused = ""
         self.delay_seconds = 0.0
@@ -66,11 +66,11 @@ class PrometheusProxy(_Listening):
 
     def body(self, body: bytes) -> bytes:
         """Return what is left of an answer."""
-        if self.answers not in (Answers.HALF_OF_THE_SERIES, Answers.OLD):
+        if self.answers not in (FaultAnswers.HALF_OF_THE_SERIES, FaultAnswers.OLD):
             return body
         document = json.loads(body)
         result = document.get("data", {}).get("result", []) if isinstance(document.get("data"), dict) else []
-        if self.answers is Answers.HALF_OF_THE_SERIES:
+        if self.answers is FaultAnswers.HALF_OF_THE_SERIES:
             document["data"]["result"] = result[1::2]
         else:
             newest = time.time() - self.age_seconds  # noqa: TID251  samples bear the time of the world
@@ -95,7 +95,7 @@ class PrometheusProxy(_Listening):
                 proxy.asked += 1
                 time.sleep(proxy.delay_seconds)
                 query = unquote_plus(self.path + (sent or b"").decode())
-                if proxy.answers is Answers.NONE or (proxy.refused and proxy.refused in query):
+                if proxy.answers is FaultAnswers.NONE or (proxy.refused and proxy.refused in query):
                     self.close_connection = True
                     return
                 headers = {"Content-Type": self.headers.get("Content-Type", ""), "Accept-Encoding": "identity"}
@@ -108,7 +108,7 @@ class PrometheusProxy(_Listening):
                 self.send_header("Content-Type", answer.getheader("Content-Type") or "application/json")
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()
-                if proxy.answers is Answers.CUT:
+                if proxy.answers is FaultAnswers.CUT:
                     body = body[: len(body) // 2]
                     self.close_connection = True
                 with suppress(OSError):

@@ -24,16 +24,16 @@ from typing import IO, Any
 ROOT = Path(__file__).parents[3]
 # What commands import when they are called.
 IMPORTED = (
-    "cruise.app.checking",
-    "cruise.app.reverting",
-    "cruise.app.serve.one_pass",
-    "cruise.app.serve.serving",
-    "cruise.app.webhook.serving",
+    "cruise.app.check",
+    "cruise.app.revert",
+    "cruise.app.serve.single_pass",
+    "cruise.app.serve.serve",
+    "cruise.app.webhook",
     "cruise.cli",
     "cruise.cli.inputs.live_cluster",
-    "cruise.cli.inputs.prometheus_usage",
+    "cruise.cli.inputs.usage",
     "cruise.cli.inputs.store",
-    "cruise.decisions.explaining.explanation",
+    "cruise.decisions.explanation",
     "cruise.decisions.preflight.preflight",
     "cruise.decisions.scan.findings",
     "uvloop",
@@ -41,7 +41,7 @@ IMPORTED = (
 _LONGEST_REQUEST = 1 << 20
 
 
-class Forked:
+class ForkedProcess:
     """A process that was forked; it is used as a `subprocess.Popen` is."""
 
     def __init__(self, status: socket.socket) -> None:
@@ -75,14 +75,14 @@ class Forked:
         self.send_signal(signal.SIGKILL)
 
 
-def begin(arguments: Sequence[str], environment: Mapping[str, str], out: IO[Any], err: IO[Any]) -> Forked:
+def fork_process(arguments: Sequence[str], environment: Mapping[str, str], out: IO[Any], err: IO[Any]) -> ForkedProcess:
     """Start `cruise` with arguments, in exactly this environment, without an input."""
     ours, theirs = socket.socketpair()
     request = json.dumps([list(arguments), dict(environment)]).encode()
     assert len(request) < _LONGEST_REQUEST
     with theirs:
         socket.send_fds(_origin(), [request], [out.fileno(), err.fileno(), theirs.fileno()])
-    return Forked(ours)
+    return ForkedProcess(ours)
 
 
 @cache

@@ -6,25 +6,25 @@ from dataclasses import dataclass
 from tests.controlplane.api import Json
 from tests.e2e.live import programs
 from tests.e2e.live.manifests import app
-from tests.e2e.live.programs import Ended
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.programs import EndedProgram
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
-USE = Use(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
+USE = ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredStage:
     """A stage, and the address of the Prometheus that knows its pods."""
 
-    stage: Stage
+    stage: LiveStage
     prometheus: str
 
-    def command(self, *arguments: str, mode: str = "observe", **more: str) -> Ended:
+    def command(self, *arguments: str, mode: str = "observe", **more: str) -> EndedProgram:
         """Run a command of cruise with the rights of a mode, on a terminal of 80 columns."""
         return self.on_terminal(80, *arguments, mode=mode, **more)
 
-    def on_terminal(self, columns: int, *arguments: str, mode: str = "observe", **more: str) -> Ended:
+    def on_terminal(self, columns: int, *arguments: str, mode: str = "observe", **more: str) -> EndedProgram:
         """Run a command of cruise with the rights of a mode, on a terminal of some width."""
         settings = programs.environment(self.stage.settings(mode, **more), self.stage.plane.directory)
         return programs.run_in({**settings, "COLUMNS": str(columns)}, arguments)
@@ -34,7 +34,7 @@ class Measured:
         return [one for one in findings if one["namespace"] == self.stage.namespace]
 
 
-def measure(stage: Stage) -> Measured:
+def measure(stage: LiveStage) -> MeasuredStage:
     """Let two workloads run for some hours by now."""
     stage.node(cpu="4", memory="8Gi")
     stage.create(
@@ -44,10 +44,10 @@ def measure(stage: Stage) -> Measured:
     stage.running(3)
     prometheus = stage.measure({"web": USE, "db": USE})
     stage.mark()
-    return Measured(stage, prometheus)
+    return MeasuredStage(stage, prometheus)
 
 
-def refused(ended: Ended) -> str:
+def list_refused(ended: EndedProgram) -> str:
     """What a command complained of in one line; it said nothing else and ended with 2."""
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("cruise: ")

@@ -1,4 +1,4 @@
-"""cruise as its users run it: a process of its own, with a ServiceAccount's kubeconfig and settings by environment."""
+"""cruise as its users run it: a process of its own, with a ServiceAccountCredentials's kubeconfig and settings by environment."""
 
 import json
 import os
@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
-from tests.controlplane.api import until
-from tests.e2e.live.forking import Forked, begin
+from tests.controlplane.api import wait_until
+from tests.e2e.live.forking import ForkedProcess, fork_process
 from tests.prometheus_server import free_port
 
 Json = dict[str, Any]
@@ -24,7 +24,7 @@ _UNVERIFIED = ssl._create_unverified_context()
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedProgram:
     """A command that has ended."""
 
     code: int
@@ -39,10 +39,10 @@ class Ended:
         return document
 
 
-class Running:
+class RunningProgram:
     """A cruise that serves; what it says is in `log`."""
 
-    def __init__(self, process: "subprocess.Popen[bytes] | Forked", address: str, log: Path) -> None:
+    def __init__(self, process: "subprocess.Popen[bytes] | ForkedProcess", address: str, log: Path) -> None:
         self.process = process
         self.address = address
         self._log = log
@@ -73,26 +73,26 @@ class Running:
         self.process.wait()
 
 
-def run(arguments: Sequence[str], settings: Mapping[str, str], directory: Path, seconds: float = 120) -> Ended:
+def run(arguments: Sequence[str], settings: Mapping[str, str], directory: Path, seconds: float = 120) -> EndedProgram:
     """Run a command of cruise to its end."""
     return run_in(environment(settings, directory), arguments, seconds)
 
 
-def run_in(environment: Mapping[str, str], arguments: Sequence[str], seconds: float = 120) -> Ended:
+def run_in(environment: Mapping[str, str], arguments: Sequence[str], seconds: float = 120) -> EndedProgram:
     """Run a command of cruise in an environment to its end."""
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
-        process = begin(arguments, environment, out, err)
+        process = fork_process(arguments, environment, out, err)
         try:
             process.wait(seconds)
         finally:
             process.kill()
         out.seek(0)
         err.seek(0)
-        return Ended(process.wait(), out.read(), err.read())
+        return EndedProgram(process.wait(), out.read(), err.read())
 
 
 @contextmanager
-def serving(settings: Mapping[str, str], directory: Path, name: str = "serve") -> Iterator[Running]:
+def run_serve(settings: Mapping[str, str], directory: Path, name: str = "serve") -> Iterator[RunningProgram]:
     """Run `cruise serve` until the `with` ends, once it is ready; then it has to end well by itself."""
     address = f"127.0.0.1:{free_port()}"
     scheme = "https" if settings.get("http_tls") == "on" else "http"
@@ -102,7 +102,7 @@ def serving(settings: Mapping[str, str], directory: Path, name: str = "serve") -
 
 
 @contextmanager
-def reviewing(settings: Mapping[str, str], directory: Path, address: str) -> Iterator[Running]:
+def run_webhook(settings: Mapping[str, str], directory: Path, address: str) -> Iterator[RunningProgram]:
     """Run `cruise webhook` at an address in the same way."""
     told = {**settings, "webhook_address": address}
     with _running("webhook", told, directory, "webhook", f"https://{address}") as running:
@@ -110,7 +110,7 @@ def reviewing(settings: Mapping[str, str], directory: Path, address: str) -> Ite
 
 
 @contextmanager
-def certifying(settings: Mapping[str, str], directory: Path) -> Iterator[None]:
+def run_certificates(settings: Mapping[str, str], directory: Path) -> Iterator[None]:
     """Run `cruise certificates` until the `with` ends; then it has to end well by itself."""
     log = directory / "certificates.log"
     process = _started("certificates", settings, directory, log)
@@ -125,11 +125,13 @@ def certifying(settings: Mapping[str, str], directory: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _running(command: str, settings: Mapping[str, str], directory: Path, name: str, address: str) -> Iterator[Running]:
+def _running(
+    command: str, settings: Mapping[str, str], directory: Path, name: str, address: str
+) -> Iterator[RunningProgram]:
     log = directory / f"{name}-{address.rpartition(':')[2]}.log"
-    running = Running(_started(command, settings, directory, log), address, log)
+    running = RunningProgram(_started(command, settings, directory, log), address, log)
     try:
-        until(running.ready, f"cruise {command} is ready")
+        wait_until(running.ready, f"cruise {command} is ready")
         yield running
         if running.process.poll() is None:
             running.process.send_signal(signal.SIGTERM)
@@ -138,9 +140,9 @@ def _running(command: str, settings: Mapping[str, str], directory: Path, name: s
         running.kill()
 
 
-def _started(command: str, settings: Mapping[str, str], directory: Path, log: Path) -> Forked:
+def _started(command: str, settings: Mapping[str, str], directory: Path, log: Path) -> ForkedProcess:
     with log.open("wb") as out:
-        return begin([command], environment(settings, directory), out, out)
+        return fork_process([command], environment(settings, directory), out, out)
 
 
 def environment(settings: Mapping[str, str], directory: Path) -> dict[str, str]:

@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from cruise.domain.quantity import parse_cpu_millicores, parse_memory_bytes
+from cruise.domain.resources import parse_cpu_millicores, parse_memory_bytes
 from tests.controlplane.api import Json, by_name, conditions
 
 MIB = 2**20
 
 
-class Size(NamedTuple):
+class ObservedSize(NamedTuple):
     """What a container asks for, or is limited to; 0 where nothing is said."""
 
     cpu: int
@@ -21,20 +21,22 @@ def containers_of(pod: Json) -> dict[str, Json]:
     return by_name([*pod["spec"]["containers"], *sidecars])
 
 
-def requests(pod: Json, container: str = "app") -> Size:
+def requests(pod: Json, container: str = "app") -> ObservedSize:
     """What a container of a pod asks for."""
     return size_of(containers_of(pod)[container]["resources"].get("requests"))
 
 
-def limits(pod: Json, container: str = "app") -> Size:
+def limits(pod: Json, container: str = "app") -> ObservedSize:
     """What a container of a pod is limited to."""
     return size_of(containers_of(pod)[container]["resources"].get("limits"))
 
 
-def size_of(amounts: Json | None) -> Size:
+def size_of(amounts: Json | None) -> ObservedSize:
     """Read a map of quantities."""
     stated = amounts or {}
-    return Size(parse_cpu_millicores(stated.get("cpu", "0")), parse_memory_bytes(stated.get("memory", "0")) // MIB)
+    return ObservedSize(
+        parse_cpu_millicores(stated.get("cpu", "0")), parse_memory_bytes(stated.get("memory", "0")) // MIB
+    )
 
 
 def statuses_of(pod: Json) -> dict[str, Json]:
@@ -53,7 +55,7 @@ def in_force(pod: Json) -> bool:
     return seen and all(size_of(told[name].get("allocatedResources")) == size for name, size in wanted.items())
 
 
-def counted(pods: list[Json], node: str) -> Size:
+def counted(pods: list[Json], node: str) -> ObservedSize:
     """What the containers of a node's pods ask for together."""
     sizes = [
         size_of(one["resources"].get("requests"))
@@ -61,4 +63,4 @@ def counted(pods: list[Json], node: str) -> Size:
         if pod["spec"].get("nodeName") == node and pod["status"]["phase"] in ("Pending", "Running")
         for one in containers_of(pod).values()
     ]
-    return Size(sum(size.cpu for size in sizes), sum(size.memory for size in sizes))
+    return ObservedSize(sum(size.cpu for size in sizes), sum(size.memory for size in sizes))

@@ -15,16 +15,16 @@ from urllib.parse import urlencode
 
 import asyncpg
 
-from cruise.app.serve.leading import LEASE
-from tests.controlplane.api import Api, ApiError, Json, conditions, until
+from cruise.app.serve.leadership import LEASE_NAME
+from tests.controlplane.api import Api, ApiError, Json, conditions, wait_until
 from tests.controlplane.audit import AuditEvent
 from tests.controlplane.control_plane import ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.deploy.installing import CERTIFICATES, NAMESPACE, SERVE, WEBHOOK, grant, remove, token, webhook_at
 from tests.e2e.live import programs
-from tests.e2e.live.programs import Ended, Running
+from tests.e2e.live.programs import EndedProgram, RunningProgram
 from tests.e2e.live.sizes import in_force
-from tests.e2e.live.usage import Usage, Use, exposed, scrape_config
+from tests.e2e.live.usage import ContainerUse, ExposedUsage, expose_usage, scrape_config
 from tests.prometheus_server import free_port, make_blocks, running_prometheus
 
 ACCOUNTS = f"system:serviceaccount:{NAMESPACE}:"
@@ -36,15 +36,15 @@ _TAKEN_UP_SECONDS = 4
 
 # A scene shows what becomes of a size, and waits for no band and no rest before it is written.
 AT_ONCE = {
-    "cpu_band": "0.000001",
-    "memory_band": "0.000001",
-    "band_patience": "0s",
-    "below_patience": "0s",
+    "cpu_tolerance": "0.000001",
+    "memory_tolerance": "0.000001",
+    "over_requested_stabilization": "0s",
+    "under_requested_stabilization": "0s",
     "shrink_cooldown": "0s",
 }
 
 
-class Stage:
+class LiveStage:
     """What a scene plays on. Cruise's token is bound to deploy/rbac's roles of its mode, and never that of an admin."""
 
     def __init__(
@@ -54,7 +54,7 @@ class Stage:
         self.admin: Api = plane.api()
         self.kubelet = kubelet
         self.namespace = namespace
-        self.usage = Usage(namespace, {})
+        self.usage = ExposedUsage(namespace, {})
         self._database_url = database_url
         self._directory = directory
         self._prometheus = ""
@@ -62,10 +62,10 @@ class Stage:
         self._stack = ExitStack()
         self._audit = plane.audit.follow(ACCOUNTS)
 
-    def __enter__(self) -> "Stage":
+    def __enter__(self) -> "LiveStage":
         """Nothing runs yet, and no Lease tells of another scene's database."""
         with suppress(ApiError):
-            self.admin.delete("leases.coordination.k8s.io", NAMESPACE, LEASE)
+            self.admin.delete("leases.coordination.k8s.io", NAMESPACE, LEASE_NAME)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -102,7 +102,7 @@ class Stage:
             ready = [one for one in found if conditions(one).get("Ready", {}).get("status") == "True"]
             return ready if len(ready) == count else None
 
-        return until(look, f"{count} pods run")
+        return wait_until(look, f"{count} pods run")
 
     def pending(self, app: str) -> Json:
         """Wait until the only pod of an app cannot be scheduled."""
@@ -112,14 +112,16 @@ class Stage:
             told = conditions(found[0]).get("PodScheduled", {}) if len(found) == 1 else {}
             return found[0] if told.get("reason") == "Unschedulable" else None
 
-        return until(look, f"{app} cannot be scheduled")
+        return wait_until(look, f"{app} cannot be scheduled")
 
     def measure(
         self,
-        uses: Mapping[str, Use] | Mapping[tuple[str, str], Use] | Mapping[str | tuple[str, str], Use],
+        uses: Mapping[str, ContainerUse]
+        | Mapping[tuple[str, str], ContainerUse]
+        | Mapping[str | tuple[str, str], ContainerUse],
         hours: int = 2,
         former: Sequence[tuple[Any, ...]] = (),
-        impostors: Mapping[str, Use] = MappingProxyType({}),
+        impostors: Mapping[str, ContainerUse] = MappingProxyType({}),
         elsewhere: Sequence[str] = (),
     ) -> str:
         """Let the pods that exist use something, for some hours by now, and give Prometheus' address.
@@ -129,7 +131,7 @@ class Stage:
         are other namespaces whose pods use something as well.
         """
         spelt = {key if isinstance(key, tuple) else (key, "app"): use for key, use in uses.items()}
-        self.usage = Usage(self.namespace, spelt, hours)
+        self.usage = ExposedUsage(self.namespace, spelt, hours)
         self.usage.run(self.pods())
         for namespace in elsewhere:
             self.usage.run(self.admin.items("pods", namespace))
@@ -144,7 +146,7 @@ class Stage:
         """Give the address of a Prometheus that knows what the pods have used until now."""
         blocks = self._directory / secrets.token_hex(4)
         make_blocks(self.usage.write_history, blocks)
-        target = self._stack.enter_context(exposed(self.usage))
+        target = self._stack.enter_context(expose_usage(self.usage))
         self._prometheus = self._stack.enter_context(running_prometheus(blocks, config=scrape_config(target)))
         return self._prometheus
 
@@ -184,20 +186,20 @@ class Stage:
 
     def once(self, mode: str = "resize", **more: str) -> Json:
         """What `cruise serve --once --format json` says."""
-        return self.command("serve", "--once", "--format", "json", mode=mode, **more).json
+        return self.command("serve_requests", "--once", "--format", "json", mode=mode, **more).json
 
-    def command(self, *arguments: str, mode: str = "resize", **more: str) -> Ended:
+    def command(self, *arguments: str, mode: str = "resize", **more: str) -> EndedProgram:
         """Run a command of cruise to its end."""
         return programs.run(arguments, self.settings(mode, **more), self._directory)
 
     @contextmanager
-    def serving(self, mode: str = "resize", **more: str) -> Iterator[Running]:
+    def serving(self, mode: str = "resize", **more: str) -> Iterator[RunningProgram]:
         """`cruise serve`, once it is ready."""
-        with programs.serving(self.settings(mode, **more), self._directory) as running:
+        with programs.run_serve(self.settings(mode, **more), self._directory) as running:
             yield running
 
     @contextmanager
-    def reviewing(self, mode: str = "initial", **more: str) -> Iterator[Running]:
+    def reviewing(self, mode: str = "initial", **more: str) -> Iterator[RunningProgram]:
         """`cruise webhook`, once it is ready, with the configuration of deploy/ for the scene's namespace.
 
         Its certificate comes from `cruise certificates`, which has an account of its own.
@@ -212,8 +214,8 @@ class Stage:
         self.admin.create(configuration)
         try:
             with (
-                programs.certifying(keeping, self._directory),
-                programs.reviewing(settings, self._directory, address) as running,
+                programs.run_certificates(keeping, self._directory),
+                programs.run_webhook(settings, self._directory, address) as running,
             ):
                 # The API server takes up a new configuration a moment after it is stored, and asks nobody until then.
                 time.sleep(_TAKEN_UP_SECONDS)
@@ -251,10 +253,10 @@ class Stage:
             found = self.admin.read("pods", self.namespace, name)
             return found if in_force(found) else None
 
-        return until(look, f"the resize of {name} is in force")
+        return wait_until(look, f"the resize of {name} is in force")
 
 
-def held(said: Json) -> dict[str, str]:
+def list_skipped(said: Json) -> dict[str, str]:
     """Why a pass held pods, by name."""
     return {hold["pod"]: hold["reason"] for plan in said["nodes"] for hold in plan["hold"]}
 

@@ -9,85 +9,85 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.api import Api, until
+from tests.controlplane.api import Api, wait_until
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.namespaces import own_namespace
 from tests.deploy.installing import NAMESPACE, SERVE
 from tests.e2e.live.faults import ApiServerProxy
-from tests.e2e.live.programs import Running
-from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.live.programs import RunningProgram
+from tests.e2e.live.stage import LiveStage, database_of
 from tests.e2e.live.test_fault_prometheus import FAST, SEVERAL_PASSES, scale, shrunk, staged
 from tests.e2e.serve_scene import started
 
 
 @pytest.fixture
-def lonely_stage(control_plane: ControlPlane, embedded_postgres: Path, tmp_path: Path) -> Iterator[Stage]:
+def lonely_stage(control_plane: ControlPlane, embedded_postgres: Path, tmp_path: Path) -> Iterator[LiveStage]:
     """A stage on a control plane of its own, which no other test misses."""
     with (
         ControlPlane(audit_level="RequestResponse") as plane,
         # A kubelet's node is given up where it is not heard of for 40 seconds.
         TestKubelet(plane.api(KUBELET.name)) as kubelet,
         own_namespace(plane.api()) as namespace,
-        Stage(plane, kubelet, namespace, database_of(embedded_postgres), tmp_path) as stage,
+        LiveStage(plane, kubelet, namespace, database_of(embedded_postgres), tmp_path) as stage,
     ):
         yield stage
 
 
-def targets(stage: Stage) -> Counter[str]:
+def targets(stage: LiveStage) -> Counter[str]:
     """How often each pod was written to, with success."""
     return Counter(target for _, _, target, code in stage.deeds() if code < 300)
 
 
-def test_an_api_server_that_was_away_and_has_forgotten_its_watches(stage: Stage):
+def test_an_api_server_that_was_away_and_has_forgotten_its_watches(stage: LiveStage):
     staged(stage)
     with stage.serving(**FAST) as serving:
-        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         stage.mark()
         stage.plane.kill_api_server()
-        until(lambda: not leads(serving), "it knows that it has lost the Lease")
+        wait_until(lambda: not leads(serving), "it knows that it has lost the Lease")
         assert serving.get("/healthz")[0] == 200
         back_again(stage, serving)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_an_api_server_that_was_away_for_minutes(lonely_stage: Stage):
+def test_an_api_server_that_was_away_for_minutes(lonely_stage: LiveStage):
     stage = lonely_stage
     staged(stage)
     with stage.serving(**FAST) as serving:
-        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         stage.mark()
         stage.plane.kill_api_server()
-        until(lambda: serving.get("/readyz")[0] == 503, "it is told that it is not ready", seconds=120)
+        wait_until(lambda: serving.get("/readyz")[0] == 503, "it is told that it is not ready", seconds=120)
         # After a minute Kubernetes has given up the node, and its own controllers take longer to find their way back.
         time.sleep(60)
         assert serving.get("/healthz")[0] == 200
         back_again(stage, serving)
 
 
-def leads(serving: Running) -> bool:
+def leads(serving: RunningProgram) -> bool:
     return bool(json.loads(serving.get("/api/v1/status")[1])["leader"])
 
 
-def back_again(stage: Stage, serving: Running) -> None:
+def back_again(stage: LiveStage, serving: RunningProgram) -> None:
     """Start the API server anew: it answers old watches with 410. What was there to do is done, once."""
     stage.plane.start_api_server()
     stage.admin.patch("deployments.apps", stage.namespace, "web", {"spec": {"replicas": 3}})
-    until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=240)
-    until(serving.ready, "it is ready again")
+    wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=240)
+    wait_until(serving.ready, "it is ready again")
     assert set(targets(stage).values()) == {1}
 
 
-def test_a_storm_of_429_is_waited_out(stage: Stage):
+def test_a_storm_of_429_is_waited_out(stage: LiveStage):
     staged(stage)
     with ApiServerProxy(stage.plane.address, stage.plane.ca_file) as proxy:
         kubeconfig = proxy.kubeconfig(Path(stage.settings("resize")["kubeconfig"]))
         with stage.serving(kubeconfig=str(kubeconfig), **FAST) as serving:
-            until(lambda: shrunk(stage) == 1, "the first pod is sized")
+            wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
             proxy.storm = True
             # What was under way has been answered.
-            until(lambda: proxy.refused, "the storm has begun")
+            wait_until(lambda: proxy.refused, "the storm has begun")
             stage.mark()
             scale(stage, 3)
             time.sleep(3 * SEVERAL_PASSES)
@@ -96,20 +96,20 @@ def test_a_storm_of_429_is_waited_out(stage: Stage):
             assert 1 <= proxy.refused <= 3 * SEVERAL_PASSES * 5
             assert serving.get("/healthz")[0] == 200
             proxy.storm = False
-            until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
+            wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
     assert set(targets(stage).values()) == {1}
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_an_api_server_that_takes_a_minute_to_answer(stage: Stage):
+def test_an_api_server_that_takes_a_minute_to_answer(stage: LiveStage):
     staged(stage)
     with ApiServerProxy(stage.plane.address, stage.plane.ca_file) as proxy:
         kubeconfig = proxy.kubeconfig(Path(stage.settings("resize")["kubeconfig"]))
         with stage.serving(kubeconfig=str(kubeconfig), **FAST) as serving:
-            until(lambda: shrunk(stage) == 1, "the first pod is sized")
+            wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
             proxy.delay_seconds = 60
-            until(lambda: not leads(serving), "it knows that it has lost the Lease")
+            wait_until(lambda: not leads(serving), "it knows that it has lost the Lease")
             stage.mark()
             scale(stage, 3)
             # What was sent before arrives a minute later, and is refused or as good as it was.
@@ -122,7 +122,7 @@ def test_an_api_server_that_takes_a_minute_to_answer(stage: Stage):
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_token_that_has_expired_is_read_again(stage: Stage):
+def test_a_token_that_has_expired_is_read_again(stage: LiveStage):
     """The token is bound to a Pod; without it the API server refuses the token as it does one that has expired."""
     staged(stage)
     settings = stage.settings("resize")
@@ -130,9 +130,9 @@ def test_a_token_that_has_expired_is_read_again(stage: Stage):
     good = kubeconfig.read_text()
     kubeconfig.write_text(good.replace(token_in(good), bound_token(stage.admin)))
     with stage.serving(kubeconfig=str(kubeconfig), **FAST) as serving:
-        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         stage.admin.delete("pods", NAMESPACE, BOUND_TO, grace=0)
-        until(lambda: not leads(serving), "it knows that it has lost the Lease", seconds=120)
+        wait_until(lambda: not leads(serving), "it knows that it has lost the Lease", seconds=120)
         stage.mark()
         scale(stage, 3)
         time.sleep(2 * SEVERAL_PASSES)
@@ -144,7 +144,7 @@ def test_a_token_that_has_expired_is_read_again(stage: Stage):
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_names_that_cannot_be_resolved_are_waited_for(stage: Stage, tmp_path: Path):
+def test_names_that_cannot_be_resolved_are_waited_for(stage: LiveStage, tmp_path: Path):
     staged(stage)
     unresolved = tmp_path / "unresolved"
     unresolved.touch()
@@ -154,17 +154,17 @@ def test_names_that_cannot_be_resolved_are_waited_for(stage: Stage, tmp_path: Pa
         kubeconfig = proxy.kubeconfig(Path(settings["kubeconfig"]))
         kubeconfig.write_text(kubeconfig.read_text().replace("127.0.0.1", "localhost"))
         with started(settings, tmp_path, ("tests.e2e.unresolving_serve", str(unresolved))) as serving:
-            until(lambda: serving.get("/healthz")[0] == 200, "it runs")
+            wait_until(lambda: serving.get("/healthz")[0] == 200, "it runs")
             time.sleep(SEVERAL_PASSES)
             assert "the host name localhost is not known" in serving.log
             assert serving.get("/readyz")[0] == 503
             unresolved.unlink()
-            until(lambda: shrunk(stage) == 1, "the first pod is sized", seconds=120)
+            wait_until(lambda: shrunk(stage) == 1, "the first pod is sized", seconds=120)
             unresolved.touch()
             # Connections that are there need no name, and answers of DNS are kept for ten seconds.
             time.sleep(12)
             proxy.cut()
-            until(lambda: not leads(serving), "it knows that it has lost the Lease", seconds=120)
+            wait_until(lambda: not leads(serving), "it knows that it has lost the Lease", seconds=120)
             stage.mark()
             scale(stage, 3)
             time.sleep(2 * SEVERAL_PASSES)
@@ -176,12 +176,12 @@ def test_names_that_cannot_be_resolved_are_waited_for(stage: Stage, tmp_path: Pa
 BOUND_TO = "cruise-serve-0"
 
 
-def recovered(stage: Stage, serving: Running, since: str) -> None:
+def recovered(stage: LiveStage, serving: RunningProgram, since: str) -> None:
     """Wait until all is as it should be; each pod is written to once."""
     began = time.monotonic()
-    until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=240)
+    wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=240)
     print(f"all sized {time.monotonic() - began:.1f} s after {since}")
-    until(serving.ready, "it is ready again")
+    wait_until(serving.ready, "it is ready again")
     assert set(targets(stage).values()) == {1}
 
 

@@ -17,17 +17,17 @@ from threading import Event, Thread
 
 import pytest
 
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.namespaces import own_namespace
-from tests.e2e.live.faults import Answers, ApiServerProxy, PrometheusProxy, SocketProxy, proxied_database
+from tests.e2e.live.faults import ApiServerProxy, FaultAnswers, PrometheusProxy, SocketProxy, proxied_database
 from tests.e2e.live.manifests import app
-from tests.e2e.live.programs import Running
+from tests.e2e.live.programs import RunningProgram
 from tests.e2e.live.sizes import requests
-from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.live.stage import LiveStage, database_of
 from tests.e2e.live.test_fault_killed import rows, rows_by_pod, writes_by_pod
-from tests.e2e.live.usage import Use
+from tests.e2e.live.usage import ContainerUse
 from tests.e2e.serve_scene import started
 
 MINUTES = float(os.environ.get("CHURN_MINUTES", "60"))
@@ -47,7 +47,7 @@ class Replica:
     api: ApiServerProxy
     database: SocketProxy
     stack: ExitStack
-    running: Running | None = None
+    running: RunningProgram | None = None
 
     def start(self) -> None:
         self.running = self.stack.enter_context(started(self.settings, self.directory))
@@ -62,30 +62,30 @@ class Replica:
         ]
 
     @property
-    def process(self) -> Running:
+    def process(self) -> RunningProgram:
         assert self.running is not None
         return self.running
 
 
 @pytest.fixture
-def stage(embedded_postgres: Path, tmp_path: Path) -> Iterator[Stage]:
+def stage(embedded_postgres: Path, tmp_path: Path) -> Iterator[LiveStage]:
     """A stage on a control plane of its own, whose audit log has no bodies."""
     with (
         ControlPlane(audit_level="Metadata") as plane,
         TestKubelet(plane.api(KUBELET.name)) as kubelet,
         own_namespace(plane.api()) as namespace,
-        Stage(plane, kubelet, namespace, database_of(embedded_postgres), tmp_path) as stage,
+        LiveStage(plane, kubelet, namespace, database_of(embedded_postgres), tmp_path) as stage,
     ):
         yield stage
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_an_hour_of_churn_and_faults(stage: Stage, tmp_path: Path):
+def test_an_hour_of_churn_and_faults(stage: LiveStage, tmp_path: Path):
     node = stage.node(cpu="64", memory="128Gi", pods="250")
     stage.create(app("Deployment", stage.namespace, "web", "300m", "512Mi", replicas=PODS, node=node))
     measured = {pod["metadata"]["name"] for pod in stage.running(PODS)[:MEASURED]}
-    stage.measure({"web": Use(cores=0.05, mebibytes=60)})
+    stage.measure({"web": ContainerUse(cores=0.05, mebibytes=60)})
     stage.mark()
     over = Event()
     with ExitStack() as stack:
@@ -93,8 +93,8 @@ def test_an_hour_of_churn_and_faults(stage: Stage, tmp_path: Path):
         replicas = [replica(stage, tmp_path, stack, name, prometheus.address) for name in ("a", "b")]
         for one in replicas:
             one.start()
-        until(lambda: any(one.figures("cruise_leader") == [1] for one in replicas), "one leads")
-        until(lambda: sized(stage) >= PODS - 1, "all are sized")
+        wait_until(lambda: any(one.figures("cruise_leader") == [1] for one in replicas), "one leads")
+        wait_until(lambda: sized(stage) >= PODS - 1, "all are sized")
         made = [0]
         churning = Thread(target=churn, args=(stage, measured, over, made), name="churn")
         churning.start()
@@ -117,11 +117,11 @@ def test_an_hour_of_churn_and_faults(stage: Stage, tmp_path: Path):
             watching.join()
         stage.running(PODS)
         calm = time.monotonic()
-        until(lambda: sized(stage) == PODS, "all are sized", seconds=180)
+        wait_until(lambda: sized(stage) == PODS, "all are sized", seconds=180)
         settled = time.monotonic() - calm
         database = stage.settings("resize")["database_url"]
-        until(lambda: not rows(database, "SELECT 1 FROM intent"), "no write is without an outcome", seconds=60)
-        given_up = sum(sum(one.figures("cruise_leads_given_up_total")) for one in replicas)
+        wait_until(lambda: not rows(database, "SELECT 1 FROM intent"), "no write is without an outcome", seconds=60)
+        given_up = sum(sum(one.figures("cruise_leadership_released_total")) for one in replicas)
         for one in replicas:
             one.process.process.send_signal(signal.SIGTERM)
         for one in replicas:
@@ -142,7 +142,7 @@ def test_an_hour_of_churn_and_faults(stage: Stage, tmp_path: Path):
     assert quarters[-1] < 1.2 * quarters[1], quarters
 
 
-def replica(stage: Stage, directory: Path, stack: ExitStack, name: str, prometheus: str) -> Replica:
+def replica(stage: LiveStage, directory: Path, stack: ExitStack, name: str, prometheus: str) -> Replica:
     api = stack.enter_context(ApiServerProxy(stage.plane.address, stage.plane.ca_file))
     fast = {"pass_interval": f"{INTERVAL:g}s", "node_load_interval": "2s", "prometheus_url": prometheus}
     settings = stage.settings("resize", **fast)
@@ -151,11 +151,11 @@ def replica(stage: Stage, directory: Path, stack: ExitStack, name: str, promethe
     return Replica(name, settings, directory, api, database, stack)
 
 
-def sized(stage: Stage) -> int:
+def sized(stage: LiveStage) -> int:
     return sum(requests(pod).cpu < 300 for pod in stage.pods("web"))
 
 
-def churn(stage: Stage, measured: set[str], over: Event, made: list[int]) -> None:
+def churn(stage: LiveStage, measured: set[str], over: Event, made: list[int]) -> None:
     """Replace pods again and again; those whose use is measured stay, and speak for the others."""
     api, drawn = stage.plane.api(), random.Random(7)
     while not over.wait(EVERY_SECONDS):
@@ -192,68 +192,68 @@ class Watch:
         return [max(self._memory[first : first + length]) for first in range(0, 4 * length, length)]
 
 
-Fault = Callable[[Stage, PrometheusProxy, Replica, list[Replica]], None]
+Fault = Callable[[LiveStage, PrometheusProxy, Replica, list[Replica]], None]
 
 
-def killed(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+def killed(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     """The first replica lives on, as its memory is watched."""
     replicas[1].process.kill()
     replicas[1].start()
 
 
-def ended(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+def ended(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     replicas[1].process.process.send_signal(signal.SIGTERM)
     replicas[1].process.process.wait(30)
     replicas[1].start()
 
 
-def stopped(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+def stopped(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     victim.process.process.send_signal(signal.SIGSTOP)
     time.sleep(FAULT_LASTS)
     victim.process.process.send_signal(signal.SIGCONT)
 
 
-def database_gone(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+def database_gone(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     victim.database.gone = True
     time.sleep(FAULT_LASTS)
     victim.database.gone = False
 
 
-def database_slow(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+def database_slow(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     victim.database.delay_seconds = 0.25
     time.sleep(FAULT_LASTS)
     victim.database.delay_seconds = 0
 
 
-def failed_over(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+def failed_over(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     victim.database.fail_over()
 
 
-def prometheus_gone(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
-    prometheus.answers = Answers.NONE
+def prometheus_gone(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+    prometheus.answers = FaultAnswers.NONE
     time.sleep(FAULT_LASTS)
-    prometheus.answers = Answers.WHOLE
+    prometheus.answers = FaultAnswers.WHOLE
 
 
-def prometheus_slow(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+def prometheus_slow(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     prometheus.delay_seconds = 5
     time.sleep(FAULT_LASTS)
     prometheus.delay_seconds = 0
 
 
-def storm(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+def storm(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     victim.api.storm = True
     time.sleep(FAULT_LASTS)
     victim.api.storm = False
 
 
-def api_server_slow(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+def api_server_slow(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     victim.api.delay_seconds = 4
     time.sleep(FAULT_LASTS)
     victim.api.delay_seconds = 0
 
 
-def answers_lost(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+def answers_lost(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     victim.api.released.clear()
     victim.api.unanswered = "/resize"
     time.sleep(FAULT_LASTS)
@@ -261,7 +261,7 @@ def answers_lost(stage: Stage, prometheus: PrometheusProxy, victim: Replica, rep
     victim.api.released.set()
 
 
-def api_server_killed(stage: Stage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
+def api_server_killed(stage: LiveStage, prometheus: PrometheusProxy, victim: Replica, replicas: list[Replica]) -> None:
     stage.plane.kill_api_server()
     stage.plane.start_api_server()
 

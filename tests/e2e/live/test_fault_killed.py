@@ -11,13 +11,13 @@ from pathlib import Path
 import asyncpg
 import pytest
 
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.e2e.live.faults import ApiServerProxy
 from tests.e2e.live.manifests import app
-from tests.e2e.live.stage import Stage
+from tests.e2e.live.stage import LiveStage
 from tests.e2e.live.test_fault_prometheus import FAST, SEVERAL_PASSES
 from tests.e2e.live.test_scene_evictions import LARGE, crowded, evicted
-from tests.e2e.live.usage import Use
+from tests.e2e.live.usage import ContainerUse
 from tests.e2e.serve_scene import started
 from tests.tiers import Seeds
 
@@ -36,7 +36,7 @@ def rows(database_url: str, query: str) -> list[asyncpg.Record]:
     return asyncio.run(read())
 
 
-def test_an_eviction_whose_process_is_killed_is_on_record_and_counts_against_the_hour(stage: Stage):
+def test_an_eviction_whose_process_is_killed_is_on_record_and_counts_against_the_hour(stage: LiveStage):
     """The judge is the API server's audit log: each round kills cruise right after its eviction was done."""
     crowded(stage, "a", *APPS)
     stage.running(len(APPS))
@@ -50,14 +50,14 @@ def test_an_eviction_whose_process_is_killed_is_on_record_and_counts_against_the
             kubeconfig = proxy.kubeconfig(Path(stage.settings("full")["kubeconfig"]))
             proxy.unanswered = "/eviction"
             with stage.serving("full", kubeconfig=str(kubeconfig), **FULL) as serving:
-                until(lambda: proxy.lost, "an eviction is done of which nobody gets the answer", seconds=120)
+                wait_until(lambda: proxy.lost, "an eviction is done of which nobody gets the answer", seconds=120)
                 serving.kill()
             proxy.released.set()
         assert len(evicted(stage)) == round_
         # Its row was there before it was sent.
         assert len(rows(database, "SELECT 1 FROM intent WHERE kind = 'evict'")) == 1
     with stage.serving("full", **FULL):
-        until(lambda: not rows(database, "SELECT 1 FROM intent"), "what was left open was looked up", seconds=60)
+        wait_until(lambda: not rows(database, "SELECT 1 FROM intent"), "what was left open was looked up", seconds=60)
         time.sleep(SEVERAL_PASSES)
     done = evicted(stage)
     assert [code for _, code in done] == [201, 201]
@@ -72,7 +72,7 @@ EVICTIONS = 5
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_killed_at_random_moments_no_write_is_without_its_row_and_no_budget_is_passed(
-    stage: Stage, tmp_path: Path, seeds: Seeds
+    stage: LiveStage, tmp_path: Path, seeds: Seeds
 ):
     """kill -9 again and again while resizes, evictions and a packing plan are under way; the audit log is the judge."""
     staged_for_kills(stage)
@@ -89,7 +89,7 @@ def test_killed_at_random_moments_no_write_is_without_its_row_and_no_budget_is_p
         open_at_kills.append(sum(begun.values()))
         renew(stage, seed)
     with stage.serving("full", **KILLED):
-        until(lambda: not rows(database, "SELECT 1 FROM intent"), "what was left open was looked up", seconds=60)
+        wait_until(lambda: not rows(database, "SELECT 1 FROM intent"), "what was left open was looked up", seconds=60)
         time.sleep(SEVERAL_PASSES)
     written, recorded, done = writes_by_pod(stage), rows_by_pod(database), rows_by_pod(database, "done")
     print(
@@ -103,15 +103,15 @@ def test_killed_at_random_moments_no_write_is_without_its_row_and_no_budget_is_p
 
 
 def killed_at(
-    stage: Stage, told: Mapping[str, str], directory: Path, moment: random.Random, *, is_writing: bool
+    stage: LiveStage, told: Mapping[str, str], directory: Path, moment: random.Random, *, is_writing: bool
 ) -> None:
     """Run cruise and kill it: at any moment after it began to lead, or soon after its first write, if there is any."""
     before = len(stage.deeds())
     with started(told, directory) as running:
-        until(lambda: '"leading"' in running.log, "it leads", longest_pause=0.05)
+        wait_until(lambda: '"leading"' in running.log, "it leads", longest_pause=0.05)
         if is_writing:
             with suppress(AssertionError):
-                until(lambda: len(stage.deeds()) > before, "it writes", 20, longest_pause=0.05)
+                wait_until(lambda: len(stage.deeds()) > before, "it writes", 20, longest_pause=0.05)
         time.sleep(moment.uniform(0, 2 if is_writing else 9))
         running.kill()
 
@@ -126,7 +126,7 @@ KILLED = {
 }
 
 
-def staged_for_kills(stage: Stage) -> None:
+def staged_for_kills(stage: LiveStage) -> None:
     """A workload whose pods ask for too much, and nodes whose pods use more than there is."""
     large = stage.node("large", cpu="32", memory="64Gi")
     stage.create(app("Deployment", stage.namespace, "web", "300m", "512Mi", replicas=24, node=large))
@@ -136,11 +136,11 @@ def staged_for_kills(stage: Stage) -> None:
             stage.node(f"{place}-spare-{number}", cpu="2", labels={"crowd": place})
     stage.running(24 + 4 * len(PLACES))
     large_ones = {f"{place}-{number}": LARGE for place in PLACES for number in range(4)}
-    stage.measure({"web": Use(cores=0.05, mebibytes=60), **large_ones})
+    stage.measure({"web": ContainerUse(cores=0.05, mebibytes=60), **large_ones})
     stage.mark()
 
 
-def renew(stage: Stage, seed: int) -> None:
+def renew(stage: LiveStage, seed: int) -> None:
     """Replace most pods that were sized: their successors ask for too much again."""
     pods = [pod["metadata"]["name"] for pod in stage.pods("web")]
     for name in random.Random(seed).sample(pods, 20):
@@ -148,7 +148,7 @@ def renew(stage: Stage, seed: int) -> None:
     stage.running(24, "web")
 
 
-def writes_by_pod(stage: Stage) -> Counter[tuple[str, str]]:
+def writes_by_pod(stage: LiveStage) -> Counter[tuple[str, str]]:
     """How often each pod was resized and evicted, by the API server's audit log."""
     kinds = {"pods/resize": "resize", "pods/eviction": "evict"}
     return Counter(

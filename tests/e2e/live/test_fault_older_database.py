@@ -8,24 +8,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.e2e.live.faults import PrometheusProxy
 from tests.e2e.live.manifests import app
-from tests.e2e.live.programs import Running
+from tests.e2e.live.programs import RunningProgram
 from tests.e2e.live.sizes import requests
-from tests.e2e.live.stage import Stage, database_of
+from tests.e2e.live.stage import LiveStage, database_of
 from tests.e2e.live.test_fault_killed import FULL, rows
 from tests.e2e.live.test_fault_prometheus import FAST, SEVERAL_PASSES
 from tests.e2e.live.test_scene_evictions import LARGE, crowded, evicted
-from tests.e2e.live.usage import Use
+from tests.e2e.live.usage import ContainerUse
 
-QUIET, BUSY = Use(cores=0.05, mebibytes=100), Use(cores=0.05, mebibytes=400)
+QUIET, BUSY = ContainerUse(cores=0.05, mebibytes=100), ContainerUse(cores=0.05, mebibytes=400)
 # Pods whose names end like db-0.
 PARTITION = "[bcd0]"
 
 
 @pytest.fixture
-def proxy(stage: Stage) -> Iterator[PrometheusProxy]:
+def proxy(stage: LiveStage) -> Iterator[PrometheusProxy]:
     # A node of its own keeps room for the peak of no other.
     node = stage.node(cpu="8", memory="16Gi")
     stage.create(app("StatefulSet", stage.namespace, "db", "300m", "512Mi", node=node))
@@ -34,17 +34,17 @@ def proxy(stage: Stage) -> Iterator[PrometheusProxy]:
         yield proxy
 
 
-def copied(stage: Stage, server: Path) -> str:
+def copied(stage: LiveStage, server: Path) -> str:
     """A copy of the scene's database as it is now; nobody is connected to it."""
     [name] = re.findall(r"scene_\w+", stage.settings("resize")["database_url"])
     return database_of(server, name)
 
 
-def memory(stage: Stage) -> int:
+def memory(stage: LiveStage) -> int:
     return requests(stage.pod("db")).memory
 
 
-def figure(serving: Running, name: str) -> float:
+def figure(serving: RunningProgram, name: str) -> float:
     """A metric without labels, -1 where it is not shown."""
     found = re.findall(rf"^{name} (\S+)$", serving.get("/metrics")[1], re.MULTILINE)
     return float(found[0]) if found else -1
@@ -53,30 +53,30 @@ def figure(serving: Running, name: str) -> float:
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_peaks_that_an_older_database_never_had_are_read_again_and_nothing_is_cut_meanwhile(
-    stage: Stage, proxy: PrometheusProxy, embedded_postgres: Path
+    stage: LiveStage, proxy: PrometheusProxy, embedded_postgres: Path
 ):
     told = {"prometheus_url": proxy.address, "headroom": "shared-max", **FAST}
     with stage.serving("observe", **told):
         pass
     backup = copied(stage, embedded_postgres)
     with stage.serving(**told) as serving:
-        until(lambda: memory(stage) < 200, "it is sized")
+        wait_until(lambda: memory(stage) < 200, "it is sized")
         stage.usage.change("db-0", "app", BUSY)
-        until(lambda: memory(stage) >= 400, "it has grown", seconds=240)
+        wait_until(lambda: memory(stage) >= 400, "it has grown", seconds=240)
         epoch = figure(serving, "cruise_database_epoch")
         stage.usage.change("db-0", "app", QUIET)
     # From here on the peak is known to nobody but Prometheus, which does not give it away.
     proxy.refused = PARTITION
     stage.mark()
     with stage.serving(database_url=backup, **told) as serving:
-        until(lambda: figure(serving, "cruise_history_incomplete") == 1, "it knows that something is missing")
+        wait_until(lambda: figure(serving, "cruise_history_incomplete") == 1, "it knows that something is missing")
         assert figure(serving, "cruise_database_epoch") > epoch
         time.sleep(3 * SEVERAL_PASSES)
         assert memory(stage) >= 400
         assert stage.deeds() == []
         proxy.refused = ""
         began = time.monotonic()
-        until(lambda: figure(serving, "cruise_history_incomplete") == 0, "all is read again", seconds=240)
+        wait_until(lambda: figure(serving, "cruise_history_incomplete") == 0, "all is read again", seconds=240)
         print(f"all was read again {time.monotonic() - began:.1f} s after Prometheus answered")
         time.sleep(2 * SEVERAL_PASSES)
         assert memory(stage) >= 400
@@ -85,7 +85,7 @@ def test_peaks_that_an_older_database_never_had_are_read_again_and_nothing_is_cu
     assert all(one["requests"]["memory_bytes"] == 512 * 2**20 for [one] in sizes)
 
 
-def test_evictions_that_an_older_database_never_had_count_against_the_hour(stage: Stage, embedded_postgres: Path):
+def test_evictions_that_an_older_database_never_had_count_against_the_hour(stage: LiveStage, embedded_postgres: Path):
     """The judge is the API server's audit log."""
     apps = ("one", "two", "three", "four", "five", "six")
     crowded(stage, "a", *apps)
@@ -98,9 +98,9 @@ def test_evictions_that_an_older_database_never_had_count_against_the_hour(stage
     backup = copied(stage, embedded_postgres)
     stage.mark()
     with stage.serving("full", **FULL):
-        until(lambda: len(evicted(stage)) == 2, "the hour's budget is spent", seconds=120)
+        wait_until(lambda: len(evicted(stage)) == 2, "the hour's budget is spent", seconds=120)
     with stage.serving("full", database_url=backup, **FULL) as serving:
-        until(lambda: figure(serving, "cruise_history_incomplete") == 0, "all is read again", seconds=120)
-        until(lambda: "history-incomplete" in serving.get("/metrics")[1], "evictions are held", seconds=120)
+        wait_until(lambda: figure(serving, "cruise_history_incomplete") == 0, "all is read again", seconds=120)
+        wait_until(lambda: "history-incomplete" in serving.get("/metrics")[1], "evictions are held", seconds=120)
         time.sleep(SEVERAL_PASSES)
     assert len(evicted(stage)) == 2

@@ -13,52 +13,52 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.e2e import serve_scene
 from tests.e2e.live.faults import SocketProxy, proxied_database
-from tests.e2e.live.programs import Running
-from tests.e2e.live.stage import Stage
+from tests.e2e.live.programs import RunningProgram
+from tests.e2e.live.stage import LiveStage
 from tests.e2e.live.test_fault_killed import intents_by_pod, rows_by_pod, writes_by_pod
 from tests.e2e.live.test_fault_prometheus import FAST, SEVERAL_PASSES, scale, shrunk, staged
 from tests.postgres_servers import change, dsn_below, open_directory
 
 
 @pytest.fixture
-def database(stage: Stage) -> Iterator[tuple[str, SocketProxy]]:
+def database(stage: LiveStage) -> Iterator[tuple[str, SocketProxy]]:
     staged(stage)
     with proxied_database(stage.settings("resize")["database_url"]) as (url, proxy):
         yield url, proxy
 
 
 def test_without_the_database_nothing_is_written_and_afterwards_the_rest_is(
-    stage: Stage, database: tuple[str, SocketProxy]
+    stage: LiveStage, database: tuple[str, SocketProxy]
 ):
     url, proxy = database
     with stage.serving(database_url=url, **FAST) as serving:
-        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         proxy.gone = True
-        until(lambda: serving.get("/readyz")[0] == 503, "it is told that it is not ready")
+        wait_until(lambda: serving.get("/readyz")[0] == 503, "it is told that it is not ready")
         stage.mark()
         scale(stage, 3)
         time.sleep(SEVERAL_PASSES)
         assert stage.deeds() == []
         assert serving.get("/healthz")[0] == 200
         proxy.gone = False
-        until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=90)
-        until(serving.ready, "it is ready again")
+        wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=90)
+        wait_until(serving.ready, "it is ready again")
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
 
 
 def test_a_slow_database_makes_passes_late_and_a_very_slow_one_stops_writes(
-    stage: Stage, database: tuple[str, SocketProxy]
+    stage: LiveStage, database: tuple[str, SocketProxy]
 ):
     url, proxy = database
     with stage.serving(database_url=url, **FAST):
-        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         stage.mark()
         proxy.delay_seconds = 0.1
         scale(stage, 2)
-        until(lambda: shrunk(stage) == 2, "the second is sized", seconds=120)
+        wait_until(lambda: shrunk(stage) == 2, "the second is sized", seconds=120)
         # Whether somebody has paused cruise cannot be known in time any more.
         proxy.delay_seconds = 2.0
         time.sleep(SEVERAL_PASSES)
@@ -66,27 +66,29 @@ def test_a_slow_database_makes_passes_late_and_a_very_slow_one_stops_writes(
         time.sleep(SEVERAL_PASSES)
         assert shrunk(stage) == 2
         proxy.delay_seconds = 0
-        until(lambda: shrunk(stage) == 3, "the third is sized by itself", seconds=120)
+        wait_until(lambda: shrunk(stage) == 3, "the third is sized by itself", seconds=120)
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
 
 
-def test_after_a_failover_that_nobody_announced_passes_go_on(stage: Stage, database: tuple[str, SocketProxy]):
+def test_after_a_failover_that_nobody_announced_passes_go_on(stage: LiveStage, database: tuple[str, SocketProxy]):
     url, proxy = database
     with stage.serving(database_url=url, **FAST) as serving:
-        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         stage.mark()
         before, began = ended(serving), time.monotonic()
         # Every connection of the pool is dead from now on, and none is closed.
         proxy.fail_over()
-        until(lambda: all(ended(serving)[name] > count for name, count in before.items()), "each pass ends", seconds=60)
+        wait_until(
+            lambda: all(ended(serving)[name] > count for name, count in before.items()), "each pass ends", seconds=60
+        )
         print(f"every kind of pass ended {time.monotonic() - began:.1f} s after the failover")
         scale(stage, 2)
-        until(lambda: shrunk(stage) == 2, "the second is sized", seconds=60)
-        until(serving.ready, "it is ready again")
+        wait_until(lambda: shrunk(stage) == 2, "the second is sized", seconds=60)
+        wait_until(serving.ready, "it is ready again")
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
 
 
-def ended(serving: Running) -> dict[str, int]:
+def ended(serving: RunningProgram) -> dict[str, int]:
     """How many passes of each kind ended well; none where it cannot answer now."""
     code, body = serving.get("/api/v1/status")
     jobs = json.loads(body)["jobs"] if code == 200 else []
@@ -95,11 +97,11 @@ def ended(serving: Running) -> dict[str, int]:
 
 
 def test_a_leader_with_a_slow_database_writes_nothing_old_and_lets_another_lead(
-    stage: Stage, database: tuple[str, SocketProxy], tmp_path: Path
+    stage: LiveStage, database: tuple[str, SocketProxy], tmp_path: Path
 ):
     url, proxy = database
     with serve_scene.serving(stage, tmp_path, "slow", database_url=url, max_decision_age="5s") as slow:
-        until(lambda: slow.leads() and shrunk(stage) == 1, "the one with the slow database leads and sizes")
+        wait_until(lambda: slow.leads() and shrunk(stage) == 1, "the one with the slow database leads and sizes")
         with serve_scene.serving(stage, tmp_path, "sound") as sound:
             assert not sound.leads()
             stage.mark()
@@ -107,20 +109,22 @@ def test_a_leader_with_a_slow_database_writes_nothing_old_and_lets_another_lead(
             proxy.delay_seconds = 0.25
             began = time.monotonic()
             scale(stage, 3)
-            until(lambda: "gave up the lead" in slow.running.get("/readyz")[1], "it says that it gave up", seconds=90)
-            until(sound.leads, "the other one leads", seconds=30)
+            wait_until(
+                lambda: "gave up the lead" in slow.running.get("/readyz")[1], "it says that it gave up", seconds=90
+            )
+            wait_until(sound.leads, "the other one leads", seconds=30)
             print(f"the other one leads {time.monotonic() - began:.1f} s after the database became slow")
-            until(lambda: shrunk(stage) == 3, "it sizes the others", seconds=60)
+            wait_until(lambda: shrunk(stage) == 3, "it sizes the others", seconds=60)
             print(f"all is sized {time.monotonic() - began:.1f} s after the database became slow")
-            assert "cruise_leads_given_up_total 1.0" in slow.running.get("/metrics")[1]
-            assert serve_scene.deeds_of(stage, slow) == []
+            assert "cruise_leadership_released_total 1.0" in slow.running.get("/metrics")[1]
+            assert serve_scene.list_user_actions(stage, slow) == []
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", ["read-only", "no connection left"])
 def test_a_database_that_takes_no_writes_or_no_connections_holds_all_writes(
-    stage: Stage, embedded_postgres: Path, fault: str
+    stage: LiveStage, embedded_postgres: Path, fault: str
 ):
     staged(stage)
     # A limit does not hold for a superuser.
@@ -135,7 +139,7 @@ def test_a_database_that_takes_no_writes_or_no_connections_holds_all_writes(
     }[fault]
     drop = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{name}'"
     with stage.serving(database_url=own, **FAST) as serving:
-        until(lambda: shrunk(stage) == 1, "the first pod is sized")
+        wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
         change(server, f"ALTER DATABASE {name} {broken}", drop)
         stage.mark()
         scale(stage, 3)
@@ -144,9 +148,9 @@ def test_a_database_that_takes_no_writes_or_no_connections_holds_all_writes(
         assert serving.get("/healthz")[0] == 200
         change(server, f"ALTER DATABASE {name} {mended}", drop)
         began = time.monotonic()
-        until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
+        wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
         print(f"{fault}: all sized {time.monotonic() - began:.1f} s after it was over")
-        until(serving.ready, "it is ready again")
+        wait_until(serving.ready, "it is ready again")
     assert set(Counter(target for _, _, target, _ in stage.deeds()).values()) == {1}
 
 
@@ -168,7 +172,7 @@ def small_disk(embedded_postgres: Path) -> Iterator[Path]:
 
 
 @pytest.mark.long
-def test_a_full_disk_leaves_no_write_without_its_row(stage: Stage, embedded_postgres: Path, small_disk: Path):
+def test_a_full_disk_leaves_no_write_without_its_row(stage: LiveStage, embedded_postgres: Path, small_disk: Path):
     staged(stage)
     server, name = dsn_below(embedded_postgres), f"full_{secrets.token_hex(4)}"
     change(
@@ -179,20 +183,20 @@ def test_a_full_disk_leaves_no_write_without_its_row(stage: Stage, embedded_post
     url = server.replace("/postgres?", f"/{name}?")
     try:
         with stage.serving(database_url=url, **FAST) as serving:
-            until(lambda: shrunk(stage) == 1, "the first pod is sized")
+            wait_until(lambda: shrunk(stage) == 1, "the first pod is sized")
             filler = small_disk / "filler"
             with suppress(OSError), filler.open("wb", buffering=0) as file:
                 while True:
                     file.write(bytes(4096))
-            until(lambda: "could not extend" in serving.log, "the database finds its disk full", seconds=240)
+            wait_until(lambda: "could not extend" in serving.log, "the database finds its disk full", seconds=240)
             scale(stage, 3)
             time.sleep(2 * SEVERAL_PASSES)
             assert writes_by_pod(stage) - rows_by_pod(url) - intents_by_pod(url) == Counter()
             assert serving.get("/healthz")[0] == 200
             filler.unlink()
             began = time.monotonic()
-            until(serving.ready, "it is ready again", seconds=120)
-            until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
+            wait_until(serving.ready, "it is ready again", seconds=120)
+            wait_until(lambda: shrunk(stage) == 3, "the others are sized by themselves", seconds=120)
             print(f"ready and all sized {time.monotonic() - began:.1f} s after there was room again")
         assert writes_by_pod(stage) - rows_by_pod(url) == Counter()
         assert set(writes_by_pod(stage).values()) == {1}

@@ -8,13 +8,13 @@ from urllib.error import HTTPError
 
 import pytest
 
-from cruise.interfaces.http.sight import namespaces_in
-from tests.controlplane.api import Api, Json, until
+from cruise.interfaces.http.namespace_visibility import find_namespaces
+from tests.controlplane.api import Api, Json, wait_until
 from tests.deploy.installing import documents
-from tests.e2e.live.measured import Measured, measure
-from tests.e2e.live.programs import Running
+from tests.e2e.live.measured import MeasuredStage, measure
+from tests.e2e.live.programs import RunningProgram
 from tests.e2e.live.sizes import requests
-from tests.e2e.live.stage import Stage
+from tests.e2e.live.stage import LiveStage
 from tests.e2e.live.test_scene_revert import passes_of
 
 TOKEN = "correct horse battery staple of 43 bytes"
@@ -24,11 +24,13 @@ UNVERIFIED = ssl._create_unverified_context()
 
 
 @pytest.fixture
-def measured(stage: Stage) -> Measured:
+def measured(stage: LiveStage) -> MeasuredStage:
     return measure(stage)
 
 
-def ask(running: Running, method: str, path: str, body: Json | None = None, token: str = TOKEN) -> tuple[int, Json]:
+def ask(
+    running: RunningProgram, method: str, path: str, body: Json | None = None, token: str = TOKEN
+) -> tuple[int, Json]:
     sent = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(running.address + path, sent, {"Authorization": f"Bearer {token}"}, method=method)
     try:
@@ -38,7 +40,7 @@ def ask(running: Running, method: str, path: str, body: Json | None = None, toke
         return error.code, json.loads(error.read())
 
 
-def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured, tmp_path):
+def test_what_is_asked_is_answered_and_what_is_written_steers(measured: MeasuredStage, tmp_path):
     stage = measured.stage
     (tmp_path / "token").write_text(TOKEN)
     override = f"/api/v1/overrides/{stage.namespace}/Deployment/web"
@@ -49,11 +51,11 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
         assert ask(running, "PUT", override, {"mode": "off"})[0] == 200
         assert ask(running, "PUT", override, {"mode": "of"})[0] == 422
         assert ask(running, "PUT", override, {"mode": "off"}, token="wrong")[0] == 401
-        until(lambda: ask(running, "GET", "/api/v1/nodes")[0] == 200, "a pass was made")
+        wait_until(lambda: ask(running, "GET", "/api/v1/nodes")[0] == 200, "a pass was made")
         stage.mark()
         assert ask(running, "DELETE", "/api/v1/pause") == (200, GOES_ON)
         db = stage.resized(stage.pod("db")["metadata"]["name"])
-        until(lambda: requests(stage.pod("db")).cpu < 300, "db is sized")
+        wait_until(lambda: requests(stage.pod("db")).cpu < 300, "db is sized")
         status = ask(running, "GET", "/api/v1/status")[1]
         assert (status["mode"], status["leader"], status["paused"]) == ("resize", True, False)
         assert {job["name"] for job in status["jobs"]} >= {"statistics", "node pass", "node load"}
@@ -68,15 +70,15 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
             return {one["verdict"] for one in ask(running, "GET", path)[1]["past"]["outcomes"]}
 
         # The server has the sizes a moment before the outcome is stored.
-        until(lambda: "done" in verdicts(), "the outcome is told")
+        wait_until(lambda: "done" in verdicts(), "the outcome is told")
         lines = ask(running, "GET", "/api/v1/outcomes")[1]["items"]
         assert {line["pod"] for line in lines if line["verdict"] == "done"} == {db["metadata"]["name"]}
         assert ask(running, "DELETE", override)[0] == 204
-        until(lambda: all(requests(web).cpu < 300 for web in stage.pods("web")), "web is sized")
+        wait_until(lambda: all(requests(web).cpu < 300 for web in stage.pods("web")), "web is sized")
         back = ask(running, "PUT", f"/api/v1/reverts/{stage.namespace}/Deployment/web")[1]["pods"]
         assert {one["state"] for one in back} == {"put back"}
         passes = passes_of(running)
-        until(lambda: passes_of(running) >= passes + 2, "two more passes were made")
+        wait_until(lambda: passes_of(running) >= passes + 2, "two more passes were made")
         assert {requests(web).cpu for web in stage.pods("web")} == {700}
         assert ask(running, "GET", "/api/v1/openapi.json")[1]["info"]["title"] == "cruise"
 
@@ -84,8 +86,8 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
 def account(admin: Api, namespace: str, name: str, roles: Sequence[str], sees: Sequence[str] = ()) -> str:
     """A token of an account with some of deploy/rbac/api.yaml's roles, that may get the pods of some namespaces."""
     rbac, one = "rbac.authorization.k8s.io", {"namespace": namespace, "name": name}
-    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": one})
-    subject = {"kind": "ServiceAccount", **one}
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": one})
+    subject = {"kind": "ServiceAccountCredentials", **one}
     bindings = [("ClusterRoleBinding", {"name": f"{namespace}-{name}-{role}"}, role) for role in roles]
     bindings += [("RoleBinding", {"namespace": seen, "name": f"{namespace}-{name}"}, "view") for seen in sees]
     for kind, metadata, role in bindings:
@@ -95,7 +97,7 @@ def account(admin: Api, namespace: str, name: str, roles: Sequence[str], sees: S
     return admin.service_account_token(namespace, name)
 
 
-def test_callers_are_who_the_api_server_says_and_see_their_namespaces(measured: Measured):
+def test_callers_are_who_the_api_server_says_and_see_their_namespaces(measured: MeasuredStage):
     stage, admin, own = measured.stage, measured.stage.admin, measured.stage.namespace
     for one in documents("rbac/api.yaml"):
         admin.apply(one)
@@ -104,14 +106,14 @@ def test_callers_are_who_the_api_server_says_and_see_their_namespaces(measured: 
     stranger = account(admin, own, "stranger", [])
     boss = account(admin, own, "boss", ["cruise-admin", "view"])
     with stage.serving("resize", api_authentication="kubernetes", http_tls="on", **FAST) as running:
-        until(lambda: ask(running, "GET", "/api/v1/nodes", token=boss)[0] == 200, "a pass was made")
+        wait_until(lambda: ask(running, "GET", "/api/v1/nodes", token=boss)[0] == 200, "a pass was made")
         assert ask(running, "GET", "/api/v1/status", token="no token of this server's")[0] == 401
         assert ask(running, "GET", "/api/v1/status", token=stranger)[0] == 403
         assert running.get("/metrics")[0] == 401
         assert ask(running, "GET", "/metrics", token=team)[0] == 403
 
         def seen(token: str) -> set[str]:
-            return namespaces_in(ask(running, "GET", "/api/v1/nodes", token=token)[1])
+            return find_namespaces(ask(running, "GET", "/api/v1/nodes", token=token)[1])
 
         assert (seen(boss) >= {own}, seen(team), seen(others)) == (True, {own}, set())
         pod = f"/api/v1/pods/{own}/{stage.pod('db')['metadata']['name']}"
@@ -132,7 +134,7 @@ def test_callers_are_who_the_api_server_says_and_see_their_namespaces(measured: 
             assert secret not in running.log
 
 
-def test_a_pause_from_elsewhere_goes_through_the_api(measured: Measured, tmp_path):
+def test_a_pause_from_elsewhere_goes_through_the_api(measured: MeasuredStage, tmp_path):
     stage = measured.stage
     (tmp_path / "token").write_text(TOKEN)
     nowhere = {"database_url": "", "data_dir": str(tmp_path / "nothing")}
@@ -145,10 +147,10 @@ def test_a_pause_from_elsewhere_goes_through_the_api(measured: Measured, tmp_pat
         assert (
             measured.command("resume", *through, "--format", "json", mode="resize", **nowhere).json["paused"] is False
         )
-        until(lambda: requests(stage.pod("db")).cpu < 300, "db is sized")
+        wait_until(lambda: requests(stage.pod("db")).cpu < 300, "db is sized")
 
 
-def test_without_a_token_file_the_api_only_reads(measured: Measured):
+def test_without_a_token_file_the_api_only_reads(measured: MeasuredStage):
     with measured.stage.serving("observe", **FAST) as running:
         status, said = ask(running, "PUT", "/api/v1/pause")
         assert status == 403
@@ -157,17 +159,19 @@ def test_without_a_token_file_the_api_only_reads(measured: Measured):
         assert ask(running, "GET", "/nowhere")[0] == 404
 
 
-def test_metrics_tell_of_jobs_outcomes_and_the_cluster(measured: Measured):
+def test_metrics_tell_of_jobs_outcomes_and_the_cluster(measured: MeasuredStage):
     stage = measured.stage
     with stage.serving("resize", **FAST) as running:
-        first_words = ('cruise_outcomes_total{action="resize"', 'cruise_job_runs_total{job="node pass"}')
-        until(lambda: all(one in running.get("/metrics")[1] for one in first_words), "a pass is counted with a resize")
+        first_words = ('cruise_actions_total{action="resize"', 'cruise_job_runs_total{job="node pass"}')
+        wait_until(
+            lambda: all(one in running.get("/metrics")[1] for one in first_words), "a pass is counted with a resize"
+        )
         text = running.get("/metrics")[1]
     for line in (
         "cruise_leader 1.0",
         'cruise_mode{mode="resize"} 1.0',
         'cruise_job_failures_total{job="node pass"} 0.0',
-        'cruise_allocatable{resource="cpu",unit="core"}',
+        'cruise_allocatable_resources{resource="cpu",unit="core"}',
         "cruise_statistics_age_seconds",
         "cruise_watch_lag_seconds",
         "cruise_paused 0.0",

@@ -12,28 +12,28 @@ from tests.controlplane.api import Api, Json
 from tests.deploy.installing import NAMESPACE, grant, remove
 from tests.e2e.live.custom_kinds import create_vertical, vertical_autoscalers
 from tests.e2e.live.manifests import autoscaler
-from tests.e2e.live.measured import Measured, measure, refused
-from tests.e2e.live.programs import Ended
-from tests.e2e.live.stage import Stage
+from tests.e2e.live.measured import MeasuredStage, list_refused, measure
+from tests.e2e.live.programs import EndedProgram
+from tests.e2e.live.stage import LiveStage
 
 NAMES = ("cruise-webhook.cruise.svc",)
 
 
 @pytest.fixture
-def own_stage(stage: Stage) -> Measured:
+def own_stage(stage: LiveStage) -> MeasuredStage:
     """A stage for a test that changes something."""
     return measure(stage)
 
 
-def items(ended: Ended) -> dict[str, Json]:
+def items(ended: EndedProgram) -> dict[str, Json]:
     return {f"{one['area']}: {one['name']}": one for one in json.loads(ended.out)["items"]}
 
 
-def levels(ended: Ended) -> dict[str, str]:
+def levels(ended: EndedProgram) -> dict[str, str]:
     return {place: one["level"] for place, one in items(ended).items()}
 
 
-def test_cruise_s_own_account_may_look_and_changes_nothing(measured: Measured):
+def test_cruise_s_own_account_may_look_and_changes_nothing(measured: MeasuredStage):
     ended = measured.command("check", "--format", "json", mode="resize")
     assert ended.code == 0, ended.out
     found = levels(ended)
@@ -45,7 +45,7 @@ def test_cruise_s_own_account_may_look_and_changes_nothing(measured: Measured):
     assert {resource for _, resource, _, _ in measured.stage.writes()} <= {"selfsubjectreviews"}
 
 
-def test_what_the_next_mode_would_need_is_told_before_it_is_set(measured: Measured):
+def test_what_the_next_mode_would_need_is_told_before_it_is_set(measured: MeasuredStage):
     ended = measured.command("check", "--mode", "full", "--format", "json", mode="resize")
     assert ended.code == 1
     rights = items(ended)["rights: RBAC"]
@@ -55,7 +55,7 @@ def test_what_the_next_mode_would_need_is_told_before_it_is_set(measured: Measur
 
 
 @pytest.mark.parametrize("width", [80, 160])
-def test_the_table_fits_and_has_a_fix_for_each_shortcoming(measured: Measured, width: int):
+def test_the_table_fits_and_has_a_fix_for_each_shortcoming(measured: MeasuredStage, width: int):
     ended = measured.on_terminal(width, "check", "--mode", "full", mode="resize")
     assert ended.code == 1
     lines = ended.out.splitlines()
@@ -65,7 +65,7 @@ def test_the_table_fits_and_has_a_fix_for_each_shortcoming(measured: Measured, w
     assert "cruise cannot work in mode full like this: " in " ".join(ended.out.split())
 
 
-def test_a_prometheus_that_is_gone_or_knows_other_pods_is_red(measured: Measured):
+def test_a_prometheus_that_is_gone_or_knows_other_pods_is_red(measured: MeasuredStage):
     gone = measured.command("check", "--format", "json", prometheus_url="http://127.0.0.1:1")
     assert (gone.code, levels(gone)["metrics: prometheus"]) == (1, "red")
     other = measured.command("check", "--format", "json", prometheus_pod_label="pod_name")
@@ -76,23 +76,23 @@ def test_a_prometheus_that_is_gone_or_knows_other_pods_is_red(measured: Measured
     assert "prometheus_pod_label" in cpu["fix"]
 
 
-def test_a_database_that_is_gone_is_red_and_the_rest_is_still_looked_at(measured: Measured):
+def test_a_database_that_is_gone_is_red_and_the_rest_is_still_looked_at(measured: MeasuredStage):
     ended = measured.command("check", "--format", "json", database_url="postgresql://x:s3cret@127.0.0.1:1/x")
     assert (ended.code, levels(ended)["database: postgres"]) == (1, "red")
     assert "s3cret" not in ended.out
     assert levels(ended)["metrics: cpu series"] == "ok"
 
 
-def test_an_api_server_that_is_gone_is_red_and_no_cluster_at_all_is_bad_input(measured: Measured, tmp_path):
+def test_an_api_server_that_is_gone_is_red_and_no_cluster_at_all_is_bad_input(measured: MeasuredStage, tmp_path):
     kubeconfig = tmp_path / "gone"
     kubeconfig.write_text(
         measured.stage.plane.kubeconfig().read_text().replace("https://127.0.0.1", "https://127.0.0.2")
     )
     ended = measured.command("check", "--format", "json", kubeconfig=str(kubeconfig))
     assert (ended.code, levels(ended)["cluster: API server"]) == (1, "red")
-    said = refused(measured.command("check", kubeconfig=str(tmp_path / "nowhere")))
+    said = list_refused(measured.command("check", kubeconfig=str(tmp_path / "nowhere")))
     assert "nowhere is not there" in said
-    assert "is not" in refused(measured.command("check", "--mode", "fast"))
+    assert "is not" in list_refused(measured.command("check", "--mode", "fast"))
 
 
 def configuration(bundle: bytes, failure_policy: str = "Ignore") -> Json:
@@ -117,7 +117,7 @@ def configuration(bundle: bytes, failure_policy: str = "Ignore") -> Json:
     }
 
 
-def test_a_webhook_is_looked_at_with_its_certificate(measured: Measured):
+def test_a_webhook_is_looked_at_with_its_certificate(measured: MeasuredStage):
     stage = measured.stage
     grant(stage.admin, "observe")
     now = datetime.now(UTC)  # noqa: TID251 - certificates are of the real time
@@ -160,7 +160,7 @@ def vertical(admin: Api) -> Iterator[None]:
         yield
 
 
-def test_objects_in_the_way_are_named(own_stage: Measured, vertical: None):
+def test_objects_in_the_way_are_named(own_stage: MeasuredStage, vertical: None):
     stage = own_stage.stage
     create_vertical(stage.admin, stage.namespace, "web")
     limits = {"type": "Container", "min": {"cpu": "100m"}, "max": {"cpu": "100m"}}

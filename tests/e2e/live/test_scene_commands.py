@@ -4,17 +4,17 @@ import pytest
 
 from tests.controlplane.api import PATCH_TYPES
 from tests.e2e.live.behind_the_api_server import on_address, own_address, serve_by_service
-from tests.e2e.live.measured import Measured, measure, refused
-from tests.e2e.live.stage import Stage
+from tests.e2e.live.measured import MeasuredStage, list_refused, measure
+from tests.e2e.live.stage import LiveStage
 
 
 @pytest.fixture
-def own_stage(stage: Stage) -> Measured:
+def own_stage(stage: LiveStage) -> MeasuredStage:
     """A stage for a test that changes something."""
     return measure(stage)
 
 
-def test_a_scan_needs_no_more_than_to_list_and_a_prometheus(measured: Measured):
+def test_a_scan_needs_no_more_than_to_list_and_a_prometheus(measured: MeasuredStage):
     report = measured.command("scan", "--history", "1h", "--format", "json").json
     waste = {one["workload"]: one for one in measured.own(report["waste"]["workloads"])}
     assert set(waste) == {"Deployment/web", "StatefulSet/db"}
@@ -26,14 +26,14 @@ def test_a_scan_needs_no_more_than_to_list_and_a_prometheus(measured: Measured):
 
 
 @pytest.mark.parametrize("width", [80, 160])
-def test_a_scan_s_table_fits_the_terminal(measured: Measured, width: int):
+def test_a_scan_s_table_fits_the_terminal(measured: MeasuredStage, width: int):
     ended = measured.on_terminal(width, "scan", "--history", "1h")
     assert ended.code == 0, ended.err
     assert "Deployment/web" in ended.out
     assert max(len(line) for line in ended.out.splitlines()) <= width
 
 
-def test_an_exported_patch_gives_a_template_exactly_what_was_decided(measured: Measured):
+def test_an_exported_patch_gives_a_template_exactly_what_was_decided(measured: MeasuredStage):
     stage = measured.stage
     report = measured.command("export", "-n", stage.namespace, "--history", "1h", "--format", "json").json
     assert [one["workload"] for one in report["workloads"]] == ["Deployment/web", "StatefulSet/db"]
@@ -49,12 +49,12 @@ def test_an_exported_patch_gives_a_template_exactly_what_was_decided(measured: M
     assert stage.writes() == []
 
 
-def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(own_stage: Measured):
+def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(own_stage: MeasuredStage):
     address, stage = own_address(), own_stage.stage
     with on_address(address, own_stage.prometheus) as port:
         serve_by_service(stage.admin, stage.namespace, port, address)
         found = {"prometheus_url": "", "kubeconfig": str(stage.plane.kubeconfig())}
-        said = refused(own_stage.command("scan", **found))
+        said = list_refused(own_stage.command("scan", **found))
         report = own_stage.command(
             "scan", "--history", "1h", "--format", "json", prometheus_namespaces=stage.namespace, **found
         ).json
@@ -63,22 +63,22 @@ def test_prometheus_is_found_by_its_service_and_asked_through_the_api_server(own
     assert f"/namespaces/{stage.namespace}/services/http:prometheus-server:80/proxy" in report["restsOn"]
 
 
-def test_who_may_not_list_services_is_told_what_to_give(measured: Measured):
-    said = refused(measured.command("scan", prometheus_url=""))
+def test_who_may_not_list_services_is_told_what_to_give(measured: MeasuredStage):
+    said = list_refused(measured.command("scan", prometheus_url=""))
     assert "Services may not be listed, so Prometheus cannot be found: give --prometheus-url URL" in said
 
 
-def test_who_may_read_nothing_is_told_which_rights_are_missing(measured: Measured):
+def test_who_may_read_nothing_is_told_which_rights_are_missing(measured: MeasuredStage):
     stage = measured.stage
     account = {"namespace": stage.namespace, "name": "nobody"}
-    stage.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
+    stage.create({"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": account})
     token = stage.admin.service_account_token(stage.namespace, "nobody")
-    said = refused(measured.command("scan", kubeconfig=str(stage.plane.kubeconfig("nobody", token))))
+    said = list_refused(measured.command("scan", kubeconfig=str(stage.plane.kubeconfig("nobody", token))))
     assert "cannot be listed" in said
     assert "deploy/rbac/observe.yaml has all rights that are needed" in said
 
 
-def test_a_pod_that_no_store_knows_is_explained_from_prometheus(measured: Measured, tmp_path):
+def test_a_pod_that_no_store_knows_is_explained_from_prometheus(measured: MeasuredStage, tmp_path):
     name = f"{measured.stage.namespace}/{measured.stage.pod('db')['metadata']['name']}"
     nowhere = {"database_url": "", "data_dir": str(tmp_path / "nothing")}
     explained = measured.command("explain", name, "--format", "json", **nowhere).json
@@ -87,7 +87,7 @@ def test_a_pod_that_no_store_knows_is_explained_from_prometheus(measured: Measur
     assert not (tmp_path / "nothing").exists()
 
 
-def test_a_pod_is_explained_by_what_the_store_remembers(own_stage: Measured):
+def test_a_pod_is_explained_by_what_the_store_remembers(own_stage: MeasuredStage):
     name = f"{own_stage.stage.namespace}/{own_stage.stage.pod('db')['metadata']['name']}"
     before = own_stage.command("explain", name, "--format", "json").json
     assert (before["fate"], before["past"]["outcomes"]) == ("resized", [])
@@ -96,7 +96,7 @@ def test_a_pod_is_explained_by_what_the_store_remembers(own_stage: Measured):
     assert [one["verdict"] for one in after["past"]["outcomes"]] == ["done"]
 
 
-def test_without_the_cluster_the_store_still_tells(own_stage: Measured):
+def test_without_the_cluster_the_store_still_tells(own_stage: MeasuredStage):
     db = own_stage.stage.pod("db")["metadata"]["name"]
     own_stage.stage.once("resize")
     gone = own_stage.stage.plane.directory / "gone.kubeconfig"
@@ -107,6 +107,6 @@ def test_without_the_cluster_the_store_still_tells(own_stage: Measured):
     assert "resize  done" in ended.out
 
 
-def test_a_pod_that_is_not_there_is_refused_with_those_that_are_like_it(measured: Measured):
-    said = refused(measured.command("explain", f"{measured.stage.namespace}/db-1"))
+def test_a_pod_that_is_not_there_is_refused_with_those_that_are_like_it(measured: MeasuredStage):
+    said = list_refused(measured.command("explain", f"{measured.stage.namespace}/db-1"))
     assert f"the cluster has no pod {measured.stage.namespace}/db-1; did you mean db-0?" in said

@@ -5,17 +5,17 @@ from collections import Counter
 
 import pytest
 
-from tests.controlplane.api import Json, until
+from tests.controlplane.api import Json, wait_until
 from tests.controlplane.manifests import budget
-from tests.e2e.live.stage import Stage
+from tests.e2e.live.stage import LiveStage
 from tests.e2e.live.test_scene_packing import STEADY, here, living, nodes_of
 
 pytestmark = pytest.mark.usefixtures("warm_solver")
 
 ACTING = {
     "consolidate": "act",
-    "consolidate_interval": "1s",
-    "consolidate_rest": "3s",
+    "consolidation_interval": "1s",
+    "consolidation_cooldown": "3s",
     "pass_interval": "6s",
     "packing_time_limit": "1s",
     "max_evictions_per_hour": "50",
@@ -23,7 +23,7 @@ ACTING = {
 
 
 @pytest.mark.long
-def test_a_node_is_emptied_under_a_budget_while_pods_come_and_none_moves_twice(stage: Stage):
+def test_a_node_is_emptied_under_a_budget_while_pods_come_and_none_moves_twice(stage: LiveStage):
     for name in ("a", "b", "c"):
         stage.node(name, cpu="4")
     stage.create(here(stage, "web", "600m", replicas=3), budget(stage.namespace, "web", "web", min_available=2))
@@ -33,7 +33,7 @@ def test_a_node_is_emptied_under_a_budget_while_pods_come_and_none_moves_twice(s
     stage.measure({"nobody": STEADY})
     stage.mark()
     with stage.reviewing("full"), stage.serving("full", **ACTING) as serve:
-        until(lambda: evictions(stage), "the first pod moves", 60)
+        wait_until(lambda: evictions(stage), "the first pod moves", 60)
         stage.create(here(stage, "late", "200m"))
 
         def look() -> Json | None:
@@ -42,7 +42,7 @@ def test_a_node_is_emptied_under_a_budget_while_pods_come_and_none_moves_twice(s
             done = status == 200 and found["nodesAfter"] == found["nodesBefore"] == found["nodesBound"]
             return found if done else None
 
-        found = until(look, "no node can be spared any more", 120)
+        found = wait_until(look, "no node can be spared any more", 120)
         assert "none can be spared, proved" in found["words"]
         assert len(found["empty"]) >= 1
         assert 'cruise_consolidation_nodes{when="now"}' in serve.get("/metrics")[1]
@@ -56,7 +56,7 @@ def test_a_node_is_emptied_under_a_budget_while_pods_come_and_none_moves_twice(s
     assert touched == {("create", "pods/eviction")}
 
 
-def evictions(stage: Stage) -> list[str]:
+def evictions(stage: LiveStage) -> list[str]:
     """The uids of the pods that cruise has evicted."""
     return [
         one.request_object["deleteOptions"]["preconditions"]["uid"]

@@ -2,19 +2,19 @@
 
 from collections.abc import Sequence
 
-from tests.controlplane.api import Json, until
+from tests.controlplane.api import Json, wait_until
 from tests.controlplane.manifests import budget
 from tests.e2e.live.manifests import app
 from tests.e2e.live.sizes import requests
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
 # Three of these are more than two cores, of which each then gets a third.
-LARGE = Use(cores=0.9, mebibytes=100)
+LARGE = ContainerUse(cores=0.9, mebibytes=100)
 THIRD = 666
 
 
-def crowded(stage: Stage, suffix: str, *apps: str, **more: str) -> str:
+def crowded(stage: LiveStage, suffix: str, *apps: str, **more: str) -> str:
     """A node of two cores whose pods ask for little and use more than it has."""
     node = stage.node(suffix, cpu="2", labels={"crowd": suffix})
     for name in apps:
@@ -22,12 +22,12 @@ def crowded(stage: Stage, suffix: str, *apps: str, **more: str) -> str:
     return node
 
 
-def spare(stage: Stage, suffix: str) -> str:
+def spare(stage: LiveStage, suffix: str) -> str:
     """An empty node on which the pods of a crowded one may run as well."""
     return stage.node(f"{suffix}-spare", cpu="2", labels={"crowd": suffix})
 
 
-def of_cpu(stage: Stage, name: str, crowd: str, **annotations: str) -> Json:
+def of_cpu(stage: LiveStage, name: str, crowd: str, **annotations: str) -> Json:
     """A workload of which cruise may size the CPU alone; annotations by their name without prefix."""
     told = {f"cruise.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
     told |= {"cruise.io/resources": "cpu"}
@@ -35,13 +35,13 @@ def of_cpu(stage: Stage, name: str, crowd: str, **annotations: str) -> Json:
     return app("Deployment", stage.namespace, name, "300m", "128Mi", annotations=told, nodeSelector=selector)
 
 
-def evicted(stage: Stage) -> list[tuple[str, int]]:
+def evicted(stage: LiveStage) -> list[tuple[str, int]]:
     """The evictions that cruise has asked for: pods, and the answers' status."""
     asked = [one for one in stage.deeds() if one[1] == "pods/eviction"]
     return [(target.partition("/")[2], code) for _, _, target, code in asked]
 
 
-def gone(stage: Stage, pod: Json) -> bool:
+def gone(stage: LiveStage, pod: Json) -> bool:
     return pod["metadata"]["uid"] not in {one["metadata"]["uid"] for one in stage.pods()}
 
 
@@ -51,7 +51,7 @@ def share_the_node(pods: Sequence[Json]) -> bool:
     return len(cpus) == 3 and min(cpus) >= THIRD and sum(cpus) <= 2000
 
 
-def test_nobody_goes_before_there_is_somewhere_to_go_and_then_only_one(stage: Stage):
+def test_nobody_goes_before_there_is_somewhere_to_go_and_then_only_one(stage: LiveStage):
     crowded(stage, "a", "one", "two", "three")
     stage.running(3)
     before = {one["metadata"]["name"]: one for one in stage.pods()}
@@ -59,14 +59,14 @@ def test_nobody_goes_before_there_is_somewhere_to_go_and_then_only_one(stage: St
     stage.mark()
     said = stage.once("full")
     [plan] = said["nodes"]
-    assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "oversubscribed", [])
+    assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "overcommitted", [])
     assert evicted(stage) == []
     assert share_the_node(stage.pods())
     target = spare(stage, "a")
     stage.once("full")
     [(name, code)] = evicted(stage)
     assert code == 201
-    until(lambda: gone(stage, before[name]), "the evicted pod goes")
+    wait_until(lambda: gone(stage, before[name]), "the evicted pod goes")
     [replacement] = [one for one in stage.running(3) if one["metadata"]["name"] not in before]
     assert replacement["spec"]["nodeName"] == target
     [eviction] = [one for one in stage.events() if one.resource == "pods/eviction"]
@@ -77,7 +77,7 @@ def test_nobody_goes_before_there_is_somewhere_to_go_and_then_only_one(stage: St
     assert {verb for verb, *_ in stage.deeds()} <= {"create", "patch"}
 
 
-def test_mode_resize_never_evicts(stage: Stage):
+def test_mode_resize_never_evicts(stage: LiveStage):
     crowded(stage, "a", "one", "two", "three")
     stage.running(3)
     stage.measure(dict.fromkeys(("one", "two", "three"), LARGE))
@@ -85,12 +85,12 @@ def test_mode_resize_never_evicts(stage: Stage):
     said = stage.once("resize")
     assert evicted(stage) == []
     [plan] = said["nodes"]
-    assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "oversubscribed", [])
+    assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "overcommitted", [])
     assert {resource for _, resource, *_ in stage.deeds()} == {"pods/resize"}
     assert share_the_node(stage.pods())
 
 
-def test_a_pod_whose_budget_allows_none_is_not_even_tried_and_others_share_what_it_leaves(stage: Stage):
+def test_a_pod_whose_budget_allows_none_is_not_even_tried_and_others_share_what_it_leaves(stage: LiveStage):
     # Of the namespace, since a pod's own ranking keeps it only with what it was submitted with.
     never = {"metadata": {"annotations": {"cruise.io/eviction-ranking": "never"}}}
     stage.admin.patch("namespaces", None, stage.namespace, never, kind="merge")
@@ -102,7 +102,9 @@ def test_a_pod_whose_budget_allows_none_is_not_even_tried_and_others_share_what_
     stage.running(3)
     spare(stage, "a")
     budgets = "poddisruptionbudgets.policy"
-    until(lambda: stage.admin.read(budgets, stage.namespace, "guarded")["status"].get("currentHealthy"), "the budget")
+    wait_until(
+        lambda: stage.admin.read(budgets, stage.namespace, "guarded")["status"].get("currentHealthy"), "the budget"
+    )
     spec = stage.admin.read(budgets, stage.namespace, "guarded")["spec"]
     stage.measure(dict.fromkeys(("one", "two", "guarded"), LARGE))
     stage.mark()
@@ -113,7 +115,7 @@ def test_a_pod_whose_budget_allows_none_is_not_even_tried_and_others_share_what_
     # With one to spare it may go.
     stage.admin.patch("deployments.apps", stage.namespace, "guarded", {"spec": {"replicas": 2}}, kind="merge")
     stage.running(2, "guarded")
-    until(
+    wait_until(
         lambda: stage.admin.read(budgets, stage.namespace, "guarded")["status"]["disruptionsAllowed"] == 1,
         "the budget allows one",
     )
@@ -122,7 +124,7 @@ def test_a_pod_whose_budget_allows_none_is_not_even_tried_and_others_share_what_
     assert [code for _, code in evicted(stage)] == [201]
 
 
-def test_a_pod_under_two_budgets_is_unmovable(stage: Stage):
+def test_a_pod_under_two_budgets_is_unmovable(stage: LiveStage):
     crowded(stage, "a", "one", "two", eviction_ranking="never")
     stage.create(
         of_cpu(stage, "doubly", "a"),
@@ -135,10 +137,10 @@ def test_a_pod_under_two_budgets_is_unmovable(stage: Stage):
     said = stage.once("full")
     assert evicted(stage) == []
     [plan] = said["nodes"]
-    assert (plan["fits"], plan["reason"]) == (False, "oversubscribed")
+    assert (plan["fits"], plan["reason"]) == (False, "overcommitted")
 
 
-def test_the_hours_budget_outlives_the_process(stage: Stage):
+def test_the_hours_budget_outlives_the_process(stage: LiveStage):
     limited = {"max_evictions_per_hour": "1"}
     crowded(stage, "a", "one", "two", "three")
     crowded(stage, "b", "four", "five", "six")
@@ -149,13 +151,15 @@ def test_the_hours_budget_outlives_the_process(stage: Stage):
     stage.mark()
     stage.once("full", **limited)
     assert len(evicted(stage)) == 1
-    until(lambda: len([one for one in stage.pods() if not one["metadata"].get("deletionTimestamp")]) == 6, "replaced")
+    wait_until(
+        lambda: len([one for one in stage.pods() if not one["metadata"].get("deletionTimestamp")]) == 6, "replaced"
+    )
     said = stage.once("full", **limited)
     assert len(evicted(stage)) == 1
-    assert "budget-hour" in str(said)
+    assert "hourly-eviction-budget-spent" in str(said)
 
 
-def test_a_pod_that_runs_to_completion_goes_only_where_low_is_stated(stage: Stage):
+def test_a_pod_that_runs_to_completion_goes_only_where_low_is_stated(stage: LiveStage):
     # Of the namespace, since a pod's own ranking keeps it only with what it was submitted with.
     never = {"metadata": {"annotations": {"cruise.io/eviction-ranking": "never"}}}
     stage.admin.patch("namespaces", None, stage.namespace, never, kind="merge")
@@ -179,7 +183,7 @@ def test_a_pod_that_runs_to_completion_goes_only_where_low_is_stated(stage: Stag
     stage.mark()
     said = stage.once("full")
     assert evicted(stage) == []
-    assert {plan["node"]: plan["reason"] for plan in said["nodes"]}[f"{stage.namespace}-a"] == "oversubscribed"
+    assert {plan["node"]: plan["reason"] for plan in said["nodes"]}[f"{stage.namespace}-a"] == "overcommitted"
     # It is sized in place all the same.
     assert share_the_node(stage.pods())
     low = {"metadata": {"annotations": {"cruise.io/eviction-ranking": "low"}}}

@@ -10,26 +10,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cruise.adapters.kube.following.one_time_list import look
-from cruise.adapters.kube.http.connecting import KubeSettings, connect
-from cruise.adapters.kubelets.client import KubeletClient
-from cruise.adapters.kubelets.settings import Access, Endpoint, KubeletSettings
-from cruise.adapters.kubelets.source import KubeletSource
-from cruise.domain.cluster import Snapshot
-from cruise.errors import BadInput, Refused
+from cruise.adapters.kube.client import KubernetesSettings, connect_to_kubernetes
+from cruise.adapters.kube.cluster import read_cluster_once
+from cruise.adapters.kubelets.client import KubeletAccess, KubeletClient, KubeletEndpoint, KubeletSettings
+from cruise.adapters.kubelets.source import KubeletUsageSource
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.errors import BadInputError, RefusedError
 from tests.cadvisor_text import cadvisor_text, resource_text
 from tests.client_certificates import ClientAuthority
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.controlplane.kubelet_endpoint import kubelet_endpoint
-from tests.deploy.installing import SERVE, documents, may, remove
+from tests.deploy.installing import SERVE, check_permission, documents, remove
 from tests.e2e.live.behind_the_api_server import own_address
 from tests.e2e.live.manifests import app
-from tests.e2e.live.programs import Running
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Usage, Use
+from tests.e2e.live.programs import RunningProgram
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse, ExposedUsage
 
 RIGHTS = [one for one in documents("rbac/kubelets.yaml") if one["kind"] in ("ClusterRole", "ClusterRoleBinding")]
-WEB, DB = Use(cores=0.3, mebibytes=200, waiting=0.2), Use(cores=1.5, mebibytes=900)
+WEB, DB = ContainerUse(cores=0.3, mebibytes=200, waiting=0.2), ContainerUse(cores=1.5, mebibytes=900)
 MINUTE = 60
 
 
@@ -38,12 +37,12 @@ class Kubelets:
     """The CA of two kubelets' certificates, the time of which they tell, 0 for now, and the usage that they tell."""
 
     ca_file: Path
-    usage: Usage
+    usage: ExposedUsage
     now: float = 0.0
 
 
 @contextmanager
-def kubelets_at(stage: Stage, directory: Path, *addresses: str) -> Iterator[Kubelets]:
+def kubelets_at(stage: LiveStage, directory: Path, *addresses: str) -> Iterator[Kubelets]:
     """A node at each address, and four pods that use something."""
     authority = ClientAuthority(directory, "kubelets")
     names = {address: f"{stage.namespace}-n{number}" for number, address in enumerate(addresses, start=1)}
@@ -73,44 +72,48 @@ def kubelets_at(stage: Stage, directory: Path, *addresses: str) -> Iterator[Kube
 
 
 @pytest.fixture
-def endpoint(stage: Stage, tmp_path: Path) -> Iterator[Kubelets]:
+def endpoint(stage: LiveStage, tmp_path: Path) -> Iterator[Kubelets]:
     """Two nodes at addresses of their own."""
     with kubelets_at(stage, tmp_path, "127.0.7.1", "127.0.7.2") as kubelets:
         yield kubelets
 
 
-async def test_cruise_reads_kubelets_with_no_more_than_the_right_to_their_metrics(stage: Stage, endpoint: Kubelets):
+async def test_cruise_reads_kubelets_with_no_more_than_the_right_to_their_metrics(stage: LiveStage, endpoint: Kubelets):
     kubeconfig = stage.settings("observe")["kubeconfig"]
     async with AsyncExitStack() as stack:
-        client = await stack.enter_async_context(connect(KubeSettings(Path(kubeconfig))))
-        seen = await look(client, lambda kind, count: None)
+        client = await stack.enter_async_context(connect_to_kubernetes(KubernetesSettings(Path(kubeconfig))))
+        seen = await read_cluster_once(client, lambda kind, count: None)
         nodes = [node for node in seen.snapshot.nodes if node.name.startswith(stage.namespace)]
         assert [node.address for node in nodes] == ["127.0.7.1", "127.0.7.2"]
         known = KubeletSettings(ca_file=endpoint.ca_file)
         kubelets = await stack.enter_async_context(aclosing(KubeletClient(known, client)))
-        with pytest.raises(BadInput, match="grant it get on nodes/metrics"):
-            await kubelets.metrics(nodes[0])
+        with pytest.raises(BadInputError, match="grant it get on nodes/metrics"):
+            await kubelets.read_metrics(nodes[0])
         # The cluster's CA has not signed what these kubelets show.
         strangers = await stack.enter_async_context(aclosing(KubeletClient(KubeletSettings(), client)))
-        with pytest.raises(BadInput, match="nothing was sent"):
-            await strangers.metrics(nodes[0])
+        with pytest.raises(BadInputError, match="nothing was sent"):
+            await strangers.read_metrics(nodes[0])
 
         for one in RIGHTS:
             stage.admin.apply(one)
-        until(lambda: may(stage.admin, SERVE, "get", "", "nodes", "metrics"), "serve may read kubelets")
-        assert not may(stage.admin, SERVE, "get", "", "nodes", "proxy")
-        for path in (Endpoint.CADVISOR, Endpoint.RESOURCE):
+        wait_until(
+            lambda: check_permission(stage.admin, SERVE, "get", "", "nodes", "metrics"), "serve may read kubelets"
+        )
+        assert not check_permission(stage.admin, SERVE, "get", "", "nodes", "proxy")
+        for path in (KubeletEndpoint.CADVISOR, KubeletEndpoint.RESOURCE):
             told = KubeletSettings(endpoint=path, ca_file=endpoint.ca_file)
             asking = await stack.enter_async_context(aclosing(KubeletClient(told, client)))
-            source = KubeletSource(told, asking.metrics)
-            await _reads_what_pods_use(stage, source, seen.snapshot, endpoint, pressure=path is Endpoint.CADVISOR)
+            source = KubeletUsageSource(told, asking.read_metrics)
+            await _reads_what_pods_use(
+                stage, source, seen.snapshot, endpoint, pressure=path is KubeletEndpoint.CADVISOR
+            )
     # The API server was asked for what there is and who may what, and for nothing of a node.
     assert not [one for one in stage.events() if one.object_ref.subresource in ("proxy", "metrics", "stats", "log")]
     assert stage.deeds() == []
 
 
 async def test_behind_the_api_server_it_takes_the_right_to_node_proxies_and_reads_metrics_alone(
-    stage: Stage, tmp_path: Path
+    stage: LiveStage, tmp_path: Path
 ):
     proxied = deepcopy(RIGHTS)
     for one in proxied:
@@ -119,38 +122,43 @@ async def test_behind_the_api_server_it_takes_the_right_to_node_proxies_and_read
     kubeconfig = stage.settings("observe")["kubeconfig"]
     async with AsyncExitStack() as stack:
         endpoint = stack.enter_context(kubelets_at(stage, tmp_path, own_address()))
-        client = await stack.enter_async_context(connect(KubeSettings(Path(kubeconfig))))
-        seen = await look(client, lambda kind, count: None)
-        told = KubeletSettings(Access.NODE_PROXY)
+        client = await stack.enter_async_context(connect_to_kubernetes(KubernetesSettings(Path(kubeconfig))))
+        seen = await read_cluster_once(client, lambda kind, count: None)
+        told = KubeletSettings(KubeletAccess.NODE_PROXY)
         kubelets = await stack.enter_async_context(aclosing(KubeletClient(told, client)))
         [node] = [node for node in seen.snapshot.nodes if node.name.startswith(stage.namespace)]
         for rights in ((), RIGHTS):
             for one in rights:
                 stage.admin.apply(one)
-            with pytest.raises(BadInput, match=r"grant it get on nodes/proxy; the API server says: .+ cannot get"):
-                await kubelets.metrics(node)
+            with pytest.raises(BadInputError, match=r"grant it get on nodes/proxy; the API server says: .+ cannot get"):
+                await kubelets.read_metrics(node)
         for one in proxied:
             stage.admin.apply(one)
-        until(lambda: may(stage.admin, SERVE, "get", "", "nodes", "proxy"), "serve may go through the API server")
+        wait_until(
+            lambda: check_permission(stage.admin, SERVE, "get", "", "nodes", "proxy"),
+            "serve may go through the API server",
+        )
         stage.mark()
-        source = KubeletSource(told, kubelets.metrics)
+        source = KubeletUsageSource(told, kubelets.read_metrics)
         await _reads_what_pods_use(stage, source, seen.snapshot, endpoint, pressure=True)
         found = {(one.verb, one.resource, one.request_uri.partition("/proxy")[2], one.code) for one in stage.events()}
         assert found == {("get", "nodes/proxy", "/metrics/cadvisor", 200)}
         # Whoever has the token gets no further with it.
         for path in ("pods", "exec/a/b/c", "metrics/cadvisor/../../pods", "metrics", ""):
-            with pytest.raises(Refused, match="asked for /metrics/cadvisor and /metrics/resource alone"):
+            with pytest.raises(RefusedError, match="asked for /metrics/cadvisor and /metrics/resource alone"):
                 await client.get(f"/api/v1/nodes/{node.name}/proxy/{path}")
 
 
-def test_kubelets_that_contradict_prometheus_are_found(stage: Stage, endpoint: Kubelets):
+def test_kubelets_that_contradict_prometheus_are_found(stage: LiveStage, endpoint: Kubelets):
     stage.told()
     # What Prometheus shows, somebody else exposes: the kubelet has counted a tenth of it.
-    endpoint.usage = Usage(stage.namespace, {("web", "app"): Use(0.03, 20), ("db", "app"): DB}, began=stage.usage.began)
+    endpoint.usage = ExposedUsage(
+        stage.namespace, {("web", "app"): ContainerUse(0.03, 20), ("db", "app"): DB}, began=stage.usage.began
+    )
     endpoint.usage.run(stage.pods())
     for one in RIGHTS:
         stage.admin.apply(one)
-    until(lambda: may(stage.admin, SERVE, "get", "", "nodes", "metrics"), "serve may read kubelets")
+    wait_until(lambda: check_permission(stage.admin, SERVE, "get", "", "nodes", "metrics"), "serve may read kubelets")
     more = {"kubelet_ca_file": str(endpoint.ca_file)}
     looked = stage.command("check", "--format", "json", mode="observe", **more)
     [found] = [item for item in json.loads(looked.out)["items"] if item["name"] == "kubelets" and "contra" in str(item)]
@@ -159,12 +167,12 @@ def test_kubelets_that_contradict_prometheus_are_found(stage: Stage, endpoint: K
     assert f"{stage.namespace}/web-" in found["finding"]
     assert "/db-0/" not in found["finding"]
     with stage.serving("observe", pass_interval="2s", **more) as serving:
-        until(lambda: compared(serving, "disagree") >= 3, "serve has compared")
+        wait_until(lambda: compared(serving, "disagree") >= 3, "serve has compared")
         assert compared(serving, "agree") >= 1
         assert "a kubelet contradicts what is read" in serving.log
 
 
-def compared(serving: Running, result: str) -> float:
+def compared(serving: RunningProgram, result: str) -> float:
     """How many comparisons of containers came out so."""
     name = f'cruise_cross_checked_containers_total{{result="{result}"}} '
     lines = serving.get("/metrics")[1].splitlines()
@@ -172,13 +180,13 @@ def compared(serving: Running, result: str) -> float:
 
 
 async def _reads_what_pods_use(
-    stage: Stage, source: KubeletSource, snapshot: Snapshot, told: Kubelets, *, pressure: bool
+    stage: LiveStage, source: KubeletUsageSource, snapshot: ClusterSnapshot, told: Kubelets, *, pressure: bool
 ) -> None:
     start = stage.usage.start + 2 * MINUTE
     partitions = await source.partitions(snapshot)
     for minute in range(6):
         told.now = start + MINUTE * minute + 0.5
-        await source.look([node.name for node in snapshot.nodes], lambda: told.now)
+        await source.read_nodes([node.name for node in snapshot.nodes], lambda: told.now)
     assert not {name for name in source.failures if name.startswith(stage.namespace)}
     cpu, memory = {}, {}
     for partition in partitions:
@@ -194,15 +202,15 @@ async def _reads_what_pods_use(
 
 
 @pytest.mark.long
-def test_scan_and_one_pass_do_without_prometheus(stage: Stage, endpoint: Kubelets):
+def test_scan_and_one_pass_do_without_prometheus(stage: LiveStage, endpoint: Kubelets):
     without = {"prometheus_url": "", "kubelet_ca_file": str(endpoint.ca_file)}
-    said = stage.command("serve", "--once", mode="observe", **without)
+    said = stage.command("serve_requests", "--once", mode="observe", **without)
     assert said.code == 2
     assert "set prometheus_url" in said.err
     assert "get nodes/metrics" in said.err
     for one in RIGHTS:
         stage.admin.apply(one)
-    until(lambda: may(stage.admin, SERVE, "get", "", "nodes", "metrics"), "serve may read kubelets")
+    wait_until(lambda: check_permission(stage.admin, SERVE, "get", "", "nodes", "metrics"), "serve may read kubelets")
     looked = stage.command("check", "--format", "json", mode="observe", **without)
     found = {item["name"]: item for item in json.loads(looked.out)["items"] if item["area"] == "metrics"}
     assert found["kubelets"]["level"] == "ok"
@@ -213,11 +221,11 @@ def test_scan_and_one_pass_do_without_prometheus(stage: Stage, endpoint: Kubelet
     once = stage.once("observe", **without)
     assert once["mode"] == "observe"
     with stage.serving("observe", usage_source="kubelets", pass_interval="20s", **without) as serving:
-        until(lambda: runs(serving, "statistics") >= 4, "passes go on", seconds=120)
+        wait_until(lambda: runs(serving, "statistics") >= 4, "passes go on", seconds=120)
         assert "kubelet not read" not in serving.log
 
 
-def runs(serving: Running, job: str) -> float:
+def runs(serving: RunningProgram, job: str) -> float:
     """How many runs of a job ended."""
     lines = serving.get("/metrics")[1].splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith("cruise_job_runs_total") and job in line)

@@ -6,12 +6,12 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from tests.controlplane.api import Json, until
+from tests.controlplane.api import Json, wait_until
 from tests.deploy.installing import CHART, documents, remove
 from tests.e2e.live.custom_kinds import vertical_autoscalers
 from tests.e2e.live.manifests import app
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 from tests.prometheus_server import running_prometheus
 
 BOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
@@ -19,7 +19,7 @@ BOARDS = sorted((CHART / "files" / "dashboards").glob("*.json"))
 NOT_HERE = {
     "cruise_cross_checked_containers_total": "no kubelet may be read",
     "cruise_cross_checked_nodes_total": "no kubelet may be read",
-    "cruise_http_turned_away_total": "nobody was turned away",
+    "cruise_http_connections_rejected_total": "nobody was turned away",
     "cruise_packing_": "no pod waits",
     'verdict=~"held|refused|failed"': "nothing was in the way",
 }
@@ -52,12 +52,14 @@ def expressions() -> list[tuple[str, str]]:
 
 
 @pytest.mark.long
-def test_every_panel_of_the_dashboards_has_data(stage: Stage):
+def test_every_panel_of_the_dashboards_has_data(stage: LiveStage):
     stage.node(cpu="4", memory="8Gi")
     stage.create(app("Deployment", stage.namespace, "web", "200m", "256Mi", replicas=2))
     stage.create(app("Deployment", stage.namespace, "short", "100m", "128Mi"))
     stage.running(3)
-    stage.measure({"web": Use(cores=0.1, mebibytes=100, peak_cores=0.2), "short": Use(cores=2.0, mebibytes=300)})
+    stage.measure(
+        {"web": ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.2), "short": ContainerUse(cores=2.0, mebibytes=300)}
+    )
     rights, left = documents("rbac/publish.yaml"), expressions()
     with vertical_autoscalers(stage.admin):
         for one in rights:
@@ -69,14 +71,16 @@ def test_every_panel_of_the_dashboards_has_data(stage: Stage):
                 running_prometheus(config=config(serve.address, webhook.address)) as prometheus,
             ):
                 # A counter that is there from the first scrape on has grown by nothing.
-                until(lambda: len(asked(prometheus, "cruise_webhook_duration_seconds_count")) == 1, "it is scraped")
+                wait_until(
+                    lambda: len(asked(prometheus, "cruise_webhook_duration_seconds_count")) == 1, "it is scraped"
+                )
                 stage.create(app("Deployment", stage.namespace, "late", "100m", "64Mi"))
 
                 def all_answer() -> bool:
                     left[:] = [one for one in left if not asked(prometheus, one[1])]
                     return not left
 
-                until(all_answer, "every panel has data")
+                wait_until(all_answer, "every panel has data")
         except AssertionError:
             pytest.fail(f"no data: {left}")
         finally:

@@ -2,19 +2,19 @@
 
 from datetime import UTC, datetime
 
-from tests.controlplane.api import Json, until
+from tests.controlplane.api import Json, wait_until
 from tests.controlplane.manifests import container, pod_template
 from tests.e2e.live.manifests import app, next_run, run_of_cron_job
-from tests.e2e.live.sizes import Size, limits, requests, statuses_of
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.sizes import ObservedSize, limits, requests, statuses_of
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
 # One node pass at the start, and none that could interfere afterwards.
 CALM = {"pass_interval": "1h", "max_age": "1h"}
-USE = Use(cores=0.1, mebibytes=120)
+USE = ContainerUse(cores=0.1, mebibytes=120)
 
 
-def settled(stage: Stage, memory: str = "128Mi") -> Json:
+def settled(stage: LiveStage, memory: str = "128Mi") -> Json:
     """A pod that has what it uses, at least as a node pass sees it."""
     stage.node()
     stage.create(app("Deployment", stage.namespace, "web", "100m", memory, {"memory": "256Mi"}))
@@ -26,22 +26,22 @@ def settled(stage: Stage, memory: str = "128Mi") -> Json:
     return pod
 
 
-def killed(stage: Stage, times: int) -> Json:
+def killed(stage: LiveStage, times: int) -> Json:
     """Let the container be killed, and wait until its pod's status shows it."""
     name = stage.pod("web")["metadata"]["name"]
     # Statuses have whole seconds, and two kills within one cannot be told apart.
     began = int(datetime.now(UTC).timestamp())  # noqa: TID251  the kubelet's clock
-    until(lambda: int(datetime.now(UTC).timestamp()) > began, "the next second")  # noqa: TID251
+    wait_until(lambda: int(datetime.now(UTC).timestamp()) > began, "the next second")  # noqa: TID251
     stage.kubelet.oom_kill(stage.namespace, name, "app")
 
     def look() -> Json | None:
         pod = stage.pod("web")
         return pod if statuses_of(pod)["app"]["restartCount"] == times else None
 
-    return until(look, "the kill shows")
+    return wait_until(look, "the kill shows")
 
 
-def seconds_to_react(stage: Stage) -> float:
+def seconds_to_react(stage: LiveStage) -> float:
     """How long after the kubelet had told of the kill cruise asked for the resize, by the API server's clock."""
     events = stage.plane.audit.events(verbs={"patch"})
     told = [
@@ -59,11 +59,11 @@ def at(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-def test_a_killed_container_is_grown_in_place_and_then_left_alone(stage: Stage):
+def test_a_killed_container_is_grown_in_place_and_then_left_alone(stage: LiveStage):
     before = settled(stage)
     with stage.serving(**CALM) as serving:
         killed(stage, 1)
-        until(stage.deeds, "cruise has done something", seconds=30)
+        wait_until(stage.deeds, "cruise has done something", seconds=30)
         # The rules allow five seconds.
         assert seconds_to_react(stage) < 5
         grown = stage.resized(before["metadata"]["name"])
@@ -74,20 +74,20 @@ def test_a_killed_container_is_grown_in_place_and_then_left_alone(stage: Stage):
         assert requests(grown).cpu == requests(before).cpu
         # A second kill in the cool-down is remembered, and nothing is done.
         killed(stage, 2)
-        until(lambda: "cooling-down" in serving.log, "the second kill is seen")
+        wait_until(lambda: "cooldown" in serving.log, "the second kill is seen")
         assert len(stage.deeds()) == 1
     # A new process reads the same statuses again: the second kill is in one, the first one's reaction in the store.
     with stage.serving(**CALM):
         again = stage.pod("web")
-        assert Size(*requests(again)) == requests(grown)
+        assert ObservedSize(*requests(again)) == requests(grown)
         assert len(stage.deeds()) == 1
 
 
-def test_what_a_kill_teaches_outlives_the_pod(stage: Stage):
+def test_what_a_kill_teaches_outlives_the_pod(stage: LiveStage):
     before = settled(stage)
     with stage.serving(**CALM) as serving:
         killed(stage, 1)
-        until(lambda: "out of memory" in serving.log, "cruise has grown it")
+        wait_until(lambda: "out of memory" in serving.log, "cruise has grown it")
         stage.resized(before["metadata"]["name"])
     stage.mark()
     stage.once()
@@ -96,7 +96,7 @@ def test_what_a_kill_teaches_outlives_the_pod(stage: Stage):
     assert 2 * limits(after).memory >= 3 * limits(before).memory
 
 
-def test_the_next_pod_of_a_killed_cron_job_is_created_larger(stage: Stage):
+def test_the_next_pod_of_a_killed_cron_job_is_created_larger(stage: LiveStage):
     stage.node()
     one = container(requests={"cpu": "100m", "memory": "128Mi"}, limits={"memory": "256Mi"})
     template = pod_template("report", one, terminationGracePeriodSeconds=1)
@@ -108,7 +108,7 @@ def test_the_next_pod_of_a_killed_cron_job_is_created_larger(stage: Stage):
     with stage.serving("initial", **CALM) as serving:
         # A shell that outlives the killed process ends with another exit code.
         stage.kubelet.kill_container(stage.namespace, pod["metadata"]["name"], "app", "OOMKilled", 1)
-        until(lambda: "out of memory" in serving.log, "the kill is seen")
+        wait_until(lambda: "out of memory" in serving.log, "the kill is seen")
         found = stage.command("scan", "--format", "json", mode="initial").json
         risks = [(risk["workload"], risk["kind"], risk["limitBytes"]) for risk in found["atRisk"]]
         assert ("CronJob/report", "oom-killed", 256 << 20) in risks
@@ -121,10 +121,12 @@ def test_the_next_pod_of_a_killed_cron_job_is_created_larger(stage: Stage):
         """Another run's pod, once the API server asks the webhook."""
         number = 29000000 + len(stage.pods("report"))
         next_run(stage.admin, cron_job, number)
-        made = until(lambda: [one for one in stage.pods("report") if one["metadata"]["uid"] not in earlier], "a pod")
+        made = wait_until(
+            lambda: [one for one in stage.pods("report") if one["metadata"]["uid"] not in earlier], "a pod"
+        )
         earlier.update(one["metadata"]["uid"] for one in made)
         # Half as much again as was seen, and twice that for the limit.
         return next((one for one in made if requests(one).memory == 180 and limits(one).memory == 360), None)
 
     with stage.reviewing():
-        until(larger, "the next run's pod is created larger", seconds=30)
+        wait_until(larger, "the next run's pod is created larger", seconds=30)

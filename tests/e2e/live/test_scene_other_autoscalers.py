@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.api import Api, until
+from tests.controlplane.api import Api, wait_until
 from tests.e2e.live.custom_kinds import create_engine, create_vertical, engines, vertical_autoscalers
 from tests.e2e.live.faults import ApiServerProxy
 from tests.e2e.live.manifests import app, autoscaler
-from tests.e2e.live.programs import Running
+from tests.e2e.live.programs import RunningProgram
 from tests.e2e.live.sizes import requests
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
-USE = Use(cores=0.1, mebibytes=100)
+USE = ContainerUse(cores=0.1, mebibytes=100)
 FAST = {"pass_interval": "2s"}
 
 
@@ -25,7 +25,7 @@ def with_engines(admin: Api) -> Iterator[None]:
         yield
 
 
-def holds(serving: Running) -> dict[str, str]:
+def holds(serving: RunningProgram) -> dict[str, str]:
     """Why the last pass holds pods, by pod."""
     status, body = serving.get("/api/v1/nodes")
     if status != 200:
@@ -33,7 +33,7 @@ def holds(serving: Running) -> dict[str, str]:
     return {hold["pod"]: hold["reason"] for plan in json.loads(body)["items"] for hold in plan["hold"]}
 
 
-def behind_an_engine(stage: Stage, selector: str, *names: str) -> None:
+def behind_an_engine(stage: LiveStage, selector: str, *names: str) -> None:
     """Run and measure Deployments on one node, beside an Engine that an HPA scales and whose scale has a selector."""
     stage.node(cpu="16", memory="32Gi")
     stage.create(*(app("Deployment", stage.namespace, name, "700m", "1Gi") for name in names))
@@ -45,25 +45,25 @@ def behind_an_engine(stage: Stage, selector: str, *names: str) -> None:
     stage.measure(dict.fromkeys(names, USE))
 
 
-def test_an_engines_hpa_keeps_its_cpu_and_a_vpa_that_appears_keeps_its_pods(stage: Stage, with_engines: None):
+def test_an_engines_hpa_keeps_its_cpu_and_a_vpa_that_appears_keeps_its_pods(stage: LiveStage, with_engines: None):
     ns, admin = stage.namespace, stage.admin
     # Nothing of the pod tells that it is the Engine's, save the Engine's own scale.
     behind_an_engine(stage, "app=pistons", "pistons", "rival", "free")
     stage.mark()
     with stage.serving("resize", **FAST) as serving:
-        until(lambda: all(requests(stage.pod(one)).cpu < 300 for one in ("rival", "free")), "these two are sized")
-        until(lambda: requests(stage.pod("pistons")).memory < 1024, "its memory is sized")
+        wait_until(lambda: all(requests(stage.pod(one)).cpu < 300 for one in ("rival", "free")), "these two are sized")
+        wait_until(lambda: requests(stage.pod("pistons")).memory < 1024, "its memory is sized")
         assert requests(stage.pod("pistons")).cpu == 700
         with vertical_autoscalers(admin):
             create_vertical(admin, ns, "rival")
             rival = stage.pod("rival")["metadata"]["name"]
-            until(lambda: holds(serving).get(rival) == "other-autoscaler", "the VPA is seen")
+            wait_until(lambda: holds(serving).get(rival) == "managed-by-other-autoscaler", "the VPA is seen")
             stage.mark()
             # All three would have to grow now.
             admin.patch(
                 "namespaces", None, ns, {"metadata": {"annotations": {"cruise.io/cpu-min": "450m"}}}, kind="merge"
             )
-            until(lambda: requests(stage.pod("free")).cpu >= 450, "what nobody else sizes has grown")
+            wait_until(lambda: requests(stage.pod("free")).cpu >= 450, "what nobody else sizes has grown")
             after = {target for verb, resource, target, _ in stage.deeds()}
             assert after == {f"{ns}/{stage.pod('free')['metadata']['name']}"}, after
             assert requests(stage.pod("rival")).cpu < 300
@@ -72,7 +72,9 @@ def test_an_engines_hpa_keeps_its_cpu_and_a_vpa_that_appears_keeps_its_pods(stag
             assert "another autoscaler sizes it (VPA rival)" in " ".join(explained.out.split())
 
 
-def test_nothing_is_written_to_pods_that_a_scale_may_select_before_it_was_answered(stage: Stage, with_engines: None):
+def test_nothing_is_written_to_pods_that_a_scale_may_select_before_it_was_answered(
+    stage: LiveStage, with_engines: None
+):
     behind_an_engine(stage, "app=pistons", "pistons", "free")
     stage.mark()
     both = {stage.pod(name)["metadata"]["name"] for name in ("pistons", "free")}
@@ -82,23 +84,25 @@ def test_nothing_is_written_to_pods_that_a_scale_may_select_before_it_was_answer
         try:
             with stage.serving("resize", kubeconfig=str(kubeconfig), **FAST) as serving:
                 held = dict.fromkeys(both, "lookup-pending")
-                until(lambda: held.items() <= holds(serving).items(), "both are held", seconds=60)
+                wait_until(lambda: held.items() <= holds(serving).items(), "both are held", seconds=60)
                 assert not stage.deeds()
                 proxy.released.set()
-                until(lambda: requests(stage.pod("free")).cpu < 300, "what it does not select is sized", seconds=60)
-                until(lambda: requests(stage.pod("pistons")).memory < 1024, "its memory is sized")
+                wait_until(
+                    lambda: requests(stage.pod("free")).cpu < 300, "what it does not select is sized", seconds=60
+                )
+                wait_until(lambda: requests(stage.pod("pistons")).memory < 1024, "its memory is sized")
                 assert requests(stage.pod("pistons")).cpu == 700
         finally:
             proxy.released.set()
 
 
 def test_a_scale_without_a_selector_keeps_the_cpu_of_its_namespace_and_is_named_by_check(
-    stage: Stage, with_engines: None
+    stage: LiveStage, with_engines: None
 ):
     behind_an_engine(stage, "", "pistons", "free")
     with stage.serving("resize", **FAST):
         pods = ("pistons", "free")
-        until(lambda: all(requests(stage.pod(one)).memory < 1024 for one in pods), "memory is sized", seconds=60)
+        wait_until(lambda: all(requests(stage.pod(one)).memory < 1024 for one in pods), "memory is sized", seconds=60)
         assert {requests(stage.pod(one)).cpu for one in pods} == {700}
     checked = " ".join(stage.command("check", mode="resize").out.split())
     assert f"1 scale cannot be read: {stage.namespace}/Engine/main (its scale has no selector)" in checked

@@ -2,45 +2,45 @@
 
 import json
 
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.e2e.live import programs
 from tests.e2e.live.manifests import app
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
 OWN = {"key": "cruise.io/overloaded", "value": "true", "effect": "NoSchedule"}
 FOREIGN = {"key": "example.com/reserved", "value": "batch", "effect": "PreferNoSchedule"}
 OFTEN = {"pass_interval": "1h", "max_age": "1h", "node_load_interval": "1s"}
 
 
-def taints(stage: Stage, node: str) -> list[dict[str, str]]:
+def taints(stage: LiveStage, node: str) -> list[dict[str, str]]:
     """A node's taints, without when they were put on."""
     found = stage.admin.read("nodes", None, node)["spec"].get("taints") or []
     return [{key: one[key] for key in ("key", "value", "effect") if key in one} for one in found]
 
 
-def test_a_node_is_tainted_while_it_is_overloaded(stage: Stage):
+def test_a_node_is_tainted_while_it_is_overloaded(stage: LiveStage):
     busy, calm = stage.node("busy"), stage.node("calm")
     stage.admin.patch("nodes", None, busy, {"spec": {"taints": [FOREIGN]}}, kind="merge")
     stage.create(app("Deployment", stage.namespace, "web", "100m", "128Mi"))
     stage.running(1)
-    stage.measure({"web": Use(cores=0.1, mebibytes=100)})
+    stage.measure({"web": ContainerUse(cores=0.1, mebibytes=100)})
     stage.usage.loads.update({busy: 5.0, calm: 2.0})
     stage.mark()
     with stage.serving("full", **OFTEN) as serving:
-        until(lambda: OWN in taints(stage, busy), "the busy node is tainted")
+        wait_until(lambda: OWN in taints(stage, busy), "the busy node is tainted")
         assert FOREIGN in taints(stage, busy)
         # Between the two thresholds nothing changes; four cores at 0.95.
         passes = seen(serving.get("/metrics")[1])
         stage.usage.loads[busy] = 3.8
-        until(lambda: seen(serving.get("/metrics")[1]) >= passes + 6, "more readings")
+        wait_until(lambda: seen(serving.get("/metrics")[1]) >= passes + 6, "more readings")
         assert OWN in taints(stage, busy)
         stage.usage.loads[busy] = 2.0
-        until(lambda: OWN not in taints(stage, busy), "the taint is gone")
+        wait_until(lambda: OWN not in taints(stage, busy), "the taint is gone")
         # Without readings nothing changes either.
         assert taints(stage, busy) == [FOREIGN]
         stage.usage.loads[busy] = 5.0
-        until(lambda: OWN in taints(stage, busy), "it is tainted again")
+        wait_until(lambda: OWN in taints(stage, busy), "it is tainted again")
     # Nobody follows the one that ended.
     assert taints(stage, busy) == [FOREIGN]
     assert taints(stage, calm) == []
@@ -48,22 +48,22 @@ def test_a_node_is_tainted_while_it_is_overloaded(stage: Stage):
     assert written == [("nodes", busy, 200)] * 4
 
 
-def test_mode_resize_taints_nothing(stage: Stage):
+def test_mode_resize_taints_nothing(stage: LiveStage):
     busy = stage.node("busy")
     stage.create(app("Deployment", stage.namespace, "web", "100m", "128Mi"))
     stage.running(1)
-    stage.measure({"web": Use(cores=0.1, mebibytes=100)})
+    stage.measure({"web": ContainerUse(cores=0.1, mebibytes=100)})
     stage.usage.loads[busy] = 9.0
     with stage.serving("resize", **OFTEN) as serving:
-        until(lambda: seen(serving.get("/metrics")[1]) >= 4, "several readings")
+        wait_until(lambda: seen(serving.get("/metrics")[1]) >= 4, "several readings")
         assert taints(stage, busy) == []
 
 
-def test_few_nodes_are_tainted_and_every_taint_comes_off(stage: Stage):
+def test_few_nodes_are_tainted_and_every_taint_comes_off(stage: LiveStage):
     nodes = [stage.node(f"n{number}") for number in range(10)]
     stage.create(app("Deployment", stage.namespace, "web", "100m", "128Mi"))
     stage.running(1)
-    stage.measure({"web": Use(cores=0.1, mebibytes=100)})
+    stage.measure({"web": ContainerUse(cores=0.1, mebibytes=100)})
     # Of four cores each; four nodes of ten are overloaded.
     calm = dict.fromkeys(nodes, 1.0)
     busy = calm | {node: 5.0 + number for number, node in enumerate(nodes[:4])}
@@ -76,19 +76,21 @@ def test_few_nodes_are_tainted_and_every_taint_comes_off(stage: Stage):
     stage.usage.loads.update(busy)
     stage.mark()
     with stage.serving("full", **OFTEN) as serving:
-        until(lambda: tainted() == heaviest, "the most loaded are tainted")
+        wait_until(lambda: tainted() == heaviest, "the most loaded are tainted")
         looked = seen(serving.get("/metrics")[1])
-        until(lambda: seen(serving.get("/metrics")[1]) >= looked + 2, "more readings")
+        wait_until(lambda: seen(serving.get("/metrics")[1]) >= looked + 2, "more readings")
         assert tainted() == heaviest
         stage.command("pause", mode="full")
         stage.usage.loads.update(calm)
-        until(lambda: not tainted(), "the taints come off while paused")
+        wait_until(lambda: not tainted(), "the taints come off while paused")
         stage.usage.loads.update(dict.fromkeys(nodes, 50.0))
         stage.command("resume", mode="full")
-        until(lambda: 'reason="too-many-at-once"} 1' in serving.get("/metrics")[1], "all nodes seem to be overloaded")
+        wait_until(
+            lambda: 'reason="too-many-at-once"} 1' in serving.get("/metrics")[1], "all nodes seem to be overloaded"
+        )
         assert tainted() == set()
         stage.usage.loads.update(busy)
-        until(lambda: tainted() == heaviest, "they are tainted again")
+        wait_until(lambda: tainted() == heaviest, "they are tainted again")
         serving.kill()
     written = [target for _, resource, target, _ in stage.deeds() if resource == "nodes"]
     assert sorted(written) == sorted([*heaviest] * 3)
@@ -96,10 +98,12 @@ def test_few_nodes_are_tainted_and_every_taint_comes_off(stage: Stage):
     stage.mark()
     with stage.serving("observe", **OFTEN) as serving:
         remedy = f"kubectl taint nodes {' '.join(sorted(heaviest))} cruise.io/overloaded:NoSchedule-"
-        until(lambda: json.loads(serving.get("/api/v1/status")[1])["nodeLoad"], "the loads are read")
-        until(lambda: json.loads(serving.get("/api/v1/status")[1])["nodeLoad"]["remedy"] == remedy, "the status tells")
+        wait_until(lambda: json.loads(serving.get("/api/v1/status")[1])["nodeLoad"], "the loads are read")
+        wait_until(
+            lambda: json.loads(serving.get("/api/v1/status")[1])["nodeLoad"]["remedy"] == remedy, "the status tells"
+        )
         looked = seen(serving.get("/metrics")[1])
-        until(lambda: seen(serving.get("/metrics")[1]) >= looked + 2, "more readings")
+        wait_until(lambda: seen(serving.get("/metrics")[1]) >= looked + 2, "more readings")
         checked = stage.command("check", "--format", "json", mode="observe")
         assert remedy in {one["fix"] for one in json.loads(checked.out)["items"]}
     # It is refused once for each, and asked again in an hour.
@@ -109,8 +113,8 @@ def test_few_nodes_are_tainted_and_every_taint_comes_off(stage: Stage):
 
     # The mode is lowered, and the rights are still there.
     stage.mark()
-    with programs.serving({**stage.settings("full", **OFTEN), "mode": "observe"}, stage._directory):
-        until(lambda: not tainted(), "no taint outlives the mode")
+    with programs.run_serve({**stage.settings("full", **OFTEN), "mode": "observe"}, stage._directory):
+        wait_until(lambda: not tainted(), "no taint outlives the mode")
     assert {(resource, code) for _, resource, _, code in stage.deeds()} == {("nodes", 200)}
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 
-from tests.controlplane.api import Json, until
+from tests.controlplane.api import Json, wait_until
 from tests.e2e.live.manifests import app
-from tests.e2e.live.sizes import Size, requests
-from tests.e2e.live.stage import Stage, held
-from tests.e2e.live.usage import Use
+from tests.e2e.live.sizes import ObservedSize, requests
+from tests.e2e.live.stage import LiveStage, list_skipped
+from tests.e2e.live.usage import ContainerUse
 
-USE = Use(cores=0.4, mebibytes=300, peak_cores=0.5, peak_mebibytes=400)
-ASKED = Size(1000, 1024)
+USE = ContainerUse(cores=0.4, mebibytes=300, peak_cores=0.5, peak_mebibytes=400)
+ASKED = ObservedSize(1000, 1024)
 LEFT_ALONE = {
     "off": ({"cruise.io/mode": "off"}, "mode-off"),
     "observe": ({"cruise.io/mode": "observe"}, "mode-observe"),
@@ -38,7 +38,7 @@ GARBAGE = {
 }
 
 
-def annotated(stage: Stage, annotations: Mapping[str, Mapping[str, str]]) -> dict[str, Json]:
+def annotated(stage: LiveStage, annotations: Mapping[str, Mapping[str, str]]) -> dict[str, Json]:
     """Pods of workloads whose templates have annotations, by name of the workload."""
     stage.node(cpu="16", memory="64Gi")
     for name, told in annotations.items():
@@ -49,26 +49,26 @@ def annotated(stage: Stage, annotations: Mapping[str, Mapping[str, str]]) -> dic
     return {one["metadata"]["labels"]["app"]: one for one in stage.pods()}
 
 
-def test_who_asks_to_be_left_alone_is(stage: Stage):
+def test_who_asks_to_be_left_alone_is(stage: LiveStage):
     pods = annotated(stage, {name: told for name, (told, _) in LEFT_ALONE.items()} | {"workload": {}})
     off = {"metadata": {"annotations": {"cruise.io/mode": "off"}}}
     stage.admin.patch("deployments.apps", stage.namespace, "workload", off, kind="merge")
     said = stage.once()
     assert stage.deeds() == []
     expected = {name: reason for name, (_, reason) in LEFT_ALONE.items()} | {"workload": "mode-off"}
-    assert held(said) == {pods[name]["metadata"]["name"]: reason for name, reason in expected.items()}
+    assert list_skipped(said) == {pods[name]["metadata"]["name"]: reason for name, reason in expected.items()}
 
 
-def test_a_namespace_caps_its_workloads(stage: Stage):
+def test_a_namespace_caps_its_workloads(stage: LiveStage):
     pods = annotated(stage, {"silent": {}, "bold": {"cruise.io/mode": "full"}})
     off = {"metadata": {"annotations": {"cruise.io/mode": "off"}}}
     stage.admin.patch("namespaces", None, stage.namespace, off, kind="merge")
     said = stage.once()
     assert stage.deeds() == []
-    assert held(said) == {one["metadata"]["name"]: "mode-off" for one in pods.values()}
+    assert list_skipped(said) == {one["metadata"]["name"]: "mode-off" for one in pods.values()}
 
 
-def test_sizes_keep_to_what_is_asked_and_events_tell_of_them(stage: Stage):
+def test_sizes_keep_to_what_is_asked_and_events_tell_of_them(stage: LiveStage):
     pods = annotated(stage, {name: told for name, (told, *_) in ASKED_FOR.items()})
     stage.once()
     for name, (_, cpu, memory) in ASKED_FOR.items():
@@ -81,17 +81,17 @@ def test_sizes_keep_to_what_is_asked_and_events_tell_of_them(stage: Stage):
         assert event["involvedObject"]["uid"] == pod["metadata"]["uid"]
 
 
-def test_who_may_never_be_evicted_stays_whatever_it_costs(stage: Stage):
+def test_who_may_never_be_evicted_stays_whatever_it_costs(stage: LiveStage):
     node = stage.node(cpu="1")
     for name in ("one", "two"):
         never = {"cruise.io/eviction-ranking": "never"}
         stage.create(app("Deployment", stage.namespace, name, "300m", "128Mi", node=node, annotations=never))
     stage.running(2)
-    stage.measure(dict.fromkeys(("one", "two"), Use(cores=0.8, mebibytes=100)))
+    stage.measure(dict.fromkeys(("one", "two"), ContainerUse(cores=0.8, mebibytes=100)))
     stage.mark()
     said = stage.once("full")
     [plan] = said["nodes"]
-    assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "oversubscribed", [])
+    assert (plan["fits"], plan["reason"], plan["evict"]) == (False, "overcommitted", [])
     # They share the core; what asks for too much shrinks all the same.
     assert {(verb, resource) for verb, resource, *_ in stage.deeds()} == {("patch", "pods/resize")}
     sizes = [requests(one) for one in stage.pods()]
@@ -99,11 +99,11 @@ def test_who_may_never_be_evicted_stays_whatever_it_costs(stage: Stage):
     assert all(100 <= size.memory <= 110 for size in sizes)
 
 
-def test_an_annotation_that_cannot_be_read_leaves_the_pod_alone_and_says_so_in_an_event(stage: Stage):
+def test_an_annotation_that_cannot_be_read_leaves_the_pod_alone_and_says_so_in_an_event(stage: LiveStage):
     pods = annotated(stage, GARBAGE)
     said = stage.once()
     assert stage.deeds() == []
-    assert held(said) == {one["metadata"]["name"]: "unreadable-annotation" for one in pods.values()}
+    assert list_skipped(said) == {one["metadata"]["name"]: "unreadable-annotation" for one in pods.values()}
     for name, told in GARBAGE.items():
         event = event_on(stage, pods[name])
         [key] = told
@@ -112,7 +112,7 @@ def test_an_annotation_that_cannot_be_read_leaves_the_pod_alone_and_says_so_in_a
     assert {requests(one) for one in stage.pods()} == {ASKED}
 
 
-def event_on(stage: Stage, pod: Json) -> Json:
+def event_on(stage: LiveStage, pod: Json) -> Json:
     """Wait for the Event on a pod that cruise has written; there is but one."""
 
     def look() -> list[Json]:
@@ -123,5 +123,5 @@ def event_on(stage: Stage, pod: Json) -> Json:
             and "cruise" in (one.get("reportingComponent") or one.get("source", {}).get("component", ""))
         ]
 
-    [only] = until(look, "there is an Event")
+    [only] = wait_until(look, "there is an Event")
     return only

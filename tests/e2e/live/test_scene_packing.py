@@ -4,48 +4,48 @@ import json
 
 import pytest
 
-from tests.controlplane.api import Json, conditions, until
+from tests.controlplane.api import Json, conditions, wait_until
 from tests.controlplane.manifests import budget
 from tests.e2e.live.manifests import app
 from tests.e2e.live.sizes import requests
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
 pytestmark = pytest.mark.usefixtures("warm_solver")
 
 # Sized by themselves these leave no room for a peak; together with it they share one headroom.
-STEADY = Use(cores=0.8, mebibytes=100, peak_cores=1.0)
-SPIKY = Use(cores=0.5, mebibytes=100, peak_cores=1.5)
+STEADY = ContainerUse(cores=0.8, mebibytes=100, peak_cores=1.0)
+SPIKY = ContainerUse(cores=0.5, mebibytes=100, peak_cores=1.5)
 
 
-def here(stage: Stage, name: str, cpu: str, memory: str = "256Mi", replicas: int = 1) -> Json:
+def here(stage: LiveStage, name: str, cpu: str, memory: str = "256Mi", replicas: int = 1) -> Json:
     """A workload that may run on every node of the scene."""
     return app(
         "Deployment", stage.namespace, name, cpu, memory, replicas=replicas, nodeSelector={"scene": stage.namespace}
     )
 
 
-def living(stage: Stage, name: str) -> list[Json]:
+def living(stage: LiveStage, name: str) -> list[Json]:
     """The pods of an app that are not going."""
     return [one for one in stage.pods(name) if not one["metadata"].get("deletionTimestamp")]
 
 
-def nodes_of(stage: Stage, name: str) -> list[str | None]:
+def nodes_of(stage: LiveStage, name: str) -> list[str | None]:
     """The nodes of an app's pods, those that have none first."""
     return sorted((one["spec"].get("nodeName") for one in living(stage, name)), key=str)
 
 
-def unschedulable(stage: Stage, name: str) -> Json:
+def unschedulable(stage: LiveStage, name: str) -> Json:
     """Wait until one pod of an app cannot be scheduled."""
 
     def look() -> Json | None:
         told = [(one, conditions(one).get("PodScheduled", {})) for one in living(stage, name)]
         return next((one for one, told in told if told.get("reason") == "Unschedulable"), None)
 
-    return until(look, f"a pod of {name} cannot be scheduled")
+    return wait_until(look, f"a pod of {name} cannot be scheduled")
 
 
-def crowd(stage: Stage) -> tuple[str, Json]:
+def crowd(stage: LiveStage) -> tuple[str, Json]:
     """A node whose three pods leave less than the peak of the one that waits, and one on which another such runs."""
     node = stage.node(cpu="4")
     for name in ("one", "two", "three"):
@@ -60,7 +60,7 @@ def crowd(stage: Stage) -> tuple[str, Json]:
     return node, late
 
 
-def test_a_pod_is_rescued_without_evictions_by_sharing_headroom(stage: Stage):
+def test_a_pod_is_rescued_without_evictions_by_sharing_headroom(stage: LiveStage):
     node, late = crowd(stage)
     said = stage.once("resize")
     plan = said["packing"]["plan"]
@@ -76,7 +76,7 @@ def test_a_pod_is_rescued_without_evictions_by_sharing_headroom(stage: Stage):
     assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
 
 
-def test_in_observe_the_rescue_is_shown_and_nothing_is_written(stage: Stage):
+def test_in_observe_the_rescue_is_shown_and_nothing_is_written(stage: LiveStage):
     crowd(stage)
     said = stage.once("observe")
     plan = said["packing"]["plan"]
@@ -87,14 +87,16 @@ def test_in_observe_the_rescue_is_shown_and_nothing_is_written(stage: Stage):
     assert nodes_of(stage, "late")[0] is None
 
 
-def split(stage: Stage, replicas: int = 2) -> tuple[str, str]:
+def split(stage: LiveStage, replicas: int = 2) -> tuple[str, str]:
     """Two nodes with a pod each, on both of which something large would fit if either were on the other's."""
     first, second = stage.node("a", cpu="4"), stage.node("b", cpu="4")
     stage.create(here(stage, "web", "1500m", replicas=replicas), budget(stage.namespace, "web", "web", min_available=1))
     stage.running(replicas)
     assert nodes_of(stage, "web") == [first, second]
     budgets = "poddisruptionbudgets.policy"
-    until(lambda: stage.admin.read(budgets, stage.namespace, "web")["status"].get("disruptionsAllowed"), "the budget")
+    wait_until(
+        lambda: stage.admin.read(budgets, stage.namespace, "web")["status"].get("disruptionsAllowed"), "the budget"
+    )
     stage.create(here(stage, "big", "3000m"))
     unschedulable(stage, "big")
     # Nothing is known of anybody here, so nobody is sized.
@@ -103,7 +105,7 @@ def split(stage: Stage, replicas: int = 2) -> tuple[str, str]:
     return first, second
 
 
-def test_a_pod_moves_under_its_budget_to_where_it_is_steered(stage: Stage):
+def test_a_pod_moves_under_its_budget_to_where_it_is_steered(stage: LiveStage):
     split(stage)
     with stage.reviewing("full"):
         said = stage.once("full")
@@ -124,7 +126,7 @@ def test_a_pod_moves_under_its_budget_to_where_it_is_steered(stage: Stage):
     assert [one for one in stage.events() if one.resource == "pods/binding"] == []
 
 
-def test_mode_resize_evicts_nobody_for_it(stage: Stage):
+def test_mode_resize_evicts_nobody_for_it(stage: LiveStage):
     split(stage)
     said = stage.once("resize")
     assert said["packing"]["plan"]["moves"] == []
@@ -132,18 +134,18 @@ def test_mode_resize_evicts_nobody_for_it(stage: Stage):
     assert nodes_of(stage, "big") == [None]
 
 
-def test_serve_packs_by_itself_and_tells_of_it(stage: Stage):
+def test_serve_packs_by_itself_and_tells_of_it(stage: LiveStage):
     split(stage)
     with stage.reviewing("full"), stage.serving("full", pass_interval="4s") as serve:
-        until(lambda: nodes_of(stage, "big")[0], "the pod is bound", 150)
+        wait_until(lambda: nodes_of(stage, "big")[0], "the pod is bound", 150)
 
         def look() -> Json | None:
             found: Json | None = json.loads(serve.get("/api/v1/packing")[1])["plan"]
             return found if found is not None and found["phase"] == "finished" else None
 
-        plan = until(look, "the plan is finished", 150)
+        plan = wait_until(look, "the plan is finished", 150)
         assert (plan["stage"], len(plan["stages"]), len(plan["moves"])) == (1, 1, 1)
-        until(lambda: "cruise_packing_placed_total 1.0" in serve.get("/metrics")[1], "the metrics tell of it")
+        wait_until(lambda: "cruise_packing_placed_pods_total 1.0" in serve.get("/metrics")[1], "the metrics tell of it")
         assert 'cruise_packing_plans_total{outcome="finished",proof="optimal"} 1.0' in serve.get("/metrics")[1]
         lines = json.loads(serve.get("/api/v1/outcomes")[1])["items"]
     assert [(line["action"], line["why"], line["verdict"]) for line in lines] == [("evict", "packed", "done")]

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.controlplane.api import Json, conditions, until
+from tests.controlplane.api import Json, conditions, wait_until
 from tests.controlplane.manifests import budget
 from tests.e2e.live.manifests import app
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
 BUDGETS = ("max_evictions_per_node", "max_evictions_per_workload")
 PLANS = 50
@@ -53,7 +53,7 @@ def drawn(number: int, draw: random.Random) -> Scene:
     return Scene(number, count, draw.randrange(400, 1000, 50), together, draw.choice((*BUDGETS, "pdb")), allowed)
 
 
-def set_up(stage: Stage, scene: Scene) -> tuple[str, str]:
+def set_up(stage: LiveStage, scene: Scene) -> tuple[str, str]:
     """The full node, and the one with room for what goes; nothing waits yet."""
     labels, size = {"cell": f"{stage.namespace}-{scene.number}"}, f"{scene.millicores}m"
     cpu = f"{scene.count * scene.millicores}m"
@@ -68,11 +68,11 @@ def set_up(stage: Stage, scene: Scene) -> tuple[str, str]:
     return full, stage.node(f"{scene.number}-free", cpu=cpu, labels=labels)
 
 
-def wait_for_budgets(stage: Stage, scene: Scene) -> None:
+def wait_for_budgets(stage: LiveStage, scene: Scene) -> None:
     """Until every pod that was moved is ready again, and its PodDisruptionBudget knows it."""
     stage.running(scene.count, scene.small)
     if scene.bound == "pdb":
-        until(
+        wait_until(
             lambda: (
                 stage.admin.read("poddisruptionbudgets.policy", stage.namespace, scene.small)["status"].get(
                     "disruptionsAllowed"
@@ -83,23 +83,23 @@ def wait_for_budgets(stage: Stage, scene: Scene) -> None:
         )
 
 
-def waiting(stage: Stage, scene: Scene, many: int) -> None:
+def waiting(stage: LiveStage, scene: Scene, many: int) -> None:
     """Until so many pods cannot be scheduled."""
 
     def look() -> bool:
         told = [conditions(one).get("PodScheduled", {}).get("reason") for one in stage.pods(scene.late)]
         return told.count("Unschedulable") == many
 
-    until(look, f"{many} of {scene.late} cannot be scheduled")
+    wait_until(look, f"{many} of {scene.late} cannot be scheduled")
 
 
-def cleared(stage: Stage, scene: Scene, nodes: tuple[str, str]) -> None:
+def cleared(stage: LiveStage, scene: Scene, nodes: tuple[str, str]) -> None:
     """Take a scene away again."""
     for name in (scene.small, scene.late):
         stage.admin.delete("deployments.apps", stage.namespace, name)
     if scene.bound == "pdb":
         stage.admin.delete("poddisruptionbudgets.policy", stage.namespace, scene.small)
-    until(lambda: not stage.pods(scene.small) and not stage.pods(scene.late), "the cell is empty")
+    wait_until(lambda: not stage.pods(scene.small) and not stage.pods(scene.late), "the cell is empty")
     for node in nodes:
         stage.kubelet.remove_node(node)
 
@@ -110,7 +110,7 @@ def settings(scene: Scene) -> dict[str, str]:
     return {**allowed, "max_evictions_per_hour": "500", "packing_time_limit": "60s"}
 
 
-def carried_out(stage: Stage, scene: Scene, full: str) -> int:
+def carried_out(stage: LiveStage, scene: Scene, full: str) -> int:
     """Pack until nothing waits, and judge each plan by what the one before promised; returns how many there were."""
     promised: list[Json] | None = None
     late, plans = 1 if scene.together else scene.count, 0
@@ -145,11 +145,11 @@ def carried_out(stage: Stage, scene: Scene, full: str) -> int:
 
 @pytest.mark.timeout(3600)
 @pytest.mark.usefixtures("warm_solver")
-def test_every_plan_is_finished_in_the_goes_that_it_promised(stage: Stage, at_length: bool):
+def test_every_plan_is_finished_in_the_goes_that_it_promised(stage: LiveStage, at_length: bool):
     draw = random.Random(16)
     first = [Scene(0, 3, 800, together=False, bound=BUDGETS[0], allowed=2)]
     plans = wanted = 0
-    stage.measure({"nobody": Use(cores=0.1, mebibytes=10)})
+    stage.measure({"nobody": ContainerUse(cores=0.1, mebibytes=10)})
     with stage.reviewing("full"), ThreadPoolExecutor(1) as aside:
         while plans < (PLANS if at_length else 2):
             scene = first.pop() if first else drawn(wanted, draw)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tests.controlplane.api import SHORTEST_PAUSE, Json, until
+from tests.controlplane.api import SHORTEST_PAUSE, Json, wait_until
 from tests.controlplane.manifests import budget
 from tests.e2e.live import programs
-from tests.e2e.live.forking import Forked, begin
+from tests.e2e.live.forking import ForkedProcess, fork_process
 from tests.e2e.live.manifests import app
 from tests.e2e.live.sizes import requests
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
 CORES = 4000
 SETTINGS = {"max_evictions_per_node": "9", "max_evictions_per_hour": "500"}
@@ -34,7 +34,7 @@ class Cell:
         return f"big{self.number}"
 
 
-def living(stage: Stage, name: str) -> list[Json]:
+def living(stage: LiveStage, name: str) -> list[Json]:
     return [one for one in stage.pods(name) if not one["metadata"].get("deletionTimestamp")]
 
 
@@ -43,12 +43,12 @@ def node_of(pod: Json) -> str | None:
     return found
 
 
-def workload(stage: Stage, cell: int, name: str, millicores: int, replicas: int) -> Json:
+def workload(stage: LiveStage, cell: int, name: str, millicores: int, replicas: int) -> Json:
     selector = {"cell": f"{stage.namespace}-{cell}"}
     return app("Deployment", stage.namespace, name, f"{millicores}m", "64Mi", replicas=replicas, nodeSelector=selector)
 
 
-def built(stage: Stage, number: int, draw: random.Random) -> tuple[Cell, int]:
+def built(stage: LiveStage, number: int, draw: random.Random) -> tuple[Cell, int]:
     """A cell, and what a pod has to ask for to fit there once one or two others have moved, and not before."""
     while True:
         labels = {"cell": f"{stage.namespace}-{number}"}
@@ -70,16 +70,16 @@ def built(stage: Stage, number: int, draw: random.Random) -> tuple[Cell, int]:
         cleared(stage, cell)
 
 
-def _budgeted(stage: Stage, name: str) -> None:
+def _budgeted(stage: LiveStage, name: str) -> None:
     def look() -> Any:
         return stage.admin.read("poddisruptionbudgets.policy", stage.namespace, name)["status"].get(
             "disruptionsAllowed"
         )
 
-    until(look, f"the budget of {name} allows one")
+    wait_until(look, f"the budget of {name} allows one")
 
 
-def needed(stage: Stage, cell: Cell, draw: random.Random) -> int | None:
+def needed(stage: LiveStage, cell: Cell, draw: random.Random) -> int | None:
     """The size of a pod that fits on one of the nodes when one or two pods of it move, and on none before."""
     pods = [pod for name in cell.apps for pod in living(stage, name)]
     free = {node: CORES - sum(requests(pod).cpu for pod in pods if node_of(pod) == node) for node in cell.nodes}
@@ -98,32 +98,32 @@ def needed(stage: Stage, cell: Cell, draw: random.Random) -> int | None:
     return size if size > max(free.values()) else None
 
 
-def cleared(stage: Stage, cell: Cell) -> None:
+def cleared(stage: LiveStage, cell: Cell) -> None:
     """Take a cell away again."""
     for name in (*cell.apps, cell.big):
         for resource in ("deployments.apps", "poddisruptionbudgets.policy"):
             if any(one["metadata"]["name"] == name for one in stage.admin.items(resource, stage.namespace)):
                 stage.admin.delete(resource, stage.namespace, name)
-    until(lambda: not any(stage.pods(name) for name in (*cell.apps, cell.big)), "the cell is empty")
+    wait_until(lambda: not any(stage.pods(name) for name in (*cell.apps, cell.big)), "the cell is empty")
     for node in cell.nodes:
         if any(one["metadata"]["name"] == node for one in stage.admin.items("nodes")):
             stage.kubelet.remove_node(node)
 
 
-def evictions(stage: Stage) -> list[int]:
+def evictions(stage: LiveStage) -> list[int]:
     """The answers to all evictions that cruise has asked for."""
     return [code for _, resource, _, code in stage.deeds() if resource == "pods/eviction"]
 
 
-def begun(stage: Stage, directory: Any, settings: dict[str, str]) -> Forked:
+def begun(stage: LiveStage, directory: Any, settings: dict[str, str]) -> ForkedProcess:
     """A `cruise serve --once` in the middle of carrying a plan out: it has evicted somebody."""
     before = len(evictions(stage))
     said = directory / "said"
     with said.open("wb") as out:
         arguments = ["serve", "--once", "--format", "json"]
-        process = begin(arguments, programs.environment(settings, directory), out, out)
+        process = fork_process(arguments, programs.environment(settings, directory), out, out)
     # A plan of one move is soon over.
-    until(
+    wait_until(
         lambda: len(evictions(stage)) > before or process.poll() is not None,
         "somebody is evicted",
         seconds=180,
@@ -135,13 +135,13 @@ def begun(stage: Stage, directory: Any, settings: dict[str, str]) -> Forked:
 
 @pytest.mark.timeout(900)
 def test_plans_are_carried_out_though_cruise_is_killed_and_a_node_vanishes(
-    stage: Stage, tmp_path, warm_solver: bool, at_length: bool
+    stage: LiveStage, tmp_path, warm_solver: bool, at_length: bool
 ):
     assert warm_solver
     rounds = 20 if at_length else 4
     killed, vanished = rounds // 3, rounds * 2 // 3
     draw = random.Random(20)
-    stage.measure({"nobody": Use(cores=0.1, mebibytes=10)})
+    stage.measure({"nobody": ContainerUse(cores=0.1, mebibytes=10)})
     stage.mark()
     finished, elsewhere = 0, 0
     # While one cell is packed the next one is built, without the pod that is to wait there.

@@ -2,20 +2,20 @@
 
 import pytest
 
-from tests.controlplane.api import Json, until
+from tests.controlplane.api import Json, wait_until
 from tests.controlplane.manifests import budget, container, pod, pod_template, workload
 from tests.e2e.live.manifests import app, autoscaler, run_of_cron_job, sidecar
-from tests.e2e.live.sizes import MIB, Size, counted, limits, requests, statuses_of
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.sizes import MIB, ObservedSize, counted, limits, requests, statuses_of
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
-USE = Use(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
-SMALL = Use(cores=0.02, mebibytes=20, peak_cores=0.03, peak_mebibytes=24)
+USE = ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
+SMALL = ContainerUse(cores=0.02, mebibytes=20, peak_cores=0.03, peak_mebibytes=24)
 RESIZED = ("web", "db", "agent", "report", "meshed", "scaled", "guarded")
 LEFT_ALONE = {"exact": "guaranteed", "bare": "no-controller"}
 
 
-def one_of_each(stage: Stage, node: str) -> None:
+def one_of_each(stage: LiveStage, node: str) -> None:
     ns = stage.namespace
     stage.create(
         app("Deployment", ns, "web", "700m", "1Gi", {"cpu": "1", "memory": "1Gi"}),
@@ -35,7 +35,7 @@ def one_of_each(stage: Stage, node: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["resize", "full"])
-def test_one_pass_over_one_of_each(stage: Stage, mode: str):
+def test_one_pass_over_one_of_each(stage: LiveStage, mode: str):
     node = stage.node(cpu="4", memory="8Gi")
     one_of_each(stage, node)
     stage.running(9)
@@ -63,10 +63,10 @@ def test_one_pass_over_one_of_each(stage: Stage, mode: str):
     reasons = {hold["pod"]: hold["reason"] for hold in plan["hold"]}
     assert reasons == {before[name]["metadata"]["name"]: reason for name, reason in LEFT_ALONE.items()}
 
-    late = until(
+    late = wait_until(
         lambda: next((one for one in stage.pods("late") if one["spec"].get("nodeName")), None), "late is bound"
     )
-    assert requests(late) == Size(1000, 256)
+    assert requests(late) == ObservedSize(1000, 256)
     taken = counted(stage.pods(), node)
     assert taken.cpu <= 4000
     assert taken.memory * MIB <= 8 * 2**30
@@ -82,7 +82,7 @@ def test_one_pass_over_one_of_each(stage: Stage, mode: str):
     assert stage.deeds() == [], "a second pass has nothing to do"
 
 
-def as_agreed(stage: Stage, before: dict[str, Json]) -> None:
+def as_agreed(stage: LiveStage, before: dict[str, Json]) -> None:
     """See that requests carry cruise's name, and that each resize is one patch, fenced on its pod's uid."""
     asked = stage.events()
     assert {one.user_agent.partition("/")[0] for one in asked} == {"cruise"}
@@ -93,7 +93,7 @@ def as_agreed(stage: Stage, before: dict[str, Json]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["observe", "initial"])
-def test_a_mode_that_resizes_nobody_writes_nothing(stage: Stage, mode: str):
+def test_a_mode_that_resizes_nobody_writes_nothing(stage: LiveStage, mode: str):
     stage.node()
     stage.create(workload("Deployment", stage.namespace, "web", pod_template("web", container(requests={"cpu": "1"}))))
     [before] = stage.running(1)

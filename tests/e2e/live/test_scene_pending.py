@@ -2,27 +2,27 @@
 
 import pytest
 
-from tests.controlplane.api import Json, until
+from tests.controlplane.api import Json, wait_until
 from tests.e2e.live.manifests import app
-from tests.e2e.live.sizes import Size, limits, requests
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.sizes import ObservedSize, limits, requests
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
-USE = Use(cores=0.15, mebibytes=100, peak_cores=0.2, peak_mebibytes=150)
+USE = ContainerUse(cores=0.15, mebibytes=100, peak_cores=0.2, peak_mebibytes=150)
 
 
-def bound(stage: Stage, pod: Json) -> Json:
+def bound(stage: LiveStage, pod: Json) -> Json:
     """Wait until a pod is on a node."""
 
     def look() -> Json | None:
         found = stage.admin.read("pods", stage.namespace, pod["metadata"]["name"])
         return found if found["spec"].get("nodeName") else None
 
-    return until(look, "the pod is bound")
+    return wait_until(look, "the pod is bound")
 
 
 @pytest.mark.parametrize("predecessor", ["gone", "running"])
-def test_an_unschedulable_pod_is_shrunk_to_its_workloads_peak_and_bound(stage: Stage, predecessor: str):
+def test_an_unschedulable_pod_is_shrunk_to_its_workloads_peak_and_bound(stage: LiveStage, predecessor: str):
     node = stage.node(cpu="4")
     stage.create(app("Deployment", stage.namespace, "web", "5", "16Gi", replicas=1))
     pod = stage.pending("web")
@@ -37,12 +37,12 @@ def test_an_unschedulable_pod_is_shrunk_to_its_workloads_peak_and_bound(stage: S
     stage.once()
     placed = bound(stage, pod)
     assert placed["metadata"]["uid"] == pod["metadata"]["uid"]
-    assert requests(placed) == Size(200, 150)
+    assert requests(placed) == ObservedSize(200, 150)
     assert limits(placed) == limits(pod)
     assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
 
 
-def test_an_unschedulable_pod_that_nothing_is_known_about_is_held(stage: Stage):
+def test_an_unschedulable_pod_that_nothing_is_known_about_is_held(stage: LiveStage):
     stage.node(cpu="4")
     stage.create(app("Deployment", stage.namespace, "web", "5", "1Gi"))
     pod = stage.pending("web")

@@ -4,13 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.controlplane.api import Api, ApiError, Json, until
-from tests.deploy.installing import SERVE, documents, empowered, remove
+from tests.controlplane.api import Api, ApiError, Json, wait_until
+from tests.deploy.installing import SERVE, documents, grant_permissions, remove
 from tests.e2e.live.custom_kinds import create_vertical, vertical_autoscalers
 from tests.e2e.live.manifests import app
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
-from tests.http_server import Answer, Request, answering
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
+from tests.http_server import HttpAnswer, ReceivedHttpRequest, answering
 
 KIND = "verticalpodautoscalers.autoscaling.k8s.io"
 
@@ -19,12 +19,14 @@ def vpas(admin: Api, namespace: str) -> dict[str, Json]:
     return {one["metadata"]["name"]: one for one in admin.items(KIND, namespace)}
 
 
-def test_sizes_are_shown_as_vpas_that_go_with_their_workloads(stage: Stage):
+def test_sizes_are_shown_as_vpas_that_go_with_their_workloads(stage: LiveStage):
     ns, admin = stage.namespace, stage.admin
     stage.node(cpu="8", memory="16Gi")
     stage.create(app("Deployment", ns, "web", "700m", "1Gi"), app("Deployment", ns, "own", "700m", "1Gi"))
     stage.running(2)
-    stage.measure({"web": Use(cores=0.1, mebibytes=100, peak_cores=0.2), "own": Use(cores=0.1, mebibytes=100)})
+    stage.measure(
+        {"web": ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.2), "own": ContainerUse(cores=0.1, mebibytes=100)}
+    )
     with vertical_autoscalers(admin):
         create_vertical(admin, ns, "own", "Off")
         before = vpas(admin, ns)["own"]
@@ -33,7 +35,7 @@ def test_sizes_are_shown_as_vpas_that_go_with_their_workloads(stage: Stage):
             admin.apply(one)
         try:
             with stage.serving("resize", pass_interval="2s", publish_vpas="off"):
-                until(lambda: "status" in vpas(admin, ns).get("cruise-deployment-web", {}), "sizes are shown")
+                wait_until(lambda: "status" in vpas(admin, ns).get("cruise-deployment-web", {}), "sizes are shown")
         finally:
             for one in rights:
                 remove(admin, one)
@@ -50,12 +52,12 @@ def test_sizes_are_shown_as_vpas_that_go_with_their_workloads(stage: Stage):
         assert {one["manager"] for one in shown["metadata"]["managedFields"]} == {"cruise"}
         for subresource in (None, "status"):
             with pytest.raises(ApiError, match="VerticalPodAutoscalers of users are left alone"):
-                empowered(admin, SERVE).patch(KIND, ns, "own", {"spec": {"x": 1}}, "merge", subresource)
+                grant_permissions(admin, SERVE).patch(KIND, ns, "own", {"spec": {"x": 1}}, "merge", subresource)
         admin.delete("deployments.apps", ns, "web")
-        until(lambda: set(vpas(admin, ns)) == {"own"}, "what was shown went with its workload")
+        wait_until(lambda: set(vpas(admin, ns)) == {"own"}, "what was shown went with its workload")
 
 
-def no_resizes(stage: Stage) -> list[Json]:
+def no_resizes(stage: LiveStage) -> list[Json]:
     """A policy of the users' own that refuses every resize in the scene's namespace."""
     kind, metadata = "admissionregistration.k8s.io/v1", {"name": f"no-resizes-{stage.namespace}"}
     rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"], "resources": ["pods/resize"]}
@@ -71,20 +73,20 @@ def no_resizes(stage: Stage) -> list[Json]:
     ]
 
 
-def test_one_pass_publishes_and_notifies_of_what_was_refused(stage: Stage, tmp_path: Path):
+def test_one_pass_publishes_and_notifies_of_what_was_refused(stage: LiveStage, tmp_path: Path):
     ns, admin = stage.namespace, stage.admin
     stage.node(cpu="8", memory="16Gi")
     stage.create(app("Deployment", ns, "web", "700m", "1Gi"))
     [pod] = stage.running(1)
-    stage.measure({"web": Use(cores=0.1, mebibytes=100, peak_cores=0.2)})
+    stage.measure({"web": ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.2)})
     secret = tmp_path / "secret"
     secret.write_text("sixteen characters")
     more = [*documents("rbac/publish.yaml"), *no_resizes(stage)]
     posted: list[str] = []
 
-    def receive(request: Request) -> Answer:
+    def receive(request: ReceivedHttpRequest) -> HttpAnswer:
         posted.append(request.text)
-        return Answer(204)
+        return HttpAnswer(204)
 
     with vertical_autoscalers(admin), answering(receive) as url:
         for one in more:
@@ -99,7 +101,7 @@ def test_one_pass_publishes_and_notifies_of_what_was_refused(stage: Stage, tmp_p
             return False
 
         try:
-            until(refused, "the policy is in force")
+            wait_until(refused, "the policy is in force")
             said = stage.once(publish_vpas="off", notify_url=url, notify_secret_file=str(secret))
         finally:
             for one in more:

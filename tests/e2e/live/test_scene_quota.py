@@ -1,15 +1,15 @@
 """A namespace's quota: limits that it counts stay, and no request is sent that it would refuse."""
 
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.e2e.live.manifests import app
 from tests.e2e.live.sizes import limits, requests
-from tests.e2e.live.stage import Stage, held
-from tests.e2e.live.usage import Use
+from tests.e2e.live.stage import LiveStage, list_skipped
+from tests.e2e.live.usage import ContainerUse
 
 QUOTA = {"limits.cpu": "2", "limits.memory": "2Gi", "requests.cpu": "900m"}
 
 
-def test_a_pass_keeps_within_the_quota(stage: Stage):
+def test_a_pass_keeps_within_the_quota(stage: LiveStage):
     ns = stage.namespace
     stage.node(cpu="64", memory="64Gi")
     stage.create(
@@ -24,14 +24,14 @@ def test_a_pass_keeps_within_the_quota(stage: Stage):
     def used() -> dict[str, str]:
         return dict(stage.admin.read("resourcequotas", ns, "all").get("status", {}).get("used") or {})
 
-    until(used, "the quota counts")
+    wait_until(used, "the quota counts")
     stage.create(
         app("Deployment", ns, "shrinks", "700m", "512Mi", {"cpu": "1", "memory": "1Gi"}),
         app("Deployment", ns, "grows", "100m", "512Mi", {"cpu": "1", "memory": "1Gi"}),
     )
     stage.running(2)
-    stage.measure({"shrinks": Use(cores=0.1, mebibytes=480), "grows": Use(cores=0.5, mebibytes=480)})
-    before = until(lambda: used() if used().get("limits.cpu") == "2" else None, "both pods count")
+    stage.measure({"shrinks": ContainerUse(cores=0.1, mebibytes=480), "grows": ContainerUse(cores=0.5, mebibytes=480)})
+    before = wait_until(lambda: used() if used().get("limits.cpu") == "2" else None, "both pods count")
     stage.mark()
     said = stage.once("full")
 
@@ -44,5 +44,5 @@ def test_a_pass_keeps_within_the_quota(stage: Stage):
     assert used()["limits.memory"] == before["limits.memory"]
     grows = stage.pod("grows")
     assert requests(grows).cpu == 100
-    assert held(said)[grows["metadata"]["name"]] == "quota"
+    assert list_skipped(said)[grows["metadata"]["name"]] == "quota"
     assert [(verb, resource, code) for verb, resource, _, code in stage.deeds()] == [("patch", "pods/resize", 200)]

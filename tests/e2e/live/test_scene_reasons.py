@@ -2,25 +2,25 @@
 
 from typing import Any
 
-from tests.controlplane.api import Json, until
-from tests.controlplane.behaviour import Behaviour
+from tests.controlplane.api import Json, wait_until
+from tests.controlplane.behaviour import KubeletBehaviour
 from tests.controlplane.manifests import container, pod_template, workload
 from tests.e2e.live.manifests import app, autoscaler
-from tests.e2e.live.stage import Stage, held
-from tests.e2e.live.usage import Use
+from tests.e2e.live.stage import LiveStage, list_skipped
+from tests.e2e.live.usage import ContainerUse
 
-USE = Use(cores=0.1, mebibytes=100)
+USE = ContainerUse(cores=0.1, mebibytes=100)
 ASKED = {"cpu": "500m", "memory": "512Mi"}
 RESTARTS = [{"resourceName": name, "restartPolicy": "RestartContainer"} for name in ("cpu", "memory")]
 
 
-def deployment(stage: Stage, name: str, node: str, one: Json, **spec: Any) -> Json:
+def deployment(stage: LiveStage, name: str, node: str, one: Json, **spec: Any) -> Json:
     """A Deployment of one container that is stated whole."""
     here = {"kubernetes.io/hostname": node}
     return workload("Deployment", stage.namespace, name, pod_template(name, one, nodeSelector=here, **spec))
 
 
-def autoscaled_on_both(stage: Stage, name: str) -> Json:
+def autoscaled_on_both(stage: LiveStage, name: str) -> Json:
     """An HPA that targets the utilisation of CPU and memory."""
     made = autoscaler(stage.namespace, name)
     [cpu] = made["spec"]["metrics"]
@@ -28,7 +28,7 @@ def autoscaled_on_both(stage: Stage, name: str) -> Json:
     return made
 
 
-def test_each_is_left_alone_for_its_own_reason(stage: Stage):
+def test_each_is_left_alone_for_its_own_reason(stage: LiveStage):
     ns = stage.namespace
     new = stage.node("new", cpu="8", memory="16Gi", extended={"example.com/gpu": "2"})
     old = stage.node("old", kubelet_version="v1.32.0", declared_features=())
@@ -45,29 +45,29 @@ def test_each_is_left_alone_for_its_own_reason(stage: Stage):
         app("Deployment", ns, "no-statistics", "500m", "512Mi", node=new),
         app("Deployment", ns, "terminating", "500m", "512Mi", node=new, terminationGracePeriodSeconds=600),
     )
-    stage.kubelet.behave(Behaviour(termination_seconds=600), ns, labels={"app": "terminating"})
+    stage.kubelet.behave(KubeletBehaviour(termination_seconds=600), ns, labels={"app": "terminating"})
     stage.running(9)
     reasons = {one["metadata"]["labels"]["app"] for one in stage.pods()}
     stage.measure(dict.fromkeys(reasons - {"no-statistics"}, USE))
     leaving = stage.pod("terminating")
     stage.admin.delete("deployments.apps", ns, "terminating")
-    until(lambda: stage.pod("terminating")["metadata"].get("deletionTimestamp"), "it is terminating")
+    wait_until(lambda: stage.pod("terminating")["metadata"].get("deletionTimestamp"), "it is terminating")
     before = {one["metadata"]["name"]: one["spec"] for one in stage.pods()}
     stage.mark()
 
     said = stage.once("full")
-    assert held(said) == {one["metadata"]["name"]: one["metadata"]["labels"]["app"] for one in stage.pods()}
-    assert leaving["metadata"]["name"] in held(said)
+    assert list_skipped(said) == {one["metadata"]["name"]: one["metadata"]["labels"]["app"] for one in stage.pods()}
+    assert leaving["metadata"]["name"] in list_skipped(said)
     assert stage.deeds() == []
     assert {one["metadata"]["name"]: one["spec"] for one in stage.pods()} == before
 
 
-def test_a_workload_that_was_made_within_the_hour_is_left_alone(stage: Stage):
+def test_a_workload_that_was_made_within_the_hour_is_left_alone(stage: LiveStage):
     stage.node()
     stage.create(app("Deployment", stage.namespace, "web", "500m", "512Mi"))
     [pod] = stage.running(1)
     stage.measure({"web": USE})
     stage.mark()
     said = stage.once(new_workload_age="1h")
-    assert held(said) == {pod["metadata"]["name"]: "new-workload"}
+    assert list_skipped(said) == {pod["metadata"]["name"]: "new-workload"}
     assert stage.deeds() == []

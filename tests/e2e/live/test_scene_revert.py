@@ -6,20 +6,20 @@ import re
 import subprocess
 import sys
 
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.controlplane.manifests import container, pod
 from tests.e2e.live import programs
 from tests.e2e.live.forking import ROOT
 from tests.e2e.live.manifests import app
-from tests.e2e.live.programs import Running
-from tests.e2e.live.sizes import Size, limits, requests, statuses_of
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.programs import RunningProgram
+from tests.e2e.live.sizes import ObservedSize, limits, requests, statuses_of
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
-USE = Use(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
+USE = ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
 
 
-def sized(stage: Stage) -> None:
+def sized(stage: LiveStage) -> None:
     """Two workloads, which one pass makes smaller."""
     stage.create(
         app("Deployment", stage.namespace, "web", "700m", "1Gi", {"cpu": "1", "memory": "1Gi"}),
@@ -33,7 +33,7 @@ def sized(stage: Stage) -> None:
         assert requests(stage.resized(stage.pod(name)["metadata"]["name"])).cpu < 300
 
 
-def test_pods_get_back_what_they_had_and_cruise_stays_paused(stage: Stage):
+def test_pods_get_back_what_they_had_and_cruise_stays_paused(stage: LiveStage):
     stage.node(cpu="4", memory="8Gi")
     sized(stage)
     stage.mark()
@@ -42,9 +42,9 @@ def test_pods_get_back_what_they_had_and_cruise_stays_paused(stage: Stage):
     assert set(states.values()) == {"put back"}
     assert len(states) == 2
     web, db = (stage.resized(stage.pod(name)["metadata"]["name"]) for name in ("web", "db"))
-    assert requests(web) == Size(700, 1024)
-    assert requests(db) == Size(500, 1024)
-    assert limits(web) == Size(1000, 1024)
+    assert requests(web) == ObservedSize(700, 1024)
+    assert requests(db) == ObservedSize(500, 1024)
+    assert limits(web) == ObservedSize(1000, 1024)
     for one in (web, db):
         assert [status["restartCount"] for status in statuses_of(one).values()] == [0]
     assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
@@ -62,33 +62,35 @@ def test_pods_get_back_what_they_had_and_cruise_stays_paused(stage: Stage):
     assert len(stage.deeds()) == 2
 
 
-def test_a_cruise_that_goes_on_running_does_not_undo_it(stage: Stage):
+def test_a_cruise_that_goes_on_running_does_not_undo_it(stage: LiveStage):
     stage.node(cpu="4", memory="8Gi")
     stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi", {"memory": "2Gi"}))
     stage.running(1)
     stage.measure({"web": USE})
     with stage.serving("resize", pass_interval="2s") as running:
-        web = until(lambda: next((one for one in stage.pods("web") if requests(one).cpu < 300), None), "web is sized")
+        web = wait_until(
+            lambda: next((one for one in stage.pods("web") if requests(one).cpu < 300), None), "web is sized"
+        )
         name = web["metadata"]["name"]
         stage.resized(name)
         of = ("--namespace", stage.namespace, "--workload", "Deployment/web")
         done = stage.command("revert", "--yes", *of, "--format", "json").json
         assert (done["workload"], done["paused"]) == ("Deployment/web", False)
         assert [(one["pod"], one["state"]) for one in done["pods"]] == [(name, "put back")]
-        assert requests(stage.resized(name)) == Size(700, 1024)
+        assert requests(stage.resized(name)) == ObservedSize(700, 1024)
         passes = passes_of(running)
         stage.mark()
-        until(lambda: passes_of(running) >= passes + 2, "two more passes were made")
+        wait_until(lambda: passes_of(running) >= passes + 2, "two more passes were made")
         assert stage.deeds() == []
-        assert requests(stage.pod("web")) == Size(700, 1024)
+        assert requests(stage.pod("web")) == ObservedSize(700, 1024)
 
 
-def passes_of(running: Running) -> float:
+def passes_of(running: RunningProgram) -> float:
     found = re.search(r'cruise_job_runs_total\{job="node pass"\} (\S+)', running.get("/metrics")[1])
     return float(found.group(1)) if found else 0.0
 
 
-def test_what_has_no_room_waits_and_is_said_to(stage: Stage):
+def test_what_has_no_room_waits_and_is_said_to(stage: LiveStage):
     node = stage.node(cpu="2", memory="8Gi")
     sized(stage)
     stage.create(pod(stage.namespace, "filler", container(requests={"cpu": "1300m"}), nodeName=node))
@@ -105,7 +107,7 @@ def test_what_has_no_room_waits_and_is_said_to(stage: Stage):
     assert "waits" not in {one["state"] for one in again}
 
 
-def refused(stage: Stage, *arguments: str) -> str:
+def refused(stage: LiveStage, *arguments: str) -> str:
     ended = stage.command(*arguments)
     assert (ended.code, ended.out) == (2, "")
     assert ended.err.startswith("cruise: ")
@@ -113,7 +115,7 @@ def refused(stage: Stage, *arguments: str) -> str:
     return ended.err
 
 
-def answered(stage: Stage, answer: bytes) -> int:
+def answered(stage: LiveStage, answer: bytes) -> int:
     """Answer the question on a terminal; the exit code."""
     ours, theirs = pty.openpty()
     os.write(ours, answer)
@@ -134,7 +136,7 @@ def answered(stage: Stage, answer: bytes) -> int:
     return done.returncode
 
 
-def test_wrong_inputs_change_nothing(stage: Stage):
+def test_wrong_inputs_change_nothing(stage: LiveStage):
     stage.node()
     stage.create(app("Deployment", stage.namespace, "web", "700m", "1Gi"))
     stage.running(1)

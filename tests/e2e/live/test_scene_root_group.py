@@ -6,16 +6,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.e2e.live.manifests import app
-from tests.e2e.live.stage import Stage
+from tests.e2e.live.stage import LiveStage
 from tests.e2e.live.test_scene_overload import OFTEN, OWN, seen, taints
-from tests.e2e.live.usage import Usage, Use, exposed, scrape_config
+from tests.e2e.live.usage import ContainerUse, ExposedUsage, expose_usage, scrape_config
 from tests.prometheus_server import make_blocks, running_prometheus
 
 
 @dataclass
-class RootedUsage(Usage):
+class RootedUsage(ExposedUsage):
     """Usage whose cAdvisor also tells of whole nodes: cores in use, and the share of time waited, None without it."""
 
     roots: dict[str, tuple[float, float | None]] = field(default_factory=dict)
@@ -33,31 +33,31 @@ class RootedUsage(Usage):
 
 
 @contextmanager
-def measured(usage: Usage, directory: Path) -> Iterator[str]:
+def measured(usage: ExposedUsage, directory: Path) -> Iterator[str]:
     """A Prometheus that knows the usage of the last hours and goes on scraping it."""
     make_blocks(usage.write_history, directory / "blocks")
-    with exposed(usage) as target, running_prometheus(directory / "blocks", config=scrape_config(target)) as url:
+    with expose_usage(usage) as target, running_prometheus(directory / "blocks", config=scrape_config(target)) as url:
         yield url
 
 
-def test_a_node_whose_tasks_wait_is_tainted_without_a_load_average(stage: Stage, tmp_path: Path):
+def test_a_node_whose_tasks_wait_is_tainted_without_a_load_average(stage: LiveStage, tmp_path: Path):
     waiting, busy, silent, calm = (stage.node(name) for name in ("waiting", "busy", "silent", "calm"))
     # Of ten nodes two may bear the taint.
     for number in range(6):
         stage.node(f"spare{number}")
     stage.create(app("Deployment", stage.namespace, "web", "100m", "128Mi"))
     stage.running(1)
-    usage = RootedUsage(stage.namespace, {("web", "app"): Use(cores=0.1, mebibytes=100)})
+    usage = RootedUsage(stage.namespace, {("web", "app"): ContainerUse(cores=0.1, mebibytes=100)})
     usage.run(stage.pods())
     # Four cores each: as busy as can be and waiting, as busy and without pressure figures, and half idle.
     usage.roots.update({waiting: (3.9, 0.5), busy: (4.0, None), calm: (2.0, 0.1)})
     stage.admin.patch("nodes", None, calm, {"spec": {"taints": [OWN]}}, kind="merge")
     stage.admin.patch("nodes", None, silent, {"spec": {"taints": [OWN]}}, kind="merge")
     with measured(usage, tmp_path) as url, stage.serving("full", prometheus_url=url, **OFTEN) as serving:
-        until(lambda: OWN in taints(stage, waiting), "the node whose tasks wait is tainted")
-        until(lambda: OWN not in taints(stage, calm), "the half idle one is not any more")
+        wait_until(lambda: OWN in taints(stage, waiting), "the node whose tasks wait is tainted")
+        wait_until(lambda: OWN not in taints(stage, calm), "the half idle one is not any more")
         passes = seen(serving.get("/metrics")[1])
-        until(lambda: seen(serving.get("/metrics")[1]) >= passes + 4, "more readings")
+        wait_until(lambda: seen(serving.get("/metrics")[1]) >= passes + 4, "more readings")
         assert taints(stage, busy) == []
         assert taints(stage, silent) == [OWN]
         assert OWN in taints(stage, waiting)

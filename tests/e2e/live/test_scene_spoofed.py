@@ -2,14 +2,14 @@
 
 from tests.e2e.live.manifests import app
 from tests.e2e.live.sizes import requests
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
-USE = Use(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
-SPOOFED = Use(cores=3.0, mebibytes=4000)
+USE = ContainerUse(cores=0.1, mebibytes=100, peak_cores=0.2, peak_mebibytes=150, waiting=0.05)
+SPOOFED = ContainerUse(cores=3.0, mebibytes=4000)
 
 
-def test_a_spoofed_victim_is_held_and_its_neighbour_is_sized(stage: Stage) -> None:
+def test_a_spoofed_victim_is_held_and_its_neighbour_is_sized(stage: LiveStage) -> None:
     node = stage.node(cpu="4", memory="8Gi")
     for name in ("victim", "web"):
         stage.create(app("Deployment", stage.namespace, name, "700m", "1Gi"))

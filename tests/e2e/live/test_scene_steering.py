@@ -2,20 +2,20 @@
 
 from datetime import UTC, datetime, timedelta
 
-from tests.controlplane.api import until
+from tests.controlplane.api import wait_until
 from tests.e2e.live.manifests import app
-from tests.e2e.live.sizes import Size, limits, requests
-from tests.e2e.live.stage import Stage
-from tests.e2e.live.usage import Use
+from tests.e2e.live.sizes import ObservedSize, limits, requests
+from tests.e2e.live.stage import LiveStage
+from tests.e2e.live.usage import ContainerUse
 
 COUNT = 20
-USE = Use(cores=0.05, mebibytes=60, peak_cores=0.08, peak_mebibytes=80)
+USE = ContainerUse(cores=0.05, mebibytes=60, peak_cores=0.08, peak_mebibytes=80)
 # Reading a pod anew and resizing it are two requests: a plan over all takes 20 seconds.
 SLOWLY = {"pass_interval": "2s", "kube_requests_per_second": "2", "kube_burst": "1"}
 SECOND = timedelta(seconds=1)
 
 
-def staged(stage: Stage) -> None:
+def staged(stage: LiveStage) -> None:
     """A workload whose pods all ask for far too much."""
     node = stage.node(cpu="8", memory="16Gi")
     stage.create(app("Deployment", stage.namespace, "web", "300m", "512Mi", node=node, replicas=COUNT))
@@ -24,20 +24,20 @@ def staged(stage: Stage) -> None:
     stage.mark()
 
 
-def shrunk(stage: Stage) -> int:
+def shrunk(stage: LiveStage) -> int:
     return sum(requests(one).cpu < 300 for one in stage.pods("web"))
 
 
-def test_a_pause_stops_writes_within_a_second_in_the_middle_of_a_plan(stage: Stage):
+def test_a_pause_stops_writes_within_a_second_in_the_middle_of_a_plan(stage: LiveStage):
     staged(stage)
     with stage.serving(**SLOWLY):
-        until(lambda: shrunk(stage) >= 3, "the plan has begun")
+        wait_until(lambda: shrunk(stage) >= 3, "the plan has begun")
         assert stage.command("pause").code == 0
         paused_at = datetime.now(UTC)  # noqa: TID251  when the command has ended
         left = COUNT - shrunk(stage)
         assert left > 2, "the plan was over too soon"
         # Two passes begin and end meanwhile.
-        until(lambda: datetime.now(UTC) > paused_at + timedelta(seconds=5), "time passes")  # noqa: TID251
+        wait_until(lambda: datetime.now(UTC) > paused_at + timedelta(seconds=5), "time passes")  # noqa: TID251
         late = [
             one.target
             for one in stage.events()
@@ -47,14 +47,14 @@ def test_a_pause_stops_writes_within_a_second_in_the_middle_of_a_plan(stage: Sta
         assert late == []
         assert shrunk(stage) < COUNT
         assert stage.command("resume").code == 0
-        until(lambda: shrunk(stage) == COUNT, "the rest is done")
+        wait_until(lambda: shrunk(stage) == COUNT, "the rest is done")
     # Each was resized once.
     targets = [target for _, resource, target, _ in stage.deeds() if resource == "pods/resize"]
     assert sorted(targets) == sorted(f"{stage.namespace}/{one['metadata']['name']}" for one in stage.pods("web"))
     assert {code for *_, code in stage.deeds()} == {200}
 
 
-def test_a_revert_puts_back_what_was_asked_for_without_evictions(stage: Stage):
+def test_a_revert_puts_back_what_was_asked_for_without_evictions(stage: LiveStage):
     staged(stage)
     uids = {one["metadata"]["uid"] for one in stage.pods("web")}
     stage.once()
@@ -63,14 +63,14 @@ def test_a_revert_puts_back_what_was_asked_for_without_evictions(stage: Stage):
     ended = stage.command("revert", "--yes")
     assert ended.code == 0, ended.err
     pods = [stage.resized(one["metadata"]["name"]) for one in stage.pods("web")]
-    assert {requests(one) for one in pods} == {Size(300, 512)}
+    assert {requests(one) for one in pods} == {ObservedSize(300, 512)}
     assert {one["metadata"]["uid"] for one in pods} == uids
     assert {(verb, resource, code) for verb, resource, _, code in stage.deeds()} == {("patch", "pods/resize", 200)}
     # Limits cannot be taken away again; they hold nobody back.
     assert all(limits(one).memory == 0 or limits(one).memory >= 512 for one in pods)
 
 
-def test_what_is_reverted_stays_so_since_cruise_is_paused(stage: Stage):
+def test_what_is_reverted_stays_so_since_cruise_is_paused(stage: LiveStage):
     staged(stage)
     stage.once()
     assert stage.command("pause").code == 0

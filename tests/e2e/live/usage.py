@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tests import cadvisor
-from tests.cadvisor import Demand, Life, Place, RawSeries
+from tests.cadvisor import CadvisorDemand, ContainerLifetime, ContainerLocation, RawSeries
 
 Json = dict[str, Any]
 MIB = 2**20
@@ -28,7 +28,7 @@ FUTURE_MINUTES = 12 * 60
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class ContainerUse:
     """What one container uses most of the time, and at its peaks where those are higher.
 
     `waiting` is the share of time in which it waits for CPU.
@@ -40,10 +40,10 @@ class Use:
     peak_mebibytes: int = 0
     waiting: float = 0.0
 
-    def demand(self, start: int, minutes: int) -> Demand:
+    def compute_demand(self, start: int, minutes: int) -> CadvisorDemand:
         """Return it minute by minute."""
         peak = np.isin(np.arange(minutes) % PERIOD, PEAKS)
-        return Demand(
+        return CadvisorDemand(
             start,
             np.where(peak, max(self.cores, self.peak_cores), self.cores),
             np.full(minutes, self.waiting),
@@ -52,7 +52,7 @@ class Use:
 
 
 @dataclass(slots=True)
-class Usage:
+class ExposedUsage:
     """Containers with what they use, `hours` of it in the past; `loads` are nodes' load averages.
 
     `uses` has the use of each container by (app, container), app being the pods' label. A pod that is added by its name
@@ -60,12 +60,14 @@ class Usage:
     """
 
     namespace: str
-    uses: Mapping[tuple[str, str], Use]
+    uses: Mapping[tuple[str, str], ContainerUse]
     hours: int = 2
     loads: dict[str, float] = field(default_factory=dict)
     began: int = field(default_factory=lambda: int(time.time()) // MINUTE * MINUTE)  # noqa: TID251
-    _containers: dict[tuple[str, str], tuple[Place, Life, Demand]] = field(default_factory=dict)
-    _impostors: list[tuple[Place, Life, Demand]] = field(default_factory=list)
+    _containers: dict[tuple[str, str], tuple[ContainerLocation, ContainerLifetime, CadvisorDemand]] = field(
+        default_factory=dict
+    )
+    _impostors: list[tuple[ContainerLocation, ContainerLifetime, CadvisorDemand]] = field(default_factory=list)
     _lock: Lock = field(default_factory=Lock)
 
     @property
@@ -94,33 +96,33 @@ class Usage:
         self,
         pod: str,
         container: str,
-        use: Use,
+        use: ContainerUse,
         node: str = "",
         since: int | None = None,
         until: int | None = None,
         namespace: str = "",
     ) -> None:
         """Let one container of a pod, which need not exist any more, use something for a time."""
-        place = Place(namespace or self.namespace, pod, container, node, MINUTE, 0.0)
-        life = Life(self.start if since is None else since, until or self.began + FUTURE_MINUTES * MINUTE)
+        place = ContainerLocation(namespace or self.namespace, pod, container, node, MINUTE, 0.0)
+        life = ContainerLifetime(self.start if since is None else since, until or self.began + FUTURE_MINUTES * MINUTE)
         minutes = self.hours * 60 + FUTURE_MINUTES
         with self._lock:
-            self._containers.setdefault((pod, container), (place, life, use.demand(self.start, minutes)))
+            self._containers.setdefault((pod, container), (place, life, use.compute_demand(self.start, minutes)))
 
-    def impersonate(self, pod: str, container: str, use: Use) -> None:
+    def impersonate(self, pod: str, container: str, use: ContainerUse) -> None:
         """Let somebody else expose series of a container that say it uses something else, all the time."""
         place, life, demand = self._containers[pod, container]
-        other = use.demand(demand.start, len(demand.cores))
+        other = use.compute_demand(demand.start, len(demand.cores))
         with self._lock:
             # By all labels but one it is the container.
             self._impostors.append((replace(place, node=""), life, other))
 
-    def change(self, pod: str, container: str, use: Use) -> None:
+    def change(self, pod: str, container: str, use: ContainerUse) -> None:
         """Let a container use something else from now on."""
         with self._lock:
             place, life, before = self._containers[pod, container]
-            after, gone = use.demand(before.start, len(before.cores)), (self.now() - before.start) // MINUTE
-            joined = Demand(
+            after, gone = use.compute_demand(before.start, len(before.cores)), (self.now() - before.start) // MINUTE
+            joined = CadvisorDemand(
                 before.start,
                 np.concatenate((before.cores[:gone], after.cores[gone:])),
                 np.concatenate((before.waiting[:gone], after.waiting[gone:])),
@@ -178,7 +180,7 @@ def scrape_config(address: str, seconds: float = 1) -> str:
 
 
 @contextmanager
-def exposed(usage: Usage) -> Iterator[str]:
+def expose_usage(usage: ExposedUsage) -> Iterator[str]:
     """Serve the exposition on a free loopback port; yields HOST:PORT."""
 
     class Handler(BaseHTTPRequestHandler):

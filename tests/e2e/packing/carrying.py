@@ -6,27 +6,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from cruise.decisions.admission.steering import undeterred
+from cruise.decisions.admission.placement_hints import tolerate_preferred_taints
 from cruise.domain.cluster import Node
-from cruise.domain.packing import Arrival, Proposal
-from cruise.domain.packing import Stage as PlanStage
+from cruise.domain.packing_plan import PackingProposal, PlannedPlacement, PlanStage
 from cruise.kube_json.objects.pod import decode_pod
-from cruise.kube_json.patches.json_patch import apply_patch, pod_patch
-from cruise.kube_json.patches.steering_patch import affinity_operations
+from cruise.kube_json.patches import apply_patch, build_pod_patch, build_preferred_affinity
 from tests.controlplane.api import Json
-from tests.e2e.packing.explaining import reasons_for_going
-from tests.e2e.packing.stage import PodName, Stage, verdict
+from tests.e2e.packing.explaining import list_eviction_reasons
+from tests.e2e.packing.stage import PackingCluster, PodName, verdict
 
 # The scheduler alone waits up to ten before it tries a refused pod again. 300 clusters on a busy machine took eight.
 _MOST_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Landing:
+class ObservedPlacement:
     """What became of an arrival: the node that the pod is on, and what the scheduler says where it is on none."""
 
     cluster: str
-    arrival: Arrival
+    arrival: PlannedPlacement
     node: str | None
     message: str
     reasons: tuple[str, ...] = ()
@@ -45,16 +43,16 @@ class Landing:
 
 
 @dataclass(slots=True)
-class Carrying:
+class PlanRun:
     """Carries out the plans of many clusters at once; `landings` has every arrival in the order of its creation.
 
     A plan that the scheduler contradicts is dropped, as cruise drops it: nothing more of it is carried out.
     """
 
-    stage: Stage
-    plans: Mapping[str, Proposal]
+    stage: PackingCluster
+    plans: Mapping[str, PackingProposal]
     nodes: Mapping[str, Node]
-    landings: list[Landing] = field(default_factory=list)
+    landings: list[ObservedPlacement] = field(default_factory=list)
     _dropped: set[str] = field(default_factory=set)
 
     def run(self) -> None:
@@ -64,7 +62,7 @@ class Carrying:
         names, plans = list(self.plans), [plan.stages for plan in self.plans.values()]
         for stages in zip_longest(*plans):
             due = {name: one for name, one in zip(names, stages, strict=True) if one and name not in self._dropped}
-            self.stage.remove_pods([(one.namespace, one.pod) for plan in due.values() for one in plan.leaves])
+            self.stage.remove_pods([(one.namespace, one.pod) for plan in due.values() for one in plan.evictions])
             self._arrive(due, originals)
 
     def _arrive(self, due: Mapping[str, PlanStage], originals: Mapping[PodName, Json]) -> None:
@@ -73,18 +71,22 @@ class Carrying:
         for turn in zip_longest(*(plan.arrivals for plan in due.values())):
             coming = {name: one for name, one in zip(due, turn, strict=True) if one and name not in self._dropped}
             self.stage.each(
-                [steered(originals[one.namespace, one.pod], self.nodes[one.target]) for one in coming.values()],
+                [
+                    list_placement_hints(originals[one.namespace, one.pod], self.nodes[one.target])
+                    for one in coming.values()
+                ],
                 self.stage.api.create,
             )
             self._wait(coming)
 
-    def _wait(self, coming: Mapping[str, Arrival]) -> None:
+    def _wait(self, coming: Mapping[str, PlannedPlacement]) -> None:
         deadline = time.monotonic() + _MOST_SECONDS
         while True:
             self.stage.provision()
             pods = self.stage.pods()
             landings = [
-                Landing(cluster, one, *verdict(pods[one.namespace, one.pod])) for cluster, one in coming.items()
+                ObservedPlacement(cluster, one, *verdict(pods[one.namespace, one.pod]))
+                for cluster, one in coming.items()
             ]
             if all(landing.node for landing in landings) or time.monotonic() > deadline:
                 break
@@ -92,7 +94,7 @@ class Carrying:
         self._dropped |= {landing.cluster for landing in landings if not landing.as_planned}
         self.stage.remove_pods([(one.arrival.namespace, one.arrival.pod) for one in landings if one.node is None])
 
-    def _explained(self, landings: list[Landing]) -> Iterator[Landing]:
+    def _explained(self, landings: list[ObservedPlacement]) -> Iterator[ObservedPlacement]:
         elsewhere = [landing for landing in landings if landing.node and not landing.as_planned]
         snapshots = self.stage.snapshots() if elsewhere else {}
         for landing in landings:
@@ -102,17 +104,17 @@ class Carrying:
             snapshot, arrival = snapshots[landing.cluster], landing.arrival
             nodes = {node.name: node for node in snapshot.nodes}
             pod = next(pod for pod in snapshot.pods if (pod.namespace, pod.name) == (arrival.namespace, arrival.pod))
-            found = reasons_for_going(snapshot, pod, nodes[arrival.target], nodes[landing.node or ""])
+            found = list_eviction_reasons(snapshot, pod, nodes[arrival.target], nodes[landing.node or ""])
             yield replace(landing, reasons=tuple(found))
 
 
-def steered(pod: Json, node: Node) -> Json:
+def list_placement_hints(pod: Json, node: Node) -> Json:
     """A pod as its controller creates it again, with what cruise's webhook adds."""
     manifest: Json = json.loads(json.dumps(pod))
     spec = manifest["spec"]
     spec.pop("nodeName", None)
     del spec["schedulerName"]
     before = decode_pod(manifest)
-    after = replace(before, placement=undeterred(before.placement, node.taints))
-    apply_patch(manifest, [*pod_patch(manifest, before, after), *affinity_operations(manifest, node.name)])
+    after = replace(before, placement=tolerate_preferred_taints(before.placement, node.taints))
+    apply_patch(manifest, [*build_pod_patch(manifest, before, after), *build_preferred_affinity(manifest, node.name)])
     return manifest

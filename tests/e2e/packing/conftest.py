@@ -8,16 +8,16 @@ import pytest
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.e2e.packing.drawing import Drawing
-from tests.e2e.packing.stage import Stage
+from tests.e2e.packing.stage import PackingCluster
 
 
 @pytest.fixture(scope="module")
-def stage(control_plane: ControlPlane, seeds: Callable[[int], range]) -> Iterator[Stage]:
+def stage(control_plane: ControlPlane, seeds: Callable[[int], range]) -> Iterator[PackingCluster]:
     """The clusters of all seeds, put up; what pends there is nobody's to schedule."""
     run = f"pack{secrets.token_hex(2)}"
     clusters = [Drawing(run, seed, seed).cluster() for seed in range(101, 101 + len(seeds(300)))]
     with TestKubelet(control_plane.api(KUBELET.name), threads=2) as kubelet:
-        stage = Stage(control_plane.api(), kubelet, run, clusters)
+        stage = PackingCluster(control_plane.api(), kubelet, run, clusters)
         try:
             stage.put_up()
             yield stage

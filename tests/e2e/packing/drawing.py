@@ -8,12 +8,12 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from cruise.decisions.scheduling.board import Board
-from cruise.decisions.scheduling.scheduler import Scheduler
-from cruise.domain.cluster import Pod, Snapshot
+from cruise.decisions.scheduling.placements import PodPlacements
+from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
+from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.controlplane.api import Json
-from tests.controlplane.behaviour import NodeSpec
+from tests.controlplane.behaviour import SimulatedNodeSpec
 from tests.controlplane.manifests import container
 from tests.e2e.packing.rules import RuleDrawing
 from tests.e2e.packing.storage import StorageDrawing
@@ -43,11 +43,11 @@ FEATURES = (
 
 
 @dataclass(slots=True)
-class DrawnCluster:
+class RandomPackingCluster:
     """One cluster: what is created, in this order; running pods name their nodes."""
 
     name: str
-    nodes: list[NodeSpec]
+    nodes: list[SimulatedNodeSpec]
     cordoned: set[str] = field(default_factory=set)
     objects: list[Json] = field(default_factory=list)
     pods: list[Json] = field(default_factory=list)
@@ -75,10 +75,10 @@ class Drawing:
         """Tell whether a feature is drawn here."""
         return feature in self.features and self.source.random() < chance
 
-    def cluster(self) -> DrawnCluster:
+    def cluster(self) -> RandomPackingCluster:
         """Draw it whole."""
         source = self.source
-        drawn = DrawnCluster(self.name, [], drawing=self)
+        drawn = RandomPackingCluster(self.name, [], drawing=self)
         for team, namespace in zip(("red", "blue"), self.namespaces, strict=False):
             drawn.objects.append(self.marked("v1", "Namespace", {"name": namespace, "labels": {"team": team}}))
         templates = [self.template(f"app{number}") for number in range(source.randint(4, 6))]
@@ -98,7 +98,7 @@ class Drawing:
         drawn.pods = self.placed(drawn, pods)
         return drawn
 
-    def node(self, number: int, cpu: float, memory: float) -> NodeSpec:
+    def node(self, number: int, cpu: float, memory: float) -> SimulatedNodeSpec:
         """A node with about that much room."""
         source = self.source
         labels = {
@@ -114,7 +114,7 @@ class Drawing:
         if self.has("taints", 0.4):
             effect = source.choice(["NoSchedule", "PreferNoSchedule", "NoExecute"])
             taints.append({"key": "dedicated", "value": source.choice(["red", "blue"]), "effect": effect})
-        return NodeSpec(
+        return SimulatedNodeSpec(
             f"{self.name}-n{number}",
             cpu=f"{max(6, int(cpu * source.uniform(0.8, 1.3) / 100)) * 100}m",
             memory=f"{max(600, int(memory * source.uniform(0.9, 1.5) / MEBIBYTE))}Mi",
@@ -169,7 +169,7 @@ class Drawing:
             pod["spec"]["volumes"] = self.storage.draw_volumes(pod["metadata"]["namespace"], pod["metadata"]["name"])
         return pod
 
-    def probe(self, number: int, pinned: bool, nodes: Sequence[NodeSpec]) -> tuple[list[Json], Json]:
+    def probe(self, number: int, pinned: bool, nodes: Sequence[SimulatedNodeSpec]) -> tuple[list[Json], Json]:
         """A single pod that waits behind a gate and preempts nobody, and what it needs besides."""
         template = self.template(self.source.choice(["app0", "app1", "probe"]))
         template["metadata"]["name"] = "probe"
@@ -205,18 +205,20 @@ class Drawing:
         labels = {**metadata.get("labels", {}), MARK: self.name}
         return {"apiVersion": version, "kind": kind, "metadata": metadata | {"labels": labels}}
 
-    def placed(self, drawn: DrawnCluster, pods: list[Json]) -> list[Json]:
+    def placed(self, drawn: RandomPackingCluster, pods: list[Json]) -> list[Json]:
         """Put most pods where kube-scheduler would, some where it would not, and leave the others pending."""
         snapshot = self.foreseen(drawn, pods)
         read = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
-        board = Board(replace(snapshot, pods=()))
+        board = PodPlacements(replace(snapshot, pods=()))
         order = list(pods)
         self.source.shuffle(order)
         for manifest in order:
             if self.source.random() < 0.2:
                 continue
             pod = read[(manifest["metadata"]["namespace"], manifest["metadata"]["name"])]
-            claims = [snapshot.surroundings.claims.get((pod.namespace, name)) for name in pod.constraints.claims]
+            claims = [
+                snapshot.storage_and_namespaces.claims.get((pod.namespace, name)) for name in pod.constraints.claims
+            ]
             if not all(claim is not None and claim.bound for claim in claims):
                 continue
             node = self.choose(board, pod)
@@ -225,11 +227,11 @@ class Drawing:
                 manifest["spec"]["nodeName"] = node
         return order
 
-    def choose(self, board: Board, pod: Pod) -> str | None:
+    def choose(self, board: PodPlacements, pod: Pod) -> str | None:
         """A node for a running pod, None where there is none."""
-        scheduler, usual, odd = Scheduler(board), [], []
+        scheduler, usual, odd = SchedulerFilters(board), [], []
         for name, node in board.nodes.items():
-            refusals = list(scheduler.refuse(pod, node))
+            refusals = list(scheduler.check(pod, node))
             if not refusals:
                 usual.append(name)
             # No kubelet would run it without room, and a taint may drive it away.
@@ -239,7 +241,7 @@ class Drawing:
             return self.source.choice(odd)
         return self.source.choice(usual) if usual else None
 
-    def foreseen(self, drawn: DrawnCluster, pods: Sequence[Json]) -> Snapshot:
+    def foreseen(self, drawn: RandomPackingCluster, pods: Sequence[Json]) -> ClusterSnapshot:
         """The cluster as it will be when it is set up, with all pods pending."""
         nodes = [node.manifest("2026-01-01T00:00:00Z") for node in drawn.nodes]
         for node in nodes:

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from cruise.domain.cluster import Node, Pod, Snapshot
+from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.scheduling import TaintEffect
 
 
-def reasons_for_going(snapshot: Snapshot, pod: Pod, target: Node, taken: Node) -> Iterator[str]:
+def list_eviction_reasons(snapshot: ClusterSnapshot, pod: Pod, target: Node, taken: Node) -> Iterator[str]:
     """Say what draws a pod more strongly than its preference for a node; `snapshot` has it where it went.
 
     In kube-scheduler's default weights the steering's preference counts up to 200; taints that ask to keep away count
@@ -27,10 +27,10 @@ def _repels(pod: Pod, node: Node) -> Iterator[bool]:
             yield not any(toleration.tolerates(taint) for toleration in pod.placement.tolerations)
 
 
-def _pull(snapshot: Snapshot, pod: Pod, node: Node) -> int:
+def _pull(snapshot: ClusterSnapshot, pod: Pod, node: Node) -> int:
     """How many terms of required affinity mean the pod, of pods in the node's domains."""
     nodes = {one.name: one for one in snapshot.nodes}
-    labels = snapshot.surroundings.namespace_labels.get(pod.namespace, {})
+    labels = snapshot.storage_and_namespaces.namespace_labels.get(pod.namespace, {})
     found = 0
     for other in snapshot.pods:
         if other.node is None or (other.namespace, other.name) == (pod.namespace, pod.name):
@@ -38,5 +38,5 @@ def _pull(snapshot: Snapshot, pod: Pod, node: Node) -> int:
         for term in other.constraints.affinity:
             domain = nodes[other.node].labels.get(term.topology_key)
             near = domain is not None and domain == node.labels.get(term.topology_key)
-            found += near and term.means(pod.namespace, pod.labels, labels)
+            found += near and term.matches(pod.namespace, pod.labels, labels)
     return found

@@ -1,14 +1,14 @@
 """Single pods put before the real scheduler and the judge alike."""
 
-from cruise.decisions.scheduling.board import Board
-from cruise.decisions.scheduling.filters import IN_USE
-from cruise.decisions.scheduling.scheduler import Scheduler
-from cruise.domain.cluster import Snapshot
-from tests.controlplane.api import Json, until
-from tests.e2e.packing.stage import PodName, Stage, verdict
+from cruise.decisions.scheduling.filters import CLAIM_IN_USE
+from cruise.decisions.scheduling.placements import PodPlacements
+from cruise.decisions.scheduling.pod_affinity import SchedulerFilters
+from cruise.domain.cluster import ClusterSnapshot
+from tests.controlplane.api import Json, wait_until
+from tests.e2e.packing.stage import PackingCluster, PodName, verdict
 
 
-def create_probes(stage: Stage, number: int) -> dict[str, PodName]:
+def create_probes(stage: PackingCluster, number: int) -> dict[str, PodName]:
     """One pod behind a gate in each cluster; every other one is tied to a node."""
     names, objects, probes = {}, [], []
     for index, cluster in enumerate(stage.clusters):
@@ -25,24 +25,26 @@ def create_probes(stage: Stage, number: int) -> dict[str, PodName]:
         claims = stage.api.items("persistentvolumeclaims")
         return all(claim["status"]["phase"] == "Bound" for claim in claims if claim["spec"].get("volumeName"))
 
-    until(bound, "the probes' claims are bound")
+    wait_until(bound, "the probes' claims are bound")
     return names
 
 
-def nodes_that_admit(snapshot: Snapshot, name: PodName) -> dict[str, list[str]]:
+def nodes_that_admit(snapshot: ClusterSnapshot, name: PodName) -> dict[str, list[str]]:
     """What the judge says of each node; nothing where it lets the pod in.
 
     One whose volume another node has is let in by the scheduler, and would wait there in vain.
     """
     pod = next(pod for pod in snapshot.pods if (pod.namespace, pod.name) == name)
-    scheduler = Scheduler(Board(snapshot))
+    scheduler = SchedulerFilters(PodPlacements(snapshot))
     return {
-        node.name: [text for text in scheduler.refuse(pod, node) if not text.endswith(IN_USE)]
+        node.name: [text for text in scheduler.check(pod, node) if not text.endswith(CLAIM_IN_USE)]
         for node in snapshot.nodes
     }
 
 
-def all_judged(stage: Stage, admitting: dict[PodName, dict[str, list[str]]]) -> dict[PodName, tuple[str | None, str]]:
+def all_judged(
+    stage: PackingCluster, admitting: dict[PodName, dict[str, list[str]]]
+) -> dict[PodName, tuple[str | None, str]]:
     """The verdicts, once there is one on each; empty before."""
     stage.provision()
     pods: dict[PodName, Json] = stage.pods()

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from cruise.domain.cluster import Snapshot
-from cruise.domain.packing import Proposal
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.packing_plan import PackingProposal
 from cruise.kube_json.reading.snapshot import read_snapshot
-from tests.controlplane.api import Api, ApiError, Json, conditions, until
+from tests.controlplane.api import Api, ApiError, Json, conditions, wait_until
 from tests.controlplane.kubelet import TestKubelet
-from tests.e2e.packing.drawing import CLASSES, MARK, OWNER, DrawnCluster, class_manifest
+from tests.e2e.packing.drawing import CLASSES, MARK, OWNER, RandomPackingCluster, class_manifest
 from tests.e2e.packing.storage import DRIVER
 
 T = TypeVar("T")
@@ -26,10 +26,10 @@ PodName = tuple[str, str]
 """Namespace and name."""
 
 
-class Stage:
+class PackingCluster:
     """Drawn clusters for as long as a `with` of their kubelet lasts; `run` precedes what they share."""
 
-    def __init__(self, api: Api, kubelet: TestKubelet, run: str, clusters: Sequence[DrawnCluster]) -> None:
+    def __init__(self, api: Api, kubelet: TestKubelet, run: str, clusters: Sequence[RandomPackingCluster]) -> None:
         self.api, self.run, self.clusters = api, run, clusters
         self._kubelet = kubelet
         self._threads = ThreadPoolExecutor(_AT_ONCE)
@@ -48,7 +48,7 @@ class Stage:
             self.api.create(class_manifest(self.run, name))
         self.create([one for cluster in self.clusters for one in cluster.objects])
         self.each([pod for cluster in self.clusters for pod in cluster.pods], self.api.create)
-        until(self._settled, "claims are bound, budgets counted and pods run", seconds=120)
+        wait_until(self._settled, "claims are bound, budgets counted and pods run", seconds=120)
 
     def create(self, objects: Sequence[Json]) -> None:
         """Create objects, those first that others refer to: a claim that is ahead of its volume waits long for it."""
@@ -88,16 +88,16 @@ class Stage:
         """Delete pods, and wait until they are gone."""
         self.each(pods, lambda pod: self.forget("pods", *pod))
         gone = set(pods)
-        until(lambda: not gone & self.pods().keys(), f"{len(pods)} pods are gone")
+        wait_until(lambda: not gone & self.pods().keys(), f"{len(pods)} pods are gone")
 
     def pods(self) -> dict[PodName, Json]:
         """All pods of the clusters as they are now."""
         found = self.api.items("pods", labels=MARK)
         return {(pod["metadata"]["namespace"], pod["metadata"]["name"]): pod for pod in found}
 
-    def staying(self, plans: Iterable[Proposal]) -> dict[PodName, str]:
+    def staying(self, plans: Iterable[PackingProposal]) -> dict[PodName, str]:
         """The nodes of the running pods that plans leave where they are."""
-        leaving = {(one.namespace, one.pod) for plan in plans for stage in plan.stages for one in stage.leaves}
+        leaving = {(one.namespace, one.pod) for plan in plans for stage in plan.stages for one in stage.evictions}
         running = {name: pod["spec"].get("nodeName") for name, pod in self.pods().items()}
         return {name: node for name, node in running.items() if node and name not in leaving}
 
@@ -106,7 +106,7 @@ class Stage:
         pods = self.pods()
         return {name: pods[name]["spec"].get("nodeName") if name in pods else None for name in names}
 
-    def snapshots(self) -> dict[str, Snapshot]:
+    def snapshots(self) -> dict[str, ClusterSnapshot]:
         """Each cluster as kubectl would print it, its pods being those of controllers that create them again."""
         items: defaultdict[str, list[Json]] = defaultdict(list)
         for resource in KINDS:

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from cruise.decisions.packing.judging import find_objections
-from cruise.domain.packing import Proposal
-from cruise.domain.unplaced import Unplaced
+from cruise.decisions.packing.verification import find_plan_objections
+from cruise.domain.packing_plan import PackingProposal
+from cruise.domain.reasons import UnplacedPod
 from cruise.kube_json.reading.snapshot import read_snapshot
-from tests.controlplane.api import Api, Json, until
-from tests.controlplane.behaviour import NodeSpec
+from tests.controlplane.api import Api, Json, wait_until
+from tests.controlplane.behaviour import SimulatedNodeSpec
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.manifests import container
@@ -81,7 +81,7 @@ class Scene:
         exact = {"deviceClassName": self.run, "allocationMode": "ExactCount", "count": count}
         return {"spec": {"devices": {"requests": [{"name": "gpu", "exactly": exact}]}}}
 
-    def plan(self) -> Proposal:
+    def plan(self) -> PackingProposal:
         items = []
         for resource in KINDS:
             listed = self.api.get(self.api.path(resource))
@@ -92,8 +92,8 @@ class Scene:
                 pod["spec"]["schedulerName"] = "default-scheduler"
         snapshot = read_snapshot([json.dumps({"kind": "List", "items": items}).encode()], self.run)
         plan = plan_for(snapshot)
-        assert isinstance(plan, Proposal)
-        assert find_objections(snapshot, plan) == ()
+        assert isinstance(plan, PackingProposal)
+        assert find_plan_objections(snapshot, plan) == ()
         return plan
 
     def verdict_on(self, name: str) -> tuple[str | None, str]:
@@ -103,7 +103,7 @@ class Scene:
             found = verdict(self.api.read("pods", self.run, name))
             return found if any(found) else None
 
-        found: tuple[str | None, str] = until(judged, f"the scheduler has judged {name}")
+        found: tuple[str | None, str] = wait_until(judged, f"the scheduler has judged {name}")
         return found
 
 
@@ -112,7 +112,7 @@ def scene(control_plane: ControlPlane) -> Iterator[Scene]:
     run = f"gpu{secrets.token_hex(2)}"
     with TestKubelet(control_plane.api(KUBELET.name), threads=1) as kubelet:
         scene = Scene(control_plane.api(), run)
-        kubelet.add_nodes([NodeSpec(f"{run}-{node}", labels={"run": run}) for node in OFFERED])
+        kubelet.add_nodes([SimulatedNodeSpec(f"{run}-{node}", labels={"run": run}) for node in OFFERED])
         scene.put_up()
         try:
             yield scene
@@ -127,11 +127,11 @@ def test_the_real_scheduler_gives_out_as_many_devices_as_plans_count(scene: Scen
     for name, template in (("a", "one"), ("b", "one"), ("c", "two")):
         scene.api.create(scene.pod(name, template, "other"))
     made = f"/apis/{DEVICES}/namespaces/{scene.run}/resourceclaims"
-    until(lambda: len(scene.api.get(made)["items"]) == 4, "claims are made for all pods")
+    wait_until(lambda: len(scene.api.get(made)["items"]) == 4, "claims are made for all pods")
     plan = scene.plan()
-    lost: list[Unplaced] = list(plan.unplaced)
+    lost: list[UnplacedPod] = list(plan.unplaced)
     assert {one.pod for one in plan.placed} | {one.pod for one in lost} == {"a", "b", "c"}
-    assert not any(blocked.startswith("not-judged") for one in lost for blocked in one.blocked_by)
+    assert not any(blocked.startswith("not-evaluated") for one in lost for blocked in one.blocked_by)
     assert len(plan.placed) == min(2, sum(free.values()))
     templates = {"a": "one", "b": "one", "c": "two"}
     for one in plan.placed:

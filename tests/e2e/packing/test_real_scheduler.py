@@ -2,17 +2,17 @@
 
 import pytest
 
-from cruise.decisions.packing.building import build_problem
-from cruise.decisions.packing.judging import find_objections
-from cruise.decisions.packing.proposing import NoOrder, propose
-from cruise.domain.cluster import Node, Snapshot
-from cruise.domain.packing import Proposal
-from cruise.packer.budget import Budget
+from cruise.decisions.packing.problem import build_packing_problem
+from cruise.decisions.packing.proposal import NoMoveOrder, build_proposal
+from cruise.decisions.packing.verification import find_plan_objections
+from cruise.domain.cluster import ClusterSnapshot, Node
+from cruise.domain.packing_plan import PackingProposal
+from cruise.packer.budget import SolveBudget
 from cruise.packer.pack import pack
-from tests.controlplane.api import until
-from tests.e2e.packing.carrying import Carrying
+from tests.controlplane.api import wait_until
+from tests.e2e.packing.carrying import PlanRun
 from tests.e2e.packing.probing import agrees, all_judged, create_probes, nodes_that_admit
-from tests.e2e.packing.stage import Stage
+from tests.e2e.packing.stage import PackingCluster
 
 # Each judges a pod of every cluster; the first two pin each of them once.
 ROUNDS, OF_ALL_TIERS = 7, 4
@@ -24,7 +24,7 @@ WORK_EACH = 5e8
     "number",
     [*range(OF_ALL_TIERS), *(pytest.param(one, marks=pytest.mark.long) for one in range(OF_ALL_TIERS, ROUNDS))],
 )
-def test_the_judge_lets_a_pod_in_where_the_real_scheduler_does(stage: Stage, number: int):
+def test_the_judge_lets_a_pod_in_where_the_real_scheduler_does(stage: PackingCluster, number: int):
     names = create_probes(stage, number)
     admitting = {
         names[cluster]: nodes_that_admit(snapshot, names[cluster]) for cluster, snapshot in stage.snapshots().items()
@@ -33,7 +33,7 @@ def test_the_judge_lets_a_pod_in_where_the_real_scheduler_does(stage: Stage, num
         names.values(), lambda pod: stage.api.patch("pods", *pod, {"spec": {"schedulingGates": []}}, kind="merge")
     )
     try:
-        judged = until(lambda: all_judged(stage, admitting), "the scheduler has judged all", seconds=60)
+        judged = wait_until(lambda: all_judged(stage, admitting), "the scheduler has judged all", seconds=60)
     finally:
         stage.remove_pods(list(names.values()))
     differing = [
@@ -46,17 +46,17 @@ def test_the_judge_lets_a_pod_in_where_the_real_scheduler_does(stage: Stage, num
     assert 10 < bound < len(names)
 
 
-def test_the_real_scheduler_accepts_what_plans_want(stage: Stage):
-    plans: dict[str, Proposal] = {}
+def test_the_real_scheduler_accepts_what_plans_want(stage: PackingCluster):
+    plans: dict[str, PackingProposal] = {}
     nodes: dict[str, Node] = {}
     for name, snapshot in stage.snapshots().items():
         nodes |= {node.name: node for node in snapshot.nodes}
         plan = plan_for(snapshot)
-        assert isinstance(plan, Proposal), f"{name}: {plan.why}"
-        assert find_objections(snapshot, plan) == (), name
+        assert isinstance(plan, PackingProposal), f"{name}: {plan.reason}"
+        assert find_plan_objections(snapshot, plan) == (), name
         plans[name] = plan
     staying = stage.staying(plans.values())
-    carrying = Carrying(stage, plans, nodes)
+    carrying = PlanRun(stage, plans, nodes)
     carrying.run()
     landings = carrying.landings
     elsewhere = [landing for landing in landings if not landing.as_planned]
@@ -69,7 +69,7 @@ def test_the_real_scheduler_accepts_what_plans_want(stage: Stage):
     assert stage.places(staying) == staying
 
 
-def plan_for(snapshot: Snapshot) -> Proposal | NoOrder:
+def plan_for(snapshot: ClusterSnapshot) -> PackingProposal | NoMoveOrder:
     """The plan for a cluster as it is."""
-    built = build_problem(snapshot)
-    return propose(built, pack(built.problem, Budget(work_units=WORK_EACH), lambda packing: None))
+    built = build_packing_problem(snapshot)
+    return build_proposal(built, pack(built.problem, SolveBudget(work_units=WORK_EACH), lambda packing: None))

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import pytest
 
-from cruise.decisions.packing.judging import find_objections
-from cruise.domain.packing import Proposal
+from cruise.decisions.packing.verification import find_plan_objections
+from cruise.domain.packing_plan import PackingProposal
 from cruise.kube_json.reading.snapshot import read_snapshot
-from tests.controlplane.api import Api, Json, until
-from tests.controlplane.behaviour import Behaviour, NodeSpec
+from tests.controlplane.api import Api, Json, wait_until
+from tests.controlplane.behaviour import KubeletBehaviour, SimulatedNodeSpec
 from tests.controlplane.control_plane import KUBELET, ControlPlane
 from tests.controlplane.kubelet import TestKubelet
 from tests.controlplane.manifests import container
@@ -66,7 +66,7 @@ class Scene:
         wanted: Json = {"accessModes": ["ReadWriteOnce"], "storageClassName": "", "volumeName": f"{self.run}-{name}"}
         wanted |= {"resources": {"requests": {"storage": "1Gi"}}}
         self.create("v1", "PersistentVolumeClaim", name, {"spec": wanted}, namespaced=True)
-        until(
+        wait_until(
             lambda: self.api.read("persistentvolumeclaims", self.run, name)["status"]["phase"] == "Bound", "it is bound"
         )
 
@@ -75,7 +75,7 @@ class Scene:
             drivers = [{"name": self.driver, "nodeID": node, "allocatable": {"count": count}}]
             self.create(STORAGE, "CSINode", node, {"spec": {"drivers": drivers}})
 
-    def plan(self) -> Proposal:
+    def plan(self) -> PackingProposal:
         """The plan for what is there now; a pod called `app` is one that a controller would create again."""
         items = []
         for resource in KINDS:
@@ -89,21 +89,21 @@ class Scene:
                 item["metadata"]["ownerReferences"] = [owner]
         snapshot = read_snapshot([json.dumps({"kind": "List", "items": items}).encode()], self.run)
         plan = plan_for(snapshot)
-        assert isinstance(plan, Proposal), plan
-        assert find_objections(snapshot, plan) == ()
+        assert isinstance(plan, PackingProposal), plan
+        assert find_plan_objections(snapshot, plan) == ()
         return plan
 
     def waits_for(self, name: str, words: str) -> None:
         """Wait until the scheduler refuses a pod with these words."""
-        until(lambda: words in verdict(self.api.read("pods", self.run, name))[1], f"{name} is refused: {words}")
+        wait_until(lambda: words in verdict(self.api.read("pods", self.run, name))[1], f"{name} is refused: {words}")
 
     def comes(self, name: str) -> str:
         """Wait until a pod is bound; return its node."""
-        node: str = until(lambda: verdict(self.api.read("pods", self.run, name))[0], f"{name} is bound")
+        node: str = wait_until(lambda: verdict(self.api.read("pods", self.run, name))[0], f"{name} is bound")
         return node
 
 
-def moves(plan: Proposal) -> list[str]:
+def moves(plan: PackingProposal) -> list[str]:
     return [one.pod for one in (*plan.moves, *plan.preempted)]
 
 
@@ -112,7 +112,9 @@ def scene(control_plane: ControlPlane) -> Iterator[Scene]:
     run = f"moment{secrets.token_hex(2)}"
     with TestKubelet(control_plane.api(KUBELET.name), threads=1) as kubelet:
         scene = Scene(control_plane.api(), kubelet, run)
-        kubelet.add_nodes([NodeSpec(scene.ssd, labels={"run": run, "disk": run}), NodeSpec(f"{run}-other")])
+        kubelet.add_nodes(
+            [SimulatedNodeSpec(scene.ssd, labels={"run": run, "disk": run}), SimulatedNodeSpec(f"{run}-other")]
+        )
         scene.create("v1", "Namespace", run, {})
         try:
             yield scene
@@ -148,12 +150,12 @@ def test_a_volume_that_is_left_attached_counts(scene: Scene):
 def test_a_nominated_pod_keeps_its_host_ports(scene: Scene):
     for name, value in (("low", -10), ("high", 10)):
         scene.create("scheduling.k8s.io/v1", "PriorityClass", f"{scene.run}-{name}", {"value": value})
-    scene.kubelet.behave(Behaviour(termination_seconds=45), scene.run, "ending")
+    scene.kubelet.behave(KubeletBehaviour(termination_seconds=45), scene.run, "ending")
     scene.pod("ending", "1", (80,), priorityClassName=f"{scene.run}-low", terminationGracePeriodSeconds=60)
     scene.pod("app", "1500m")
     assert {scene.comes("ending"), scene.comes("app")} == {scene.ssd}
     scene.pod("vip", "1", (80, 443), priorityClassName=f"{scene.run}-high")
-    until(
+    wait_until(
         lambda: scene.api.read("pods", scene.run, "vip")["status"].get("nominatedNodeName") == scene.ssd,
         "vip is nominated",
     )
@@ -162,7 +164,7 @@ def test_a_nominated_pod_keeps_its_host_ports(scene: Scene):
     plan = scene.plan()
     assert (moves(plan), plan.placed) == ([], ())
     assert [one.blocked_by[0] for one in plan.unplaced if one.pod == "web"] == [
-        f"not-judged: its rules concern {scene.run}/vip, which is nominated for {scene.ssd}"
+        f"not-evaluated: its rules concern {scene.run}/vip, which is nominated for {scene.ssd}"
     ]
     scene.api.delete("pods", scene.run, "app", grace=0)
     scene.waits_for("web", "didn't have free ports")
@@ -202,7 +204,7 @@ def test_namespaces_without_a_label_are_not_what_the_selector_says(scene: Scene)
     scene.waits_for("web", "didn't match pod anti-affinity rules")
     plan = scene.plan()
     assert (moves(plan), plan.placed) == ([], ())
-    assert [one.blocked_by[0].partition(":")[0] for one in plan.unplaced] == ["not-judged"]
+    assert [one.blocked_by[0].partition(":")[0] for one in plan.unplaced] == ["not-evaluated"]
 
 
 def test_a_claim_that_the_pod_does_not_own_serves_it_not(scene: Scene):

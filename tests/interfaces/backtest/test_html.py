@@ -3,7 +3,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from cruise.interfaces.backtest.html import backtest_html
+from cruise.interfaces.backtest.html import render_backtest_html
 from cruise.interfaces.backtest.report import BacktestReport, ReplayTerms
 from tests.backtest_results import make_container, make_policies, make_result, make_score
 
@@ -36,7 +36,7 @@ class Tags(HTMLParser):
 
 
 def page(*results, watched=None) -> str:
-    return backtest_html(BacktestReport(results or (make_result(),), TERMS), watched).decode()
+    return render_backtest_html(BacktestReport(results or (make_result(),), TERMS), watched).decode()
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def tags(text: str) -> Tags:
     ],
 )
 def test_every_tag_is_closed_in_its_order(results):
-    text = backtest_html(BacktestReport(results, TERMS)).decode()
+    text = render_backtest_html(BacktestReport(results, TERMS)).decode()
     assert tags(text).found
 
 

@@ -7,12 +7,12 @@ import yaml
 
 from cruise.interfaces.backtest.report import (
     BacktestReport,
-    Prices,
+    ReplayPrices,
     ReplayTerms,
-    backtest_csv,
-    backtest_json,
-    backtest_yaml,
-    cost_a_month,
+    compute_monthly_cost,
+    render_backtest_csv,
+    render_backtest_json,
+    render_backtest_yaml,
 )
 from tests.backtest_results import make_policies, make_result, make_score
 
@@ -20,7 +20,7 @@ TERMS = ReplayTerms(300, "first-sample", 0, 1e-3)
 
 
 def document(*results, terms=TERMS):
-    return json.loads(backtest_json(BacktestReport(results, terms)))
+    return json.loads(render_backtest_json(BacktestReport(results, terms)))
 
 
 # ---- JSON, whose keys are a contract ----
@@ -74,7 +74,7 @@ def test_several_recordings_are_a_list():
 
 
 def test_the_terms_are_told():
-    terms = ReplayTerms(60, "start", 7, 0.01, "tune", Prices(0.03, 0.004))
+    terms = ReplayTerms(60, "start", 7, 0.01, "tune", ReplayPrices(0.03, 0.004))
     assert document(make_result(), terms=terms)["terms"] == {
         "passSeconds": 60,
         "arrivals": "start",
@@ -108,7 +108,7 @@ def test_without_memory_its_keys_are_there_and_null():
 
 def test_how_long_it_took_makes_no_difference():
     quick, slow = (make_result(policies={"cruise": make_score(seconds=seconds)}) for seconds in (1.0, 99.0))
-    assert backtest_json(BacktestReport([quick], TERMS)) == backtest_json(BacktestReport([slow], TERMS))
+    assert render_backtest_json(BacktestReport([quick], TERMS)) == render_backtest_json(BacktestReport([slow], TERMS))
 
 
 def test_what_is_no_number_is_null_and_noise_is_rounded():
@@ -125,7 +125,7 @@ def test_what_is_no_number_is_null_and_noise_is_rounded():
 def test_no_policies_and_no_recordings_are_documents_too():
     assert document(make_result(policies={}))["policies"] == {}
     assert document() == {"traces": []}
-    assert backtest_csv(BacktestReport([], TERMS)) == b"trace,policy\n"
+    assert render_backtest_csv(BacktestReport([], TERMS)) == b"trace,policy\n"
 
 
 def test_the_way_to_the_bound_is_a_share_for_each_resource():
@@ -163,9 +163,9 @@ def test_each_policy_has_its_cost_by_cause_and_all_their_order():
 
 def test_cost_is_brought_to_a_month_of_730_hours():
     score = make_score(cost=30.0)
-    assert cost_a_month(score, make_result(days=1.0)) == 30.0 * 730 / 24
-    assert cost_a_month(make_score(), make_result()) is None
-    assert cost_a_month(score, make_result(days=0.0)) is None
+    assert compute_monthly_cost(score, make_result(days=1.0)) == 30.0 * 730 / 24
+    assert compute_monthly_cost(make_score(), make_result()) is None
+    assert compute_monthly_cost(score, make_result(days=0.0)) is None
 
 
 # ---- YAML and CSV ----
@@ -173,12 +173,12 @@ def test_cost_is_brought_to_a_month_of_730_hours():
 
 def test_yaml_is_the_same_document():
     report = BacktestReport([make_result()], TERMS)
-    assert yaml.safe_load(backtest_yaml(report)) == json.loads(backtest_json(report))
+    assert yaml.safe_load(render_backtest_yaml(report)) == json.loads(render_backtest_json(report))
 
 
 def test_csv_has_a_line_for_each_policy_of_each_recording():
     report = BacktestReport([make_result("a"), make_result("b", make_policies(memory=False))], TERMS)
-    lines = list(csv.DictReader(io.StringIO(backtest_csv(report).decode())))
+    lines = list(csv.DictReader(io.StringIO(render_backtest_csv(report).decode())))
     assert [(line["trace"], line["policy"]) for line in lines] == [
         (trace, name) for trace in ("a", "b") for name in make_policies()
     ]

@@ -1,9 +1,9 @@
 import pytest
 
-from cruise.interfaces.backtest.report import BacktestReport, Prices, ReplayTerms
-from cruise.interfaces.backtest.table import backtest_table, figures
+from cruise.interfaces.backtest.report import BacktestReport, ReplayPrices, ReplayTerms
+from cruise.interfaces.backtest.table import format_figures, render_backtest_table
 from tests.backtest_results import make_policies, make_result, make_score
-from tests.shown import shown
+from tests.shown import render_to_text
 
 TERMS = ReplayTerms(300, "first-sample", 0, 1e-3)
 LONG = "a-cluster-with-a-name-that-nobody-would-give-it-in-earnest-" * 4
@@ -11,7 +11,7 @@ LONG = "a-cluster-with-a-name-that-nobody-would-give-it-in-earnest-" * 4
 
 def table(*results, width=160, terms=TERMS, watched=None):
     report = BacktestReport(results or (make_result(),), terms)
-    return shown(lambda console: backtest_table(report, console, watched), width)
+    return render_to_text(lambda console: render_backtest_table(report, console, watched), width)
 
 
 def row(text: str, name: str) -> list[str]:
@@ -78,7 +78,7 @@ def test_a_narrow_table_leaves_out_what_is_known_by_the_rest_and_says_costs_belo
 
 
 def test_costs_are_an_estimate_and_said_to_be_one():
-    terms = ReplayTerms(300, "first-sample", 0, 1e-3, None, Prices(0.03, 0.004))
+    terms = ReplayTerms(300, "first-sample", 0, 1e-3, None, ReplayPrices(0.03, 0.004))
     text = table(make_result(policies=make_policies(cost=True)), terms=terms)
     assert row(text, "cruise")[-1] == "$4,650"
     assert "Cost a month is an estimate" in text
@@ -119,7 +119,7 @@ def test_a_second_table_has_the_cost_the_share_of_each_cause_and_the_way_to_the_
 def test_the_order_by_cost_is_told_with_the_prices_that_change_it():
     text = flat(table())
     assert "By cost: cruise, cruise-risk," in text
-    assert "With price_kill × 3:" in text
+    assert "With price_oom_kill × 3:" in text
     assert "No other price × 3 or ÷ 3 changes the order." in text
     assert "0.0145 for a core-hour" in text
 
@@ -136,4 +136,4 @@ def test_a_node_that_never_was_is_noted():
 
 
 def test_figures_are_as_many_as_headings():
-    assert len(figures(make_score())) == len(figures(make_score(memory=None))) == 13
+    assert len(format_figures(make_score())) == len(format_figures(make_score(memory=None))) == 13

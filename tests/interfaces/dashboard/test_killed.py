@@ -3,12 +3,12 @@
 from dataclasses import replace
 from datetime import timedelta
 
-from cruise.domain.cluster import OomKill, Snapshot
+from cruise.domain.cluster import ClusterSnapshot, OomKill
 from cruise.domain.resources import MEBIBYTE
-from cruise.interfaces.http.survey import survey
+from cruise.interfaces.http.cluster_summary import summarize_cluster
 from tests.builders import make_container, make_pod
 from tests.interfaces.dashboard.test_pages import browser
-from tests.interfaces.http.api_scene import NOW, Scene, busy_scene
+from tests.interfaces.http.api_scene import NOW, ApiScene, make_busy_scene
 
 
 def ended():
@@ -23,9 +23,9 @@ def ended():
     )
 
 
-def with_kill(scene: Scene) -> None:
+def with_kill(scene: ApiScene) -> None:
     """Let the last pass have seen a pod that ended with a kill."""
-    pod, done = ended(), scene.last_pass()
+    pod, done = ended(), scene.get_last_pass()
     assert done is not None
     at = NOW - timedelta(hours=3)
     kill = OomKill(pod.namespace, pod.name, pod.uid, "app", pod.workload, "", "n1", at, 256 * MEBIBYTE, None)
@@ -36,7 +36,7 @@ def with_kill(scene: Scene) -> None:
 
 
 async def test_the_first_page_and_the_list_show_a_cron_job_whose_last_run_was_killed():
-    scene = await busy_scene()
+    scene = await make_busy_scene()
     with_kill(scene)
     async with browser(scene) as page:
         first = (await page.get("/")).text
@@ -46,31 +46,31 @@ async def test_the_first_page_and_the_list_show_a_cron_job_whose_last_run_was_ki
 
 
 async def test_a_workload_without_a_running_pod_has_a_line_of_no_sums():
-    scene = await busy_scene()
+    scene = await make_busy_scene()
     with_kill(scene)
-    done = scene.last_pass()
+    done = scene.get_last_pass()
     assert done is not None
-    found = survey(done, await scene.statistics(), {}, scene.policy, {})
-    [line] = [one for one in found.lines if one.waste.workload == "CronJob/report"]
+    found = summarize_cluster(done, await scene.statistics(), {}, scene.policy, {})
+    [line] = [one for one in found.workloads if one.waste.workload == "CronJob/report"]
     assert (line.waste.pods, line.mode, [risk.kind.value for risk in line.risks]) == (0, "full", ["oom-killed"])
     assert sum(found.modes.values()) == 5
 
 
-class EndedScene(Scene):
+class EndedScene(ApiScene):
     """A scene whose cluster has what the last pass saw."""
 
-    async def snapshot(self) -> Snapshot:
-        done = self.last_pass()
+    async def snapshot(self) -> ClusterSnapshot:
+        done = self.get_last_pass()
         assert done is not None
         return done.snapshot
 
 
 async def test_the_page_of_a_workload_without_a_running_pod_tells_of_its_last_run():
-    scene = await busy_scene()
+    scene = await make_busy_scene()
     scene = EndedScene(scene.world, scene.store, done=scene.done)
     with_kill(scene)
     async with browser(scene) as page:
         shown = await page.get("/workloads/shop/CronJob/report")
         why = (await page.get("/workloads/shop/CronJob/report/why/report-1-a")).text
     assert shown.status_code == 200 and "killed at 256Mi" in shown.text
-    assert "killed at 256Mi" in why and "settled" not in why
+    assert "killed at 256Mi" in why and "no-change-needed" not in why

@@ -6,14 +6,14 @@ from dataclasses import replace
 import pytest
 
 from cruise.domain.resources import ResourceName
-from cruise.interfaces.dashboard.nodes import line_of, pod_lines, share_of
+from cruise.interfaces.dashboard.nodes import build_node_summary, build_pod_summaries, compute_node_shares
 from tests.interfaces.dashboard.test_pages import browser
-from tests.interfaces.http.api_scene import Scene, busy_scene
+from tests.interfaces.http.api_scene import ApiScene, make_busy_scene
 
 
 @pytest.fixture
-async def scene() -> Scene:
-    return await busy_scene()
+async def scene() -> ApiScene:
+    return await make_busy_scene()
 
 
 def names(page: str) -> list[str]:
@@ -32,7 +32,7 @@ async def test_nodes_are_sorted_filtered_and_counted_here(scene):
 
 
 async def test_by_free_cpu_the_fullest_node_comes_first(scene):
-    free = {plan.node: line_of(plan).cpu.free for plan in scene.done.plans}
+    free = {plan.node: build_node_summary(plan).cpu.get_free for plan in scene.done.plans}
     async with browser(scene) as page:
         found = names((await page.get("/nodes", params={"sort": "cpu-free", "up": "true"})).text)
     assert [free[name] for name in found] == sorted(free.values())
@@ -41,23 +41,23 @@ async def test_by_free_cpu_the_fullest_node_comes_first(scene):
 async def test_what_a_node_has_goes_into_fixed_bases_headroom_and_what_is_free(scene):
     for plan in scene.done.plans:
         for resource in ResourceName:
-            share = share_of(plan, resource)
-            assert share.fixed + share.base + share.headroom + share.free == share.allocatable
+            share = compute_node_shares(plan, resource)
+            assert share.fixed + share.base + share.headroom + share.get_free == share.allocatable
             assert share.fixed == plan.allocatable.of(resource) - plan.available.of(resource)
 
 
 async def test_a_nodes_pods_are_shown_with_what_the_plan_gives_them(scene):
     plan = next(one for one in scene.done.plans if one.targets)
     pods = [pod for pod in scene.done.snapshot.pods if pod.node == plan.node]
-    lines = {line.pod.name: line for line in pod_lines(plan, pods)}
+    lines = {line.pod.name: line for line in build_pod_summaries(plan, pods)}
     assert set(lines) == {pod.name for pod in pods}
     written = {one.pod: one.containers[0].requests.cpu_millicores for one in plan.resize}
     assert written and {name: line.after.cpu_millicores for name, line in lines.items() if line.after} == written
-    settled = pod_lines(replace(plan, resize=()), pods)
+    settled = build_pod_summaries(replace(plan, resize=()), pods)
     assert all(line.after is None for line in settled)
-    assert "settled" in {line.state for line in settled}
-    killed = pod_lines(replace(plan, resize=()), pods, {(pod.namespace, pod.name) for pod in pods})
-    assert "settled" not in {line.state for line in killed}
+    assert "no-change-needed" in {line.state for line in settled}
+    killed = build_pod_summaries(replace(plan, resize=()), pods, {(pod.namespace, pod.name) for pod in pods})
+    assert "no-change-needed" not in {line.state for line in killed}
     async with browser(scene) as page:
         shown = (await page.get(f"/nodes/{plan.node}")).text
         assert all(name in shown for name in lines)

@@ -12,22 +12,25 @@ import httpx
 import pytest
 from fastapi import FastAPI
 
-from cruise.domain.callers import Access, Caller, Deed, Intervention, PathAccess
 from cruise.domain.policy import Mode
-from cruise.interfaces.dashboard.frame import POLICY
-from cruise.interfaces.dashboard.front import DashboardFront
-from cruise.interfaces.dashboard.pages import MENU, add_dashboard
-from cruise.interfaces.dashboard.sessions import COOKIE, Sessions
+from cruise.domain.users import Access, Caller, PathAccess, UserAction, UserActionKind
+from cruise.interfaces.dashboard.access import DashboardAccess
+from cruise.interfaces.dashboard.layout import CONTENT_SECURITY_POLICY, SESSION_COOKIE, SignInSessions
+from cruise.interfaces.dashboard.pages import MENU_PAGES, add_dashboard
 from cruise.interfaces.http.api import create_api
-from cruise.interfaces.http.gate import Authority, GateRules, gated
-from cruise.interfaces.http.hosts import hosts
-from cruise.interfaces.http.pods import Explanations
-from cruise.interfaces.http.survey import Surveys
-from tests.interfaces.http.api_scene import Scene, busy_scene, looking_at, present
+from cruise.interfaces.http.cluster_summary import ClusterSummaries
+from cruise.interfaces.http.request_guard import (
+    CallerAuthority,
+    RequestGuardRules,
+    create_allowed_hosts,
+    guard_requests,
+)
+from cruise.interfaces.http.workload import PodExplanations
+from tests.interfaces.http.api_scene import ApiScene, make_busy_scene, make_present, make_view
 
 ADMINISTRATOR, READER, TENANT, STRANGER = map(Caller, ("administrator", "reader", "tenant", "stranger"))
 OF_ONE = ("/workloads/shop/Deployment/web", "/nodes/n1", "/policies/shop/Deployment/web")
-PATHS = [f"/{page.path}" for page in MENU] + list(OF_ONE)
+PATHS = [f"/{page.path}" for page in MENU_PAGES] + list(OF_ONE)
 
 
 class Roles:
@@ -36,10 +39,10 @@ class Roles:
     A tenant may get the pods of namespace shop alone.
     """
 
-    async def caller(self, token: str) -> Caller | None:
+    async def authenticate(self, token: str) -> Caller | None:
         return next((one for one in (ADMINISTRATOR, READER, TENANT, STRANGER) if one.name == token), None)
 
-    async def allows(self, caller: Caller, access: Access) -> bool:
+    async def authorize(self, caller: Caller, access: Access) -> bool:
         reads = not isinstance(access, PathAccess) or access.verb == "get"
         if caller == TENANT and not isinstance(access, PathAccess):
             return access.namespace == "shop"
@@ -50,19 +53,23 @@ ROLES = Roles()
 
 
 @cache
-def _dashboard(authority: Authority | None) -> tuple[FastAPI, DashboardFront]:
-    view, surveys, explanations, sessions = present(4)
+def _dashboard(authority: CallerAuthority | None) -> tuple[FastAPI, DashboardAccess]:
+    view, surveys, explanations, sessions = make_present(4)
     api = create_api(view, surveys, explanations)
     return api, add_dashboard(api, view, surveys, explanations, sessions, authority)
 
 
 @asynccontextmanager
-async def browser(scene: Scene, *, known: bool = False) -> AsyncIterator[httpx.AsyncClient]:
+async def browser(scene: ApiScene, *, known: bool = False) -> AsyncIterator[httpx.AsyncClient]:
     """A browser at the scene's dashboard, where callers are known or reads are open."""
     authority = ROLES if known else None
     api, front = _dashboard(authority)
-    rules = GateRules(authority, hosts(["cruise"]), reads_open=not known, front=front)
-    app = looking_at(gated(api, rules), scene, Surveys(scene), Explanations(scene), Sessions(lambda: 0.0))
+    rules = RequestGuardRules(
+        authority, create_allowed_hosts(["cruise"]), allows_anonymous_reads=not known, access_rules=front
+    )
+    app = make_view(
+        guard_requests(api, rules), scene, ClusterSummaries(scene), PodExplanations(scene), SignInSessions(lambda: 0.0)
+    )
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://cruise") as client:
         yield client
 
@@ -75,15 +82,15 @@ async def sign_in(page: httpx.AsyncClient, name: str) -> str:
 
 
 @pytest.fixture
-async def scene() -> Scene:
-    return await busy_scene()
+async def scene() -> ApiScene:
+    return await make_busy_scene()
 
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_a_page_has_its_policy_and_nothing_that_it_forbids(scene, path):
     async with browser(scene) as page:
         answer = await page.get(path)
-    assert (answer.status_code, answer.headers["content-security-policy"]) == (200, POLICY)
+    assert (answer.status_code, answer.headers["content-security-policy"]) == (200, CONTENT_SECURITY_POLICY)
     assert not re.search(r"<style|\sstyle=|\son[a-z]+=|<script(?! src)|href=\"/|src=\"/|action=\"/", answer.text)
 
 
@@ -126,7 +133,7 @@ async def test_only_a_page_of_the_session_signs_out(scene):
         assert (await page.post("/sign-out", data={"form_token": "guessed"})).status_code == 403
         [token] = re.findall(r'name="form_token" value="([^"]+)"', (await page.get("/")).text)
         assert (await page.post("/sign-out", data={"form_token": token})).status_code == 303
-        page.cookies.delete(COOKIE)
+        page.cookies.delete(SESSION_COOKIE)
         assert (await page.get("/")).status_code == 303
 
 
@@ -153,7 +160,7 @@ async def test_old_statistics_are_no_good_news(scene):
 
 
 async def test_so_large_a_cluster_is_added_up_while_its_reader_waits_elsewhere(scene, monkeypatch):
-    monkeypatch.setattr("cruise.interfaces.http.survey._FEW_PODS", 0)
+    monkeypatch.setattr("cruise.interfaces.http.cluster_summary._FEW_PODS", 0)
     async with browser(scene) as page:
         answer = await page.get("/")
         assert answer.status_code == 503 and "being added up" in answer.text
@@ -162,8 +169,8 @@ async def test_so_large_a_cluster_is_added_up_while_its_reader_waits_elsewhere(s
 
 @pytest.mark.parametrize("path", PATHS)
 async def test_every_page_says_that_cruise_is_paused_by_whom_since_when_and_how_it_goes_on(scene, path):
-    await scene.store.record_intervention(
-        Intervention(scene.now() - timedelta(hours=2), "alice@example.com", Deed.PAUSE)
+    await scene.store.record_user_action(
+        UserAction(scene.now() - timedelta(hours=2), "alice@example.com", UserActionKind.PAUSE)
     )
     await scene.store.set_paused(True)
     async with browser(scene, known=True) as page:
@@ -171,7 +178,7 @@ async def test_every_page_says_that_cruise_is_paused_by_whom_since_when_and_how_
         shown = (await page.get(path)).text
         assert "cruise is paused" in shown and "alice@example.com paused it 2h ago" in shown
         assert "do/delete/pause" in shown
-        page.cookies.delete(COOKIE)
+        page.cookies.delete(SESSION_COOKIE)
         assert "alice" not in (await page.get("/sign-in")).text
 
 
@@ -196,7 +203,7 @@ async def test_browsers_get_a_page_where_nothing_is_and_programs_get_json(scene,
         told = await page.request(method, path)
         api = await page.request(method, f"/api/v1{path}", headers={"Accept": "text/html"})
     assert shown.status_code == told.status_code == status
-    assert shown.headers["content-security-policy"] == POLICY and 'aria-label="Pages"' in shown.text
+    assert shown.headers["content-security-policy"] == CONTENT_SECURITY_POLICY and 'aria-label="Pages"' in shown.text
     assert shown.headers.get("allow") == told.headers.get("allow")
     assert "error" in told.json() and "error" in api.json()
 

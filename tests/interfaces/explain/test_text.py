@@ -6,19 +6,23 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from cruise.decisions.explaining.explanation import explain
-from cruise.decisions.explaining.past import past_of
-from cruise.decisions.sizing.headroom.joint_peak import JointPeak
-from cruise.decisions.sizing.headroom.past_demand import PastDemand
-from cruise.domain.actions import ContainerTarget, EvictPod, Outcome, Reason, ResizePod, Verdict, WriteCause
-from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, ResizePending, ResizeState, VerticalAutoscaler
-from cruise.domain.policy import EvictionRanking, Mode, Policy
-from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, NO_RESOURCES, ResourceName
-from cruise.domain.rules import SEEDS
+from cruise.decisions.explanation import explain_pod
+from cruise.decisions.pod_history import build_pod_history
+from cruise.decisions.sizing.headroom import JointPeakHeadroom, PastDemand
+from cruise.domain.actions import ActionResult, ContainerTarget, EvictPod, Outcome, ReasonCode, ResizeCause, ResizePod
+from cruise.domain.cluster import (
+    ContainerRole,
+    LimitRangeItem,
+    OomKill,
+    ResizePending,
+    ResizeState,
+    VerticalPodAutoscaler,
+)
+from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode, Policy
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, NOTHING_STATED, ResourceName
 from cruise.domain.usage import HourlyPeaks, OomRecord, PeakKey
-from cruise.interfaces.explain.document import explanation_json, stored_json
-from cruise.interfaces.explain.past import past_text, stored_text
-from cruise.interfaces.explain.text import explanation_text
+from cruise.interfaces.explain.document import render_explanation_json, render_stored_json
+from cruise.interfaces.explain.text import render_explanation_text, render_pod_history, render_stored_text
 from tests.builders import (
     NOW,
     NOW_SECONDS,
@@ -34,7 +38,7 @@ from tests.builders import (
     make_table,
     make_workload,
 )
-from tests.shown import shown
+from tests.shown import render_to_text
 from tests.strategies import clusters
 from tests.tiers import examples
 
@@ -43,11 +47,11 @@ FULL = Policy(mode=Mode.FULL)
 
 def explained(pods, *rows, of=0, policy=FULL, **more):
     snapshot = make_snapshot(pods, **more)
-    return explain(pods[of], snapshot, make_table(*rows), policy, NOW)
+    return explain_pod(pods[of], snapshot, make_table(*rows), policy, NOW)
 
 
 def text_of(explanation, width=200) -> str:
-    return shown(lambda console: explanation_text(explanation, FULL, NOW), width)
+    return render_to_text(lambda console: render_explanation_text(explanation, FULL, NOW), width)
 
 
 def test_a_killed_pod_is_red_with_what_a_person_has_to_do():
@@ -57,15 +61,15 @@ def test_a_killed_pod_is_red_with_what_a_person_has_to_do():
     workload = make_workload(memory_limits={"app": 100 * MEBIBYTE})
     snapshot = make_snapshot([pod], workloads=[workload])
     snapshot = replace(snapshot, oom_kills=(OomKill(*place, 200 * MEBIBYTE, None),))
-    explanation = explain(pod, snapshot, make_table(row), FULL, NOW)
+    explanation = explain_pod(pod, snapshot, make_table(row), FULL, NOW)
     lines = text_of(explanation).splitlines()
     assert lines[1].startswith("at risk: it was killed for lack of memory")
     assert lines[2] == (
         "  app: killed at 200Mi 3m ago, 10 restarts; its limit is at its ceiling: "
         "raise the memory limit in the pod template, or look for a leak"
     )
-    assert "settled" not in text_of(explanation)
-    [kill] = json.loads(explanation_json(explanation, NOW, None))["kills"]
+    assert "no-change-needed" not in text_of(explanation)
+    [kill] = json.loads(render_explanation_json(explanation, NOW, None))["kills"]
     assert (kill["container"], kill["limitBytes"], kill["remedy"]) == ("app", 200 * MEBIBYTE, "raise-template-limit")
 
 
@@ -74,11 +78,11 @@ def test_a_node_that_shares_another_headroom_than_the_largest_single_one_tells_b
     table = make_table(*(make_statistic_for(pod, cpu_base=50, cpu_peak=200) for pod in pods))
     seen = np.full((len(table.keys), 12), 120.0, dtype=np.float32)
     past = PastDemand({one: seen for one in ResourceName}, {one: seen[:, :0] for one in ResourceName})
-    explanation = explain(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=JointPeak(past))
+    explanation = explain_pod(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=JointPeakHeadroom(past))
     text = text_of(explanation)
     assert "by joint-peak for cpu, joint-peak for memory, as far as there is room" in text
     assert "the node's 150m × own 150m / sum 300m = 75m" in text
-    assert json.loads(explanation_json(explanation, NOW, None))["node"]["rules"]["cpu"] == "joint-peak"
+    assert json.loads(render_explanation_json(explanation, NOW, None))["node"]["rules"]["cpu"] == "joint-peak"
     assert "as far as there is room" not in text_of(explained(pods, *(make_statistic_for(pod) for pod in pods)))
 
 
@@ -90,8 +94,8 @@ def text_where_demanded(together: float, *usage: tuple[int, int]) -> str:
     ]
     table = make_table(*rows)
     seen = np.full((len(pods), 12), together / len(pods), dtype=np.float32)
-    model = JointPeak(PastDemand(dict.fromkeys(ResourceName, seen), dict.fromkeys(ResourceName, seen[:, :0])))
-    return text_of(explain(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=model))
+    model = JointPeakHeadroom(PastDemand(dict.fromkeys(ResourceName, seen), dict.fromkeys(ResourceName, seen[:, :0])))
+    return text_of(explain_pod(pods[0], make_snapshot(pods), table, FULL, NOW, headroom=model))
 
 
 def test_headroom_of_a_node_whose_containers_have_none_is_shown_as_shared_by_base():
@@ -215,7 +219,7 @@ def test_on_a_node_that_cannot_fit_a_pod_gets_what_there_is():
 
 def test_by_the_first_design_nothing_grows_there():
     pod = make_pod("agent", workload="DaemonSet/agent")
-    first_design = Policy(mode=Mode.FULL, rules=SEEDS)
+    first_design = Policy(mode=Mode.FULL, rules=SEED_RULES)
     rows = make_statistic_for(pod, cpu_base=900)
     text = text_of(explained([pod], rows, nodes=[make_node(cpu=500)], policy=first_design))
     assert "nothing grows above 100m" in text
@@ -279,17 +283,17 @@ def test_lines_keep_within_the_terminal_but_for_the_command_to_copy(width):
 @given(clusters(max_nodes=2))
 def test_any_pod_of_any_cluster_can_be_shown(cluster):
     for pod in cluster.snapshot.pods:
-        explanation = explain(pod, cluster.snapshot, cluster.statistics, FULL, NOW)
+        explanation = explain_pod(pod, cluster.snapshot, cluster.statistics, FULL, NOW)
         assert pod.name in text_of(explanation, 80)
-        document = json.loads(explanation_json(explanation, NOW, None))
+        document = json.loads(render_explanation_json(explanation, NOW, None))
         assert document["pod"] == pod.name
-        assert document["fate"] == explanation.fate.value
-        assert len(document["containers"]) == len(explanation.steps or explanation.held)
+        assert document["fate"] == explanation.outcome.value
+        assert len(document["containers"]) == len(explanation.steps or explanation.skipped_containers)
 
 
 def test_the_document_has_every_step_and_the_patch():
     pod = make_pod()
-    document = json.loads(explanation_json(explained([pod], make_statistic_for(pod)), NOW, None))
+    document = json.loads(render_explanation_json(explained([pod], make_statistic_for(pod)), NOW, None))
     assert document["workload"] == "Deployment/web"
     [container] = document["containers"]
     assert container["cpuMillicores"]["final"] == 200
@@ -298,21 +302,25 @@ def test_the_document_has_every_step_and_the_patch():
     assert document["patch"]["spec"]["containers"][0]["name"] == "app"
     assert document["overrides"] == [{"setting": "mode", "value": "full", "source": "cluster", "holds": True}]
     assert document["node"]["available"] == {"cpuMillicores": 4000, "memoryBytes": 16384 * MEBIBYTE}
-    held = json.loads(explanation_json(explained([pod]), NOW, None))
+    held = json.loads(render_explanation_json(explained([pod]), NOW, None))
     assert held["hold"]["reason"] == "no-statistics"
 
 
 def past():
     ref = make_ref("Deployment/web")
-    eviction = EvictPod("shop", "web-1", "u", "n1", ref, EvictionRanking.LOW, ResourceName.CPU, Reason.DOES_NOT_FIT)
-    outcome = Outcome(NOW - timedelta(minutes=7), eviction, Verdict.HELD, Reason.BUDGET_HOUR)
+    eviction = EvictPod(
+        "shop", "web-1", "u", "n1", ref, EvictionRanking.LOW, ResourceName.CPU, ReasonCode.NODE_OVER_CAPACITY
+    )
+    outcome = Outcome(
+        NOW - timedelta(minutes=7), eviction, ActionResult.SKIPPED, ReasonCode.HOURLY_EVICTION_BUDGET_SPENT
+    )
     kill = OomRecord("shop", "web-1", "u", str(ref), "app", "", "n1", NOW - timedelta(hours=3), None, 1, None, 5)
     peaks = HourlyPeaks([PeakKey("shop", str(ref), "app", "")], np.array([5]), np.array([250.0]), np.array([np.nan]))
-    return past_of("shop", "web-1", str(ref), "", [outcome], [kill], peaks)
+    return build_pod_history("shop", "web-1", str(ref), "", [outcome], [kill], peaks)
 
 
 def test_the_past_is_shown_after_the_present():
-    text = shown(lambda console: past_text(past(), NOW))
+    text = render_to_text(lambda console: render_pod_history(past(), NOW))
     assert "7m ago  evict  held  the hour's eviction budget is spent" in text
     assert "3h ago  web-1  app  no limit" in text
     assert "up to 250m" in text
@@ -323,48 +331,52 @@ def test_a_resize_of_the_past_says_from_what_to_what_and_why():
     pod = make_pod()
 
     def sizes(cpu):
-        return (ContainerTarget("app", ContainerRole.MAIN, make_amounts(cpu, 128), NO_AMOUNTS),)
+        return (ContainerTarget("app", ContainerRole.MAIN, make_amounts(cpu, 128), NOTHING_STATED),)
 
     action = ResizePod(
-        pod.namespace, pod.name, pod.uid, pod.node, pod.workload, sizes(130), NO_RESOURCES, Reason.RIGHTSIZED,
-        WriteCause.BELOW_BASE,
+        pod.namespace, pod.name, pod.uid, pod.node, pod.workload, sizes(130), NO_RESOURCES, ReasonCode.RIGHTSIZED,
+        ResizeCause.UNDER_REQUESTED,
     )  # fmt: skip
-    done = replace(past(), outcomes=(Outcome(NOW, action, Verdict.DONE, Reason.RIGHTSIZED, before=sizes(100)),))
-    text = shown(lambda console: past_text(done, NOW))
+    done = replace(
+        past(), outcomes=(Outcome(NOW, action, ActionResult.DONE, ReasonCode.RIGHTSIZED, before=sizes(100)),)
+    )
+    text = render_to_text(lambda console: render_pod_history(done, NOW))
     assert "resize  done  cpu 100m → 130m: it has used more than its request for" in text
-    [line] = json.loads(stored_json("shop", "web-1", make_table(make_statistic()), done))["past"]["outcomes"]
-    assert (line["cause"], line["changes"]) == ("below-base", "cpu 100m → 130m")
+    [line] = json.loads(render_stored_json("shop", "web-1", make_table(make_statistic()), done))["past"]["outcomes"]
+    assert (line["cause"], line["changes"]) == ("under-requested", "cpu 100m → 130m")
 
 
 def test_the_store_alone_shows_statistics_and_past():
     table = make_table(make_statistic(), make_statistic(pod="", container="log"))
-    text = shown(lambda console: stored_text("shop", "web-1", table, past(), NOW))
+    text = render_to_text(lambda console: render_stored_text("shop", "web-1", table, past(), NOW))
     assert "app: base 50m and 64Mi, peak 200m and 100Mi, updated just now" in text
     assert "log (all pods of Deployment/web)" in text
-    document = json.loads(stored_json("shop", "web-1", table, past()))
+    document = json.loads(render_stored_json("shop", "web-1", table, past()))
     assert [row["key"]["container"] for row in document["statistics"]] == ["app", "log"]
-    assert document["past"]["outcomes"][0]["reason"] == "budget-hour"
+    assert document["past"]["outcomes"][0]["reason"] == "hourly-eviction-budget-spent"
     assert document["past"]["hourlyPeaks"][0]["cpuMillicores"][5] == 250.0
 
 
 def test_a_past_of_nothing_shows_nothing():
-    nothing = replace(past(), outcomes=(), kills=(), profiles=())
-    assert shown(lambda console: past_text(nothing, NOW)) == ""
+    nothing = replace(past(), outcomes=(), oom_kills=(), profiles=())
+    assert render_to_text(lambda console: render_pod_history(nothing, NOW)) == ""
 
 
 def test_what_is_left_to_an_autoscaler_is_said_with_its_name():
     pod = make_pod()
     found = explained([pod], make_statistic_for(pod), autoscalers=[make_autoscaler(name="by-load")])
     assert "cpu left alone: HPA by-load targets utilisation of what cruise may size" in text_of(found)
-    document = json.loads(explanation_json(found, NOW, None))
+    document = json.loads(render_explanation_json(found, NOW, None))
     assert document["autoscaled"]["resources"] == ["cpu"]
-    assert json.loads(explanation_json(explained([pod], make_statistic_for(pod)), NOW, None))["autoscaled"] is None
+    assert (
+        json.loads(render_explanation_json(explained([pod], make_statistic_for(pod)), NOW, None))["autoscaled"] is None
+    )
 
 
 def test_a_pod_that_a_vpa_sizes_is_left_to_it():
     pod = make_pod()
     snapshot = make_snapshot([pod])
-    vertical = VerticalAutoscaler("shop", "sizer", make_ref("Deployment/web"), "Recreate")
+    vertical = VerticalPodAutoscaler("shop", "sizer", make_ref("Deployment/web"), "Recreate")
     snapshot = replace(snapshot, vertical_autoscalers=(vertical,))
-    found = explain(pod, snapshot, make_table(make_statistic_for(pod)), FULL, NOW)
-    assert "other-autoscaler: another autoscaler sizes it (VPA sizer)" in text_of(found)
+    found = explain_pod(pod, snapshot, make_table(make_statistic_for(pod)), FULL, NOW)
+    assert "managed-by-other-autoscaler: another autoscaler sizes it (VPA sizer)" in text_of(found)

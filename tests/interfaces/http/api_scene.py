@@ -13,25 +13,29 @@ import httpx
 from fastapi import FastAPI
 
 from cruise.domain.actions import Outcome
-from cruise.domain.callers import Intervention
-from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
+from cruise.domain.users import UserAction
 from cruise.interfaces.http.api import create_api
-from cruise.interfaces.http.figures import ControllerFigures, JobFigures, pass_figures
-from cruise.interfaces.http.gate import Authority, GateRules, gated
+from cruise.interfaces.http.cluster_summary import ClusterSummaries
+from cruise.interfaces.http.figures import ControllerFigures, JobFigures, summarize_node_pass
 from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send
-from cruise.interfaces.http.hosts import hosts
-from cruise.interfaces.http.pods import Explanations
-from cruise.interfaces.http.static_token import StaticToken
-from cruise.interfaces.http.survey import Surveys
-from cruise.interfaces.http.view import Rehearsing
-from cruise.runtime.packing.consolidation_pass import ConsolidationPass
-from cruise.runtime.ports import Store
+from cruise.interfaces.http.request_guard import (
+    CallerAuthority,
+    RequestGuardRules,
+    StaticTokenAuthority,
+    create_allowed_hosts,
+    guard_requests,
+)
+from cruise.interfaces.http.view import WhatIfPort
+from cruise.interfaces.http.workload import PodExplanations
+from cruise.runtime.node_pass import NodePassResult, run_node_pass
+from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
+from cruise.runtime.ports import StorePort
 from cruise.runtime.revert import revert_workload
-from cruise.runtime.sizing.node_pass import NodePass, node_pass
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.store.store import MemoryStore
+from cruise.simulation.store import InMemoryStore
 from tests.builders import make_statistic_for
 from tests.simulation.scenes import START, cluster, node, pods, workload
 
@@ -41,37 +45,37 @@ FULL = Policy(mode=Mode.FULL)
 
 
 @dataclass
-class Scene:
+class ApiScene:
     """Implements `ApiView`."""
 
     world: SimulatedCluster
-    store: Store = field(default_factory=MemoryStore)
+    store: StorePort = field(default_factory=InMemoryStore)
     policy: Policy = FULL
-    authority: Authority | None = None
-    done: NodePass | None = None
+    authority: CallerAuthority | None = None
+    done: NodePassResult | None = None
     leader: bool = True
-    consolidation: ConsolidationPass | None = None
-    rehearsals: Rehearsing | None = None
-    announced: list[Intervention] = field(default_factory=list)
+    consolidation: ConsolidationPassResult | None = None
+    what_if_runs: WhatIfPort | None = None
+    announced: list[UserAction] = field(default_factory=list)
 
     def now(self) -> datetime:
         return NOW
 
-    def figures(self) -> ControllerFigures:
+    def get_figures(self) -> ControllerFigures:
         return ControllerFigures(
             self.policy.mode,
             self.leader,
             (JobFigures("node pass", runs=1, last_ended_at=NOW, last_success_at=NOW),),
-            last_pass=pass_figures(self.done) if self.done is not None else None,
+            last_pass=summarize_node_pass(self.done) if self.done is not None else None,
             statistics_at=NOW,
             watch_lag_seconds=float("inf"),
             consolidation=self.consolidation,
         )
 
-    def last_pass(self) -> NodePass | None:
+    def get_last_pass(self) -> NodePassResult | None:
         return self.done
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> ClusterSnapshot:
         return await self.world.snapshot()
 
     async def statistics(self) -> StatisticsTable:
@@ -80,19 +84,24 @@ class Scene:
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
         return await revert_workload(self.world, self.store, self.policy, self.world.now, namespace, workload)
 
-    async def announce(self, intervention: Intervention) -> None:
+    async def announce(self, intervention: UserAction) -> None:
         self.announced.append(intervention)
 
     def app(self, reads_open: bool = True, **rules: Any) -> AsgiApp:
         """The API behind its gate."""
-        app = gated(_api(), GateRules(self.authority, hosts(["cruise"]), reads_open=reads_open, **rules))
-        return looking_at(app, self, Surveys(self), Explanations(self))
+        app = guard_requests(
+            _api(),
+            RequestGuardRules(
+                self.authority, create_allowed_hosts(["cruise"]), allows_anonymous_reads=reads_open, **rules
+            ),
+        )
+        return make_view(app, self, ClusterSummaries(self), PodExplanations(self))
 
 
 _looked_at: ContextVar[tuple[object, ...]] = ContextVar("looked_at")
 
 
-def looking_at(app: AsgiApp, *parts: object) -> AsgiApp:
+def make_view(app: AsgiApp, *parts: object) -> AsgiApp:
     """Have requests to an app made of `present` look at these parts."""
 
     async def looking(scope: Scope, receive: Receive, send: Send) -> None:
@@ -112,32 +121,34 @@ class _Present:
         return getattr(_looked_at.get()[self._place], name)
 
 
-def present(count: int) -> Sequence[Any]:
+def make_present(count: int) -> Sequence[Any]:
     """Stand for so many parts of what is looked at, in an app that all scenes share: to make one takes its time."""
     return [_Present(place) for place in range(count)]
 
 
 @cache
 def _api() -> FastAPI:
-    return create_api(*present(3))
+    return create_api(*make_present(3))
 
 
-async def busy_scene(token_file: Path | None = None, policy: Policy = FULL) -> Scene:
+async def make_busy_scene(token_file: Path | None = None, policy: Policy = FULL) -> ApiScene:
     """Three nodes with five pods, after one pass."""
     nodes = [node(f"n{number}") for number in (1, 2, 3)]
-    scene = Scene(
+    scene = ApiScene(
         cluster(workload(replicas=5, created_at=START.replace(day=1)), nodes),
-        authority=StaticToken(token_file) if token_file is not None else None,
+        authority=StaticTokenAuthority(token_file) if token_file is not None else None,
         policy=policy,
     )
     rows = [make_statistic_for(pod, updated_at=int(NOW.timestamp())) for pod in await pods(scene.world)]
-    await scene.store.write_statistics(StatisticsTable.of_rows(rows))
-    scene.done = await node_pass(scene.world, scene.store, scene.policy, NOW)
+    await scene.store.write_statistics(StatisticsTable.from_rows(rows))
+    scene.done = await run_node_pass(scene.world, scene.store, scene.policy, NOW)
     return scene
 
 
 @asynccontextmanager
-async def asking(scene: Scene, token: str | None = None, **rules: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def create_api_client(
+    scene: ApiScene, token: str | None = None, **rules: Any
+) -> AsyncIterator[httpx.AsyncClient]:
     """A client of the scene's API."""
     headers = {"Authorization": f"Bearer {token}"} if token is not None else {}
     transport = httpx.ASGITransport(scene.app(**rules))

@@ -14,27 +14,27 @@ from pydantic import TypeAdapter
 
 from cruise.adapters.store.connection import Database
 from cruise.adapters.store.postgres import PostgresStore
-from cruise.interfaces.http.controller import NodePage, NodePlanDocument, OutcomePage, Status
-from cruise.interfaces.http.history import HistoryPage
+from cruise.interfaces.http.controller import AuditPage, ControllerStatus, NodePage, NodePlanDocument
 from cruise.interfaces.http.overrides import OverridePage
-from cruise.interfaces.http.pause import Pause
-from cruise.interfaces.http.requests import Failure
-from cruise.interfaces.http.static_token import StaticToken
-from cruise.interfaces.packing.progress_document import PackingPage
-from cruise.interfaces.plan.document import plan_json
-from tests.interfaces.http.api_scene import NOW, TOKEN, asking, busy_scene
+from cruise.interfaces.http.packing import HistoryPage
+from cruise.interfaces.http.request_guard import StaticTokenAuthority
+from cruise.interfaces.http.user_actions import PauseStatus
+from cruise.interfaces.http.view import RequestError
+from cruise.interfaces.packing.document import PackingPage
+from cruise.interfaces.plan_document import render_plan_json
+from tests.interfaces.http.api_scene import NOW, TOKEN, create_api_client, make_busy_scene
 from tests.interfaces.packing.packing_plans import PLAN
 from tests.simulation.scenes import pods
 
 
 @pytest.fixture
 async def scene():
-    return await busy_scene()
+    return await make_busy_scene()
 
 
 @pytest.fixture
 async def api(scene):
-    async with asking(scene) as client:
+    async with create_api_client(scene) as client:
         yield client
 
 
@@ -69,7 +69,7 @@ async def test_the_status_says_who_answers_and_how_its_jobs_went(api):
 
 
 async def test_nodes_are_the_plans_that_the_command_prints(api, scene):
-    [printed] = [json.loads(b"".join(plan_json(scene.done.plans)))]
+    [printed] = [json.loads(b"".join(render_plan_json(scene.done.plans)))]
     page = await get(api, "/nodes")
     assert page["items"] == printed["nodes"]
     assert (page["at"], page["total"], page["offset"]) == ("2026-01-05T09:00:00Z", 3, 0)
@@ -102,12 +102,12 @@ async def test_outcomes_come_newest_first_and_say_whether_there_are_more(api):
 
 async def test_every_answer_is_of_its_documented_shape(api):
     for path, model in (
-        ("/status", Status),
+        ("/status", ControllerStatus),
         ("/nodes", NodePage),
         ("/nodes/n1", NodePlanDocument),
-        ("/outcomes", OutcomePage),
+        ("/outcomes", AuditPage),
         ("/overrides", OverridePage),
-        ("/pause", Pause),
+        ("/pause", PauseStatus),
         ("/packing", PackingPage),
         ("/history", HistoryPage),
     ):
@@ -122,7 +122,7 @@ async def test_the_last_packing_plan_is_there_with_its_progress(scene, api):
     answered = await api.get("/packing")
     assert TypeAdapter(PackingPage).validate_json(answered.content, strict=True, by_alias=True).plan is not None
     plan = answered.json()["plan"]
-    assert (plan["phase"], plan["stage"], plan["evictedInStage"]) == ("under-way", 1, 1)
+    assert (plan["phase"], plan["stage"], plan["evictedInStage"]) == ("in-progress", 1, 1)
     assert plan["moves"] == [{"namespace": "shop", "pod": "web-1", "from": "n1", "to": "n2"}]
     assert plan["byPriority"] == [{"priority": 5, "placed": 3, "running": 2, "bound": 4}]
     assert plan["stages"][1]["evictions"] == ["shop/web-1 from n1", "shop/low from n1"]
@@ -159,7 +159,7 @@ async def test_the_openapi_document_is_whole(api):
             for status, response in operation["responses"].items():
                 if int(status) >= 400:
                     schema = response["content"]["application/json"]["schema"]
-                    assert schema == {"$ref": f"#/components/schemas/{Failure.__name__}"}
+                    assert schema == {"$ref": f"#/components/schemas/{RequestError.__name__}"}
     references = {part.split('"')[0] for part in text.split('"#/components/schemas/')[1:]}
     assert references <= set(document["components"]["schemas"])
 
@@ -197,14 +197,14 @@ async def test_a_zone_may_be_written_with_an_unescaped_plus(api):
 @pytest.mark.parametrize(("method", "path"), [("POST", "/status"), ("PATCH", "/pause"), ("DELETE", "/nodes")])
 async def test_other_methods_are_refused_likewise(scene, tmp_path, method, path):
     (tmp_path / "token").write_text(TOKEN)
-    scene.authority = StaticToken(tmp_path / "token")
-    async with asking(scene, TOKEN) as api:
+    scene.authority = StaticTokenAuthority(tmp_path / "token")
+    async with create_api_client(scene, TOKEN) as api:
         assert await refused(api, path, 405, method) == "Method Not Allowed"
 
 
 async def test_without_a_pass_there_is_no_plan_and_the_reason_is_said(scene):
     scene.done = None
-    async with asking(scene) as api:
+    async with create_api_client(scene) as api:
         assert await refused(api, "/nodes", 503) == "there is no plan here: no node pass was made yet"
         scene.leader = False
         assert "another process leads" in await refused(api, "/nodes/n1", 503)
@@ -213,7 +213,7 @@ async def test_without_a_pass_there_is_no_plan_and_the_reason_is_said(scene):
 async def test_a_store_that_is_gone_costs_what_it_holds_and_nothing_else(scene):
     database = Database("postgresql://nobody@127.0.0.1:1/none")
     scene.store = PostgresStore(database)
-    async with asking(scene) as api:
+    async with create_api_client(scene) as api:
         for path in ("/outcomes", "/overrides", "/pause"):
             assert "Postgres at 127.0.0.1:1/none" in await refused(api, path, 503)
         status = await get(api, "/status")
@@ -252,7 +252,7 @@ def test_words_of_any_kind_get_one_answer_of_one_shape(first, second, third):
     ]
 
     async def ask() -> None:
-        async with asking(FUZZED, TOKEN) as api:
+        async with create_api_client(FUZZED, TOKEN) as api:
             for path in paths:
                 answered = await api.get(path)
                 assert answered.status_code in (200, 404, 422)
@@ -261,4 +261,4 @@ def test_words_of_any_kind_get_one_answer_of_one_shape(first, second, third):
     asyncio.run(ask())
 
 
-FUZZED = asyncio.run(busy_scene())
+FUZZED = asyncio.run(make_busy_scene())

@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.annotations import ORIGINAL_RESOURCES
-from cruise.domain.callers import Deed, Intervention
-from cruise.domain.overrides import settings_of
-from cruise.domain.policy import Bounds, EvictionRanking, Mode
+from cruise.domain.overrides import format_settings
+from cruise.domain.policy import EvictionRanking, Mode, RequestBounds
 from cruise.domain.resources import ResourceName
-from cruise.errors import Unavailable
-from cruise.interfaces.http.overrides import read_settings
+from cruise.domain.users import UserAction, UserActionKind
+from cruise.errors import UnavailableError
+from cruise.interfaces.http.overrides import read_override_settings
 from tests.builders import make_amounts, make_ref
-from tests.interfaces.http.api_scene import NOW, TOKEN, asking, busy_scene
+from tests.interfaces.http.api_scene import NOW, TOKEN, create_api_client, make_busy_scene
 
 WEB = "/overrides/shop/Deployment/web"
 
@@ -30,12 +30,12 @@ def token_file(tmp_path):
 
 @pytest.fixture
 async def scene(token_file):
-    return await busy_scene(token_file)
+    return await make_busy_scene(token_file)
 
 
 @pytest.fixture
 async def api(scene):
-    async with asking(scene, TOKEN) as client:
+    async with create_api_client(scene, TOKEN) as client:
         yield client
 
 
@@ -58,16 +58,16 @@ async def test_a_pause_is_set_and_lifted(api, scene):
 
 async def test_a_pause_is_by_who_began_it_also_where_a_revert_did(api, scene):
     def done(minutes, caller, deed, workload=None):
-        return Intervention(scene.now() - timedelta(minutes=minutes), caller, deed, None, workload)
+        return UserAction(scene.now() - timedelta(minutes=minutes), caller, deed, None, workload)
 
     for one in (
-        done(50, "a", Deed.PAUSE),
-        done(40, "b", Deed.RESUME),
-        done(30, "c", Deed.REVERT, make_ref("Deployment/web")),
-        done(20, "d", Deed.REVERT),
-        done(10, "e", Deed.PAUSE),
+        done(50, "a", UserActionKind.PAUSE),
+        done(40, "b", UserActionKind.RESUME),
+        done(30, "c", UserActionKind.REVERT, make_ref("Deployment/web")),
+        done(20, "d", UserActionKind.REVERT),
+        done(10, "e", UserActionKind.PAUSE),
     ):
-        await scene.store.record_intervention(one)
+        await scene.store.record_user_action(one)
     await scene.store.set_paused(True)
     assert (await api.get("/pause")).json()["by"] == "d"
 
@@ -89,8 +89,8 @@ async def test_an_override_is_stored_as_an_annotation_would_be_read(api, scene):
         EvictionRanking.NEVER,
         frozenset({ResourceName.CPU}),
     )
-    assert found.bounds == Bounds(minimum=make_amounts(100))
-    assert found.container_bounds == {"app": Bounds(maximum=make_amounts(None, 2048))}
+    assert found.bounds == RequestBounds(minimum=make_amounts(100))
+    assert found.container_bounds == {"app": RequestBounds(maximum=make_amounts(None, 2048))}
     expected = {"mode": "resize", "eviction-ranking": "never", "resources": "cpu", "cpu-min": "100m"}
     expected |= {"memory-max.app": "2Gi", "headroom-factor": "1.5"}
     assert answered.json() == {"namespace": "shop", "kind": "Deployment", "name": "web", "settings": expected}
@@ -195,7 +195,7 @@ async def test_a_body_that_breaks_off_changes_nothing(scene):
 
 @pytest.mark.parametrize("token", [None, "", "wrong", TOKEN + "x", TOKEN[:-1], "ü"])
 async def test_only_the_token_opens(scene, token):
-    async with asking(scene) as api:
+    async with create_api_client(scene) as api:
         headers = {} if token is None else {b"Authorization": f"Bearer {token}".encode()}
         answered = await api.put("/pause", headers=headers)
     assert answered.status_code == 401
@@ -205,28 +205,28 @@ async def test_only_the_token_opens(scene, token):
 
 
 async def test_another_way_of_signing_in_does_not_open(scene):
-    async with asking(scene) as api:
+    async with create_api_client(scene) as api:
         assert (await api.put("/pause", auth=("admin", TOKEN))).status_code == 401
 
 
 async def test_without_the_token_not_even_the_body_is_read(scene):
-    async with asking(scene) as api:
+    async with create_api_client(scene) as api:
         assert (await api.put(WEB, content=b"{")).status_code == 401
 
 
 async def test_a_token_that_changes_on_disk_changes_at_once(scene, token_file):
     another = "another token that is long enough for everybody"
     token_file.write_text(f"{another}\n")
-    async with asking(scene, TOKEN) as api:
+    async with create_api_client(scene, TOKEN) as api:
         assert (await api.put("/pause")).status_code == 401
-    async with asking(scene, another) as api:
+    async with create_api_client(scene, another) as api:
         assert (await api.put("/pause")).status_code == 200
 
 
 async def test_a_token_may_be_of_any_characters(scene, token_file):
     token = "schlüssel✓" * 4
     token_file.write_text(f"{token}\n")
-    async with asking(scene) as api:
+    async with create_api_client(scene) as api:
         headers = {b"Authorization": f"Bearer {token}".encode()}
         assert (await api.put("/pause", headers=headers)).status_code == 200
 
@@ -237,7 +237,7 @@ async def test_a_token_file_without_a_token_opens_to_nobody(scene, token_file, b
         token_file.unlink()
     else:
         token_file.write_text(broken)
-    async with asking(scene, "") as api:
+    async with create_api_client(scene, "") as api:
         answered = await api.put("/pause", headers={"Authorization": f"Bearer {(broken or '').strip() or 'x'}"})
     assert answered.status_code == 503
     assert "api_token_file" in answered.json()["error"]
@@ -257,21 +257,21 @@ async def test_what_is_written_is_on_record_with_who_wrote_it(api, scene):
         ("resume", None, ""),
     ]
     assert {one["caller"] for one in lines["items"]} == {"api_token_file"}
-    assert list(scene.announced) == list(reversed(await scene.store.interventions(NOW)))
+    assert list(scene.announced) == list(reversed(await scene.store.user_actions(NOW)))
 
 
 async def test_what_cannot_be_put_on_record_is_not_done(api, scene, monkeypatch):
     async def away(_: object) -> None:
-        raise Unavailable("the database is away")
+        raise UnavailableError("the database is away")
 
-    monkeypatch.setattr(scene.store, "record_intervention", away)
+    monkeypatch.setattr(scene.store, "record_user_action", away)
     assert (await api.put("/pause")).status_code == 503
     assert await scene.store.paused() is False
     assert scene.announced == []
 
 
 async def test_reading_needs_no_token(scene):
-    async with asking(scene) as api:
+    async with create_api_client(scene) as api:
         assert (await api.get("/pause")).status_code == 200
 
 
@@ -285,9 +285,9 @@ OBJECTS = st.dictionaries(st.one_of(NAMES, st.text(max_size=20)), VALUES, max_si
 @given(st.one_of(OBJECTS.map(lambda settings: json.dumps(settings).encode()), st.binary(max_size=200)))
 def test_any_body_is_an_override_that_reads_the_same_again_or_is_refused(body):
     try:
-        found = read_settings(body)
+        found = read_override_settings(body)
     except HTTPException as refusal:
         assert refusal.status_code == 422
         assert refusal.detail
         return
-    assert read_settings(json.dumps(settings_of(found)).encode()) == found
+    assert read_override_settings(json.dumps(format_settings(found)).encode()) == found

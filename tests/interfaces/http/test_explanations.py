@@ -2,50 +2,49 @@
 
 from dataclasses import replace
 
-from cruise.decisions.explaining.explanation import explain
-from cruise.decisions.exporting.templates import size_templates
+from cruise.decisions.explanation import explain_pod
+from cruise.decisions.template_sizes import size_templates
 from cruise.domain.annotations import Overrides
 from cruise.domain.policy import Mode
-from cruise.interfaces.http.pods import Explanations
-from cruise.interfaces.http.workload import statistics_of, template_of
-from cruise.runtime.sizing.pass_headroom import stored_headroom
+from cruise.interfaces.http.workload import PodExplanations, compute_template_sizes, select_statistics
+from cruise.runtime.headroom import prepare_stored_headroom
 from tests.builders import make_ref
-from tests.interfaces.http.api_scene import NOW, asking, busy_scene
+from tests.interfaces.http.api_scene import NOW, create_api_client, make_busy_scene
 from tests.simulation.scenes import run
 
 
 async def test_what_has_not_changed_since_the_pass_is_explained_as_if_it_alone_were():
-    scene = await busy_scene()
+    scene = await make_busy_scene()
     assert scene.done is not None
-    snapshot, explanations = scene.done.snapshot, Explanations(scene)
-    statistics, seen = await scene.statistics(), scene.done.seen
-    headroom = await stored_headroom(scene.store, statistics, scene.policy)
+    snapshot, explanations = scene.done.snapshot, PodExplanations(scene)
+    statistics, seen = await scene.statistics(), scene.done.for_next_pass
+    headroom = await prepare_stored_headroom(scene.store, statistics, scene.policy)
     for pod in snapshot.pods:
-        found = await explanations.of(replace(pod), await scene.snapshot())
-        alone = explain(pod, snapshot, statistics, scene.policy, NOW, earlier=seen, headroom=headroom)
-        assert (found.fate, found.steps, found.node) == (alone.fate, alone.steps, alone.node)
+        found = await explanations.explain(replace(pod), await scene.snapshot())
+        alone = explain_pod(pod, snapshot, statistics, scene.policy, NOW, earlier=seen, headroom=headroom)
+        assert (found.outcome, found.steps, found.node) == (alone.outcome, alone.steps, alone.node)
 
 
 async def test_the_pass_is_taken_again_once_until_the_next_one_or_another_override():
-    scene = await busy_scene()
+    scene = await make_busy_scene()
     assert scene.done is not None
-    snapshot, explanations = scene.done.snapshot, Explanations(scene)
-    eligible = [(await explanations.of(pod, snapshot)).guidance for pod in snapshot.pods]
+    snapshot, explanations = scene.done.snapshot, PodExplanations(scene)
+    eligible = [(await explanations.explain(pod, snapshot)).effective_policy for pod in snapshot.pods]
     assert {one.mode for one in eligible if one is not None} == {Mode.FULL}
     known = explanations._known
-    await explanations.of(snapshot.pods[0], snapshot)
+    await explanations.explain(snapshot.pods[0], snapshot)
     assert explanations._known is known
     await scene.store.put_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
-    after = await explanations.of(snapshot.pods[0], snapshot)
-    assert after.guidance is not None and after.guidance.mode is Mode.OFF
+    after = await explanations.explain(snapshot.pods[0], snapshot)
+    assert after.effective_policy is not None and after.effective_policy.mode is Mode.OFF
     assert explanations._known is not known
 
 
 async def test_a_pod_that_was_resized_since_is_explained_as_it_is_now():
-    scene = await busy_scene()
+    scene = await make_busy_scene()
     run(scene.world, 30)
     [before, *_] = scene.done.snapshot.pods if scene.done is not None else ()
-    async with asking(scene) as api:
+    async with create_api_client(scene) as api:
         shown = (await api.get(f"/pods/shop/{before.name}")).json()
     [now] = [one for one in (await scene.snapshot()).pods if one.name == before.name]
     request = now.containers[0].requests.cpu_millicores
@@ -54,9 +53,9 @@ async def test_a_pod_that_was_resized_since_is_explained_as_it_is_now():
 
 
 async def test_a_workloads_own_rows_say_as_much_of_its_template_as_all_rows():
-    scene = await busy_scene()
+    scene = await make_busy_scene()
     snapshot, statistics = await scene.snapshot(), await scene.statistics()
     web = [pod for pod in snapshot.pods if pod.workload == make_ref("Deployment/web")]
     whole = size_templates(snapshot, statistics, scene.policy, NOW, web)
-    assert await template_of(scene, snapshot, web) == [*whole.changed, *whole.left][0]
-    assert set(statistics_of(statistics, web[:1]).keys) < set(statistics.keys)
+    assert await compute_template_sizes(scene, snapshot, web) == [*whole.changed, *whole.skipped][0]
+    assert set(select_statistics(statistics, web[:1]).keys) < set(statistics.keys)

@@ -3,11 +3,11 @@
 import httpx
 import pytest
 
-from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send, answer, health_app
+from cruise.interfaces.http.health import AsgiApp, Receive, Scope, Send, create_health_app, send_response
 
 
 async def inner(scope: Scope, receive: Receive, send: Send) -> None:
-    await answer(scope, send, 202, b"inner")
+    await send_response(scope, send, 202, b"inner")
 
 
 def client(app: AsgiApp) -> httpx.AsyncClient:
@@ -21,7 +21,7 @@ def reasons():
 
 @pytest.fixture
 async def asked(reasons):
-    async with client(health_app(lambda: reasons, lambda: b"cruise_leader 1\n", inner)) as session:
+    async with client(create_health_app(lambda: reasons, lambda: b"cruise_leader 1\n", inner)) as session:
         yield session
 
 

@@ -1,51 +1,64 @@
 """A packing plan with something of everything."""
 
-from cruise.domain.actions import ContainerTarget, Reason, ResizePod
+from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
 from cruise.domain.cluster import ContainerRole
-from cruise.domain.halts import Halt, HaltCode
-from cruise.domain.packing import (
-    Arrival,
-    Budget,
-    Departure,
-    Go,
-    Larger,
-    Later,
+from cruise.domain.packing_plan import (
+    EvictedPod,
+    EvictionBudgetKind,
+    LargerBudgetPlan,
     PackingPlan,
-    Phase,
-    Preemption,
-    Proposal,
-    Sizes,
-    Spent,
-    Stage,
-    TierLine,
+    PackingProposal,
+    PackingSizes,
+    PlannedPlacement,
+    PlannedPreemption,
+    PlanPhase,
+    PlanRound,
+    PlanStage,
+    PriorityResult,
+    RemainingRounds,
+    SpentBudget,
 )
-from cruise.domain.resources import NO_AMOUNTS, NO_RESOURCES
-from cruise.domain.unplaced import Finding, Pattern, Unplaced
-from cruise.packer.answer import Note, NoteCode, Status
+from cruise.domain.reasons import PlanCondition, PlanStatusReason, UnplacedPod, UnschedulableCode, UnschedulableReason
+from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED
+from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
 from tests.builders import NOW, make_amounts
 
-_TARGET = ContainerTarget("app", ContainerRole.MAIN, make_amounts(200, 256), NO_AMOUNTS)
-RESIZE = ResizePod("shop", "api-1", "uid-api", "n2", None, (_TARGET,), NO_RESOURCES, Reason.PACKED)
-MOVE = Arrival("shop", "web-1", "uid-web", "n1", "n2")
-LATE = Arrival("shop", "late-1", "uid-late", None, "n1")
-LOW = Preemption("shop", "low", "uid-low", "n1")
-LATER = Later((Spent(Budget.NODE, ("n1",), 2),), (Go(3, 2), Go(1, 1)), Larger(1, 4, ((Budget.NODE, 3),)))
+_TARGET = ContainerTarget("app", ContainerRole.MAIN, make_amounts(200, 256), NOTHING_STATED)
+RESIZE = ResizePod(
+    "shop", "api-1", "uid-api", "n2", None, (_TARGET,), NO_RESOURCES, ReasonCode.MADE_ROOM_FOR_PENDING_PODS
+)
+MOVE = PlannedPlacement("shop", "web-1", "uid-web", "n1", "n2")
+LATE = PlannedPlacement("shop", "late-1", "uid-late", None, "n1")
+LOW = PlannedPreemption("shop", "low", "uid-low", "n1")
+LATER = RemainingRounds(
+    (SpentBudget(EvictionBudgetKind.NODE, ("n1",), 2),),
+    (PlanRound(3, 2), PlanRound(1, 1)),
+    LargerBudgetPlan(1, 4, ((EvictionBudgetKind.NODE, 3),)),
+)
 PLAN = PackingPlan(
     id="20260101T000000.000000Z",
     at=NOW,
-    proposal=Proposal(
-        Status.FEASIBLE,
-        Sizes.RIGHTSIZED,
-        (Unplaced("shop", "huge", ("cpu",), Finding(Pattern.STATED, stated="no node is large enough"), True),),
-        (TierLine(5, 3, 2, 4),),
-        (Stage((RESIZE,), (), ()), Stage((), (MOVE, LOW), (MOVE, LATE))),
-        (Note(NoteCode.STATED, "one node is cordoned"),),
-        later=LATER,
+    proposal=PackingProposal(
+        PackingStatus.FEASIBLE,
+        PackingSizes.RIGHTSIZED,
+        (
+            UnplacedPod(
+                "shop",
+                "huge",
+                ("cpu",),
+                UnschedulableReason(UnschedulableCode.OTHER, message="no node is large enough"),
+                True,
+            ),
+        ),
+        (PriorityResult(5, 3, 2, 4),),
+        (PlanStage((RESIZE,), (), ()), PlanStage((), (MOVE, LOW), (MOVE, LATE))),
+        (PackingNote(PackingNoteCode.OTHER, "one node is cordoned"),),
+        remaining_rounds=LATER,
     ),
     seconds=0.25,
-    phase=Phase.UNDER_WAY,
+    phase=PlanPhase.IN_PROGRESS,
     changed_at=NOW,
     stage=1,
-    departed=(Departure("uid-web", NOW),),
-    halt=Halt(HaltCode.BINDING, "shop/web-1"),
+    evicted=(EvictedPod("uid-web", NOW),),
+    condition=PlanCondition(PlanStatusReason.POD_BINDING, "shop/web-1"),
 )

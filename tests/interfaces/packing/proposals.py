@@ -2,18 +2,25 @@
 
 from dataclasses import replace
 
-from cruise.domain.actions import ContainerTarget, Reason, ResizePod
-from cruise.domain.cluster import ContainerRole, Pod, Snapshot
-from cruise.domain.packing import Arrival, Preemption, Proposal, Sizes, Stage, TierLine
-from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, Amounts
-from cruise.domain.unplaced import Finding, Pattern, Unplaced
-from cruise.packer.answer import Status
+from cruise.domain.actions import ContainerTarget, ReasonCode, ResizePod
+from cruise.domain.cluster import ClusterSnapshot, ContainerRole, Pod
+from cruise.domain.packing_plan import (
+    PackingProposal,
+    PackingSizes,
+    PlannedPlacement,
+    PlannedPreemption,
+    PlanStage,
+    PriorityResult,
+)
+from cruise.domain.reasons import UnplacedPod, UnschedulableCode, UnschedulableReason
+from cruise.domain.resources import MEBIBYTE, NO_RESOURCES, StatedResources
+from cruise.packer.answer import PackingStatus
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 
 WORDS = "needs `disk=ssd`; the 3 nodes that have it are full of higher priority; 1 more of them, or 700m less, would do"
 
 
-def make_scene(namespace: str = "a") -> Snapshot:
+def make_scene(namespace: str = "a") -> ClusterSnapshot:
     """Three nodes: `p` and `z` wait, `q` will move, `low` will be preempted, `r` will shrink."""
 
     def pod(name: str, node: str | None, cpu: int, priority: int = 0) -> Pod:
@@ -32,23 +39,33 @@ def make_scene(namespace: str = "a") -> Snapshot:
     )
 
 
-def make_proposal(namespace: str = "a", **changes: object) -> Proposal:
+def make_proposal(namespace: str = "a", **changes: object) -> PackingProposal:
     """A plan with one step of each kind for the scene."""
-    smaller = ContainerTarget("app", ContainerRole.MAIN, Amounts(200, 512 * MEBIBYTE), Amounts())
-    shrink = ResizePod(namespace, "r", f"uid-{namespace}-r", "n1", None, (smaller,), NO_RESOURCES, Reason.RIGHTSIZED)
-    move = Arrival(namespace, "q", f"uid-{namespace}-q", "n1", "n2")
-    arrival = Arrival(namespace, "p", f"uid-{namespace}-p", None, "n1")
-    preemption = Preemption(namespace, "low", f"uid-{namespace}-low", "n2")
-    proposal = Proposal(
-        status=Status.OPTIMAL,
-        sizes=Sizes.FIXED,
-        unplaced=(Unplaced(namespace, "z", ("cpu", "node-selector"), Finding(Pattern.STATED, stated=WORDS), True),),
-        by_priority=(TierLine(1000, 1, 0, 1), TierLine(0, 3, 3, 3), TierLine(-10, 0, 1, 0)),
-        stages=(Stage((shrink,), (preemption,), ()), Stage((), (move,), (move, arrival))),
+    smaller = ContainerTarget("app", ContainerRole.MAIN, StatedResources(200, 512 * MEBIBYTE), StatedResources())
+    shrink = ResizePod(
+        namespace, "r", f"uid-{namespace}-r", "n1", None, (smaller,), NO_RESOURCES, ReasonCode.RIGHTSIZED
+    )
+    move = PlannedPlacement(namespace, "q", f"uid-{namespace}-q", "n1", "n2")
+    arrival = PlannedPlacement(namespace, "p", f"uid-{namespace}-p", None, "n1")
+    preemption = PlannedPreemption(namespace, "low", f"uid-{namespace}-low", "n2")
+    proposal = PackingProposal(
+        status=PackingStatus.OPTIMAL,
+        sizes=PackingSizes.FIXED,
+        unplaced=(
+            UnplacedPod(
+                namespace,
+                "z",
+                ("cpu", "node-selector"),
+                UnschedulableReason(UnschedulableCode.OTHER, message=WORDS),
+                True,
+            ),
+        ),
+        by_priority=(PriorityResult(1000, 1, 0, 1), PriorityResult(0, 3, 3, 3), PriorityResult(-10, 0, 1, 0)),
+        stages=(PlanStage((shrink,), (preemption,), ()), PlanStage((), (move,), (move, arrival))),
     )
     return replace(proposal, **changes)  # type: ignore[arg-type]
 
 
-def by_name(snapshot: Snapshot) -> dict[tuple[str, str], Pod]:
+def by_name(snapshot: ClusterSnapshot) -> dict[tuple[str, str], Pod]:
     """A snapshot's pods by namespace and name."""
     return {(pod.namespace, pod.name): pod for pod in snapshot.pods}

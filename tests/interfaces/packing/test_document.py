@@ -2,17 +2,17 @@ import json
 
 from cruise.domain.actions import ContainerTarget
 from cruise.domain.cluster import ContainerRole
-from cruise.domain.packing import Arrival, Sizes, Stage, TierLine
-from cruise.domain.resources import MEBIBYTE, Amounts, Resources
-from cruise.domain.unplaced import Finding, Pattern, Unplaced
-from cruise.interfaces.packing.document import pack_json
-from cruise.packer.answer import Status
+from cruise.domain.packing_plan import PackingSizes, PlannedPlacement, PlanStage, PriorityResult
+from cruise.domain.reasons import UnplacedPod, UnschedulableCode, UnschedulableReason
+from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
+from cruise.interfaces.packing.document import render_pack_json
+from cruise.packer.answer import PackingStatus
 from tests.builders import make_container, make_pod
 from tests.interfaces.packing.proposals import by_name, make_proposal, make_scene
 
 
 def document(pods=None, seconds=0.41, **changes):
-    return json.loads(b"".join(pack_json(make_proposal(**changes), pods or by_name(make_scene()), seconds)))
+    return json.loads(b"".join(render_pack_json(make_proposal(**changes), pods or by_name(make_scene()), seconds)))
 
 
 def test_the_document_has_exactly_the_keys_of_the_contract():
@@ -36,7 +36,7 @@ def test_the_document_has_exactly_the_keys_of_the_contract():
 
 
 def test_a_pod_that_some_plan_could_place_is_not_called_impossible():
-    one = Unplaced("a", "z", ("cpu",), Finding(Pattern.OPEN), impossible=False)
+    one = UnplacedPod("a", "z", ("cpu",), UnschedulableReason(UnschedulableCode.SCHEDULABLE), impossible=False)
     assert document(unplaced=(one,))["unplaced"] == [{"namespace": "a", "pod": "z", "blockedBy": ["cpu"]}]
 
 
@@ -57,20 +57,20 @@ def test_keys_come_in_the_order_of_the_contract():
 
 
 def test_an_open_proof_shows_in_the_bound():
-    found = document(status=Status.FEASIBLE, by_priority=(TierLine(7, 12, 10, 15),))
+    found = document(status=PackingStatus.FEASIBLE, by_priority=(PriorityResult(7, 12, 10, 15),))
     assert found["status"] == "feasible"
     assert found["byPriority"] == [{"priority": 7, "placed": 12, "bound": 15}]
 
 
 def test_how_many_evictions_every_such_plan_takes_stands_beside_what_the_plan_takes():
-    found = document(status=Status.FEASIBLE, least_evicted=1)
+    found = document(status=PackingStatus.FEASIBLE, least_evicted=1)
     assert (found["evictions"], found["evictionsBound"]) == (2, 1)
 
 
 def test_a_pod_that_arrives_smaller_is_a_resize_on_its_target():
-    sizes = (ContainerTarget("app", ContainerRole.MAIN, Amounts(300, None), Amounts()),)
-    placed = (Arrival("a", "p", "uid-a-p", None, "n3", sizes),)
-    found = document(sizes=Sizes.RIGHTSIZED, stages=(Stage((), (), placed),))
+    sizes = (ContainerTarget("app", ContainerRole.MAIN, StatedResources(300, None), StatedResources()),)
+    placed = (PlannedPlacement("a", "p", "uid-a-p", None, "n3", sizes),)
+    found = document(sizes=PackingSizes.RIGHTSIZED, stages=(PlanStage((), (), placed),))
     assert found["sizes"] == "rightsized"
     # What is left as it is counts as it did.
     assert found["resizes"] == [

@@ -2,20 +2,22 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.domain.packing import Arrival, Preemption, Stage, TierLine
-from cruise.domain.unplaced import Finding, Pattern, Unplaced
-from cruise.interfaces.packing.nodes import loads
-from cruise.interfaces.packing.table import pack_table, time_text
-from cruise.packer.answer import Note, NoteCode, Status
+from cruise.domain.packing_plan import PlannedPlacement, PlannedPreemption, PlanStage, PriorityResult
+from cruise.domain.reasons import UnplacedPod, UnschedulableCode, UnschedulableReason
+from cruise.interfaces.packing.nodes import compute_node_loads
+from cruise.interfaces.packing.table import format_solve_time, render_pack_table
+from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 from tests.interfaces.packing.proposals import WORDS, by_name, make_proposal, make_scene
-from tests.shown import shown
+from tests.shown import render_to_text
 
 
 def table(proposal=None, snapshot=None, width=160, seconds=0.41, in_full=False):
     snapshot = snapshot or make_scene()
     proposal = proposal or make_proposal()
-    return shown(lambda console: pack_table(proposal, snapshot, by_name(snapshot), seconds, console, in_full), width)
+    return render_to_text(
+        lambda console: render_pack_table(proposal, snapshot, by_name(snapshot), seconds, console, in_full), width
+    )
 
 
 def flat(text: str) -> str:
@@ -32,20 +34,20 @@ def test_the_first_lines_say_what_is_achieved_and_proved():
     ("status", "expected"),
     [
         (
-            Status.FEASIBLE,
+            PackingStatus.FEASIBLE,
             "better than now; not proved to be the best: at most 3 more pods of priority 5 could be placed",
         ),
-        (Status.NO_IMPROVEMENT, "nothing better than now was found in the time; not proved"),
-        (Status.ALREADY_OPTIMAL, "already-optimal in 0.41 s: proved that no plan places more"),
+        (PackingStatus.NO_IMPROVEMENT, "nothing better than now was found in the time; not proved"),
+        (PackingStatus.ALREADY_OPTIMAL, "already-optimal in 0.41 s: proved that no plan places more"),
     ],
 )
 def test_an_open_proof_says_how_far_it_is(status, expected):
-    tiers = (TierLine(9, 4, 3, 4), TierLine(5, 2, 2, 5))
+    tiers = (PriorityResult(9, 4, 3, 4), PriorityResult(5, 2, 2, 5))
     assert expected in flat(table(make_proposal(status=status, by_priority=tiers)))
 
 
 def test_where_the_counts_are_proved_only_evictions_are_open():
-    text = flat(table(make_proposal(status=Status.FEASIBLE)))
+    text = flat(table(make_proposal(status=PackingStatus.FEASIBLE)))
     assert "no plan places more pods, whether one needs fewer evictions is open" in text
 
 
@@ -57,19 +59,19 @@ def test_where_the_counts_are_proved_only_evictions_are_open():
     ],
 )
 def test_evictions_are_shown_beside_what_they_are_at_least(least, expected):
-    assert expected in flat(table(make_proposal(status=Status.FEASIBLE, least_evicted=least)))
+    assert expected in flat(table(make_proposal(status=PackingStatus.FEASIBLE, least_evicted=least)))
 
 
 def test_what_could_be_placed_and_what_it_takes_are_told_together():
-    tiers = (TierLine(9, 4, 3, 6),)
-    text = flat(table(make_proposal(status=Status.FEASIBLE, by_priority=tiers, least_evicted=2)))
+    tiers = (PriorityResult(9, 4, 3, 6),)
+    text = flat(table(make_proposal(status=PackingStatus.FEASIBLE, by_priority=tiers, least_evicted=2)))
     assert (
         "at most 2 more pods of priority 9 could be placed; it evicts 2, and to place as many takes at least 2" in text
     )
 
 
 def test_a_cluster_without_pending_pods():
-    empty = make_proposal(status=Status.ALREADY_OPTIMAL, unplaced=(), stages=())
+    empty = make_proposal(status=PackingStatus.ALREADY_OPTIMAL, unplaced=(), stages=())
     text = table(empty)
     assert text.startswith("No pod is pending.\n")
     assert "Steps" not in text
@@ -83,7 +85,9 @@ def test_a_pending_pod_shows_what_it_asks_for_and_what_becomes_of_it():
 
 
 def test_what_is_possible_but_not_found_is_not_called_impossible():
-    open_end = make_proposal(unplaced=(Unplaced("a", "z", ("cpu",), Finding(Pattern.STATED), False),))
+    open_end = make_proposal(
+        unplaced=(UnplacedPod("a", "z", ("cpu",), UnschedulableReason(UnschedulableCode.OTHER), False),)
+    )
     assert "stays pending: cpu" in flat(table(open_end))
 
 
@@ -91,9 +95,10 @@ def test_replicas_that_stay_pending_for_the_same_reason_share_a_line():
     pods = [make_pod(f"w-{number}", "a", None, owner_name="w-1") for number in range(40)]
     snapshot = make_snapshot(pods, nodes=[make_node()])
     unplaced = tuple(
-        Unplaced("a", pod.name, ("cpu",), Finding(Pattern.STATED, stated="needs more"), True) for pod in snapshot.pods
+        UnplacedPod("a", pod.name, ("cpu",), UnschedulableReason(UnschedulableCode.OTHER, message="needs more"), True)
+        for pod in snapshot.pods
     )
-    proposal = make_proposal(status=Status.ALREADY_OPTIMAL, unplaced=unplaced, stages=())
+    proposal = make_proposal(status=PackingStatus.ALREADY_OPTIMAL, unplaced=unplaced, stages=())
     text = table(proposal, snapshot)
     assert "a/w-0 and 39 more" in text
     assert text.count("needs more") == 1
@@ -112,8 +117,8 @@ def test_steps_are_numbered_by_stage_in_their_order():
 
 
 def test_pods_that_change_places_are_evicted_before_any_arrives():
-    there, back = Arrival("a", "q", "", "n1", "n3"), Arrival("a", "calm", "", "n3", "n1")
-    proposal = make_proposal(stages=(Stage((), (there, back), (there, back)),))
+    there, back = PlannedPlacement("a", "q", "", "n1", "n3"), PlannedPlacement("a", "calm", "", "n3", "n1")
+    proposal = make_proposal(stages=(PlanStage((), (there, back), (there, back)),))
     text = table(proposal)
     assert text.count("evict ") == 2
     assert "from n1, to run on n3" in text
@@ -122,8 +127,8 @@ def test_pods_that_change_places_are_evicted_before_any_arrives():
 def test_a_long_plan_shows_its_first_steps_and_counts_the_rest():
     pods = [make_pod(f"p-{number:03d}", "a", None, owner_name=f"p-{number}") for number in range(100)]
     snapshot = make_snapshot(pods, nodes=[make_node()])
-    placed = tuple(Arrival("a", pod.name, pod.uid, None, "n1") for pod in snapshot.pods)
-    proposal = make_proposal(unplaced=(), stages=(Stage((), (), placed),))
+    placed = tuple(PlannedPlacement("a", pod.name, pod.uid, None, "n1") for pod in snapshot.pods)
+    proposal = make_proposal(unplaced=(), stages=(PlanStage((), (), placed),))
     text = table(proposal, snapshot)
     assert "60 more steps" in text
     assert "70 more pending pods" in text
@@ -135,20 +140,20 @@ def test_a_long_plan_shows_its_first_steps_and_counts_the_rest():
 def test_replicas_that_get_a_place_share_a_line():
     pods = [make_pod(f"w-{number}", "a", None, owner_name="w") for number in range(5)]
     snapshot = make_snapshot(pods, nodes=[make_node(f"n{number}") for number in range(5)])
-    placed = tuple(Arrival("a", f"w-{number}", "", None, f"n{number}") for number in range(5))
-    proposal = make_proposal(unplaced=(), stages=(Stage((), (), placed),))
+    placed = tuple(PlannedPlacement("a", f"w-{number}", "", None, f"n{number}") for number in range(5))
+    proposal = make_proposal(unplaced=(), stages=(PlanStage((), (), placed),))
     assert "on n0, n1, n2 and 2 more" in table(proposal, snapshot)
 
 
 def test_nodes_are_counted_before_and_after():
     snapshot = make_scene()
-    now, after = loads(snapshot, make_proposal(), by_name(snapshot))
-    assert {name: (load.pods, load.counted.cpu_millicores) for name, load in now.items()} == {
+    now, after = compute_node_loads(snapshot, make_proposal(), by_name(snapshot))
+    assert {name: (load.pods, load.requests.cpu_millicores) for name, load in now.items()} == {
         "n1": (2, 3000),
         "n2": (1, 3000),
         "n3": (1, 3500),
     }
-    assert {name: (load.pods, load.counted.cpu_millicores) for name, load in after.items()} == {
+    assert {name: (load.pods, load.requests.cpu_millicores) for name, load in after.items()} == {
         "n1": (2, 200 + 1500),
         "n2": (1, 2000),
         "n3": (1, 3500),
@@ -165,8 +170,8 @@ def test_only_nodes_that_change_are_listed_and_all_are_summed():
 def test_extended_resources_have_a_column():
     pod = make_pod("train", "a", None, extended_requests=(("nvidia.com/gpu", 2),))
     snapshot = make_snapshot([pod], nodes=[make_node(allocatable_extended={"nvidia.com/gpu": 8})])
-    placed = (Arrival("a", "train", pod.uid, None, "n1"),)
-    proposal = make_proposal(unplaced=(), stages=(Stage((), (), placed),))
+    placed = (PlannedPlacement("a", "train", pod.uid, None, "n1"),)
+    proposal = make_proposal(unplaced=(), stages=(PlanStage((), (), placed),))
     text = table(proposal, snapshot)
     assert "GPU" in text
     assert "0 → 2" in text
@@ -180,7 +185,7 @@ def test_priorities_that_change_show_now_after_and_the_most():
 
 
 def test_notes_come_last():
-    text = table(replace(make_proposal(), notes=(Note(NoteCode.STILL_COMPILING),)))
+    text = table(replace(make_proposal(), notes=(PackingNote(PackingNoteCode.STILL_COMPILING),)))
     assert text.rstrip().endswith("Note: solver still compiling: answered by the quick method.")
 
 
@@ -197,12 +202,16 @@ def test_lines_keep_within_the_terminal(width):
     pods[1] = make_pod(names[1], namespace, None, [make_container(cpu=123456, memory_mib=1234567)])
     nodes = [make_node(name) for name in sorted({pod.node for pod in pods if pod.node})]
     snapshot = make_snapshot(pods, nodes=nodes)
-    placed = (Arrival(namespace, names[0], "", None, nodes[0].name),)
-    move = Arrival(namespace, names[2], "", pods[2].node, nodes[3].name)
-    preemption = Preemption(namespace, names[3], "", pods[3].node or "")
+    placed = (PlannedPlacement(namespace, names[0], "", None, nodes[0].name),)
+    move = PlannedPlacement(namespace, names[2], "", pods[2].node, nodes[3].name)
+    preemption = PlannedPreemption(namespace, names[3], "", pods[3].node or "")
     proposal = make_proposal(
-        unplaced=(Unplaced(namespace, names[1], ("cpu",), Finding(Pattern.STATED, stated=WORDS), True),),
-        stages=(Stage((), (move, preemption), (*placed, move)),),
+        unplaced=(
+            UnplacedPod(
+                namespace, names[1], ("cpu",), UnschedulableReason(UnschedulableCode.OTHER, message=WORDS), True
+            ),
+        ),
+        stages=(PlanStage((), (move, preemption), (*placed, move)),),
     )
     lines = table(proposal, snapshot, width).splitlines()
     assert max(map(len, lines)) <= width
@@ -212,4 +221,4 @@ def test_lines_keep_within_the_terminal(width):
 
 
 def test_short_times_are_told_in_milliseconds():
-    assert [time_text(value) for value in (0.0051, 0.412, 12.3)] == ["5 ms", "0.41 s", "12 s"]
+    assert [format_solve_time(value) for value in (0.0051, 0.412, 12.3)] == ["5 ms", "0.41 s", "12 s"]

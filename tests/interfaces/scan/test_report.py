@@ -9,21 +9,21 @@ import pytest
 import yaml
 from hypothesis import given
 
-from cruise.decisions.scan.findings import scan
-from cruise.decisions.scan.waste import Prices
+from cruise.decisions.scan.findings import find_findings
+from cruise.decisions.scan.waste import ResourcePrices
 from cruise.domain.cluster import OomKill
 from cruise.domain.policy import Policy
 from cruise.domain.resources import MEBIBYTE
 from cruise.domain.scheduling import Taint, TaintEffect
-from cruise.interfaces.scan.html import scan_html, scan_mail
-from cruise.interfaces.scan.report import ScanReport, scan_csv, scan_json, scan_yaml
-from cruise.interfaces.scan.table import scan_table
+from cruise.interfaces.scan.html import render_scan_html, render_scan_mail
+from cruise.interfaces.scan.report import ScanReport, render_scan_csv, render_scan_json, render_scan_yaml
+from cruise.interfaces.scan.table import render_scan_table
 from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_statistic_for, make_table
-from tests.shown import shown
+from tests.shown import render_to_text
 from tests.strategies import clusters
 from tests.tiers import examples
 
-PRICES = Prices(0.0145, 0.00724)
+PRICES = ResourcePrices(0.0145, 0.00724)
 
 
 def report(with_trouble: bool = True) -> ScanReport:
@@ -45,15 +45,15 @@ def report(with_trouble: bool = True) -> ScanReport:
         ]
     nodes = [make_node(), make_node("n2", taints=(Taint("own", "", TaintEffect.NO_SCHEDULE),))]
     snapshot = replace(make_snapshot(pods, nodes=nodes), oom_kills=tuple(kills))
-    return ScanReport(scan(snapshot, make_table(*rows), Policy(), PRICES, NOW), "the statistics in usage.json")
+    return ScanReport(find_findings(snapshot, make_table(*rows), Policy(), PRICES, NOW), "the statistics in usage.json")
 
 
 def table(width=80, with_trouble=True) -> str:
-    return shown(lambda console: scan_table(report(with_trouble), console), width)
+    return render_to_text(lambda console: render_scan_table(report(with_trouble), console), width)
 
 
 def test_the_document_leads_with_what_is_at_risk():
-    document = json.loads(scan_json(report()))
+    document = json.loads(render_scan_json(report()))
     assert [(one["kind"], one["container"]) for one in document["atRisk"]] == [
         ("oom-killed", "app"),
         ("memory-near-limit", "app"),
@@ -81,7 +81,7 @@ def test_the_document_leads_with_what_is_at_risk():
 
 
 def test_money_is_labelled_an_estimate_and_follows_from_the_prices():
-    waste = json.loads(scan_json(report(with_trouble=False)))["waste"]
+    waste = json.loads(render_scan_json(report(with_trouble=False)))["waste"]
     assert "estimate" in waste["prices"]["note"]
     freed = waste["totals"]["reclaimable"]
     assert freed == {"cpuMillicores": 800, "memoryBytes": 1948 * MEBIBYTE}
@@ -91,17 +91,17 @@ def test_money_is_labelled_an_estimate_and_follows_from_the_prices():
 
 
 def test_a_pending_pod_says_what_keeps_it_and_where_room_would_come_from():
-    [pending] = json.loads(scan_json(report()))["pending"]
+    [pending] = json.loads(render_scan_json(report()))["pending"]
     assert pending["why"] == "of 2 nodes: 1 with taints it does not tolerate, 1 short of CPU"
     assert (pending["fitsNow"], pending["roomAfterSizing"], pending["bestNode"]) == (0, 1, "n1")
 
 
 def test_yaml_says_what_json_says():
-    assert yaml.safe_load(scan_yaml(report())) == json.loads(scan_json(report()))
+    assert yaml.safe_load(render_scan_yaml(report())) == json.loads(render_scan_json(report()))
 
 
 def test_csv_has_one_row_a_finding():
-    rows = list(csv.DictReader(io.StringIO(scan_csv(report()).decode())))
+    rows = list(csv.DictReader(io.StringIO(render_scan_csv(report()).decode())))
     assert [row["section"] for row in rows] == ["at-risk"] * 4 + ["waste"] * 5 + ["pending"]
     assert rows[0]["why"] == "killed at 256Mi 2h ago, 3 restarts"
     calm = next(row for row in rows if row["workload"] == "Deployment/calm")
@@ -131,7 +131,7 @@ def test_a_calm_cluster_says_so():
 
 
 def test_the_page_is_whole_and_asks_nothing_of_the_network():
-    page = scan_html(report()).decode()
+    page = render_scan_html(report()).decode()
     assert page.lstrip().startswith("<!doctype html>")
     assert not re.search(r"""(src|href)=["'](?!#)""", page)
     assert "@import" not in page
@@ -142,7 +142,7 @@ def test_the_page_is_whole_and_asks_nothing_of_the_network():
 
 
 def test_the_page_says_that_a_calm_cluster_is_calm():
-    page = scan_html(report(with_trouble=False)).decode()
+    page = render_scan_html(report(with_trouble=False)).decode()
     assert "No container is at risk" in page
     assert "No pod is pending" in page
 
@@ -151,17 +151,17 @@ def test_names_are_escaped_in_the_page():
     found = report()
     [first, *others] = found.findings.risks
     evil = replace(first, workload="Deployment/<script>alert(1)</script>")
-    page = scan_html(replace(found, findings=replace(found.findings, risks=(evil, *others)))).decode()
+    page = render_scan_html(replace(found, findings=replace(found.findings, risks=(evil, *others)))).decode()
     assert "<script>alert" not in page
     assert "&lt;script&gt;alert" in page
 
 
 def test_a_mail_has_nothing_that_mail_programs_drop():
-    mail = scan_mail(report()).decode()
+    mail = render_scan_mail(report()).decode()
     assert not re.search(r"<(script|style|link|img|svg|button|input|form|iframe)|class=|src=|href=|url\(|var\(", mail)
     assert "<title>Cluster report: 4 findings at risk, about $18 a month too much requested</title>" in mail
     assert "killed at 256Mi 2h ago, 3 restarts" in mail
-    assert "No container was killed" in scan_mail(report(with_trouble=False)).decode()
+    assert "No container was killed" in render_scan_mail(report(with_trouble=False)).decode()
 
 
 def test_a_mail_of_a_large_cluster_is_not_cut():
@@ -174,7 +174,7 @@ def test_a_mail_of_a_large_cluster_is_not_cut():
         workloads=tuple(replace(findings.workloads[0], workload=f"Deployment/{long}{at}") for at in range(900)),
         pending=tuple(replace(findings.pending[0], pod=f"{long}{at}") for at in range(900)),
     )
-    mail = scan_mail(replace(found, findings=many))
+    mail = render_scan_mail(replace(found, findings=many))
     assert len(mail) < 100_000, "Gmail shows no more"
     assert mail.count(b"The first 25 of 900.") == 3
 
@@ -182,7 +182,9 @@ def test_a_mail_of_a_large_cluster_is_not_cut():
 def test_names_are_escaped_in_a_mail():
     found = report()
     evil = replace(found.findings.risks[0], workload="Deployment/<img src=x>", container="a\r\nBcc: x")
-    mail = scan_mail(replace(found, findings=replace(found.findings, risks=(evil,)), rests_on="<b>")).decode()
+    mail = render_scan_mail(
+        replace(found, findings=replace(found.findings, risks=(evil,)), statistics_source="<b>")
+    ).decode()
     assert "<img" not in mail
     assert "\nBcc" not in mail
     assert "Rests on &lt;b&gt;." in mail
@@ -190,18 +192,18 @@ def test_names_are_escaped_in_a_mail():
 
 def test_a_cluster_that_requests_too_little_needs_more():
     short = make_pod(containers=[make_container(cpu=20, memory_mib=70)])
-    findings = scan(make_snapshot([short]), make_table(make_statistic_for(short)), Policy(), PRICES, NOW)
-    text = shown(lambda console: scan_table(ScanReport(findings, "a file"), console))
+    findings = find_findings(make_snapshot([short]), make_table(make_statistic_for(short)), Policy(), PRICES, NOW)
+    text = render_to_text(lambda console: render_scan_table(ScanReport(findings, "a file"), console))
     assert " more a month" in text
     assert "1 workload should have more than it requests" in text
-    assert "more a month" in scan_html(ScanReport(findings, "a file")).decode()
+    assert "more a month" in render_scan_html(ScanReport(findings, "a file")).decode()
 
 
 @examples(30)
 @given(clusters())
 def test_any_cluster_can_be_reported_in_every_form(cluster):
-    found = ScanReport(scan(cluster.snapshot, cluster.statistics, Policy(), PRICES, NOW), "a file")
-    assert yaml.safe_load(scan_yaml(found)) == json.loads(scan_json(found))
-    assert max(map(len, shown(lambda console: scan_table(found, console)).splitlines())) <= 80
-    assert scan_html(found).endswith(b"</html>")
-    assert scan_csv(found).count(b"\n") >= 1
+    found = ScanReport(find_findings(cluster.snapshot, cluster.statistics, Policy(), PRICES, NOW), "a file")
+    assert yaml.safe_load(render_scan_yaml(found)) == json.loads(render_scan_json(found))
+    assert max(map(len, render_to_text(lambda console: render_scan_table(found, console)).splitlines())) <= 80
+    assert render_scan_html(found).endswith(b"</html>")
+    assert render_scan_csv(found).count(b"\n") >= 1

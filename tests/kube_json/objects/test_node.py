@@ -6,7 +6,7 @@ import pytest
 from cruise.domain.cluster import Node
 from cruise.domain.resources import Resources
 from cruise.domain.scheduling import Taint, TaintEffect
-from cruise.errors import BadInput
+from cruise.errors import BadInputError
 from cruise.kube_json.objects.node import decode_node
 from cruise.kube_json.wire.object_json import NodeObject
 from tests.builders import GIBIBYTE, Json, make_node_json
@@ -103,6 +103,6 @@ def test_a_node_that_does_not_report_has_its_capacity_or_nothing():
     ],
 )
 def test_a_refusal_is_one_line_with_place_and_fix(document, message):
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInputError) as refused:
         decode(document)
     assert str(refused.value) == message

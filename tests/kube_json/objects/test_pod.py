@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.cluster import ContainerRole, Pod, QosClass, ResizePending, ResizeState, WorkloadRef
-from cruise.domain.resources import MEBIBYTE, Amounts, Resources
-from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement, TaintEffect, Toleration
-from cruise.errors import BadInput
+from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
+from cruise.domain.scheduling import LabelRequirement, NodeSelectorTerm, SelectorOperator, TaintEffect, Toleration
+from cruise.errors import BadInputError
 from cruise.kube_json.objects.pod import PodReader, decode_pod
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import LONG_AGO, NOW, Json, make_amounts, make_container_json, make_pod_json, stamp
@@ -48,7 +48,7 @@ def test_a_plain_pod_of_a_deployment():
     assert pod.qos is QosClass.BURSTABLE
     (container,) = pod.containers
     assert container.requests == make_amounts(100, 128)
-    assert container.limits == Amounts()
+    assert container.limits == StatedResources()
     assert (container.allocated, container.actual, container.actual_limits) == (None, None, None)
 
 
@@ -72,7 +72,7 @@ def test_null_fields_are_absent_fields():
     nulls = {"tolerations": None, "affinity": None, "overhead": None, "priority": None, "nodeSelector": None}
     document = make_pod_json(spec={**nulls, "initContainers": None}, metadata={"annotations": None, "labels": None})
     document["spec"]["containers"][0]["resources"] = None
-    assert decode_pod(document).containers[0].requests == Amounts()
+    assert decode_pod(document).containers[0].requests == StatedResources()
 
 
 # ---- containers ----
@@ -116,14 +116,14 @@ def test_what_the_kubelet_reports_is_joined_by_name():
         )
     )
     proxy, init, app, log = pod.containers
-    assert app.allocated == Amounts(300, None)
+    assert app.allocated == StatedResources(300, None)
     assert app.actual == make_amounts(200, 64)
     assert app.actual_limits == make_amounts(None, 128)
     assert app.restart_count == 3
     assert app.running
     assert (log.allocated, log.actual, log.actual_limits) == (None, None, None)
     assert proxy.allocated == make_amounts(50, 32)
-    assert (proxy.actual, proxy.actual_limits) == (Amounts(), Amounts())
+    assert (proxy.actual, proxy.actual_limits) == (StatedResources(), StatedResources())
     assert init.allocated is None
 
 
@@ -342,7 +342,7 @@ def test_ready_is_what_the_condition_says(phase, conditions, ready):
 def test_marks_of_a_pods_life():
     pod = decode_pod(make_pod_json(metadata={"deletionTimestamp": stamp(NOW)}, phase="Failed"))
     assert pod.terminating
-    assert pod.terminal
+    assert pod.is_finished
     assert decode_pod(make_pod_json(spec={"schedulingGates": [{"name": "g"}]})).scheduling_gated
     assert decode_pod(make_pod_json(spec={"priority": -5})).priority == -5
 
@@ -430,8 +430,8 @@ def test_placement_has_selector_required_affinity_and_tolerations():
     )
     assert pod.placement.node_selector == (("arch", "amd64"), ("disk", "ssd"))
     assert pod.placement.terms == (
-        NodeSelectorTerm(expressions=(Requirement("zone", Operator.IN, ("a", "b")),)),
-        NodeSelectorTerm(fields=(Requirement("metadata.name", Operator.NOT_IN, ("n3",)),)),
+        NodeSelectorTerm(expressions=(LabelRequirement("zone", SelectorOperator.IN, ("a", "b")),)),
+        NodeSelectorTerm(fields=(LabelRequirement("metadata.name", SelectorOperator.NOT_IN, ("n3",)),)),
     )
     # A numeric toleration cannot be judged, so it tolerates nothing.
     assert pod.placement.tolerations == (
@@ -505,7 +505,7 @@ def test_placement_has_selector_required_affinity_and_tolerations():
     ],
 )
 def test_a_refusal_is_one_line_with_place_and_fix(document, message):
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInputError) as refused:
         decode_pod(document)
     assert str(refused.value) == message
 
@@ -536,7 +536,7 @@ def test_any_value_in_any_place_is_read_or_refused_by_name(data):
     here[key] = data.draw(json_values)
     try:
         pod = decode_pod(document)
-    except BadInput as refused:
+    except BadInputError as refused:
         assert "\n" not in str(refused)
     else:
         assert replace(pod) == pod

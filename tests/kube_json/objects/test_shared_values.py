@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from cruise.kube_json.objects.containers import SharedValues
 from cruise.kube_json.objects.pod import PodReader
-from cruise.kube_json.objects.shared_values import SharedValues
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import make_container_json, make_pod_json
 
@@ -29,8 +29,8 @@ class Value:
 def test_equal_values_are_one_object():
     shared: SharedValues[Value, Value] = SharedValues()
     first, second = Value(1), Value(1)
-    assert shared.one(first, lambda: first) is first
-    assert shared.one(second, lambda: second) is first
+    assert shared.share(first, lambda: first) is first
+    assert shared.share(second, lambda: second) is first
 
 
 def test_what_somebody_holds_is_kept_and_the_rest_forgotten():
@@ -39,8 +39,8 @@ def test_what_somebody_holds_is_kept_and_the_rest_forgotten():
     held = []
     for number in range(20_000):
         one, other = Value(number), Value(number)
-        by_itself.keep(one, one)
-        by_key.keep(number, other)
+        by_itself.store(one, one)
+        by_key.store(number, other)
         if number % 100 == 0:
             held += [one, other]
     assert len(by_itself) < 4000

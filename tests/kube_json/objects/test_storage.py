@@ -5,9 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from cruise.domain.colocation import Claim, Surroundings
-from cruise.domain.scheduling import NodeSelectorTerm, Operator, Requirement
-from cruise.errors import BadInput
+from cruise.domain.scheduling import (
+    LabelRequirement,
+    NodeSelectorTerm,
+    PersistentVolumeClaim,
+    SelectorOperator,
+    StorageAndNamespaces,
+)
+from cruise.errors import BadInputError
 from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.builders import Json, make_list_json, make_metadata, make_namespace_json, make_pod_json
 from tests.storage_builders import (
@@ -22,16 +27,16 @@ from tests.storage_builders import (
 ZONE, OLD_ZONE = "topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"
 
 
-def read(*items: Json) -> Surroundings:
-    return read_snapshot([json.dumps(make_list_json(*items)).encode()], "f.json").surroundings
+def read(*items: Json) -> StorageAndNamespaces:
+    return read_snapshot([json.dumps(make_list_json(*items)).encode()], "f.json").storage_and_namespaces
 
 
-def claim_of(*items: Json) -> Claim | None:
+def claim_of(*items: Json) -> PersistentVolumeClaim | None:
     return read(*items, make_drivers_json(ebs_csi_aws_com=25)).claims.get(("shop", "data"))
 
 
-def within(key: str, *values: str) -> Requirement:
-    return Requirement(key, Operator.IN, values)
+def within(key: str, *values: str) -> LabelRequirement:
+    return LabelRequirement(key, SelectorOperator.IN, values)
 
 
 def test_a_bound_claim_goes_where_its_volume_does():
@@ -39,13 +44,13 @@ def test_a_bound_claim_goes_where_its_volume_does():
         "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": ["a"]}]}]}
     }
     volume = make_volume_json(csi={"driver": DRIVER, "volumeHandle": "vol-1"}, nodeAffinity=affinity)
-    assert claim_of(volume, make_claim_json(volume="pv-1", storage="fast")) == Claim(
+    assert claim_of(volume, make_claim_json(volume="pv-1", storage="fast")) == PersistentVolumeClaim(
         "shop", "data", terms=(NodeSelectorTerm((within(ZONE, "a"),)),), driver=DRIVER, volume="vol-1", single_node=True
     )
 
 
 def test_a_volume_that_is_no_drivers_counts_against_no_limit():
-    assert claim_of(make_volume_json(nfs={"path": "/"}), make_claim_json(volume="pv-1")) == Claim(
+    assert claim_of(make_volume_json(nfs={"path": "/"}), make_claim_json(volume="pv-1")) == PersistentVolumeClaim(
         "shop", "data", volume="pv-1", single_node=True
     )
 
@@ -54,7 +59,9 @@ EBS: Json = {"awsElasticBlockStore": {"volumeID": "aws://a/vol-7"}}
 BEFORE_CSI = "kubernetes.io/aws-ebs"
 
 
-def claim_where_migrated(*items: Json, migrated: str = f"kubernetes.io/azure-disk,{BEFORE_CSI}") -> Claim | None:
+def claim_where_migrated(
+    *items: Json, migrated: str = f"kubernetes.io/azure-disk,{BEFORE_CSI}"
+) -> PersistentVolumeClaim | None:
     return read(*items, make_drivers_json(migrated=migrated, ebs_csi_aws_com=25)).claims.get(("shop", "data"))
 
 
@@ -103,11 +110,11 @@ def test_a_volume_of_a_migrated_plugin_goes_by_its_drivers_zones(volume, node, a
 def test_a_volume_of_a_plugin_that_some_nodes_have_migrated_is_not_judged():
     nodes = [make_drivers_json("n1", migrated=BEFORE_CSI, ebs_csi_aws_com=25), make_drivers_json("n2")]
     found = read(make_volume_json(**EBS), make_claim_json(volume="pv-1"), *nodes)
-    assert found.unjudged == {
+    assert found.unsupported == {
         ("shop", "data"): "volume pv-1 is of kubernetes.io/aws-ebs, which is migrated to CSI on some nodes alone"
     }
     of_class = read(make_storage_class_json(provisioner=BEFORE_CSI), make_claim_json(storage="fast"), *nodes)
-    assert of_class.unjudged.keys() == {("shop", "data")}
+    assert of_class.unsupported.keys() == {("shop", "data")}
 
 
 def test_attachments_are_counted_by_node_driver_and_volume():
@@ -126,8 +133,8 @@ def test_a_claim_knows_the_pod_that_it_was_made_with():
     claim = claim_of(make_storage_class_json(), make_claim_json(storage="fast", metadata=metadata))
     assert claim is not None
     assert claim.controller == "uid-7"
-    assert claim.anew is not None
-    assert claim.anew.controller == ""
+    assert claim.created_with_pod is not None
+    assert claim.created_with_pod.controller == ""
 
 
 @pytest.mark.parametrize(
@@ -160,17 +167,17 @@ def test_a_waiting_claim_goes_where_its_class_allows():
     storage = make_storage_class_json(allowedTopologies=topologies)
     claim = claim_of(storage, make_claim_json(storage="fast"))
     assert claim is not None
-    assert replace(claim, anew=None) == Claim(
+    assert replace(claim, created_with_pod=None) == PersistentVolumeClaim(
         "shop",
         "data",
         bound=False,
-        waits=True,
+        waits_for_first_consumer=True,
         terms=(NodeSelectorTerm((within(ZONE, "a", "b"),)),),
         driver=DRIVER,
         volume="shop/data",
         single_node=True,
     )
-    assert claim.anew == replace(claim, anew=None)
+    assert claim.created_with_pod == replace(claim, created_with_pod=None)
 
 
 def test_a_claim_for_which_a_node_was_chosen_goes_there():
@@ -198,7 +205,7 @@ def test_a_claim_for_which_a_node_was_chosen_goes_there():
 def test_a_claim_that_nobody_serves_keeps_its_pod_pending(items):
     claim = claim_of(*items)
     assert claim is not None
-    assert (claim.bound, claim.waits) == (False, False)
+    assert (claim.bound, claim.waits_for_first_consumer) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -265,6 +272,6 @@ def test_namespaces_have_their_labels_and_their_name():
     ],
 )
 def test_a_value_that_makes_no_sense_is_refused_by_its_place(item, words):
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInputError) as refused:
         read(item)
     assert str(refused.value) == f"f.json: {words}"

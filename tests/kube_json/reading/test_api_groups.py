@@ -2,12 +2,12 @@
 
 import pytest
 
-from cruise.decisions.guidance.eligibility import Eligibility
-from cruise.decisions.guidance.lookalikes import lookalikes
-from cruise.domain.actions import Reason
-from cruise.domain.cluster import Snapshot, WorkloadRef
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.decisions.pod_policy.other_autoscalers import find_ambiguous_workloads
+from cruise.domain.actions import ReasonCode
+from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.resources import Amounts
+from cruise.domain.resources import StatedResources
 from tests.builders import (
     LONG_AGO,
     NOW,
@@ -33,7 +33,7 @@ def owned(name: str, api_version: str, kind: str, owner: str, restart_policy: st
     )
 
 
-def read(*items: Json) -> Snapshot:
+def read(*items: Json) -> ClusterSnapshot:
     return read_items(N1, *items)
 
 
@@ -86,7 +86,7 @@ def test_kruises_pods_have_the_identity_of_their_kind():
 def test_templates_of_rollouts_and_clonesets_are_read(kind, api_version):
     document = with_api(make_workload_json(kind, "web", template=TEMPLATE, replicas=3), api_version)
     workload = read(document).workloads["shop", WorkloadRef(kind, "web")]
-    assert (workload.requests, workload.replicas) == ({"app": Amounts(1000, 1 << 30)}, 3)
+    assert (workload.requests, workload.replicas) == ({"app": StatedResources(1000, 1 << 30)}, 3)
     assert (workload.api_version, workload.is_read) == (api_version, True)
 
 
@@ -100,7 +100,7 @@ def test_a_rollouts_template_is_that_of_its_newest_replica_set_in_use():
     sets = [replica_set("web-1", "1", 1, 0), replica_set("web-2", "2", 2, 2), replica_set("web-3", "3", 3, 0)]
     for items in (sets, sets[::-1]):
         workload = read(*items).workloads["shop", WorkloadRef("Rollout", "web")]
-        assert workload.requests == {"app": Amounts(2000, 128 << 20)}
+        assert workload.requests == {"app": StatedResources(2000, 128 << 20)}
         # Of the Rollout itself nothing is known.
         assert (workload.replicas, workload.created_at, workload.is_read) == (None, None, False)
     # A Deployment is read itself: where it was not printed, its template is not known.
@@ -117,7 +117,7 @@ def test_a_rollout_with_a_workload_ref_has_the_template_of_its_replica_sets():
     replica_set = make_replica_set_json("web-1", owner="Rollout/web", template=TEMPLATE)
     for items in ([rollout, replica_set], [replica_set, rollout]):
         workload = read(*items).workloads["shop", WorkloadRef("Rollout", "web")]
-        assert (workload.requests, workload.memory_limits) == ({"app": Amounts(1000, 1 << 30)}, {})
+        assert (workload.requests, workload.memory_limits) == ({"app": StatedResources(1000, 1 << 30)}, {})
         # All else is the Rollout's own.
         assert (workload.replicas, workload.api_version, workload.is_read) == (3, "argoproj.io/v1alpha1", True)
         assert workload.annotations == {"cruise.io/cpu-min": "100m"}
@@ -140,14 +140,14 @@ def test_lookalikes_of_one_kind_and_name_are_not_sized_by_each_others_statistics
     own = owned("agent-a", "apps/v1", "DaemonSet", "agent")
     other = owned("agent-b", "apps.kruise.io/v1beta1", "DaemonSet", "agent")
     ref = ("shop", WorkloadRef("DaemonSet", "agent"))
-    assert lookalikes(read(own, other)) == {ref}
+    assert find_ambiguous_workloads(read(own, other)) == {ref}
     # The other one is listed, and has no pod yet.
-    assert lookalikes(read(make_workload_json("DaemonSet", "agent"), other)) == {ref}
+    assert find_ambiguous_workloads(read(make_workload_json("DaemonSet", "agent"), other)) == {ref}
     listed = with_api(make_workload_json("DaemonSet", "agent"), "apps.kruise.io/v1beta1")
     for alone in ([own], [other], [listed, other], [owned("x", "a.example.com/v1", "Cluster", "db")]):
-        assert lookalikes(read(*alone)) == frozenset()
+        assert find_ambiguous_workloads(read(*alone)) == frozenset()
     groups = [owned(f"db-{group}", f"{group}.example.com/v1", "Cluster", "db") for group in "ab"]
     snapshot = read(*groups)
-    assert lookalikes(snapshot) == {("shop", WorkloadRef("Cluster", "db"))}
+    assert find_ambiguous_workloads(snapshot) == {("shop", WorkloadRef("Cluster", "db"))}
     eligibility = Eligibility(snapshot, make_table(), {}, Policy(mode=Mode.FULL), NOW)
-    assert {eligibility.why_untouchable_at_admission(pod) for pod in snapshot.pods} == {Reason.AMBIGUOUS_WORKLOAD}
+    assert {eligibility.explain_skip_at_admission(pod) for pod in snapshot.pods} == {ReasonCode.AMBIGUOUS_WORKLOAD}

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.cluster import QosClass, Snapshot, WorkloadRef
-from cruise.errors import BadInput
+from cruise.domain.cluster import ClusterSnapshot, QosClass, WorkloadRef
+from cruise.errors import BadInputError
 from cruise.kube_json.reading.snapshot import read_snapshot
 from tests.builders import (
     NOW,
@@ -32,17 +32,17 @@ N1 = make_node_json("n1")
 HOW = "print it with: kubectl get nodes,pods,replicasets,deployments,… -A -o json"
 
 
-def read(document: Json | bytes, size: int = 1000, **layout: Any) -> Snapshot:
+def read(document: Json | bytes, size: int = 1000, **layout: Any) -> ClusterSnapshot:
     text = document if isinstance(document, bytes) else json.dumps(document, **layout).encode()
     return read_snapshot((text[start : start + size] for start in range(0, len(text), size)), "cluster.json")
 
 
-def read_items(*items: Json) -> Snapshot:
+def read_items(*items: Json) -> ClusterSnapshot:
     return read(make_list_json(*items))
 
 
 def refusal_of(document: Json | bytes, size: int = 1000) -> str:
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInputError) as refused:
         read(document, size)
     message = str(refused.value)
     assert "\n" not in message
@@ -125,7 +125,7 @@ def test_neither_order_nor_layout_nor_chunks_change_a_snapshot(order, size, layo
 
 
 def test_an_empty_list_is_an_empty_cluster():
-    assert read_items() == Snapshot()
+    assert read_items() == ClusterSnapshot()
 
 
 @pytest.mark.parametrize("with_kind", [True, False])
@@ -135,7 +135,7 @@ def test_a_list_of_one_kind_is_read_with_or_without_the_items_kind(with_kind):
         del pod["kind"], pod["apiVersion"]
     snapshot = read({"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": [pod]})
     assert [pod.name for pod in snapshot.pods] == ["web-7d9f8b6c5d-x2x4z"]
-    assert read({"kind": "EventList", "items": [{"reason": "Started"}]}) == Snapshot()
+    assert read({"kind": "EventList", "items": [{"reason": "Started"}]}) == ClusterSnapshot()
 
 
 # ---- what only other objects tell ----
@@ -229,7 +229,7 @@ def test_a_fault_inside_an_item_is_told_where_and_after_what():
         (b"NAME  READY\nweb-1 1/1", f"not a JSON object (byte 0); {HOW}"),
         (b"\x00\x01\x02\x03", f"not a JSON object (byte 0); {HOW}"),
         (make_pod_json(), f"is a Pod, not a List; {HOW}"),
-        (make_usage_json(), f"is a UsageStatistics, not a List; {HOW}"),
+        (make_usage_json(), f"is a CruiseKubeStatistics, not a List; {HOW}"),
         ({"kind": 3, "items": []}, f"is a 3, not a List; {HOW}"),
         ({"items": []}, f"is not a List: it has no kind; {HOW}"),
         ({"a": 1}, f"no list: it has no items (byte 0); {HOW}"),

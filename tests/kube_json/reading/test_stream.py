@@ -4,8 +4,15 @@ import json
 
 import pytest
 
-from cruise.errors import BadInput
-from cruise.kube_json.reading.stream import Bookmark, Broken, Changed, Deleted, StreamDecoder, Unreadable
+from cruise.errors import BadInputError
+from cruise.kube_json.reading.stream import (
+    BookmarkEvent,
+    ChangedEvent,
+    DeletedEvent,
+    StreamDecoder,
+    UnreadableObject,
+    WatchError,
+)
 from cruise.kube_json.wire.object_json import DeploymentObject, NodeObject
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import Json, make_container_json, make_node_json, make_pod_json
@@ -33,12 +40,12 @@ def without_kind(document: Json) -> Json:
 def test_items_of_a_typed_list_need_not_say_their_kind():
     told = PODS.page(page(without_kind(make_pod_json("a")), make_pod_json("b")))
     assert [item.metadata.name for item in told.items] == ["a", "b"]
-    assert (told.unreadable, told.version, told.resume) == ([], "9", "")
+    assert (told.unreadable, told.version, told.continue_token) == ([], "9", "")
 
 
 def test_a_page_says_where_the_next_one_begins():
     resume = {"continue": "token", "remainingItemCount": 12}
-    assert PODS.page(page(make_pod_json(), **resume)).resume == "token"
+    assert PODS.page(page(make_pod_json(), **resume)).continue_token == "token"
     assert PODS.page(b'{"metadata":{"resourceVersion":"1","continue":""},"items":null}').items == []
 
 
@@ -48,7 +55,7 @@ def test_an_odd_item_is_set_apart_and_blinds_for_no_other():
     told = PODS.page(page(make_pod_json("a"), odd, make_pod_json("b")))
     assert [item.metadata.name for item in told.items] == ["a", "b"]
     assert told.unreadable == [
-        Unreadable(
+        UnreadableObject(
             "shop",
             "odd",
             "uid-shop-odd",
@@ -59,7 +66,9 @@ def test_an_odd_item_is_set_apart_and_blinds_for_no_other():
     assert told.version == "9"
 
 
-@pytest.mark.parametrize(("kind", "event"), [("ADDED", Changed), ("MODIFIED", Changed), ("DELETED", Deleted)])
+@pytest.mark.parametrize(
+    ("kind", "event"), [("ADDED", ChangedEvent), ("MODIFIED", ChangedEvent), ("DELETED", DeletedEvent)]
+)
 def test_changes_and_deletions(kind, event):
     told = PODS.event(line(kind, versioned(make_pod_json("a"))))
     assert isinstance(told, event)
@@ -69,9 +78,9 @@ def test_changes_and_deletions(kind, event):
 def test_a_bookmark_has_no_more_than_a_version():
     bare = {"kind": "Pod", "apiVersion": "v1", "metadata": {"resourceVersion": "12", "creationTimestamp": None}}
     with_spec = bare | {"spec": {"containers": None}, "status": {}}
-    assert PODS.event(line("BOOKMARK", bare)) == PODS.event(line("BOOKMARK", with_spec)) == Bookmark("12")
+    assert PODS.event(line("BOOKMARK", bare)) == PODS.event(line("BOOKMARK", with_spec)) == BookmarkEvent("12")
     deployments = StreamDecoder(DeploymentObject)
-    assert deployments.event(line("BOOKMARK", bare | {"kind": "Deployment"})) == Bookmark("12")
+    assert deployments.event(line("BOOKMARK", bare | {"kind": "Deployment"})) == BookmarkEvent("12")
 
 
 @pytest.mark.parametrize(
@@ -85,7 +94,7 @@ def test_a_bookmark_has_no_more_than_a_version():
 )
 def test_an_error_ends_the_watch(status, expired):
     told = PODS.event(line("ERROR", {"kind": "Status", "apiVersion": "v1", "status": "Failure", **status}))
-    assert isinstance(told, Broken)
+    assert isinstance(told, WatchError)
     assert told.expired == expired
     assert told.message
 
@@ -94,8 +103,8 @@ def test_an_error_ends_the_watch(status, expired):
 def test_an_odd_object_of_a_watch_is_set_apart(kind):
     odd = versioned(make_pod_json("odd", status={"phase": 5}))
     told = PODS.event(line(kind, odd))
-    assert isinstance(told, Changed | Deleted)
-    assert isinstance(told.item, Unreadable)
+    assert isinstance(told, ChangedEvent | DeletedEvent)
+    assert isinstance(told.item, UnreadableObject)
     assert (told.item.name, told.item.node, told.version) == ("odd", "n1", "7")
 
 
@@ -113,7 +122,7 @@ def test_an_odd_object_of_a_watch_is_set_apart(kind):
     ],
 )
 def test_what_is_no_event_is_refused_in_one_line(text):
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInputError) as refused:
         PODS.event(text)
     assert "\n" not in str(refused.value)
     assert "kind Pod" in str(refused.value)
@@ -121,7 +130,7 @@ def test_what_is_no_event_is_refused_in_one_line(text):
 
 @pytest.mark.parametrize("text", [b"", b"<html>", b"{}", b'{"metadata":{},"items":{}}', b'{"metadata":{},"items":[5]}'])
 def test_what_is_no_list_is_refused_in_one_line(text):
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInputError) as refused:
         PODS.page(text)
     assert "\n" not in str(refused.value)
 

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
-from benchmarks.unlike_clusters import Full, Make, draw_full
-from cruise.packer.budget import Meter
-from cruise.packer.faults import find_faults
-from cruise.packer.large.priced import solve_priced
-from cruise.packer.large.solving import solve_large
-from cruise.packer.problem import Objective
-from cruise.packer.relaxed.bounding import Bounds
+from benchmarks.unlike_clusters import ClusterDrawing, FullCluster, draw_full
+from cruise.packer.budget import BudgetMeter
+from cruise.packer.large.priced import solve_from_prices
+from cruise.packer.large.solving import solve_by_ejection
+from cruise.packer.problem import PackingObjective
+from cruise.packer.relaxed.bounds import RelaxedBounds
+from cruise.packer.verification import find_rule_violations
 
 WORK = 3e8
 
@@ -20,12 +20,14 @@ def _evicted(problem, pod_node):
 
 
 def test_what_prices_say_of_nodes_of_two_sizes_saves_evictions():
-    problem = draw_full(Full(Make.BIMODAL, 120), 1, Objective.OPERATOR)
+    problem = draw_full(FullCluster(ClusterDrawing.BIMODAL, 120), 1, PackingObjective.OPERATOR)
     # Twice the work that prices and what comes of them have each.
-    known = solve_large(problem, problem.pod_node, Meter(math.inf, 2 * WORK), lambda _: None)
-    bounds = Bounds(problem)
-    least = bounds.least_evicted((problem.pod_count,), _evicted(problem, known.pod_node), Meter(math.inf, WORK))
-    found = solve_priced(problem, bounds.changes, known.bound, Meter(math.inf, WORK), 1)
-    assert not find_faults(problem, found.pod_node)
+    known = solve_by_ejection(problem, problem.pod_node, BudgetMeter(math.inf, 2 * WORK), lambda _: None)
+    bounds = RelaxedBounds(problem)
+    least = bounds.compute_min_evicted(
+        (problem.pod_count,), _evicted(problem, known.pod_node), BudgetMeter(math.inf, WORK)
+    )
+    found = solve_from_prices(problem, bounds.get_node_changes, known.bound, BudgetMeter(math.inf, WORK), 1)
+    assert not find_rule_violations(problem, found.pod_node)
     assert (found.pod_node >= 0).all()
     assert least <= _evicted(problem, found.pod_node) < _evicted(problem, known.pod_node)

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 
-from benchmarks.large_clusters import Crowd, draw_crowd
-from benchmarks.unlike_clusters import Full, Make, draw_full
-from cruise.packer.answer import Packing, figures_of
-from cruise.packer.budget import Meter
-from cruise.packer.faults import find_faults
-from cruise.packer.large.solving import place_large, solve_large
-from cruise.packer.pack import quick_packing
-from cruise.packer.problem import Objective
+from benchmarks.large_clusters import GroupOfPods, draw_pod_group
+from benchmarks.unlike_clusters import ClusterDrawing, FullCluster, draw_full
+from cruise.packer.answer import Packing, compute_figures
+from cruise.packer.budget import BudgetMeter
+from cruise.packer.large.solving import place_by_ejection_and_gathering, solve_by_ejection
+from cruise.packer.pack import pack_quickly
+from cruise.packer.problem import PackingObjective
+from cruise.packer.verification import find_rule_violations
 from tests.packer.drawn_problems import draw_problem, problems
 from tests.packer.problems import WITHOUT_FLEET
 from tests.tiers import examples
@@ -22,9 +22,9 @@ from tests.tiers import examples
 
 def solved(problem):
     reported: list[Packing] = []
-    packing = solve_large(problem, problem.pod_node, Meter(math.inf, math.inf), reported.append)
+    packing = solve_by_ejection(problem, problem.pod_node, BudgetMeter(math.inf, math.inf), reported.append)
     for k in (*reported, packing):
-        assert find_faults(problem, k.pod_node) == ()
+        assert find_rule_violations(problem, k.pod_node) == ()
     return packing
 
 
@@ -39,16 +39,16 @@ def solved(problem):
 @example(draw_problem(26306, 3, 7, True, True))
 def test_every_rule_is_obeyed_and_nothing_gets_worse(problem):
     packing = solved(problem)
-    now = figures_of(problem, problem.pod_node)
-    assert packing.after.key(problem.objective) >= now.key(problem.objective)
-    assert packing.after.key(problem.objective) <= packing.bound
+    now = compute_figures(problem, problem.pod_node)
+    assert packing.planned.key(problem.objective) >= now.get_key(problem.objective)
+    assert packing.planned.key(problem.objective) <= packing.bound
     assert (solved(problem).pod_node == packing.pod_node).all()
 
 
 @pytest.mark.parametrize("objective", WITHOUT_FLEET)
 @pytest.mark.parametrize("seed", range(3))
 def test_a_nearly_full_cluster_takes_all_that_wait(objective, seed):
-    problem = draw_crowd(Crowd(30), seed, objective)
+    problem = draw_pod_group(GroupOfPods(30), seed, objective)
     assert (problem.pod_node < 0).any()
     packing = solved(problem)
     assert (packing.pod_node >= 0).all()
@@ -56,30 +56,33 @@ def test_a_nearly_full_cluster_takes_all_that_wait(objective, seed):
 
 @pytest.mark.parametrize(("nodes", "seed"), [(60, 1), (100, 2)])
 def test_what_gave_way_to_higher_priorities_finds_a_place_where_all_have_room(nodes, seed):
-    problem = draw_crowd(Crowd(nodes, priorities=4), seed, Objective.PAPER)
+    problem = draw_pod_group(GroupOfPods(nodes, priorities=4), seed, PackingObjective.PAPER)
     problem = replace(problem, preemptible=problem.movable)
-    quick = quick_packing(problem).pod_node
+    quick = pack_quickly(problem).pod_node
     assert (quick < 0).any()
-    packing = solve_large(problem, quick, Meter(math.inf, 5e8), lambda _: None)
+    packing = solve_by_ejection(problem, quick, BudgetMeter(math.inf, 5e8), lambda _: None)
     assert (packing.pod_node >= 0).all()
 
 
 # As many moves as the simple way of `benchmarks/ejection_heuristic.py` needs.
 @pytest.mark.parametrize(
     ("full", "work", "most"),
-    [(Full(Make.BIMODAL, 200, priorities=4), 3e9, 260), (Full(Make.BIMODAL, 40), math.inf, 28)],
+    [
+        (FullCluster(ClusterDrawing.BIMODAL, 200, priorities=4), 3e9, 260),
+        (FullCluster(ClusterDrawing.BIMODAL, 40), math.inf, 28),
+    ],
     ids=str,
 )
 def test_once_all_have_a_place_moves_that_need_not_be_are_undone(full, work, most):
-    problem = draw_full(full, 1, Objective.OPERATOR)
-    packing = solve_large(problem, problem.pod_node, Meter(math.inf, work), lambda _: None)
+    problem = draw_full(full, 1, PackingObjective.OPERATOR)
+    packing = solve_by_ejection(problem, problem.pod_node, BudgetMeter(math.inf, work), lambda _: None)
     assert (packing.pod_node >= 0).all()
     moved = (problem.pod_node >= 0) & (packing.pod_node != problem.pod_node)
     assert moved.sum() <= most
 
 
 def test_one_eviction_fewer_is_allowed_and_kept_to():
-    problem = draw_crowd(Crowd(30), 1)
+    problem = draw_pod_group(GroupOfPods(30), 1)
     limits = tuple(replace(limit, allowed=0) for limit in problem.rules.eviction_limits)
     packing = solved(replace(problem, rules=replace(problem.rules, eviction_limits=limits)))
     ran = problem.pod_node >= 0
@@ -87,15 +90,15 @@ def test_one_eviction_fewer_is_allowed_and_kept_to():
 
 
 def test_nothing_is_evicted_where_what_waits_fits_once_it_is_sorted():
-    problem = draw_crowd(Crowd(10, usage_percent=80), 2)
+    problem = draw_pod_group(GroupOfPods(10, usage_percent=80), 2)
     last = problem.pod_class == problem.class_count - 1
     packing = solved(replace(problem, pod_node=np.where(last, -1, problem.pod_node)))
-    assert packing.after.key(Objective.OPERATOR) == packing.bound
+    assert packing.planned.key(PackingObjective.OPERATOR) == packing.bound
 
 
 def test_many_small_pods_leave_a_node_for_one_as_large_as_they_are():
     # Four nodes, half full of pods of size 1; one that waits takes all but a sixth of a node.
-    one = draw_crowd(Crowd(4), 1)
+    one = draw_pod_group(GroupOfPods(4), 1)
     problem = replace(
         one,
         capacities=np.full((4, 3), 60),
@@ -115,7 +118,7 @@ def test_many_small_pods_leave_a_node_for_one_as_large_as_they_are():
 
 def _each_keeps_one(waiting: int):
     """Six nodes of eight pods, none smaller than 30, that each have 1 free, and a pod that waits."""
-    one = draw_crowd(Crowd(6), 1)
+    one = draw_pod_group(GroupOfPods(6), 1)
     sizes = np.random.default_rng(1).integers(30, 60, 48)
     filled = sizes.reshape(6, 8).sum(axis=1) + 1
     arrays = {name: getattr(one, name)[:1].repeat(49) for name in ("priorities", "weights", "most_on_node", "sites")}
@@ -136,20 +139,26 @@ def _each_keeps_one(waiting: int):
 
 def test_room_that_every_node_keeps_is_gathered_on_one_by_exchanges():
     problem = _each_keeps_one(6)
-    packing = place_large(problem, problem.pod_node, Meter(math.inf, math.inf), lambda _: None)
-    assert find_faults(problem, packing.pod_node) == ()
+    packing = place_by_ejection_and_gathering(
+        problem, problem.pod_node, BudgetMeter(math.inf, math.inf), lambda _: None
+    )
+    assert find_rule_violations(problem, packing.pod_node) == ()
     assert (packing.pod_node >= 0).all()
 
 
 def test_exchanges_that_gather_too_little_are_taken_back():
     problem = _each_keeps_one(7)
-    packing = place_large(problem, problem.pod_node, Meter(math.inf, math.inf), lambda _: None)
+    packing = place_by_ejection_and_gathering(
+        problem, problem.pod_node, BudgetMeter(math.inf, math.inf), lambda _: None
+    )
     assert packing.pod_node.tolist() == problem.pod_node.tolist()
 
 
 def test_a_cluster_too_full_keeps_no_more_room_than_one_pod_takes():
-    problem = draw_crowd(Crowd(40, usage_percent=101), 1)
-    packing = place_large(problem, problem.pod_node, Meter(math.inf, math.inf), lambda _: None)
+    problem = draw_pod_group(GroupOfPods(40, usage_percent=101), 1)
+    packing = place_by_ejection_and_gathering(
+        problem, problem.pod_node, BudgetMeter(math.inf, math.inf), lambda _: None
+    )
     waiting = problem.demands[problem.pod_class[packing.pod_node < 0]]
     placed = problem.demands[problem.pod_class[packing.pod_node >= 0]]
     kept = (problem.capacities.sum(axis=0) - placed.sum(axis=0))[:2]

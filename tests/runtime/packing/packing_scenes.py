@@ -5,23 +5,30 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from cruise.decisions.admission.admission import Leave
-from cruise.decisions.admission.steering import steered
-from cruise.decisions.packing.execution import begun
-from cruise.domain.actions import Reason, ResizePod
+from cruise.decisions.admission.admission import LeaveUnchanged
+from cruise.decisions.admission.placement_hints import apply_placement_hint
+from cruise.decisions.packing.execution import start_plan
+from cruise.domain.actions import ReasonCode, ResizePod
 from cruise.domain.cluster import Pod
-from cruise.domain.packing import Arrival, PackingPlan, Phase, Preemption, Proposal, Sizes, Stage
+from cruise.domain.packing_plan import (
+    PackingPlan,
+    PackingProposal,
+    PackingSizes,
+    PlannedPlacement,
+    PlannedPreemption,
+    PlanPhase,
+    PlanStage,
+)
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
-from cruise.packer.answer import Status
-from cruise.runtime.admission.steering import Expected
-from cruise.runtime.packing.plan_execution import PlanExecution
+from cruise.packer.answer import PackingStatus
+from cruise.runtime.admission import ExpectedPods
+from cruise.runtime.packing.plan_execution import PlanExecutor
 from cruise.runtime.writing.audit import AuditQueue
-from cruise.runtime.writing.exclusions import Exclusions
-from cruise.runtime.writing.grows import RecentGrows
-from cruise.runtime.writing.writer import Writer
+from cruise.runtime.writing.evictions import PendingGrowths, WriteExclusions
+from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.store.store import MemoryStore
+from cruise.simulation.store import InMemoryStore
 from tests.simulation.scenes import amounts, cluster, node, pods, run, template, workload
 from tests.simulation.scenes import container as make_container
 from tests.simulation.scenes import resize as make_resize
@@ -29,44 +36,46 @@ from tests.simulation.scenes import resize as make_resize
 FULL = Policy(mode=Mode.FULL, max_evictions_per_node=9)
 
 
-def sized(name: str, cpu: int, mebibytes: int = 256, replicas: int = 1, **fields: Any) -> Any:
+def make_resized_pod(name: str, cpu: int, mebibytes: int = 256, replicas: int = 1, **fields: Any) -> Any:
     """A workload whose pods ask for so much."""
     pod = replace(template(make_container(cpu, mebibytes)), priority=fields.pop("priority", 0))
     fields.setdefault("grace_seconds", 2)
     return workload(name, pod, replicas=replicas, **fields)
 
 
-def move(pod: Pod, target: str | None, containers: tuple[Any, ...] = ()) -> Arrival:
+def make_planned_move(pod: Pod, target: str | None, containers: tuple[Any, ...] = ()) -> PlannedPlacement:
     """A pod goes, or comes where it waits."""
     assert target is not None
-    return Arrival(pod.namespace, pod.name, pod.uid, pod.node, target, containers)
+    return PlannedPlacement(pod.namespace, pod.name, pod.uid, pod.node, target, containers)
 
 
-def preemption(pod: Pod) -> Preemption:
+def preemption(pod: Pod) -> PlannedPreemption:
     """A pod goes for good."""
     assert pod.node is not None
-    return Preemption(pod.namespace, pod.name, pod.uid, pod.node)
+    return PlannedPreemption(pod.namespace, pod.name, pod.uid, pod.node)
 
 
 def shrink(pod: Pod, cpu: int, mebibytes: int = 256) -> ResizePod:
     """A resize of a plan that only shrinks."""
-    return replace(make_resize(pod, amounts(cpu, mebibytes)), reason=Reason.PACKED, growth=NO_RESOURCES)
+    return replace(
+        make_resize(pod, amounts(cpu, mebibytes)), reason=ReasonCode.MADE_ROOM_FOR_PENDING_PODS, growth=NO_RESOURCES
+    )
 
 
-def proposal(*stages: Stage) -> Proposal:
+def proposal(*stages: PlanStage) -> PackingProposal:
     """A plan of these stages."""
-    return Proposal(Status.OPTIMAL, Sizes.RIGHTSIZED, (), (), stages)
+    return PackingProposal(PackingStatus.OPTIMAL, PackingSizes.RIGHTSIZED, (), (), stages)
 
 
-class Theatre:
+class PackingSimulation:
     """A simulated cluster, a store, and the two that carry a plan out: cruise and the webhook."""
 
     def __init__(self, workloads: Sequence[Any], nodes: Sequence[Any], policy: Policy = FULL, **fields: Any) -> None:
         self.world: SimulatedCluster = cluster(workloads, nodes, **fields)
-        self.store = MemoryStore()
+        self.store = InMemoryStore()
         self.policy = policy
         self.restart()
-        self.expected = Expected(lambda: self.world.now, lambda: self.world.now.timestamp())
+        self.expected = ExpectedPods(lambda: self.world.now, lambda: self.world.now.timestamp())
         self.steers = True
         self.world.admit = self._admit
         self.port: Any = self.world
@@ -76,37 +85,37 @@ class Theatre:
         if one is None:
             return pod
         self.expected.claim(one)
-        return steered(pod, pod, Leave(Reason.SETTLED), one) or pod
+        return apply_placement_hint(pod, pod, LeaveUnchanged(ReasonCode.NO_CHANGE_NEEDED), one) or pod
 
     def restart(self) -> None:
         """Forget what a process keeps in memory."""
-        self.audit, self.grows, self.exclusions = AuditQueue(), RecentGrows(), Exclusions()
+        self.audit, self.grows, self.exclusions = AuditQueue(), PendingGrowths(), WriteExclusions()
 
-    def carrying(self) -> PlanExecution:
+    def carrying(self) -> PlanExecutor:
         """A process that carries plans out."""
-        writer = Writer(self.port, self.store, self.policy, audit=self.audit, grows=self.grows)
-        return PlanExecution(
+        writer = ClusterWriter(self.port, self.store, self.policy, audit=self.audit, grows=self.grows)
+        return PlanExecutor(
             self.port, self.store, self.policy, writer, self.exclusions, lambda: self.world.now, poll_seconds=0
         )
 
-    async def begin(self, *stages: Stage) -> PackingPlan:
+    async def begin(self, *stages: PlanStage) -> PackingPlan:
         """Store a plan that is to be carried out."""
-        plan = begun(proposal(*stages), self.world.now, self.world.now, 0.1, self.policy.mode)
+        plan = start_plan(proposal(*stages), self.world.now, self.world.now, 0.1, self.policy.mode)
         await self.store.save_packing(plan)
         return plan
 
     async def step(self, plan: PackingPlan) -> PackingPlan:
         """Do one step, and let a second pass."""
         plan, _ = await self.carrying().step(plan)
-        self.expected.use(await self.store.steered())
+        self.expected.replace(await self.store.placement_hints())
         run(self.world, 1)
         return plan
 
     async def to_the_end(self, plan: PackingPlan, most_seconds: int = 200) -> PackingPlan:
         """Go on until the plan ends."""
         end = self.world.now + timedelta(seconds=most_seconds)
-        while plan.phase is Phase.UNDER_WAY:
-            assert self.world.now < end, plan.halt
+        while plan.phase is PlanPhase.IN_PROGRESS:
+            assert self.world.now < end, plan.condition
             plan = await self.step(plan)
         return plan
 
@@ -126,4 +135,13 @@ class Theatre:
         return pod
 
 
-__all__ = ["FULL", "Theatre", "move", "node", "preemption", "proposal", "shrink", "sized"]
+__all__ = [
+    "FULL",
+    "PackingSimulation",
+    "make_planned_move",
+    "make_resized_pod",
+    "node",
+    "preemption",
+    "proposal",
+    "shrink",
+]

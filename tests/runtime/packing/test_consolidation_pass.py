@@ -6,28 +6,32 @@ from typing import Any
 
 import pytest
 
-from cruise.domain.halts import Halt, HaltCode
 from cruise.domain.policy import Mode
-from cruise.errors import Unavailable
-from cruise.interfaces.packing.advice import nodes_kept, nodes_lines
-from cruise.interfaces.packing.halt_words import halt_words
-from cruise.runtime.packing.consolidation_pass import ConsolidationPass, consolidation_pass
-from cruise.runtime.usage.state import UsageState
-from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
+from cruise.domain.reasons import PlanCondition, PlanStatusReason
+from cruise.errors import UnavailableError
+from cruise.interfaces.packing.descriptions import describe_condition
+from cruise.interfaces.packing.nodes import count_kept_nodes, describe_consolidation
+from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult, run_consolidation_pass
+from cruise.runtime.usage.usage_state import UsageState
+from tests.runtime.packing.packing_scenes import FULL, PackingSimulation, make_resized_pod
 from tests.runtime.packing.test_packing_pass import Exhaustive
-from tests.simulation.scenes import run
+from tests.simulation.scenes import node, run
 
 
-def spread_out(policy=FULL, **fields) -> Theatre:
+def spread_out(policy=FULL, **fields) -> PackingSimulation:
     """Three pods that one node could hold, on three nodes."""
-    theatre = Theatre([sized("web", 500, replicas=3)], [node("n1"), node("n2"), node("n3")], policy, **fields)
+    theatre = PackingSimulation(
+        [make_resized_pod("web", 500, replicas=3)], [node("n1"), node("n2"), node("n3")], policy, **fields
+    )
     run(theatre.world, 60)
     return theatre
 
 
-async def looked(theatre: Theatre, solver=None, *, statistics_at="now", cluster: Any = None) -> ConsolidationPass:
+async def looked(
+    theatre: PackingSimulation, solver=None, *, statistics_at="now", cluster: Any = None
+) -> ConsolidationPassResult:
     now = theatre.world.now
-    return await consolidation_pass(
+    return await run_consolidation_pass(
         cluster or theatre.world,
         theatre.store,
         solver or Exhaustive(),
@@ -45,11 +49,11 @@ async def test_the_fewest_nodes_are_found_and_nothing_is_written():
     done = await looked(theatre)
     assert done.fleet is not None and done.plan is not None
     assert (done.fleet.nodes_before, done.fleet.nodes_after, done.fleet.nodes_bound) == (3, 1, 1)
-    assert len(done.plan.moves) == len(done.fleet.emptied) == 2
-    assert nodes_lines(done) == ["3 nodes in use; 1 suffices after 2 moves, proved."]
+    assert len(done.plan.moves) == len(done.fleet.drained) == 2
+    assert describe_consolidation(done) == ["3 nodes in use; 1 suffices after 2 moves, proved."]
     assert await theatre.where() == before
     assert await theatre.store.packing() is None
-    assert (theatre.world.tally.evictions, theatre.world.tally.resizes_asked) == (0, 0)
+    assert (theatre.world.counts.evictions, theatre.world.counts.resizes_requested) == (0, 0)
 
 
 async def test_observe_is_advised_as_mode_full_would_be():
@@ -62,8 +66,8 @@ async def test_without_fresh_statistics_there_is_no_advice(age):
     theatre, solver = spread_out(), Exhaustive()
     done = await looked(theatre, solver, statistics_at=None if age is None else theatre.world.now - age)
     assert done.fleet is None
-    assert "no statistics" in halt_words(done.why)
-    assert nodes_lines(done) == [f"No advice: {halt_words(done.why)}."]
+    assert "no statistics" in describe_condition(done.condition)
+    assert describe_consolidation(done) == [f"No advice: {describe_condition(done.condition)}."]
     assert solver.asked == []
 
 
@@ -73,14 +77,14 @@ async def test_what_keeps_a_node_is_said():
     done = await looked(theatre, cluster=Kept(theatre, pods[0].uid))
     assert done.fleet is not None
     assert done.fleet.nodes_after == 1
-    [kept] = nodes_kept(done.fleet)
-    assert kept.nodes == 1 and "safe-to-evict" in kept.of
+    [kept] = count_kept_nodes(done.fleet)
+    assert kept.nodes == 1 and "safe-to-evict" in kept.reason
 
 
 class Kept:
     """A cluster in which one pod may not be evicted."""
 
-    def __init__(self, theatre: Theatre, uid: str) -> None:
+    def __init__(self, theatre: PackingSimulation, uid: str) -> None:
         self._theatre, self._uid = theatre, uid
 
     async def snapshot(self):
@@ -95,9 +99,9 @@ async def test_a_view_of_the_cluster_that_is_not_known_is_refused():
 
     class Lost(Kept):
         async def snapshot(self):
-            raise Unavailable("the view of the cluster is old")
+            raise UnavailableError("the view of the cluster is old")
 
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         await looked(theatre, cluster=Lost(theatre, ""))
 
 
@@ -107,4 +111,4 @@ async def test_a_mistake_about_one_cluster_ends_no_other_pass():
             raise ValueError("odd")
 
     done = await looked(spread_out(), Odd())
-    assert done.why == Halt(HaltCode.FAILED, detail="ValueError('odd')")
+    assert done.condition == PlanCondition(PlanStatusReason.FAILED, detail="ValueError('odd')")

@@ -8,22 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cruise.domain.actions import EvictPod, Outcome, Reason, Verdict
-from cruise.domain.cluster import Snapshot, VerticalAutoscaler, WorkloadRef
-from cruise.domain.halts import Halt, HaltCode
-from cruise.domain.packing import PackingPlan, Phase
+from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode
+from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler, WorkloadRef
+from cruise.domain.packing_plan import PackingPlan, PlanPhase
 from cruise.domain.policy import EvictionRanking, Mode, Policy
+from cruise.domain.reasons import PlanCondition, PlanStatusReason
 from cruise.domain.resources import ResourceName
-from cruise.errors import Unavailable
-from cruise.interfaces.packing.halt_words import plan_halt_words
-from cruise.packer.answer import Note, NoteCode, Packing, Status, figures_of, packing_of
-from cruise.packer.faults import find_faults
-from cruise.packer.problem import Problem
-from cruise.runtime.packing.packing_pass import PackingPass, packing_pass
-from cruise.simulation.store.store import MemoryStore
-from tests.decisions.packing.shop import a_node, a_pod
-from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
-from tests.simulation.scenes import NAMESPACE, START, amounts, run
+from cruise.errors import UnavailableError
+from cruise.interfaces.packing.descriptions import describe_plan_condition
+from cruise.packer.answer import Packing, PackingNote, PackingNoteCode, PackingStatus, build_packing, compute_figures
+from cruise.packer.problem import PackingProblem
+from cruise.packer.verification import find_rule_violations
+from cruise.runtime.packing.packing_pass import PackingPassResult, run_packing_pass
+from cruise.simulation.store import InMemoryStore
+from tests.decisions.packing.shop import make_shop_node, make_shop_pod
+from tests.runtime.packing.packing_scenes import FULL, PackingSimulation, make_resized_pod
+from tests.simulation.scenes import NAMESPACE, START, amounts, node, run
 
 LONG = timedelta(minutes=6)
 
@@ -32,20 +32,24 @@ class Exhaustive:
     """Every assignment of a handful of pods, in this process."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Problem, float]] = []
+        self.asked: list[tuple[PackingProblem, float]] = []
 
-    async def pack(self, problem: Problem, seconds: float, /) -> Packing:
+    async def pack(self, problem: PackingProblem, seconds: float, /) -> Packing:
         self.asked.append((problem, seconds))
         places = itertools.product(range(-1, problem.node_count), repeat=problem.pod_count)
-        allowed = [one for one in (np.array(place) for place in places) if not find_faults(problem, one)]
-        best = max(allowed, key=lambda one: figures_of(problem, one).key(problem.objective))
-        return packing_of(problem, best, figures_of(problem, best).key(problem.objective))
+        allowed = [one for one in (np.array(place) for place in places) if not find_rule_violations(problem, one)]
+        best = max(allowed, key=lambda one: compute_figures(problem, one).get_key(problem.objective))
+        return build_packing(problem, best, compute_figures(problem, best).get_key(problem.objective))
 
 
-async def crowded(policy: Policy = FULL, **fields) -> Theatre:
+async def crowded(policy: Policy = FULL, **fields) -> PackingSimulation:
     """`big` fits where `web` or `db` goes to the other one's node."""
-    theatre = Theatre(
-        [sized("web", 1500, priority=1), sized("db", 1500, priority=1), sized("big", 3000)],
+    theatre = PackingSimulation(
+        [
+            make_resized_pod("web", 1500, priority=1),
+            make_resized_pod("db", 1500, priority=1),
+            make_resized_pod("big", 3000),
+        ],
         [node("n1"), node("n2")],
         policy,
         **fields,
@@ -54,8 +58,8 @@ async def crowded(policy: Policy = FULL, **fields) -> Theatre:
     return theatre
 
 
-async def passed(theatre: Theatre, solver: Exhaustive | None = None, **more) -> PackingPass:
-    return await packing_pass(
+async def passed(theatre: PackingSimulation, solver: Exhaustive | None = None, **more) -> PackingPassResult:
+    return await run_packing_pass(
         theatre.world, theatre.store, solver or Exhaustive(), theatre.policy, theatre.world.now, seconds=1, **more
     )
 
@@ -65,15 +69,20 @@ async def test_a_plan_is_made_stored_and_carried_out():
     done = await passed(theatre)
     plan = done.plan
     assert plan is not None
-    assert (done.waiting, plan.phase, len(plan.proposal.placed), len(plan.proposal.moves)) == (1, Phase.UNDER_WAY, 1, 1)
+    assert (done.waiting, plan.phase, len(plan.proposal.placed), len(plan.proposal.moves)) == (
+        1,
+        PlanPhase.IN_PROGRESS,
+        1,
+        1,
+    )
     assert await theatre.store.packing() == plan
     ended = await theatre.to_the_end(plan)
-    assert ended.phase is Phase.FINISHED
+    assert ended.phase is PlanPhase.FINISHED
     assert all(place is not None for place in (await theatre.where()).values())
 
 
-def sizes(*names: str) -> tuple[VerticalAutoscaler, ...]:
-    return tuple(VerticalAutoscaler(NAMESPACE, name, WorkloadRef("Deployment", name), "Recreate") for name in names)
+def sizes(*names: str) -> tuple[VerticalPodAutoscaler, ...]:
+    return tuple(VerticalPodAutoscaler(NAMESPACE, name, WorkloadRef("Deployment", name), "Recreate") for name in names)
 
 
 async def test_what_a_vpa_sizes_stays_and_another_goes():
@@ -91,18 +100,18 @@ async def test_a_plan_is_dropped_once_a_vpa_takes_over_whom_it_moves():
     plan = (await passed(theatre)).plan
     assert plan is not None
     for one in sizes("web", "db"):
-        theatre.world.show_vertical_autoscaler(one)
+        theatre.world.add_vertical_pod_autoscaler(one)
     ended = await theatre.to_the_end(plan)
-    assert ended.phase is Phase.DROPPED
-    assert "another autoscaler sizes it" in plan_halt_words(ended)
-    assert theatre.world.tally.evictions == 0
+    assert ended.phase is PlanPhase.DROPPED
+    assert "another autoscaler sizes it" in describe_plan_condition(ended)
+    assert theatre.world.counts.evictions == 0
 
 
 async def test_nobody_is_packed_before_a_node_pass_had_its_chance():
-    theatre = Theatre([sized("big", 5000)], [node("n1")])
+    theatre = PackingSimulation([make_resized_pod("big", 5000)], [node("n1")])
     run(theatre.world, 60)
     solver = Exhaustive()
-    assert (await passed(theatre, solver)).why == Halt(HaltCode.NO_POD_WAITS)
+    assert (await passed(theatre, solver)).condition == PlanCondition(PlanStatusReason.NO_PENDING_PODS)
     assert (await passed(theatre, solver, patience=timedelta(0))).waiting == 1
     assert len(solver.asked) == 1
 
@@ -111,18 +120,18 @@ async def test_observe_shows_the_plan_of_mode_full_and_writes_nothing():
     theatre = await crowded(replace(FULL, mode=Mode.OBSERVE))
     plan = (await passed(theatre)).plan
     assert plan is not None
-    assert (plan.phase, len(plan.proposal.moves)) == (Phase.SHOWN, 1)
-    assert "observe" in plan_halt_words(plan)
-    assert await theatre.carrying().to_the_end(plan) == plan
-    assert (theatre.world.tally.evictions, theatre.world.tally.resizes_asked) == (0, 0)
+    assert (plan.phase, len(plan.proposal.moves)) == (PlanPhase.ADVISORY, 1)
+    assert "observe" in describe_plan_condition(plan)
+    assert await theatre.carrying().run(plan) == plan
+    assert (theatre.world.counts.evictions, theatre.world.counts.resizes_requested) == (0, 0)
 
 
 async def test_mode_resize_plans_no_evictions():
     theatre = await crowded(replace(FULL, mode=Mode.RESIZE))
     plan = (await passed(theatre)).plan
     assert plan is not None
-    assert (plan.proposal.moves, plan.proposal.preempted, plan.phase) == ((), (), Phase.SHOWN)
-    assert plan.proposal.status in (Status.ALREADY_OPTIMAL, Status.NO_IMPROVEMENT)
+    assert (plan.proposal.moves, plan.proposal.preempted, plan.phase) == ((), (), PlanPhase.ADVISORY)
+    assert plan.proposal.status in (PackingStatus.ALREADY_OPTIMAL, PackingStatus.NO_IMPROVEMENT)
 
 
 @pytest.mark.parametrize("mode", [Mode.OFF, Mode.INITIAL])
@@ -136,17 +145,17 @@ async def test_below_observe_and_in_mode_initial_nothing_is_planned(mode):
 class Unproved(Exhaustive):
     """The same plans, without the proof that they take evictions."""
 
-    async def pack(self, problem: Problem, seconds: float, /) -> Packing:
+    async def pack(self, problem: PackingProblem, seconds: float, /) -> Packing:
         best = await super().pack(problem, seconds)
-        return packing_of(problem, best.pod_node, (*best.bound[:-1], 0))
+        return build_packing(problem, best.pod_node, (*best.bound[:-1], 0))
 
 
 async def test_nobody_is_evicted_before_it_is_proved_that_this_is_needed():
     solver = Unproved()
     plan = (await passed(await crowded(), solver)).plan
     assert plan is not None
-    assert (plan.phase, len(plan.proposal.moves)) == (Phase.SHOWN, 1)
-    assert "not proved" in plan_halt_words(plan)
+    assert (plan.phase, len(plan.proposal.moves)) == (PlanPhase.ADVISORY, 1)
+    assert "not proved" in describe_plan_condition(plan)
     assert [bool(problem.movable.any()) for problem, _ in solver.asked] == [True, False]
 
 
@@ -160,23 +169,23 @@ async def test_without_that_proof_what_needs_no_eviction_is_done():
     pods = sorted((*snapshot.pods, waits), key=lambda pod: (pod.namespace, pod.name))
 
     class AndOneMore:
-        async def snapshot(self) -> Snapshot:
+        async def snapshot(self) -> ClusterSnapshot:
             return replace(snapshot, pods=tuple(pods))
 
     cluster: Any = AndOneMore()
-    done = await packing_pass(cluster, theatre.store, Unproved(), theatre.policy, theatre.world.now, seconds=1)
+    done = await run_packing_pass(cluster, theatre.store, Unproved(), theatre.policy, theatre.world.now, seconds=1)
     plan = done.plan
     assert plan is not None
-    assert (plan.phase, [one.pod for one in plan.proposal.placed]) == (Phase.UNDER_WAY, ["small"])
+    assert (plan.phase, [one.pod for one in plan.proposal.placed]) == (PlanPhase.IN_PROGRESS, ["small"])
     assert (plan.proposal.moves, plan.proposal.preempted) == ((), ())
-    assert Note(NoteCode.EVICTIONS_UNPROVED) in plan.proposal.notes
+    assert PackingNote(PackingNoteCode.EVICTIONS_NOT_PROVED) in plan.proposal.notes
 
 
 async def test_switched_off_it_is_shown_only():
     plan = (await passed(await crowded(), enabled=False)).plan
     assert plan is not None
-    assert plan.phase is Phase.SHOWN
-    assert "switched off" in plan_halt_words(plan)
+    assert plan.phase is PlanPhase.ADVISORY
+    assert "switched off" in describe_plan_condition(plan)
 
 
 async def test_while_paused_it_is_shown_only():
@@ -184,7 +193,7 @@ async def test_while_paused_it_is_shown_only():
     await theatre.store.set_paused(True)
     plan = (await passed(theatre)).plan
     assert plan is not None
-    assert (plan.phase, plan_halt_words(plan)) == (Phase.SHOWN, "paused: shown only")
+    assert (plan.phase, describe_plan_condition(plan)) == (PlanPhase.ADVISORY, "paused: shown only")
 
 
 async def test_a_plan_under_way_is_not_replaced():
@@ -210,7 +219,7 @@ async def test_what_is_spent_of_the_hour_is_no_longer_there():
 
 async def test_a_plan_that_the_judge_objects_to_is_dropped():
     class Wrong(Exhaustive):
-        async def pack(self, problem: Problem, seconds: float, /) -> Packing:
+        async def pack(self, problem: PackingProblem, seconds: float, /) -> Packing:
             packing = await super().pack(problem, seconds)
             crowd = packing.pod_node.copy()
             crowd[:] = 0
@@ -219,49 +228,49 @@ async def test_a_plan_that_the_judge_objects_to_is_dropped():
     theatre = await crowded()
     done = await passed(theatre, Wrong())
     assert done.plan is None
-    assert done.why is not None
+    assert done.condition is not None
     assert await theatre.store.packing() is None
 
 
 async def test_a_solver_that_fails_drops_the_pass():
     class Failing(Exhaustive):
-        async def pack(self, problem: Problem, seconds: float, /) -> Packing:
-            raise Unavailable("the solver ended")
+        async def pack(self, problem: PackingProblem, seconds: float, /) -> Packing:
+            raise UnavailableError("the solver ended")
 
     theatre = await crowded()
-    with pytest.raises(Unavailable):
+    with pytest.raises(UnavailableError):
         await passed(theatre, Failing())
     assert await theatre.store.packing() is None
 
 
 async def test_a_mistake_in_the_solver_is_told_and_keeps_nobody_else_from_work():
     class Broken(Exhaustive):
-        async def pack(self, problem: Problem, seconds: float, /) -> Packing:
+        async def pack(self, problem: PackingProblem, seconds: float, /) -> Packing:
             raise ZeroDivisionError
 
     done = await passed(await crowded(), Broken())
-    assert (done.plan, done.why) == (None, Halt(HaltCode.FAILED, detail="ZeroDivisionError()"))
+    assert (done.plan, done.condition) == (None, PlanCondition(PlanStatusReason.FAILED, detail="ZeroDivisionError()"))
 
 
 class Shown:
     """A cluster of which nothing but a snapshot is read."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot
 
-    async def snapshot(self) -> Snapshot:
+    async def snapshot(self) -> ClusterSnapshot:
         return self._snapshot
 
 
-def two_moves_from_one_node() -> Snapshot:
+def two_moves_from_one_node() -> ClusterSnapshot:
     """`big` fits on n1 alone, where `a` and `b` may move; one of them has room on n2, the other on n3."""
     running = [
-        a_pod(name, node, cpu, workload=WorkloadRef("Deployment", name), annotations=annotations)
+        make_shop_pod(name, node, cpu, workload=WorkloadRef("Deployment", name), annotations=annotations)
         for name, node, cpu, annotations in _RUNNING
     ]
-    waits = a_pod("big", cpu=4000, workload=WorkloadRef("Deployment", "big"), unschedulable_since=START - LONG)
+    waits = make_shop_pod("big", cpu=4000, workload=WorkloadRef("Deployment", "big"), unschedulable_since=START - LONG)
     pods = sorted((*running, waits), key=lambda pod: pod.name)
-    return Snapshot(nodes=tuple(a_node(name, 4000) for name in ("n1", "n2", "n3")), pods=tuple(pods))
+    return ClusterSnapshot(nodes=tuple(make_shop_node(name, 4000) for name in ("n1", "n2", "n3")), pods=tuple(pods))
 
 
 _STAYS = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}
@@ -273,11 +282,11 @@ _RUNNING: tuple[tuple[str, str, int, dict[str, str]], ...] = (
 )
 
 
-async def planned(policy: Policy, *spent: Outcome, store: MemoryStore | None = None) -> PackingPlan:
-    store = store or MemoryStore()
+async def planned(policy: Policy, *spent: Outcome, store: InMemoryStore | None = None) -> PackingPlan:
+    store = store or InMemoryStore()
     await store.record_outcomes(spent)
     cluster: Any = Shown(two_moves_from_one_node())
-    plan = (await packing_pass(cluster, store, Exhaustive(), policy, START, seconds=1)).plan
+    plan = (await run_packing_pass(cluster, store, Exhaustive(), policy, START, seconds=1)).plan
     assert plan is not None
     return plan
 
@@ -294,15 +303,17 @@ async def planned(policy: Policy, *spent: Outcome, store: MemoryStore | None = N
 async def test_a_plan_that_the_budgets_would_stop_is_never_begun(budgets, moves):
     plan = await planned(replace(FULL, **budgets))
     assert [one.pod for one in plan.proposal.moves] == moves
-    assert plan.phase is (Phase.UNDER_WAY if moves else Phase.SHOWN)
+    assert plan.phase is (PlanPhase.IN_PROGRESS if moves else PlanPhase.ADVISORY)
     if not moves:
         assert [(one.pod, one.impossible) for one in plan.proposal.unplaced] == [("big", False)]
 
 
 async def test_an_eviction_that_the_snapshot_does_not_show_yet_is_spent():
     ref = WorkloadRef("Deployment", "c")
-    gone = EvictPod("shop", "c", "uid-c", "n1", ref, EvictionRanking.LOW, ResourceName.CPU, Reason.PACKED)
-    spent = Outcome(START - timedelta(minutes=1), gone, Verdict.DONE, Reason.PACKED)
+    gone = EvictPod(
+        "shop", "c", "uid-c", "n1", ref, EvictionRanking.LOW, ResourceName.CPU, ReasonCode.MADE_ROOM_FOR_PENDING_PODS
+    )
+    spent = Outcome(START - timedelta(minutes=1), gone, ActionResult.DONE, ReasonCode.MADE_ROOM_FOR_PENDING_PODS)
     two = replace(FULL, max_evictions_per_node=2)
     assert [one.pod for one in (await planned(two, spent)).proposal.moves] == []
     # Once it is gone from the snapshot its turn is over.

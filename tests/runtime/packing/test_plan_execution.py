@@ -5,117 +5,138 @@ from datetime import timedelta
 
 import pytest
 
-from cruise.domain.actions import EvictPod, Reason, ResizePod, Verdict
-from cruise.domain.annotations import STEERED
-from cruise.domain.halts import Halt, HaltCode
-from cruise.domain.packing import Phase, Stage
+from cruise.domain.actions import ActionResult, EvictPod, ReasonCode, ResizePod
+from cruise.domain.annotations import PLACEMENT_HINT
+from cruise.domain.packing_plan import PlanPhase, PlanStage
 from cruise.domain.policy import Mode
+from cruise.domain.reasons import PlanCondition, PlanStatusReason
 from cruise.domain.scheduling import LabelSelector
-from cruise.errors import Throttled
-from cruise.interfaces.packing.halt_words import plan_halt_words
-from cruise.runtime.writing.writer import Writer
-from cruise.simulation.cluster.evictions import BudgetRule
-from tests.runtime.packing.packing_scenes import FULL, Theatre, move, node, preemption, shrink, sized
-from tests.simulation.faults import Faults, FaultyCluster
-from tests.simulation.scenes import START, amounts, evict, pods, run
+from cruise.errors import ThrottledError
+from cruise.interfaces.packing.descriptions import describe_plan_condition
+from cruise.runtime.writing.writer import ClusterWriter
+from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
+from tests.runtime.packing.packing_scenes import (
+    FULL,
+    PackingSimulation,
+    make_planned_move,
+    make_resized_pod,
+    preemption,
+    shrink,
+)
+from tests.simulation.faults import ClusterFaults, FaultyCluster
+from tests.simulation.scenes import START, amounts, evict, node, pods, run
 from tests.simulation.scenes import resize as make_resize
 
 
-async def moving(**fields) -> tuple[Theatre, Stage]:
+async def moving(**fields) -> tuple[PackingSimulation, PlanStage]:
     """Room for `big` where `web` goes to n2: nobody else has to move."""
-    theatre = Theatre(
-        [sized("web", 1500, priority=1), sized("db", 1500, priority=1), sized("big", 3000)],
+    theatre = PackingSimulation(
+        [
+            make_resized_pod("web", 1500, priority=1),
+            make_resized_pod("db", 1500, priority=1),
+            make_resized_pod("big", 3000),
+        ],
         [node("n1"), node("n2")],
         **fields,
     )
     run(theatre.world, 20)
     web, big = await theatre.only("web"), await theatre.only("big")
     other = "n2" if web.node == "n1" else "n1"
-    return theatre, Stage((), (move(web, other),), (move(web, other), move(big, web.node)))
+    return theatre, PlanStage(
+        (), (make_planned_move(web, other),), (make_planned_move(web, other), make_planned_move(big, web.node))
+    )
 
 
 async def test_a_pod_moves_where_it_is_steered_and_the_one_that_waited_takes_its_place():
     theatre, stage = await moving()
     before = await theatre.only("web")
     plan = await theatre.to_the_end(await theatre.begin(stage))
-    assert (plan.phase, plan.halt) == (Phase.FINISHED, None)
+    assert (plan.phase, plan.condition) == (PlanPhase.FINISHED, None)
     web, big = await theatre.only("web"), await theatre.only("big")
     assert (web.node, big.node) == (stage.arrivals[0].target, before.node)
-    assert web.annotations[STEERED] == f"{before.uid} {web.node}"
+    assert web.annotations[PLACEMENT_HINT] == f"{before.uid} {web.node}"
     assert await theatre.store.packing() == plan
-    assert list(await theatre.store.steered()) == []
+    assert list(await theatre.store.placement_hints()) == []
     [line] = await theatre.store.outcomes(START)
     assert isinstance(line.action, EvictPod)
-    assert (line.verdict, line.action.reason, line.action.uid) == (Verdict.DONE, Reason.PACKED, before.uid)
+    assert (line.result, line.action.reason, line.action.uid) == (
+        ActionResult.DONE,
+        ReasonCode.MADE_ROOM_FOR_PENDING_PODS,
+        before.uid,
+    )
 
 
 @pytest.mark.parametrize("shared", ["the hour", "the workload"])
 async def test_a_node_pass_leaves_a_plan_the_evictions_that_it_counts_on(shared):
     of_the_hour, replicas = (2, 2) if shared == "the hour" else (20, 3)
     policy = replace(FULL, max_evictions_per_workload=2, max_evictions_per_hour=of_the_hour)
-    apps = [sized("web", 1500, replicas=replicas), sized("db", 1500)]
-    theatre = Theatre(apps, [node(f"n{number}") for number in range(6)], policy)
+    apps = [make_resized_pod("web", 1500, replicas=replicas), make_resized_pod("db", 1500)]
+    theatre = PackingSimulation(apps, [node(f"n{number}") for number in range(6)], policy)
     run(theatre.world, 20)
     web = [pod for pod in await pods(theatre.world, "web") if not pod.terminating]
     empty = sorted({f"n{number}" for number in range(6)} - set((await theatre.where()).values()))
-    moves = [move(pod, target) for pod, target in zip(web, empty, strict=False)][:2]
+    moves = [make_planned_move(pod, target) for pod, target in zip(web, empty, strict=False)][:2]
     stranger = web[2] if shared == "the workload" else await theatre.only("db")
-    plan = await theatre.step(await theatre.begin(*(Stage((), (one,), (one,)) for one in moves)))
-    asked = replace(evict(stranger), reason=Reason.DOES_NOT_FIT, node="n9")
-    writer = Writer(
+    plan = await theatre.step(await theatre.begin(*(PlanStage((), (one,), (one,)) for one in moves)))
+    asked = replace(evict(stranger), reason=ReasonCode.NODE_OVER_CAPACITY, node="n9")
+    writer = ClusterWriter(
         theatre.world, theatre.store, policy, audit=theatre.audit, grows=theatre.grows, exclusions=theatre.exclusions
     )
-    [held] = await writer.apply([asked], await theatre.world.snapshot(), theatre.world.now)
-    assert (held.verdict, held.reason) == (Verdict.HELD, Reason.PACKING)
+    [held] = await writer.apply_plan([asked], await theatre.world.snapshot(), theatre.world.now)
+    assert (held.result, held.reason) == (ActionResult.SKIPPED, ReasonCode.PACKING_PLAN_ACTIVE)
     plan = await theatre.to_the_end(plan)
-    assert (plan.phase, plan.halt) == (Phase.FINISHED, None)
+    assert (plan.phase, plan.condition) == (PlanPhase.FINISHED, None)
 
 
 async def test_nobody_is_evicted_before_the_webhook_can_know_of_it():
     theatre, stage = await moving()
     plan = await theatre.begin(stage)
     plan = await theatre.step(plan)
-    assert [one.replaces for one in await theatre.store.steered()] == [stage.leaves[0].uid]
-    assert theatre.world.tally.evictions == 0
+    assert [one.replaces for one in await theatre.store.placement_hints()] == [stage.evictions[0].uid]
+    assert theatre.world.counts.evictions == 0
     for _ in range(2):
         plan = await theatre.step(plan)
-    assert theatre.world.tally.evictions == 0
+    assert theatre.world.counts.evictions == 0
     await theatre.step(plan)
-    assert theatre.world.tally.evictions == 1
+    assert theatre.world.counts.evictions == 1
 
 
 async def test_without_a_webhook_the_pod_that_came_instead_is_known_by_its_owner():
     theatre, stage = await moving()
     theatre.steers = False
     plan = await theatre.to_the_end(await theatre.begin(stage))
-    assert plan.phase is Phase.FINISHED
+    assert plan.phase is PlanPhase.FINISHED
     assert (await theatre.only("big")).node is not None
 
 
 async def test_a_rescue_without_evictions_waits_until_the_shrink_is_actual():
-    theatre = Theatre(
-        [sized("web", 3000, priority=1), sized("late", 2000)], [node("n1")], replace(FULL, mode=Mode.RESIZE)
+    theatre = PackingSimulation(
+        [make_resized_pod("web", 3000, priority=1), make_resized_pod("late", 2000)],
+        [node("n1")],
+        replace(FULL, mode=Mode.RESIZE),
     )
     run(theatre.world, 20)
     web, late = await theatre.only("web"), await theatre.only("late")
-    plan = await theatre.begin(Stage((shrink(web, 1000),), (), (move(late, "n1"),)))
+    plan = await theatre.begin(PlanStage((shrink(web, 1000),), (), (make_planned_move(late, "n1"),)))
     plan = await theatre.step(plan)
     assert (await theatre.only("late")).node is None
     plan = await theatre.to_the_end(plan)
-    assert plan.phase is Phase.FINISHED
+    assert plan.phase is PlanPhase.FINISHED
     assert (await theatre.only("late")).node == "n1"
-    assert theatre.world.tally.evictions == 0
+    assert theatre.world.counts.evictions == 0
     # One resize, however often it was looked whether it is actual.
-    assert theatre.world.tally.resizes_asked == 1
+    assert theatre.world.counts.resizes_requested == 1
 
 
 async def test_a_pending_pod_is_shrunk_to_what_it_arrives_with():
-    theatre = Theatre([sized("web", 2000, priority=1), sized("late", 4000)], [node("n1")])
+    theatre = PackingSimulation(
+        [make_resized_pod("web", 2000, priority=1), make_resized_pod("late", 4000)], [node("n1")]
+    )
     run(theatre.world, 20)
     late = await theatre.only("late")
-    arrival = move(late, "n1", shrink(late, 1500).containers)
-    plan = await theatre.to_the_end(await theatre.begin(Stage((), (), (arrival,))))
-    assert plan.phase is Phase.FINISHED
+    arrival = make_planned_move(late, "n1", shrink(late, 1500).containers)
+    plan = await theatre.to_the_end(await theatre.begin(PlanStage((), (), (arrival,))))
+    assert plan.phase is PlanPhase.FINISHED
     bound = await theatre.only("late")
     assert (bound.uid, bound.node, bound.containers[0].requests.cpu_millicores) == (late.uid, "n1", 1500)
 
@@ -124,43 +145,47 @@ async def test_who_moves_is_created_with_the_planned_sizes():
     theatre, stage = await moving()
     web = await theatre.only("web")
     arrival = replace(stage.arrivals[0], containers=shrink(web, 700).containers)
-    plan = await theatre.begin(replace(stage, leaves=(arrival,), arrivals=(arrival, stage.arrivals[1])))
+    plan = await theatre.begin(replace(stage, evictions=(arrival,), arrivals=(arrival, stage.arrivals[1])))
     plan = await theatre.to_the_end(plan)
     assert (await theatre.only("web")).containers[0].requests.cpu_millicores == 700
 
 
 async def test_a_preempted_pod_waits_for_better_times():
-    theatre = Theatre([sized("low", 3000), sized("high", 5000, priority=10)], [node("n1")])
+    theatre = PackingSimulation(
+        [make_resized_pod("low", 3000), make_resized_pod("high", 5000, priority=10)], [node("n1")]
+    )
     run(theatre.world, 20)
     low, high = await theatre.only("low"), await theatre.only("high")
-    arrival = move(high, "n1", shrink(high, 3000).containers)
-    plan = await theatre.to_the_end(await theatre.begin(Stage((), (preemption(low),), (arrival,))))
-    assert plan.phase is Phase.FINISHED
+    arrival = make_planned_move(high, "n1", shrink(high, 3000).containers)
+    plan = await theatre.to_the_end(await theatre.begin(PlanStage((), (preemption(low),), (arrival,))))
+    assert plan.phase is PlanPhase.FINISHED
     assert await theatre.where() == {"high": "n1", "low": None}
 
 
 async def test_a_refused_eviction_drops_the_plan():
     theatre, stage = await moving()
-    faults = Faults(
-        refuse=lambda action: Throttled("no", cause="DisruptionBudget") if isinstance(action, EvictPod) else None
+    faults = ClusterFaults(
+        refuse=lambda action: (
+            ThrottledError("no", cause="PodDisruptionBudget") if isinstance(action, EvictPod) else None
+        )
     )
     theatre.port = FaultyCluster(theatre.world, faults)
     plan = await theatre.to_the_end(await theatre.begin(stage))
-    assert plan.phase is Phase.DROPPED
-    assert "refused" in plan_halt_words(plan)
-    assert theatre.world.tally.evictions == 0
-    assert list(await theatre.store.steered()) == []
+    assert plan.phase is PlanPhase.DROPPED
+    assert "refused" in describe_plan_condition(plan)
+    assert theatre.world.counts.evictions == 0
+    assert list(await theatre.store.placement_hints()) == []
 
 
 async def test_a_budget_that_allows_nothing_now_is_waited_for():
-    rule = BudgetRule("shop", "web", LabelSelector(), min_available=3)
+    rule = DisruptionBudgetSpec("shop", "web", LabelSelector(), min_available=3)
     theatre, stage = await moving(budgets=(rule,))
     plan = await theatre.begin(stage)
     for _ in range(8):
         plan = await theatre.step(plan)
-    assert plan.phase is Phase.UNDER_WAY
-    assert "PodDisruptionBudget" in plan_halt_words(plan)
-    assert (theatre.world.tally.evictions, theatre.world.tally.evictions_refused) == (0, 0)
+    assert plan.phase is PlanPhase.IN_PROGRESS
+    assert "PodDisruptionBudget" in describe_plan_condition(plan)
+    assert (theatre.world.counts.evictions, theatre.world.counts.evictions_refused) == (0, 0)
 
 
 @pytest.mark.parametrize("change", ["pod", "node", "grown", "late"])
@@ -169,11 +194,11 @@ async def test_what_contradicts_a_plan_drops_it_whole(change):
     plan = await theatre.begin(stage)
     match change:
         case "pod":
-            stage = replace(stage, leaves=(replace(stage.leaves[0], uid="other"),))
+            stage = replace(stage, evictions=(replace(stage.evictions[0], uid="other"),))
             plan = await theatre.begin(stage)
         case "node":
             web = replace(stage.arrivals[0], target="n9")
-            plan = await theatre.begin(Stage((), (web,), (web, stage.arrivals[1])))
+            plan = await theatre.begin(PlanStage((), (web,), (web, stage.arrivals[1])))
         case "grown":
             db = await theatre.only("db")
             await theatre.world.perform(make_resize(db, amounts(3900, 256)))
@@ -181,9 +206,9 @@ async def test_what_contradicts_a_plan_drops_it_whole(change):
         case "late":
             plan = replace(plan, at=plan.at - FULL.pass_interval)
     plan = await theatre.to_the_end(plan, most_seconds=10)
-    assert plan.phase is Phase.DROPPED
-    assert plan.halt is not None and plan.halt.code is not HaltCode.FAILED
-    assert theatre.world.tally.evictions == 0
+    assert plan.phase is PlanPhase.DROPPED
+    assert plan.condition is not None and plan.condition.code is not PlanStatusReason.FAILED
+    assert theatre.world.counts.evictions == 0
 
 
 async def test_a_pause_holds_a_plan_up_and_it_goes_on_afterwards():
@@ -192,37 +217,41 @@ async def test_a_pause_holds_a_plan_up_and_it_goes_on_afterwards():
     await theatre.store.set_paused(True)
     for _ in range(6):
         plan = await theatre.step(plan)
-    assert (plan.phase, theatre.world.tally.evictions) == (Phase.UNDER_WAY, 0)
-    assert "paused" in plan_halt_words(plan)
+    assert (plan.phase, theatre.world.counts.evictions) == (PlanPhase.IN_PROGRESS, 0)
+    assert "paused" in describe_plan_condition(plan)
     await theatre.store.set_paused(False)
-    assert (await theatre.to_the_end(plan)).phase is Phase.FINISHED
+    assert (await theatre.to_the_end(plan)).phase is PlanPhase.FINISHED
 
 
 async def test_mode_resize_carries_out_nothing_that_evicts():
     theatre, stage = await moving()
     theatre.policy = replace(FULL, mode=Mode.RESIZE)
     plan = await theatre.begin(stage)
-    assert plan.phase is Phase.SHOWN
-    forced = replace(plan, phase=Phase.UNDER_WAY)
-    assert (await theatre.step(forced)).phase is Phase.DROPPED
-    assert theatre.world.tally.evictions == 0
+    assert plan.phase is PlanPhase.ADVISORY
+    forced = replace(plan, phase=PlanPhase.IN_PROGRESS)
+    assert (await theatre.step(forced)).phase is PlanPhase.DROPPED
+    assert theatre.world.counts.evictions == 0
 
 
 async def test_the_budget_of_a_node_holds_for_the_whole_plan():
-    theatre = Theatre(
-        [sized("web", 1000, priority=1), sized("api", 1000, priority=1), sized("big", 5000)],
+    theatre = PackingSimulation(
+        [
+            make_resized_pod("web", 1000, priority=1),
+            make_resized_pod("api", 1000, priority=1),
+            make_resized_pod("big", 5000),
+        ],
         [node("n1", cpu=5000), node("n2", cpu=2000)],
         replace(FULL, max_evictions_per_node=1),
     )
     run(theatre.world, 20)
     web, api, big = await theatre.only("web"), await theatre.only("api"), await theatre.only("big")
     assert (web.node, api.node) == ("n1", "n1")
-    leaves = (move(web, "n2"), move(api, "n2"))
-    plan = await theatre.begin(Stage((), leaves, (*leaves, move(big, "n1"))))
+    leaves = (make_planned_move(web, "n2"), make_planned_move(api, "n2"))
+    plan = await theatre.begin(PlanStage((), leaves, (*leaves, make_planned_move(big, "n1"))))
     for _ in range(30):
         plan = await theatre.step(plan)
-    assert plan.phase is Phase.UNDER_WAY
-    assert "budget-node" in plan_halt_words(plan)
+    assert plan.phase is PlanPhase.IN_PROGRESS
+    assert "node-eviction-budget-spent" in describe_plan_condition(plan)
     assert len(await theatre.store.evictions_since(START)) == 1
 
 
@@ -233,15 +262,15 @@ async def test_after_a_restart_an_unfinished_plan_is_taken_up_at_every_moment():
         theatre, stage = await moving()
         plan = await theatre.begin(stage)
         for _ in range(moment):
-            if plan.phase is Phase.UNDER_WAY:
+            if plan.phase is PlanPhase.IN_PROGRESS:
                 plan = await theatre.step(plan)
-        reached += theatre.world.tally.evictions
+        reached += theatre.world.counts.evictions
         theatre.restart()
-        found = await theatre.carrying().take_up()
+        found = await theatre.carrying().start()
         if found is None:
             continue
-        assert (await theatre.to_the_end(found)).phase is Phase.FINISHED
-        assert theatre.world.tally.evictions == 1
+        assert (await theatre.to_the_end(found)).phase is PlanPhase.FINISHED
+        assert theatre.world.counts.evictions == 1
         assert (await theatre.only("big")).node == stage.arrivals[1].target
     assert reached > 0
 
@@ -250,14 +279,14 @@ async def test_an_eviction_that_was_not_written_down_is_not_done_twice():
     """The process ends between the API server's answer and the store."""
     theatre, stage = await moving()
     plan = await theatre.begin(stage)
-    while theatre.world.tally.evictions == 0:
+    while theatre.world.counts.evictions == 0:
         known = await theatre.store.packing()
         plan = await theatre.step(plan)
     assert known is not None
-    assert known.departed == ()
+    assert known.evicted == ()
     run(theatre.world, 10)
-    assert (await theatre.to_the_end(known)).phase is Phase.FINISHED
-    assert theatre.world.tally.evictions == 1
+    assert (await theatre.to_the_end(known)).phase is PlanPhase.FINISHED
+    assert theatre.world.counts.evictions == 1
 
 
 async def test_a_node_pass_leaves_alone_what_a_plan_counts_on():
@@ -265,16 +294,21 @@ async def test_a_node_pass_leaves_alone_what_a_plan_counts_on():
     plan = await theatre.begin(stage)
     await theatre.step(plan)
     db = await theatre.only("db")
-    of_node_passes = Writer(theatre.world, theatre.store, FULL, exclusions=theatre.exclusions)
+    of_node_passes = ClusterWriter(theatre.world, theatre.store, FULL, exclusions=theatre.exclusions)
     shrink_db = make_resize(db, amounts(1400, 256))
-    [held] = await of_node_passes.apply([shrink_db], await theatre.world.snapshot(), theatre.world.now)
-    assert (held.verdict, held.reason) == (Verdict.HELD, Reason.PACKING)
+    [held] = await of_node_passes.apply_plan([shrink_db], await theatre.world.snapshot(), theatre.world.now)
+    assert (held.result, held.reason) == (ActionResult.SKIPPED, ReasonCode.PACKING_PLAN_ACTIVE)
     assert isinstance(held.action, ResizePod)
 
 
 async def test_a_pending_pod_that_might_go_astray_is_created_anew_and_steered():
-    theatre = Theatre(
-        [sized("web", 3000, priority=2), sized("api", 1500, priority=1), sized("small", 2600), sized("large", 3500)],
+    theatre = PackingSimulation(
+        [
+            make_resized_pod("web", 3000, priority=2),
+            make_resized_pod("api", 1500, priority=1),
+            make_resized_pod("small", 2600),
+            make_resized_pod("large", 3500),
+        ],
         [node("n1"), node("n2")],
     )
     run(theatre.world, 20)
@@ -282,16 +316,19 @@ async def test_a_pending_pod_that_might_go_astray_is_created_anew_and_steered():
     small, large = await theatre.only("small"), await theatre.only("large")
     assert (small.node, large.node) == (None, None)
     # With both sized down, small belongs where api stays, and large where web was; small would fit there as well.
-    first = Stage(
+    first = PlanStage(
         (shrink(web, 400), shrink(api, 1000)),
         (),
-        (move(small, api.node, shrink(small, 2600).containers), move(large, web.node, shrink(large, 3500).containers)),
+        (
+            make_planned_move(small, api.node, shrink(small, 2600).containers),
+            make_planned_move(large, web.node, shrink(large, 3500).containers),
+        ),
     )
     plan = await theatre.begin(first)
     plan = await theatre.step(plan)
     assert {one.replaces for one in plan.expected} == {small.uid}
     plan = await theatre.to_the_end(plan)
-    assert plan.phase is Phase.FINISHED
+    assert plan.phase is PlanPhase.FINISHED
     assert (await theatre.only("small")).node == api.node
     assert (await theatre.only("large")).node == web.node
     assert (await theatre.only("small")).uid != small.uid
@@ -300,21 +337,26 @@ async def test_a_pending_pod_that_might_go_astray_is_created_anew_and_steered():
 
 
 async def test_a_pending_pod_that_runs_to_completion_is_not_created_anew():
-    small = sized("small", 2600)
+    small = make_resized_pod("small", 2600)
     small = replace(small, template=replace(small.template, restart_policy="Never"))
-    theatre = Theatre(
-        [sized("web", 3000, priority=2), sized("api", 1500, priority=1), small, sized("large", 3500)],
+    theatre = PackingSimulation(
+        [
+            make_resized_pod("web", 3000, priority=2),
+            make_resized_pod("api", 1500, priority=1),
+            small,
+            make_resized_pod("large", 3500),
+        ],
         [node("n1"), node("n2")],
     )
     run(theatre.world, 20)
     web, api = await theatre.only("web"), await theatre.only("api")
     waiting, large = await theatre.only("small"), await theatre.only("large")
-    first = Stage(
+    first = PlanStage(
         (shrink(web, 400), shrink(api, 1000)),
         (),
         (
-            move(waiting, api.node, shrink(waiting, 2600).containers),
-            move(large, web.node, shrink(large, 3500).containers),
+            make_planned_move(waiting, api.node, shrink(waiting, 2600).containers),
+            make_planned_move(large, web.node, shrink(large, 3500).containers),
         ),
     )
     plan = await theatre.step(await theatre.begin(first))
@@ -328,4 +370,4 @@ async def test_a_plan_is_outdated_one_pass_after_its_look():
     plan = await theatre.begin(stage)
     run(theatre.world, FULL.pass_interval / timedelta(seconds=1))
     plan = await theatre.step(plan)
-    assert (plan.phase, plan.halt) == (Phase.DROPPED, Halt(HaltCode.TOO_OLD))
+    assert (plan.phase, plan.condition) == (PlanPhase.DROPPED, PlanCondition(PlanStatusReason.TOO_OLD))

@@ -5,40 +5,42 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.actions import EvictPod, Reason, Verdict
+from cruise.domain.actions import ActionResult, EvictPod, ReasonCode
 from cruise.domain.cluster import Pod
-from cruise.domain.packing import Phase
-from cruise.domain.requests import counted_requests
+from cruise.domain.packing_plan import PlanPhase
+from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.resources import NO_RESOURCES
-from cruise.domain.scheduling import LabelSelector, Operator, Requirement
-from cruise.runtime.packing.packing_pass import packing_pass
-from cruise.simulation.cluster.evictions import BudgetRule
-from tests.runtime.packing.packing_scenes import FULL, Theatre, node, sized
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
+from cruise.runtime.packing.packing_pass import run_packing_pass
+from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
+from tests.runtime.packing.packing_scenes import FULL, PackingSimulation, make_resized_pod
 from tests.runtime.packing.test_packing_pass import LONG, Exhaustive
-from tests.simulation.scenes import NAMESPACE, START, run
+from tests.simulation.scenes import NAMESPACE, START, node, run
 from tests.tiers import examples
 
 sizes = st.integers(4, 30).map(lambda tenths: tenths * 100)
 
 
 @st.composite
-def theatres(draw: st.DrawFn) -> Theatre:
+def theatres(draw: st.DrawFn) -> PackingSimulation:
     """Two or three nodes, two to four applications of which some are guarded, and one that comes last."""
     names = [f"app{number}" for number in range(draw(st.integers(2, 4)))]
-    workloads = [sized(name, draw(sizes), priority=draw(st.integers(1, 2))) for name in names]
-    workloads.append(sized("big", draw(st.integers(20, 40)) * 100, priority=draw(st.sampled_from([0, 0, 5]))))
+    workloads = [make_resized_pod(name, draw(sizes), priority=draw(st.integers(1, 2))) for name in names]
+    workloads.append(
+        make_resized_pod("big", draw(st.integers(20, 40)) * 100, priority=draw(st.sampled_from([0, 0, 5])))
+    )
     guarded = [name for name in names if draw(st.booleans())]
     budgets = [
-        BudgetRule(
+        DisruptionBudgetSpec(
             NAMESPACE,
             name,
-            LabelSelector((Requirement("app", Operator.IN, (name,)),)),
+            LabelSelector((LabelRequirement("app", SelectorOperator.IN, (name,)),)),
             max_unavailable=draw(st.integers(0, 1)),
         )
         for name in guarded
     ]
     nodes = [node(f"n{number}", cpu=draw(st.sampled_from([3000, 4000]))) for number in range(draw(st.integers(2, 3)))]
-    theatre = Theatre(workloads, nodes, FULL, budgets=budgets)
+    theatre = PackingSimulation(workloads, nodes, FULL, budgets=budgets)
     theatre.steers = draw(st.booleans())
     run(theatre.world, LONG.total_seconds() + 10)
     return theatre
@@ -48,31 +50,35 @@ def theatres(draw: st.DrawFn) -> Theatre:
 @examples(60)
 async def test_a_plan_comes_to_an_end_without_breaking_a_budget_or_evicting_anybody_twice(theatre, restarts):
     before = [pod for pod in (await theatre.world.snapshot()).pods if pod.node is None]
-    done = await packing_pass(theatre.world, theatre.store, Exhaustive(), theatre.policy, theatre.world.now, seconds=1)
+    done = await run_packing_pass(
+        theatre.world, theatre.store, Exhaustive(), theatre.policy, theatre.world.now, seconds=1
+    )
     plan = done.plan
-    if plan is None or plan.phase is not Phase.UNDER_WAY:
-        assert theatre.world.tally.evictions == 0
+    if plan is None or plan.phase is not PlanPhase.IN_PROGRESS:
+        assert theatre.world.counts.evictions == 0
         return
     planned = len(plan.proposal.moves) + len(plan.proposal.preempted)
     steps = 0
-    while plan.phase is Phase.UNDER_WAY:
+    while plan.phase is PlanPhase.IN_PROGRESS:
         plan = await theatre.step(plan)
         steps += 1
         assert steps < 400
         if steps in restarts:
             theatre.restart()
-            plan = await theatre.carrying().take_up() or plan
+            plan = await theatre.carrying().start() or plan
     lines = await theatre.store.outcomes(START)
-    evicted = [line.action.uid for line in lines if isinstance(line.action, EvictPod) and line.verdict is Verdict.DONE]
+    evicted = [
+        line.action.uid for line in lines if isinstance(line.action, EvictPod) and line.result is ActionResult.DONE
+    ]
     running = [line for line in lines if line.action.node is not None and isinstance(line.action, EvictPod)]
     assert len(set(evicted)) == len(evicted)
-    assert sum(line.verdict is Verdict.DONE for line in running) <= planned
-    assert theatre.world.tally.evictions_refused == 0
-    assert list(await theatre.store.steered()) == []
+    assert sum(line.result is ActionResult.DONE for line in running) <= planned
+    assert theatre.world.counts.evictions_refused == 0
+    assert list(await theatre.store.placement_hints()) == []
     if lines:
-        of_a_node_pass = replace(lines[0].action, node="n0", reason=Reason.RIGHTSIZED)
-        assert theatre.exclusions.why_excluded(of_a_node_pass, theatre.world.now) is None
-    if plan.phase is Phase.FINISHED:
+        of_a_node_pass = replace(lines[0].action, node="n0", reason=ReasonCode.RIGHTSIZED)
+        assert theatre.exclusions.explain_exclusion(of_a_node_pass, theatre.world.now) is None
+    if plan.phase is PlanPhase.FINISHED:
         # kube-scheduler may take another of those that wait, if it is as important and no larger.
         named, waited = {arrival.uid for arrival in plan.proposal.placed}, {pod.uid for pod in before}
         now = (await theatre.world.snapshot()).pods
@@ -82,10 +88,10 @@ async def test_a_plan_comes_to_an_end_without_breaking_a_budget_or_evicting_anyb
     taken = dict.fromkeys(theatre.world.node_names, NO_RESOURCES)
     for pod in (await theatre.world.snapshot()).pods:
         if pod.node is not None:
-            taken[pod.node] += counted_requests(pod)
+            taken[pod.node] += count_pod_requests(pod)
     for one in (await theatre.world.snapshot()).nodes:
         assert taken[one.name].fits_in(one.allocatable)
 
 
 def _stands_for(missing: Pod, other: Pod) -> bool:
-    return other.priority >= missing.priority and counted_requests(other).fits_in(counted_requests(missing))
+    return other.priority >= missing.priority and count_pod_requests(other).fits_in(count_pod_requests(missing))

@@ -9,24 +9,23 @@ from datetime import UTC, datetime, timedelta
 import numpy as np
 import pytest
 
-from cruise.decisions.admission.admission import Mutate, decide_admission
+from cruise.decisions.admission.admission import MutatePod, decide_admission
 from cruise.decisions.admission.node_index import NodeIndex
-from cruise.decisions.guidance.eligibility import Eligibility
+from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, OriginalSizes
 from cruise.domain.cluster import ContainerRole
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.original_resources import WorkloadContainer
+from cruise.domain.policy import SEED_RULES, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
-from cruise.domain.revisions import WorkloadContainer
-from cruise.domain.rules import SEEDS
-from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, Refusal, Statistic, StatisticKey
-from cruise.errors import BadInput, HistoryChanged, Throttled, Unavailable
-from cruise.runtime.usage.reading import ReadingProgress, UsageReading, joined_gaps
-from cruise.runtime.usage.state import UsageState
-from cruise.runtime.usage.usage_pass import usage_pass
-from cruise.simulation.store.store import MemoryStore
+from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, SampleRejection, Statistic, StatisticKey
+from cruise.errors import BadInputError, HistoryChangedError, ThrottledError, UnavailableError
+from cruise.runtime.usage.usage_pass import run_usage_pass
+from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings, join_gaps
+from cruise.runtime.usage.usage_state import UsageState
+from cruise.simulation.store import InMemoryStore
 from tests.builders import NOW, make_container, make_node, make_pod, make_snapshot, make_table
 from tests.recorded_usage import Ask, RecordedUsage
-from tests.shown_cluster import ShownCluster
+from tests.shown_cluster import ReadOnlyCluster
 
 HOUR = 3600
 AT = 1_767_268_200  # 11:50
@@ -34,7 +33,7 @@ HORIZON = (AT // HOUR - 168) * HOUR
 SETTLE = 30
 WEB = [ContainerKey("shop", f"web-{number}", "app") for number in (1, 2)]
 DB = [ContainerKey("data", "db-0", "app")]
-READING = UsageReading(settle_seconds=SETTLE)
+READING = UsageReadingSettings(scrape_delay_seconds=SETTLE)
 POLICY = Policy()
 GONE = ContainerKey("shop", "web-7d9f8b6c5d-x2x4z", "app")
 
@@ -55,7 +54,7 @@ def source(**more):
 
 
 def cluster():
-    return ShownCluster(
+    return ReadOnlyCluster(
         make_snapshot(
             pods=[
                 make_pod("web-1", workload="Deployment/web"),
@@ -70,14 +69,14 @@ class Cruise:
     """One process: a state of its own over a store that outlives it."""
 
     def __init__(self, usage, store=None, shown=None, reading=READING, policy=POLICY):
-        self.usage, self.store = usage, store or MemoryStore()
+        self.usage, self.store = usage, store or InMemoryStore()
         self.cluster, self.reading, self.policy = shown or cluster(), reading, policy
         self.state = UsageState()
-        self.told: list[ReadingProgress] = []
+        self.told: list[UsageReadingProgress] = []
 
     async def run(self, at=AT, **more):
         now = datetime.fromtimestamp(at + SETTLE, UTC)
-        return await usage_pass(
+        return await run_usage_pass(
             self.cluster, self.usage, self.store, self.state, self.policy, now, self.reading, self.told.append, **more
         )
 
@@ -110,7 +109,7 @@ async def test_the_first_pass_reads_the_whole_history_oldest_first_and_the_next_
 async def test_only_minutes_that_are_over_for_long_enough_are_read():
     cruise = Cruise(source())
     now = datetime.fromtimestamp(AT + SETTLE - 1, UTC)
-    await usage_pass(cruise.cluster, cruise.usage, cruise.store, cruise.state, POLICY, now, READING)
+    await run_usage_pass(cruise.cluster, cruise.usage, cruise.store, cruise.state, POLICY, now, READING)
     assert max(ask.end for ask in cruise.usage.asked) == AT - 60
 
 
@@ -122,7 +121,7 @@ async def test_chunks_are_bounded_by_their_samples():
 
 @pytest.mark.parametrize(("containers", "seconds"), [(1, 86_400), (1_000, 16 * HOUR), (25_000, 40 * 60), (10**6, 900)])
 def test_a_chunk_is_a_day_at_most_and_a_quarter_of_an_hour_at_least(containers, seconds):
-    assert READING.chunk_seconds(containers) == seconds
+    assert READING.get_chunk_seconds(containers) == seconds
 
 
 async def test_every_chunk_continues_the_counters_of_the_one_before():
@@ -187,11 +186,11 @@ async def test_a_process_that_takes_over_has_the_windows_and_peaks_of_the_one_be
 
 async def test_statistics_wait_until_every_partition_is_read():
     def refuse(ask):
-        return BadInput("too many samples") if ask.partition == "b" and ask.start == HORIZON else None
+        return BadInputError("too many samples") if ask.partition == "b" and ask.start == HORIZON else None
 
     cruise = Cruise(source(refuse=refuse), reading=replace(READING, longest_chunk_seconds=24 * HOUR))
     assert list((await cruise.run()).keys) == []
-    assert [(one.partition, one.start, one.why) for one in cruise.state.failures] == [
+    assert [(one.partition, one.start, one.reason) for one in cruise.state.failures] == [
         ("b", HORIZON, "too many samples")
     ]
     table = await cruise.run()
@@ -204,7 +203,7 @@ async def test_a_failed_chunk_is_tried_once_more_and_loses_its_own_containers_fo
     def refuse(ask):
         if ask.partition == "b" and ask.end == AT + 300 and not refused:
             refused.append(ask)
-            return Unavailable("timed out")
+            return UnavailableError("timed out")
         return None
 
     cruise = Cruise(source(refuse=refuse))
@@ -225,7 +224,7 @@ async def test_a_failed_chunk_is_tried_once_more_and_loses_its_own_containers_fo
 
 async def test_a_chunk_that_fails_twice_stays_unknown():
     def refuse(ask):
-        return BadInput("unreadable") if ask.partition == "b" and ask.start == AT else None
+        return BadInputError("unreadable") if ask.partition == "b" and ask.start == AT else None
 
     cruise = Cruise(source(refuse=refuse))
     for at in (AT, AT + 300, AT + 600, AT + 900):
@@ -242,12 +241,12 @@ async def test_a_chunk_that_fails_twice_stays_unknown():
 
 async def test_where_nothing_can_be_read_nothing_changes_and_the_reason_is_raised():
     down = [False]
-    cruise = Cruise(source(refuse=lambda ask: Throttled("slow down", 5.0) if down[0] else None))
+    cruise = Cruise(source(refuse=lambda ask: ThrottledError("slow down", 5.0) if down[0] else None))
     await cruise.run()
     progress = await cruise.store.usage_progress()
     down[0] = True
     for at in (AT + 300, AT + 600, AT + 900):
-        with pytest.raises(Throttled, match="slow down"):
+        with pytest.raises(ThrottledError, match="slow down"):
             await cruise.run(at)
     assert await cruise.store.usage_progress() == progress
     down[0] = False
@@ -257,7 +256,7 @@ async def test_where_nothing_can_be_read_nothing_changes_and_the_reason_is_raise
     assert of_pod(table, WEB[0]).updated_at == AT + 1200
 
 
-class LosingStore(MemoryStore):
+class LosingStore(InMemoryStore):
     """A store that is lost after some records."""
 
     def __init__(self, records):
@@ -266,7 +265,7 @@ class LosingStore(MemoryStore):
 
     async def record_usage(self, advance):
         if not self.left:
-            raise Unavailable("the database is gone")
+            raise UnavailableError("the database is gone")
         self.left -= 1
         await super().record_usage(advance)
 
@@ -274,7 +273,7 @@ class LosingStore(MemoryStore):
 async def test_a_store_that_is_lost_ends_the_pass_with_nothing_half_taken_in():
     store = LosingStore(3)
     cruise = Cruise(source(), store, reading=replace(READING, longest_chunk_seconds=24 * HOUR))
-    with pytest.raises(Unavailable, match="the database is gone"):
+    with pytest.raises(UnavailableError, match="the database is gone"):
         await cruise.run()
     assert cruise.state.progress == await store.usage_progress()
     assert list((await store.read_statistics()).keys) == []
@@ -294,35 +293,35 @@ async def test_a_database_that_went_back_is_noticed_and_what_it_lost_is_read_aga
     await cruise.run(AT + 600)
     assert of_pod(await cruise.run(AT + 1200), WEB[0]).cpu_peak_millicores == 900
     cruise.store = older
-    with pytest.raises(HistoryChanged, match=f"stored until {AT + 1200}, not {AT}"):
+    with pytest.raises(HistoryChangedError, match=f"stored until {AT + 1200}, not {AT}"):
         await cruise.run(AT + 1500)
     # Nothing was stored on top of what is missing, the statistics of before stay, and nothing shrinks meanwhile.
     assert {one.read_until for one in (await older.usage_progress()).values()} == {AT}
     assert of_pod(await cruise.state.statistics(older), WEB[0]).cpu_peak_millicores == 900
-    assert cruise.state.lost_until == AT + 1200
+    assert cruise.state.history_lost_until == AT + 1200
     assert of_pod(await cruise.run(AT + 1800), WEB[0]).cpu_peak_millicores == 900
-    assert cruise.state.lost_until == 0
+    assert cruise.state.history_lost_until == 0
     # As after a restart.
     assert of_pod(await Cruise(cruise.usage, older).run(AT + 2100), WEB[0]).cpu_peak_millicores == 900
 
 
 async def test_what_a_database_lost_is_asked_for_until_it_is_there():
     fails = [False]
-    down = Unavailable("Prometheus is away")
+    down = UnavailableError("Prometheus is away")
     cruise = Cruise(source(refuse=lambda ask: down if fails[0] and ask.partition == "a" else None))
     await cruise.run(AT)
     older = deepcopy(cruise.store)
     await cruise.run(AT + 600)
     cruise.store = older
-    with pytest.raises(HistoryChanged):
+    with pytest.raises(HistoryChangedError):
         await cruise.run(AT + 900)
     fails[0] = True
     for at in (1200, 1500, 1800, 2100):
         await cruise.run(AT + at)
-        assert cruise.state.lost_until == AT + 600
+        assert cruise.state.history_lost_until == AT + 600
     fails[0] = False
     await cruise.run(AT + 2400)
-    assert cruise.state.lost_until == 0
+    assert cruise.state.history_lost_until == 0
 
 
 async def test_a_pod_that_was_resized_before_it_was_seen_first_is_of_no_other_revision():
@@ -331,10 +330,10 @@ async def test_a_pod_that_was_resized_before_it_was_seen_first_is_of_no_other_re
     cruise = Cruise(source(), shown=shown)
     await cruise.run()
     late = make_pod("web-3", containers=[make_container("app", cpu=50)], workload="Deployment/web")
-    [one] = shown.shown.pods[0].containers
+    [one] = shown.prometheus_value.pods[0].containers
     submitted = (ContainerTarget("app", ContainerRole.MAIN, one.requests, one.limits),)
     await cruise.store.remember_original_sizes([OriginalSizes(late.uid, "shop", "web-3", submitted, NOW)])
-    shown.shown = replace(shown.shown, pods=(*shown.shown.pods, late))
+    shown.prometheus_value = replace(shown.prometheus_value, pods=(*shown.prometheus_value.pods, late))
     table = await cruise.run(AT + 300)
     runs = table.revisions.runs[WorkloadContainer("shop", "Deployment/web", "app")]
     assert len(runs) == 1
@@ -347,7 +346,7 @@ async def test_an_older_database_that_was_taken_up_while_nobody_ran_shrinks_noth
         return np.where((times > AT) & (times <= AT + 300), 900.0, 100.0)
 
     fails = [True]
-    down = Unavailable("Prometheus is away")
+    down = UnavailableError("Prometheus is away")
     usage = source(cpu=used, refuse=lambda ask: down if fails[0] and ask.partition == "a" and ask.end > AT else None)
     before = Cruise(usage)
     await before.run(AT)
@@ -358,24 +357,24 @@ async def test_an_older_database_that_was_taken_up_while_nobody_ran_shrinks_noth
 
     backup.expect(before.store.epoch)
     after = Cruise(usage, backup)
-    with pytest.raises(HistoryChanged, match="epoch"):
+    with pytest.raises(HistoryChangedError, match="epoch"):
         await after.run(AT + 600)
     # No shrink rests on statistics without the peak, as long as what is missing cannot be read.
     await after.run(AT + 900)
-    assert after.state.lost_until == AT + 600
+    assert after.state.history_lost_until == AT + 600
     # The next process knows it from the database.
     after = Cruise(usage, backup)
     await after.run(AT + 1200)
-    assert after.state.lost_until == AT + 600
+    assert after.state.history_lost_until == AT + 600
     fails[0] = False
     assert of_pod(await after.run(AT + 1500), WEB[0]).cpu_peak_millicores == 900
-    assert (after.state.lost_until, after.state.evictions_lost_until) == (0, AT + 600)
+    assert (after.state.history_lost_until, after.state.evictions_lost_until) == (0, AT + 600)
     after = Cruise(usage, backup)
     await after.run(AT + 1800)
-    assert (after.state.lost_until, after.state.evictions_lost_until) == (0, AT + 600)
+    assert (after.state.history_lost_until, after.state.evictions_lost_until) == (0, AT + 600)
 
 
-class SlowStore(MemoryStore):
+class SlowStore(InMemoryStore):
     """A store that notes how many writes of usage were under way at once."""
 
     def __init__(self):
@@ -458,7 +457,7 @@ async def test_a_workload_whose_only_pod_waits_for_a_node_keeps_its_statistics()
         cpu=lambda key, times: np.where(times < AT - 1800, 250.0, np.nan),
         memory=lambda key, times: np.where(times < AT - 1800, 3e6, np.nan),
     )
-    waiting = ShownCluster(make_snapshot(pods=[make_pod("web-7d9f8b6c5d-zzzzz", node=None)], nodes=[]))
+    waiting = ReadOnlyCluster(make_snapshot(pods=[make_pod("web-7d9f8b6c5d-zzzzz", node=None)], nodes=[]))
     table = await Cruise(gone, shown=waiting).run()
     [row] = table.row_of_workload.values()
     assert (table.row(row).cpu_peak_millicores, table.row(row).updated_at) == (250, AT)
@@ -486,7 +485,7 @@ async def test_what_one_kill_taught_counts_for_the_next_pod_where_the_killed_one
         memory=lambda key, times: np.where(times < AT - 1800, 3e6, np.nan),
     )
     waiting = make_pod("web-7d9f8b6c5d-zzzzz", node=None)
-    cruise = Cruise(gone, shown=ShownCluster(make_snapshot(pods=[waiting], nodes=[])))
+    cruise = Cruise(gone, shown=ReadOnlyCluster(make_snapshot(pods=[waiting], nodes=[])))
     finished = datetime.fromtimestamp(AT - 1800, UTC)
     record = OomRecord(
         "shop", GONE.pod, "uid", "Deployment/web", "app", "", "n1", finished, None, None, None, 500 * MEBIBYTE, True
@@ -499,7 +498,7 @@ async def test_what_one_kill_taught_counts_for_the_next_pod_where_the_killed_one
     snapshot = make_snapshot(pods=[waiting], nodes=[make_node()])
     eligibility = Eligibility(snapshot, table, {}, policy, now)
     decision = decide_admission(waiting, eligibility, table, NodeIndex(snapshot.nodes), (), policy)
-    assert isinstance(decision, Mutate)
+    assert isinstance(decision, MutatePod)
     assert decision.containers[0].requests.memory_bytes == 500 * MEBIBYTE
 
 
@@ -524,7 +523,7 @@ async def test_init_containers_and_finished_pods_have_no_rows():
         make_pod("web-2", phase="Succeeded"),
     ]
     setup = ContainerKey("shop", "web-1", "setup")
-    cruise = Cruise(source(containers={"a": [*WEB, setup]}), shown=ShownCluster(make_snapshot(pods=pods)))
+    cruise = Cruise(source(containers={"a": [*WEB, setup]}), shown=ReadOnlyCluster(make_snapshot(pods=pods)))
     assert set((await cruise.run()).row_of_container) == {WEB[0]}
 
 
@@ -540,13 +539,13 @@ async def test_a_long_pause_leaves_what_is_too_old_unread():
 
 
 async def test_earlier_statistics_are_returned_until_there_are_new_ones():
-    store = MemoryStore()
+    store = InMemoryStore()
     await store.write_statistics(
         make_table(Statistic(StatisticKey("shop", "web-1", "Deployment/web", "app"), AT - 600, 0, 1, 2, 3, 4, 5))
     )
 
     def refuse(ask):
-        return BadInput("no") if ask.partition == "b" else None
+        return BadInputError("no") if ask.partition == "b" else None
 
     table = await Cruise(source(refuse=refuse), store).run()
     assert of_pod(table, WEB[0]).updated_at == AT - 600
@@ -563,7 +562,7 @@ async def test_another_step_goes_on_where_the_one_before_ended():
 
 
 def test_neighbouring_gaps_that_stay_unknown_become_one():
-    assert joined_gaps(((120, 180, 2), (0, 60, 2), (60, 120, 2), (180, 240, 1), (300, 360, 2))) == (
+    assert join_gaps(((120, 180, 2), (0, 60, 2), (60, 120, 2), (180, 240, 1), (300, 360, 2))) == (
         (0, 180, 2),
         (180, 240, 1),
         (300, 360, 2),
@@ -581,7 +580,7 @@ def spoofed(since, share=1.0):
 
 
 def on_nodes():
-    return ShownCluster(replace(cluster().shown, nodes=(make_node("n1", 4000, 8192),)))
+    return ReadOnlyCluster(replace(cluster().prometheus_value, nodes=(make_node("n1", 4000, 8192),)))
 
 
 async def test_samples_above_the_nodes_cores_raise_no_peak_and_hold_their_container(capsys):
@@ -589,10 +588,10 @@ async def test_samples_above_the_nodes_cores_raise_no_peak_and_hold_their_contai
     table = await cruise.run()
     victim = of_pod(table, WEB[0])
     assert (victim.cpu_base_millicores, victim.cpu_peak_millicores) == (100, 100)
-    assert (victim.refused_percent, victim.refusals) == (40, (Refusal.OVER_NODE,))
-    assert cruise.state.refusals.counts == {Refusal.OVER_NODE: 4}
-    assert "such_as=shop/web-1/app why=over-node" in capsys.readouterr().out.replace("\x1b[0m", "")
-    assert of_pod(table, WEB[1]).refused_percent == 0
+    assert (victim.rejected_percent, victim.rejections) == (40, (SampleRejection.ABOVE_NODE_CAPACITY,))
+    assert cruise.state.rejections.counts == {SampleRejection.ABOVE_NODE_CAPACITY: 4}
+    assert "such_as=shop/web-1/app why=above-node-capacity" in capsys.readouterr().out.replace("\x1b[0m", "")
+    assert of_pod(table, WEB[1]).rejected_percent == 0
     stored = await cruise.store.read_statistics()
     assert of_pod(stored, WEB[0]) == victim
 
@@ -600,20 +599,20 @@ async def test_samples_above_the_nodes_cores_raise_no_peak_and_hold_their_contai
 async def test_a_container_of_which_everything_is_refused_keeps_what_was_known_of_it():
     cruise = Cruise(source(cpu=spoofed(AT)), shown=on_nodes())
     known = of_pod(await cruise.run(), WEB[0])
-    assert known.refused_percent == 0
+    assert known.rejected_percent == 0
     held = of_pod(await cruise.run(AT + 1800), WEB[0])
-    assert (held.cpu_peak_millicores, held.refused_percent) == (100, 100)
+    assert (held.cpu_peak_millicores, held.rejected_percent) == (100, 100)
 
 
 async def test_a_process_that_takes_over_knows_what_was_refused():
     first = Cruise(source(cpu=spoofed(AT - 240)), shown=on_nodes())
     await first.run()
     second = Cruise(source(), store=first.store, shown=on_nodes())
-    assert of_pod(await second.run(AT + 60), WEB[0]).refused_percent == 40
+    assert of_pod(await second.run(AT + 60), WEB[0]).rejected_percent == 40
 
 
 async def test_the_seeds_take_every_sample():
-    cruise = Cruise(source(cpu=spoofed(AT - 240)), shown=on_nodes(), policy=Policy(rules=SEEDS))
+    cruise = Cruise(source(cpu=spoofed(AT - 240)), shown=on_nodes(), policy=Policy(rules=SEED_RULES))
     assert of_pod(await cruise.run(), WEB[0]).cpu_peak_millicores == 40_000
 
 
@@ -636,9 +635,9 @@ async def test_what_a_whole_node_did_not_use_raises_no_peak_and_holds_its_contai
     assert usage.nodes_asked == [("n1",)]
     victim = of_pod(table, WEB[0])
     assert (victim.cpu_base_millicores, victim.cpu_peak_millicores) == (100, 100)
-    assert (victim.refused_percent, victim.refusals) == (50, (Refusal.OVER_ROOT,))
-    assert cruise.state.refusals.counts == {Refusal.OVER_ROOT: 5}
-    assert of_pod(table, WEB[1]).refused_percent == of_pod(table, DB[0]).refused_percent == 0
+    assert (victim.rejected_percent, victim.rejections) == (50, (SampleRejection.ABOVE_NODE_USAGE,))
+    assert cruise.state.rejections.counts == {SampleRejection.ABOVE_NODE_USAGE: 5}
+    assert of_pod(table, WEB[1]).rejected_percent == of_pod(table, DB[0]).rejected_percent == 0
     assert_asked_once(usage, AT + 300)
 
 
@@ -648,12 +647,12 @@ async def test_what_a_node_used_or_may_have_used_is_believed(used):
     cruise = Cruise(usage, shown=on_nodes())
     await cruise.run()
     assert of_pod(await cruise.run(AT + 300), WEB[0]).cpu_peak_millicores == 3000
-    assert cruise.state.refusals.counts == {}
+    assert cruise.state.rejections.counts == {}
 
 
 async def test_the_first_design_believes_what_no_node_used():
     usage = source(cpu=sudden(AT), node="n1", node_millicores=400.0)
-    cruise = Cruise(usage, shown=on_nodes(), policy=Policy(rules=SEEDS))
+    cruise = Cruise(usage, shown=on_nodes(), policy=Policy(rules=SEED_RULES))
     await cruise.run()
     assert of_pod(await cruise.run(AT + 300), WEB[0]).cpu_peak_millicores == 3000
     assert usage.nodes_asked == []

@@ -11,23 +11,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from cruise.domain.actions import Action, EvictPod, Outcome, Reason, ResizePod, TaintNode, Verdict
+from cruise.domain.actions import Action, ActionResult, EvictPod, Outcome, ReasonCode, ResizePod, TaintNode
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod
+from cruise.domain.pod_resources import get_spec_targets
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES
-from cruise.domain.scheduling import LabelSelector, Operator, Requirement
-from cruise.domain.sizes import spec_targets
-from cruise.errors import CruiseError, Refused, Throttled, Unavailable
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
+from cruise.errors import CruiseError, RefusedError, ThrottledError, UnavailableError
+from cruise.runtime.writing.api_answers import WriteTimeouts
 from cruise.runtime.writing.audit import AuditQueue
-from cruise.runtime.writing.evictions import EvictionTurns
-from cruise.runtime.writing.grows import RecentGrows
-from cruise.runtime.writing.waits import WriteWaits
-from cruise.runtime.writing.writer import Writer
+from cruise.runtime.writing.evictions import EvictionLock, PendingGrowths
+from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.cluster.evictions import BudgetRule
-from cruise.simulation.store.store import MemoryStore
-from tests.simulation.faults import Faults, FaultyCluster
+from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
+from cruise.simulation.store import InMemoryStore
+from tests.simulation.faults import ClusterFaults, FaultyCluster
 from tests.simulation.scenes import (
     START,
     amounts,
@@ -47,7 +46,7 @@ from tests.tiers import examples
 
 FULL = Policy(mode=Mode.FULL, max_evictions_per_node=9, max_evictions_per_workload=9, max_evictions_per_hour=99)
 FAST = 0.005
-WAITS = WriteWaits(poll=FAST, first_delay=0.001)
+WAITS = WriteTimeouts(poll=FAST, first_delay=0.001)
 
 
 def shrink(pod: Pod, cpu: int = 100) -> ResizePod:
@@ -63,17 +62,17 @@ def grow(pod: Pod, by: int) -> ResizePod:
 async def applied(
     world: FaultyCluster, actions: Sequence[Action], store=None, policy=FULL, *, at_once=16, waits=WAITS, **options
 ) -> list[Outcome]:
-    writer = Writer(world, MemoryStore() if store is None else store, policy, at_once=at_once, waits=waits)
-    return await writer.apply(actions, await world.snapshot(), world.cluster.now, **options)
+    writer = ClusterWriter(world, InMemoryStore() if store is None else store, policy, at_once=at_once, waits=waits)
+    return await writer.apply_plan(actions, await world.snapshot(), world.cluster.now, **options)
 
 
-def told(outcomes: Sequence[Outcome]) -> list[tuple[Verdict, Reason]]:
-    return [(outcome.verdict, outcome.reason) for outcome in outcomes]
+def told(outcomes: Sequence[Outcome]) -> list[tuple[ActionResult, ReasonCode]]:
+    return [(outcome.result, outcome.reason) for outcome in outcomes]
 
 
 def many(replicas: int = 40, **faults) -> FaultyCluster:
     big = node(cpu=400_000, mebibytes=800_000, allocatable_pods=1000)
-    return FaultyCluster(cluster(workload(replicas=replicas), [big]), Faults(**faults))
+    return FaultyCluster(cluster(workload(replicas=replicas), [big]), ClusterFaults(**faults))
 
 
 # ---- many at once ----
@@ -84,7 +83,7 @@ async def test_so_many_are_under_way_together_and_no_more(at_once, most):
     # Longer than it takes to begin them all on a busy machine.
     world = many(write_seconds=0.005 * at_once)
     outcomes = await applied(world, [shrink(pod) for pod in await pods(world.cluster)], at_once=at_once)
-    assert set(told(outcomes)) == {(Verdict.DONE, Reason.RIGHTSIZED)}
+    assert set(told(outcomes)) == {(ActionResult.DONE, ReasonCode.RIGHTSIZED)}
     assert world.faults.most_under_way == most
 
 
@@ -97,7 +96,7 @@ async def test_outcomes_come_in_the_order_of_their_actions():
 class Recording(FaultyCluster):
     """Notes when each write begins and ends."""
 
-    def __init__(self, inner: SimulatedCluster, faults: Faults) -> None:
+    def __init__(self, inner: SimulatedCluster, faults: ClusterFaults) -> None:
         super().__init__(inner, faults)
         self.events: list[tuple[str, Action]] = []
 
@@ -122,13 +121,13 @@ def phase(action: Action) -> int:
 @examples(40)
 async def test_shrinks_end_before_evictions_begin_and_those_before_grows(kinds, at_once):
     nodes = [node(f"n{number}", cpu=6000) for number in range(3)]
-    world = Recording(cluster(workload(replicas=12), nodes), Faults(write_seconds=0.0001))
+    world = Recording(cluster(workload(replicas=12), nodes), ClusterFaults(write_seconds=0.0001))
     there = await pods(world.cluster)
     make: dict[str, Callable[[Pod], Action]] = {
         "shrink": shrink,
         "grow": lambda pod: grow(pod, 50),
         "evict": evict,
-        "taint": lambda pod: TaintNode(pod.node or "", Reason.OVERLOADED),
+        "taint": lambda pod: TaintNode(pod.node or "", ReasonCode.OVERLOADED),
     }
     actions = [make[kind](there[index]) for kind, index in kinds]
     outcomes = await applied(world, actions, at_once=at_once)
@@ -154,7 +153,7 @@ async def test_shrinks_end_before_evictions_begin_and_those_before_grows(kinds, 
 
 
 async def test_the_store_is_not_read_for_every_action():
-    class Counting(MemoryStore):
+    class Counting(InMemoryStore):
         def __init__(self) -> None:
             super().__init__()
             self.asked: Counter[str] = Counter()
@@ -173,8 +172,8 @@ async def test_the_store_is_not_read_for_every_action():
 
     world, store = many(400), Counting()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
-    outcomes = await Writer(world, store, FULL).apply(actions, await world.snapshot(), START)
-    assert {outcome.verdict for outcome in outcomes} == {Verdict.DONE}
+    outcomes = await ClusterWriter(world, store, FULL).apply_plan(actions, await world.snapshot(), START)
+    assert {outcome.result for outcome in outcomes} == {ActionResult.DONE}
     assert store.asked["originals"] == 1
     # Once before the first write, and then by the clock.
     assert store.asked["paused"] + store.asked["record"] < 40
@@ -185,7 +184,7 @@ async def test_the_store_is_not_read_for_every_action():
 
 
 async def test_nothing_is_written_by_an_answer_that_is_too_old():
-    class Slow(MemoryStore):
+    class Slow(InMemoryStore):
         answers = 0
 
         async def paused(self) -> bool:
@@ -207,39 +206,39 @@ async def test_nothing_is_written_by_an_answer_that_is_too_old():
     hold.set()
     outcomes = await plan
     assert len(world.faults.sent) == sent
-    assert Counter(told(outcomes))[Verdict.OBSERVED, Reason.PAUSED] == len(actions) - sent
+    assert Counter(told(outcomes))[ActionResult.OBSERVED, ReasonCode.PAUSED] == len(actions) - sent
 
 
 async def test_a_store_that_cannot_tell_of_a_pause_stops_the_writes():
-    class Lost(MemoryStore):
+    class Lost(InMemoryStore):
         async def paused(self) -> bool:
             if world.faults.sent:
-                raise Unavailable("the database is gone")
+                raise UnavailableError("the database is gone")
             return False
 
     world, store = many(write_seconds=0.002), Lost()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
-    with pytest.raises(Unavailable, match="paused is not known"):
+    with pytest.raises(UnavailableError, match="paused is not known"):
         await applied(world, actions, store, at_once=2)
     assert 0 < len(world.faults.sent) < len(actions)
     assert world.faults.under_way == 0
     # What was done is in the audit.
-    assert [o.verdict for o in await store.outcomes(START)] == [Verdict.DONE] * len(world.faults.sent)
+    assert [o.result for o in await store.outcomes(START)] == [ActionResult.DONE] * len(world.faults.sent)
 
 
 async def test_what_a_person_asked_for_is_done_in_any_mode_and_while_paused():
-    world, store = many(3), MemoryStore()
+    world, store = many(3), InMemoryStore()
     await store.set_paused(True)
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     outcomes = await applied(world, actions, store, Policy(mode=Mode.OFF), asked_for=True)
-    assert set(told(outcomes)) == {(Verdict.DONE, Reason.RIGHTSIZED)}
+    assert set(told(outcomes)) == {(ActionResult.DONE, ReasonCode.RIGHTSIZED)}
 
 
 # ---- cancelled, or out of reach ----
 
 
 async def test_a_cancelled_plan_sends_nothing_more_and_audits_what_was_under_way():
-    world, store = many(write_seconds=0.01), MemoryStore()
+    world, store = many(write_seconds=0.01), InMemoryStore()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     plan = asyncio.ensure_future(applied(world, actions, store, at_once=4))
     while len(world.faults.sent) < 6:
@@ -251,15 +250,15 @@ async def test_a_cancelled_plan_sends_nothing_more_and_audits_what_was_under_way
     assert world.faults.under_way == 0
     assert len(world.faults.sent) == sent
     audited = await store.outcomes(START)
-    assert {one.verdict for one in audited} == {Verdict.DONE}
+    assert {one.result for one in audited} == {ActionResult.DONE}
     assert {one.action for one in audited} == set(world.faults.sent)
     resized = [pod for pod in await pods(world.cluster) if pod.containers[0].requests.cpu_millicores == 100]
     assert len(resized) == sent
 
 
 async def test_what_is_not_answered_after_a_cancellation_is_audited_as_failed():
-    waits = replace(WAITS, answer=0.01)
-    world, store = many(write_seconds=60), MemoryStore()
+    waits = replace(WAITS, response=0.01)
+    world, store = many(write_seconds=60), InMemoryStore()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     plan = asyncio.ensure_future(applied(world, actions, store, at_once=4, waits=waits))
     while world.faults.under_way < 4:
@@ -268,23 +267,23 @@ async def test_what_is_not_answered_after_a_cancellation_is_audited_as_failed():
     with pytest.raises(asyncio.CancelledError):
         await plan
     audited = await store.outcomes(START)
-    assert [one.verdict for one in audited] == [Verdict.FAILED] * 4
+    assert [one.result for one in audited] == [ActionResult.FAILED] * 4
     assert {one.detail for one in audited} == {"given up before it was answered: it may have been done"}
 
 
 async def test_a_cancellation_is_not_hidden_by_a_store_that_is_lost_and_nothing_of_the_audit_either():
-    class Lost(MemoryStore):
+    class Lost(InMemoryStore):
         lost = False
 
         async def record_outcomes(self, outcomes, completed: Collection[int] = ()) -> None:
             if self.lost:
-                raise Unavailable("the database is gone")
+                raise UnavailableError("the database is gone")
             await super().record_outcomes(outcomes, completed)
 
     world, store, audit = many(write_seconds=0.01), Lost(), AuditQueue()
-    writer = Writer(world, store, FULL, audit=audit)
+    writer = ClusterWriter(world, store, FULL, audit=audit)
     actions = [shrink(pod) for pod in await pods(world.cluster)]
-    plan = asyncio.ensure_future(writer.apply(actions, await world.snapshot(), START))
+    plan = asyncio.ensure_future(writer.apply_plan(actions, await world.snapshot(), START))
     while not world.faults.sent:
         await asyncio.sleep(0.001)
     store.lost = True
@@ -293,30 +292,30 @@ async def test_a_cancellation_is_not_hidden_by_a_store_that_is_lost_and_nothing_
         await plan
     assert len(audit.unrecorded) == len(world.faults.sent)
     store.lost = False
-    await writer.apply([], await world.snapshot(), START)
+    await writer.apply_plan([], await world.snapshot(), START)
     assert {one.action for one in await store.outcomes(START)} == set(world.faults.sent)
 
 
 async def test_a_cancellation_is_not_hidden_by_a_cluster_that_is_lost_at_the_same_time():
     def lost(action: Action) -> CruiseError:
         plan.cancel()
-        return Unavailable("no answer")
+        return UnavailableError("no answer")
 
-    world, store = many(2, refuse=lost), MemoryStore()
+    world, store = many(2, refuse=lost), InMemoryStore()
     plan = asyncio.ensure_future(applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, at_once=1))
     with pytest.raises(asyncio.CancelledError):
         await plan
-    assert [one.verdict for one in await store.outcomes(START)] == [Verdict.FAILED]
+    assert [one.result for one in await store.outcomes(START)] == [ActionResult.FAILED]
 
 
 @pytest.mark.parametrize("all_the_same", [False, True])
 async def test_a_cluster_that_is_lost_in_mid_plan_ends_the_pass_with_all_audited(all_the_same):
-    world, store = many(write_seconds=0.001, answered_writes=10, all_the_same=all_the_same), MemoryStore()
-    with pytest.raises(Unavailable):
+    world, store = many(write_seconds=0.001, answered_writes=10, all_the_same=all_the_same), InMemoryStore()
+    with pytest.raises(UnavailableError):
         await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, at_once=4)
-    audited = Counter(one.verdict for one in await store.outcomes(START))
-    assert audited[Verdict.DONE] == 10
-    assert 1 <= audited[Verdict.FAILED] <= 4
+    audited = Counter(one.result for one in await store.outcomes(START))
+    assert audited[ActionResult.DONE] == 10
+    assert 1 <= audited[ActionResult.FAILED] <= 4
     assert audited.total() == len(world.faults.sent)
 
 
@@ -324,23 +323,25 @@ async def test_a_cluster_that_is_lost_in_mid_plan_ends_the_pass_with_all_audited
 
 
 async def test_a_storm_of_429_slows_down_and_loses_nothing():
-    storm = [Throttled("too many requests", 0.001) for _ in range(30)]
+    storm = [ThrottledError("too many requests", 0.001) for _ in range(30)]
     world = many(write_seconds=0.0005, refuse=lambda action: storm.pop() if storm else None)
-    store = MemoryStore()
+    store = InMemoryStore()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     outcomes = await applied(world, actions, store)
     done = Counter(told(outcomes))
     # One that met the storm again and again is left to the next pass; all others went through.
-    assert done[Verdict.DONE, Reason.RIGHTSIZED] >= len(actions) - 30 // 5
-    assert done[Verdict.REFUSED, Reason.THROTTLED] + done[Verdict.DONE, Reason.RIGHTSIZED] == len(actions)
+    assert done[ActionResult.DONE, ReasonCode.RIGHTSIZED] >= len(actions) - 30 // 5
+    assert done[ActionResult.REFUSED, ReasonCode.THROTTLED] + done[ActionResult.DONE, ReasonCode.RIGHTSIZED] == len(
+        actions
+    )
     assert len(world.faults.sent) <= len(actions) + 30
 
 
 async def test_a_server_that_only_answers_429_is_tried_a_few_times_and_then_left_alone():
-    world, store = many(400, refuse=lambda action: Throttled("too many requests", 0.01)), MemoryStore()
+    world, store = many(400, refuse=lambda action: ThrottledError("too many requests", 0.01)), InMemoryStore()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
-    outcomes = await applied(world, actions, store, waits=replace(WAITS, most_delay=0.05))
-    assert {outcome.reason for outcome in outcomes} == {Reason.THROTTLED}
+    outcomes = await applied(world, actions, store, waits=replace(WAITS, max_total_delay=0.05))
+    assert {outcome.reason for outcome in outcomes} == {ReasonCode.THROTTLED}
     # The first wave, and then one at a time.
     assert len(world.faults.sent) <= 16 + 12
     # The audit tells of those that were tried.
@@ -348,16 +349,16 @@ async def test_a_server_that_only_answers_429_is_tried_a_few_times_and_then_left
 
 
 async def test_an_overloaded_server_is_no_disruption_budget():
-    storm = [Throttled("too many requests", 0.001) for _ in range(2)]
+    storm = [ThrottledError("too many requests", 0.001) for _ in range(2)]
     world = many(2, refuse=lambda action: storm.pop() if storm else None)
     outcomes = await applied(world, [evict(pod) for pod in await pods(world.cluster)])
-    assert told(outcomes) == [(Verdict.DONE, Reason.DOES_NOT_FIT)] * 2
-    for refusal in (Throttled("budget", None), Throttled("budget", 10, "DisruptionBudget")):
+    assert told(outcomes) == [(ActionResult.DONE, ReasonCode.NODE_OVER_CAPACITY)] * 2
+    for refusal in (ThrottledError("budget", None), ThrottledError("budget", 10, "PodDisruptionBudget")):
         world = many(2, refuse=lambda action, refusal=refusal: refusal)
         outcomes = await applied(world, [evict(pod) for pod in await pods(world.cluster)])
         assert told(outcomes) == [
-            (Verdict.REFUSED, Reason.DISRUPTION_BUDGET),
-            (Verdict.HELD, Reason.DISRUPTION_BUDGET),
+            (ActionResult.REFUSED, ReasonCode.POD_DISRUPTION_BUDGET),
+            (ActionResult.SKIPPED, ReasonCode.POD_DISRUPTION_BUDGET),
         ]
         assert len(world.faults.sent) == 1
 
@@ -368,20 +369,20 @@ async def test_an_overloaded_server_is_no_disruption_budget():
 @pytest.mark.parametrize(
     ("cause", "reason", "remembered_as"),
     [
-        ("NodeCapacity", Reason.RESIZE_INFEASIBLE, Reason.RESIZE_INFEASIBLE),
-        ("QuotaExceeded", Reason.QUOTA, None),
-        ("LimitRange", Reason.REFUSED, Reason.REFUSED),
-        ("QosClassChange", Reason.REFUSED, Reason.REFUSED),
-        ("FieldValueInvalid", Reason.REFUSED, Reason.REFUSED),
-        ("AdmissionDenied", Reason.REFUSED, Reason.REFUSED),
-        ("Forbidden", Reason.FORBIDDEN, None),
-        ("Unauthorized", Reason.FORBIDDEN, None),
+        ("NodeCapacity", ReasonCode.RESIZE_INFEASIBLE, ReasonCode.RESIZE_INFEASIBLE),
+        ("QuotaExceeded", ReasonCode.QUOTA_EXCEEDED, None),
+        ("LimitRange", ReasonCode.RESIZE_REFUSED, ReasonCode.RESIZE_REFUSED),
+        ("QosClassChange", ReasonCode.RESIZE_REFUSED, ReasonCode.RESIZE_REFUSED),
+        ("FieldValueInvalid", ReasonCode.RESIZE_REFUSED, ReasonCode.RESIZE_REFUSED),
+        ("AdmissionDenied", ReasonCode.RESIZE_REFUSED, ReasonCode.RESIZE_REFUSED),
+        ("Forbidden", ReasonCode.FORBIDDEN, None),
+        ("Unauthorized", ReasonCode.FORBIDDEN, None),
     ],
 )
 async def test_what_a_refused_resize_teaches(cause, reason, remembered_as):
-    world, store = many(1, refuse=lambda action: Refused("no", cause)), MemoryStore()
+    world, store = many(1, refuse=lambda action: RefusedError("no", cause)), InMemoryStore()
     [pod] = await pods(world.cluster)
-    assert told(await applied(world, [shrink(pod)], store)) == [(Verdict.REFUSED, reason)]
+    assert told(await applied(world, [shrink(pod)], store)) == [(ActionResult.REFUSED, reason)]
     remembered = (await store.refused_targets()).get(pod.uid)
     assert (remembered and remembered.reason) == remembered_as
     if remembered is not None:
@@ -390,52 +391,55 @@ async def test_what_a_refused_resize_teaches(cause, reason, remembered_as):
 
 async def test_what_is_forbidden_is_audited_once_and_tried_no_more():
     def refuse(action: Action) -> CruiseError | None:
-        return Refused("cannot patch pods/resize", "Forbidden") if isinstance(action, ResizePod) else None
+        return RefusedError("cannot patch pods/resize", "Forbidden") if isinstance(action, ResizePod) else None
 
-    world, store = many(60, write_seconds=0.001, refuse=refuse), MemoryStore()
+    world, store = many(60, write_seconds=0.001, refuse=refuse), InMemoryStore()
     first, *others = await pods(world.cluster)
     actions: list[Action] = [shrink(pod) for pod in others]
     actions += [evict(first), grow(others[0], 5)]
     with capture_logs() as logs:
         outcomes = await applied(world, actions, store)
     by_reason = Counter(told(outcomes))
-    assert by_reason[Verdict.REFUSED, Reason.FORBIDDEN] == 1
-    assert by_reason[Verdict.HELD, Reason.FORBIDDEN] == len(actions) - 2
+    assert by_reason[ActionResult.REFUSED, ReasonCode.FORBIDDEN] == 1
+    assert by_reason[ActionResult.SKIPPED, ReasonCode.FORBIDDEN] == len(actions) - 2
     # Another verb may be permitted.
-    assert by_reason[Verdict.DONE, Reason.DOES_NOT_FIT] == 1
+    assert by_reason[ActionResult.DONE, ReasonCode.NODE_OVER_CAPACITY] == 1
     assert len(world.faults.sent) <= 16 + 1
     assert [line["event"] for line in logs].count("not permitted") == 1
     assert len(await store.outcomes(START)) == 2
 
 
 async def test_a_pod_with_two_disruption_budgets_stays_and_no_other_goes_in_vain():
-    of_a = LabelSelector((Requirement("app", Operator.IN, ("a",)),))
-    two = [BudgetRule("shop", name, of_a, max_unavailable=1) for name in ("one", "other")]
-    world = FaultyCluster(cluster([workload("a"), workload("b")], budgets=two), Faults())
+    of_a = LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("a",)),))
+    two = [DisruptionBudgetSpec("shop", name, of_a, max_unavailable=1) for name in ("one", "other")]
+    world = FaultyCluster(cluster([workload("a"), workload("b")], budgets=two), ClusterFaults())
     a, b = await pods(world.cluster)
     assert told(await applied(world, [evict(a), evict(b)])) == [
-        (Verdict.REFUSED, Reason.UNMOVABLE),
-        (Verdict.HELD, Reason.DISRUPTION_BUDGET),
+        (ActionResult.REFUSED, ReasonCode.NOT_EVICTABLE),
+        (ActionResult.SKIPPED, ReasonCode.POD_DISRUPTION_BUDGET),
     ]
 
 
 async def test_an_admission_webhook_that_fails_holds_up_its_own_objects_alone():
-    broken = Throttled("failed calling webhook", None, "WebhookFailed")
+    broken = ThrottledError("failed calling webhook", None, "WebhookFailed")
     world = many(90, refuse=lambda action: broken)
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     outcomes = await applied(world, actions)
-    assert {outcome.reason for outcome in outcomes} == {Reason.THROTTLED}
+    assert {outcome.reason for outcome in outcomes} == {ReasonCode.THROTTLED}
     # Where nothing else comes, not everything is tried.
     assert 50 <= len(world.faults.sent) <= 50 + 16
     world.faults.refuse = lambda action: broken if action in actions[::2] else None
     outcomes = await applied(world, actions)
-    assert Counter(told(outcomes)) == {(Verdict.REFUSED, Reason.THROTTLED): 45, (Verdict.DONE, Reason.RIGHTSIZED): 45}
+    assert Counter(told(outcomes)) == {
+        (ActionResult.REFUSED, ReasonCode.THROTTLED): 45,
+        (ActionResult.DONE, ReasonCode.RIGHTSIZED): 45,
+    }
 
 
 async def test_an_eviction_that_a_budget_refuses_for_good_is_audited_as_such():
-    world = many(1, refuse=lambda action: Refused("disruptionsAllowed is negative", "DisruptionBudget"))
+    world = many(1, refuse=lambda action: RefusedError("disruptionsAllowed is negative", "PodDisruptionBudget"))
     assert told(await applied(world, [evict(pod) for pod in await pods(world.cluster)])) == [
-        (Verdict.REFUSED, Reason.DISRUPTION_BUDGET)
+        (ActionResult.REFUSED, ReasonCode.POD_DISRUPTION_BUDGET)
     ]
 
 
@@ -443,14 +447,14 @@ async def test_an_eviction_that_a_budget_refuses_for_good_is_audited_as_such():
 
 
 async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
-    world, store, audit = many(2), MemoryStore(), AuditQueue()
+    world, store, audit = many(2), InMemoryStore(), AuditQueue()
     actions = [evict(pod) for pod in await pods(world.cluster)]
     none = replace(FULL, max_evictions_per_hour=0)
 
     async def one_pass(policy: Policy, minutes: int) -> int:
         now = START + timedelta(minutes=minutes)
         before = len(await store.outcomes(START))
-        await Writer(world, store, policy, audit=audit).apply(actions, await world.snapshot(), now)
+        await ClusterWriter(world, store, policy, audit=audit).apply_plan(actions, await world.snapshot(), now)
         return len(await store.outcomes(START)) - before
 
     assert [await one_pass(none, 5 * turn) for turn in range(5)] == [2, 0, 0, 0, 0]
@@ -460,8 +464,15 @@ async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
     # After an hour of other things it is worth a line again.
     assert await one_pass(none, 95) == 2
     assert await one_pass(FULL, 100) == 2
-    counts = [(line.reason, line.count) for line in await store.outcomes(START) if line.verdict is Verdict.HELD]
-    assert sorted(counts) == sorted([(Reason.BUDGET_HOUR, 6), (Reason.BUDGET_NODE, 1), (Reason.BUDGET_HOUR, 1)] * 2)
+    counts = [(line.reason, line.count) for line in await store.outcomes(START) if line.result is ActionResult.SKIPPED]
+    assert sorted(counts) == sorted(
+        [
+            (ReasonCode.HOURLY_EVICTION_BUDGET_SPENT, 6),
+            (ReasonCode.NODE_EVICTION_BUDGET_SPENT, 1),
+            (ReasonCode.HOURLY_EVICTION_BUDGET_SPENT, 1),
+        ]
+        * 2
+    )
 
 
 # ---- two plans at the same time ----
@@ -469,63 +480,66 @@ async def test_what_is_held_is_audited_when_it_changes_and_not_at_every_pass():
 
 async def test_two_plans_together_spend_one_budget():
     policy = replace(FULL, max_evictions_per_hour=3)
-    world, store, turns = many(12, write_seconds=0.001, read_seconds=0.001), MemoryStore(), EvictionTurns()
+    world, store, turns = many(12, write_seconds=0.001, read_seconds=0.001), InMemoryStore(), EvictionLock()
     there = await pods(world.cluster)
     snapshot = await world.snapshot()
     plans = [[evict(pod) for pod in there[:6]], [evict(pod) for pod in there[6:]]]
     ended = await asyncio.gather(
-        *(Writer(world, store, policy, evictions=turns).apply(plan, snapshot, START) for plan in plans),
+        *(ClusterWriter(world, store, policy, evictions=turns).apply_plan(plan, snapshot, START) for plan in plans),
     )
-    assert Counter(outcome.verdict for outcomes in ended for outcome in outcomes)[Verdict.DONE] == 3
+    assert Counter(outcome.result for outcomes in ended for outcome in outcomes)[ActionResult.DONE] == 3
     assert len(await store.evictions_since(START)) == 3
 
 
 async def test_two_plans_together_disrupt_a_workload_once():
     policy = replace(FULL, max_evictions_per_workload=1)
-    world, store = many(4, write_seconds=0.001), MemoryStore()
-    writer = Writer(world, store, policy)
+    world, store = many(4, write_seconds=0.001), InMemoryStore()
+    writer = ClusterWriter(world, store, policy)
     first, *_, last = await pods(world.cluster)
     snapshot = await world.snapshot()
-    await writer.apply([evict(first)], snapshot, START)
+    await writer.apply_plan([evict(first)], snapshot, START)
     # Decided before the first was seen to go, and carried out by another pass later.
     later = START + timedelta(seconds=20)
-    outcomes = await writer.apply([evict(last)], snapshot, later)
-    assert told(outcomes) == [(Verdict.HELD, Reason.BUDGET_WORKLOAD)]
+    outcomes = await writer.apply_plan([evict(last)], snapshot, later)
+    assert told(outcomes) == [(ActionResult.SKIPPED, ReasonCode.WORKLOAD_EVICTION_BUDGET_SPENT)]
 
 
 async def test_two_plans_together_take_the_room_of_a_node_once():
     world = FaultyCluster(
         cluster([workload(name, template(container(1500))) for name in "ab"], [node(cpu=4000)]),
-        Faults(read_seconds=0.001, write_seconds=0.001),
+        ClusterFaults(read_seconds=0.001, write_seconds=0.001),
     )
-    store, grows, snapshot = MemoryStore(), RecentGrows(), await world.snapshot()
+    store, grows, snapshot = InMemoryStore(), PendingGrowths(), await world.snapshot()
     a, b = await pods(world.cluster)
     ended = await asyncio.gather(
-        *(Writer(world, store, FULL, grows=grows).apply([grow(pod, 800)], snapshot, START) for pod in (a, b))
+        *(
+            ClusterWriter(world, store, FULL, grows=grows).apply_plan([grow(pod, 800)], snapshot, START)
+            for pod in (a, b)
+        )
     )
     assert sorted(told([*ended[0], *ended[1]])) == [
-        (Verdict.DONE, Reason.RIGHTSIZED),
-        (Verdict.HELD, Reason.WAITING_FOR_ROOM),
+        (ActionResult.DONE, ReasonCode.RIGHTSIZED),
+        (ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY),
     ]
     # A pass that has seen the grow counts it once.
     run(world.cluster, 30)
-    c = await only_pod(world.cluster, "b" if ended[0][0].verdict is Verdict.DONE else "a")
+    c = await only_pod(world.cluster, "b" if ended[0][0].result is ActionResult.DONE else "a")
     fresh = await world.snapshot()
-    assert told(await Writer(world, store, FULL, grows=grows).apply([grow(c, 200)], fresh, START)) == [
-        (Verdict.DONE, Reason.RIGHTSIZED)
+    assert told(await ClusterWriter(world, store, FULL, grows=grows).apply_plan([grow(c, 200)], fresh, START)) == [
+        (ActionResult.DONE, ReasonCode.RIGHTSIZED)
     ]
 
 
 async def test_a_stale_shrink_does_not_undo_what_another_plan_grew():
-    world, grows = many(2), RecentGrows()
-    one, other = (Writer(world, MemoryStore(), FULL, grows=grows) for _ in range(2))
+    world, grows = many(2), PendingGrowths()
+    one, other = (ClusterWriter(world, InMemoryStore(), FULL, grows=grows) for _ in range(2))
     pod, _ = await pods(world.cluster)
     stale = await world.snapshot()
-    whole = replace(grow(pod, 300), reason=Reason.OOM_KILLED)
-    assert told(await one.apply([whole], stale, START)) == [(Verdict.DONE, Reason.OOM_KILLED)]
-    assert told(await other.apply([shrink(pod)], stale, START)) == [(Verdict.HELD, Reason.CHANGED_SINCE)]
+    whole = replace(grow(pod, 300), reason=ReasonCode.OOM_KILLED)
+    assert told(await one.apply_plan([whole], stale, START)) == [(ActionResult.DONE, ReasonCode.OOM_KILLED)]
+    assert told(await other.apply_plan([shrink(pod)], stale, START)) == [(ActionResult.SKIPPED, ReasonCode.CHANGED)]
     seen = await world.snapshot()
-    assert told(await other.apply([shrink(pod)], seen, START)) == [(Verdict.DONE, Reason.RIGHTSIZED)]
+    assert told(await other.apply_plan([shrink(pod)], seen, START)) == [(ActionResult.DONE, ReasonCode.RIGHTSIZED)]
 
 
 # ---- the way back ----
@@ -533,15 +547,15 @@ async def test_a_stale_shrink_does_not_undo_what_another_plan_grew():
 
 async def test_original_sizes_are_remembered_before_the_first_resize_alone():
     annotated = workload("noted", template(annotations={ORIGINAL_RESOURCES: "{}"}))
-    world = FaultyCluster(cluster([workload("plain"), annotated]), Faults())
-    store = MemoryStore()
+    world = FaultyCluster(cluster([workload("plain"), annotated]), ClusterFaults())
+    store = InMemoryStore()
     plain, noted = await only_pod(world.cluster, "plain"), await only_pod(world.cluster, "noted")
     await applied(world, [shrink(plain), shrink(noted)], store)
     originals = await store.original_sizes()
     # What nobody signed is no record of cruise's.
     assert {uid: one.containers for uid, one in originals.items()} == {
-        plain.uid: spec_targets(plain),
-        noted.uid: spec_targets(noted),
+        plain.uid: get_spec_targets(plain),
+        noted.uid: get_spec_targets(noted),
     }
     original = originals[plain.uid]
     assert original.at == START
@@ -554,7 +568,7 @@ async def test_original_sizes_are_remembered_before_the_first_resize_alone():
 
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.INITIAL])
 async def test_where_nothing_may_be_written_nothing_is_remembered(mode):
-    world, store = many(1), MemoryStore()
+    world, store = many(1), InMemoryStore()
     await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, Policy(mode=mode))
     assert await store.original_sizes() == {}
     await store.set_paused(True)
@@ -570,26 +584,26 @@ async def test_where_nothing_may_be_written_nothing_is_remembered(mode):
 @examples(40)
 async def test_whatever_the_server_answers_no_node_is_overfilled_and_every_write_is_audited(steps, storm):
     errors = {
-        "429": lambda: Throttled("slow", 0.0),
-        "409": lambda: Refused("changed", "Conflict"),
-        "403": lambda: Refused("quota", "QuotaExceeded"),
-        "422": lambda: Refused("invalid", "FieldValueInvalid"),
+        "429": lambda: ThrottledError("slow", 0.0),
+        "409": lambda: RefusedError("changed", "Conflict"),
+        "403": lambda: RefusedError("quota", "QuotaExceeded"),
+        "422": lambda: RefusedError("invalid", "FieldValueInvalid"),
     }
     answers = [errors[name]() if name else None for name in storm]
     world = FaultyCluster(
         cluster(workload(replicas=6, pod=template(container(600))), [node("n1", 2400), node("n2", 2400)]),
-        Faults(refuse=lambda action: answers.pop() if answers else None),
+        ClusterFaults(refuse=lambda action: answers.pop() if answers else None),
     )
     there = await pods(world.cluster)
     actions = [
         grow(pod, by) if by > 0 else replace(grow(pod, by), growth=NO_RESOURCES)
         for pod, by in zip(there, steps, strict=True)
     ]
-    store = MemoryStore()
+    store = InMemoryStore()
     outcomes = await applied(world, actions, store, at_once=3)
     run(world.cluster, 30)
     for figure in world.cluster.node_figures():
         assert figure.requested.fits_in(figure.allocatable)
-    done = Counter(one.action for one in outcomes if one.verdict is Verdict.DONE)
-    audited = Counter(one.action for one in await store.outcomes(START) if one.verdict is Verdict.DONE)
+    done = Counter(one.action for one in outcomes if one.result is ActionResult.DONE)
+    audited = Counter(one.action for one in await store.outcomes(START) if one.result is ActionResult.DONE)
     assert done == audited

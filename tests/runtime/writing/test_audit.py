@@ -2,15 +2,20 @@ from datetime import timedelta
 
 import pytest
 
-from cruise.domain.actions import Outcome, Reason, TaintNode, UntaintNode, Verdict
-from cruise.errors import Unavailable
+from cruise.domain.actions import ActionResult, Outcome, ReasonCode, TaintNode, UntaintNode
+from cruise.errors import UnavailableError
 from cruise.runtime.writing.audit import AuditQueue
-from cruise.simulation.store.store import MemoryStore
-from tests.runtime.writing.test_grows import grow
+from cruise.simulation.store import InMemoryStore
+from tests.runtime.writing.test_pending_growth import grow
 from tests.simulation.scenes import START
 
 
-def held(action, minutes: int = 0, reason: Reason = Reason.BUDGET_HOUR, verdict: Verdict = Verdict.HELD) -> Outcome:
+def held(
+    action,
+    minutes: int = 0,
+    reason: ReasonCode = ReasonCode.HOURLY_EVICTION_BUDGET_SPENT,
+    verdict: ActionResult = ActionResult.SKIPPED,
+) -> Outcome:
     return Outcome(START + timedelta(minutes=minutes), action, verdict, reason)
 
 
@@ -19,25 +24,25 @@ def test_the_same_again_is_no_news():
     lines = [
         held(grow()),
         held(grow(), 5),
-        held(grow(), 10, Reason.WAITING_FOR_ROOM),
-        held(grow("b"), 10, Reason.WAITING_FOR_ROOM),
-        held(grow(), 15, Reason.WAITING_FOR_ROOM, Verdict.REFUSED),
-        held(grow(), 20, Reason.WAITING_FOR_ROOM, Verdict.REFUSED),
-        held(TaintNode("n1", Reason.OVERLOADED), 20),
-        held(UntaintNode("n1", Reason.LOAD_FELL), 20),
-        held(grow("c"), 20, verdict=Verdict.FAILED),
-        held(grow("c"), 25, verdict=Verdict.FAILED),
+        held(grow(), 10, ReasonCode.WAITING_FOR_CAPACITY),
+        held(grow("b"), 10, ReasonCode.WAITING_FOR_CAPACITY),
+        held(grow(), 15, ReasonCode.WAITING_FOR_CAPACITY, ActionResult.REFUSED),
+        held(grow(), 20, ReasonCode.WAITING_FOR_CAPACITY, ActionResult.REFUSED),
+        held(TaintNode("n1", ReasonCode.OVERLOADED), 20),
+        held(UntaintNode("n1", ReasonCode.LOAD_NORMAL), 20),
+        held(grow("c"), 20, verdict=ActionResult.FAILED),
+        held(grow("c"), 25, verdict=ActionResult.FAILED),
     ]
     for line in lines:
-        audit.note(line)
+        audit.add(line)
     assert list(audit.unrecorded) == [line for number, line in enumerate(lines) if number not in (1, 5, 9)]
 
 
 async def test_a_hold_that_goes_on_is_one_line_brought_up_to_date_by_the_hour():
-    audit, store = AuditQueue(), MemoryStore()
+    audit, store = AuditQueue(), InMemoryStore()
     told = 0
     for minutes in range(0, 24 * 60, 5):
-        audit.note(held(grow(), minutes))
+        audit.add(held(grow(), minutes))
         told += len(audit.unrecorded)
         await audit.record(store)
 
@@ -47,30 +52,36 @@ async def test_a_hold_that_goes_on_is_one_line_brought_up_to_date_by_the_hour():
 
 
 async def test_what_ends_a_hold_says_how_often_it_came():
-    audit, store = AuditQueue(), MemoryStore()
+    audit, store = AuditQueue(), InMemoryStore()
     for minutes in (0, 5, 10):
-        audit.note(held(grow(), minutes))
-    audit.note(held(grow(), 15, Reason.RIGHTSIZED, Verdict.DONE))
+        audit.add(held(grow(), minutes))
+    audit.add(held(grow(), 15, ReasonCode.RIGHTSIZED, ActionResult.DONE))
     await audit.record(store)
 
     done, hold = await store.outcomes(START)
-    assert done.verdict is Verdict.DONE
+    assert done.result is ActionResult.DONE
     assert (hold.first_at, hold.at, hold.count) == (START, START + timedelta(minutes=10), 3)
 
 
 async def test_holds_that_take_turns_are_a_line_each():
-    audit, store = AuditQueue(), MemoryStore()
+    audit, store = AuditQueue(), InMemoryStore()
     for minutes in range(0, 125, 5):
-        audit.note(held(grow(), minutes, Reason.BUDGET_NODE if minutes % 10 else Reason.WAITING_FOR_ROOM))
+        audit.add(
+            held(
+                grow(),
+                minutes,
+                ReasonCode.NODE_EVICTION_BUDGET_SPENT if minutes % 10 else ReasonCode.WAITING_FOR_CAPACITY,
+            )
+        )
     await audit.record(store)
 
     assert len(await store.outcomes(START)) == 2
 
 
 async def test_a_hold_that_comes_again_after_more_than_an_hour_is_another():
-    audit, store = AuditQueue(), MemoryStore()
+    audit, store = AuditQueue(), InMemoryStore()
     for minutes in (0, 61):
-        audit.note(held(grow(), minutes))
+        audit.add(held(grow(), minutes))
     await audit.record(store)
 
     assert [line.count for line in await store.outcomes(START)] == [1, 1]
@@ -78,31 +89,31 @@ async def test_a_hold_that_comes_again_after_more_than_an_hour_is_another():
 
 def test_what_was_done_is_always_news_and_makes_the_next_hold_so():
     audit = AuditQueue()
-    done = held(grow(), 0, Reason.RIGHTSIZED, Verdict.DONE)
+    done = held(grow(), 0, ReasonCode.RIGHTSIZED, ActionResult.DONE)
     lines = [held(grow()), done, done, held(grow(), 5)]
     for line in lines:
-        audit.note(line)
+        audit.add(line)
     assert list(audit.unrecorded) == lines
 
 
 def test_what_was_noted_of_pods_that_are_gone_is_forgotten():
     audit = AuditQueue()
     for number in range(25_000):
-        audit.note(held(grow(f"pod-{number}"), number // 100))
+        audit.add(held(grow(f"pod-{number}"), number // 100))
     assert len(audit._going) < 21_000
 
 
 async def test_lines_that_the_store_does_not_take_wait_in_their_order():
-    class Lost(MemoryStore):
+    class Lost(InMemoryStore):
         async def record_outcomes(self, outcomes, completed=()) -> None:
-            raise Unavailable("the database is gone")
+            raise UnavailableError("the database is gone")
 
-    audit, store = AuditQueue(), MemoryStore()
+    audit, store = AuditQueue(), InMemoryStore()
     first, second = held(grow("a")), held(grow("b"))
-    audit.note(first)
-    with pytest.raises(Unavailable):
+    audit.add(first)
+    with pytest.raises(UnavailableError):
         await audit.record(Lost())
-    audit.note(second)
+    audit.add(second)
     await audit.record(store)
     assert list(await store.outcomes(START)) == [second, first]
     assert audit.unrecorded == ()

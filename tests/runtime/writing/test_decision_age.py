@@ -7,20 +7,20 @@ from datetime import timedelta
 
 import pytest
 
-from cruise.domain.actions import Action, Reason, ResizePod, TaintNode, UntaintNode, Verdict
+from cruise.domain.actions import Action, ActionResult, ReasonCode, ResizePod, TaintNode, UntaintNode
 from cruise.domain.cluster import Pod
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import StatisticsTable
-from cruise.errors import Unavailable
-from cruise.runtime.writing.waits import WriteWaits
-from cruise.simulation.store.store import MemoryStore
+from cruise.errors import UnavailableError
+from cruise.runtime.writing.api_answers import WriteTimeouts
+from cruise.simulation.store import InMemoryStore
 from tests.builders import make_statistic_for, make_table
 from tests.runtime.writing.test_writer import applied, sized, told
-from tests.simulation.faults import Faults, FaultyCluster
+from tests.simulation.faults import ClusterFaults, FaultyCluster
 from tests.simulation.scenes import amounts, cluster, evict, only_pod, pods, resize, resources, workload
 
 FULL = Policy(mode=Mode.FULL, max_evictions_per_node=9, max_evictions_per_workload=9, max_evictions_per_hour=99)
-STALE, WRITTEN = (Verdict.HELD, Reason.STALE_DECISION), (Verdict.DONE, Reason.RIGHTSIZED)
+STALE, WRITTEN = (ActionResult.SKIPPED, ReasonCode.STALE_DECISION), (ActionResult.DONE, ReasonCode.RIGHTSIZED)
 
 
 def grow(pod: Pod) -> ResizePod:
@@ -33,25 +33,25 @@ async def test_a_decision_is_written_for_a_minute(age_seconds, is_written):
     first, second, third = await pods(world)
     snapshot = replace(await world.snapshot(), taken_at=time.monotonic() - age_seconds)
     outcomes = await applied(world, [sized(first, 100, 100), evict(second), grow(third)], FULL, snapshot=snapshot)
-    assert [outcome.verdict is Verdict.DONE for outcome in outcomes] == [is_written] * 3
+    assert [outcome.result is ActionResult.DONE for outcome in outcomes] == [is_written] * 3
     if not is_written:
         assert told(outcomes) == [STALE] * 3
-        assert world.tally.resizes_asked == world.tally.evictions == 0
+        assert world.counts.resizes_requested == world.counts.evictions == 0
 
 
 async def test_a_plan_that_takes_too_long_leaves_its_rest_to_the_next_pass():
-    world = FaultyCluster(cluster(workload(replicas=12)), Faults(write_seconds=0.05))
+    world = FaultyCluster(cluster(workload(replicas=12)), ClusterFaults(write_seconds=0.05))
     actions = [sized(pod, 100, 100) for pod in await pods(world.cluster)]
-    store = MemoryStore()
+    store = InMemoryStore()
     policy = replace(FULL, max_decision_age=timedelta(seconds=0.25))
     outcomes = await applied(world, actions, policy, store, writing={"at_once": 1})
     assert set(told(outcomes)) == {STALE, WRITTEN}
     assert told(outcomes) == sorted(told(outcomes), key=lambda one: one == STALE)
     # What was not tried is no line of the audit: it would be one for each pod that is left.
-    assert {one.reason for one in await store.outcomes(outcomes[0].at)} == {Reason.RIGHTSIZED}
+    assert {one.reason for one in await store.outcomes(outcomes[0].at)} == {ReasonCode.RIGHTSIZED}
 
 
-class LateStore(MemoryStore):
+class LateStore(InMemoryStore):
     """A store whose every answer comes after the pause that it tells of can still be heeded."""
 
     async def paused(self) -> bool:
@@ -61,18 +61,18 @@ class LateStore(MemoryStore):
 
 async def test_answers_that_all_come_too_late_end_the_plan():
     world = cluster(workload(replicas=1))
-    waits = WriteWaits(poll=0.01, pause_answer=0.3)
-    with pytest.raises(Unavailable, match="does not answer in time"):
+    waits = WriteTimeouts(poll=0.01, pause_check=0.3)
+    with pytest.raises(UnavailableError, match="does not answer in time"):
         await asyncio.wait_for(
             applied(world, [sized(await only_pod(world), 100, 100)], FULL, LateStore(), writing={"waits": waits}), 20
         )
-    assert world.tally.resizes_asked == 0
+    assert world.counts.resizes_requested == 0
 
 
 async def test_a_taint_is_not_decided_on_old_loads_either():
     world = cluster(workload())
     snapshot = replace(await world.snapshot(), taken_at=time.monotonic() - 61)
-    actions: list[Action] = [TaintNode("n1", Reason.OVERLOADED), UntaintNode("n1", Reason.LOAD_FELL)]
+    actions: list[Action] = [TaintNode("n1", ReasonCode.OVERLOADED), UntaintNode("n1", ReasonCode.LOAD_NORMAL)]
     assert told(await applied(world, actions, FULL, snapshot=snapshot)) == [STALE] * 2
 
 
@@ -80,7 +80,7 @@ async def test_a_taint_is_not_decided_on_old_loads_either():
 
 
 async def test_a_shrink_of_a_pod_that_changed_meanwhile_is_not_sent():
-    world = FaultyCluster(cluster(workload(replicas=3)), Faults())
+    world = FaultyCluster(cluster(workload(replicas=3)), ClusterFaults())
     first, second, third = await pods(world.cluster)
     snapshot = await world.snapshot()
     # Somebody else resizes one and another is evicted; no watch event is waited for.
@@ -88,7 +88,7 @@ async def test_a_shrink_of_a_pod_that_changed_meanwhile_is_not_sent():
     await world.cluster.perform(evict(second))
     actions = [sized(pod, 100, 100) for pod in (first, second, third)]
     outcomes = await applied(world, actions, FULL, snapshot=snapshot)
-    held = [(Verdict.HELD, Reason.CHANGED_SINCE), (Verdict.HELD, Reason.GONE)]
+    held = [(ActionResult.SKIPPED, ReasonCode.CHANGED), (ActionResult.SKIPPED, ReasonCode.NOT_FOUND)]
     assert told(outcomes) == [*held, WRITTEN]
     # Without a request to the API server.
     assert world.faults.read == []
@@ -108,7 +108,7 @@ async def test_a_shrink_below_the_usage_of_the_latest_usage_pass_is_not_sent(cpu
     outcomes = await applied(
         world, [sized(pod, 100, 100)], FULL, statistics=table(pod, 90, 90), writing={"latest": lambda: latest}
     )
-    assert told(outcomes) == [WRITTEN if is_written else (Verdict.HELD, Reason.USE_GREW)]
+    assert told(outcomes) == [WRITTEN if is_written else (ActionResult.SKIPPED, ReasonCode.USAGE_INCREASED)]
 
 
 async def test_a_size_that_was_decided_below_usage_is_not_held_back_by_the_same_usage():

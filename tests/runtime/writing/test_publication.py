@@ -5,16 +5,15 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cruise.decisions.exporting.recommendations import recommend
-from cruise.decisions.exporting.templates import size_templates
-from cruise.domain.cluster import Snapshot, VerticalAutoscaler
+from cruise.decisions.template_sizes import build_recommendations, size_templates
+from cruise.domain.cluster import ClusterSnapshot, VerticalPodAutoscaler
 from cruise.domain.policy import Mode, Policy
-from cruise.domain.recommendations import Recommendation
-from cruise.domain.resources import MEBIBYTE, NO_AMOUNTS, Resources
+from cruise.domain.records import WorkloadRecommendation
+from cruise.domain.resources import MEBIBYTE, NOTHING_STATED, Resources
 from cruise.domain.usage import StatisticsTable
-from cruise.errors import Conflict, NotFound, Unavailable
-from cruise.runtime.writing.publication import Publication
-from cruise.simulation.store.store import MemoryStore
+from cruise.errors import ConflictError, NotFoundError, UnavailableError
+from cruise.runtime.writing.publication import VpaPublication
+from cruise.simulation.store import InMemoryStore
 from tests.builders import NOW, make_pod, make_ref, make_snapshot, make_statistic_for, make_table, make_workload
 
 FULL = Policy(mode=Mode.FULL)
@@ -24,10 +23,10 @@ class Recording:
     """Keeps what is published; raises `failure` where there is one."""
 
     def __init__(self) -> None:
-        self.written: list[tuple[Recommendation, datetime, bool]] = []
+        self.written: list[tuple[WorkloadRecommendation, datetime, bool]] = []
         self.failure: Exception | None = None
 
-    async def publish(self, wanted: Recommendation, since: datetime, *, is_there: bool) -> None:
+    async def publish(self, wanted: WorkloadRecommendation, since: datetime, *, is_there: bool) -> None:
         if self.failure is not None:
             raise self.failure
         self.written.append((wanted, since, is_there))
@@ -37,10 +36,12 @@ class Recording:
         return [one.name for one, _, _ in self.written]
 
 
-def world(count: int = 1, cpu_peak: int = 400) -> tuple[Snapshot, StatisticsTable]:
+def world(count: int = 1, cpu_peak: int = 400) -> tuple[ClusterSnapshot, StatisticsTable]:
     names = [f"web{at}" for at in range(count)]
     pods = [make_pod(f"{name}-1", workload=f"Deployment/{name}") for name in names]
-    workloads = [make_workload(f"Deployment/{name}", requests={"app": NO_AMOUNTS}, uid=f"uid-{name}") for name in names]
+    workloads = [
+        make_workload(f"Deployment/{name}", requests={"app": NOTHING_STATED}, uid=f"uid-{name}") for name in names
+    ]
     rows = [
         replace(make_statistic_for(pod, cpu_peak=cpu_peak), key=key) for pod, key in zip(pods, _keys(pods), strict=True)
     ]
@@ -51,10 +52,10 @@ def _keys(pods):
     return [make_statistic_for(pod).key._replace(pod="") for pod in pods]
 
 
-def shown(snapshot: Snapshot, recording: Recording) -> Snapshot:
+def shown(snapshot: ClusterSnapshot, recording: Recording) -> ClusterSnapshot:
     """The cluster once it has what was published."""
     own = tuple(
-        VerticalAutoscaler(one.namespace, one.name, one.workload, "Off", True, is_published=True)
+        VerticalPodAutoscaler(one.namespace, one.name, one.workload, "Off", True, is_published=True)
         for one, _, _ in recording.written
     )
     return replace(snapshot, vertical_autoscalers=own)
@@ -63,7 +64,7 @@ def shown(snapshot: Snapshot, recording: Recording) -> Snapshot:
 async def test_a_recommendation_lies_between_what_is_used_and_what_was_used_most():
     snapshot, statistics = world()
     sizes = size_templates(snapshot, statistics, FULL, NOW)
-    [found] = recommend(sizes.changed, snapshot, NOW)
+    [found] = build_recommendations(sizes.changed, snapshot, NOW)
     [container] = found.containers
     assert (found.name, found.uid, found.is_confident) == ("cruise-deployment-web0", "uid-web0", True)
     assert container.lower == Resources(50, 64 * MEBIBYTE)
@@ -74,20 +75,20 @@ async def test_a_recommendation_lies_between_what_is_used_and_what_was_used_most
 @pytest.mark.parametrize("mode", [Mode.OBSERVE, Mode.INITIAL])
 async def test_nothing_is_published_below_mode_resize(mode):
     recording = Recording()
-    assert await Publication(recording, MemoryStore(), Policy(mode=mode)).publish(*world(), NOW) == 0
+    assert await VpaPublication(recording, InMemoryStore(), Policy(mode=mode)).publish(*world(), NOW) == 0
     assert recording.written == []
 
 
 async def test_nothing_is_published_while_paused():
-    recording, store = Recording(), MemoryStore()
+    recording, store = Recording(), InMemoryStore()
     await store.set_paused(True)
-    assert await Publication(recording, store, FULL).publish(*world(), NOW) == 0
+    assert await VpaPublication(recording, store, FULL).publish(*world(), NOW) == 0
     assert recording.written == []
 
 
 async def test_what_hardly_moves_is_not_written_again():
     recording = Recording()
-    publication = Publication(recording, MemoryStore(), FULL)
+    publication = VpaPublication(recording, InMemoryStore(), FULL)
     snapshot, statistics = world()
     assert await publication.publish(snapshot, statistics, NOW) == 1
     snapshot = shown(snapshot, recording)
@@ -98,14 +99,14 @@ async def test_what_hardly_moves_is_not_written_again():
 
 async def test_one_that_somebody_deleted_comes_back():
     recording = Recording()
-    publication = Publication(recording, MemoryStore(), FULL)
+    publication = VpaPublication(recording, InMemoryStore(), FULL)
     await publication.publish(*world(), NOW)
     assert await publication.publish(*world(), NOW) == 1
 
 
 async def test_a_pass_has_a_budget_and_the_next_goes_on():
     recording = Recording()
-    publication = Publication(recording, MemoryStore(), FULL, most=2)
+    publication = VpaPublication(recording, InMemoryStore(), FULL, most=2)
     snapshot, statistics = world(5)
     for expected in (2, 2, 1, 0):
         assert await publication.publish(shown(snapshot, recording), statistics, NOW) == expected
@@ -116,14 +117,14 @@ async def test_a_pass_has_a_budget_and_the_next_goes_on():
 async def test_a_workload_with_a_vpa_of_somebody_else_s_has_none_of_cruise_s(name):
     snapshot, statistics = world()
     target = make_ref("Deployment/web0") if name == "mine" else make_ref("Deployment/other")
-    snapshot = replace(snapshot, vertical_autoscalers=(VerticalAutoscaler("shop", name, target, "Off"),))
-    assert await Publication(Recording(), MemoryStore(), FULL).publish(snapshot, statistics, NOW) == 0
+    snapshot = replace(snapshot, vertical_autoscalers=(VerticalPodAutoscaler("shop", name, target, "Off"),))
+    assert await VpaPublication(Recording(), InMemoryStore(), FULL).publish(snapshot, statistics, NOW) == 0
 
 
 async def test_one_that_was_changed_meanwhile_is_passed_over():
     recording = Recording()
-    publication = Publication(recording, MemoryStore(), FULL)
-    recording.failure = Conflict("changed")
+    publication = VpaPublication(recording, InMemoryStore(), FULL)
+    recording.failure = ConflictError("changed")
     await publication.publish(*world(2), NOW)
     recording.failure = None
     assert await publication.publish(*world(2), NOW) == 2
@@ -131,21 +132,21 @@ async def test_one_that_was_changed_meanwhile_is_passed_over():
 
 async def test_where_the_kind_is_not_served_the_pass_ends_and_an_unreachable_server_is_told():
     recording = Recording()
-    publication = Publication(recording, MemoryStore(), FULL)
-    recording.failure = NotFound("no such kind")
+    publication = VpaPublication(recording, InMemoryStore(), FULL)
+    recording.failure = NotFoundError("no such kind")
     assert await publication.publish(*world(3), NOW) == 0
-    recording.failure = Unavailable("away")
-    with pytest.raises(Unavailable):
+    recording.failure = UnavailableError("away")
+    with pytest.raises(UnavailableError):
         await publication.publish(*world(), NOW)
 
 
 async def test_without_a_writable_store_nothing_is_published():
-    class ReadOnly(MemoryStore):
+    class ReadOnly(InMemoryStore):
         async def check_writable(self) -> None:
-            raise Unavailable("cannot execute INSERT in a read-only transaction")
+            raise UnavailableError("cannot execute INSERT in a read-only transaction")
 
     snapshot, statistics = world()
     recording = Recording()
-    with pytest.raises(Unavailable, match="read-only"):
-        await Publication(recording, ReadOnly(), FULL).publish(snapshot, statistics, NOW)
+    with pytest.raises(UnavailableError, match="read-only"):
+        await VpaPublication(recording, ReadOnly(), FULL).publish(snapshot, statistics, NOW)
     assert recording.written == []

@@ -6,9 +6,14 @@ from typing import Any
 import pytest
 
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod
-from cruise.domain.qos import qos_class
-from cruise.errors import Refused
-from cruise.simulation.cluster.api_server import check_creation, check_resize, resized, stated_requests
+from cruise.domain.pod_resources import get_qos_class
+from cruise.errors import RefusedError
+from cruise.simulation.cluster.api_server import (
+    check_creation,
+    check_resize,
+    get_stated_requests,
+    replace_spec_resources_checked,
+)
 from tests.simulation.scenes import amounts, container, node, resize, resources
 
 INVALID, FORBIDDEN = "FieldValueInvalid", "FieldValueForbidden"
@@ -19,19 +24,19 @@ GUARANTEED = container(500, 512, amounts(500, 512))
 
 def running(*containers: Container, **fields: Any) -> Pod:
     one = replace(Pod("shop", "p", "u", containers, node="n1"), **fields)
-    return replace(one, qos=qos_class(one))
+    return replace(one, qos=get_qos_class(one))
 
 
-def refusal(pod: Pod, wanted: Pod, version: tuple[int, int] = (1, 34), **fields: Any) -> Refused | None:
+def refusal(pod: Pod, wanted: Pod, version: tuple[int, int] = (1, 34), **fields: Any) -> RefusedError | None:
     try:
         check_resize(pod, wanted, node(kubelet_version=fields.pop("kubelet", version), **fields), (), version)
-    except Refused as refused:
+    except RefusedError as refused:
         return refused
     return None
 
 
 def wanted(pod: Pod, name: str = "app", **changes: Any) -> Pod:
-    return resized(pod, resize(pod, name=name, **changes).containers)
+    return replace_spec_resources_checked(pod, resize(pod, name=name, **changes).containers)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +85,7 @@ def test_none_leaves_a_value_as_it_is() -> None:
 
 def test_unknown_container_is_refused() -> None:
     pod = running(LIMITED)
-    with pytest.raises(Refused, match="may not be added") as refused:
+    with pytest.raises(RefusedError, match="may not be added") as refused:
         wanted(pod, name="nobody", requests=amounts(100))
     assert refused.value.cause == FORBIDDEN
 
@@ -136,18 +141,18 @@ def test_limit_range_holds_at_creation_and_at_a_resize() -> None:
     ranges = (LimitRangeItem(of_pod=False, maximum=amounts(800, None)),)
     pod = running(container(500, 512, amounts(700, 1024)))
     check_creation(pod, ranges)
-    with pytest.raises(Refused, match="maximum cpu usage per Container is 800, but limit is 900") as refused:
+    with pytest.raises(RefusedError, match="maximum cpu usage per Container is 800, but limit is 900") as refused:
         check_resize(pod, wanted(pod, limits=amounts(900)), node(), ranges, (1, 34))
     assert refused.value.cause == "LimitRange"
-    with pytest.raises(Refused, match="No limit is specified"):
+    with pytest.raises(RefusedError, match="No limit is specified"):
         check_creation(running(OPEN), ranges)
 
 
 def test_creation_needs_requests_within_limits() -> None:
-    with pytest.raises(Refused, match="less than or equal to memory limit"):
+    with pytest.raises(RefusedError, match="less than or equal to memory limit"):
         check_creation(running(container(100, 600, amounts(None, 512))), ())
 
 
 def test_stated_requests_ignore_what_the_kubelet_reports() -> None:
     pod = running(replace(OPEN, allocated=amounts(900, 900), actual=amounts(900, 900)))
-    assert stated_requests(pod) == resources(500, 512)
+    assert get_stated_requests(pod) == resources(500, 512)

@@ -11,15 +11,14 @@ from hypothesis import strategies as st
 from cruise.domain.cluster import OomKill
 from cruise.domain.scheduling import LabelSelector
 from cruise.errors import CruiseError
-from cruise.simulation.cluster.behaviour import Behaviour
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.cluster.evictions import BudgetRule
-from cruise.simulation.demand.demand import Profile
-from cruise.simulation.demand.generators import Bursty, Leaking
+from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
+from cruise.simulation.cluster.state import SimulationSettings
+from cruise.simulation.demand.demand import BurstyDemand, ContainerProfile, LeakingDemand
 from tests.simulation.scenes import (
     NAMESPACE,
     START,
-    Dial,
+    AdjustableDemand,
     amounts,
     cluster,
     container,
@@ -39,19 +38,21 @@ MIB = float(1 << 20)
 
 def busy(seed: int) -> SimulatedCluster:
     """Return a small cluster in which something happens every few minutes."""
-    leak = Leaking(seed, 20, 100 * MIB, 900 * MIB)
-    bursts = Bursty(seed, 50, 2500, 50 * MIB, 150 * MIB, period_seconds=600, burst_seconds=120)
+    leak = LeakingDemand(seed, 20, 100 * MIB, 900 * MIB)
+    bursts = BurstyDemand(seed, 50, 2500, 50 * MIB, 150 * MIB, period_seconds=600, burst_seconds=120)
     limited = template(container(300, 128, amounts(None, 256)))
     return cluster(
         [
-            workload("leak", limited, profiles={"app": Profile(leak, (0, 1, 2))}, replicas=3),
-            workload("bursts", limited, profiles={"app": Profile(bursts, (0, 1))}, replicas=2, kind="StatefulSet"),
+            workload("leak", limited, profiles={"app": ContainerProfile(leak, (0, 1, 2))}, replicas=3),
+            workload(
+                "bursts", limited, profiles={"app": ContainerProfile(bursts, (0, 1))}, replicas=2, kind="StatefulSet"
+            ),
             workload("report", limited, kind="CronJob", period_seconds=300, duration_seconds=120),
             workload("too-big", template(container(3700, 512), priority=-1)),
         ],
         [node("a"), node("b")],
-        Behaviour(seed=seed),
-        budgets=[BudgetRule(NAMESPACE, "all", LabelSelector(), max_unavailable=1)],
+        SimulationSettings(seed=seed),
+        budgets=[DisruptionBudgetSpec(NAMESPACE, "all", LabelSelector(), max_unavailable=1)],
     )
 
 
@@ -72,7 +73,7 @@ async def played(seed: int, script: list[tuple[str, int, int, int]]) -> bytes:
             refusals.append(str(refusal))
         run(world, pause)
     run(world, 1800)
-    return pickle.dumps((await world.snapshot(), world.kills, world.tally, world.node_figures(), refusals))
+    return pickle.dumps((await world.snapshot(), world.oom_kills_at, world.counts, world.node_figures(), refusals))
 
 
 @examples(25)
@@ -87,8 +88,8 @@ async def test_it_makes_no_difference_in_how_many_calls_time_passes() -> None:
     for seconds in (1, 59, 7, 100, 433, 3000):
         run(pieces, seconds)
     assert pickle.dumps(await whole.snapshot()) == pickle.dumps(await pieces.snapshot())
-    assert whole.kills == pieces.kills
-    assert whole.kills
+    assert whole.oom_kills_at == pieces.oom_kills_at
+    assert whole.oom_kills_at
 
 
 async def test_snapshot_is_sorted_and_frozen() -> None:
@@ -115,9 +116,11 @@ def test_time_does_not_run_backwards() -> None:
 
 @pytest.mark.parametrize(("twice", "times"), [(False, 1), (True, 2)])
 async def test_stream_of_kills_yields_past_and_coming_ones(twice: bool, times: int) -> None:
-    dial = Dial(mebibytes=100)
+    dial = AdjustableDemand(mebibytes=100)
     limited = template(container(100, 100, amounts(None, 200)))
-    world = cluster(workload(pod=limited, dial=dial, replicas=2), behaviour=Behaviour(step_seconds=1, emit_twice=twice))
+    world = cluster(
+        workload(pod=limited, dial=dial, replicas=2), behaviour=SimulationSettings(step_seconds=1, emit_twice=twice)
+    )
     seen: list[OomKill] = []
 
     async def listen() -> None:
@@ -136,11 +139,13 @@ async def test_stream_of_kills_yields_past_and_coming_ones(twice: bool, times: i
         await asyncio.sleep(0)
         assert len(seen) == 2 * times
         world.close()
-    assert list(dict.fromkeys(kill.key for kill in seen)) == [kill.key for kill in world.kills]
+    assert list(dict.fromkeys(kill.key for kill in seen)) == [kill.key for kill in world.oom_kills_at]
 
 
 async def test_figures_of_a_node() -> None:
-    world = cluster(workload(pod=template(container(300, 128)), replicas=3, dial=Dial(cpu=2000, mebibytes=50)))
+    world = cluster(
+        workload(pod=template(container(300, 128)), replicas=3, dial=AdjustableDemand(cpu=2000, mebibytes=50))
+    )
     (before,) = world.node_figures()
     assert (before.requested, before.used, before.pods) == (resources(900, 384), resources(0, 0), 3)
     run(world, 1)
@@ -151,11 +156,11 @@ async def test_figures_of_a_node() -> None:
 
 
 async def test_stream_can_be_followed_by_several() -> None:
-    dial = Dial(mebibytes=300)
+    dial = AdjustableDemand(mebibytes=300)
     world = cluster(workload(pod=template(container(100, 100, amounts(None, 200))), dial=dial))
     run(world, 30)
     world.close()
     first = [kill async for kill in world.oom_kills()]
     second = [kill async for kill in world.oom_kills()]
-    assert first == second == world.kills
+    assert first == second == world.oom_kills_at
     assert len(first) == 2

@@ -4,13 +4,13 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.resources import Amounts
+from cruise.domain.resources import StatedResources
 from cruise.simulation.cluster.containers import ContainerTable
-from tests.simulation.scenes import Dial
+from tests.simulation.scenes import AdjustableDemand
 
 
 def test_only_running_containers_want_anything() -> None:
-    table, dial = ContainerTable(), Dial(cpu=100, mebibytes=1)
+    table, dial = ContainerTable(), AdjustableDemand(cpu=100, mebibytes=1)
     rows = [table.add(0, dial, member, member) for member in range(3)]
     table.started_at[rows[0]] = 10
     table.started_at[rows[1]] = 30
@@ -31,14 +31,14 @@ def test_container_without_a_source_wants_nothing() -> None:
 def test_absent_limits_bound_nothing() -> None:
     table = ContainerTable()
     row = table.add(0, None, 0, 0)
-    table.bound(row, Amounts(200, None), Amounts(None, 512))
+    table.get_bound(row, StatedResources(200, None), StatedResources(None, 512))
     assert (table.cpu_request[row], table.cpu_limit[row], table.memory_limit[row]) == (200, np.inf, 512)
 
 
 @given(st.lists(st.integers(0, 9), max_size=300))
 def test_rows_in_use_stay_apart(actions: list[int]) -> None:
     """Adding and removing at random: who lives keeps its own values, however the table grows and rows come back."""
-    table, dials = ContainerTable(), (Dial(), Dial())
+    table, dials = ContainerTable(), (AdjustableDemand(), AdjustableDemand())
     living: dict[int, int] = {}
     for serial, action in enumerate(actions):
         if action < 3 and living:

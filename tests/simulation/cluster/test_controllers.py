@@ -5,14 +5,14 @@ from datetime import timedelta
 
 import pytest
 
-from cruise.domain.actions import Reason, TaintNode, UntaintNode
+from cruise.domain.actions import ReasonCode, TaintNode, UntaintNode
 from cruise.domain.cluster import LimitRangeItem, Pod
-from cruise.domain.scheduling import OVERLOADED, Placement, Toleration
-from cruise.simulation.cluster.behaviour import Behaviour
+from cruise.domain.scheduling import OVERLOADED_TAINT, SchedulingConstraints, Toleration
+from cruise.simulation.cluster.state import SimulationSettings
 from tests.simulation.scenes import (
     NAMESPACE,
     START,
-    Dial,
+    AdjustableDemand,
     amounts,
     cluster,
     container,
@@ -56,7 +56,7 @@ async def test_stateful_pod_comes_back_under_its_name_once_the_old_one_is_gone()
 
 
 async def test_replacement_uses_what_its_predecessor_used() -> None:
-    dial = Dial(members=2)
+    dial = AdjustableDemand(members=2)
     dial.cpu[:] = (100, 300)
     world = cluster(workload(pod=SMALL, replicas=2, dial=dial, grace_seconds=1))
     for _ in range(4):
@@ -71,7 +71,7 @@ async def test_daemon_runs_on_every_node_that_lets_it() -> None:
     nodes = [node("a"), node("b", labels={"os": "windows"}), node("c", unschedulable=True)]
     linux = workload("agent", kind="DaemonSet", pod=SMALL)
     windows = workload(
-        "win", kind="DaemonSet", pod=template(container(1, 1), placement=Placement((("os", "windows"),)))
+        "win", kind="DaemonSet", pod=template(container(1, 1), placement=SchedulingConstraints((("os", "windows"),)))
     )
     world = cluster([linux, windows], nodes)
     found = {(pod.node, pod.identity) for pod in await pods(world, "agent")}
@@ -93,20 +93,20 @@ async def test_evicted_daemon_comes_back_to_its_node() -> None:
 
 async def test_overload_taint_keeps_new_daemons_away_and_leaves_running_ones() -> None:
     world = cluster(workload("agent", kind="DaemonSet", pod=SMALL, grace_seconds=1), [node("a"), node("b")])
-    await world.perform(TaintNode("a", Reason.OVERLOADED))
+    await world.perform(TaintNode("a", ReasonCode.OVERLOADED))
     run(world, 5)
     assert len(await pods(world)) == 2
     await world.perform(evict(next(pod for pod in await pods(world) if pod.node == "a")))
     run(world, 10)
     assert [pod.node for pod in await pods(world)] == ["b"]
-    await world.perform(UntaintNode("a", Reason.LOAD_FELL))
+    await world.perform(UntaintNode("a", ReasonCode.LOAD_NORMAL))
     run(world, 10)
     assert {pod.node for pod in await pods(world)} == {"a", "b"}
 
 
 async def test_tolerating_daemon_is_not_kept_away() -> None:
-    tolerant = replace(SMALL, placement=Placement(tolerations=(Toleration(exists=True),)))
-    tainted = node("a", taints=(OVERLOADED,))
+    tolerant = replace(SMALL, placement=SchedulingConstraints(tolerations=(Toleration(exists=True),)))
+    tainted = node("a", taints=(OVERLOADED_TAINT,))
     world = cluster(workload("agent", kind="DaemonSet", pod=tolerant), [tainted])
     assert (await only_pod(world)).node == "a"
 
@@ -134,7 +134,7 @@ async def test_cron_job_runs_at_every_period_and_keeps_its_last_runs() -> None:
     found = await pods(world)
     assert [pod.phase for pod in found] == ["Succeeded"] * 3 + ["Running"]
     assert len({pod.owner_name for pod in found}) == 4
-    assert world.tally.pods_created == 6
+    assert world.counts.pods_created == 6
 
 
 async def test_nobody_replaces_a_bare_pod() -> None:
@@ -174,7 +174,7 @@ async def test_admission_that_breaks_a_limit_range_keeps_the_pod_from_being_crea
     await world.perform(evict(await only_pod(world)))
     run(world, 10)
     assert await pods(world) == []
-    assert world.tally.creations_refused == 10
+    assert world.counts.creations_refused == 10
     world.admit = lambda pod: pod
     run(world, 10)
     assert (await only_pod(world)).phase == "Running"
@@ -195,7 +195,7 @@ async def test_controllers_are_shown(kind: str) -> None:
 
 async def test_names_follow_from_the_seed() -> None:
     async def names(seed: int) -> list[str]:
-        world = cluster(workload(pod=SMALL, replicas=3), behaviour=Behaviour(seed=seed))
+        world = cluster(workload(pod=SMALL, replicas=3), behaviour=SimulationSettings(seed=seed))
         return [pod.name for pod in await pods(world)]
 
     one, same, other = await names(1), await names(1), await names(2)

@@ -9,9 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.cluster import Node, Pod
-from cruise.domain.requests import counted_requests
+from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.resources import NO_RESOURCES
-from cruise.domain.scheduling import NodeSelectorTerm, Operator, Placement, Requirement, Taint, TaintEffect, Toleration
+from cruise.domain.scheduling import (
+    LabelRequirement,
+    NodeSelectorTerm,
+    SchedulingConstraints,
+    SelectorOperator,
+    Taint,
+    TaintEffect,
+    Toleration,
+)
 from tests.simulation.scenes import START, amounts, cluster, container, node, pods, resize, run, template, workload
 
 DEDICATED = Taint("dedicated", "batch", TaintEffect.NO_SCHEDULE)
@@ -22,9 +30,9 @@ async def placed(pod: Pod, *nodes: Node) -> str | None:
     return found.node
 
 
-def pinned(*names: str) -> Placement:
-    term = NodeSelectorTerm(expressions=(Requirement("zone", Operator.IN, names),))
-    return Placement(terms=(term,))
+def pinned(*names: str) -> SchedulingConstraints:
+    term = NodeSelectorTerm(expressions=(LabelRequirement("zone", SelectorOperator.IN, names),))
+    return SchedulingConstraints(terms=(term,))
 
 
 @pytest.mark.parametrize(
@@ -36,7 +44,7 @@ def pinned(*names: str) -> Placement:
         (template(extended_requests=(("nvidia.com/gpu", 1),)), "n1"),
         (template(extended_requests=(("nvidia.com/gpu", 2),)), None),
         (template(extended_requests=(("example.com/dongle", 1),)), None),
-        (template(placement=Placement(node_selector=(("zone", "a"),))), "n1"),
+        (template(placement=SchedulingConstraints(node_selector=(("zone", "a"),))), "n1"),
         (template(placement=pinned("b", "c")), "n2"),
         (template(placement=pinned("c")), None),
         (template(scheduling_gated=True), None),
@@ -60,7 +68,9 @@ async def test_filters(pod: Pod, wanted: str | None) -> None:
     ],
 )
 async def test_nodes_that_repel(fields: dict[str, Any], tolerations: tuple[Toleration, ...], wanted: str) -> None:
-    assert await placed(template(placement=Placement(tolerations=tolerations)), node("n1", **fields)) == wanted
+    assert (
+        await placed(template(placement=SchedulingConstraints(tolerations=tolerations)), node("n1", **fields)) == wanted
+    )
 
 
 async def test_least_allocated_wins_and_equals_go_by_name() -> None:
@@ -72,7 +82,7 @@ async def test_least_allocated_wins_and_equals_go_by_name() -> None:
 async def test_free_share_counts_not_free_amount() -> None:
     # On the large node 6000 of 8000 are left (75 %), on the small one 3000 of 4000 less what comes (65 %).
     nodes = [node("large", 8000, 8192), node("small", 4000, 8192)]
-    first = workload("first", template(container(2000, 10), placement=Placement(node_selector=())))
+    first = workload("first", template(container(2000, 10), placement=SchedulingConstraints(node_selector=())))
     world = cluster([first, workload("next", template(container(400, 10)))], nodes)
     assert [(await pods(world, app))[0].node for app in ("first", "next")] == ["large", "small"]
 
@@ -95,7 +105,7 @@ async def test_pending_pod_schedules_when_room_appears() -> None:
     run(world, 10)
     (waiting,) = await pods(world, "web")
     assert waiting.unschedulable_since == START
-    assert world.tally.pending_pod_seconds == 10
+    assert world.counts.pending_pod_seconds == 10
     await world.perform(resize((await pods(world, "big"))[0], amounts(1000)))
     run(world, 20)
     (bound,) = await pods(world, "web")
@@ -121,12 +131,12 @@ async def test_nodes_are_never_overfilled(
     found = await pods(world)
     rooms = {}
     for one in nodes:
-        here = [counted_requests(pod) for pod in found if pod.node == one.name]
+        here = [count_pod_requests(pod) for pod in found if pod.node == one.name]
         assert len(here) <= 4
         rooms[one.name] = (one.allocatable - sum(here, NO_RESOURCES), 4 - len(here))
         used = sum(here, NO_RESOURCES)
         assert used.fits_in(one.allocatable)
     for pod in found:
-        need = counted_requests(pod)
+        need = count_pod_requests(pod)
         if pod.node is None:
             assert not any(need.fits_in(room) and places for room, places in rooms.values())

@@ -7,13 +7,12 @@ import pytest
 
 from cruise.domain.cluster import Container, ContainerRole, QosClass
 from cruise.domain.resources import MEBIBYTE
-from cruise.simulation.cluster.behaviour import Behaviour
-from cruise.simulation.demand.demand import Profile
-from cruise.simulation.demand.generators import Leaking
+from cruise.simulation.cluster.state import SimulationSettings
+from cruise.simulation.demand.demand import ContainerProfile, LeakingDemand
 from tests.simulation.scenes import (
     NAMESPACE,
     START,
-    Dial,
+    AdjustableDemand,
     amounts,
     cluster,
     container,
@@ -72,7 +71,7 @@ async def test_pods_that_ran_before_the_start_are_ready_but_for_those_that_never
 
 
 async def test_killed_container_makes_its_pod_unready_until_it_has_run_again_for_long_enough() -> None:
-    dial = Dial(mebibytes=400)
+    dial = AdjustableDemand(mebibytes=400)
     world = cluster(workload(pod=template(LIMITED), dial=dial, ready_seconds=5, created_at=START - timedelta(hours=1)))
     dial.mebibytes[0] = 513
     run(world, 1)
@@ -85,13 +84,13 @@ async def test_killed_container_makes_its_pod_unready_until_it_has_run_again_for
 
 
 async def test_use_above_the_limit_kills() -> None:
-    dial = Dial(mebibytes=400)
+    dial = AdjustableDemand(mebibytes=400)
     world = cluster(workload(pod=template(LIMITED), dial=dial))
     run(world, 5)
-    assert world.kills == []
+    assert world.oom_kills_at == []
     dial.mebibytes[0] = 513
     run(world, 1)
-    (kill,) = world.kills
+    (kill,) = world.oom_kills_at
     pod = await only_pod(world)
     assert (kill.namespace, kill.pod, kill.pod_uid, kill.container) == (NAMESPACE, pod.name, pod.uid, "app")
     assert (kill.workload, kill.identity, kill.node) == (pod.workload, "", "n1")
@@ -104,29 +103,29 @@ async def test_use_above_the_limit_kills() -> None:
 
 
 async def test_limit_at_the_kill_is_the_one_in_force_not_the_one_asked_for() -> None:
-    dial = Dial(mebibytes=400)
+    dial = AdjustableDemand(mebibytes=400)
     world = cluster(workload(pod=template(LIMITED), dial=dial))
     await world.perform(resize(await only_pod(world), limits=amounts(None, 2048)))
     dial.mebibytes[0] = 600
     run(world, 2)
-    assert [kill.memory_limit_bytes for kill in world.kills] == [512 * MEBIBYTE]
+    assert [kill.memory_limit_bytes for kill in world.oom_kills_at] == [512 * MEBIBYTE]
     run(world, 30)
-    assert len(world.kills) == 1
+    assert len(world.oom_kills_at) == 1
 
 
 async def test_restarts_come_later_and_later() -> None:
-    dial = Dial(mebibytes=600)
+    dial = AdjustableDemand(mebibytes=600)
     world = cluster(workload(pod=template(LIMITED), dial=dial))
     run(world, 200)
-    times = [int((kill.finished_at - START).total_seconds()) for kill in world.kills]
+    times = [int((kill.finished_at - START).total_seconds()) for kill in world.oom_kills_at]
     # Pauses of 10, 20, 40 and 80 seconds, each followed by a kill as soon as the process runs.
     assert times == [1, 11, 31, 71, 151]
     assert (await only_pod(world)).containers[0].restart_count == 5
-    assert world.tally.kills_of == {(NAMESPACE, "Deployment/web", 0, "app"): 5}
+    assert world.counts.oom_kills_by_container == {(NAMESPACE, "Deployment/web", 0, "app"): 5}
 
 
 async def test_killed_container_uses_nothing_until_it_runs_again() -> None:
-    dial = Dial(cpu=300, mebibytes=600)
+    dial = AdjustableDemand(cpu=300, mebibytes=600)
     world = cluster(workload(pod=template(LIMITED), dial=dial))
     run(world, 1)
     dial.mebibytes[0] = 100
@@ -137,17 +136,17 @@ async def test_killed_container_uses_nothing_until_it_runs_again() -> None:
 
 
 async def test_fresh_process_starts_low() -> None:
-    leak = Leaking(1, 10, 100 * MEBIBYTE, 3600 * MEBIBYTE)  # one MiB a second
-    web = workload(pod=template(LIMITED), profiles={"app": Profile(leak, (0,))})
+    leak = LeakingDemand(1, 10, 100 * MEBIBYTE, 3600 * MEBIBYTE)  # one MiB a second
+    web = workload(pod=template(LIMITED), profiles={"app": ContainerProfile(leak, (0,))})
     world = cluster(web)
     run(world, 1000)
     # 413 s from 100 to 513 MiB, a pause of 10 s, and the same again.
-    times = [int((kill.finished_at - START).total_seconds()) for kill in world.kills]
+    times = [int((kill.finished_at - START).total_seconds()) for kill in world.oom_kills_at]
     assert times == [413, 413 + 10 + 413]
 
 
 async def test_node_without_memory_left_kills_best_effort_first() -> None:
-    dial = Dial(mebibytes=600)
+    dial = AdjustableDemand(mebibytes=600)
     guaranteed = container(100, 1000, amounts(100, 1000))
     small = node(mebibytes=1500)
     world = cluster(
@@ -159,17 +158,17 @@ async def test_node_without_memory_left_kills_best_effort_first() -> None:
     )
     assert {pod.qos for pod in await pods(world)} == {QosClass.GUARANTEED, QosClass.BEST_EFFORT}
     run(world, 1)
-    assert world.kills == []
+    assert world.oom_kills_at == []
     dial.mebibytes[:] = [800] * len(dial.mebibytes)
     run(world, 1)
-    assert [kill.workload for kill in world.kills] == [(await only_pod(world, "loose")).workload]
-    (kill,) = world.kills
+    assert [kill.workload for kill in world.oom_kills_at] == [(await only_pod(world, "loose")).workload]
+    (kill,) = world.oom_kills_at
     assert kill.memory_limit_bytes is None
     assert kill.last_working_set_bytes == 600 * MEBIBYTE
 
 
 async def test_terminating_pod_uses_its_node_until_it_is_gone() -> None:
-    dial = Dial(cpu=200)
+    dial = AdjustableDemand(cpu=200)
     world = cluster(workload(pod=template(LIMITED), dial=dial, grace_seconds=20))
     await world.perform(evict(await only_pod(world)))
     run(world, 10)
@@ -179,7 +178,7 @@ async def test_terminating_pod_uses_its_node_until_it_is_gone() -> None:
 
 
 async def test_sidecars_run_and_init_containers_do_not() -> None:
-    dial = Dial(cpu=50)
+    dial = AdjustableDemand(cpu=50)
     pod = template(
         Container("init", ContainerRole.INIT, amounts(800, 100)),
         Container("proxy", ContainerRole.SIDECAR, amounts(100, 100)),
@@ -207,9 +206,9 @@ async def test_pods_of_jobs_end_and_give_their_room_back() -> None:
 
 @pytest.mark.parametrize("calm", [5, 600])
 async def test_process_that_lived_long_starts_the_doubling_anew(calm: int) -> None:
-    leak = Leaking(1, 10, 500 * MEBIBYTE, 3600 * MEBIBYTE)  # 13 s to 513 MiB
-    web = workload(pod=template(LIMITED), profiles={"app": Profile(leak, (0,))})
-    world = cluster(web, behaviour=Behaviour(step_seconds=1, calm_seconds=calm))
+    leak = LeakingDemand(1, 10, 500 * MEBIBYTE, 3600 * MEBIBYTE)  # 13 s to 513 MiB
+    web = workload(pod=template(LIMITED), profiles={"app": ContainerProfile(leak, (0,))})
+    world = cluster(web, behaviour=SimulationSettings(step_seconds=1, quiet_seconds=calm))
     run(world, 120)
-    times = [int((kill.finished_at - START).total_seconds()) for kill in world.kills]
+    times = [int((kill.finished_at - START).total_seconds()) for kill in world.oom_kills_at]
     assert times == ([13, 36, 59, 82, 105] if calm == 5 else [13, 36, 69])

@@ -3,14 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from cruise.domain.cluster import NodeAutoscaler
+from cruise.domain.cluster import NodeAutoscalerKind
 from cruise.domain.scheduling import LabelSelector
 from cruise.simulation.cluster.cluster import SimulatedCluster
-from cruise.simulation.cluster.evictions import BudgetRule
-from cruise.simulation.cluster.node_autoscaler import NodeAutoscaling
+from cruise.simulation.cluster.controllers import DisruptionBudgetSpec
+from cruise.simulation.cluster.node_autoscaler import NodeAutoscalerSettings
 from tests.simulation.scenes import (
     NAMESPACE,
-    Dial,
+    AdjustableDemand,
     amounts,
     cluster,
     container,
@@ -22,11 +22,13 @@ from tests.simulation.scenes import (
     workload,
 )
 
-KARPENTER = NodeAutoscaling(NodeAutoscaler.KARPENTER, [node("small", 2000), node("large", 16000)], settle_seconds=60)
+KARPENTER = NodeAutoscalerSettings(
+    NodeAutoscalerKind.KARPENTER, [node("small", 2000), node("large", 16000)], scale_down_delay_seconds=60
+)
 
 
 def world_of(cpu: int, replicas: int, *nodes: str, **fields: Any) -> SimulatedCluster:
-    one = workload(replicas=replicas, pod=template(container(cpu, 100)), dial=Dial(), grace_seconds=5)
+    one = workload(replicas=replicas, pod=template(container(cpu, 100)), dial=AdjustableDemand(), grace_seconds=5)
     return cluster(one, [node(name) for name in nodes or ("n1",)], **{"node_autoscaling": KARPENTER, **fields})
 
 
@@ -35,7 +37,7 @@ async def names(world: SimulatedCluster) -> list[str]:
 
 
 async def test_kind_is_shown() -> None:
-    assert (await world_of(500, 1).snapshot()).node_autoscaler is NodeAutoscaler.KARPENTER
+    assert (await world_of(500, 1).snapshot()).node_autoscaler is NodeAutoscalerKind.KARPENTER
     assert (await world_of(500, 1, node_autoscaling=None).snapshot()).node_autoscaler is None
 
 
@@ -47,7 +49,7 @@ async def test_pod_without_a_node_gets_the_first_type_that_it_fits_on() -> None:
     assert await names(world) == ["n1", "scaled-0001"]
     assert {pod.node for pod in await pods(world)} == {"n1", "scaled-0001"}
     assert (await world.snapshot()).nodes[1].allocatable.cpu_millicores == 16000
-    assert world.tally.nodes_added == 1
+    assert world.counts.nodes_added == 1
 
 
 async def test_one_new_node_is_ordered_for_several_pods() -> None:
@@ -78,35 +80,35 @@ async def test_least_requested_node_goes_once_its_pods_fit_elsewhere_by_their_re
     run(world, 30)
     assert await names(world) == ["n1"]
     assert [pod.node for pod in await pods(world)] == ["n1"] * 3
-    assert (world.tally.drained, world.tally.evictions, world.tally.nodes_removed) == (1, 0, 1)
+    assert (world.counts.drained, world.counts.evictions, world.counts.nodes_removed) == (1, 0, 1)
 
 
 async def test_nothing_goes_before_all_has_been_quiet_for_a_while() -> None:
     world = world_of(100, 2, "n1", "n2")
     run(world, 59)
-    assert world.tally.drained == 0
+    assert world.counts.drained == 0
     run(world, 60)
     assert len(await names(world)) == 1
 
 
 async def test_cluster_autoscaler_leaves_nodes_alone_that_are_requested_to_more_than_a_share() -> None:
-    half = replace(KARPENTER, kind=NodeAutoscaler.CLUSTER_AUTOSCALER, empty_share=0.5)
+    half = replace(KARPENTER, kind=NodeAutoscalerKind.CLUSTER_AUTOSCALER, empty_share=0.5)
     world = world_of(1000, 5, "n1", "n2", "n3", node_autoscaling=half)
     run(world, 60)
-    assert world.tally.drained == 1
+    assert world.counts.drained == 1
     world = world_of(1100, 4, "n1", "n2", "n3", node_autoscaling=replace(half, empty_share=0.25))
     run(world, 300)
-    assert world.tally.drained == 0
+    assert world.counts.drained == 0
 
 
 async def test_draining_waits_for_disruption_budgets() -> None:
-    budget = BudgetRule(NAMESPACE, "web", LabelSelector(), min_available=3)
+    budget = DisruptionBudgetSpec(NAMESPACE, "web", LabelSelector(), min_available=3)
     one = workload(replicas=4, pod=template(container(400, 100)), grace_seconds=5, ready_seconds=20)
     world = cluster(one, [node("n1"), node("n2")], budgets=[budget], node_autoscaling=KARPENTER)
     run(world, 61)
-    assert world.tally.drained == 1
+    assert world.counts.drained == 1
     run(world, 120)
-    assert world.tally.drained == 2
+    assert world.counts.drained == 2
     assert len(await names(world)) == 1
 
 
@@ -114,7 +116,7 @@ async def test_pods_that_must_not_be_disrupted_keep_their_node() -> None:
     kept = template(container(100, 100), annotations={"karpenter.sh/do-not-disrupt": "true"})
     world = cluster(workload(replicas=2, pod=kept), [node("n1"), node("n2")], node_autoscaling=KARPENTER)
     run(world, 300)
-    assert world.tally.drained == 0
+    assert world.counts.drained == 0
 
 
 async def test_daemons_come_and_go_with_their_nodes() -> None:

@@ -3,12 +3,12 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.domain.requests import counted_requests
+from cruise.domain.pod_resources import count_pod_requests
 from cruise.domain.resources import NO_RESOURCES
 from cruise.errors import CruiseError
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.scenes import (
-    Dial,
+    AdjustableDemand,
     amounts,
     cluster,
     container,
@@ -26,7 +26,7 @@ commands = st.lists(st.tuples(st.booleans(), st.integers(0, 30), st.integers(1, 
 
 @given(commands)
 async def test_sums_are_those_of_the_pods_whatever_happened(script: list[tuple[bool, int, int, int]]) -> None:
-    dial = Dial(mebibytes=100)
+    dial = AdjustableDemand(mebibytes=100)
     pod = template(container(400, 300, amounts(None, 600)))
     world = cluster(
         [
@@ -52,5 +52,5 @@ async def _check_sums(world: SimulatedCluster) -> None:
     found = await pods(world)
     for figure in world.node_figures():
         here = [pod for pod in found if pod.node == figure.node]
-        assert figure.requested == sum((counted_requests(pod) for pod in here), NO_RESOURCES)
-        assert figure.pods == sum(not pod.terminal for pod in here)
+        assert figure.requested == sum((count_pod_requests(pod) for pod in here), NO_RESOURCES)
+        assert figure.pods == sum(not pod.is_finished for pod in here)

@@ -5,14 +5,13 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from cruise.domain.arrays import Float64Array
-from cruise.domain.resources import Resources
-from cruise.simulation.demand.demand import Profile, Replay, TraceUsage
-from cruise.simulation.demand.trace import Series, Trace
+from cruise.domain.resources import Float64Array, Resources
+from cruise.simulation.demand.demand import ContainerProfile, TraceMember, TraceUsage
+from cruise.simulation.demand.trace import Trace, TraceSeries
 
 ORIGIN = datetime(2026, 1, 5, tzinfo=UTC)
 OLD = np.array([10**6])
-SERIES = (Series("a", "web", Resources(100, 100)), Series("b", "db", Resources(100, 100)))
+SERIES = (TraceSeries("a", "web", Resources(100, 100)), TraceSeries("b", "db", Resources(100, 100)))
 CPU = np.array([[1.0, 2.0, 3.0], [10.0, np.nan, 30.0]])
 MEMORY = np.array([[500.0, 100.0, 300.0], [7.0, 7.0, 7.0]])
 
@@ -23,7 +22,7 @@ def trace(times: list[int], memory: Float64Array | None = MEMORY) -> Trace:
 
 def cpu(usage: TraceUsage, member: int, seconds: list[int]) -> list[float]:
     at = np.array(seconds) + int(ORIGIN.timestamp())
-    return [float(value) for value in usage.demand(np.array([member]), at, OLD)[0]]
+    return [float(value) for value in usage.compute_demand(np.array([member]), at, OLD)[0]]
 
 
 @pytest.mark.parametrize("times", [[0, 60, 120], [900, 960, 1020]])
@@ -49,23 +48,25 @@ def test_loop_repeats_both_ways() -> None:
 
 
 def test_offsets_shift_members_of_one_series() -> None:
-    usage = TraceUsage(trace([0, 60, 120]), ORIGIN, [Replay(0), Replay(0, 60), Replay(1, 120)], loop=True)
+    usage = TraceUsage(
+        trace([0, 60, 120]), ORIGIN, [TraceMember(0), TraceMember(0, 60), TraceMember(1, 120)], loop=True
+    )
     assert [cpu(usage, member, [0])[0] for member in range(3)] == [1, 2, 30]
 
 
 def test_fresh_process_warms_up_from_the_least_that_the_trace_shows() -> None:
     usage = TraceUsage(trace([0, 60, 120]), ORIGIN, warm_up_seconds=300)
     at = np.full(4, int(ORIGIN.timestamp()))
-    _, memory = usage.demand(np.array([0]), at, np.array([0, 150, 300, 10**6]))
+    _, memory = usage.compute_demand(np.array([0]), at, np.array([0, 150, 300, 10**6]))
     assert memory.tolist() == [100, 300, 500, 500]
 
 
 def test_trace_without_memory_uses_none() -> None:
     usage = TraceUsage(trace([0, 60, 120], None), ORIGIN)
-    _, memory = usage.demand(np.array([0, 1]), np.array([int(ORIGIN.timestamp())]), OLD)
+    _, memory = usage.compute_demand(np.array([0, 1]), np.array([int(ORIGIN.timestamp())]), OLD)
     assert memory.tolist() == [0, 0]
 
 
 def test_pods_beyond_the_members_start_over() -> None:
-    profile = Profile(TraceUsage(trace([0, 60, 120]), ORIGIN), (4, 9))
+    profile = ContainerProfile(TraceUsage(trace([0, 60, 120]), ORIGIN), (4, 9))
     assert [profile.member(slot) for slot in range(5)] == [4, 9, 4, 9, 4]

@@ -3,17 +3,17 @@
 import numpy as np
 
 from cruise.domain.usage import ContainerKey
-from cruise.simulation.demand.history import Past, UsageHistory
-from tests.simulation.scenes import Dial
+from cruise.simulation.demand.history import MeasurementHistory, StartedBefore
+from tests.simulation.scenes import AdjustableDemand
 
 WEB, DB = ContainerKey("shop", "web", "app"), ContainerKey("data", "db", "app")
 
 
-def history(start: int = 0, retention: int = 300) -> UsageHistory:
-    return UsageHistory(start, 60, retention)
+def history(start: int = 0, retention: int = 300) -> MeasurementHistory:
+    return MeasurementHistory(start, 60, retention)
 
 
-def record(kept: UsageHistory, at: int, row: int, cpu: float) -> None:
+def record(kept: MeasurementHistory, at: int, row: int, cpu: float) -> None:
     kept.record(at, np.array([row]), np.array([cpu]), np.array([cpu * 10]))
 
 
@@ -76,8 +76,8 @@ def test_retired_row_is_used_again_after_the_retention_only() -> None:
 
 def test_past_is_the_demand_since_the_process_started() -> None:
     kept = history(start=600)
-    dial = Dial(cpu=70, mebibytes=1)
-    kept.add(WEB, "n1", Past(dial, 0, 400, 2.0**19))
+    dial = AdjustableDemand(cpu=70, mebibytes=1)
+    kept.add(WEB, "n1", StartedBefore(dial, 0, 400, 2.0**19))
     found = kept.read("shop", times(360, 420, 600, 660))
     np.testing.assert_array_equal(found.cpu_demand_millicores, [[np.nan, 70, 70, np.nan]])
     np.testing.assert_array_equal(found.memory_bytes, [[np.nan, 2.0**19, 2.0**19, np.nan]])

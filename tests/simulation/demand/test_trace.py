@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cruise.domain.resources import Resources
-from cruise.errors import BadInput
-from cruise.simulation.demand.trace import SHIPPED_TRACE, read_trace
-from cruise.simulation.demand.trace_matrix import read_matrix
+from cruise.errors import BadInputError
+from cruise.simulation.demand.trace import SHIPPED_TRACE, read_matrix, read_trace
 
 NOBODY = 65534
 SERIES = "series,workload,cpu_request_millicores,memory_request_bytes\na,web,500,1024\nb,db,1000,0\n"
@@ -108,7 +107,7 @@ def test_memory_may_be_absent(tmp_path: Path) -> None:
 def test_bad_input_is_one_line_with_its_place(
     tmp_path: Path, series: str | None, cpu: str | None, memory: str | None, message: str
 ) -> None:
-    with pytest.raises(BadInput) as refusal:
+    with pytest.raises(BadInputError) as refusal:
         read_trace(directory(tmp_path, series, cpu, memory))
     assert message in str(refusal.value)
     assert str(tmp_path) in str(refusal.value)
@@ -135,7 +134,7 @@ def _with_another_checksum() -> bytes:
 def test_corrupt_gzip_is_named(tmp_path: Path, content: bytes) -> None:
     directory(tmp_path, cpu=None)
     (tmp_path / "cpu_millicores.csv.gz").write_bytes(content)
-    with pytest.raises(BadInput, match=r"cpu_millicores\.csv\.gz: corrupt or truncated gzip"):
+    with pytest.raises(BadInputError, match=r"cpu_millicores\.csv\.gz: corrupt or truncated gzip"):
         read_trace(tmp_path)
 
 
@@ -143,7 +142,7 @@ def test_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     directory(tmp_path, cpu=None)
     for text, line in ((b"t,a,\xff\n", 1), (b"t,a,b\n0,1,2\n60,1,\xff\n", 3)):
         (tmp_path / "cpu_millicores.csv.gz").write_bytes(gzip.compress(text))
-        with pytest.raises(BadInput, match=rf"cpu_millicores\.csv\.gz: line {line}: 'utf-8' codec"):
+        with pytest.raises(BadInputError, match=rf"cpu_millicores\.csv\.gz: line {line}: 'utf-8' codec"):
             read_trace(tmp_path)
 
 
@@ -190,26 +189,26 @@ def test_reads_what_was_written_in_any_order_of_columns(rows: list[list[float | 
 
 
 def test_missing_and_empty_directories_are_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match="no such trace directory"):
+    with pytest.raises(BadInputError, match="no such trace directory"):
         read_trace(tmp_path / "nowhere")
-    with pytest.raises(BadInput, match=r"series\.csv: missing"):
+    with pytest.raises(BadInputError, match=r"series\.csv: missing"):
         read_trace(tmp_path)
     (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match="file: no directory; a trace directory holds"):
+    with pytest.raises(BadInputError, match="file: no directory; a trace directory holds"):
         read_trace(tmp_path / "file")
-    with pytest.raises(BadInput, match="no such trace directory"):
+    with pytest.raises(BadInputError, match="no such trace directory"):
         read_trace(tmp_path / "file" / "below")
-    with pytest.raises(BadInput, match="cannot be read: File name too long"):
+    with pytest.raises(BadInputError, match="cannot be read: File name too long"):
         read_trace(tmp_path / ("x" * 300))
 
 
 def test_directories_in_place_of_files_are_named(tmp_path: Path) -> None:
     (directory(tmp_path, cpu=None) / "cpu_millicores.csv.gz").mkdir()
-    with pytest.raises(BadInput, match=r"cpu_millicores\.csv\.gz: cannot be read: Is a directory"):
+    with pytest.raises(BadInputError, match=r"cpu_millicores\.csv\.gz: cannot be read: Is a directory"):
         read_trace(tmp_path)
     (tmp_path / "series.csv").unlink()
     (tmp_path / "series.csv").mkdir()
-    with pytest.raises(BadInput, match=r"series\.csv: cannot be read: Is a directory"):
+    with pytest.raises(BadInputError, match=r"series\.csv: cannot be read: Is a directory"):
         read_trace(tmp_path)
 
 
@@ -220,7 +219,9 @@ def test_what_may_not_be_read_is_named(name: str) -> None:
         made.mkdir()
         directory(made)
         (made / name).chmod(0)
-        with pytest.raises(BadInput, match=f"{'trace' if name == '.' else name}: cannot be read: Permission denied"):
+        with pytest.raises(
+            BadInputError, match=f"{'trace' if name == '.' else name}: cannot be read: Permission denied"
+        ):
             read_trace(made)
         (made / name).chmod(0o700)
 

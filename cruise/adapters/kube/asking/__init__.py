@@ -1,1 +1,0 @@
-"""Single requests to the API server: rights, versions, quotas, the Service of Prometheus."""

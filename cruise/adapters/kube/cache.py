@@ -1,0 +1,319 @@
+"""A cluster's objects as decisions read them, and snapshots that cost what has changed."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar, cast
+
+import structlog
+
+from cruise.adapters.kube.kinds import WatchedKind
+from cruise.adapters.kube.object_store import (
+    ControllerMap,
+    Key,
+    ObjectKeeper,
+    ObjectStore,
+    PriorityClassStore,
+    StorageStores,
+    WatchedObjectStore,
+    WorkloadReader,
+    WorkloadStore,
+)
+from cruise.adapters.kube.pod_store import OomKillWatch, PodStore
+from cruise.domain.annotations import MODE, OPERATING_SYSTEM
+from cruise.domain.cluster import (
+    ClusterSnapshot,
+    HorizontalPodAutoscaler,
+    LimitRangeItem,
+    Node,
+    PodDisruptionBudget,
+    VerticalPodAutoscaler,
+    Workload,
+    WorkloadRef,
+)
+from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.policy import Mode
+from cruise.domain.scheduling import LabelSelector, StorageAndNamespaces
+from cruise.kube_json.objects.node import decode_node, detect_node_autoscaler
+from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerIndex, SharedStringMaps, add_namespace_name_label
+from cruise.kube_json.objects.quantities import decode_quota, group_quotas_by_namespace
+from cruise.kube_json.objects.workloads import (
+    add_template_resources,
+    decode_autoscaler,
+    decode_budget,
+    decode_limit_range,
+    decode_vertical_autoscaler,
+    find_scale_targets,
+)
+from cruise.kube_json.reading.stream import UnreadableObject
+from cruise.kube_json.wire import object_json
+from cruise.kube_json.wire.object_json import AnyObject
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+ScaleTargetKey = tuple[str, WorkloadRef]
+"""Namespace and what an autoscaler targets there."""
+
+_OFF: Mapping[str, str] = {MODE.name: MODE.write(Mode.OFF)}
+# Every pod of a cluster may be odd in the same way.
+_MOST_LOGGED = 20
+_WORKLOADS = (
+    object_json.DeploymentObject,
+    object_json.ReplicaSetObject,
+    object_json.StatefulSetObject,
+    object_json.DaemonSetObject,
+    object_json.JobObject,
+    object_json.CronJobObject,
+    object_json.CloneSetObject,
+)
+
+# Which parts of a snapshot are made of a kind.
+_PARTS: Mapping[str, tuple[str, ...]] = {
+    "Pod": (),
+    "Node": ("nodes", "windows", "names", "node autoscaler"),
+    "PodDisruptionBudget": ("budgets",),
+    "HorizontalPodAutoscaler": ("autoscalers", "annotations"),
+    "VerticalPodAutoscaler": ("vertical autoscalers", "annotations"),
+    "LimitRange": ("limit ranges", "annotations"),
+    "ResourceQuota": ("quotas", "annotations"),
+    "Namespace": ("annotations", "surroundings", "namespaces"),
+    "PersistentVolumeClaim": ("surroundings",),
+    "PersistentVolume": ("surroundings",),
+    "StorageClass": ("surroundings",),
+    "CSINode": ("surroundings",),
+    "CSIDriver": ("surroundings",),
+    "CSIStorageCapacity": ("surroundings",),
+    "VolumeAttachment": ("surroundings",),
+    "PriorityClass": (),
+}
+_PARTS_OF_WORKLOADS = ("workloads", "annotations", "node autoscaler")
+
+
+class ClusterCache:
+    """Objects of all kinds. `version` counts changes.
+
+    An object that cannot be read is logged once and held apart, without harm to what it is about: the node of such a
+    pod is left out, as its room is not known, and so is such a node; such a budget covers its whole namespace and
+    allows nothing; a namespace that is so, or has an autoscaler, limit range, quota or workload that is so, is off.
+    """
+
+    def __init__(self) -> None:
+        self.version = 0
+        self.oom_watch = OomKillWatch(lambda: self.pods.shown_kills())
+        self._logged: dict[tuple[str, Key], str] = {}
+        self._made: dict[str, object] = {}
+        maps, read_workload = SharedStringMaps(), WorkloadReader().read
+        self._workloads: dict[str, WorkloadStore] = {
+            _tag(shape): ObjectStore(read_workload, partial(self._workload_changed, _tag(shape)))
+            for shape in _WORKLOADS
+        }
+        self.controllers = ControllerMap({kind: self._workloads[kind] for kind in INTERMEDIATE_KINDS})
+        self._storage = StorageStores(self._changed)
+        self._classes = PriorityClassStore(self._changed)
+        self.owners = OwnerIndex(self.controllers, self._workloads["CronJob"].values)
+        self.pods = PodStore(
+            self.owners, maps, partial(self._changed, "Pod"), self.oom_watch.report, self._classes.by_name
+        )
+        self._nodes: ObjectStore[object_json.NodeObject, Node] = ObjectStore(
+            lambda document: decode_node(document, maps), partial(self._changed, "Node")
+        )
+        self._budgets: ObjectStore[object_json.BudgetObject, PodDisruptionBudget] = ObjectStore(
+            decode_budget, partial(self._changed, "PodDisruptionBudget")
+        )
+        self._autoscalers: ObjectStore[object_json.AutoscalerObject, HorizontalPodAutoscaler] = ObjectStore(
+            decode_autoscaler, partial(self._changed, "HorizontalPodAutoscaler")
+        )
+        self._vertical: ObjectStore[object_json.VerticalAutoscalerObject, VerticalPodAutoscaler] = ObjectStore(
+            decode_vertical_autoscaler, partial(self._changed, "VerticalPodAutoscaler")
+        )
+        self._scales: Mapping[ScaleTargetKey, LabelSelector | None] = {}
+        self._unreadable_scales: Mapping[ScaleTargetKey, str] = {}
+        self._limit_ranges: ObjectStore[object_json.LimitRangeObject, tuple[LimitRangeItem, ...]] = ObjectStore(
+            decode_limit_range, partial(self._changed, "LimitRange")
+        )
+        self._quotas: ObjectStore[object_json.QuotaObject, ResourceQuota] = ObjectStore(
+            decode_quota, partial(self._changed, "ResourceQuota")
+        )
+        self._namespaces: ObjectStore[object_json.NamespaceObject, _NamespaceMetadata] = ObjectStore(
+            partial(_marks_of, maps), partial(self._changed, "Namespace")
+        )
+        keepers: dict[str, object] = {
+            "Pod": self.pods,
+            "Node": self._nodes,
+            "PodDisruptionBudget": self._budgets,
+            "HorizontalPodAutoscaler": self._autoscalers,
+            "VerticalPodAutoscaler": self._vertical,
+            "LimitRange": self._limit_ranges,
+            "ResourceQuota": self._quotas,
+            "Namespace": self._namespaces,
+            "PriorityClass": self._classes.store,
+            **self._storage.keepers(),
+            **self._workloads,
+        }
+        # Each is given objects of its own kind alone.
+        self._shelves = {
+            kind: WatchedObjectStore(cast(ObjectKeeper[AnyObject], keeper)) for kind, keeper in keepers.items()
+        }
+        self._odd = {kind: cast(ObjectStore[AnyObject, object], keeper).unreadable for kind, keeper in keepers.items()}
+
+    def get_store(self, kind: WatchedKind) -> WatchedObjectStore:
+        """Return what takes the objects of a kind."""
+        return self._shelves[_tag(kind.shape)]
+
+    def get_node(self, name: str) -> Node | None:
+        """Return one node."""
+        return self._nodes.values.get(("", name))
+
+    def unreadable(self) -> Iterator[UnreadableObject]:
+        """Yield every object that is held apart."""
+        for odd in self._odd.values():
+            yield from odd.values()
+
+    def scale_targets(self) -> dict[ScaleTargetKey, str]:
+        """Return what autoscalers target whose pods do not name it, each with its group and version."""
+        return find_scale_targets(self._autoscalers.values.values(), self._vertical.values.values())
+
+    def set_scales(
+        self, scales: Mapping[ScaleTargetKey, LabelSelector | None], unreadable: Mapping[ScaleTargetKey, str]
+    ) -> None:
+        """Take over what targets' scales select, None where there is none, and why others cannot be read."""
+        if scales != self._scales:
+            self._scales = dict(scales)
+            self.version += 1
+        if unreadable != self._unreadable_scales:
+            self._unreadable_scales = dict(unreadable)
+            self.version += 1
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return everything as it is now; later changes do not touch what was returned."""
+        nodes = self._part("nodes", lambda: tuple(_sorted(self._nodes.values)))
+        windows = self._part("windows", lambda: frozenset(node.name for node in nodes if _runs_windows(node)))
+        names = self._part("names", lambda: frozenset(node.name for node in nodes))
+        workloads = self._part("workloads", self._all_workloads)
+        blind = {odd.node for odd in self.pods.unreadable.values() if odd.node is not None}
+        return ClusterSnapshot(
+            nodes=tuple(node for node in nodes if node.name not in blind) if blind else nodes,
+            pods=self.pods.pods(windows, self.pods.nodes_in_use() - names),
+            workloads=workloads,
+            budgets=self._part("budgets", self._all_budgets),
+            autoscalers=self._part("autoscalers", lambda: tuple(_sorted(self._autoscalers.values))),
+            vertical_autoscalers=self._part("vertical autoscalers", lambda: tuple(_sorted(self._vertical.values))),
+            scales=self._scales,
+            unreadable_scales=self._unreadable_scales,
+            namespaces=self._part("namespaces", lambda: frozenset(name for _, name in self._all_namespaces())),
+            limit_ranges=self._part("limit ranges", self._all_limit_ranges),
+            quotas=self._part("quotas", self._all_quotas),
+            namespace_annotations=self._part("annotations", self._all_annotations),
+            oom_kills=tuple(self.pods.shown_kills()),
+            storage_and_namespaces=self._surroundings(),
+            node_autoscaler=self._part("node autoscaler", lambda: detect_node_autoscaler(nodes, workloads.values())),
+        )
+
+    def _all_namespaces(self) -> Iterator[Key]:
+        yield from self._namespaces.values
+        yield from self._namespaces.unreadable
+
+    def _all_workloads(self) -> Mapping[tuple[str, WorkloadRef], Workload]:
+        found: dict[tuple[str, WorkloadRef], Workload] = {}
+        below: list[Workload] = []
+        for kind, shelf in self._workloads.items():
+            workloads = [one for one in shelf.values.values() if isinstance(one, Workload)]
+            if kind in INTERMEDIATE_KINDS:
+                below += [one for one in workloads if one.controller is not None]
+                workloads = [one for one in workloads if one.controller is None]
+            found |= {(one.namespace, one.ref): one for one in workloads}
+        return add_template_resources(found, below)
+
+    def _all_budgets(self) -> tuple[PodDisruptionBudget, ...]:
+        odd = {
+            (namespace, name): PodDisruptionBudget(namespace, name, LabelSelector(), 0)
+            for namespace, name in self._budgets.unreadable
+        }
+        return tuple(_sorted(self._budgets.values | odd))
+
+    def _all_limit_ranges(self) -> Mapping[str, tuple[LimitRangeItem, ...]]:
+        ranges: dict[str, tuple[LimitRangeItem, ...]] = {}
+        for (namespace, _), items in sorted(self._limit_ranges.values.items(), key=_key):
+            ranges[namespace] = ranges.get(namespace, ()) + items
+        return ranges
+
+    def _all_quotas(self) -> Mapping[str, tuple[ResourceQuota, ...]]:
+        return group_quotas_by_namespace(
+            (namespace, quota) for (namespace, _), quota in sorted(self._quotas.values.items(), key=_key)
+        )
+
+    def _surroundings(self) -> StorageAndNamespaces:
+        known = self._part("surroundings", self._all_surroundings)
+        labels = known.namespace_labels
+        unseen = {name: add_namespace_name_label(None, name) for name in self.pods.namespaces() if name not in labels}
+        return replace(known, namespace_labels={**labels, **unseen}) if unseen else known
+
+    def _all_surroundings(self) -> StorageAndNamespaces:
+        return self._storage.resolve({name: marks.labels for (_, name), marks in self._namespaces.values.items()})
+
+    def _all_annotations(self) -> Mapping[str, Mapping[str, str]]:
+        annotations = {name: marks.annotations for (_, name), marks in self._namespaces.values.items()}
+        annotations = {name: stated for name, stated in annotations.items() if stated}
+        off = {name for _, name in self._namespaces.unreadable}
+        for kind, odd in self._odd.items():
+            if "annotations" in _PARTS.get(kind, _PARTS_OF_WORKLOADS):
+                off |= {namespace for namespace, _ in odd if namespace}
+        return annotations | dict.fromkeys(off, _OFF)
+
+    def _part(self, name: str, make: Callable[[], T]) -> T:
+        """Return a part of the snapshot, made anew only after a change to what it is made of."""
+        if name not in self._made:
+            self._made[name] = make()
+        return cast(T, self._made[name])
+
+    def _workload_changed(self, kind: str, key: Key) -> None:
+        if kind in INTERMEDIATE_KINDS or kind == "CronJob":
+            self.pods.owner_changed(key[0])
+        self._changed(kind, key)
+
+    def _changed(self, kind: str, key: Key) -> None:
+        self.version += 1
+        for part in _PARTS.get(kind, _PARTS_OF_WORKLOADS):
+            self._made.pop(part, None)
+        odd = self._odd[kind].get(key)
+        if odd is None:
+            self._logged.pop((kind, key), None)
+        elif self._logged.get((kind, key)) != odd.problem:
+            if len(self._logged) < _MOST_LOGGED:
+                log.warning("unreadable object", problem=odd.problem)
+            elif len(self._logged) == _MOST_LOGGED:
+                log.warning("more unreadable objects", problem=odd.problem)
+            self._logged[(kind, key)] = odd.problem
+
+
+def _tag(shape: type[AnyObject]) -> str:
+    return str(shape.__struct_config__.tag)
+
+
+@dataclass(frozen=True, slots=True)
+class _NamespaceMetadata:
+    """What is read of a namespace."""
+
+    annotations: Mapping[str, str]
+    labels: Mapping[str, str]
+
+
+def _marks_of(maps: SharedStringMaps, document: object_json.NamespaceObject) -> _NamespaceMetadata:
+    metadata = document.metadata
+    return _NamespaceMetadata(
+        maps.annotations(metadata.annotations), maps.labels(add_namespace_name_label(metadata.labels, metadata.name))
+    )
+
+
+def _runs_windows(node: Node) -> bool:
+    return node.labels.get(OPERATING_SYSTEM) == "windows"
+
+
+def _key(entry: tuple[Key, object]) -> Key:
+    return entry[0]
+
+
+def _sorted(values: Mapping[Key, T]) -> Iterator[T]:
+    return (value for _, value in sorted(values.items(), key=_key))

@@ -1,1 +1,0 @@
-"""The cluster kept in step with the API server by lists and watches."""

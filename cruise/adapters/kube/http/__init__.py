@@ -1,1 +1,0 @@
-"""HTTP to the API server: connection, credentials, throttling, errors."""

@@ -1,0 +1,127 @@
+"""Which kinds of objects are followed, and in which order."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from cruise.adapters.kube.client import KubernetesClient
+from cruise.errors import CruiseError, NotFoundError, RefusedError
+from cruise.kube_json.reading.stream import ListPage, StreamDecoder
+from cruise.kube_json.wire import object_json, pod_json, storage_json
+from cruise.kube_json.wire.object_json import AnyObject
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedKind:
+    """One kind: its name in URLs, where the objects of all namespaces are, and what is read of each.
+
+    One that is `optional` may be absent or forbidden, and then has no objects. Few may: unseen, an
+    autoscaler, a budget, bounds or a protective annotation would be violated. A claim that is not seen is known from
+    its pod, which then stays where it is. One that is `optional` and `read_if_served` may be absent, and not forbidden
+    where the server has it.
+    """
+
+    plural: str
+    path: str
+    shape: type[object_json.AnyObject]
+    optional: bool = False
+    read_if_served: bool = False
+
+
+REPLICA_SETS = WatchedKind("replicasets", "/apis/apps/v1/replicasets", object_json.ReplicaSetObject)
+JOBS = WatchedKind("jobs", "/apis/batch/v1/jobs", object_json.JobObject)
+NODES = WatchedKind("nodes", "/api/v1/nodes", object_json.NodeObject)
+PODS = WatchedKind("pods", "/api/v1/pods", pod_json.PodObject)
+BUDGETS = WatchedKind("poddisruptionbudgets", "/apis/policy/v1/poddisruptionbudgets", object_json.BudgetObject)
+
+ADMISSION_KINDS: tuple[WatchedKind, ...] = (
+    REPLICA_SETS,
+    JOBS,
+    NODES,
+    WatchedKind("deployments", "/apis/apps/v1/deployments", object_json.DeploymentObject),
+    WatchedKind("statefulsets", "/apis/apps/v1/statefulsets", object_json.StatefulSetObject),
+    WatchedKind("daemonsets", "/apis/apps/v1/daemonsets", object_json.DaemonSetObject),
+    WatchedKind("cronjobs", "/apis/batch/v1/cronjobs", object_json.CronJobObject),
+    WatchedKind("clonesets", "/apis/apps.kruise.io/v1alpha1/clonesets", object_json.CloneSetObject, optional=True),
+    WatchedKind(
+        "horizontalpodautoscalers",
+        "/apis/autoscaling/v2/horizontalpodautoscalers",
+        object_json.AutoscalerObject,
+    ),
+    WatchedKind(
+        "verticalpodautoscalers",
+        "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers",
+        object_json.VerticalAutoscalerObject,
+        optional=True,
+        read_if_served=True,
+    ),
+    WatchedKind("limitranges", "/api/v1/limitranges", object_json.LimitRangeObject),
+    WatchedKind("namespaces", "/api/v1/namespaces", object_json.NamespaceObject),
+)
+"""What sizes for a new pod are decided from."""
+
+PRIORITY_CLASSES = WatchedKind(
+    "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", storage_json.PriorityClassObject, optional=True
+)
+STORAGE_KINDS: tuple[WatchedKind, ...] = (
+    WatchedKind("persistentvolumeclaims", "/api/v1/persistentvolumeclaims", storage_json.ClaimObject, optional=True),
+    WatchedKind("persistentvolumes", "/api/v1/persistentvolumes", storage_json.VolumeObject, optional=True),
+    WatchedKind(
+        "storageclasses", "/apis/storage.k8s.io/v1/storageclasses", storage_json.StorageClassObject, optional=True
+    ),
+    WatchedKind("csinodes", "/apis/storage.k8s.io/v1/csinodes", storage_json.CsiNodeObject, optional=True),
+    WatchedKind("csidrivers", "/apis/storage.k8s.io/v1/csidrivers", storage_json.DriverObject, optional=True),
+    WatchedKind(
+        "csistoragecapacities",
+        "/apis/storage.k8s.io/v1/csistoragecapacities",
+        storage_json.CapacityObject,
+        optional=True,
+    ),
+    WatchedKind(
+        "volumeattachments", "/apis/storage.k8s.io/v1/volumeattachments", storage_json.AttachmentObject, optional=True
+    ),
+)
+"""The kinds that limit where a pod with claims may run."""
+
+QUOTAS = WatchedKind("resourcequotas", "/api/v1/resourcequotas", object_json.QuotaObject)
+ALL_KINDS: tuple[WatchedKind, ...] = (*ADMISSION_KINDS, BUDGETS, QUOTAS, PRIORITY_CLASSES, *STORAGE_KINDS, PODS)
+
+FIRST_LISTED = frozenset({REPLICA_SETS.plural, JOBS.plural, NODES.plural, PRIORITY_CLASSES.plural})
+"""What pods are read with: their owners, the nodes that they are on, and what their priorities are."""
+
+# Lists in pages, decoded page by page, so that no list is in memory as a whole.
+
+
+async def list_pages(
+    client: KubernetesClient, kind: WatchedKind, decoder: StreamDecoder[AnyObject], size: int
+) -> AsyncIterator[ListPage[AnyObject]]:
+    """Yield the pages of a list, all as of one version: the pages' `version` is where a watch goes on.
+
+    Raises Expired where the list took longer than the server keeps that version, besides the client's errors.
+    """
+    resume = ""
+    while True:
+        query = {"limit": str(size)} | ({"continue": resume} if resume else {})
+        page = decoder.page(await client.get(kind.path, query))
+        yield page
+        resume = page.continue_token
+        if not resume:
+            return
+
+
+async def is_optional_kind_missing(client: KubernetesClient, kind: WatchedKind, error: Exception) -> bool:
+    """Tell whether a refusal means that a kind has no objects for cruise."""
+    forbidden = isinstance(error, RefusedError) and error.cause == "Forbidden"
+    if not kind.optional or not (forbidden or isinstance(error, NotFoundError)):
+        return False
+    # Rights are looked at first: what does not exist is forbidden too.
+    return not (forbidden and kind.read_if_served and await _may_be_served(client, kind))
+
+
+async def _may_be_served(client: KubernetesClient, kind: WatchedKind) -> bool:
+    try:
+        await client.get(kind.path.rpartition("/")[0])
+    except NotFoundError:
+        return False
+    except CruiseError:
+        return True
+    return True

@@ -1,1 +1,0 @@
-"""Leadership by a Lease."""

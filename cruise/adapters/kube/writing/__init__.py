@@ -1,1 +1,0 @@
-"""What is written to the cluster: actions on pods and nodes, Events."""

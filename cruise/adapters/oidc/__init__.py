@@ -1,1 +1,0 @@
-"""OpenID Connect: who somebody is by an identity provider's signed word."""

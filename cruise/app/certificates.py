@@ -1,0 +1,115 @@
+"""The webhook's certificate in a running process: where it is kept, who makes it, and how it is looked after."""
+
+import asyncio
+import os
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+
+from cruise.adapters.kube.client import SERVICE_ACCOUNT, KubernetesClient, connect_to_kubernetes, find_own_namespace
+from cruise.adapters.store.embedded_postgres import get_default_data_dir
+from cruise.adapters.webhook_tls.certificate_keeper import LIFETIME, CertificateKeeper, CertificateStorage
+from cruise.adapters.webhook_tls.storage import TlsDirectory, TlsSecret, publish_ca
+from cruise.app.process import get_current_time
+from cruise.errors import ThrottledError, UnavailableError
+from cruise.settings import Settings
+
+# Certificates that cruise serves, looked after in a running process: the names they are for, and their renewal.
+
+log = structlog.get_logger()
+
+# How often to look; and how often while there is none, or API servers cannot trust it yet.
+INTERVAL = timedelta(seconds=10)
+_RETRY_SECONDS = 2.0
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+async def wait_for_certificate(keeper: CertificateKeeper) -> None:
+    """Get a certificate, for as long as it takes the API server, or who makes it, to be there."""
+    logged = ""
+    while True:
+        try:
+            await keeper.start(get_current_time())
+        except (UnavailableError, ThrottledError) as error:
+            if str(error) != logged:
+                log.warning("waiting for the certificate", error=str(error))
+            logged = str(error)
+            await asyncio.sleep(_RETRY_SECONDS)
+        else:
+            return
+
+
+async def keep_certificate_renewed(keeper: CertificateKeeper, interval: timedelta = INTERVAL) -> None:
+    """Look after the certificate until cancelled."""
+    while True:
+        await keeper.step(get_current_time())
+        unpublished = keeper.unpublished_reason is not None
+        seconds = interval.total_seconds()
+        await asyncio.sleep(min(seconds, _RETRY_SECONDS) if unpublished else seconds)
+
+
+def get_service_names(service: str, namespace: str | None) -> Sequence[str]:
+    """Return what a Service is called within its cluster, the name that API servers use first."""
+    namespace = find_own_namespace(namespace)
+    full = f"{service}.{namespace}.svc"
+    return (full, f"{full}.cluster.local", f"{service}.{namespace}", service)
+
+
+def get_served_names(service: str, namespace: str | None) -> Sequence[str]:
+    """Return the names in a Service's certificate; on the same machine it has a loopback address."""
+    return (*get_service_names(service, namespace), *_LOOPBACK)
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateTimes:
+    """How long a certificate that cruise makes lives, how long before it is used it is published, how often to look."""
+
+    lifetime: timedelta = LIFETIME
+    publication_time: timedelta = timedelta(seconds=10)
+    interval: timedelta = INTERVAL
+
+
+def create_served_certificate(
+    settings: Settings, client: KubernetesClient, times: CertificateTimes
+) -> CertificateKeeper:
+    """Return what the webhook serves: the files of `tls_dir` as they are, else a certificate of its own."""
+    return _keeper(settings, client, times, publishes=settings.tls_dir is None)
+
+
+async def run_certificate_keeper(settings: Settings, times: CertificateTimes | None = None) -> None:
+    """Make, renew and publish until cancelled what webhooks serve; nothing is listened to. Raises CruiseError."""
+    times = times or CertificateTimes()
+    async with connect_to_kubernetes(settings.to_kubernetes_settings()) as client:
+        keeper = _keeper(settings, client, times, publishes=True)
+        await wait_for_certificate(keeper)
+        await keep_certificate_renewed(keeper, times.interval)
+
+
+def _keeper(
+    settings: Settings, client: KubernetesClient, times: CertificateTimes, *, publishes: bool
+) -> CertificateKeeper:
+    namespace = find_own_namespace(settings.namespace)
+
+    async def publish(bundle: bytes) -> bool:
+        return await publish_ca(client, settings.webhook_configuration, bundle)
+
+    return CertificateKeeper(
+        _place(settings, client, namespace),
+        get_served_names(settings.webhook_service, settings.namespace),
+        publish if publishes else None,
+        time.monotonic,
+        lifetime=times.lifetime,
+        learning_time=times.publication_time,
+    )
+
+
+def _place(settings: Settings, client: KubernetesClient, namespace: str) -> CertificateStorage:
+    """Return where the certificate is: a stated directory, in a cluster the shared Secret, else cruise's own files."""
+    if settings.tls_dir is not None:
+        return TlsDirectory(settings.tls_dir)
+    if os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():
+        return TlsSecret(client, namespace, f"{settings.webhook_service}-tls")
+    return TlsDirectory((settings.data_dir or get_default_data_dir(os.environ)) / "webhook-tls")

@@ -1,0 +1,200 @@
+"""Looks at everything that cruise depends on; what cannot be looked at is a finding too."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime
+from typing import TypeVar
+
+from cruise.adapters.kube.access import check_access, is_restricted_by_policy
+from cruise.adapters.kube.client import KubernetesClient, KubernetesSettings, connect_to_kubernetes, find_own_namespace
+from cruise.adapters.kube.cluster import ClusterReading, read_cluster_once
+from cruise.adapters.kube.discovery import (
+    WebhookRegistration,
+    discover_api,
+    find_helm_release,
+    read_own_user_name,
+    read_quotas,
+    read_webhook_registration,
+)
+from cruise.adapters.prometheus.probe import probe_prometheus
+from cruise.adapters.prometheus.settings import PrometheusSettings
+from cruise.adapters.store.embedded_postgres import get_default_data_dir
+from cruise.adapters.store.postgres import probe_store
+from cruise.adapters.webhook_tls.certificate_keeper import CERTIFICATE, KEY, CertificateStorage
+from cruise.adapters.webhook_tls.certificates import is_issued_by, read_key_pair, split_bundle
+from cruise.adapters.webhook_tls.storage import TlsDirectory, TlsSecret
+from cruise.app.usage_source import check_kubelets_readable, cross_check_once, is_reading_kubelets
+from cruise.decisions.preflight.preflight import POLICY_RULES, list_required_access
+from cruise.domain.cluster import ClusterSnapshot
+from cruise.domain.preflight import (
+    AccessFacts,
+    HelmRelease,
+    PreflightFacts,
+    PrometheusFacts,
+    ServerFacts,
+    StoreFacts,
+    WebhookFacts,
+)
+from cruise.errors import CruiseError, RefusedError
+from cruise.settings import Settings
+from cruise.settings.value_types import ApiAuthentication
+
+T = TypeVar("T")
+
+# Finds the settings of Prometheus on a cluster.
+FindPrometheus = Callable[[KubernetesClient], Awaitable[PrometheusSettings]]
+
+
+async def collect_preflight_facts(
+    settings: Settings, kube: KubernetesSettings, find_prometheus: FindPrometheus, now: datetime
+) -> PreflightFacts:
+    """Return the facts that `cruise check` judges. Raises BadInputError where no cluster is known."""
+    problems: list[tuple[str, str, str]] = []
+
+    async def found(area: str, name: str, looking: Awaitable[T]) -> T | None:
+        try:
+            return await looking
+        except CruiseError as error:
+            problems.append((area, name, _shortened(error)))
+            return None
+
+    store = asyncio.ensure_future(_store(settings))
+    try:
+        async with connect_to_kubernetes(kube) as client:
+            server = await found("cluster", "API server", _server(client))
+            if server is None:
+                return PreflightFacts(store=await store, problems=problems)
+            direct = await _reads_kubelets(settings, client)
+            access, webhook, prometheus, seen, installed = await asyncio.gather(
+                found("rights", "RBAC", _access(client, settings)),
+                found("webhook", "registration", _webhook(client, settings)),
+                found("metrics", "prometheus", find_prometheus(client) if not direct else _nothing()),
+                found("cluster", "objects", _look(client)),
+                _release(client, settings),
+            )
+            usage = await _usage(prometheus, seen.snapshot, settings, now) if prometheus and seen else None
+            compared = None
+            if prometheus and seen and settings.kubelet_cross_check_nodes and usage is not None and not usage.problem:
+                compared = await found(
+                    "metrics", "kubelets", cross_check_once(settings, client, prometheus, seen.snapshot)
+                )
+            return PreflightFacts(
+                server=server,
+                access=access,
+                snapshot=seen.snapshot if seen is not None else None,
+                unreadable=_unreadable(seen),
+                prometheus=usage,
+                store=await store,
+                webhook=webhook,
+                problems=problems,
+                cross_check=compared,
+                kubelets=await check_kubelets_readable(settings, client, seen.snapshot) if direct and seen else None,
+                release=installed,
+            )
+    finally:
+        store.cancel()
+        await asyncio.wait({store})
+
+
+async def _reads_kubelets(settings: Settings, client: KubernetesClient) -> bool:
+    try:
+        return await is_reading_kubelets(settings, client)
+    except CruiseError:
+        # What is wrong is found out by looking for Prometheus as well.
+        return False
+
+
+async def _release(client: KubernetesClient, settings: Settings) -> HelmRelease | None:
+    """Return the Helm release, None as well where it cannot be looked up: then fixes name files."""
+    with suppress(CruiseError):
+        return await find_helm_release(client, find_own_namespace(settings.namespace))
+    return None
+
+
+async def _nothing() -> None:
+    return None
+
+
+async def _server(client: KubernetesClient) -> ServerFacts:
+    found = await discover_api(client)
+    return ServerFacts(found.git_version, found.can_resize_pods, found.can_evict_pods)
+
+
+async def _look(client: KubernetesClient) -> ClusterReading:
+    """Read the cluster, and what its quotas leave where they may be read."""
+    seen = await read_cluster_once(client, lambda kind, count: None)
+    if seen.snapshot.quotas:
+        return seen
+    with suppress(RefusedError):
+        return replace(seen, snapshot=replace(seen.snapshot, quotas=await read_quotas(client)))
+    return seen
+
+
+async def _access(client: KubernetesClient, settings: Settings) -> AccessFacts:
+    reviews_callers = settings.api_authentication is ApiAuthentication.KUBERNETES
+    needs = list_required_access(settings.mode, find_own_namespace(settings.namespace), reviews_callers=reviews_callers)
+    user, allowed, held = await asyncio.gather(
+        read_own_user_name(client), check_access(client, needs), is_restricted_by_policy(client, POLICY_RULES)
+    )
+    return AccessFacts(user, tuple(need for need, granted in zip(needs, allowed, strict=True) if not granted), held)
+
+
+async def _usage(
+    prometheus: PrometheusSettings, snapshot: ClusterSnapshot, settings: Settings, now: datetime
+) -> PrometheusFacts:
+    is_set = settings.prometheus_url is not None
+    try:
+        usage = await asyncio.to_thread(probe_prometheus, prometheus, snapshot, now)
+    except CruiseError as error:
+        return PrometheusFacts(prometheus.url, is_set, problem=str(error))
+    return PrometheusFacts(prometheus.url, is_set, usage)
+
+
+async def _store(settings: Settings) -> StoreFacts:
+    return await probe_store(settings.database_url, settings.data_dir or get_default_data_dir(os.environ))
+
+
+async def _webhook(client: KubernetesClient, settings: Settings) -> WebhookFacts:
+    found = await read_webhook_registration(client, settings.webhook_configuration)
+    if found is None:
+        return WebhookFacts(present=False)
+    namespace = find_own_namespace(settings.namespace)
+    place: CertificateStorage = TlsSecret(client, namespace, f"{settings.webhook_service}-tls")
+    if settings.tls_dir is not None:
+        place = TlsDirectory(settings.tls_dir)
+    trusts, expires_at = await _certificate(place, found)
+    return WebhookFacts(
+        present=True,
+        published=bool(found.ca_bundles) and all(found.ca_bundles),
+        trusts_certificate=trusts,
+        expires_at=expires_at,
+        fails_open=found.fails_open,
+        knows_callers=settings.webhook_client_ca_file is not None,
+    )
+
+
+async def _certificate(place: CertificateStorage, found: WebhookRegistration) -> tuple[bool | None, datetime | None]:
+    """Return whether the published CAs vouch for the certificate in use, and its expiry; None if unreadable."""
+    try:
+        kept = await place.read()
+        if kept.empty:
+            return None, None
+        pair = read_key_pair(kept.files.get(CERTIFICATE, b""), kept.files.get(KEY, b""), place.name)
+    except CruiseError:
+        # Reading Secrets is rarely allowed, and a directory of the webhook is on another machine.
+        return None, None
+    vouched = [any(is_issued_by(one, pair) for one in split_bundle(bundle)) for bundle in found.ca_bundles]
+    return all(vouched), pair.not_after
+
+
+def _shortened(error: CruiseError) -> str:
+    """Leave out of a refusal what the item about rights says better."""
+    text = str(error)
+    return text.partition(": User ")[0] if isinstance(error, RefusedError) else text
+
+
+def _unreadable(seen: ClusterReading | None) -> list[str]:
+    return [one.problem for one in seen.unreadable] if seen is not None else []

@@ -1,0 +1,300 @@
+"""The demo: the whole controller on a simulated cluster with replayed usage, beside the same cluster left alone."""
+
+import asyncio
+import contextlib
+import fcntl
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import structlog
+from rich.console import Console
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from cruise import __version__
+from cruise.adapters.store.postgres import open_store
+from cruise.app.demo_frames import DemoClock, DemoFrameBuilder
+from cruise.app.http_server import serve_http
+from cruise.app.process import handle_signals, is_worth_logging
+from cruise.app.serve.activity import ControllerHooks, ServeActivity
+from cruise.app.serve.controller import Controller
+from cruise.app.serve.serve import build_http_app
+from cruise.domain.actions import Outcome
+from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
+from cruise.domain.overrides import StoredOverrides
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.usage import StatisticsTable
+from cruise.domain.users import UserAction
+from cruise.errors import BadInputError
+from cruise.interfaces.demo_screen import DemoFrame, describe_status, render_demo_frame
+from cruise.interfaces.http.figures import ControllerFigures
+from cruise.interfaces.http.metrics import render_metrics
+from cruise.interfaces.http.request_guard import RequestGuardRules
+from cruise.interfaces.http.view import WhatIfPort
+from cruise.runtime.admission import PodAdmitter
+from cruise.runtime.node_pass import NodePassResult
+from cruise.runtime.ports import ClusterPort, StorePort
+from cruise.runtime.revert import revert_workload
+from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings
+from cruise.settings import Settings
+from cruise.simulation.cluster.cluster import SimulatedCluster
+from cruise.simulation.demo_cluster import create_demo_cluster
+
+# Admission for a simulated cluster, called within the process instead of through the webhook.
+
+
+class SimulatedAdmission:
+    """Sizes pods that are created, from snapshot, statistics and overrides as of the last statistics refresh."""
+
+    def __init__(self, cluster: ClusterPort, store: StorePort, policy: Policy, clock: Callable[[], datetime]) -> None:
+        self._cluster = cluster
+        self._store = store
+        self._policy = policy
+        self._clock = clock
+        self._known: tuple[ClusterSnapshot, StatisticsTable, StoredOverrides] | None = None
+
+    async def update(self, statistics: StatisticsTable) -> None:
+        """Decide from these statistics from now on."""
+        self._known = (await self._cluster.snapshot(), statistics, await self._store.overrides())
+
+    def admit(self, pod: Pod) -> Pod:
+        """Return a pod as admission lets it be created; unchanged while nothing is known."""
+        if self._known is None:
+            return pod
+        created, _ = PodAdmitter(*self._known, self._policy, self._clock()).admit(pod)
+        return created
+
+
+# The demo as the API and its pages see it.
+
+
+@dataclass(frozen=True, slots=True)
+class DemoView:
+    """Implements `interfaces.http.view.ApiView`; its time is the simulation's."""
+
+    cluster: SimulatedCluster
+    store: StorePort
+    policy: Policy
+    activity: ServeActivity
+    what_if_runs: WhatIfPort | None = None
+
+    def now(self) -> datetime:
+        """Return the simulated time."""
+        return self.cluster.now
+
+    def get_figures(self) -> ControllerFigures:
+        """Return how the controller is doing."""
+        return self.activity.figures(self.policy.mode, True, 0.0)
+
+    def get_last_pass(self) -> NodePassResult | None:
+        """Return the last node pass."""
+        return self.activity.node_pass
+
+    async def snapshot(self) -> ClusterSnapshot:
+        """Return the cluster as it is now."""
+        return await self.cluster.snapshot()
+
+    async def statistics(self) -> StatisticsTable:
+        """Return the statistics as of their last refresh."""
+        return self.activity.statistics or await self.store.read_statistics()
+
+    async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
+        """Put one workload back. Raises Unavailable."""
+        return await revert_workload(self.cluster, self.store, self.policy, self.now(), namespace, workload)
+
+    async def announce(self, intervention: UserAction) -> None:
+        """Tell nobody."""
+
+    def reasons(self) -> Iterable[str]:
+        """Return why there is nothing to see yet."""
+        return () if self.activity.is_filled else ("waiting for the statistics",)
+
+    def metrics(self) -> bytes:
+        """Return what `/metrics` shows."""
+        return render_metrics(__version__, self.now(), controller=self.get_figures())
+
+
+DEMO_START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+DEMO_SPEED = 300.0
+_HOST = "127.0.0.1"
+_TICK_SECONDS = 0.1
+_FIRST_MINUTE = timedelta(minutes=1)
+_FRAMES_PER_SECOND = 4
+_STATUS_SECONDS = 5.0
+
+
+async def run_demo(settings: Settings, console: Console, data_dir: Path, seconds: float | None) -> DemoFrame:
+    """Run the demo until Ctrl-C, or for `seconds`, drawn on `console`; return the last frame.
+
+    Without a database URL the store is an embedded Postgres in a directory of the demo's own. Raises BadInputError where
+    the database already holds something.
+    """
+    stop = asyncio.Event()
+    with handle_signals(stop.set), redirect_logs(console), _own_directory(data_dir) as directory:
+        console.print("starting: cluster, store, statistics of the past week")
+        async with _empty_store(settings, directory, console) as store:
+            return await _run(settings, console, store, seconds, stop)
+
+
+async def _run(
+    settings: Settings, console: Console, store: StorePort, seconds: float | None, stop: asyncio.Event
+) -> DemoFrame:
+    policy = replace(settings.to_policy(), mode=Mode.FULL)
+    cluster, usage = create_demo_cluster(DEMO_START)
+    twin, _ = create_demo_cluster(DEMO_START)
+    admission = SimulatedAdmission(cluster, store, policy, lambda: cluster.now)
+    cluster.admit = admission.admit
+    controller = Controller(
+        cluster,
+        usage,
+        store,
+        policy,
+        lambda: cluster.now,
+        UsageReadingSettings(scrape_delay_seconds=0),
+        DEMO_SPEED,
+        hooks=ControllerHooks(on_statistics=admission.update),
+    )
+    # The first minute gives the picture from before something to show as used.
+    for one in (cluster, twin):
+        one.advance(DEMO_START + _FIRST_MINUTE)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        transient=True,
+        disable=not console.is_terminal,
+    ) as bar:
+        reading = bar.add_task("reading the past", total=None)
+
+        def show_reading(read: UsageReadingProgress) -> None:
+            bar.update(reading, completed=read.done_container_hours, total=read.total_container_hours)
+
+        await controller.refresh_statistics(show_reading)
+    view = DemoView(cluster, store, policy, controller.activity)
+    # Half of the age from which statistics change nothing.
+    clock = DemoClock(cluster.now, DEMO_SPEED, policy.max_age / 2, controller.activity)
+    place = "embedded Postgres" if settings.database_url is None else "Postgres"
+    frames = DemoFrameBuilder(cluster, twin, controller.activity, clock, DEMO_SPEED, place, seconds)
+    show = _live if console.is_terminal else _lines
+    async with _served(view, settings, console), asyncio.TaskGroup() as tasks:
+        time_passes = tasks.create_task(_let_time_pass(clock, [cluster.advance, twin.advance], seconds, stop))
+        tasks.create_task(show(console, frames.frame, stop))
+        await controller.run(stop)
+        time_passes.cancel()
+    cluster.close()
+    return frames.frame()
+
+
+@asynccontextmanager
+async def _served(view: DemoView, settings: Settings, console: Console) -> AsyncIterator[None]:
+    """Serve the dashboard to this machine, on the setting's port or, where that is taken, on any other."""
+    app = build_http_app(view, RequestGuardRules(), view.reasons, view.metrics)
+    async with AsyncExitStack() as stack:
+        try:
+            port = int(settings.http_address.rpartition(":")[2])
+            bound = await stack.enter_async_context(serve_http(app, _HOST, port, stop_seconds=1))
+        except BadInputError:
+            bound = await stack.enter_async_context(serve_http(app, _HOST, 0, stop_seconds=1))
+        console.print(f"dashboard: http://{_HOST}:{bound}/", soft_wrap=True)
+        yield
+
+
+async def _let_time_pass(
+    clock: DemoClock, clusters: list[Callable[[datetime], None]], seconds: float | None, stop: asyncio.Event
+) -> None:
+    """Advance every cluster by the demo's clock until `stop`, and set it when the time is over."""
+    began = before = time.monotonic()
+    while not stop.is_set():
+        await asyncio.sleep(_TICK_SECONDS)
+        now = time.monotonic()
+        simulated = clock.tick(now - before).replace(microsecond=0)
+        before = now
+        for advance in clusters:
+            advance(simulated)
+        if seconds is not None and now - began >= seconds:
+            stop.set()
+
+
+async def _live(console: Console, frame: Callable[[], DemoFrame], stop: asyncio.Event) -> None:
+    with Live(console=console, auto_refresh=False, transient=True) as live:
+        while not stop.is_set():
+            live.update(render_demo_frame(frame(), console.width), refresh=True)
+            await asyncio.sleep(1 / _FRAMES_PER_SECOND)
+
+
+async def _lines(console: Console, frame: Callable[[], DemoFrame], stop: asyncio.Event) -> None:
+    """Print one line now and then where there is no terminal to draw on."""
+    while not stop.is_set():
+        console.print(describe_status(frame()), soft_wrap=True)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), _STATUS_SECONDS)
+
+
+@asynccontextmanager
+async def _empty_store(settings: Settings, directory: Path, console: Console) -> AsyncIterator[StorePort]:
+    """Open the store, empty: the demo's records are made up and must not mix with real ones."""
+
+    def say(line: str) -> None:
+        console.print(line, soft_wrap=True)
+
+    async with open_store(settings.database_url, directory, say, settings.database_statement_timeout) as store:
+        if settings.database_url is None:
+            await store.clear()
+        elif await store.usage_progress() or (await store.read_statistics()).keys:
+            raise BadInputError(
+                "database_url: that database holds records already; give the demo an empty one, or none"
+            )
+        yield store
+
+
+@contextmanager
+def _own_directory(data_dir: Path) -> Iterator[Path]:
+    """Return the demo's directory; one demo at a time."""
+    directory = data_dir / "demo"
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with (data_dir / "demo.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise BadInputError(
+                f"{directory}: another demo is running there; stop it, or set CRUISE_DATA_DIR"
+            ) from error
+        yield directory
+
+
+class _ConsoleLogHandler(logging.Handler):
+    """Warnings of libraries, a line each."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._console.print(record.getMessage(), style="yellow", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def redirect_logs(console: Console) -> Iterator[None]:
+    """Send warnings to the demo's console, so that they stand above the live picture and not in it."""
+
+    def print_line(_: object, method: str, event: structlog.typing.EventDict) -> str:
+        if method in ("warning", "error", "critical"):
+            details = " ".join(f"{key}={value}" for key, value in event.items() if key != "event")
+            console.print(f"{event['event']}: {details}", style="yellow", markup=False, soft_wrap=True)
+        raise structlog.DropEvent
+
+    lines = _ConsoleLogHandler(console)
+    lines.addFilter(is_worth_logging)
+    structlog.configure(processors=[print_line])
+    logging.getLogger().addHandler(lines)
+    try:
+        yield
+    finally:
+        logging.getLogger().removeHandler(lines)
+        structlog.reset_defaults()

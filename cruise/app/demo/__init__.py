@@ -1,1 +1,0 @@
-"""The demo: the controller on a simulated cluster."""

@@ -1,0 +1,218 @@
+"""Logs: one line an event on standard error, as JSON for machines and as text for people."""
+
+import asyncio
+import getpass
+import io
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any, TextIO
+
+import structlog
+from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
+
+from cruise.adapters.api_client import strip_credentials
+from cruise.interfaces.text import escape_lines, escape_text
+
+# The end of a process: SIGTERM or Ctrl-C begins it, a second one does not wait.
+
+log = structlog.get_logger()
+
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+_BY_SIGNAL = 128
+
+
+@contextmanager
+def handle_signals(first: Callable[[], None], again: Callable[[int], None] | None = None) -> Iterator[None]:
+    """Call `first` at a signal to end, and for each later one `again`, or `first` once more."""
+    loop = asyncio.get_running_loop()
+    received: list[int] = []
+
+    def receive(number: int) -> None:
+        received.append(number)
+        if again is not None and len(received) > 1:
+            again(number)
+        else:
+            first()
+
+    for number in _ENDING:
+        loop.add_signal_handler(number, receive, number)
+    try:
+        yield
+    finally:
+        for number in _ENDING:
+            loop.remove_signal_handler(number)
+
+
+async def run_until_signal(work: Coroutine[Any, Any, None]) -> bool:
+    """Run `work`; at a signal cancel it, await its end and return True. A second signal exits at once."""
+    running = asyncio.ensure_future(work)
+    stopped = False
+
+    def stop() -> None:
+        nonlocal stopped
+        stopped = True
+        log.info("stopping")
+        running.cancel()
+
+    with handle_signals(stop, exit_process):
+        try:
+            await running
+        except asyncio.CancelledError:
+            if not stopped:
+                raise
+    return stopped
+
+
+async def run_as_service(work: Coroutine[Any, Any, None]) -> None:
+    """Run `work` until a signal, and let nothing that is left then keep the process."""
+    await run_until_signal(work)
+    exit_if_busy(0)
+
+
+def exit_if_busy(code: int) -> None:
+    """End the process now, all being closed, if tasks or threads are left: the interpreter would wait for them.
+
+    A thread may be idle, or wait for an answer for any time; that cannot be known.
+    """
+    others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
+    if len(asyncio.all_tasks()) > 1 or not all(thread.daemon for thread in others):
+        _exit(code)
+
+
+def exit_process(number: int) -> None:
+    """End the process at once, whatever is under way."""
+    _exit(_BY_SIGNAL + number)
+
+
+def _exit(code: int) -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if stream is not None:
+            stream.flush()
+    os._exit(code)
+
+
+# Who runs a command that goes to the database itself.
+
+
+def get_local_caller() -> str:
+    """Return the user and the machine, as far as they have names."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):
+        # A container's user mostly has none.
+        user = f"user {os.getuid()}"
+    return f"{user} at {socket.gethostname()}"
+
+
+# The clock of the real world, read here and nowhere else.
+
+
+def get_current_time() -> datetime:
+    """Return the time now."""
+    return datetime.now(UTC)  # noqa: TID251 - the edge that hands time to everything else
+
+
+# Chatty where nothing is wrong, or where cruise logs it itself: turns that are skipped because the one before
+# still runs, connections that close, requests that are sent again.
+_QUIET = {
+    "apscheduler": logging.ERROR,
+    "uvicorn": logging.WARNING,
+    "alembic": logging.WARNING,
+    "urllib3": logging.ERROR,
+}
+# Without the variables of each frame: they hold tokens and passwords.
+_TRACEBACKS = structlog.processors.ExceptionRenderer(
+    structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=40)
+)
+_FIRST = ("timestamp", "level", "event")
+_LONGEST = 4000
+
+
+def configure_logging(form: str, level: str, stream: TextIO | None = None) -> None:
+    """Send all logs, those of libraries too, to `stream` (standard error by default).
+
+    `form` is json, text, or auto: text for a terminal, JSON for anything else.
+    """
+    out = stream or sys.stderr
+    if out is None:
+        # The process was started with its standard error closed.
+        structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+        return
+    as_text = form == "text" or (form == "auto" and out.isatty())
+    render: list[Processor] = _text(out.isatty()) if as_text else _json()
+    least = logging.getLevelNamesMapping()[level.upper()]
+    shared: list[Processor] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _without_credentials,
+        _cut,
+    ]
+    structlog.configure(
+        processors=[*shared, *render],
+        wrapper_class=structlog.make_filtering_bound_logger(least),
+        logger_factory=structlog.WriteLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    named: Processor = structlog.stdlib.add_logger_name
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[*shared, named],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *render],
+        )
+    )
+    handler.addFilter(is_worth_logging)
+    logging.basicConfig(handlers=[handler], level=max(least, logging.INFO), force=True)
+
+
+def _json() -> list[Processor]:
+    return [_in_order, _TRACEBACKS, structlog.processors.JSONRenderer(default=str)]
+
+
+def _text(colours: bool) -> list[Processor]:
+    return [_plain, structlog.dev.ConsoleRenderer(colors=colours, pad_event_to=0, exception_formatter=_plain_traceback)]
+
+
+def is_worth_logging(record: logging.LogRecord) -> bool:
+    """Tell whether a library's record is worth a line: here, since they set their own levels once imported."""
+    return record.levelno >= _QUIET.get(record.name.partition(".")[0], logging.NOTSET)
+
+
+def _in_order(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Put first what every line has."""
+    return {**{key: event[key] for key in _FIRST if key in event}, **event}
+
+
+def _without_credentials(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Take user and password out of every address."""
+    for key, value in event.items():
+        if isinstance(value, str) and "@" in value:
+            event[key] = strip_credentials(value)
+    return event
+
+
+def _cut(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Cut what somebody wrote at length."""
+    for key, value in event.items():
+        if isinstance(value, str) and len(value) > _LONGEST:
+            event[key] = f"{value[: _LONGEST - 1]}…"
+    return event
+
+
+def _plain(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+    """Show control characters; JSON does so by itself, as does what is no text but printed as one."""
+    return {key: escape_text(value) if isinstance(value, str) else value for key, value in event.items()}
+
+
+def _plain_traceback(stream: TextIO, failure: ExcInfo) -> None:
+    text = io.StringIO()
+    structlog.dev.plain_traceback(text, failure)
+    stream.write(escape_lines(text.getvalue()))

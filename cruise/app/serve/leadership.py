@@ -1,0 +1,103 @@
+"""One writer: the process that leads runs the passes and writes, and no other does."""
+
+import secrets
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from typing import cast
+
+import structlog
+
+from cruise.adapters.kube.client import KubernetesClient
+from cruise.adapters.kube.leases import LeaderLease
+from cruise.domain.actions import WriteIntent
+from cruise.domain.packing_plan import PackingPlan
+from cruise.domain.policy import Mode
+from cruise.domain.usage import OomRecord, StatisticsTable, UsageUpdate
+from cruise.errors import UnavailableError
+from cruise.runtime.ports import StorePort
+
+log = structlog.get_logger()
+
+LEASE_NAME = "cruise-serve"
+
+
+def uses_leader_election(mode: Mode) -> bool:
+    """Tell whether processes elect a leader: only then does cruise write to the cluster."""
+    return mode >= Mode.RESIZE
+
+
+def create_lease_contender(
+    client: KubernetesClient, namespace: str, duration: timedelta, epoch: Callable[[], int] = lambda: 0
+) -> LeaderLease:
+    """Return the leader election of this process, which notes the database's `epoch` in the Lease."""
+    identity = f"{socket.gethostname()}-{secrets.token_hex(4)}"
+    return LeaderLease(client, namespace, LEASE_NAME, identity, duration=duration, epoch=epoch)
+
+
+async def run_while_leading(
+    lease: LeaderLease | None, work: Callable[[], Awaitable[None]], why_stuck: Callable[[], str | None] = lambda: None
+) -> None:
+    """Run `work` whenever and as long as this process leads; without a Lease, at once and for good.
+
+    The lead is given up where `why_stuck` says why the work does not go on.
+    """
+    if lease is None:
+        log.info("no election: in this mode nothing is written to the cluster, and one process is enough")
+        await work()
+        return
+    await lease.lead(work, why_stuck)
+
+
+def fence_store(store: StorePort, may_write: Callable[[], bool]) -> StorePort:
+    """Return the store such that usage, statistics, kills and plans are written only by the leader.
+
+    What a former leader still has under way is refused with Unavailable, so that it cannot set back what the next one
+    has read already. The audit of what it did is taken.
+    """
+    return cast(StorePort, _FencedStore(store, may_write))
+
+
+class _FencedStore:
+    """A store with a few of its methods guarded, and the others as they are."""
+
+    def __init__(self, store: StorePort, may_write: Callable[[], bool]) -> None:
+        self._store = store
+        self._may_write = may_write
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._store, name)
+
+    async def write_statistics(self, table: StatisticsTable) -> None:
+        """Write, if this process leads."""
+        self._guard()
+        await self._store.write_statistics(table)
+
+    async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
+        """Write, if this process leads: no write is sent that is not recorded."""
+        self._guard()
+        await self._store.begin_writes(intents)
+
+    async def record_usage(self, advance: UsageUpdate) -> None:
+        """Write, if this process leads."""
+        self._guard()
+        await self._store.record_usage(advance)
+
+    async def note_lost(self, until: int, *, regained: bool = False) -> None:
+        """Write, if this process leads."""
+        self._guard()
+        await self._store.note_lost(until, regained=regained)
+
+    async def record_oom(self, record: OomRecord) -> bool:
+        """Write, if this process leads: a kill that is not recorded is left to the next leader."""
+        self._guard()
+        return await self._store.record_oom(record)
+
+    async def save_packing(self, plan: PackingPlan) -> None:
+        """Write, if this process leads: the next one has taken the plan up or dropped it."""
+        self._guard()
+        await self._store.save_packing(plan)
+
+    def _guard(self) -> None:
+        if not self._may_write():
+            raise UnavailableError("another process leads: what this one still had under way is dropped")

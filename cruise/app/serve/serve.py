@@ -1,0 +1,223 @@
+"""`cruise serve`: settings become connections, a controller while this process leads, and an HTTP server throughout."""
+
+import asyncio
+import socket
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+import structlog
+
+from cruise.adapters.kube.actions import VpaPublisher
+from cruise.adapters.kube.client import connect_to_kubernetes, find_own_namespace
+from cruise.adapters.kube.events import UserActionEventRecorder
+from cruise.app.http_connection import get_listener_limits
+from cruise.app.http_server import serve_http
+from cruise.app.process import get_current_time
+from cruise.app.serve.activity import ControllerHooks, ServeActivity, UsageReadingLog
+from cruise.app.serve.connections import (
+    ServeConnections,
+    build_request_guard_rules,
+    check_api_access_settings,
+    create_event_announcer,
+    get_listen_host,
+    get_policy,
+    keep_cluster_synced,
+    limit_mode_to_server,
+    open_connections,
+    serve_api_certificate,
+    wait_until_synced,
+)
+from cruise.app.serve.controller import Controller, PackingSettings, SharedWriterState
+from cruise.app.serve.leadership import run_while_leading, uses_leader_election
+from cruise.app.serve.notifier import create_notifier, get_notification_webhook
+from cruise.app.serve.readiness import ServeView
+from cruise.app.serve.what_if import WhatIfRunner
+from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPasses
+from cruise.domain.policy import Policy
+from cruise.errors import CruiseError, ThrottledError, UnavailableError
+from cruise.interfaces.dashboard.layout import SignInSessions
+from cruise.interfaces.dashboard.pages import add_dashboard
+from cruise.interfaces.http.api import create_api
+from cruise.interfaces.http.cluster_summary import ClusterSummaries
+from cruise.interfaces.http.health import AsgiApp, create_health_app
+from cruise.interfaces.http.request_guard import RequestGuardRules, guard_requests
+from cruise.interfaces.http.view import ApiView
+from cruise.interfaces.http.workload import PodExplanations
+from cruise.runtime.packing.packing_pass import PackingSolver
+from cruise.runtime.packing.solver_client import SolverProcess
+from cruise.runtime.writing.publication import MAX_PER_PASS, VpaPublication
+from cruise.runtime.writing.writer import compute_concurrent_writes
+from cruise.settings import Settings
+from cruise.settings.value_types import UsageSourceChoice, VpaPublishing
+
+log = structlog.get_logger()
+
+# Probes and scrapes take no time, and a long request of a person must not hold up the end of the process.
+_HTTP_STOP_SECONDS = 3
+_RETRY_SECONDS = 5.0
+_API_REQUESTS_PER_SECOND, _API_BURST = 50.0, 200
+
+
+async def run_serve(settings: Settings) -> None:
+    """Serve until cancelled. Raises BadInputError for settings that cannot work, before anything is waited for."""
+    check_settings(settings)
+    running = ServeView(get_policy(settings), get_current_time, ServeActivity())
+    host, _, port = settings.http_address.rpartition(":")
+    async with (
+        # Of its own: what callers ask for must not use up what the passes may ask.
+        connect_to_kubernetes(
+            replace(settings.to_kubernetes_settings(), requests_per_second=_API_REQUESTS_PER_SECOND, burst=_API_BURST)
+        ) as client,
+        serve_api_certificate(settings) as tls,
+        serve_http(
+            build_http_app(
+                running, build_request_guard_rules(settings, client), running.get_unready_reasons, running.metrics
+            ),
+            get_listen_host(settings),
+            int(port),
+            tls=tls,
+            stop_seconds=_HTTP_STOP_SECONDS,
+            bounds=get_listener_limits(settings),
+            tally=running.counts,
+        ) as bound,
+    ):
+        log.info("listening", address=f"{host or '*'}:{bound}", tls=tls is not None, mode=settings.mode.label)
+        if uses_leader_election(settings.mode):
+            running.events = UserActionEventRecorder(
+                client, socket.gethostname(), find_own_namespace(settings.namespace)
+            )
+        running.waiting_for = "the database"
+        async with open_connections(settings, _say) as connected:
+            running.opened_store, running.cluster, running.lease = connected.store, connected.cluster, connected.lease
+            running.cross_checked = connected.usage.cross_check_counts
+            async with SolverProcess(at_once=False) as solver, WhatIfRunner(settings, running) as rehearsals:
+                running.what_if_runs = rehearsals if settings.prometheus_url is not None else None
+                await _follow_and_lead(settings, connected, running, solver)
+
+
+def build_http_app(
+    view: ApiView, rules: RequestGuardRules, ready: Callable[[], Iterable[str]], metrics: Callable[[], bytes]
+) -> AsgiApp:
+    """Return all that is served over HTTP, behind its gate."""
+    surveys, explanations = ClusterSummaries(view), PodExplanations(view)
+    api = create_api(view, surveys, explanations)
+    front = add_dashboard(api, view, surveys, explanations, SignInSessions(time.monotonic), rules.authority)
+    return guard_requests(create_health_app(ready, metrics, api), replace(rules, access_rules=front))
+
+
+def create_controller(
+    settings: Settings,
+    connected: ServeConnections,
+    policy: Policy,
+    solver: PackingSolver,
+    hooks: ControllerHooks,
+    *,
+    activity: ServeActivity | None = None,
+    shared: SharedWriterState | None = None,
+    earlier: EarlierPasses = NO_EARLIER_PASSES,
+    most_published: int = MAX_PER_PASS,
+) -> Controller:
+    """Return the controller that settings describe."""
+    return Controller(
+        connected.cluster,
+        connected.usage.source,
+        connected.store,
+        policy,
+        get_current_time,
+        connected.usage.reading,
+        hooks=hooks,
+        activity=activity,
+        shared=shared,
+        packer=PackingSettings(
+            solver,
+            settings.packing_time_limit.total_seconds(),
+            settings.packing_enabled,
+            settings.consolidation,
+            settings.consolidation_interval,
+            settings.consolidation_cooldown,
+        ),
+        grace=settings.shutdown_grace_period,
+        earlier=earlier,
+        publication=_publication(settings, connected, policy, most_published),
+    )
+
+
+def _publication(settings: Settings, connected: ServeConnections, policy: Policy, most: int) -> VpaPublication | None:
+    """Return what shows sizes to others, None where that is not wanted, or nothing is written."""
+    if settings.publish_vpas is VpaPublishing.NONE or connected.lease is None:
+        return None
+    publisher = VpaPublisher(connected.client, settings.publish_vpas.value.capitalize())
+    return VpaPublication(publisher, connected.store, policy, most)
+
+
+def check_settings(settings: Settings) -> None:
+    """See that what has to be set is set. Raises BadInputError."""
+    if settings.prometheus_url is not None or settings.usage_source is UsageSourceChoice.PROMETHEUS:
+        settings.to_prometheus_settings()
+    get_notification_webhook(settings)
+    check_api_access_settings(settings)
+
+
+async def _follow_and_lead(
+    settings: Settings, connected: ServeConnections, running: ServeView, solver: PackingSolver
+) -> None:
+    """Keep the view of the cluster in step, and run the passes while this process leads."""
+    shared = SharedWriterState(concurrent_writes=compute_concurrent_writes(settings.kube_requests_per_second))
+    running.open_intents = lambda: shared.audit.open_intents
+
+    async def term() -> None:
+        notifier = create_notifier(settings, connected.store, running.activity.notices)
+        hooks = ControllerHooks(announce=create_event_announcer(connected), on_progress=UsageReadingLog())
+        if notifier is not None:
+            hooks = notifier.add_hooks(hooks)
+        controller = create_controller(
+            settings, connected, running.policy, solver, hooks, activity=running.activity, shared=shared
+        )
+        running.controller = controller
+        if connected.lease is not None:
+            # What the database of the last leader had.
+            connected.store.expect(connected.lease.noted_epoch)
+        try:
+            await controller.run(asyncio.Event())
+        except asyncio.CancelledError:
+            # Where the lead was lost, another process has it.
+            if connected.lease is not None and connected.lease.is_held:
+                await _leave(settings, controller)
+            raise
+        finally:
+            running.controller = None
+            running.activity.forget_term()
+
+    async with keep_cluster_synced(connected.cluster):
+        running.waiting_for = "the cluster"
+        await wait_until_synced(connected.cluster)
+        running.policy = await _able(connected, running.policy)
+        running.waiting_for = None
+        try:
+            await run_while_leading(connected.lease, term, running.explain_stuck)
+        finally:
+            running.waiting_for = "the end"
+
+
+async def _leave(settings: Settings, controller: Controller) -> None:
+    """Let the controller leave the cluster, within the time that a pass has to end."""
+    try:
+        async with asyncio.timeout(settings.shutdown_grace_period.total_seconds()):
+            await controller.remove_taints_on_exit(find_own_namespace(settings.namespace), socket.gethostname())
+    except (CruiseError, TimeoutError) as error:
+        log.warning("nodes may keep cruise's taint", problem=str(error) or "no answer in time")
+
+
+async def _able(connected: ServeConnections, policy: Policy) -> Policy:
+    """Try to find out what the server supports until it answers."""
+    while True:
+        try:
+            return await limit_mode_to_server(connected, policy)
+        except (ThrottledError, UnavailableError) as error:
+            log.warning("waiting for the API server", problem=str(error))
+            await asyncio.sleep(_RETRY_SECONDS)
+
+
+def _say(line: str) -> None:
+    log.warning(line)

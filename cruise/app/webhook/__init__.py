@@ -1,1 +1,0 @@
-"""`cruise webhook`: what pods are admitted under, kept up to date."""

@@ -1,1 +1,0 @@
-"""CruiseKube, from its code."""

@@ -1,0 +1,282 @@
+"""What CruiseKubeBaseline knows of a workload's usage, from the recording's samples instead of from Prometheus.
+
+Source: truefoundry/cruisekube at 94de669, `pkg/adapters/metricsProvider/prometheus/promql.go`,
+`pkg/task/utils/timeseries_prediction.go` and `pkg/task/utils/util.go` (BuildContainerStatFromCache).
+
+A container's statistics are those of its workload: the queries take the maximum over the pods first, at every sample,
+and a quantile over time then. They are:
+
+- CPU: P75 and maximum over 10 minutes, both rounded up to a millicore. Recordings have no pressure (PSI).
+- Memory: P75 and maximum over 30 minutes, maximum over 7 days, all rounded to whole megabytes of 1,000,000 bytes.
+- Prediction: the largest of the maxima over the hour that ends now and over the hours that ended at this time on each
+  of the 7 days before. (The code looks at three sets of hours; the two others lie within this one.)
+
+What has no sample within its window counts as 0 as long as the last 7 days have one; a workload without any keeps the
+statistics that it had, for ever.
+"""
+
+from dataclasses import dataclass, fields
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.decisions.usage.attribution import compute_row_percentiles
+from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
+
+CPU_WINDOW_SECONDS = 600
+MEMORY_WINDOW_SECONDS = 1800
+HOUR_SECONDS = 3600
+DAY_SECONDS = 86400
+DAYS = 7
+MEGABYTE = 1_000_000
+BASE_SHARE = 0.75
+
+
+@dataclass(frozen=True, slots=True)
+class CruiseKubeStatistics:
+    """Statistics of W workloads, one entry each; `known` is False where the last 7 days have no sample."""
+
+    known: BoolArray
+    cpu_p75_millicores: Float64Array
+    cpu_max_millicores: Float64Array
+    cpu_predicted_millicores: Float64Array
+    memory_p75_megabytes: Float64Array
+    memory_max_megabytes: Float64Array
+    memory_predicted_megabytes: Float64Array
+    memory_7d_max_megabytes: Float64Array
+
+    @staticmethod
+    def create_empty(count: int) -> "CruiseKubeStatistics":
+        """Return statistics of workloads that nothing is known of."""
+        return CruiseKubeStatistics(np.zeros(count, dtype=np.bool_), *(np.zeros(count) for _ in range(7)))
+
+    def take(self, places: Int64Array) -> "CruiseKubeStatistics":
+        """Return the entries at some places."""
+        return CruiseKubeStatistics(*(getattr(self, one.name)[places] for one in fields(self)))
+
+    def choose(self, chosen: BoolArray, otherwise: "CruiseKubeStatistics") -> "CruiseKubeStatistics":
+        """Return the chosen entries, and the other's everywhere else."""
+        return CruiseKubeStatistics(
+            *(np.where(chosen, getattr(self, one.name), getattr(otherwise, one.name)) for one in fields(self))
+        )
+
+
+class CruiseKubeUsageHistory:
+    """The samples of workloads as far back as statistics reach: minutes as they are, 7 days as maxima over hours.
+
+    `workload_of` has the workload of each container, 0 to W - 1. An estimate is made after every `every`-th interval;
+    maxima over hours are kept for those times only. Times that an interval does not divide are rounded to intervals.
+    """
+
+    def __init__(self, workload_of: Int64Array, *, step_seconds: int, pass_seconds: int, every: int) -> None:
+        count = int(workload_of.max(initial=-1)) + 1
+        self._columns = _WorkloadColumns(workload_of, count)
+        self._cpu = _RowRing(max(1, CPU_WINDOW_SECONDS // step_seconds), count, np.nan)
+        self._memory = _RowRing(max(1, MEMORY_WINDOW_SECONDS // step_seconds), count, np.nan)
+        intervals = max(1, round(HOUR_SECONDS / pass_seconds))
+        self._cpu_hour = _RowRing(intervals, count, 0.0)
+        self._memory_hour = _RowRing(intervals, count, 0.0)
+        self._rows_an_hour = max(1, round(HOUR_SECONDS / (every * pass_seconds)))
+        self._rows_a_day = max(1, round(DAY_SECONDS / (every * pass_seconds)))
+        self._cpu_hours = _RowRing(DAYS * self._rows_a_day + 1, count, 0.0)
+        self._memory_hours = _RowRing(DAYS * self._rows_a_day + 1, count, 0.0)
+        self._intervals_a_week = DAYS * DAY_SECONDS / pass_seconds
+        # How many intervals ago the last sample was, more than a week where there was none.
+        self._cpu_age = np.full(count, 2 * self._intervals_a_week)
+        self._memory_age = np.full(count, 2 * self._intervals_a_week)
+
+    def observe(self, cpu: Float32Array, memory: Float32Array) -> None:
+        """Take in the samples of one interval: matrices (times, containers), NaN is none."""
+        for samples, window, hour, age in (
+            (self._columns.largest(cpu), self._cpu, self._cpu_hour, self._cpu_age),
+            (self._columns.largest(memory), self._memory, self._memory_hour, self._memory_age),
+        ):
+            window.push(samples)
+            largest = np.fmax.reduce(samples, axis=0, initial=np.float32(np.nan))
+            absent = np.isnan(largest)
+            hour.push(np.where(absent, np.float32(0.0), largest)[np.newaxis])
+            age += 1
+            age[~absent] = 0
+
+    def estimate(self) -> CruiseKubeStatistics:
+        """Return the statistics at the end of the interval that was observed last."""
+        self._cpu_hours.push(self._cpu_hour.rows.max(axis=0)[np.newaxis])
+        self._memory_hours.push(self._memory_hour.rows.max(axis=0)[np.newaxis])
+        days = np.arange(DAYS + 1) * self._rows_a_day
+        week = np.arange(0, DAYS * self._rows_a_day, self._rows_an_hour)
+        return CruiseKubeStatistics(
+            known=(self._cpu_age < self._intervals_a_week) & (self._memory_age < self._intervals_a_week),
+            cpu_p75_millicores=np.ceil(_percentile(self._cpu.rows)),
+            cpu_max_millicores=np.ceil(_largest(self._cpu.rows)),
+            cpu_predicted_millicores=_largest(self._cpu_hours.back(days)),
+            memory_p75_megabytes=_megabytes(_percentile(self._memory.rows)),
+            memory_max_megabytes=_megabytes(_largest(self._memory.rows)),
+            memory_predicted_megabytes=_megabytes(_largest(self._memory_hours.back(days))),
+            memory_7d_max_megabytes=_megabytes(_largest(self._memory_hours.back(week))),
+        )
+
+
+class ReplicaCounts:
+    """How many pods workloads had at the hours of the last 7 days."""
+
+    def __init__(self, workload_of: Int64Array) -> None:
+        pods = np.bincount(workload_of)
+        self._workload_of = workload_of
+        # The median of the others is 1 at whatever time: not worth keeping.
+        self._several: Int64Array = np.flatnonzero(pods > 1)
+        self._single: BoolArray = pods == 1
+        self._counts = _RowRing(DAYS * DAY_SECONDS // HOUR_SECONDS, len(self._several), np.nan)
+        self._hour = -1
+
+    def observe(self, at: int, exists: BoolArray) -> None:
+        """Count the pods of every workload, once an hour; `exists` has one entry a container."""
+        if not len(self._several) or at // HOUR_SECONDS == self._hour:
+            return
+        self._hour = at // HOUR_SECONDS
+        counts = np.bincount(self._workload_of[exists], minlength=len(self._single))[self._several]
+        self._counts.push(np.where(counts > 0, counts, np.nan).astype(np.float32)[np.newaxis])
+        median, _ = compute_row_percentiles(np.ascontiguousarray(self._counts.rows.T), 0.5)
+        self._single[self._several] = np.floor(median) == 1
+
+    def find_single_replica(self) -> BoolArray:
+        """Tell which workloads' median, the fraction cut off, is one pod."""
+        return self._single
+
+
+class _RowRing:
+    """The last rows that were pushed, in no order."""
+
+    def __init__(self, length: int, count: int, empty: float) -> None:
+        self.rows: Float32Array = np.full((length, count), empty, dtype=np.float32)
+        self._next = 0
+
+    def push(self, rows: Float32Array) -> None:
+        """Replace the oldest rows."""
+        rows = rows[-len(self.rows) :]
+        self.rows[(self._next + np.arange(len(rows))) % len(self.rows)] = rows
+        self._next = (self._next + len(rows)) % len(self.rows)
+
+    def back(self, steps: Int64Array) -> Float32Array:
+        """Return the rows so many pushes before the last."""
+        return self.rows[(self._next - 1 - steps) % len(self.rows)]
+
+
+class _WorkloadColumns:
+    """The largest sample of each workload's pods, at every time."""
+
+    def __init__(self, workload_of: Int64Array, count: int) -> None:
+        self._order = np.argsort(workload_of, kind="stable")
+        self._starts = np.searchsorted(workload_of[self._order], np.arange(count))
+        self._alone = bool(np.array_equal(workload_of, np.arange(count)))
+
+    def largest(self, samples: Float32Array) -> Float32Array:
+        """Return a matrix (times, workloads) of one (times, containers)."""
+        if self._alone:
+            return samples
+        largest: Float32Array = np.fmax.reduceat(samples[:, self._order], self._starts, axis=1)
+        return largest
+
+
+def _percentile(rows: Float32Array) -> Float64Array:
+    percentiles, _ = compute_row_percentiles(np.ascontiguousarray(rows.T), BASE_SHARE)
+    return np.nan_to_num(percentiles, nan=0.0)
+
+
+def _largest(rows: Float32Array) -> Float64Array:
+    largest: Float64Array = np.fmax.reduce(rows, axis=0, initial=np.float32(0.0)).astype(np.float64)
+    return largest
+
+
+def _megabytes(sizes: Float64Array) -> Float64Array:
+    """Round as PromQL does, a half up."""
+    rounded: Float64Array = np.floor(sizes / MEGABYTE + 0.5)
+    return rounded
+
+
+# CruiseKubeBaseline's strategy for the pods of a node: which are evicted, and how headroom is shared, as its code has it. Source: truefoundry/cruisekube at 94de669, `pkg/task/applystrategies/adjust_amongst_pods_distributed_strategy.go` and `…/utils.go`. All nodes are planned at once. Kept as they are: `rest` = prediction - base may be negative, though base was rounded up and the prediction was not; where a node's rests add up to 0 its shares are no numbers, and nothing is applied; a DaemonSet's pod is held to its current request when the fit is checked, not when headroom is shared; where what cannot be evicted does not fit, every other pod of the node goes.
+
+EVICTED_FIRST = 4
+EVICTED_LATER = 3
+
+
+@dataclass(frozen=True, slots=True)
+class CruiseKubeDemand:
+    """One resource of P pods: base and rest, those that the fit is checked with, and what each node has for them."""
+
+    base: Float64Array
+    rest: Float64Array
+    fit_base: Float64Array
+    fit_rest: Float64Array
+    available: Float64Array
+
+    def take(self, pods: BoolArray) -> "CruiseKubeDemand":
+        """Return the demand of some of the pods."""
+        return CruiseKubeDemand(
+            self.base[pods], self.rest[pods], self.fit_base[pods], self.fit_rest[pods], self.available
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class CruiseKubeShares:
+    """One resource of the surviving pods: what each gets, and the base and headroom of each node."""
+
+    final: Float64Array
+    base: Float64Array
+    headroom: Float64Array
+
+
+def rank_cruisekube_evictions(
+    node: Int64Array, ranking: Int64Array, fixed: BoolArray, memory: CruiseKubeDemand, cpu: CruiseKubeDemand
+) -> tuple[Int64Array, BoolArray]:
+    """Return the places of the pods to evict, in order, and which survive: memory is looked at first, then CPU.
+
+    `node` has each pod's node; `fixed` pods (of DaemonSets) are never evicted and come last. The higher ranking goes
+    first, and within it the larger rest.
+    """
+    stays = np.ones(len(node), dtype=np.bool_)
+    evicted: list[int] = []
+    for demand in (memory, cpu):
+        for tight in np.flatnonzero(~_fits(node, demand, stays)).tolist():
+            here = np.flatnonzero((node == tight) & stays)
+            order = here[np.lexsort((-demand.fit_rest[here], -ranking[here], fixed[here]))]
+            candidates = int(np.count_nonzero(~fixed[order]))
+            gone = order[: _how_many_go(order, candidates, demand, float(demand.available[tight]))]
+            stays[gone] = False
+            evicted.extend(gone.tolist())
+    return np.array(evicted, dtype=np.int64), stays
+
+
+def share_cruisekube_headroom(node: Int64Array, demand: CruiseKubeDemand) -> CruiseKubeShares:
+    """Return base + the node's largest rest × the pod's part of all rests, for pods that all survive."""
+    count = len(demand.available)
+    bases = sum_by_node(node, demand.base, count)
+    rests = sum_by_node(node, demand.rest, count)
+    largest = _largest_by_node(node, demand.rest, count)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        more = np.where(bases[node] > 0, largest[node] * (demand.rest / rests[node]), 0.0)
+    return CruiseKubeShares(demand.base + more, bases, largest)
+
+
+def sum_by_node(node: Int64Array, values: NDArray[np.number], count: int) -> Float64Array:
+    """Return the sum of each of `count` nodes' values."""
+    return np.bincount(node, weights=values, minlength=count).astype(np.float64, copy=False)
+
+
+def _fits(node: Int64Array, demand: CruiseKubeDemand, stays: BoolArray) -> BoolArray:
+    count = len(demand.available)
+    spare = demand.available - sum_by_node(node, np.where(stays, demand.fit_base, 0.0), count)
+    return (spare >= 0) & (_largest_by_node(node, np.where(stays, demand.fit_rest, 0.0), count) <= spare)
+
+
+def _largest_by_node(node: Int64Array, values: Float64Array, count: int) -> Float64Array:
+    largest = np.zeros(count)
+    np.maximum.at(largest, node, values)
+    return largest
+
+
+def _how_many_go(order: Int64Array, candidates: int, demand: CruiseKubeDemand, available: float) -> int:
+    """Return how many of a node's pods, from the first, have to go until the others fit: all candidates if none do."""
+    left = demand.fit_base[order][::-1].cumsum()[::-1]
+    largest = np.maximum.accumulate(np.maximum(demand.fit_rest[order], 0.0)[::-1])[::-1]
+    fitting = np.flatnonzero((left <= available) & (largest <= available - left))
+    return min(int(fitting[0]), candidates) if fitting.size else candidates

@@ -1,1 +1,0 @@
-"""EKS Auto Mode's resource optimisation, as far as it is documented."""

@@ -1,1 +1,0 @@
-"""The Vertical Pod Autoscaler, from its code."""

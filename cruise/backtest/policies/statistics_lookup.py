@@ -1,0 +1,124 @@
+"""The headroom model of a replay: prepared for each pass from the replay's own past, and judged by what came."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from cruise.backtest.policies.statistics import ReplayedStatistics
+from cruise.backtest.recordings.recording import UsageRecording
+from cruise.backtest.replay.policy import ReplayClusterView
+from cruise.decisions.sizing.headroom import HEADROOM_MODELS, HeadroomModel, PastDemand
+from cruise.decisions.sizing.risk_level import RequestsInForce
+from cruise.domain.policy import Policy
+from cruise.domain.resources import Float32Array, Int64Array, ResourceName
+from cruise.domain.usage import StatisticColumns, StatisticKey, StatisticsTable
+from cruise.runtime.headroom import RiskHistory
+
+# What speaks for each container of a replay at a pass: its own statistic, or its workload's.
+
+NO_STATISTIC = StatisticsTable.from_rows([])
+
+
+class ReplayedStatisticsLookup:
+    """The statistics as the last pass found them.
+
+    `row_of` has each container's row of `columns`, -1 without any; the first `own_rows` are containers' own.
+    """
+
+    def __init__(self, recording: UsageRecording, statistics: ReplayedStatistics) -> None:
+        count = len(recording.containers)
+        self.row_of = np.full(count, -1, dtype=np.int64)
+        self.columns: StatisticColumns = NO_STATISTIC
+        self.pod_rows = 0
+        self._containers = recording.containers
+        self._statistics = statistics
+        self._of_birth = np.zeros(count, dtype=np.int64)
+
+    def refresh(self, view: ReplayClusterView) -> None:
+        """Estimate anew, as of the last samples."""
+        placed = view.node >= 0
+        usable, columns = self._statistics.get_for_containers(placed)
+        self.pod_rows = len(usable)
+        row_of = np.full(len(placed), -1, dtype=np.int64)
+        row_of[usable] = np.arange(len(usable))
+        lacking = np.flatnonzero(placed & (row_of < 0)).tolist()
+        if lacking:
+            of_workloads = self._statistics.get_for_workloads()
+            rows = [self._row_of_workload(container, of_workloads) for container in lacking]
+            found = [(container, row) for container, row in zip(lacking, rows, strict=True) if row is not None]
+            row_of[[container for container, _ in found]] = len(usable) + np.arange(len(found))
+            theirs = of_workloads.take(np.array([row for _, row in found], dtype=np.int64))
+            columns = columns.concatenate(theirs)
+        self.row_of, self.columns, self._of_birth = row_of, columns, view.creation_row.copy()
+
+    def get_rows(self, containers: Int64Array) -> StatisticsTable:
+        """Return what the last pass knew of some containers."""
+        known = containers[self.row_of[containers] >= 0].tolist()
+        keys = [
+            StatisticKey(one.namespace, one.pod, str(one.workload), one.container)
+            for one in map(self._containers.__getitem__, known)
+        ]
+        return StatisticsTable.from_columns(self.columns.take(self.row_of[known]), keys) if known else NO_STATISTIC
+
+    def get_between_passes(self, container: int, view: ReplayClusterView) -> StatisticsTable:
+        """Return what speaks for a container's pod until the next pass: the last one may have known another pod."""
+        if self._of_birth[container] == view.creation_row[container]:
+            return self.get_rows(np.array([container]))
+        of_workloads = self._statistics.get_for_workloads()
+        row = self._row_of_workload(container, of_workloads)
+        return NO_STATISTIC if row is None else StatisticsTable.from_rows([of_workloads.row(row)])
+
+    def _row_of_workload(self, container: int, of_workloads: StatisticsTable) -> int | None:
+        one = self._containers[container]
+        return of_workloads.find(one.namespace, one.pod, one.workload, one.container, "")
+
+
+class ReplayedHeadroom:
+    """What the node pass of a live cluster keeps between passes, without a store."""
+
+    def __init__(self, policy: Policy, statistics: ReplayedStatistics) -> None:
+        self._policy = policy
+        self._model = HEADROOM_MODELS[policy.headroom]
+        self._statistics = statistics
+        self._risks = RiskHistory()
+        self._in_force: RequestsInForce | None = None
+
+    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Learn what became of the requests in force; the matrices have one row a time."""
+        if self._in_force is not None:
+            samples = {ResourceName.CPU: cpu.T, ResourceName.MEMORY: memory.T}
+            self._risks.count_interval(self._in_force, at, samples, self._policy.get_risk)
+            self._in_force = None
+
+    def reset_replaced(self, containers: Int64Array) -> None:
+        """Take note that containers have another pod from now on: its requests are not those that were judged."""
+        if self._in_force is not None:
+            rows = np.where(np.isin(self._in_force.rows, containers), -1, self._in_force.rows)
+            self._in_force = replace(self._in_force, rows=rows)
+
+    def get_for_pass(self, row_of: Int64Array, rows: int, own: int) -> HeadroomModel:
+        """Prepare the model for a pass.
+
+        `row_of` has each container's row of the statistics, -1 without any; the first `own` of the `rows` speak for
+        a container itself, the others for its workload.
+        """
+        model = self._model
+        past = self._past(row_of, rows, own) if model.reads_usage else PastDemand.create_empty(rows)
+        risks = self._risks.get_observed(self._statistics.at, self._policy.get_risk) if model.learns_risk_level else {}
+        return model.prepare(past, risks, self._policy)
+
+    def note_requests(self, in_force: RequestsInForce) -> None:
+        """Remember the requests that are in force after a pass, of the pods that stay."""
+        if self._model.learns_risk_level:
+            self._in_force = in_force
+
+    def _past(self, row_of: Int64Array, rows: int, own: int) -> PastDemand:
+        usage, sampled = self._statistics.get_recent()
+        spoken_for = np.flatnonzero(row_of >= 0)
+        places, numbers = np.full(rows, -1, dtype=np.int64), np.full(rows, -1, dtype=np.int64)
+        places[row_of[spoken_for]] = np.where(row_of[spoken_for] < own, sampled[spoken_for], -1)
+        numbers[row_of[spoken_for]] = self._statistics.numbers[spoken_for]
+        if not self._model.reads_hours:
+            return PastDemand.create(usage, places, numbers, {})
+        cpu, memory = self._statistics.get_peaks_of_hours()
+        return PastDemand.create(usage, places, numbers, {ResourceName.CPU: cpu, ResourceName.MEMORY: memory})

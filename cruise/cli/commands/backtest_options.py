@@ -1,0 +1,140 @@
+"""Options of `cruise backtest`, in the groups of its help."""
+
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cruise.cli.options import ReportFormat, create_optional_option
+from cruise.domain.backtest import ComparedMetric
+
+DAYS, _MOST_DAYS = 14, 366
+_MOST_JOBS = 1024
+_replayed = partial(create_optional_option, rich_help_panel="What is replayed")
+_cluster = partial(typer.Option, rich_help_panel="The simulated cluster")
+_replayed_by = partial(create_optional_option, rich_help_panel="Where it is replayed")
+_AGAINST = "Against another configuration"
+_compared = partial(create_optional_option, rich_help_panel=_AGAINST)
+_report = partial(create_optional_option, rich_help_panel="The report")
+
+
+class PodCreationTimeName(StrEnum):
+    """When pods are created."""
+
+    FIRST_SAMPLE = "first-sample"
+    START = "start"
+
+
+class RecordingHalfName(StrEnum):
+    """Which half of the series is replayed."""
+
+    TUNE = "tune"
+    REPORT = "report"
+
+
+def complete_policy(incomplete: str) -> list[str]:
+    """Return the policies whose names begin so."""
+    from cruise.backtest.policies.policies import POLICIES
+
+    return [name for name in POLICIES if name.startswith(incomplete)]
+
+
+TraceOption = Annotated[
+    list[Path] | None,
+    _replayed("--trace", "DIR…", "Trace directories: series.csv, cpu_millicores.csv.gz, memory_bytes.csv.gz."),
+]
+PrometheusUrlOption = Annotated[
+    str | None,
+    _replayed("--prometheus-url", "URL", "Read the usage from this server instead, a bounded query at a time."),
+]
+DaysOption = Annotated[
+    int | None, _replayed("--days", "N", f"How many days of it; {DAYS} by default.", min=1, max=_MOST_DAYS)
+]
+EndOption = Annotated[
+    str | None, _replayed("--now", "TIME", "Where they end, e.g. 2026-01-01T12:00:00Z; now by default.")
+]
+ClusterOption = Annotated[
+    str | None,
+    _replayed("--snapshot", "FILE", "With it: the cluster, for owners and requests that Prometheus does not have."),
+]
+HalfOption = Annotated[
+    RecordingHalfName | None,
+    _replayed("--half", None, "Only every other series by name: one half to tune rules on, the other to report on."),
+]
+PolicyOption = Annotated[
+    list[str] | None,
+    _cluster(
+        "--policy",
+        metavar="NAME…",
+        # The names follow when the help is shown: reading them takes a third of a second.
+        help="Policies to compare, all by default: ",
+        show_default=False,
+        autocompletion=complete_policy,
+    ),
+]
+NodeCpuOption = Annotated[str, _cluster("--node-cpu", metavar="CPU", help="Of every node.")]
+NodeMemoryOption = Annotated[str, _cluster("--node-memory", metavar="MEMORY", help="Of every node.")]
+ArrivalsOption = Annotated[PodCreationTimeName, _cluster("--arrivals", help="When pods are created.")]
+USUAL_RISK = 1e-3
+RiskOption = Annotated[
+    float | None,
+    create_optional_option(
+        "--risk",
+        "P",
+        f"The share of a node's intervals in which it may run short, for cruise-risk; {USUAL_RISK:g} by default.",
+        rich_help_panel="The simulated cluster",
+    ),
+]
+SeedOption = Annotated[int, _cluster("--seed", metavar="N", min=0, max=2**31 - 1, help="Seed of every draw.")]
+JobsOption = Annotated[
+    int | None,
+    _replayed_by(
+        "--jobs",
+        "N",
+        "Replay in so many processes, 1 by default; 0 is one for each core. The answer is the same.",
+        "-j",
+        min=0,
+        max=_MOST_JOBS,
+    ),
+]
+SchedulerOption = Annotated[
+    str | None,
+    _replayed_by("--scheduler", "URL", "Replay on this Dask cluster, such as tcp://scheduler:8786; see docs/scale.md."),
+]
+AgainstOption = Annotated[
+    Path | None,
+    _compared("--against", "FILE", "Compare this configuration with the settings in a TOML file."),
+]
+MaxDeltaOption = Annotated[
+    list[str] | None,
+    _compared(
+        "--max-delta",
+        "FIGURE=MOST…",
+        f"Exit 1 where a figure grows by more: {', '.join(ComparedMetric)}. Shares also as points, such as cpu-slack=1%.",
+    ),
+]
+WholeIntervalOption = Annotated[
+    bool,
+    typer.Option(
+        "--whole-interval",
+        help="Have a bound hold for the whole interval of a difference, and not for its estimate alone.",
+        rich_help_panel=_AGAINST,
+    ),
+]
+MarkdownOption = Annotated[
+    Path | None, _compared("--markdown", "FILE", "Write the difference as Markdown as well, for a pull request.")
+]
+WatchNodeOption = Annotated[
+    str | None,
+    _report(
+        "--watch-node",
+        "NAME",
+        "The node whose time lines the page shows, with --html or --format html; node-000 by default.",
+    ),
+]
+ReportFormatOption = Annotated[
+    ReportFormat, typer.Option("--format", "-f", help="On standard output.", rich_help_panel="The report")
+]
+HtmlOption = Annotated[Path | None, _report("--html", "FILE", "Write the page with the pictures as well.")]

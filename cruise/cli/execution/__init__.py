@@ -1,1 +1,0 @@
-"""The long work of commands, with its progress on standard error."""

@@ -1,1 +1,0 @@
-"""Why a pod has its numbers, what happened to it before, and what its owner reads about it."""

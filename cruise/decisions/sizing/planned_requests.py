@@ -1,0 +1,74 @@
+"""What a node plan leads to once it is done: the requests that kube-scheduler will count."""
+
+from collections.abc import Collection, Mapping
+
+from cruise.decisions.sizing.node_plans import NodePlan
+from cruise.domain.cluster import ContainerRole, Pod
+from cruise.domain.pod_resources import compute_init_container_minimum, count_container_requests, count_pod_requests
+from cruise.domain.resources import Resources
+
+
+def estimate_requests_after_plan(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Resources:
+    """Return what counts on the node with the evicted gone and the resizes actual; `pods` by (namespace, name)."""
+    cpu, memory = plan.counted.cpu_millicores, plan.counted.memory_bytes
+    for eviction in plan.evict:
+        gone = count_pod_requests(pods[(eviction.namespace, eviction.pod)])
+        cpu -= gone.cpu_millicores
+        memory -= gone.memory_bytes
+    more = _growth(get_planned_sizes(plan), pods)
+    return Resources(cpu + more.cpu_millicores, memory + more.memory_bytes)
+
+
+def estimate_requests_at_targets(
+    plan: NodePlan, pods: Mapping[tuple[str, str], Pod], without: Collection[tuple[str, str]] = ()
+) -> Resources:
+    """Return what would count on the node if every pod but those `without` had its target, and none were evicted."""
+    sizes = {name: own for name, own in get_target_sizes(plan).items() if name not in without}
+    return plan.counted + _growth(sizes, pods)
+
+
+def get_planned_sizes(plan: NodePlan) -> Mapping[tuple[str, str], Mapping[str, Resources]]:
+    """Return the requests that the plan writes, by namespace and pod, and by container."""
+    return {
+        (resize.namespace, resize.pod): {one.container: one.requests.resources for one in resize.containers}
+        for resize in plan.resize
+    }
+
+
+def get_target_sizes(plan: NodePlan) -> Mapping[tuple[str, str], Mapping[str, Resources]]:
+    """Return the requests that containers should have, by namespace and pod, and by container."""
+    found: dict[tuple[str, str], dict[str, Resources]] = {}
+    for target in plan.targets:
+        own = found.setdefault((target.namespace, target.pod), {})
+        own[target.container] = Resources(target.cpu_millicores, target.memory_bytes)
+    return found
+
+
+def _growth(sizes: Mapping[tuple[str, str], Mapping[str, Resources]], pods: Mapping[tuple[str, str], Pod]) -> Resources:
+    """Return how much more these sizes count than now; negative where they count less."""
+    cpu = memory = 0
+    for name, own in sizes.items():
+        before, after = count_pod_requests(pods[name]), count_requests_when_resized(pods[name], own)
+        cpu += after.cpu_millicores - before.cpu_millicores
+        memory += after.memory_bytes - before.memory_bytes
+    return Resources(cpu, memory)
+
+
+def count_requests_when_resized(pod: Pod, sizes: Mapping[str, Resources]) -> Resources:
+    """Return what will count for a pod once these requests, by container, are allocated and actual.
+
+    For pods without pod-level resources, since only these are sized.
+    """
+    cpu = memory = 0
+    has_init = False
+    for container in pod.containers:
+        if container.role is ContainerRole.INIT:
+            has_init = True
+            continue
+        size = sizes.get(container.name)
+        if size is None:
+            size = count_container_requests(container)
+        cpu += size.cpu_millicores
+        memory += size.memory_bytes
+    total = Resources(cpu, memory)
+    return (total.at_least(compute_init_container_minimum(pod, sizes)) if has_init else total) + pod.overhead

@@ -1,1 +1,0 @@
-"""Recommendations for templates in the forms in which people keep manifests."""

@@ -1,0 +1,136 @@
+"""The strategic-merge patch of one workload, as `kubectl patch` and Kustomize take it."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+import yaml
+
+from cruise.decisions.template_sizes import TemplateContainerSizes, TemplateSizes
+from cruise.domain.cluster import ContainerRole
+from cruise.domain.original_resources import amounts_to_json
+from cruise.domain.resources import StatedResources
+from cruise.interfaces.text import JsonValue, escape_text
+
+JsonObject = dict[str, JsonValue]
+
+
+def build_patch(sizes: TemplateSizes) -> JsonObject:
+    """Return the patch: nothing but the resources that change; null takes a limit out."""
+    spec: JsonObject = {}
+    for field, role in (("initContainers", ContainerRole.SIDECAR), ("containers", ContainerRole.MAIN)):
+        changed: list[JsonValue] = [
+            {"name": one.name, "resources": build_resources(one)}
+            for one in sizes.containers
+            if one.role is role and one.changes
+        ]
+        if changed:
+            spec[field] = changed
+    template: JsonObject = {"template": {"spec": spec}}
+    kind, name = sizes.workload.kind, sizes.workload.name
+    return {
+        "apiVersion": sizes.api_version,
+        "kind": kind,
+        "metadata": {"name": name, "namespace": sizes.namespace},
+        "spec": {"jobTemplate": {"spec": template}} if kind == "CronJob" else template,
+    }
+
+
+def build_resources(sizes: TemplateContainerSizes) -> JsonObject:
+    """Return what changes of a container's resources."""
+    changes = {
+        "requests": _changes(sizes.requests, sizes.new_requests),
+        "limits": _changes(sizes.limits, sizes.new_limits),
+    }
+    return {name: change for name, change in changes.items() if change}
+
+
+def _changes(before: StatedResources, after: StatedResources) -> JsonObject:
+    old, new = amounts_to_json(before), amounts_to_json(after)
+    changes: JsonObject = {name: text for name, text in new.items() if old.get(name) != text}
+    return changes | dict.fromkeys(old.keys() - new.keys())
+
+
+class _BlockTextDumper(yaml.SafeDumper):
+    """Writes text of several lines as lines."""
+
+
+def _text(dumper: _BlockTextDumper, text: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+
+
+_BlockTextDumper.add_representer(str, _text)
+
+
+def render_yaml(document: JsonValue) -> str:
+    """Write one YAML document in the order of its keys."""
+    return str(yaml.dump(document, Dumper=_BlockTextDumper, sort_keys=False, width=160))
+
+
+def get_patch_file_name(sizes: TemplateSizes) -> str:
+    """Return what a workload's patch is called in its namespace's folder: `deployment-web.yaml`."""
+    return f"{sizes.workload.kind.lower()}-{sizes.workload.name}.yaml"
+
+
+def render_patch_files(changed: tuple[TemplateSizes, ...]) -> Iterator[tuple[str, str]]:
+    """Yield path and text of each workload's patch, in a folder for each namespace."""
+    for one in changed:
+        yield f"{one.namespace}/{get_patch_file_name(one)}", render_yaml(build_patch(one))
+
+
+# Resources as Helm values have them; where in its values a chart takes them, only the chart knows.
+
+
+def render_values_files(changed: tuple[TemplateSizes, ...]) -> Iterator[tuple[str, str]]:
+    """Yield path and text of the values of each namespace."""
+    for namespace, group in groupby(changed, lambda one: one.namespace):
+        yield f"{namespace}/values.yaml", "---\n".join(_of_workload(one) for one in group)
+
+
+def render_values_text(changed: tuple[TemplateSizes, ...]) -> str:
+    """Return all values, a document for each workload."""
+    return "---\n".join(_of_workload(one) for one in changed)
+
+
+def _of_workload(sizes: TemplateSizes) -> str:
+    release = f", release {escape_text(sizes.release)}" if sizes.release else ""
+    lines = [
+        f"# {sizes.namespace}/{sizes.workload}{release}: put this where the chart takes this workload's resources\n"
+    ]
+    changed = [one for one in sizes.containers if one.changes]
+    if len(sizes.containers) == 1 and not sizes.others:
+        lines.append(render_yaml({"resources": _whole(changed[0])}))
+    else:
+        lines += [f"# container {one.name}\n{render_yaml({one.name: {'resources': _whole(one)}})}" for one in changed]
+    return "".join(lines)
+
+
+def _whole(sizes: TemplateContainerSizes) -> dict[str, JsonValue]:
+    """Return all resources, since a chart's defaults fill what is missing; null takes out a default limit."""
+    limits: dict[str, JsonValue] = {**amounts_to_json(sizes.new_limits)}
+    limits |= dict.fromkeys(amounts_to_json(sizes.limits).keys() - limits.keys())
+    whole: dict[str, JsonValue] = {"requests": {**amounts_to_json(sizes.new_requests)}, "limits": limits}
+    return {name: amounts for name, amounts in whole.items() if amounts}
+
+
+# Patches as Kustomize components, one for each namespace: `components: [PATH]` in a kustomization takes one up.
+
+
+def render_kustomize_files(changed: tuple[TemplateSizes, ...]) -> Iterator[tuple[str, str]]:
+    """Yield path and text of every file."""
+    for namespace, group in groupby(changed, lambda one: one.namespace):
+        patches = [(one, {"path": get_patch_file_name(one)}) for one in group]
+        yield f"{namespace}/kustomization.yaml", _component(patches)
+    yield from render_patch_files(changed)
+
+
+def render_kustomize_text(of_one_namespace: Sequence[TemplateSizes]) -> str:
+    """Return the component of one namespace in one file."""
+    return _component([(one, {"patch": render_yaml(build_patch(one))}) for one in of_one_namespace])
+
+
+def _component(patches: Sequence[tuple[TemplateSizes, dict[str, str]]]) -> str:
+    # By kind and name alone: a base often leaves the namespace to the overlay that takes it up.
+    listed: list[JsonValue] = [
+        {**patch, "target": {"kind": one.workload.kind, "name": one.workload.name}} for one, patch in patches
+    ]
+    return render_yaml({"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Component", "patches": listed})

@@ -1,1 +1,0 @@
-"""One pass of `cruise serve --once`, as table and document."""

@@ -1,1 +1,0 @@
-"""Node plans as tables and documents."""

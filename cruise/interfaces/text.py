@@ -1,0 +1,221 @@
+"""Amounts as people read them: three significant digits at most, the unit always there."""
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from enum import Enum
+from functools import cache
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
+
+from cruise.domain.resources import MEBIBYTE, ResourceName
+
+GIBIBYTE = 1 << 30
+_MANY = 100
+_EXACT_UNITS = {ResourceName.CPU: "m", ResourceName.MEMORY: "Mi"}
+
+
+def format_cpu(millicores: int) -> str:
+    """Write CPU in millicores below ten cores, in cores above: `130m`, `2500m`, `12.5`; none as `–`."""
+    if abs(millicores) < 10_000:
+        return f"{millicores}m" if millicores else "–"
+    return format_cores(millicores)
+
+
+def format_cores(millicores: int) -> str:
+    """Write CPU in cores: `0.13`, `12.5`, `1,204`."""
+    cores = millicores / 1000
+    if abs(cores) >= _MANY:
+        return f"{cores:,.0f}"
+    return f"{cores:.1f}" if abs(cores) >= 10 else f"{cores:.2f}"
+
+
+def format_memory(memory_bytes: int) -> str:
+    """Write memory as Kubernetes does, shortened: `257Mi`, `1.5Gi`; none as `–`."""
+    if abs(memory_bytes) >= _MANY * GIBIBYTE:
+        return f"{memory_bytes / GIBIBYTE:,.0f}Gi"
+    if abs(memory_bytes) >= GIBIBYTE:
+        return f"{memory_bytes / GIBIBYTE:.1f}Gi"
+    if abs(memory_bytes) >= MEBIBYTE or not memory_bytes:
+        return f"{memory_bytes / MEBIBYTE:.0f}Mi" if memory_bytes else "–"
+    return f"{memory_bytes}B"
+
+
+def format_gibibytes(memory_bytes: int) -> str:
+    """Write memory in GiB without the unit: `0.25`, `12.5`, `1,204`."""
+    return format_cores(round(memory_bytes * 1000 / GIBIBYTE))
+
+
+def format_exact(resource: ResourceName, value: float) -> str:
+    """Write an amount so that sums can be followed: CPU to 0.1m, memory to 0.1Mi."""
+    amount = round(value, 1) if resource is ResourceName.CPU else round(value / MEBIBYTE, 1)
+    return f"{amount:.0f}{_EXACT_UNITS[resource]}" if amount == int(amount) else f"{amount}{_EXACT_UNITS[resource]}"
+
+
+def format_age(now: datetime, then: datetime, ago: bool = True) -> str:
+    """Write how long ago something was: `40s ago`, `12m ago`, `3h ago`, `5d ago`; what is ahead is `just now`."""
+    seconds = max(0, int((now - then).total_seconds()))
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size or (seconds >= size and not seconds % size):
+            return f"{seconds // size}{unit}{' ago' if ago else ''}"
+    if not seconds and ago:
+        return "just now"
+    return f"{seconds}s{' ago' if ago else ''}"
+
+
+def format_share(part: float, whole: float) -> str:
+    """Write a share in whole percent, `–` of nothing; what is not quite nothing or all does not read so."""
+    if whole <= 0:
+        return "–"
+    percent = 100 * part / whole
+    if 0 < percent < 1:
+        return "<1%"
+    if 99.5 <= percent < 100:
+        return ">99%"
+    return f"{percent:.0f}%"
+
+
+def format_count(number: int, one: str, many: str | None = None) -> str:
+    """Write a count with its noun: `1 pod`, `1,204 pods`."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def format_money(amount: float) -> str:
+    """Write an amount of money in whole dollars, in cents where there are few: `$1,204`, `$3.20`, `-$12`."""
+    sign, size = ("-" if amount < 0 else ""), abs(amount)
+    return f"{sign}${size:,.0f}" if size >= 10 else f"{sign}${size:.2f}"
+
+
+def format_percent(share: float) -> str:
+    """Write a share in percent without the sign, in five characters: `0`, `0.012`, `3.21`, `54.3`; unknown as `–`."""
+    percent = 100 * share
+    if not math.isfinite(percent):
+        return "–"
+    size = abs(percent)
+    if 0 < size < 0.001:
+        return "<.001"
+    digits = 0 if not size or size >= 100 else 1 if size >= 10 else 2 if size >= 0.1 else 3
+    return f"{percent:,.{digits}f}"
+
+
+def format_rate(rate: float) -> str:
+    """Write how often something happens: `0`, `0.31`, `12.5`, `1,204`; unknown as `–`."""
+    if not math.isfinite(rate):
+        return "–"
+    if 0 < rate < 0.01:
+        return "<.01"
+    digits = 0 if not rate or rate >= 100 else 1 if rate >= 10 else 2
+    return f"{rate:,.{digits}f}"
+
+
+# What users and servers wrote, as people may be shown it: control characters in sight instead of in effect.
+
+# C0 and C1 with DEL, what has no width or turns the direction of what follows, separators of lines, tags, and halves of
+# surrogate pairs: a terminal or a page would act on these in place of showing them.
+_CONTROLS = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f]"
+)
+_LONGEST = 2000
+
+
+def escape_text(text: str, longest: int = _LONGEST) -> str:
+    """Write control characters as Python escapes them, and cut what is longer than anybody reads."""
+    if len(text) > longest:
+        text = f"{text[: longest - 1]}…"
+    return _CONTROLS.sub(_escaped, text)
+
+
+def escape_lines(text: str) -> str:
+    """Write control characters as `plain` does, save those between lines, and cut nothing."""
+    return "\n".join([_CONTROLS.sub(_escaped, line) for line in text.split("\n")])
+
+
+def find_control_characters(text: str) -> list[tuple[int, str]]:
+    """Return where control characters are, each with what is shown in its place."""
+    return [(found.start(), _escaped(found)) for found in _CONTROLS.finditer(text)]
+
+
+def escape_json(document: bytes) -> bytes:
+    """Escape what JSON may leave as it is and a terminal acts on; the document says the same."""
+    if document.isascii() and b"\x7f" not in document:
+        return document
+    return _CONTROLS.sub(_json_escaped, document.decode()).encode()
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return found[0].encode("unicode_escape", "surrogatepass").decode()
+
+
+def _json_escaped(found: re.Match[str]) -> str:
+    # What stands between the values of a document.
+    if found[0] in "\n\r\t":
+        return found[0]
+    units = found[0].encode("utf-16-be")
+    return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
+
+
+# Frozen values as plain JSON shapes: keys in camel case, names for enumerations, ISO 8601 for times.
+
+JsonValue = dict[str, "JsonValue"] | list["JsonValue"] | str | int | float | bool | None
+
+
+def convert_to_json(value: object) -> JsonValue:
+    """Turn a value into what JSON and YAML can hold; sets come out sorted. Raises TypeError for anything else."""
+    if isinstance(value, Mapping):
+        return {str(_scalar(key)): convert_to_json(item) for key, item in value.items()}
+    if isinstance(value, frozenset):
+        return sorted((convert_to_json(item) for item in value), key=str)
+    if isinstance(value, tuple | list):
+        return [convert_to_json(item) for item in value]
+    if is_dataclass(value):
+        return {
+            convert_to_camel_case(entry.name): convert_to_json(getattr(value, entry.name)) for entry in fields(value)
+        }
+    return _scalar(value)
+
+
+def _scalar(value: object) -> str | int | float | bool | None:
+    if isinstance(value, Enum):
+        return str(getattr(value, "label", value.value))
+    if isinstance(value, datetime):
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise TypeError(f"{type(value).__name__} has no JSON shape")
+
+
+def convert_to_camel_case(name: str) -> str:
+    """Turn `memory_limit_bytes` into `memoryLimitBytes`; a trailing underscore, there to spare a keyword, goes."""
+    first, *rest = name.rstrip("_").split("_")
+    return first + "".join(part[:1].upper() + part[1:] for part in rest)
+
+
+# The templates of pages for browsers.
+
+
+def load_template(name: str) -> Template:
+    """Return a template: what it puts in is escaped, and what it is not given is an error."""
+    return _environment().get_template(name)
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        finalize=_plain,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _plain(value: object) -> object:
+    # What a macro made has gone through here already.
+    return escape_text(value) if isinstance(value, str) and not hasattr(value, "__html__") else value

@@ -1,0 +1,296 @@
+"""Objects around pods: workloads, disruption budgets, autoscalers, limit ranges."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from sys import intern
+
+import msgspec
+
+from cruise.domain.annotations import HPA_METRICS, PUBLISHED_VPA
+from cruise.domain.cluster import (
+    PLAIN_KINDS,
+    HorizontalPodAutoscaler,
+    LimitRangeItem,
+    PodDisruptionBudget,
+    VerticalPodAutoscaler,
+    Workload,
+    WorkloadRef,
+)
+from cruise.domain.cluster_policies import VpaContainerPolicy
+from cruise.domain.resources import ResourceName, StatedResources
+from cruise.errors import DECODE_ERRORS, BadInputError
+from cruise.kube_json.objects.node import detect_autoscaler_deployment
+from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, find_controller, keep_read_annotations
+from cruise.kube_json.objects.quantities import read_amounts, read_cpu
+from cruise.kube_json.objects.scheduling import read_selector
+from cruise.kube_json.refusals import explain_validation_error, format_object_label, name_object_in_errors
+from cruise.kube_json.wire import object_json, pod_json
+
+_NO_SPEC = object_json.WorkloadSpec()
+READ_CONTROLLERS = frozenset({"CronJob", "Deployment"})
+"""The kinds of controllers of ReplicaSets and Jobs that are read themselves, with their templates."""
+
+_API_VERSIONS = {
+    "Job": "batch/v1",
+    "CronJob": "batch/v1",
+    "Rollout": "argoproj.io/v1alpha1",
+    "CloneSet": "apps.kruise.io/v1alpha1",
+}
+_NOTHING_STATED = pod_json.ResourceRequirements()
+_SIZED = frozenset(ResourceName)
+_OWN_RECOMMENDER = "cruise"
+
+
+def get_kind(document: object_json.WorkloadObject) -> str:
+    """Return the kind that a workload's struct stands for."""
+    return str(document.__struct_config__.tag)
+
+
+def decode_workload(document: object_json.WorkloadObject) -> Workload:
+    """Return a workload; a DaemonSet has no replicas, Jobs have their parallelism.
+
+    Raises BadInputError that names workload and place.
+    """
+    metadata, spec, kind = document.metadata, document.spec or _NO_SPEC, get_kind(document)
+    controller = find_controller(metadata.owner_references)
+    replicas: int | None
+    match kind:
+        case "DaemonSet":
+            replicas = None
+        case "Job":
+            replicas = 1 if spec.parallelism is None else spec.parallelism
+        case "CronJob":
+            template = spec.job_template.spec if spec.job_template else None
+            replicas = 1 if template is None or template.parallelism is None else template.parallelism
+        case _:
+            replicas = 1 if spec.replicas is None else spec.replicas
+    namespace = metadata.namespace or "default"
+    with name_object_in_errors(kind, namespace, metadata.name):
+        pod_spec = _template_of(spec)
+        amounts = None if pod_spec is None else _template_amounts(pod_spec)
+    return Workload(
+        namespace=namespace,
+        ref=WorkloadRef(kind, metadata.name),
+        replicas=replicas,
+        annotations=keep_read_annotations(metadata.annotations),
+        created_at=metadata.creation_timestamp,
+        node_autoscaler=detect_autoscaler_deployment(document) if kind == "Deployment" and replicas else None,
+        controller=WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None,
+        memory_limits=None if amounts is None else _limits(amounts, ResourceName.MEMORY),
+        cpu_limits=None if amounts is None else _limits(amounts, ResourceName.CPU),
+        # A limit without a request becomes the request when the API server creates the pod.
+        requests=None
+        if amounts is None
+        else {name: stated.filled_from(most) for name, (stated, most) in amounts.items()},
+        init_containers=_names(pod_spec.init_containers) if pod_spec else frozenset(),
+        uid="" if controller else metadata.uid or "",
+        # Objects in lists of one kind need not say it.
+        api_version=intern(document.api_version or _API_VERSIONS.get(kind, "apps/v1")),
+    )
+
+
+def _template_of(spec: object_json.WorkloadSpec) -> object_json.TemplateSpec | None:
+    """Return what the pod template states; None where there is no template."""
+    holder = spec.job_template.spec if spec.job_template else spec
+    pods = holder.template.spec if holder and holder.template else None
+    return pods if pods is not None and pods.containers else None
+
+
+def _template_amounts(template: object_json.TemplateSpec) -> Mapping[str, tuple[StatedResources, StatedResources]]:
+    """Return the requests and limits of the pod template's containers, by name."""
+    found = {}
+    for one in (*(template.init_containers or ()), *(template.containers or ())):
+        stated, place = one.resources or _NOTHING_STATED, f"template: container {one.name}"
+        requests = read_amounts(stated.requests, f"{place}: requests")
+        found[one.name] = requests, read_amounts(stated.limits, f"{place}: limits")
+    return found
+
+
+def _names(containers: tuple[object_json.TemplateContainer, ...] | None) -> frozenset[str]:
+    return frozenset([one.name for one in containers]) if containers else frozenset()
+
+
+def _limits(
+    amounts: Mapping[str, tuple[StatedResources, StatedResources]], resource: ResourceName
+) -> Mapping[str, int]:
+    return {name: limit for name, (_, limits) in amounts.items() if (limit := limits.get(resource)) is not None}
+
+
+def read_controller(document: object_json.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | None] | None:
+    """Return the controller of a ReplicaSet or Job; None for kinds that are topmost themselves."""
+    kind = get_kind(document)
+    if kind not in INTERMEDIATE_KINDS:
+        return None
+    metadata = document.metadata
+    controller = find_controller(metadata.owner_references)
+    key = (metadata.namespace or "default", kind, metadata.name)
+    return key, WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None
+
+
+def has_read_controller(workload: Workload) -> bool:
+    """Tell whether a ReplicaSet or Job is of a kind whose own objects are read, template and all."""
+    return workload.controller is not None and workload.controller.kind in READ_CONTROLLERS
+
+
+def add_template_resources(
+    workloads: Mapping[tuple[str, WorkloadRef], Workload], below: Iterable[Workload]
+) -> Mapping[tuple[str, WorkloadRef], Workload]:
+    """Return workloads with what ReplicaSets and Jobs tell of theirs: the pod template, by the newest that is in use.
+
+    Controllers of other kinds, such as Argo's Rollouts, are not read themselves where `kubectl` was not asked for them;
+    a Rollout with a workloadRef has no template of its own.
+    """
+    found = dict(workloads)
+    newest = {(one.namespace, one.controller): one for one in sorted(below, key=_in_use) if one.requests is not None}
+    for (namespace, controller), one in newest.items():
+        if controller is None:
+            continue
+        own = workloads.get((namespace, controller))
+        if own is None:
+            found[namespace, controller] = replace(
+                one, ref=controller, replicas=None, annotations={}, created_at=None, controller=None, is_read=False
+            )
+        elif own.requests is None:
+            found[namespace, controller] = replace(
+                own,
+                requests=one.requests,
+                memory_limits=one.memory_limits,
+                cpu_limits=one.cpu_limits,
+                init_containers=one.init_containers,
+            )
+    return found
+
+
+def _in_use(workload: Workload) -> tuple[bool, float, str]:
+    created = workload.created_at
+    return workload.replicas != 0, created.timestamp() if created else 0.0, workload.ref.name
+
+
+def decode_budget(document: object_json.BudgetObject) -> PodDisruptionBudget | None:
+    """Return a disruption budget; None where it has no selector and so covers no pod.
+
+    Raises BadInputError that names budget, place and fix.
+    """
+    selector = document.spec.selector if document.spec else None
+    if selector is None:
+        return None
+    metadata, status = document.metadata, document.status or object_json.BudgetStatus()
+    namespace = metadata.namespace or "default"
+    with name_object_in_errors("PodDisruptionBudget", namespace, metadata.name):
+        return PodDisruptionBudget(
+            namespace=namespace,
+            name=metadata.name,
+            selector=read_selector(selector),
+            disruptions_allowed=status.disruptions_allowed,
+            never_allows=0 < status.expected_pods <= status.desired_healthy,
+        )
+
+
+def find_scale_targets(
+    autoscalers: Iterable[HorizontalPodAutoscaler], vertical: Iterable[VerticalPodAutoscaler]
+) -> dict[tuple[str, WorkloadRef], str]:
+    """Return what autoscalers target whose pods do not name it, by namespace, each with its group and version."""
+    found = {(one.namespace, one.target): one.target_api for one in autoscalers}
+    for other in vertical:
+        if other.changes_pods and other.target is not None:
+            found[other.namespace, other.target] = other.target_api
+    return {target: api for target, api in found.items() if target[1].kind not in PLAIN_KINDS}
+
+
+def decode_autoscaler(document: object_json.AutoscalerObject) -> HorizontalPodAutoscaler:
+    """Return an autoscaler of autoscaling/v2 or v1; without metrics Kubernetes targets CPU utilisation.
+
+    Raises BadInputError where v1's metrics annotation cannot be read.
+    """
+    metadata, spec = document.metadata, document.spec
+    namespace = metadata.namespace or "default"
+    label = format_object_label("HorizontalPodAutoscaler", namespace, metadata.name)
+    metrics = spec.metrics
+    if metrics is None and metadata.annotations and HPA_METRICS in metadata.annotations:
+        try:
+            metrics = msgspec.json.decode(metadata.annotations[HPA_METRICS], type=tuple[object_json.Metric, ...])
+        except msgspec.ValidationError as error:
+            raise BadInputError(f"{label}: annotation {HPA_METRICS}: {explain_validation_error(error)}") from error
+        except DECODE_ERRORS as error:
+            raise BadInputError(f"{label}: annotation {HPA_METRICS} is not JSON; remove it") from error
+    targeted = {name for metric in metrics or () if (name := _utilisation_target(metric)) is not None}
+    if spec.target_cpu_utilization_percentage is not None or not metrics:
+        targeted.add(ResourceName.CPU)
+    return HorizontalPodAutoscaler(
+        namespace=namespace,
+        name=metadata.name,
+        target=WorkloadRef(spec.scale_target_ref.kind, spec.scale_target_ref.name),
+        utilisation_of=frozenset(targeted),
+        target_api=intern(spec.scale_target_ref.api_version),
+    )
+
+
+def decode_vertical_autoscaler(document: object_json.VerticalAutoscalerObject) -> VerticalPodAutoscaler:
+    """Return a VerticalPodAutoscaler. Raises BadInputError that names the place."""
+    metadata, spec = document.metadata, document.spec or object_json.VerticalAutoscalerSpec()
+    target = spec.target_ref
+    stated = spec.resource_policy.container_policies if spec.resource_policy else None
+    with name_object_in_errors("VerticalPodAutoscaler", metadata.namespace or "default", metadata.name):
+        rules = tuple(_container_rule(one, f"spec.resourcePolicy: {one.container_name}") for one in stated or ())
+    return VerticalPodAutoscaler(
+        namespace=metadata.namespace or "default",
+        name=metadata.name,
+        target=WorkloadRef(target.kind, target.name) if target is not None else None,
+        mode=(spec.update_policy.update_mode if spec.update_policy else None) or "",
+        is_own=any(one.name == _OWN_RECOMMENDER for one in spec.recommenders or ()),
+        target_api=intern(target.api_version) if target is not None else "",
+        rules=rules,
+        is_published=(metadata.labels or {}).get(PUBLISHED_VPA) == _OWN_RECOMMENDER,
+    )
+
+
+def _container_rule(policy: object_json.ContainerPolicy, place: str) -> VpaContainerPolicy:
+    controlled = policy.controlled_resources
+    return VpaContainerPolicy(
+        container="" if policy.container_name == "*" else policy.container_name,
+        off=policy.mode == "Off",
+        controlled=None if controlled is None else _SIZED.intersection(controlled),
+        minimum=read_amounts(policy.min_allowed, f"{place}: minAllowed"),
+        maximum=read_amounts(policy.max_allowed, f"{place}: maxAllowed"),
+    )
+
+
+def _utilisation_target(metric: object_json.Metric) -> ResourceName | None:
+    """Return the resource whose utilisation a metric scales by, None for any other metric."""
+    resource = metric.resource or metric.container_resource
+    if resource is None or resource.name not in _SIZED:
+        return None
+    by_utilisation = resource.target_average_utilization is not None or (
+        resource.target is not None and resource.target.type == "Utilization"
+    )
+    return ResourceName(resource.name) if by_utilisation else None
+
+
+def decode_limit_range(document: object_json.LimitRangeObject) -> tuple[LimitRangeItem, ...]:
+    """Return the bounds of a limit range for containers and pods. Raises BadInputError that names the place."""
+    metadata = document.metadata
+    entries = document.spec.limits if document.spec else None
+    with name_object_in_errors("LimitRange", metadata.namespace or "default", metadata.name):
+        return tuple(
+            _limit_range_item(entry, f"spec.limits[{index}]")
+            for index, entry in enumerate(entries or ())
+            if entry.type in ("Container", "Pod")
+        )
+
+
+def _limit_range_item(entry: object_json.LimitRangeEntry, place: str) -> LimitRangeItem:
+    ratios = entry.max_limit_request_ratio or {}
+    return LimitRangeItem(
+        of_pod=entry.type == "Pod",
+        minimum=read_amounts(entry.min, f"{place}.min"),
+        maximum=read_amounts(entry.max, f"{place}.max"),
+        max_cpu_ratio=_ratio(ratios.get("cpu"), f"{place}.maxLimitRequestRatio.cpu"),
+        max_memory_ratio=_ratio(ratios.get("memory"), f"{place}.maxLimitRequestRatio.memory"),
+        default_limits=read_amounts(entry.default, f"{place}.default"),
+    )
+
+
+def _ratio(value: pod_json.QuantityText | None, place: str) -> float | None:
+    """Read a ratio of limit to request to the thousandth."""
+    thousandths = read_cpu(value, place)
+    return None if thousandths is None else thousandths / 1000

@@ -1,1 +1,0 @@
-"""Patches that cruise sends."""

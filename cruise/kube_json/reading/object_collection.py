@@ -1,0 +1,316 @@
+"""A snapshot put together from objects that come one by one, in any order."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+from cruise.domain.annotations import OPERATING_SYSTEM
+from cruise.domain.cluster import (
+    ClusterSnapshot,
+    HorizontalPodAutoscaler,
+    LimitRangeItem,
+    Node,
+    NodeAutoscalerKind,
+    OomKill,
+    Pod,
+    PodDisruptionBudget,
+    VerticalPodAutoscaler,
+    Workload,
+    WorkloadRef,
+)
+from cruise.domain.cluster_policies import NodePool, ResourceQuota
+from cruise.errors import BadInputError
+from cruise.kube_json.objects.containers import read_oom_kills
+from cruise.kube_json.objects.devices import DeviceObjects, add_devices
+from cruise.kube_json.objects.node import (
+    decode_node,
+    decode_node_pool,
+    detect_autoscaler_object,
+    detect_node_autoscaler,
+)
+from cruise.kube_json.objects.owners import (
+    INTERMEDIATE_KINDS,
+    OwnerIndex,
+    OwnerKey,
+    PriorityClass,
+    SharedStringMaps,
+    add_namespace_name_label,
+    decode_priority_class,
+    find_priority_class,
+    is_foreign_api_group,
+    keep_read_annotations,
+)
+from cruise.kube_json.objects.pod import PodReader
+from cruise.kube_json.objects.quantities import decode_quota, group_quotas_by_namespace
+from cruise.kube_json.objects.storage import (
+    ClaimSpec,
+    CsiNode,
+    StorageCapacities,
+    StorageCapacity,
+    StorageClass,
+    decode_capacity_publishing_driver,
+    decode_claim,
+    decode_csi_node,
+    decode_storage_capacity,
+    decode_storage_class,
+    resolve_storage,
+)
+from cruise.kube_json.objects.volumes import PersistentVolume, VolumeAttachment, decode_attachment, decode_volume
+from cruise.kube_json.objects.workloads import (
+    add_template_resources,
+    decode_autoscaler,
+    decode_budget,
+    decode_limit_range,
+    decode_vertical_autoscaler,
+    decode_workload,
+    find_scale_targets,
+    has_read_controller,
+    read_controller,
+)
+from cruise.kube_json.refusals import format_object_label
+from cruise.kube_json.wire import object_json, pod_json, storage_json
+from cruise.kube_json.wire import storage_json as device_json
+
+
+@dataclass(slots=True)
+class ObjectCollection:
+    """Objects decoded so far; equal parts of pods are shared for as long as it lives."""
+
+    nodes: list[Node] = field(default_factory=list)
+    pods: list[Pod] = field(default_factory=list)
+    workloads: dict[tuple[str, WorkloadRef], Workload] = field(default_factory=dict)
+    controllers: dict[OwnerKey, WorkloadRef | None] = field(default_factory=dict)
+    budgets: list[PodDisruptionBudget] = field(default_factory=list)
+    autoscalers: list[HorizontalPodAutoscaler] = field(default_factory=list)
+    vertical_autoscalers: list[VerticalPodAutoscaler] = field(default_factory=list)
+    oom_kills: list[OomKill] = field(default_factory=list)
+    limit_ranges: dict[str, tuple[LimitRangeItem, ...]] = field(default_factory=dict)
+    quotas: list[tuple[str, ResourceQuota]] = field(default_factory=list)
+    namespace_annotations: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    namespace_labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    claims: list[ClaimSpec] = field(default_factory=list)
+    volumes: dict[str, PersistentVolume] = field(default_factory=dict)
+    storage_classes: dict[str, StorageClass] = field(default_factory=dict)
+    node_drivers: dict[str, CsiNode] = field(default_factory=dict)
+    attachments: list[VolumeAttachment] = field(default_factory=list)
+    publishing_drivers: set[str] = field(default_factory=set)
+    storage_rooms: list[StorageCapacity] = field(default_factory=list)
+    devices: DeviceObjects = field(default_factory=DeviceObjects)
+    priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
+    node_autoscalers: set[NodeAutoscalerKind] = field(default_factory=set)
+    node_pools: list[NodePool] = field(default_factory=list)
+    node_claims: list[Node] = field(default_factory=list)
+    _kinds: set[str] = field(default_factory=set)
+    # For each pod the class that its priority comes from, empty for the default; None where it states one.
+    _class_names: list[str | None] = field(default_factory=list)
+    # ReplicaSets and Jobs of controllers that may not be read themselves.
+    _below: list[Workload] = field(default_factory=list)
+    _maps: SharedStringMaps = field(default_factory=SharedStringMaps)
+    _pod_reader: PodReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Share labels between nodes and pods."""
+        self._pod_reader = PodReader(maps=self._maps)
+
+    def add(self, document: object_json.AnyObject) -> None:
+        """Decode one object. Raises BadInputError that names object, place and fix."""
+        if not document.metadata.name:
+            kind, namespace = document.__struct_config__.tag, document.metadata.namespace
+            where = f"{kind} in namespace {namespace}" if namespace else kind
+            raise BadInputError(f"{where}: has no name; add metadata.name")
+        self._kinds.add(str(document.__struct_config__.tag))
+        match document:
+            case pod_json.PodObject():
+                pod = self._pod_reader.read(document)
+                self.pods.append(pod)
+                stated = document.spec.priority is not None
+                self._class_names.append(None if stated else document.spec.priority_class_name or "")
+                self.devices.add_user(document)
+                self.oom_kills.extend(read_oom_kills(pod, document.status))
+            case object_json.NodeObject():
+                self.nodes.append(decode_node(document, self._maps))
+            case object_json.WorkloadObject():
+                self._add_workload(document)
+            case object_json.BudgetObject():
+                budget = decode_budget(document)
+                self.budgets += [budget] if budget else []
+            case object_json.AutoscalerObject() | object_json.VerticalAutoscalerObject():
+                self._add_autoscaler(document)
+            case object_json.LimitRangeObject() | object_json.QuotaObject() | object_json.NamespaceObject():
+                self._add_namespaced(document)
+            case object_json.NodePoolObject() | object_json.NodeClaimObject() | object_json.ConfigMapObject():
+                self._add_node_autoscaling(document)
+            case storage_json.PriorityClassObject():
+                self.priority_classes[document.metadata.name] = decode_priority_class(document)
+            case _:
+                self._add_storage_or_devices(document)
+
+    def _add_node_autoscaling(
+        self, document: object_json.NodePoolObject | object_json.NodeClaimObject | object_json.ConfigMapObject
+    ) -> None:
+        if isinstance(document, object_json.NodeClaimObject):
+            self.node_claims.append(decode_node(document, self._maps))
+            return
+        told = detect_autoscaler_object(document)
+        self.node_autoscalers |= {told} if told else set()
+        if isinstance(document, object_json.NodePoolObject) and told:
+            self.node_pools.append(decode_node_pool(document))
+
+    def _add_autoscaler(self, document: object_json.AutoscalerObject | object_json.VerticalAutoscalerObject) -> None:
+        if isinstance(document, object_json.AutoscalerObject):
+            self.autoscalers.append(decode_autoscaler(document))
+        else:
+            self.vertical_autoscalers.append(decode_vertical_autoscaler(document))
+
+    def _add_storage_or_devices(self, document: storage_json.AnyStorage | device_json.AnyDevices) -> None:
+        name = document.metadata.name
+        match document:
+            case storage_json.ClaimObject():
+                self.claims.append(decode_claim(document))
+            case storage_json.VolumeObject():
+                self.volumes[name] = decode_volume(document)
+            case storage_json.StorageClassObject():
+                self.storage_classes[name] = decode_storage_class(document)
+            case storage_json.CsiNodeObject():
+                self.node_drivers[name] = decode_csi_node(document)
+            case storage_json.AttachmentObject():
+                attachment = decode_attachment(document)
+                self.attachments += [attachment] if attachment else []
+            case storage_json.DriverObject():
+                publishing = decode_capacity_publishing_driver(document)
+                self.publishing_drivers |= {publishing} if publishing else set()
+            case storage_json.CapacityObject():
+                room = decode_storage_capacity(document)
+                self.storage_rooms += [room] if room else []
+            case _:
+                self.devices.add(document)
+
+    def _add_workload(self, document: object_json.WorkloadObject) -> None:
+        control = read_controller(document)
+        if control is not None:
+            key, controller = control
+            self.controllers[key] = controller
+        workload = decode_workload(document)
+        key_of = (workload.namespace, workload.ref)
+        if control is not None and workload.controller is not None:
+            self._below += [] if has_read_controller(workload) else [workload]
+        elif key_of not in self.workloads or not is_foreign_api_group(workload.api_version):
+            # Of two lookalikes of one name, Kubernetes' own counts.
+            self.workloads[key_of] = workload
+
+    def _add_namespaced(
+        self, document: object_json.LimitRangeObject | object_json.QuotaObject | object_json.NamespaceObject
+    ) -> None:
+        if isinstance(document, object_json.NamespaceObject):
+            name = document.metadata.name
+            annotations = keep_read_annotations(document.metadata.annotations)
+            if annotations:
+                self.namespace_annotations[name] = annotations
+            self.namespace_labels[name] = self._maps.labels(add_namespace_name_label(document.metadata.labels, name))
+            return
+        namespace = document.metadata.namespace or "default"
+        if isinstance(document, object_json.QuotaObject):
+            self.quotas.append((namespace, decode_quota(document)))
+            return
+        self.limit_ranges[namespace] = self.limit_ranges.get(namespace, ()) + decode_limit_range(document)
+
+    def snapshot(self) -> ClusterSnapshot:
+        """Return everything as one snapshot, sorted, with owners followed to the top.
+
+        Pods that have finished or are going, on a node that is gone already, are left out: they hold nothing. Their
+        kills stay, since the workload's next pod has the same limits. Other
+        pods may be on nodes that are not listed, since nodes are printed before pods and come meanwhile.
+        Raises BadInputError for duplicates, and for running pods where no node at all is listed.
+        """
+        nodes = sorted(self.nodes, key=lambda node: node.name)
+        _refuse_duplicates("Node", [("", node.name) for node in nodes])
+        pods = sorted(self._finished_pods(nodes), key=lambda pod: (pod.namespace, pod.name))
+        _refuse_duplicates("Pod", [(pod.namespace, pod.name) for pod in pods])
+        nodes, pods = add_devices(nodes, pods, self.devices)
+        return ClusterSnapshot(
+            nodes=tuple(nodes),
+            pods=tuple(pods),
+            workloads=add_template_resources(self.workloads, self._below),
+            budgets=tuple(sorted(self.budgets, key=lambda budget: (budget.namespace, budget.name))),
+            autoscalers=tuple(sorted(self.autoscalers, key=lambda scaler: (scaler.namespace, scaler.name))),
+            vertical_autoscalers=tuple(sorted(self.vertical_autoscalers, key=lambda vpa: (vpa.namespace, vpa.name))),
+            # A file has no scales, and none comes later.
+            scales=dict.fromkeys(find_scale_targets(self.autoscalers, self.vertical_autoscalers)),
+            limit_ranges=self.limit_ranges,
+            namespace_annotations=self.namespace_annotations,
+            oom_kills=tuple(_with_workloads(self.oom_kills, self.pods)),
+            quotas=group_quotas_by_namespace(self.quotas),
+            storage_and_namespaces=resolve_storage(
+                self.claims,
+                self.volumes,
+                self.storage_classes,
+                self.node_drivers,
+                {pod.namespace: add_namespace_name_label(None, pod.namespace) for pod in pods} | self.namespace_labels,
+                rooms=StorageCapacities(frozenset(self.publishing_drivers), tuple(self.storage_rooms)),
+                attachments=self.attachments,
+            ),
+            node_autoscaler=detect_node_autoscaler(nodes, self.workloads.values(), self.node_autoscalers),
+            node_pools=tuple(sorted(self.node_pools, key=lambda pool: pool.name)),
+            node_claims=tuple(sorted(self.node_claims, key=lambda claim: claim.name)),
+            listed_kinds=frozenset(self._kinds),
+        )
+
+    def _finished_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:
+        """Yield the pods with what only the other objects tell: the topmost controller, the node's system."""
+        cron_jobs = {(namespace, ref.name) for namespace, ref in self.workloads if ref.kind == "CronJob"}
+        owners = OwnerIndex(self.controllers, cron_jobs)
+        windows = {node.name: node.labels.get(OPERATING_SYSTEM) == "windows" for node in nodes}
+        for pod, class_name in zip(self.pods, self._class_names, strict=True):
+            on_windows = False
+            changes: dict[str, object] = {}
+            if pod.owner_kind in INTERMEDIATE_KINDS:
+                workload = owners.find_workload(pod.namespace, pod.owner_kind, pod.owner_name, pod.labels)
+                if workload != pod.workload:
+                    # Nothing else has seen the pod yet, and to make it anew takes as long as half of reading it.
+                    object.__setattr__(pod, "workload", workload)
+            if pod.node is not None:
+                if pod.node not in windows and (pod.is_finished or pod.terminating):
+                    continue
+                if not windows:
+                    label = format_object_label("Pod", pod.namespace, pod.name)
+                    raise BadInputError(
+                        f"{label}: is on node {pod.node}, and no node is listed; print nodes and pods together"
+                    )
+                on_windows = windows.get(pod.node, False)
+            if on_windows and not pod.windows:
+                changes["windows"] = True
+            if class_name is not None:
+                changes |= self._from_class(pod, class_name)
+            for name, value in changes.items():
+                object.__setattr__(pod, name, value)
+            yield pod
+
+    def _from_class(self, pod: Pod, name: str) -> Mapping[str, object]:
+        """Return what a pod has from the class called `name`."""
+        given = find_priority_class(name, self.priority_classes)
+        if given is None and name:
+            label = format_object_label("Pod", pod.namespace, pod.name)
+            raise BadInputError(
+                f'{label}: spec.priorityClassName: "{name}" is not in the list; '
+                "print priorityclasses too, or add spec.priority"
+            )
+        if given is None or (given.priority, given.preempts) == (pod.priority, True):
+            return {}
+        return {"priority": given.priority, "preempts": pod.preemption_allowed and given.preempts}
+
+
+def _with_workloads(kills: Iterable[OomKill], pods: Iterable[Pod]) -> Iterable[OomKill]:
+    """Return kills sorted by pod, with the workloads that the pods were found to have."""
+    killed = {(kill.namespace, kill.pod) for kill in kills}
+    if not killed:
+        return ()
+    workloads = {(pod.namespace, pod.name): pod.workload for pod in pods if (pod.namespace, pod.name) in killed}
+    found = [replace(kill, workload=workloads[kill.namespace, kill.pod]) for kill in kills]
+    return sorted(found, key=lambda kill: (kill.namespace, kill.pod))
+
+
+def _refuse_duplicates(kind: str, names: Sequence[tuple[str, str]]) -> None:
+    """Refuse two equal neighbours in sorted names."""
+    for earlier, later in pairwise(names):
+        if earlier == later:
+            raise BadInputError(f"{format_object_label(kind, *later)}: is in the list twice; keep one of the two")

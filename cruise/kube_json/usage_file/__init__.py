@@ -1,1 +1,0 @@
-"""UsageStatistics files."""

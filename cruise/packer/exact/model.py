@@ -1,0 +1,344 @@
+"""A model of all rules, what is maximised in it, and one call of the solver."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from ortools.sat.python import cp_model
+
+from cruise.packer.answer import BestKnown, Packing, PackingNote, PackingNoteCode, ReportFunction, build_packing
+from cruise.packer.budget import EFFORT_UNIT, BudgetMeter, run_solver
+from cruise.packer.exact.affinity import add_affinity_constraints
+from cruise.packer.exact.constraints import (
+    add_capacity_constraints,
+    add_count_constraints,
+    add_pod_rule_constraints,
+    add_preemption_constraints,
+)
+from cruise.packer.exact.variables import (
+    BoundedSum,
+    PlacementVariables,
+    ProblemLayout,
+    add_returning_copies,
+    build_layout,
+)
+from cruise.packer.problem import IntArray, PackingObjective, PackingProblem, count_copies
+from cruise.packer.rules.preemption import match_pods_to_nodes
+
+# About how long a model takes to be built, with its rules.
+SECONDS_A_VARIABLE = 5e-5
+
+CopyAssignment = Callable[[IntArray], None]
+
+
+@dataclass(frozen=True, slots=True)
+class SolverAnswer:
+    """What a call found: an assignment, and what its objective surpasses nowhere; None for nothing."""
+
+    assignment: IntArray | None
+    bound: int | None
+
+
+class ConstraintModel:
+    """All rules; `entries` are the objective's key less what is stuck, the most urgent first."""
+
+    def __init__(self, layout: ProblemLayout) -> None:
+        self.layout = layout
+        self.cells = PlacementVariables(layout)
+        add_count_constraints(self.cells)
+        add_capacity_constraints(self.cells)
+        add_preemption_constraints(self.cells)
+        add_pod_rule_constraints(self.cells)
+        add_affinity_constraints(self.cells)
+        self.entries = _entries(self.cells)
+
+    def demand(self, entry: int, least: int) -> None:
+        """From now on an entry of the key is to be at least so much."""
+        self.cells.require(self.entries[entry].expression() >= least)
+
+    def cap(self, entry: int, most: int) -> None:
+        """From now on an entry of the key is to be no more than what is known to bound it."""
+        self.cells.require(self.entries[entry].expression() <= most)
+
+    @property
+    def get_effort(self) -> float:
+        """What building it stands for in work units."""
+        return EFFORT_UNIT * SECONDS_A_VARIABLE * len(self.cells.model.proto.variables)
+
+    def complete_hint(self, assignment: IntArray, meter: BudgetMeter) -> bool:
+        """Hint at every variable, and tell whether the model allows the assignment at all."""
+        model, layout = self.cells.model, self.layout
+        model.clear_hints()  # type: ignore[no-untyped-call]
+        for cell, variable in self.cells.stay.items():
+            model.add_hint(variable, int(min(assignment[cell], layout.running[cell]) - layout.immovable[cell]))
+        for cell, variable in self.cells.arrive.items():
+            model.add_hint(variable, int(max(assignment[cell] - layout.running[cell], 0)))
+        outcome = run_solver(model, meter, as_hinted=True)
+        if not outcome.found:
+            return False
+        self._hint_all(outcome.solver)
+        # What has no variable, or is more than its variable may be, was not hinted at.
+        return bool((self.read(outcome.solver.value) == assignment).all())
+
+    def maximise(self, entry: int, meter: BudgetMeter, found: CopyAssignment) -> SolverAnswer:
+        """Look for the greatest value of an entry of the key, and hint at what is found from then on."""
+        self.cells.model.maximize(self.entries[entry].expression())
+        outcome = run_solver(self.cells.model, meter, _SolutionCallback(self, found))
+        if not outcome.found:
+            return SolverAnswer(None, None)
+        self._hint_all(outcome.solver)
+        bound = None if outcome.get_bound is None else math.floor(outcome.get_bound + 1e-6)
+        return SolverAnswer(self.read(outcome.solver.value), bound)
+
+    def read(self, value: Callable[[cp_model.IntVar], int]) -> IntArray:
+        """The assignment that the variables' values make."""
+        cells = self.cells
+        assignment: IntArray = self.layout.immovable.copy()
+        for variables in (cells.stay, cells.arrive):
+            for cell, variable in variables.items():
+                assignment[cell] += value(variable)
+        return assignment
+
+    def _hint_all(self, solver: cp_model.CpSolver) -> None:
+        model = self.cells.model
+        model.clear_hints()  # type: ignore[no-untyped-call]
+        solution = solver.response_proto.solution
+        for index, level in enumerate(solution):
+            model.add_hint(model.get_int_var_from_proto_index(index), level)
+
+
+class _SolutionCallback(cp_model.CpSolverSolutionCallback):
+    def __init__(self, model: ConstraintModel, found: CopyAssignment) -> None:
+        super().__init__()
+        self._model, self._found = model, found
+
+    def on_solution_callback(self) -> None:
+        self._found(self._model.read(self.value))
+
+
+def _entries(cells: PlacementVariables) -> list[BoundedSum]:
+    problem, classes = cells.layout.problem, list(cells.nodes_of)
+    entries = []
+    for priority in np.unique(problem.priorities)[::-1].tolist():
+        tier = [pod_class for pod_class in classes if problem.priorities[pod_class] == priority]
+        entries.append(_sum_of(cells, (cells.stay, cells.arrive), dict.fromkeys(tier, 1)))
+        if problem.objective is PackingObjective.PAPER:
+            entries.append(_sum_of(cells, (cells.stay,), dict.fromkeys(tier, 1)))
+    if problem.objective is PackingObjective.FLEET:
+        entries.append(_price(cells))
+    if problem.objective is not PackingObjective.PAPER:
+        weights = {c: int(problem.weights[c]) for c in classes if problem.weights[c]}
+        entries.append(_sum_of(cells, (cells.stay,), weights))
+    return entries
+
+
+def _price(cells: PlacementVariables) -> BoundedSum:
+    """What the nodes cost, below zero, that nothing stuck occupies, for those that something else does."""
+    fleet = cells.layout.problem.node_prices
+    assert fleet is not None
+    count = BoundedSum()
+    occupying = np.flatnonzero(fleet.keeps_node_in_use).tolist()
+    for node, price in enumerate(fleet.prices.tolist()):
+        held = cells.get_held(occupying, (node,))
+        if price and held.maximum and not held.constant:
+            spare = cells.model.new_bool_var("")
+            cells.require(held.expression() <= 0, spare)
+            count.add_variable(spare, 1, price)
+            count.add_constant(-price)
+    return count
+
+
+def _sum_of(
+    cells: PlacementVariables, kinds: tuple[dict[tuple[int, int], cp_model.IntVar], ...], weights: dict[int, int]
+) -> BoundedSum:
+    """What is decided of some classes, at their weights."""
+    count = BoundedSum()
+    for variables in kinds:
+        most = cells.stay_most if variables is cells.stay else cells.arrive_most
+        for pod_class, weight in weights.items():
+            for node in cells.nodes_of[pod_class]:
+                cell = pod_class, node
+                if cell in variables:
+                    count.add_variable(variables[cell], most[cell], weight)
+    return count
+
+
+# The best assignment so far with what bounds it, reported as it changes.
+
+
+class Incumbent(BestKnown):
+    """An assignment of copies with what is known of it; `relaxed` bounds what has fewer rules."""
+
+    __slots__ = ("assignment", "layout", "notes", "relaxed", "report")
+
+    def __init__(
+        self,
+        layout: ProblemLayout,
+        assignment: IntArray,
+        most: tuple[int, ...],
+        report: ReportFunction,
+        relaxed: tuple[int, ...],
+    ) -> None:
+        super().__init__(compute_copies_key(layout, assignment), most)
+        self.layout, self.assignment, self.report, self.relaxed = layout, assignment, report, relaxed
+        self.notes: tuple[PackingNote, ...] = ()
+        self.relax()
+
+    def get_open_entries(self, entry: int) -> bool:
+        """Whether an entry of the key may still be better."""
+        return self.key[entry] < self.bound[entry]
+
+    def offer(self, assignment: IntArray) -> None:
+        """Take an assignment that is better, and report it."""
+        key = compute_copies_key(self.layout, assignment)
+        if key > self.key:
+            self.is_better(key)
+            self.assignment = assignment
+            self.relax()
+            self.report(self.packing())
+
+    def lower(self, entry: int, bound: int) -> None:
+        """Take a bound of an entry if it says more than the one before."""
+        lower = (*self.bound[:entry], max(bound, self.key[entry]), *self.bound[entry + 1 :])
+        if self.update_bound(self.key, lower):
+            self.report(self.packing())
+
+    def relax(self) -> None:
+        """Take the bounds of the problem with fewer rules: an entry's holds where all before are as good as there."""
+        if self.relaxed:
+            self.update_bound(self.relaxed, self.relaxed)
+
+    def packing(self) -> Packing:
+        """It in terms of pods."""
+        return build_packing(
+            self.layout.problem, match_pods_to_nodes(self.layout.problem, self.assignment), self.bound, self.notes
+        )
+
+
+def build_incumbent(
+    problem: PackingProblem, start: IntArray, report: ReportFunction, relaxed: tuple[int, ...] = ()
+) -> Incumbent:
+    """An assignment of pods, or what runs now, with the bounds of any: no more is placed, or stays, than there is."""
+    layout = build_layout(problem)
+    bound: list[int] = []
+    reachable = np.minimum(layout.counts, (layout.running + layout.maximum).sum(axis=1))
+    for tier in _tiers(layout):
+        bound.append(int(reachable[tier].sum()))
+        if problem.objective is PackingObjective.PAPER:
+            bound.append(int(layout.running[tier].sum()))
+    if problem.objective is PackingObjective.FLEET:
+        bound.append(-compute_copies_price(problem, layout.immovable))
+    if problem.objective is not PackingObjective.PAPER:
+        bound.append(0)
+    incumbent = Incumbent(layout, layout.running, tuple(bound), report, relaxed)
+    incumbent.offer(count_copies(problem, start))
+    return incumbent
+
+
+def compute_copies_key(layout: ProblemLayout, assignment: IntArray) -> tuple[int, ...]:
+    """The entries of the objective's key for an assignment."""
+    problem = layout.problem
+    placed = assignment.sum(axis=1)
+    stayed = np.minimum(assignment, layout.running).sum(axis=1)
+    if problem.objective is PackingObjective.PAPER:
+        return tuple(int(copies[tier].sum()) for tier in _tiers(layout) for copies in (placed, stayed))
+    evicted = int((problem.weights * (layout.running.sum(axis=1) - stayed)).sum())
+    price = (-compute_copies_price(problem, assignment),) if problem.objective is PackingObjective.FLEET else ()
+    return (*(int(placed[tier].sum()) for tier in _tiers(layout)), *price, -evicted)
+
+
+def compute_copies_price(problem: PackingProblem, assignment: IntArray) -> int:
+    """What the nodes cost that copies of classes occupy; of a problem with a fleet."""
+    assert problem.node_prices is not None
+    used = assignment[problem.node_prices.keeps_node_in_use].any(axis=0)
+    return int(problem.node_prices.prices[used].sum())
+
+
+def _tiers(layout: ProblemLayout) -> list[IntArray]:
+    priorities = layout.problem.priorities
+    return [np.flatnonzero(priorities == priority) for priority in np.unique(priorities)[::-1].tolist()]
+
+
+# The best packing under all rules by CP-SAT, entry after entry of the key, with a proof.
+
+_ENTRY_SHARE, _BUILDING_SHARE = 0.4, 0.3
+
+
+def solve_exact(
+    problem: PackingProblem, start: IntArray, meter: BudgetMeter, report: ReportFunction, relaxed: tuple[int, ...] = ()
+) -> Packing:
+    """Pack as well as the meter lets, never worse than `start` or than what runs now.
+
+    `start[pod]` is a node or -1, and obeys every rule. `relaxed` is the bound of the same problem without some of its
+    rules. With work units, and no deadline, the answer repeats exactly.
+    """
+    incumbent = build_incumbent(problem, start, report, relaxed)
+    if not incumbent.is_proved:
+        maximise_and_prove(incumbent, meter)
+    return incumbent.packing()
+
+
+def maximise_and_prove(incumbent: Incumbent, meter: BudgetMeter) -> None:
+    """Maximise one entry of the key after the other, those before held at what is reached.
+
+    Where copies may return, what bounds an entry is a model of its own: it finds nothing. Nothing is done where
+    building the model alone would take much of what is left.
+    """
+    layout = incumbent.layout
+    if not _pays(layout, meter):
+        return
+    fixed = compute_copies_key(layout, layout.immovable)
+    model = ConstraintModel(layout)
+    meter.spend(model.get_effort)
+    if not model.complete_hint(incumbent.assignment, meter):
+        return
+    returns = add_returning_copies(layout)
+    bounding = model if returns is None else ConstraintModel(returns)
+    last = len(incumbent.key) - 1
+    for entry in range(last + 1):
+        if incumbent.get_open_entries(entry) and not meter.is_exhausted():
+            for one in dict.fromkeys((model, bounding)):
+                one.cap(entry, incumbent.bound[entry] - fixed[entry])
+            with meter.get_part(1.0 if entry == last else _ENTRY_SHARE) as own:
+                bound = _maximised(incumbent, entry, model, bounding, own)
+            if bound is not None:
+                incumbent.lower(entry, bound + fixed[entry])
+        if incumbent.is_proved or meter.is_exhausted():
+            return
+        for one in dict.fromkeys((model, bounding)):
+            one.demand(entry, incumbent.key[entry] - fixed[entry])
+
+
+def _maximised(
+    incumbent: Incumbent, entry: int, model: ConstraintModel, bounding: ConstraintModel, meter: BudgetMeter
+) -> int | None:
+    """Offer the best in an entry of the key that a model finds; the bound that another one gives."""
+    answer = model.maximise(entry, meter, incumbent.offer)
+    if answer.assignment is not None:
+        incumbent.offer(answer.assignment)
+    if answer.bound is not None and bounding is not model:
+        answer = _bounded(incumbent, entry, answer.bound, bounding, meter)
+    return answer.bound
+
+
+def _pays(layout: ProblemLayout, meter: BudgetMeter) -> bool:
+    """Whether a model is built in a small part of what is left."""
+    variables = int((layout.running > layout.immovable).sum() + (layout.maximum > 0).sum())
+    building = variables * SECONDS_A_VARIABLE / _BUILDING_SHARE
+    return not meter.is_exhausted() and building < min(meter.get_remaining_seconds(), meter.work_left / EFFORT_UNIT)
+
+
+def _bounded(
+    incumbent: Incumbent, entry: int, without: int, bounding: ConstraintModel, meter: BudgetMeter
+) -> SolverAnswer:
+    """The bound of a model in which copies return, and a note where it is more than without."""
+    bounding.complete_hint(incumbent.assignment, meter)
+    answer = bounding.maximise(entry, meter, _ignore)
+    if answer.bound is None or answer.bound > without:
+        incumbent.notes = (PackingNote(PackingNoteCode.OTHER_ORDERS),)
+    return answer
+
+
+def _ignore(assignment: IntArray) -> None:
+    """What returns is none of an assignment that is carried out."""

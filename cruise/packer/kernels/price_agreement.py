@@ -1,0 +1,210 @@
+"""Prices at which the changes that are known of nodes agree: near to other prices, and to what is wanted of each class.
+
+What known changes gain is no more than what nodes gain at most, so these prices are a guess at the best ones: what
+bounds is a search of the nodes at them.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.packer.kernels.compilation import compile_inline, compile_without_allocation
+from cruise.packer.problem import FloatArray, IntArray
+
+# Changes of nodes that were met before: what came and what left, as a stock to choose from at other prices.
+
+
+class NodeChanges(NamedTuple):
+    """Up to so many changes of each node, the first of them none.
+
+    By change k of a node there are `more[node, k, i]` copies more of class `of[node, k, i]`, or fewer where that is
+    below 0, for each i below `length[node, k]`; it costs `cost[node, k]`. `known[node]` counts them. `share[node, k]`
+    of the node, one whole in all, has the change.
+    """
+
+    of: NDArray[np.int32]
+    more: NDArray[np.int32]
+    length: IntArray
+    cost: FloatArray
+    share: FloatArray
+    known: IntArray
+
+
+def create_node_changes(nodes: int, most: int, width: int) -> NodeChanges:
+    """No changes yet; up to `most` a node, of at most `width` classes each."""
+    share = np.zeros((nodes, most))
+    share[:, 0] = 1.0
+    return NodeChanges(
+        of=np.zeros((nodes, most, width), dtype=np.int32),
+        more=np.zeros((nodes, most, width), dtype=np.int32),
+        length=np.zeros((nodes, most), dtype=np.int64),
+        cost=np.zeros((nodes, most)),
+        share=share,
+        known=np.ones(nodes, dtype=np.int64),
+    )
+
+
+@compile_inline
+def compute_gain(c: NodeChanges, g: int, k: int, price: FloatArray) -> float:
+    """What a change of a node gains at prices."""
+    gain = -float(c.cost[g, k])
+    for i in range(c.length[g, k]):
+        gain += c.more[g, k, i] * price[c.of[g, k, i]]
+    return gain
+
+
+@compile_inline
+def find_best_change(c: NodeChanges, g: int, price: FloatArray) -> tuple[int, float]:
+    """The change of a node that gains most at prices, and how much."""
+    best, most = 0, 0.0
+    for k in range(1, c.known[g]):
+        gain = compute_gain(c, g, k, price)
+        if gain > most:
+            best, most = k, gain
+    return best, most
+
+
+@compile_inline
+def choose_slot(c: NodeChanges, g: int, price: FloatArray) -> int:
+    """Where to keep one more change of a node: where there is none, or instead of what gains least of no share."""
+    if c.known[g] < c.of.shape[1]:
+        c.known[g] += 1
+        return int(c.known[g]) - 1
+    worst, least = 0, np.inf
+    for k in range(1, c.of.shape[1]):
+        gain = compute_gain(c, g, k, price)
+        if c.share[g, k] <= 0.0 and gain < least:
+            worst, least = k, gain
+    if worst == 0:
+        worst = 1
+        for k in range(2, c.of.shape[1]):
+            if c.share[g, k] < c.share[g, worst]:
+                worst = k
+        c.share[g, 0] += c.share[g, worst]
+        c.share[g, worst] = 0.0
+    return worst
+
+
+# Gains that differ by less are the same.
+_EVEN = 1.0
+
+
+@compile_inline
+def _bring(c: NodeChanges, g: int, k: int, part: float, lacks: FloatArray) -> None:
+    for i in range(c.length[g, k]):
+        lacks[c.of[g, k, i]] -= part * c.more[g, k, i]
+
+
+@compile_inline
+def _price(one: int, lacks: FloatArray, near: FloatArray, step: float, most: FloatArray) -> float:
+    return float(min(max(near[one] + step * lacks[one], 0.0), most[one]))
+
+
+@compile_inline
+def _reprice(
+    c: NodeChanges,
+    g: int,
+    k: int,
+    lacks: FloatArray,
+    near: FloatArray,
+    step: float,
+    most: FloatArray,
+    price: FloatArray,
+) -> None:
+    for i in range(c.length[g, k]):
+        one = c.of[g, k, i]
+        price[one] = _price(one, lacks, near, step, most)
+
+
+@compile_inline
+def _distance(c: NodeChanges, g: int, a: int, b: int, scratch: FloatArray) -> float:
+    """The squares of how two changes of a node differ, summed up."""
+    for i in range(c.length[g, a]):
+        scratch[c.of[g, a, i]] += c.more[g, a, i]
+    for i in range(c.length[g, b]):
+        scratch[c.of[g, b, i]] -= c.more[g, b, i]
+    total = 0.0
+    for k in (a, b):
+        for i in range(c.length[g, k]):
+            total += scratch[c.of[g, k, i]] * scratch[c.of[g, k, i]]
+            scratch[c.of[g, k, i]] = 0.0
+    return total
+
+
+@compile_inline
+def _extremes(c: NodeChanges, g: int, price: FloatArray) -> tuple[int, int, float]:
+    """The change of a node that gains most, that of a share which gains least, and by how much these differ."""
+    best, worst, top, low = 0, 0, -1e300, 1e300
+    for k in range(c.known[g]):
+        gain = compute_gain(c, g, k, price)
+        if gain > top:
+            best, top = k, gain
+        if c.share[g, k] > 0.0 and gain < low:
+            worst, low = k, gain
+    return best, worst, top - low
+
+
+@compile_inline
+def _begin(
+    c: NodeChanges,
+    wanted: FloatArray,
+    near: FloatArray,
+    step: float,
+    most: FloatArray,
+    lacks: FloatArray,
+    price: FloatArray,
+) -> None:
+    """What is lacking where nodes have the shares that they have, and its prices."""
+    for one in range(len(lacks)):
+        lacks[one] = wanted[one]
+    for g in range(len(c.known)):
+        for k in range(c.known[g]):
+            if c.share[g, k] > 0.0:
+                _bring(c, g, k, c.share[g, k], lacks)
+    for one in range(len(price)):
+        price[one] = _price(one, lacks, near, step, most)
+
+
+@compile_without_allocation
+def improve_prices(
+    c: NodeChanges,
+    wanted: FloatArray,
+    near: FloatArray,
+    step: float,
+    most: FloatArray,
+    lacks: FloatArray,
+    price: FloatArray,
+    scratch: FloatArray,
+    passes: int,
+    spent: IntArray,
+) -> float:
+    """What nodes gain at most by known changes, once shares have moved towards those that gain more, so many times.
+
+    `price` becomes that of `near`, and `step` more for each copy that `lacks`: what is `wanted` of a class beyond
+    what the shares bring; at least 0 and at most `most`. `scratch` is all zero. `spent` counts what is looked at.
+    """
+    _begin(c, wanted, near, step, most, lacks, price)
+    for _ in range(passes):
+        moved = False
+        for g in range(len(c.known)):
+            if c.known[g] < 2:
+                continue
+            spent[0] += c.known[g]
+            best, worst, gap = _extremes(c, g, price)
+            if gap < _EVEN:
+                continue
+            moved = True
+            part = min(c.share[g, worst], gap / (step * max(_distance(c, g, best, worst, scratch), 1.0)))
+            c.share[g, worst] -= part
+            c.share[g, best] += part
+            _bring(c, g, worst, -part, lacks)
+            _bring(c, g, best, part, lacks)
+            _reprice(c, g, worst, lacks, near, step, most, price)
+            _reprice(c, g, best, lacks, near, step, most, price)
+        if not moved:
+            break
+    total = 0.0
+    for g in range(len(c.known)):
+        total += find_best_change(c, g, price)[1]
+    return total

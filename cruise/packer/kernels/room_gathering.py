@@ -1,0 +1,239 @@
+"""Gathering the room that all nodes keep onto one of them, by exchanges of one or two pods, until what waits fits."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cruise.packer.kernels.cluster_state import (
+    PackedClusterState,
+    compute_shortage,
+    has_capacity,
+    is_allowed,
+    may_be_ejected,
+    move_pod,
+    undo_changes,
+)
+from cruise.packer.kernels.compilation import (
+    compile_kernel,
+    compile_without_allocation,
+    draw_below,
+    read_monotonic_seconds,
+)
+from cruise.packer.problem import FloatArray, IntArray
+
+# Pods of a node that may take part in an exchange, and exchanges tried before a pair of nodes is given up.
+_CROWD, _TRIED = 40, 6
+_SUMS = 1 + _CROWD + _CROWD * (_CROWD - 1) // 2
+# Nodes that gathered in vain, one after the other, before no more is gathered.
+_VAIN = 4
+
+
+@compile_kernel
+def place_by_gathering_capacity(
+    s: PackedClusterState, waiting: IntArray, below: int, random: NDArray[np.uint64], deadline: float, work: float
+) -> int:
+    """Place waiting pods, in their order, on nodes that gather the others' room; how many are placed.
+
+    From its home no pod leaves whose rank is not at least `below` ranks under that of the first that waits.
+    """
+    side = np.empty((2, _SUMS, 2), np.int64)
+    sums = np.empty((2, _SUMS, s.free.shape[1]), np.int64)
+    scores, found = np.empty(_TRIED, np.float64), np.empty((_TRIED, 2), np.int64)
+    tried = np.zeros(s.free.shape[0], np.bool_)
+    placed, vain = 0, 0
+    s.logged[0] = 0
+    while vain < _VAIN and not _over(s, deadline, work):
+        first = _first(s, waiting)
+        if first < 0:
+            break
+        n = _collector(s, first, tried)
+        if n < 0:
+            break
+        tried[n] = True
+        rank = s.ranks[s.pod_class[first]] + below
+        before = s.node.copy()
+        came = _fill(s, waiting, n)
+        for donor in _roomiest(s, n, random):
+            if _over(s, deadline, work):
+                break
+            if _exchange(s, donor, n, rank, side, sums, scores, found):
+                came += _fill(s, waiting, n)
+        placed += came
+        vain = 0 if came else vain + 1
+        if came:
+            tried[:] = False
+        else:
+            _restore(s, before)
+    return placed
+
+
+@compile_without_allocation
+def _restore(s: PackedClusterState, before: IntArray) -> None:
+    """Bring every pod back to where it was."""
+    for back in (False, True):
+        for p in range(s.node.shape[0]):
+            if s.node[p] != before[p]:
+                move_pod(s, p, before[p] if back else -1)
+                s.logged[0] = 0
+
+
+@compile_without_allocation
+def _over(s: PackedClusterState, deadline: float, work: float) -> bool:
+    return (deadline < np.inf and read_monotonic_seconds() > deadline) or s.spent[0] > work
+
+
+@compile_without_allocation
+def _first(s: PackedClusterState, waiting: IntArray) -> int:
+    """The first pod that still waits; -1 for none."""
+    for k in range(waiting.shape[0]):
+        if s.node[waiting[k]] < 0:
+            return int(waiting[k])
+    return -1
+
+
+@compile_without_allocation
+def _collector(s: PackedClusterState, p: int, tried: NDArray[np.bool_]) -> int:
+    """The node that lacks least for a pod, of those that did not gather in vain; -1 for none."""
+    best, least = -1, np.inf
+    s.spent[0] += s.free.shape[0]
+    for n in range(s.free.shape[0]):
+        if not tried[n] and is_allowed(s, p, n):
+            lacking = compute_shortage(s, s.pod_class[p], n, -1)
+            if lacking < least:
+                best, least = n, lacking
+    return best
+
+
+@compile_kernel
+def _roomiest(s: PackedClusterState, but: int, random: NDArray[np.uint64]) -> IntArray:
+    """All other nodes, about in the order of the room that they keep, the most first."""
+    room = np.zeros(s.free.shape[0], np.float64)
+    for n in range(s.free.shape[0]):
+        for r in range(s.free.shape[1]):
+            room[n] -= _kept(s, n, r)
+        room[n] *= 0.5 + draw_below(random, 1024) / 1024.0
+    room[but] = np.inf
+    return np.argsort(room)[:-1]
+
+
+@compile_without_allocation
+def _fill(s: PackedClusterState, waiting: IntArray, n: int) -> int:
+    """Place on a node what waits and has room there; how many."""
+    placed = 0
+    for k in range(waiting.shape[0]):
+        p = waiting[k]
+        if s.node[p] < 0 and has_capacity(s, s.pod_class[p], n) and is_allowed(s, p, n):
+            move_pod(s, p, n)
+            s.logged[0] = 0
+            placed += 1
+    return placed
+
+
+@compile_kernel
+def _exchange(
+    s: PackedClusterState,
+    donor: int,
+    n: int,
+    rank: int,
+    side: IntArray,
+    sums: IntArray,
+    scores: FloatArray,
+    found: IntArray,
+) -> bool:
+    """Exchange up to two pods of a donor for up to two of a node, so that the donor keeps least room."""
+    out = _sum_up(s, donor, n, rank, side[0], sums[0])
+    back = _sum_up(s, n, donor, rank, side[1], sums[1])
+    resources = s.free.shape[1]
+    # Of the two scarcest resources the one of which the donor has less leaves the fewest to look at.
+    tight, other = s.scarcity[0], s.scarcity[1]
+    if _kept(s, donor, other) < _kept(s, donor, tight):
+        tight = other
+    order = np.argsort(sums[1, :back, tight])
+    keys = sums[1, :back, tight][order]
+    held = 0
+    room = s.free[donor, tight] - s.largest[donor, tight]
+    for a in range(out):
+        begin = np.searchsorted(keys, sums[0, a, tight])
+        for k in range(begin, back):
+            if keys[k] > sums[0, a, tight] + room:
+                break
+            s.spent[0] += 1
+            b = order[k]
+            score = 0.0
+            for r in range(resources):
+                gained = sums[1, b, r] - sums[0, a, r]
+                if gained > s.free[donor, r] - s.largest[donor, r] or -gained > s.free[n, r] - s.largest[n, r]:
+                    score = -np.inf
+                    break
+                score += gained * s.shares[r]
+            if score > 0:
+                held = _keep(scores, found, held, score, a, b)
+    for i in np.argsort(-scores[:held]):
+        if _carry_out(s, side[0, found[i, 0]], side[1, found[i, 1]], donor, n):
+            s.logged[0] = 0
+            return True
+        undo_changes(s, 0)
+    return False
+
+
+@compile_without_allocation
+def _kept(s: PackedClusterState, n: int, r: int) -> float:
+    """How much a node keeps of a resource, weighed by how short that is."""
+    return float((s.free[n, r] - s.largest[n, r]) * s.shares[r])
+
+
+@compile_kernel
+def _sum_up(s: PackedClusterState, n: int, to: int, rank: int, side: IntArray, sums: IntArray) -> int:
+    """What no pod, each pod and each pair of a node takes that may leave it and be allowed on another; how many."""
+    crowd, count, p = np.empty(_CROWD, np.int64), 0, s.first_pod[n]
+    while p >= 0 and count < _CROWD:
+        leaves = may_be_ejected(s, p) and (s.ranks[s.pod_class[p]] >= rank or s.node[p] != s.home_node[p])
+        if leaves and is_allowed(s, p, to):
+            crowd[count] = p
+            count += 1
+        p = s.next_pod[p]
+    side[0] = -1
+    sums[0] = 0
+    total = 1
+    for i in range(count):
+        for j in range(i, count):
+            side[total, 0], side[total, 1] = crowd[i], crowd[j] if j > i else -1
+            for r in range(s.free.shape[1]):
+                sums[total, r] = s.demands[s.pod_class[crowd[i]], r]
+                if j > i:
+                    sums[total, r] += s.demands[s.pod_class[crowd[j]], r]
+            total += 1
+    s.spent[0] += total
+    return total
+
+
+@compile_without_allocation
+def _keep(scores: FloatArray, found: IntArray, held: int, score: float, a: int, b: int) -> int:
+    """Keep an exchange among the best so far; their number afterwards."""
+    k = held
+    if held == scores.shape[0]:
+        k = 0
+        for i in range(1, held):
+            if scores[i] < scores[k]:
+                k = i
+        if scores[k] >= score:
+            return held
+    scores[k], found[k, 0], found[k, 1] = score, a, b
+    return int(min(held + 1, scores.shape[0]))
+
+
+@compile_without_allocation
+def _carry_out(s: PackedClusterState, out: IntArray, back: IntArray, donor: int, n: int) -> bool:
+    """Let pods of two nodes change places; False where a rule or the room forbids it on the way."""
+    for pods in (out, back):
+        for k in range(2):
+            if pods[k] >= 0:
+                if not may_be_ejected(s, pods[k]):
+                    return False
+                move_pod(s, pods[k], -1)
+    for pods, to in ((out, n), (back, donor)):
+        for k in range(2):
+            if pods[k] >= 0:
+                if not has_capacity(s, s.pod_class[pods[k]], to) or not is_allowed(s, pods[k], to):
+                    return False
+                move_pod(s, pods[k], to)
+    return True

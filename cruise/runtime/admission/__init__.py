@@ -1,1 +1,0 @@
-"""Admission of new pods: statistics and cluster gathered, reviews answered."""

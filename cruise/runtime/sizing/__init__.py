@@ -1,1 +1,0 @@
-"""The node pass, and the headroom model that it learns."""

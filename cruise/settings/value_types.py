@@ -1,0 +1,354 @@
+"""Forms of values: how each is written, in the environment (always text) and in TOML."""
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+
+from cruise.adapters.kubelets.client import KubeletAccess, KubeletEndpoint
+from cruise.decisions.sizing.headroom import HEADROOM_MODELS
+from cruise.domain.policy import (
+    RULE_SETS,
+    AdmissionSize,
+    ConsolidationMode,
+    MemoryLimitPolicy,
+    Mode,
+    NodeAutoscalerSetting,
+    OomReaction,
+    check_namespace_pattern,
+    is_namespace_name,
+)
+from cruise.domain.resources import quote_text
+from cruise.domain.users import NotificationTopic
+
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?", re.ASCII)
+_ADDRESS = re.compile(r"(?:[A-Za-z0-9.-]*|\[[0-9A-Fa-f:.]+\]):(\d{1,5})", re.ASCII)
+# Printable ASCII without a space at either end, which HTTP carries as it is.
+_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~A-Za-z0-9-]+", re.ASCII)
+_SERIES_NAME = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*", re.ASCII)
+_MATCHER = r"""[A-Za-z_][A-Za-z0-9_]*\s*(?:=|!=|=~|!~)\s*(?:"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|`[^`]*`)"""
+_MATCHERS = re.compile(rf"{_MATCHER}(?:\s*,\s*{_MATCHER})*", re.ASCII)
+_HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?(:[0-9]{1,5})?|\[[0-9A-Fa-f:.]+\](:[0-9]{1,5})?", re.ASCII)
+_TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
+
+
+@dataclass(frozen=True, slots=True)
+class ValueType:
+    """One way of writing values: `read` turns text or a TOML value into the setting, or raises ValueError.
+
+    `what` completes "is not …"; a `secret` value is never quoted.
+    """
+
+    description: str
+    example: str
+    read: Callable[[object], object]
+    secret: bool = False
+
+
+class InvalidValue(ValueError):
+    """A value that cannot be meant; the message says what is wrong with which part of it."""
+
+
+def parse_duration(text: str) -> timedelta:
+    """Read a duration such as 90s, 5m, 1h30m or 7d. Raises ValueError for anything else."""
+    match = _DURATION.fullmatch(text)
+    if match is None or not text or len(text) > 20:
+        raise ValueError(text)
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups())
+    try:
+        return timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+    except OverflowError as error:
+        raise ValueError(text) from error
+
+
+def _text_of(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError(value)
+    return value.strip()
+
+
+def create_duration_type(
+    most: str, example: str = "15m or 1h30m", least: timedelta = timedelta(seconds=1)
+) -> ValueType:
+    """A duration from `least` to `most`: a slip of the unit makes it sixty times as long, or more."""
+    longest = parse_duration(most)
+
+    def read(value: object) -> timedelta:
+        found = parse_duration(_text_of(value))
+        if not least <= found <= longest:
+            raise ValueError(value)
+        return found
+
+    what = "a duration" if least <= timedelta(seconds=1) else f"a duration of at least {least.total_seconds():g}s"
+    return ValueType(f"{what}{' and' if least > timedelta(seconds=1) else ' of'} at most {most}", example, read)
+
+
+def create_count_type(example: str, least: int = 0) -> ValueType:
+    """A whole number."""
+
+    def read(value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, int | str):
+            raise ValueError(value)
+        found = int(value) if isinstance(value, int) or value.strip().isdecimal() else -1
+        if found < least:
+            raise ValueError(value)
+        return found
+
+    return ValueType(f"a whole number of at least {least}", example, read)
+
+
+def create_number_type(what: str, example: str, fits: Callable[[float], bool]) -> ValueType:
+    """A finite number that `fits`."""
+
+    def read(value: object) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float | str):
+            raise ValueError(value)
+        found = float(value)
+        if not math.isfinite(found) or not fits(found):
+            raise ValueError(value)
+        return found
+
+    return ValueType(what, example, read)
+
+
+def create_positive_type(example: str) -> ValueType:
+    """A number above 0."""
+    return create_number_type("a positive number", example, lambda found: found > 0)
+
+
+def create_price_type(example: str) -> ValueType:
+    """A cost, which may be 0."""
+    return create_number_type("a number of at least 0", example, lambda found: found >= 0)
+
+
+def create_bounded_type(most: float, example: str, *, least: float = 0) -> ValueType:
+    """A number above 0, or of at least `least`, and at most `most`."""
+    low = f"of at least {least:g}" if least else "above 0"
+    return create_number_type(
+        f"a number {low} and at most {most:g}", example, lambda found: 0 < found and least <= found <= most
+    )
+
+
+def _read_flag(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    text = _text_of(value).lower()
+    if text not in _TRUE + _FALSE:
+        raise ValueError(value)
+    return text in _TRUE
+
+
+def create_choice_type(what: str, values: Iterable[tuple[str, object]]) -> ValueType:
+    """One of several names."""
+    named = dict(values)
+
+    def read(value: object) -> object:
+        text = _text_of(value).lower()
+        if text not in named:
+            raise ValueError(value)
+        return named[text]
+
+    return ValueType(
+        what, " or ".join([", ".join(list(named)[:-1]), list(named)[-1]] if len(named) > 1 else named), read
+    )
+
+
+def create_list_type(what: str, values: Iterable[tuple[str, object]]) -> ValueType:
+    """Some of several names, at least one."""
+    named = dict(values)
+
+    def read(value: object) -> frozenset[object]:
+        names = _read_names(value)
+        if not names or not names <= named.keys():
+            raise ValueError(value)
+        return frozenset(named[name] for name in names)
+
+    return ValueType(what, ",".join(named), read)
+
+
+def _read_names(value: object) -> frozenset[str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise ValueError(value)
+    return frozenset(part.strip() for part in parts if part.strip())
+
+
+def _read_namespace(value: object) -> str:
+    text = _text_of(value)
+    if not is_namespace_name(text):
+        raise ValueError(value)
+    return text
+
+
+def _read_namespaces(value: object) -> frozenset[str]:
+    names = _read_names(value)
+    for name in sorted(names):
+        if not is_namespace_name(name):
+            raise InvalidValue(f"{quote_text(name)} is not the name of a namespace")
+    return names
+
+
+def create_excluded_namespaces_type(protected: frozenset[str]) -> ValueType:
+    """Names and patterns of namespaces, added to those that are `protected`; `!NAME` takes out one of these."""
+
+    def read(value: object) -> frozenset[str]:
+        stated = _read_names(value)
+        taken_out = {name[1:] for name in stated if name.startswith("!")}
+        for name in sorted(taken_out - protected):
+            raise InvalidValue(
+                f'"!{name}" takes nothing out: only {", ".join(sorted(protected))} are excluded by themselves'
+            )
+        added = frozenset(name for name in stated if not name.startswith("!"))
+        for name in sorted(added):
+            try:
+                check_namespace_pattern(name)
+            except ValueError as error:
+                raise InvalidValue(str(error)) from error
+        return (protected - taken_out) | added
+
+    return ValueType("a list of namespaces or patterns of their names", "monitoring,openshift-*", read)
+
+
+def _read_url(value: object) -> str:
+    text = _text_of(value)
+    if not re.match(r"https?://[^/\s]+", text) or re.search(r"\s", text):
+        raise ValueError(value)
+    return text
+
+
+def _read_address(value: object) -> str:
+    text = _text_of(value)
+    match = _ADDRESS.fullmatch(text)
+    if match is None or int(match.group(1)) > 65535:
+        raise ValueError(value)
+    return text
+
+
+def _read_headers(value: object) -> dict[str, str]:
+    if isinstance(value, str):
+        pairs = [part.partition("=") for part in value.split(",") if part.strip()]
+        value = {name.strip(): text.strip() if equals else None for name, equals, text in pairs}
+    if not isinstance(value, dict):
+        raise ValueError(value)
+    for name, text in value.items():
+        if not _HEADER_NAME.fullmatch(name) or not isinstance(text, str) or not _HEADER_VALUE.fullmatch(text):
+            raise ValueError(name)
+    return dict(value)
+
+
+def _read_path(value: object) -> Path:
+    # Unlike Path.expanduser, this leaves the home of an unknown user as it is written.
+    return Path(os.path.expanduser(_text_of(value)))
+
+
+def _read_label(value: object) -> str:
+    return "" if value in ("", "-") else _read_name(value)
+
+
+def _read_name(value: object) -> str:
+    text = _text_of(value)
+    if not _SERIES_NAME.fullmatch(text):
+        raise ValueError(value)
+    return text
+
+
+def _read_matchers(value: object) -> str:
+    text = _text_of(value)
+    if not _MATCHERS.fullmatch(text):
+        raise ValueError(value)
+    return text
+
+
+def _read_hosts(value: object) -> frozenset[str]:
+    names = _read_names(value)
+    for name in sorted(names):
+        if not _HOST.fullmatch(name):
+            raise InvalidValue(f"{quote_text(name)} is not the name of a host")
+    return names
+
+
+TEXT = ValueType("text", "web", _text_of)
+SECRET = ValueType("text", "'…'", _text_of, secret=True)
+NAME = ValueType("the name of a series or a label", "namespace", _read_name)
+NAME_OR_NONE = ValueType("the name of a label, or - for none", "container_id", _read_label)
+PATH = ValueType("a path", "/etc/cruise/token", _read_path)
+FLAG = ValueType("true or false", "true", _read_flag)
+NAMES = ValueType("a list of names", "kube-system,monitoring", _read_names)
+HOSTS = ValueType("a list of hosts", "cruise.example.com", _read_hosts)
+NAMESPACE = ValueType("the name of a namespace", "cruise", _read_namespace)
+NAMESPACES = ValueType("a list of namespaces", "monitoring,observability", _read_namespaces)
+URL = ValueType("an address", "http://prometheus.monitoring:9090", _read_url)
+ADDRESS = ValueType("an address to listen on", "127.0.0.1:8080", _read_address)
+HEADERS = ValueType("a list of headers", "X-Scope-OrgID=tenant", _read_headers, secret=True)
+
+
+def create_matchers_type(example: str) -> ValueType:
+    """Label matchers of PromQL, without braces."""
+    return ValueType("a list of label matchers", example, _read_matchers)
+
+
+# Settings that have one of a few values, and the forms that read them.
+
+
+class ApiAuthentication(StrEnum):
+    """By what the API knows who asks: a token of its own, or the API server."""
+
+    TOKEN = "token"
+    KUBERNETES = "kubernetes"
+
+
+class UsageSourceChoice(StrEnum):
+    """Where usage is read: from Prometheus where one is set, else from kubelets where that is granted."""
+
+    AUTO = "auto"
+    PROMETHEUS = "prometheus"
+    KUBELETS = "kubelets"
+
+
+class VpaPublishing(StrEnum):
+    """Whether sizes are shown as VerticalPodAutoscalers, and the update mode that these state."""
+
+    NONE = "none"
+    OFF = "off"
+    INITIAL = "initial"
+
+
+class NotifyFormat(StrEnum):
+    """In which form notifications are sent."""
+
+    GENERIC = "generic"
+    SLACK = "slack"
+    TEAMS = "teams"
+
+
+class HttpTlsChoice(StrEnum):
+    """Whether the API is served with TLS: by default wherever other machines reach it."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
+MODE_CHOICE = create_choice_type("a mode", [(mode.label, mode) for mode in Mode if mode is not Mode.OFF])
+RULES_CHOICE = create_choice_type("a set of rules", [(rules.name, rules) for rules in RULE_SETS])
+HEADROOM_CHOICE = create_choice_type("a headroom model", [(model, model) for model in HEADROOM_MODELS])
+MEMORY_LIMITS_CHOICE = create_choice_type("a choice of memory limits", [(one.value, one) for one in MemoryLimitPolicy])
+OOM_REACTION_CHOICE = create_choice_type("a reaction", [(reaction.value, reaction) for reaction in OomReaction])
+NODE_AUTOSCALER_CHOICE = create_choice_type("a node autoscaler", [(one.value, one) for one in NodeAutoscalerSetting])
+CONSOLIDATION_CHOICE = create_choice_type("a way to consolidate", [(one.value, one) for one in ConsolidationMode])
+ADMISSION_SIZE_CHOICE = create_choice_type("a size", [(one.value, one) for one in AdmissionSize])
+USAGE_SOURCE_CHOICE = create_choice_type("a source of usage", [(one.value, one) for one in UsageSourceChoice])
+KUBELET_ACCESS_CHOICE = create_choice_type("a way to kubelets", [(one.value, one) for one in KubeletAccess])
+KUBELET_ENDPOINT_CHOICE = create_choice_type("what kubelets tell", [(one.value, one) for one in KubeletEndpoint])
+HTTP_TLS_CHOICE = create_choice_type("a use of TLS", [(one.value, one) for one in HttpTlsChoice])
+API_AUTHENTICATION_CHOICE = create_choice_type(
+    "a way of authentication", [(one.value, one) for one in ApiAuthentication]
+)
+PUBLISH_VPAS_CHOICE = create_choice_type("a way to publish", [(one.value, one) for one in VpaPublishing])
+NOTIFY_FORMAT_CHOICE = create_choice_type("a form of notifications", [(one.value, one) for one in NotifyFormat])
+NOTIFY_TOPICS_CHOICE = create_list_type("topics of notifications", [(one.value, one) for one in NotificationTopic])

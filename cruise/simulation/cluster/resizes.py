@@ -1,0 +1,170 @@
+"""In-place resizes as a kubelet carries them out: desired, allocated, actual."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from cruise.domain.cluster import NO_RESIZE, Container, ContainerRole, QosClass, ResizePending
+from cruise.domain.resources import Resources
+from cruise.simulation.cluster.api_server import get_stated_requests
+from cruise.simulation.cluster.state import PodKey, PodRecord, SimulatedClusterState, convert_to_datetime
+
+
+class ResizeActuation:
+    """The resizes of all nodes, each pod's as one: all its containers or none. Source: KEP-1287."""
+
+    def __init__(self, state: SimulatedClusterState, restart: Callable[[PodRecord, str, int], None]) -> None:
+        self._state = state
+        self._restart = restart
+        self._open: dict[PodKey, PodRecord] = {}
+
+    def start(self, record: PodRecord, at: int) -> None:
+        """Take note of a new spec of a bound pod."""
+        record.requested += 1
+        record.requested_at = at
+        record.waiting_since = None
+        self._state.timeline.schedule(
+            at + self._state.behaviour.allocate_seconds, partial(self._look, record, record.requested)
+        )
+
+    def retry(self, at: int) -> None:
+        """Try again what is Deferred or failed: first what grows nothing, then by priority, class and waiting time."""
+        self._open = {key: record for key, record in self._open.items() if _is_open(record)}
+        for record in sorted(self._open.values(), key=_retry_order):
+            if record.waiting_since is not None:
+                self._allocate(record, at)
+            if record.is_failing:
+                self._actuate(record, at)
+
+    def _look(self, record: PodRecord, number: int, at: int) -> None:
+        if record.requested == number and not record.is_deleted and not record.pod.is_finished:
+            self._allocate(record, at)
+
+    def _allocate(self, record: PodRecord, at: int) -> None:
+        pod, index = record.pod, self._state.index_of(record.pod)
+        if not _differs(record):
+            self._settle(record)
+            return
+        need = get_stated_requests(pod)
+        if not need.fits_in(self._state.allocatable(index)):
+            self._pend(record, ResizePending.INFEASIBLE, at)
+        elif not need.fits_in(self._state.get_allocated_room(index) + record.allocated_requests):
+            self._pend(record, ResizePending.DEFERRED, at)
+        else:
+            self._grant(record, need, at)
+
+    def _settle(self, record: PodRecord) -> None:
+        """Forget what was pending: the spec is again what is allocated."""
+        record.waiting_since = None
+        resize = record.pod.resize
+        if resize.pending is not None:
+            self._state.put(record, replace(record.pod, resize=replace(resize, pending=None, pending_since=None)))
+
+    def _pend(self, record: PodRecord, pending: ResizePending, at: int) -> None:
+        resize = record.pod.resize
+        if pending is ResizePending.DEFERRED:
+            self._open[record.key] = record
+            record.waiting_since = record.requested_at if record.waiting_since is None else record.waiting_since
+        else:
+            record.waiting_since = None
+        if resize.pending is pending:
+            return
+        if pending is ResizePending.DEFERRED:
+            self._state.counts.resizes_deferred += 1
+        else:
+            self._state.counts.resizes_infeasible += 1
+        self._state.put(
+            record, replace(record.pod, resize=replace(resize, pending=pending, pending_since=convert_to_datetime(at)))
+        )
+
+    def _grant(self, record: PodRecord, need: Resources, at: int) -> None:
+        record.waiting_since = None
+        record.is_failing = False
+        record.grants += 1
+        record.allocated_limits = {one.name: one.limits for one in record.pod.containers}
+        pod = replace(
+            record.pod,
+            containers=tuple(
+                one if one.role is ContainerRole.INIT else replace(one, allocated=one.requests)
+                for one in record.pod.containers
+            ),
+            resize=replace(NO_RESIZE, in_progress=True),
+        )
+        self._state.put(record, pod, need)
+        self._state.timeline.schedule(
+            at + self._state.behaviour.actuate_seconds, partial(self._act, record, record.grants)
+        )
+
+    def _act(self, record: PodRecord, grant: int, at: int) -> None:
+        current = grant == record.grants and record.pod.resize.in_progress
+        if current and not record.is_deleted and not record.pod.is_finished:
+            self._actuate(record, at)
+
+    def _actuate(self, record: PodRecord, at: int) -> None:
+        """Put what is allocated in force, unless memory in use is above a limit that is to fall."""
+        pod = record.pod
+        if any(self._in_use_above(record, one) for one in pod.containers):
+            if not record.is_failing:
+                self._state.counts.resize_errors += 1
+            record.is_failing = True
+            self._open[record.key] = record
+            if not pod.resize.error:
+                self._state.put(record, replace(pod, resize=replace(pod.resize, error=True)))
+            return
+        record.is_failing = False
+        containers = tuple(self._in_force(record, one) for one in pod.containers)
+        resize = replace(pod.resize, in_progress=False, error=False)
+        self._state.put(record, replace(pod, containers=containers, resize=resize))
+        self._state.counts.resizes_done += 1
+        for old in pod.containers:
+            if old.name in record.rows and _restarts(old, record):
+                self._restart(record, old.name, at)
+
+    def _in_use_above(self, record: PodRecord, container: Container) -> bool:
+        row = record.rows.get(container.name)
+        if row is None:
+            return False
+        limit = record.allocated_limits[container.name].memory_bytes
+        falls = limit is not None and limit < self._state.containers.memory_limit[row]
+        return falls and bool(self._state.containers.last_memory[row] > limit)
+
+    def _in_force(self, record: PodRecord, container: Container) -> Container:
+        row = record.rows.get(container.name)
+        if row is None or container.allocated is None:
+            return container
+        limits = record.allocated_limits[container.name]
+        self._state.containers.get_bound(row, container.allocated, limits)
+        return replace(container, actual=container.allocated, actual_limits=limits)
+
+
+def _is_open(record: PodRecord) -> bool:
+    return (
+        (record.waiting_since is not None or record.is_failing) and not record.is_deleted and not record.pod.is_finished
+    )
+
+
+def _differs(record: PodRecord) -> bool:
+    return any(
+        (one.requests, one.limits) != (one.allocated, record.allocated_limits.get(one.name))
+        for one in record.pod.containers
+        if one.role is not ContainerRole.INIT
+    )
+
+
+def _restarts(old: Container, record: PodRecord) -> bool:
+    """Tell whether the container's resize policy demands a restart; `old` still shows what was in force."""
+    limits = record.allocated_limits[old.name]
+    if old.allocated is None or old.actual is None or old.actual_limits is None:
+        return False
+    cpu = (old.actual.cpu_millicores, old.actual_limits.cpu_millicores)
+    memory = (old.actual.memory_bytes, old.actual_limits.memory_bytes)
+    return (old.cpu_resize_restarts and cpu != (old.allocated.cpu_millicores, limits.cpu_millicores)) or (
+        old.memory_resize_restarts and memory != (old.allocated.memory_bytes, limits.memory_bytes)
+    )
+
+
+def _retry_order(record: PodRecord) -> tuple[bool, int, bool, int, PodKey]:
+    grows = not get_stated_requests(record.pod).fits_in(record.allocated_requests)
+    guaranteed = record.pod.qos is QosClass.GUARANTEED
+    since = record.requested_at if record.waiting_since is None else record.waiting_since
+    return (grows, -record.pod.priority, not guaranteed, since, record.key)

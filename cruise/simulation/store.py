@@ -1,0 +1,337 @@
+"""A store in memory: for `scan` and `plan`, for backtests, and for tests of passes."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from hashlib import sha256
+from operator import attrgetter
+
+import numpy as np
+
+from cruise.domain.actions import (
+    ActionResult,
+    EvictPod,
+    OriginalSizes,
+    Outcome,
+    RefusedTarget,
+    ResizePod,
+    WriteIntent,
+    find_counted_evictions,
+)
+from cruise.domain.annotations import Overrides
+from cruise.domain.cluster import WorkloadRef
+from cruise.domain.original_resources import NO_REVISIONS
+from cruise.domain.packing_plan import PackingPlan, PlacementHint
+from cruise.domain.records import (
+    RETENTION,
+    DatabaseHistory,
+    HeadroomSharing,
+    HourlyClusterTotals,
+    RiskDay,
+    get_clock_hour,
+)
+from cruise.domain.resources import ResourceName
+from cruise.domain.usage import (
+    HourlyPeaks,
+    OomRecord,
+    PartitionProgress,
+    PeakSummary,
+    SampleBlock,
+    StatisticKey,
+    StatisticsTable,
+    UsageUpdate,
+)
+from cruise.domain.users import UserAction
+from cruise.errors import HistoryChangedError
+from cruise.simulation.peak_store import InMemoryPeaks
+
+_at = attrgetter("at")
+
+
+class InMemoryStore:
+    """Implements `runtime.ports.Store`; what it is given is kept as it is, and not to be changed afterwards."""
+
+    def __init__(self) -> None:
+        self._statistics = StatisticsTable.from_rows([])
+        self._progress: dict[str, PartitionProgress] = {}
+        self._blocks: list[SampleBlock] = []  # by last time
+        self._peaks = InMemoryPeaks()
+        self._risk_days: dict[tuple[ResourceName, int], RiskDay] = {}
+        self._hours: dict[int, HourlyClusterTotals] = {}
+        self._oom_records: dict[tuple[str, str, datetime], OomRecord] = {}
+        self._outcomes: list[Outcome] = []  # by time, as are the evictions among them
+        self._evictions: list[Outcome] = []
+        self._intents: dict[int, WriteIntent] = {}
+        self._interventions: list[UserAction] = []
+        self._overrides: dict[tuple[str, WorkloadRef], Overrides] = {}
+        self._refused: dict[str, RefusedTarget] = {}
+        self._originals: dict[str, OriginalSizes] = {}
+        self._packings: dict[str, PackingPlan] = {}
+        self._steered: tuple[PlacementHint, ...] = ()
+        self._signing_keys: list[tuple[datetime, bytes]] = []  # the latest first
+        self._paused = False
+        self._history = DatabaseHistory()
+        self.epoch = 0
+
+    def expect(self, epoch: int) -> None:
+        self.epoch = max(self.epoch, epoch)
+
+    async def history(self) -> DatabaseHistory:
+        if self._history.epoch < self.epoch:
+            raise HistoryChangedError(f"the database is at epoch {self._history.epoch}, and was at {self.epoch} before")
+        return self._history
+
+    async def note_lost(self, until: int, *, regained: bool = False) -> None:
+        self.epoch = max(self._history.epoch, self.epoch) + 1
+        self._history = DatabaseHistory(self.epoch, max(self._history.lost_until, until), regained)
+
+    async def _advance(self) -> None:
+        self.epoch = (await self.history()).epoch + 1
+        self._history = replace(self._history, epoch=self.epoch)
+
+    async def write_statistics(self, table: StatisticsTable) -> None:
+        known = self._statistics.revisions
+        revisions = known if table.revisions is None else (known or NO_REVISIONS).merge(table.revisions)
+        self._statistics = replace(
+            _merged(self._statistics, table), revisions=revisions, sharing=self._statistics.sharing
+        )
+
+    async def read_statistics(self) -> StatisticsTable:
+        return self._statistics
+
+    async def workload_statistics(self) -> StatisticsTable:
+        rows = [row for row, key in enumerate(self._statistics.keys) if not key.pod]
+        return self._statistics.select(np.array(rows, dtype=np.int64))
+
+    async def statistics_of_pod(self, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
+        return _rows_of_pod(self._statistics, namespace, pod, workload, identity)
+
+    async def record_sharing(self, sharing: HeadroomSharing) -> None:
+        self._statistics = replace(self._statistics, sharing=sharing)
+
+    async def record_usage(self, advance: UsageUpdate) -> None:
+        known = self._progress.get(advance.partition)
+        read_until = None if known is None else known.read_until
+        if advance.continues_from not in (None, read_until):
+            raise HistoryChangedError(
+                f"usage of {advance.partition} was stored until {advance.continues_from}, not {read_until}"
+            )
+        await self._advance()
+        self._peaks.merge(advance.peaks)
+        if advance.block is not None and len(advance.block.times):
+            insort(self._blocks, advance.block, key=_last_time)
+        self._progress[advance.partition] = advance.progress
+
+    async def usage_progress(self) -> Mapping[str, PartitionProgress]:
+        return dict(self._progress)
+
+    async def recent_blocks(self, since: int) -> Sequence[SampleBlock]:
+        return self._blocks[bisect_right(self._blocks, since, key=_last_time) :]
+
+    async def peak_summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
+        return self._peaks.summary(hours, since_hour)
+
+    async def hourly_peaks(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
+        return self._peaks.get_for_workload(namespace, workload, since_hour)
+
+    async def peaks_of_hour(self, hour: int) -> HourlyPeaks:
+        return self._peaks.get_for_hour(hour)
+
+    async def record_risk_days(self, days: Sequence[RiskDay]) -> None:
+        self._risk_days |= {(one.resource, one.day): one for one in days}
+
+    async def risk_days(self) -> Sequence[RiskDay]:
+        return list(self._risk_days.values())
+
+    async def record_cluster_hour(self, one: HourlyClusterTotals) -> None:
+        self._hours.setdefault(one.hour, one)
+
+    async def cluster_hours(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
+        return [one for hour, one in sorted(self._hours.items()) if hour >= since_hour]
+
+    async def record_oom(self, record: OomRecord) -> bool:
+        await self._advance()
+        key = (record.pod_uid, record.container, record.finished_at)
+        if key in self._oom_records:
+            return False
+        self._oom_records[key] = record
+        return True
+
+    async def has_oom_record(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
+        return (pod_uid, container, finished_at) in self._oom_records
+
+    async def oom_records(self, since: datetime, of: tuple[str, str] | None = None) -> Sequence[OomRecord]:
+        records = [
+            record
+            for record in self._oom_records.values()
+            if record.finished_at >= since and of in (None, (record.namespace, record.workload))
+        ]
+        return sorted(records, key=lambda record: (record.finished_at, record.pod_uid, record.container))
+
+    async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
+        await self._advance()
+        self._intents |= {one.id: one for one in intents}
+
+    async def check_writable(self) -> None:
+        """Memory takes anything."""
+
+    async def open_intents(self) -> Sequence[WriteIntent]:
+        return sorted(self._intents.values(), key=attrgetter("at", "id"))
+
+    async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
+        for done in completed:
+            self._intents.pop(done, None)
+        last = {outcome.audit_entry: outcome for outcome in outcomes if outcome.count > 1}
+        if last:
+            self._outcomes = [known for known in self._outcomes if known.audit_entry not in last]
+        for outcome in outcomes:
+            if last.get(outcome.audit_entry, outcome) is not outcome:
+                continue
+            insort(self._outcomes, outcome, key=_at)
+            if isinstance(outcome.action, EvictPod) and outcome.result in (ActionResult.DONE, ActionResult.FAILED):
+                insort(self._evictions, outcome, key=_at)
+
+    async def outcomes(self, since: datetime, limit: int = 1000) -> Sequence[Outcome]:
+        first = max(bisect_left(self._outcomes, since, key=_at), len(self._outcomes) - limit)
+        return self._outcomes[first:][::-1]
+
+    async def outcomes_of_pod(self, namespace: str, pod: str, since: datetime) -> Sequence[Outcome]:
+        return [
+            outcome
+            for outcome in await self.outcomes(since, len(self._outcomes))
+            if isinstance(outcome.action, ResizePod | EvictPod)
+            and (outcome.action.namespace, outcome.action.pod) == (namespace, pod)
+        ]
+
+    async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
+        ended = self._evictions[bisect_left(self._evictions, since, key=_at) :]
+        begun = [
+            one.to_started_outcome
+            for one in self._intents.values()
+            if isinstance(one.action, EvictPod) and one.at >= since
+        ]
+        return find_counted_evictions([*ended, *begun])
+
+    async def record_user_action(self, done: UserAction) -> None:
+        self._interventions.append(done)
+
+    async def user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:
+        newest_first = sorted(reversed(self._interventions), key=_at, reverse=True)
+        return [one for one in newest_first if one.at >= since][:limit]
+
+    async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
+        return dict(self._overrides)
+
+    async def put_override(self, namespace: str, workload: WorkloadRef, override: Overrides | None) -> None:
+        if override is None:
+            self._overrides.pop((namespace, workload), None)
+        else:
+            self._overrides[namespace, workload] = override
+
+    async def paused(self) -> bool:
+        return self._paused
+
+    async def set_paused(self, paused: bool) -> None:
+        self._paused = paused
+
+    async def refused_targets(self) -> Mapping[str, RefusedTarget]:
+        return dict(self._refused)
+
+    async def remember_refused(self, refused: Sequence[RefusedTarget]) -> None:
+        self._refused |= {one.pod_uid: one for one in refused}
+
+    async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
+        for one in originals:
+            first = self._originals.get(one.pod_uid, one)
+            self._originals[one.pod_uid] = replace(first, at=max(first.at, one.at))
+
+    async def original_sizes(self, pod_uids: Collection[str] | None = None) -> Mapping[str, OriginalSizes]:
+        return {uid: one for uid, one in self._originals.items() if pod_uids is None or uid in pod_uids}
+
+    async def signing_keys(self) -> Sequence[bytes]:
+        return [key for _, key in self._signing_keys]
+
+    async def save_packing(self, plan: PackingPlan) -> None:
+        known = self._packings.get(plan.id, plan)
+        self._packings[plan.id] = replace(plan, at=known.at, proposal=known.proposal)
+        self._steered = tuple(sorted(plan.placement_hints, key=attrgetter("replaces")))
+
+    async def packing(self) -> PackingPlan | None:
+        return max(self._packings.values(), key=attrgetter("at", "changed_at"), default=None)
+
+    async def placement_hints(self) -> Sequence[PlacementHint]:
+        return self._steered
+
+    async def prune(self, now: datetime) -> None:
+        kept = RETENTION
+        oldest = (now - kept.statistics).timestamp()
+        rows = [row for row, at in enumerate(self._statistics.updated_at.tolist()) if at >= int(oldest)]
+        if len(rows) < len(self._statistics.keys):
+            self._statistics = self._statistics.select(np.array(rows, dtype=np.int64))
+        if self._statistics.revisions is not None:
+            seen = self._statistics.revisions.get_first_seen(int(oldest))
+            self._statistics = replace(self._statistics, revisions=seen if seen.runs else None)
+        self._blocks = list(await self.recent_blocks(int((now - kept.sample_blocks).timestamp())))
+        read_since = int((now - kept.partitions).timestamp())
+        self._progress = {name: known for name, known in self._progress.items() if known.read_until >= read_since}
+        self._peaks.prune(int((now - kept.hourly_peaks).timestamp()) // 3600)
+        risks_since = int((now - kept.risk_days).timestamp()) // 86400
+        self._risk_days = {key: one for key, one in self._risk_days.items() if one.day >= risks_since}
+        first_hour = get_clock_hour(now - kept.cluster_hours)
+        self._hours = {hour: one for hour, one in self._hours.items() if hour >= first_hour}
+        self._oom_records = {
+            key: record for key, record in self._oom_records.items() if record.finished_at >= now - kept.oom_records
+        }
+        for lines in (self._outcomes, self._evictions):
+            del lines[: bisect_left(lines, now - kept.outcomes, key=_at)]
+        self._interventions = [one for one in self._interventions if one.at >= now - kept.user_actions]
+        self._refused = {
+            uid: refused for uid, refused in self._refused.items() if refused.at >= now - kept.refused_targets
+        }
+        self._originals = {
+            uid: original for uid, original in self._originals.items() if original.at >= now - kept.original_sizes
+        }
+        self._packings = {key: plan for key, plan in self._packings.items() if plan.at >= now - kept.packing_plans}
+        if not self._signing_keys or now - self._signing_keys[0][0] >= kept.signing_key:
+            self._signing_keys.insert(0, (now, _key_since(now)))
+        lasting = kept.signing_key + kept.original_sizes
+        self._signing_keys = [one for one in self._signing_keys if now - one[0] <= lasting]
+
+
+def _key_since(at: datetime) -> bytes:
+    """Make a key that keeps nothing secret, the same in each simulation."""
+    return sha256(at.isoformat().encode()).digest()
+
+
+def _last_time(block: SampleBlock) -> int:
+    return int(block.times[-1])
+
+
+def _merged(old: StatisticsTable, new: StatisticsTable) -> StatisticsTable:
+    """Return `new` with those rows of `old` that it replaces none of; of two rows for one key, the later counts."""
+    if old.keys == new.keys:
+        return new
+    last = {_statistic_of(key): row for row, key in enumerate(new.keys)}
+    kept = [row for row, key in enumerate(old.keys) if _statistic_of(key) not in last]
+    if not kept and len(last) == len(new.keys):
+        return new
+    return old.select(np.array(kept, dtype=np.int64)).join(new.select(np.array(list(last.values()), dtype=np.int64)))
+
+
+def _rows_of_pod(table: StatisticsTable, namespace: str, pod: str, workload: str, identity: str) -> StatisticsTable:
+    """Return the rows that may speak for one pod: its own, and its workload's for its identity or for none."""
+    rows = [
+        row
+        for row, key in enumerate(table.keys)
+        if key.namespace == namespace
+        and (key.pod == pod if key.pod else key.workload == workload and key.identity in (identity, ""))
+    ]
+    return table.select(np.array(rows, dtype=np.int64))
+
+
+def _statistic_of(key: StatisticKey) -> tuple[str, ...]:
+    """Return what may have one row only: a container of a pod, or of a workload and identity."""
+    if key.pod:
+        return (key.namespace, key.pod, key.container)
+    return (key.namespace, key.workload, key.container, key.identity)

@@ -1,0 +1,21 @@
+"""How long to wait before the next try."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.adapters.kube.throttling import Backoff
+
+
+@given(st.floats(0.01, 5), st.floats(5, 60), st.integers(1, 2000))
+def test_waits_double_up_to_the_longest_and_never_come_all_at_once(first, most, failures):
+    backoff = Backoff(first, most)
+    for number in range(failures):
+        whole = min(most, first * 2.0 ** min(number, 40))
+        assert whole / 2 <= backoff.next_seconds() <= whole
+    backoff.reset()
+    assert backoff.next_seconds() <= first
+
+
+@given(st.floats(0.01, 5), st.floats(0, 600))
+def test_what_the_server_asks_for_is_kept(first, asked):
+    assert Backoff(first, 30).next_seconds(asked) >= asked

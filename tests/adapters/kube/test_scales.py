@@ -1,0 +1,127 @@
+"""The pods of autoscalers' targets, as a real API server's scales tell them, and servers that tell nothing."""
+
+import json
+
+import pytest
+
+from cruise.adapters.kube.cache import ClusterCache
+from cruise.adapters.kube.kinds import ALL_KINDS
+from cruise.adapters.kube.scales import ScaleReader
+from cruise.domain.cluster import WorkloadRef
+from cruise.kube_json.objects.scheduling import parse_selector
+from cruise.kube_json.reading.stream import StreamDecoder
+from cruise.kube_json.wire.object_json import AutoscalerObject
+from tests.adapters.kube.answering_server import PreparedAnswer, ReceivedRequest, build_status, create_client
+from tests.builders import make_autoscaler_json
+
+CONNECT = ("shop", WorkloadRef("KafkaConnect", "web"))
+SERVED = {
+    "resources": [{"name": "kafkaconnects/scale", "kind": "Scale"}, {"name": "kafkaconnects", "kind": "KafkaConnect"}]
+}
+GROUP = "/apis/kafka.strimzi.io/v1beta2"
+SCALE = f"{GROUP}/namespaces/shop/kafkaconnects/web/scale"
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+def cache_with(*targets: str) -> ClusterCache:
+    """A cache that knows an autoscaler on each target."""
+    cache = ClusterCache()
+    [kind] = [one for one in ALL_KINDS if one.plural == "horizontalpodautoscalers"]
+    for target in targets:
+        document = make_autoscaler_json(target.replace("/", "-").lower(), target=target)
+        if not target.startswith("Deployment/"):
+            document["spec"]["scaleTargetRef"]["apiVersion"] = "kafka.strimzi.io/v1beta2"
+        listed = {"metadata": {"resourceVersion": "1"}, "items": [document]}
+        for item in StreamDecoder(AutoscalerObject).page(json.dumps(listed).encode()).items:
+            cache.get_store(kind).put(item, "1")
+    return cache
+
+
+def answer(document: object) -> PreparedAnswer:
+    return PreparedAnswer((json.dumps(document).encode(),))
+
+
+def respond(selector: str):
+    def by_path(asked: ReceivedRequest) -> PreparedAnswer:
+        if asked.path == GROUP:
+            return answer(SERVED)
+        return answer({"status": {"selector": selector}}) if asked.path == SCALE else build_status(404)
+
+    return by_path
+
+
+async def test_a_target_of_a_foreign_kind_is_asked_for_its_selector_once_in_a_while(tmp_path):
+    cache, clock = cache_with("KafkaConnect/web", "Deployment/web"), Clock()
+    async with create_client(tmp_path, respond("strimzi.io/cluster=web")) as (client, server):
+        reader = ScaleReader(client, cache, clock)
+        version = cache.version
+        for _ in range(3):
+            await reader.read_if_due()
+        assert cache.snapshot().scales == {CONNECT: parse_selector("strimzi.io/cluster=web")}
+        assert cache.version == version + 1
+        assert [one.path for one in server.asked] == [GROUP, SCALE]
+        clock.seconds = 301
+        await reader.read_if_due()
+        assert [one.path for one in server.asked][2:] == [SCALE]
+
+
+@pytest.mark.parametrize(
+    ("odd", "why"),
+    [
+        (lambda asked: build_status(403, 'User "c" cannot get resource "web/scale"'), "cannot get resource"),
+        (lambda asked: build_status(500), ""),
+        (lambda asked: build_status(401), ""),
+        (lambda asked: answer("no document"), ""),
+        (respond(""), "its scale has no selector"),
+        (respond("a > 1"), "a > 1"),
+    ],
+)
+async def test_what_is_not_told_is_not_known_and_asked_for_again(tmp_path, odd, why):
+    cache, clock, now = cache_with("KafkaConnect/web"), Clock(), [odd]
+    async with create_client(tmp_path, lambda asked: now[0](asked)) as (client, _):
+        reader = ScaleReader(client, cache, clock)
+        await reader.read_if_due()
+        assert cache.snapshot().scales == {}
+        told = cache.snapshot().unreadable_scales
+        assert told.keys() == ({CONNECT} if why else set())
+        assert why in told.get(CONNECT, "")
+        now[0] = respond("app=web")
+        await reader.read_if_due()
+        assert cache.snapshot().scales == {}
+        clock.seconds = 31
+        await reader.read_if_due()
+        assert cache.snapshot().scales == {CONNECT: parse_selector("app=web")}
+        assert cache.snapshot().unreadable_scales == {}
+
+
+@pytest.mark.parametrize("odd", [lambda asked: build_status(404), lambda asked: answer({"resources": []})])
+async def test_what_is_not_there_is_an_answer_and_asked_for_again(tmp_path, odd):
+    cache, clock, now = cache_with("KafkaConnect/web"), Clock(), [odd]
+    async with create_client(tmp_path, lambda asked: now[0](asked)) as (client, _):
+        reader = ScaleReader(client, cache, clock)
+        assert CONNECT not in cache.snapshot().scales
+        await reader.read_if_due()
+        assert cache.snapshot().scales == {CONNECT: None}
+        now[0], clock.seconds = respond("app=web"), 1.5
+        await reader.read_if_due()
+        assert cache.snapshot().scales == {CONNECT: parse_selector("app=web")}
+
+
+async def test_a_server_that_is_away_takes_nothing_back(tmp_path):
+    cache, clock, now = cache_with("KafkaConnect/web"), Clock(), [respond("app=web")]
+    async with create_client(tmp_path, lambda asked: now[0](asked)) as (client, _):
+        reader = ScaleReader(client, cache, clock)
+        await reader.read_if_due()
+        now[0], clock.seconds = (lambda asked: build_status(500)), 301
+        await reader.read_if_due()
+        assert cache.snapshot().scales == {CONNECT: parse_selector("app=web")}
+        now[0], clock.seconds = (lambda asked: build_status(404)), 332
+        await reader.read_if_due()
+        assert cache.snapshot().scales == {CONNECT: None}

@@ -1,0 +1,50 @@
+"""Lines of the log about watches."""
+
+import asyncio
+
+from structlog.testing import capture_logs
+
+from cruise.adapters.kube.watching import WatchLog, format_kinds, format_shared_problem
+
+
+async def test_an_outage_of_all_kinds_is_one_line_and_its_end_another():
+    lines = WatchLog(together_seconds=0.01)
+    with capture_logs() as logs:
+        for kind in ("pods", "nodes", "jobs", "replicasets"):
+            lines.report_interruption(kind, "nobody listens", usual=False)
+        await asyncio.sleep(0.05)
+        for kind in ("pods", "nodes"):
+            lines.report_recovery(kind)
+        await asyncio.sleep(0.05)
+        for kind in ("jobs", "replicasets"):
+            lines.report_recovery(kind)
+        await asyncio.sleep(0.05)
+    assert logs == [
+        {
+            "event": "watch interrupted",
+            "log_level": "warning",
+            "kinds": "pods, nodes and 2 more",
+            "because": "nobody listens",
+        },
+        {"event": "watch goes on", "log_level": "info", "kinds": "pods, nodes and 2 more"},
+    ]
+
+
+async def test_what_every_cluster_lives_through_is_no_warning_unless_something_else_is_in_the_same_line():
+    lines = WatchLog()
+    with capture_logs() as logs:
+        lines.report_interruption("pods", "too old", usual=True)
+        lines.write()
+        lines.report_interruption("pods", "too old", usual=True)
+        lines.report_interruption("nodes", "forbidden", usual=False)
+        lines.write()
+        lines.write()
+    assert [(one["log_level"], one["because"]) for one in logs] == [
+        ("info", "too old"),
+        ("warning", "too old (and 1 more like it)"),
+    ]
+
+
+def test_few_kinds_are_all_named():
+    assert format_kinds(["pods", "nodes", "jobs"]) == "pods, nodes, jobs"
+    assert format_shared_problem({"pods": "gone", "nodes": "gone"}) == "gone"

@@ -1,0 +1,45 @@
+"""What servers say beside an answer: that something is missing from it, or a remark on the query."""
+
+import pytest
+
+from cruise.adapters.prometheus.client import check_completeness
+from cruise.errors import UnavailableError
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'PromQL info: metric might not be a counter, name does not end in _total/_sum/_count/_bucket: "m" (1:6)',
+        "PromQL warning: encountered a mix of histograms and floats for aggregation (1:5)",
+        "PromQL info: ignored histograms in a range containing both floats and histograms, errors included",
+        "query served from the results cache",
+    ],
+)
+def test_a_remark_on_the_query_is_no_gap_in_its_answer(said: str) -> None:
+    check_completeness([said], is_partial=False, accept_partial=False)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "No StoreAPIs matched for this query",
+        'receive series from Addr: 10.0.0.1:10901 LabelSets: {cluster="a"}: rpc error: code = Aborted desc = fetch',
+        "store Addr: 10.0.0.1:10901 is not healthy",
+        "remote_read: remote server http://x/read returned http status 503",
+        "results truncated due to limit",
+        "context deadline exceeded",
+        "some ingesters could not be reached",
+    ],
+)
+def test_what_is_missing_is_told_whatever_remarks_come_first(said: str) -> None:
+    with pytest.raises(
+        UnavailableError, match=r"calls its own answer incomplete: .*prometheus_allow_partial_response would take it"
+    ):
+        check_completeness(["PromQL info: x", said], is_partial=False, accept_partial=False)
+    check_completeness([said], is_partial=False, accept_partial=True)
+
+
+def test_victoria_metrics_says_it_by_a_field() -> None:
+    with pytest.raises(UnavailableError, match="incomplete: isPartial"):
+        check_completeness(None, is_partial=True, accept_partial=False)
+    check_completeness(None, is_partial=True, accept_partial=True)

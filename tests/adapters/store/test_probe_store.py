@@ -1,0 +1,42 @@
+"""A look at the database makes nothing and changes nothing."""
+
+import secrets
+
+import asyncpg
+
+from cruise.adapters.store.postgres import open_store, probe_store
+from cruise.domain.records import RiskDay
+from cruise.domain.resources import ResourceName
+from tests.postgres_servers import dsn_below
+
+RISK_DAY = RiskDay(ResourceName.CPU, 20_000, 3, 1, 0.5)
+
+
+async def test_an_embedded_one_that_was_never_made_is_not_made(tmp_path):
+    facts = await probe_store(None, tmp_path / "data")
+    assert (facts.embedded, facts.exists, facts.problem) == (True, False, "")
+    assert not (tmp_path / "data").exists()
+
+
+async def test_tables_are_looked_at_and_not_made(embedded_postgres):
+    name = f"probe_{secrets.token_hex(4)}"
+    connection = await asyncpg.connect(dsn_below(embedded_postgres))
+    await connection.execute(f"CREATE DATABASE {name}")
+    await connection.close()
+    url = f"postgresql://postgres@/{name}?host={embedded_postgres}/postgres"
+    for _ in range(2):
+        empty = await probe_store(url, embedded_postgres)
+        assert (empty.embedded, empty.revision, empty.problem) == (False, None, "")
+    async with open_store(url, embedded_postgres, print) as store:
+        await store.record_risk_days([RISK_DAY])
+    filled = await probe_store(url, embedded_postgres)
+    assert filled.revision == filled.expected is not None
+    assert filled.risk_days == [RISK_DAY]
+
+
+async def test_what_keeps_it_from_being_used_is_told_without_the_password(tmp_path):
+    gone = await probe_store("postgresql://cruise:s3cret@127.0.0.1:1/cruise", tmp_path)
+    assert "nothing listens there" in gone.problem
+    wrong = await probe_store("mysql://cruise:s3cret@db/cruise", tmp_path)
+    assert "must begin with postgresql://" in wrong.problem
+    assert "s3cret" not in gone.problem + wrong.problem + gone.place + wrong.place

@@ -1,0 +1,61 @@
+"""Packed samples and counters come back bit by bit."""
+
+import zlib
+
+import msgspec
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from cruise.adapters.store.usage import pack_block, pack_tail, unpack_block, unpack_tail
+from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock
+
+sizes = st.tuples(st.integers(0, 5), st.integers(0, 5))
+
+
+@given(sizes=sizes, data=st.data())
+def test_a_block_comes_back_bit_by_bit(sizes, data):
+    containers, steps = sizes
+    block = SampleBlock(
+        keys=[ContainerKey("shop", f"wéb-{number}", "app") for number in range(containers)],
+        times=data.draw(arrays.arrays(np.int64, steps)),
+        cpu_demand_millicores=data.draw(arrays.arrays(np.float32, sizes)),
+        memory_bytes=data.draw(arrays.arrays(np.float64, sizes)),
+        psi_known=data.draw(arrays.arrays(np.bool_, containers)),
+    )
+    again = unpack_block(pack_block(block))
+    assert list(again.keys) == block.keys
+    for name in ("times", "cpu_demand_millicores", "memory_bytes", "psi_known"):
+        left, right = getattr(block, name), getattr(again, name)
+        assert (right.dtype, right.shape, right.tobytes()) == (left.dtype, left.shape, left.tobytes())
+
+
+@given(series=st.lists(st.text(max_size=5), max_size=5), data=st.data())
+def test_counters_come_back_bit_by_bit(series, data):
+    counters = arrays.arrays(np.float64, len(series))
+    keys = [ContainerKey("a", "b", "c")] * len(series)
+    changed_at = data.draw(arrays.arrays(np.int64, len(series)))
+    tail = CounterTail(7, keys, series, data.draw(counters), data.draw(counters), changed_at)
+    again = unpack_tail(pack_tail(tail))
+    assert (again.at, list(again.keys), list(again.series)) == (tail.at, tail.keys, tail.series)
+    assert again.cpu_seconds.tobytes() == tail.cpu_seconds.tobytes()
+    assert again.cpu_waiting_seconds.tobytes() == tail.cpu_waiting_seconds.tobytes()
+    assert again.changed_at.tobytes() == tail.changed_at.tobytes()
+
+
+def test_counters_of_earlier_versions_were_scraped_at_the_end():
+    packed = msgspec.msgpack.encode((60, [("a", "b", "c")], ["id"], bytes(8), bytes(8)))
+    assert unpack_tail(zlib.compress(packed)).changed_at.tolist() == [60]
+
+
+def test_a_matrix_that_is_not_contiguous_is_packed_by_its_values():
+    matrix = np.arange(12, dtype=np.float64).reshape(3, 4).T
+    block = SampleBlock(
+        keys=[ContainerKey("a", "b", str(number)) for number in range(4)],
+        times=np.arange(3, dtype=np.int64),
+        cpu_demand_millicores=matrix.astype(np.float32),
+        memory_bytes=matrix,
+        psi_known=np.ones(4, dtype=np.bool_),
+    )
+    np.testing.assert_array_equal(unpack_block(pack_block(block)).memory_bytes, matrix)

@@ -1,0 +1,215 @@
+"""The store as the webhook sees it: read aside, kept when the database is away, one object while nothing changes."""
+
+import asyncio
+import gc
+import threading
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TypeVar
+
+import pytest
+
+from cruise.app.webhook_stored_view import EMPTY_STORE_STATE, StorePoller
+from cruise.domain.annotations import Overrides
+from cruise.domain.packing_plan import PackingPlan, PackingProposal, PackingSizes, PlacementHint, PlanPhase
+from cruise.domain.policy import Mode
+from cruise.domain.usage import OomRecord
+from cruise.errors import BadInputError, UnavailableError
+from cruise.packer.answer import PackingStatus
+from cruise.simulation.store import InMemoryStore
+from tests.builders import make_ref, make_statistic, make_table
+
+STEERING = PlacementHint("plan", "uid-old", "shop", "ReplicaSet", "web-1", None, "n1", datetime(2026, 1, 1, tzinfo=UTC))
+PLAN = PackingPlan(
+    "plan",
+    datetime(2026, 1, 1, tzinfo=UTC),
+    PackingProposal(PackingStatus.OPTIMAL, PackingSizes.RIGHTSIZED, (), (), ()),
+    0.1,
+    PlanPhase.IN_PROGRESS,
+    datetime(2026, 1, 1, tzinfo=UTC),
+    expected=(STEERING,),
+)
+T = TypeVar("T")
+NOW = datetime(2026, 1, 1, 12, 0, tzinfo=UTC)
+
+
+class SlowStore(InMemoryStore):
+    """A memory store that may be away, and takes its time."""
+
+    away = False
+    reads = 0
+    thread: threading.Thread | None = None
+
+    async def workload_statistics(self):
+        self.reads += 1
+        self.thread = threading.current_thread()
+        if self.away:
+            raise UnavailableError("the database is away")
+        return await super().workload_statistics()
+
+    async def paused(self):
+        if self.away:
+            raise UnavailableError("the database is away")
+        return await super().paused()
+
+
+class Setting:
+    """A follower of a store, with a clock that the test turns."""
+
+    def __init__(self) -> None:
+        self.store = SlowStore()
+        self.now = NOW
+        self.closed = False
+        self.follower = StorePoller(self._opened, lambda: self.now, pause_interval=timedelta(milliseconds=10))
+
+    @asynccontextmanager
+    async def _opened(self):
+        try:
+            yield self.store
+        finally:
+            self.closed = True
+
+    def write(self, **values) -> None:
+        asyncio.run(self.store.write_statistics(make_table(make_statistic("", **values))))
+
+
+def until(check: Callable[[], T | None]) -> T:
+    deadline = time.monotonic() + 10
+    while not (found := check()):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    return found
+
+
+@pytest.fixture
+def setting():
+    return Setting()
+
+
+def test_statistics_are_read_in_another_thread_and_again_after_the_interval(setting):
+    setting.write(cpu_peak=100)
+    assert setting.follower.view is EMPTY_STORE_STATE
+    with setting.follower as follower:
+        first = until(lambda: follower.view if follower.view.read_at else None)
+        assert first.statistics.cpu_peak_millicores.tolist() == [100]
+        assert setting.store.thread is not threading.current_thread()
+        setting.write(cpu_peak=200)
+        time.sleep(0.1)
+        assert follower.view is first
+        setting.now += timedelta(seconds=30)
+        second = until(lambda: follower.view if follower.view is not first else None)
+        assert second.statistics.cpu_peak_millicores.tolist() == [200]
+        assert follower.problem is None
+    assert setting.unusable_reason
+
+
+def test_what_a_kill_taught_is_read_once_it_was_answered(setting):
+    setting.write(oom_memory_mib=0)
+    with setting.follower as follower:
+        first = until(lambda: follower.view if follower.view.read_at else None)
+        # As the reactor does it: the lesson, then the kill.
+        setting.write(oom_memory_mib=512)
+        killed = OomRecord("shop", "web-1", "u", "Deployment/web", "app", "", "n1", NOW, 1 << 29, None, None, 1 << 29)
+        asyncio.run(setting.store.record_oom(killed))
+        second = until(lambda: follower.view if follower.view is not first else None)
+        assert second.statistics.oom_memory_bytes.tolist() == [512 << 20]
+        time.sleep(0.1)
+        assert setting.store.reads == 2
+
+
+def test_what_is_equal_stays_the_same_object(setting):
+    setting.write()
+    with setting.follower as follower:
+        first = until(lambda: follower.view if follower.view.read_at else None)
+        setting.now += timedelta(seconds=30)
+        second = until(lambda: follower.view if follower.view is not first else None)
+        assert second.read_at == setting.now
+        assert second.statistics is first.statistics
+        assert second.overrides is first.overrides
+
+
+def test_a_pause_is_seen_between_readings(setting):
+    with setting.follower as follower:
+        first = until(lambda: follower.view if follower.view.read_at else None)
+        asyncio.run(setting.store.set_paused(True))
+        until(lambda: follower.view.paused)
+        assert follower.view.statistics is first.statistics
+        asyncio.run(setting.store.set_paused(False))
+        until(lambda: not follower.view.paused)
+        assert setting.store.reads == 1
+
+
+def test_overrides_are_read(setting):
+    asyncio.run(setting.store.put_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF)))
+    with setting.follower as follower:
+        view = until(lambda: follower.view if follower.view.read_at else None)
+        assert view.overrides == {("shop", make_ref("Deployment/web")): Overrides(mode=Mode.OFF)}
+
+
+def test_while_the_database_is_away_what_is_known_stays(setting):
+    setting.write()
+    with setting.follower as follower:
+        first = until(lambda: follower.view if follower.view.read_at else None)
+        setting.store.away = True
+        setting.now += timedelta(minutes=10)
+        assert until(lambda: follower.problem) == "the database is away"
+        assert follower.view is first
+        setting.store.away = False
+        until(lambda: follower.view is not first)
+        assert follower.problem is None
+
+
+def test_what_waiting_does_not_heal_is_raised_by_the_check(setting):
+    @asynccontextmanager
+    async def refuse():
+        raise BadInputError("database_url: no such database")
+        yield
+
+    follower = StorePoller(refuse, lambda: NOW)
+    with follower:
+
+        def failed() -> bool:
+            try:
+                follower.check()
+            except BadInputError as error:
+                return str(error) == "database_url: no such database"
+            return False
+
+        assert until(failed)
+
+
+def test_one_that_is_never_followed_leaves_nothing_open(setting):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", ResourceWarning)
+        StorePoller(setting.store, lambda: NOW)
+        gc.collect()
+    assert [str(one.message) for one in told if "event loop" in str(one.message)] == []
+
+
+def test_an_end_while_it_is_still_opening_does_not_hang():
+    @asynccontextmanager
+    async def wait():
+        await asyncio.Event().wait()
+        yield
+
+    began = time.monotonic()
+    with StorePoller(wait, lambda: NOW) as follower:
+        assert follower.problem == "the store is not open yet"
+    assert time.monotonic() - began < 4
+
+
+def test_steered_pods_are_known_within_a_read_and_one_object_while_nothing_changes(setting):
+    with setting.follower as follower:
+        until(lambda: follower.problem is None)
+        assert list(follower.placement_hints) == []
+        asyncio.run(setting.store.save_packing(PLAN))
+        known = until(lambda: follower.placement_hints)
+        assert [one.replaces for one in known] == ["uid-old"]
+        time.sleep(0.05)
+        assert follower.placement_hints is known
+        asyncio.run(setting.store.save_packing(replace(PLAN, phase=PlanPhase.DROPPED)))
+        until(lambda: not follower.placement_hints)

@@ -1,0 +1,73 @@
+"""What takes the place of an evicted pod: as its template and its workload's peak have it, and as quotas let it."""
+
+from dataclasses import replace
+
+import pytest
+
+from cruise.decisions.admission.replacement_pods import predict_replacement_pods
+from cruise.decisions.pod_policy.eligibility import Eligibility
+from cruise.domain.cluster import Pod, Workload
+from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.resources import StatedResources
+from tests.builders import (
+    NOW,
+    make_amounts,
+    make_container,
+    make_node,
+    make_pod,
+    make_snapshot,
+    make_statistic,
+    make_table,
+    make_workload,
+)
+
+FULL = Policy(mode=Mode.FULL)
+HAS_1000_MIB = make_pod(containers=[make_container(cpu=1000, memory_mib=1000)])
+PEAK = make_statistic("", cpu_peak=700, memory_peak_mib=1400)
+
+
+def requested(
+    pod: Pod, *rows, quota: ResourceQuota | None = None, workload: Workload | None = None
+) -> StatedResources | None:
+    """What the replacement of a pod must find room for, None where it would not be created."""
+    snapshot = make_snapshot([pod], [make_node()], [workload or make_workload()])
+    snapshot = replace(snapshot, quotas={"shop": (quota,)} if quota else {})
+    table = make_table(*rows)
+    find = predict_replacement_pods(snapshot, Eligibility(snapshot, table, {}, FULL, NOW), table, FULL)
+    assert find is not None
+    found = find.replacement(pod)
+    return None if found is None else found.containers[0].requests
+
+
+def test_it_requests_the_peak():
+    assert requested(HAS_1000_MIB, PEAK) == make_amounts(700, 1400)
+
+
+@pytest.mark.parametrize(
+    ("left_mib", "found"),
+    [
+        # As things stand 1,400 MiB would be refused, and the pod created with 1,000 MiB; but its own are freed with it.
+        (1399, make_amounts(1000, 1400)),
+        (1400, make_amounts(700, 1400)),
+        # Until the one that leaves is gone, not even its own size would be let in.
+        (999, None),
+    ],
+)
+def test_what_leaves_frees_the_quota_that_its_replacement_is_sized_by(left_mib, found):
+    assert requested(HAS_1000_MIB, PEAK, quota=ResourceQuota(make_amounts(None, left_mib))) == found
+
+
+def test_what_admission_leaves_is_created_as_its_template_states():
+    template = make_workload(requests={"app": make_amounts(2000)}, memory_limits={"app": 3000 << 20})
+    shrunk = make_pod(containers=[make_container(cpu=300, memory_mib=300, memory_limit_mib=400)])
+    assert requested(shrunk, workload=template) == make_amounts(2000, 300)
+    assert requested(shrunk) == make_amounts(300, 300)
+
+
+def test_a_daemon_on_a_new_node_may_be_as_its_template_or_as_its_peak():
+    # By its peak it has less CPU and more memory; of a node that is yet to come there are no statistics.
+    daemon = make_pod("agent-n1", workload="DaemonSet/agent", identity="n1", containers=[make_container(memory_mib=64)])
+    template = make_workload("DaemonSet/agent", requests={"app": make_amounts(800, 64)})
+    peak = make_statistic("", workload="DaemonSet/agent", identity="n1", cpu_peak=700, memory_peak_mib=1400)
+    assert requested(daemon, peak, workload=template) == make_amounts(800, 1400)

@@ -1,0 +1,143 @@
+"""What of a plan for fewer nodes is begun: within every budget, straight off nodes that are to be empty."""
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from cruise.decisions.packing.consolidation import ConsolidationContext, choose_next_moves
+from cruise.domain.cluster import ClusterSnapshot, Pod, PodDisruptionBudget
+from cruise.domain.packing_plan import (
+    UNLIMITED,
+    EvictionAllowance,
+    NodeCountChange,
+    PackingProposal,
+    PackingSizes,
+    PlannedPlacement,
+    PlanStage,
+)
+from cruise.domain.policy import Mode, Policy
+from cruise.domain.reasons import PlanCondition, PlanStatusReason
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator, Taint, TaintEffect
+from cruise.packer.answer import PackingStatus
+from tests.decisions.packing.shop import make_shop_node, make_shop_pod
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+OLD = NOW - timedelta(days=1)
+
+
+def pod(name: str, node: str, **more: Any) -> Pod:
+    return make_shop_pod(name, node, cpu=200, created_at=more.pop("created_at", OLD), **more)
+
+
+SPARED = NodeCountChange(3, 1, 1, drained=("n1", "n2"))
+
+
+def snapshot(*pods: Pod, **more: Any) -> ClusterSnapshot:
+    """Pods on two nodes that are to be empty, and one that holds them all."""
+    nodes = more.pop("nodes", tuple(make_shop_node(name) for name in ("n1", "n2", "n3")))
+    return ClusterSnapshot(nodes=nodes, pods=pods, **more)
+
+
+def move(one: Pod, target: str = "n3") -> PlanStage:
+    arrival = PlannedPlacement(one.namespace, one.name, one.uid, one.node, target)
+    return PlanStage((), (arrival,), (arrival,))
+
+
+def plan(*stages: PlanStage, fleet: NodeCountChange = SPARED) -> PackingProposal:
+    return PackingProposal(
+        PackingStatus.OPTIMAL,
+        PackingSizes.RIGHTSIZED,
+        unplaced=(),
+        by_priority=(),
+        stages=stages,
+        node_count_change=fleet,
+    )
+
+
+def begun(
+    there: ClusterSnapshot, proposal: PackingProposal, allowance: EvictionAllowance = UNLIMITED
+) -> list[str] | PlanCondition:
+    """The pods that move now, or why none does."""
+    ground = ConsolidationContext(there, {}, Policy(mode=Mode.FULL), {}, allowance, NOW, timedelta(hours=4))
+    found = choose_next_moves(proposal, ground)
+    return found if isinstance(found, PlanCondition) else [stage.evictions[0].pod for stage in found.stages]
+
+
+A, B, C = pod("a", "n1"), pod("b", "n1"), pod("c", "n2")
+ALL = plan(move(A), move(B), move(C))
+THERE = snapshot(A, B, C)
+
+
+@pytest.mark.parametrize(
+    ("allowance", "moved"),
+    [
+        (UNLIMITED, ["a", "b", "c"]),
+        (EvictionAllowance(per_node=1), ["a", "c"]),
+        (EvictionAllowance(per_node=1, by_node={"n1": 0}), ["c"]),
+        (EvictionAllowance(total=2), ["a", "b"]),
+        (EvictionAllowance(per_workload=1), ["a"]),
+        (EvictionAllowance(total=0), PlanCondition(PlanStatusReason.NO_POD_MOVED)),
+    ],
+)
+def test_as_many_move_as_every_budget_allows_at_once(allowance, moved):
+    assert begun(THERE, ALL, allowance) == moved
+
+
+@pytest.mark.parametrize(
+    ("allowed", "moved"), [(1, ["a"]), (2, ["a", "b"]), (0, PlanCondition(PlanStatusReason.NO_POD_MOVED))]
+)
+def test_a_disruption_budget_is_not_overdrawn(allowed, moved):
+    budget = PodDisruptionBudget(
+        "shop", "web", LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("web",)),)), allowed
+    )
+    assert begun(replace(THERE, budgets=(budget,)), ALL) == moved
+
+
+def test_a_pod_that_came_lately_or_at_no_known_time_rests():
+    young = [replace(A, created_at=NOW - timedelta(hours=3)), replace(B, created_at=None), C]
+    assert begun(snapshot(*young), ALL) == ["c"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"unschedulable": True},
+        {"taints": (Taint("karpenter.sh/disrupted", "", TaintEffect.NO_SCHEDULE),)},
+        {"taints": (Taint("ToBeDeletedByClusterAutoscaler", "1", TaintEffect.NO_SCHEDULE),)},
+    ],
+)
+def test_a_node_that_somebody_else_empties_is_left_to_them(changes):
+    nodes = (make_shop_node("n1", **changes), make_shop_node("n2"), make_shop_node("n3"))
+    assert begun(snapshot(A, B, C, nodes=nodes), ALL) == ["c"]
+
+
+def test_what_only_makes_room_elsewhere_is_left_to_people():
+    staying = plan(move(A), move(C), fleet=NodeCountChange(3, 2, 2, drained=("n2",)))
+    assert begun(THERE, staying) == ["c"]
+
+
+def test_nothing_moves_while_a_pod_waits():
+    waiting = PlannedPlacement("shop", "late", "uid-late", None, "n3")
+    assert begun(THERE, replace(ALL, stages=(*ALL.stages, PlanStage((), (), (waiting,))))) == PlanCondition(
+        PlanStatusReason.PENDING_PODS_FIRST
+    )
+
+
+def test_no_move_goes_to_a_node_that_is_only_thought_of():
+    assert begun(THERE, plan(move(A, "new-big-1"), move(C))) == ["c"]
+
+
+def test_a_move_that_has_no_room_by_itself_is_left_out_and_the_others_go():
+    full = replace(pod("full", "n3"), containers=make_shop_pod("full", cpu=650).containers)
+    assert begun(snapshot(A, B, C, full), ALL) == ["a"]
+
+
+def test_what_may_not_be_evicted_stays():
+    kept = replace(A, annotations={"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"})
+    assert begun(snapshot(kept, B, C), ALL) == ["b", "c"]
+
+
+def test_where_no_node_can_be_spared_nothing_moves():
+    assert begun(THERE, plan(fleet=NodeCountChange(3, 3, 3))) == PlanCondition(PlanStatusReason.NO_NODE_REMOVABLE)

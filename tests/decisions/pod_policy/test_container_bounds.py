@@ -1,0 +1,23 @@
+"""Bounds of a container: what holds where no LimitRange is holds as well where one says nothing."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.decisions.pod_policy.container_bounds import compute_container_bounds
+from cruise.domain.annotations import EffectivePolicy
+from cruise.domain.cluster import LimitRangeItem
+from cruise.domain.policy import Mode, Policy, RequestBounds
+from cruise.domain.resources import Resources, StatedResources
+
+sizes = st.one_of(st.none(), st.integers(0, 1 << 62))
+amounts = st.builds(StatedResources, sizes, sizes)
+
+
+@given(
+    st.builds(RequestBounds, amounts, amounts), st.builds(Resources, st.integers(0, 1 << 40), st.integers(0, 1 << 40))
+)
+def test_a_limit_range_that_says_nothing_is_none(own, floor):
+    guidance = EffectivePolicy(Mode.FULL, bounds=own)
+    policy = Policy(minimum_request=floor)
+    silent = compute_container_bounds(guidance, "app", (LimitRangeItem(of_pod=False),), policy)
+    assert compute_container_bounds(guidance, "app", (), policy) == silent

@@ -1,0 +1,621 @@
+"""Who may be touched: every clause of section 2 of the rules, each with its own reason."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
+from cruise.domain.actions import ReasonCode, SkippedPod
+from cruise.domain.annotations import EffectivePolicy, Overrides, UnreadableAnnotations
+from cruise.domain.cluster import ClusterSnapshot, ContainerRole, NodeAutoscalerKind, Pod, QosClass
+from cruise.domain.original_resources import (
+    PodRevision,
+    RevisionRun,
+    WorkloadContainer,
+    WorkloadRevisions,
+    get_stated_resources,
+)
+from cruise.domain.overrides import parse_overrides
+from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode, Policy
+from cruise.domain.reasons import ReasonDetail
+from cruise.domain.resources import NOTHING_STATED, ResourceName
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
+from cruise.domain.usage import Statistic
+from tests.builders import (
+    NOW,
+    NOW_SECONDS,
+    make_amounts,
+    make_autoscaler,
+    make_budget,
+    make_container,
+    make_node,
+    make_pod,
+    make_ref,
+    make_snapshot,
+    make_statistic,
+    make_statistic_for,
+    make_table,
+    make_workload,
+)
+
+FULL = Policy(mode=Mode.FULL)
+CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
+
+
+def eligibility_of(snapshot: ClusterSnapshot, *rows: Statistic, policy=FULL, stored=None) -> Eligibility:
+    return Eligibility(snapshot, make_table(*rows), stored or {}, policy, NOW)
+
+
+def verdict(pod: Pod, *rows: Statistic, policy=FULL, stored=None, **snapshot) -> ResizablePod | SkippedPod:
+    rows = rows or (make_statistic_for(pod),)
+    return eligibility_of(make_snapshot([pod], **snapshot), *rows, policy=policy, stored=stored).check(pod)
+
+
+def reason(pod: Pod, *rows: Statistic, policy=FULL, **snapshot) -> ReasonCode:
+    found = verdict(pod, *rows, policy=policy, **snapshot)
+    assert isinstance(found, SkippedPod)
+    assert (found.namespace, found.pod) == (pod.namespace, pod.name)
+    return found.reason
+
+
+def touchable(pod: Pod, *rows: Statistic, **more) -> ResizablePod:
+    found = verdict(pod, *rows, **more)
+    assert isinstance(found, ResizablePod)
+    return found
+
+
+def managed_by(found: ResizablePod) -> set[ResourceName]:
+    each = ((CPU, found.manages_cpu), (MEMORY, found.manages_memory))
+    return {resource for resource, is_managed in each if is_managed}
+
+
+# ---- who is left alone ----
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"namespace": "kube-system"}, ReasonCode.EXCLUDED_NAMESPACE),
+        ({"namespace": "cruise"}, ReasonCode.EXCLUDED_NAMESPACE),
+        ({"mirror": True}, ReasonCode.STATIC_POD),
+        ({"windows": True}, ReasonCode.WINDOWS),
+        ({"phase": "Succeeded"}, ReasonCode.COMPLETED),
+        ({"phase": "Failed"}, ReasonCode.COMPLETED),
+        ({"terminating": True}, ReasonCode.TERMINATING),
+        ({"qos": QosClass.GUARANTEED}, ReasonCode.GUARANTEED),
+        ({"qos": QosClass.BEST_EFFORT}, ReasonCode.BEST_EFFORT),
+        ({"pod_requests": make_amounts(500, 512)}, ReasonCode.POD_LEVEL_RESOURCES),
+        ({"pod_limits": make_amounts(500, 512)}, ReasonCode.POD_LEVEL_RESOURCES),
+        ({"extended_requests": (("nvidia.com/gpu", 1),)}, ReasonCode.EXTENDED_RESOURCES),
+        ({"workload": None}, ReasonCode.NO_CONTROLLER),
+        ({"annotations": {"cruise.io/mode": "off"}}, ReasonCode.MODE_OFF),
+        ({"annotations": {"cruise.io/mode": "observe"}}, ReasonCode.MODE_OBSERVE),
+        ({"annotations": {"cruise.io/mode": "initial"}}, ReasonCode.MODE_INITIAL),
+        ({"annotations": {"cruisekube.truefoundry.com/excluded": "true"}}, ReasonCode.MODE_OFF),
+        ({"annotations": {"cruise.io/mod": "full"}}, ReasonCode.UNREADABLE_ANNOTATION),
+    ],
+)
+def test_reasons_to_leave_a_pod_alone(fields, expected):
+    assert reason(make_pod(**fields)) is expected
+
+
+def test_what_only_looks_like_a_reason_leaves_a_pod_touchable():
+    assert touchable(make_pod(annotations={"cruisekube.truefoundry.com/excluded": "false"})).manages_cpu
+    assert touchable(make_pod(extended_requests=(("ephemeral-storage", 1 << 30), ("hugepages-2Mi", 1 << 21))))
+    pod = make_pod(extended_requests=(("nvidia.com/gpu", 1),))
+    assert touchable(pod, policy=replace(FULL, allow_extended_resources=True)).manages_memory
+    assert touchable(make_pod(namespace="kube-system"), policy=replace(FULL, excluded_namespaces=frozenset())).rows
+
+
+def test_pods_of_a_node_that_is_not_ready_are_left_and_those_of_a_cordoned_one_not():
+    assert reason(make_pod(), nodes=[make_node(ready=False)]) is ReasonCode.NODE_NOT_READY
+    assert touchable(make_pod(), nodes=[make_node(unschedulable=True)])
+    # What is wrong with the pod itself is said first.
+    assert reason(make_pod(phase="Failed"), nodes=[make_node(ready=False)]) is ReasonCode.COMPLETED
+
+
+def test_zero_use_of_memory_is_no_use_at_all():
+    waiting = make_pod(containers=[make_container(), make_container("proxy", running=False)])
+    known = make_statistic("web-1")
+    assert (
+        reason(waiting, known, make_statistic("web-1", container="proxy", memory_base_mib=0, memory_peak_mib=0))
+        is ReasonCode.NO_STATISTICS
+    )
+    # What it used before it was left waiting is known all the same.
+    assert touchable(waiting, known, make_statistic("web-1", container="proxy")).rows == (0, 1)
+    # No container that runs has used no memory all along: its memory is not known, and its CPU is.
+    idle = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0)
+    found = touchable(make_pod(), idle)
+    assert (found.manages_cpu, found.manages_memory) == (True, False)
+    restarting = make_pod(containers=[make_container(cpu_resize_restarts=True)])
+    assert reason(restarting, idle) is ReasonCode.NO_STATISTICS
+    # All of its samples were refused.
+    refused = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0, refused_percent=100)
+    assert reason(make_pod(), refused) is ReasonCode.IMPLAUSIBLE_USAGE
+    # A new pod has no containers that run, and what its workload never used says nothing of it.
+    unused = make_statistic("", memory_base_mib=0, memory_peak_mib=0)
+    for row, expected in ((unused, ReasonCode.NO_STATISTICS), (make_statistic(""), None)):
+        eligibility = eligibility_of(make_snapshot([waiting]), row)
+        assert eligibility.explain_unusable_statistics(waiting, [0]) is expected
+
+
+def test_a_pod_on_a_node_that_is_being_deleted_is_sized_and_not_evicted():
+    pod, node = make_pod(), make_node(deleting=True)
+    assert touchable(pod, nodes=[node])
+    found = eligibility_of(make_snapshot([pod], [node]), make_statistic_for(pod))
+    guidance = found.get_effective_policy(pod)
+    assert isinstance(guidance, EffectivePolicy)
+    assert found.evictability.explain_not_evictable(pod, guidance) == ReasonDetail.NODE_BEING_DELETED
+    assert found.get_largest_memory is None
+
+
+@pytest.mark.parametrize(("version", "held"), [((1, 32), True), ((1, 33), False), ((1, 40), False), (None, False)])
+def test_kubelets_before_1_33_resize_nothing(version, held):
+    found = verdict(make_pod(), nodes=[make_node(kubelet_version=version)])
+    assert isinstance(found, SkippedPod) is held
+    if isinstance(found, SkippedPod):
+        assert (found.reason, found.detail) == (ReasonCode.RESIZE_UNSUPPORTED, "kubelet 1.32")
+
+
+def test_an_unreadable_annotation_is_told_wherever_it_stands():
+    broken = {"cruise.io/cpu-min": "1.5Gx"}
+    for place, more in (
+        ("pod", {"pod": make_pod(annotations=broken)}),
+        ("Deployment/web", {"pod": make_pod(), "workloads": [make_workload(annotations=broken)]}),
+        ("namespace shop", {"pod": make_pod(), "namespace_annotations": {"shop": broken}}),
+    ):
+        found = verdict(**more)
+        assert isinstance(found, SkippedPod)
+        assert found.reason is ReasonCode.UNREADABLE_ANNOTATION
+        assert found.detail.startswith(f"{place}: cruise.io/cpu-min: ")
+        assert "1.5Gx" in found.detail
+
+
+def test_a_container_that_the_workload_does_not_have_is_told_wherever_it_is_named():
+    misspelt = {"cruise.io/memory-min.ap": "2Gi"}
+    for place, more in (
+        ("pod", {"pod": make_pod(annotations=misspelt)}),
+        ("Deployment/web", {"pod": make_pod(), "workloads": [make_workload(annotations=misspelt)]}),
+        (
+            "Deployment/web",
+            {"pod": make_pod(), "stored": {("shop", make_ref("Deployment/web")): parse_overrides(misspelt)}},
+        ),
+    ):
+        found = verdict(**more)
+        assert isinstance(found, SkippedPod)
+        assert found.reason is ReasonCode.UNREADABLE_ANNOTATION
+        assert found.detail == f"{place}: cruise.io/memory-min.ap: no such container; there is app"
+
+
+def test_what_a_namespace_states_for_a_container_is_about_the_pods_that_have_it():
+    assert touchable(make_pod(), namespace_annotations={"shop": {"cruise.io/memory-min.istio-proxy": "128Mi"}})
+
+
+def test_a_container_of_the_template_or_of_another_pod_of_the_workload_may_be_named():
+    of_template = replace(make_workload(annotations={"cruise.io/cpu-min.log": "50m"}), requests={"log": NOTHING_STATED})
+    assert touchable(make_pod(), workloads=[of_template])
+    injected = make_pod(annotations={"cruise.io/cpu-min.istio-proxy": "50m"})
+    rows = [make_statistic("web-1"), make_statistic("web-2", container="istio-proxy")]
+    assert touchable(injected, *rows)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "said"),
+    [
+        ({"cruise.io/cpu-min": "500"}, 'cpu-min: "500" is more than any node has (at most 8); did you mean 500m?'),
+        (
+            {"cruise.io/cpu-max.app": "100"},
+            'cpu-max.app: "100" is more than any node has (at most 8); did you mean 100m?',
+        ),
+        (
+            {"cruise.io/memory-min": "256Gi"},
+            'memory-min: "256Gi" is more than any node has (at most 32Gi); did you mean 256Mi?',
+        ),
+        (
+            {"cruise.io/memory-max": "33Gi"},
+            'memory-max: "33Gi" is more than any node has (at most 32Gi); did you mean 33Mi?',
+        ),
+    ],
+)
+def test_a_bound_above_what_any_node_has_is_a_slip_of_the_unit(annotation, said):
+    nodes = [
+        make_node(cpu=4000),
+        make_node("n2", cpu=7900, memory_mib=31 << 10, cpu_capacity_millicores=8000, memory_capacity_bytes=32 << 30),
+    ]
+    for place, more in (
+        ("pod", {"pod": make_pod(annotations=annotation)}),
+        ("Deployment/web", {"pod": make_pod(), "workloads": [make_workload(annotations=annotation)]}),
+        ("namespace shop", {"pod": make_pod(), "namespace_annotations": {"shop": annotation}}),
+        (
+            "Deployment/web",
+            {"pod": make_pod(), "stored": {("shop", make_ref("Deployment/web")): parse_overrides(annotation)}},
+        ),
+    ):
+        found = verdict(nodes=nodes, **more)
+        assert isinstance(found, SkippedPod)
+        assert found.reason is ReasonCode.UNREADABLE_ANNOTATION
+        assert found.detail == f"{place}: cruise.io/{said}"
+
+
+def test_a_bound_as_large_as_the_largest_node_can_be_meant():
+    node = make_node(cpu=7900, memory_mib=31 << 10, cpu_capacity_millicores=8000, memory_capacity_bytes=32 << 30)
+    assert touchable(make_pod(annotations={"cruise.io/cpu-max": "8", "cruise.io/memory-max": "32Gi"}), nodes=[node])
+
+
+def test_where_nodes_are_added_a_bound_may_be_as_large_as_the_machines_that_can_be_ordered():
+    autoscaled = {"node_autoscaler": NodeAutoscalerKind.KARPENTER}
+    assert touchable(make_pod(annotations={"cruise.io/cpu-min": "96"}), **autoscaled)
+    found = verdict(make_pod(annotations={"cruise.io/cpu-min": "500"}), **autoscaled)
+    assert isinstance(found, SkippedPod)
+    assert found.detail == 'pod: cruise.io/cpu-min: "500" is more than any node has (at most 448); did you mean 500m?'
+
+
+def test_an_init_container_cannot_be_given_a_size():
+    init = make_container("migrate", role=ContainerRole.INIT)
+    for annotation in ("memory-min.migrate", "cpu-max.migrate"):
+        text = "100m" if annotation.startswith("cpu") else "1Gi"
+        pod = make_pod(containers=[init, make_container()], annotations={f"cruise.io/{annotation}": text})
+        found = verdict(pod)
+        assert isinstance(found, SkippedPod)
+        assert found.reason is ReasonCode.UNREADABLE_ANNOTATION
+        assert (
+            found.detail == f"pod: cruise.io/{annotation}: init containers are not sized; change it in the pod template"
+        )
+    sidecar = make_container("proxy", role=ContainerRole.SIDECAR)
+    named = make_pod(containers=[sidecar, make_container()], annotations={"cruise.io/memory-min.proxy": "64Mi"})
+    assert touchable(named, make_statistic("web-1"), make_statistic("web-1", container="proxy"))
+
+
+def test_a_minimum_above_another_places_maximum_is_unreadable():
+    for pod, namespace in (
+        ({"cruise.io/memory-min": "2Gi"}, {"cruise.io/memory-max": "1Gi"}),
+        ({"cruise.io/memory-min.app": "2Gi", "cruise.io/memory-max": "1Gi"}, {}),
+        ({"cruise.io/cpu-max.app": "100m"}, {"cruise.io/cpu-min": "200m"}),
+    ):
+        found = verdict(make_pod(annotations=pod), namespace_annotations={"shop": namespace})
+        assert isinstance(found, SkippedPod)
+        assert found.reason is ReasonCode.UNREADABLE_ANNOTATION
+        assert "the minimum is above the maximum" in found.detail
+
+
+# ---- modes and overrides ----
+
+
+@pytest.mark.parametrize(
+    ("cluster", "namespace", "workload", "pod", "holds"),
+    [
+        (Mode.FULL, None, None, None, Mode.FULL),
+        (Mode.FULL, "resize", None, "full", Mode.RESIZE),
+        (Mode.FULL, None, "initial", "full", Mode.INITIAL),
+        (Mode.RESIZE, "full", "full", "full", Mode.RESIZE),
+        (Mode.FULL, None, None, "off", Mode.OFF),
+        (Mode.OFF, "full", "full", "full", Mode.OFF),
+    ],
+)
+def test_every_stated_mode_caps(cluster, namespace, workload, pod, holds):
+    def stated(mode: str | None) -> dict[str, str]:
+        return {} if mode is None else {"cruise.io/mode": mode}
+
+    one = make_pod(annotations=stated(pod))
+    snapshot = make_snapshot(
+        [one],
+        workloads=[make_workload(annotations=stated(workload))],
+        namespace_annotations={"shop": stated(namespace)},
+    )
+    guidance = eligibility_of(snapshot, policy=Policy(mode=cluster)).get_effective_policy(one)
+    assert isinstance(guidance, EffectivePolicy)
+    assert guidance.mode is holds
+
+
+def test_the_nearest_override_wins_and_a_stored_one_comes_last():
+    pod = make_pod(annotations={"cruise.io/headroom-factor": "1.5"})
+    stored = {("shop", make_ref("Deployment/web")): Overrides(ranking=EvictionRanking.HIGH, headroom_factor=3.0)}
+    snapshot = make_snapshot(
+        [pod],
+        workloads=[make_workload(annotations={"cruise.io/headroom-factor": "2", "cruise.io/resources": "cpu"})],
+        namespace_annotations={"shop": {"cruise.io/resources": "memory", "cruise.io/cpu-min": "50m"}},
+    )
+    guidance = eligibility_of(snapshot, stored=stored).get_effective_policy(pod)
+    assert isinstance(guidance, EffectivePolicy)
+    assert guidance.headroom_factor == 1.5
+    assert guidance.resources == {CPU}
+    assert guidance.bounds.minimum.cpu_millicores == 50
+    assert guidance.ranking is EvictionRanking.HIGH
+
+
+def test_pods_of_a_workload_differ_only_by_their_own_annotations():
+    plain, other = make_pod("a"), make_pod("b", annotations={"cruise.io/mode": "resize"})
+    admitted = make_pod("c", annotations={"cruise.io/original-resources": '{"app":{}}'})
+    eligibility = eligibility_of(make_snapshot([plain, other, admitted]))
+    of_plain, of_other = eligibility.get_effective_policy(plain), eligibility.get_effective_policy(other)
+    assert isinstance(of_plain, EffectivePolicy)
+    assert isinstance(of_other, EffectivePolicy)
+    assert (of_plain.mode, of_other.mode) == (Mode.FULL, Mode.RESIZE)
+    # What admission wrote down asks for nothing: such pods share what was resolved for their workload.
+    assert eligibility.get_effective_policy(admitted) is of_plain
+    assert not isinstance(
+        eligibility.get_effective_policy(make_pod("d", annotations={"cruise.io/mode": "x"})), EffectivePolicy
+    )
+
+
+# ---- resources ----
+
+
+@pytest.mark.parametrize(
+    ("resources", "scaled", "managed"),
+    [
+        (None, set(), {CPU, MEMORY}),
+        ("cpu", set(), {CPU}),
+        ("memory", set(), {MEMORY}),
+        (None, {CPU}, {MEMORY}),
+        (None, {MEMORY}, {CPU}),
+        ("cpu", {CPU}, set()),
+        (None, {CPU, MEMORY}, set()),
+    ],
+)
+def test_what_an_override_or_an_autoscaler_takes_is_not_managed(resources, scaled, managed):
+    pod = make_pod(annotations={} if resources is None else {"cruise.io/resources": resources})
+    autoscalers = [make_autoscaler("Deployment/web", "shop", *scaled)] if scaled else []
+    found = verdict(pod, autoscalers=autoscalers)
+    if managed:
+        assert isinstance(found, ResizablePod)
+        assert {
+            r for r, is_managed in ((CPU, found.manages_cpu), (MEMORY, found.manages_memory)) if is_managed
+        } == managed
+    else:
+        assert isinstance(found, SkippedPod)
+        assert found.reason is ReasonCode.MANAGED_BY_HPA
+
+
+def test_an_autoscaler_takes_nothing_from_others():
+    elsewhere = [make_autoscaler("Deployment/api"), make_autoscaler("Deployment/web", "other")]
+    found = touchable(make_pod(), autoscalers=elsewhere)
+    assert found.manages_cpu and found.manages_memory
+    both = [make_autoscaler("Deployment/web", "shop", CPU), make_autoscaler("Deployment/web", "shop", MEMORY, name="2")]
+    assert reason(make_pod(), autoscalers=both) is ReasonCode.MANAGED_BY_HPA
+
+
+@pytest.mark.parametrize(
+    ("cpu_restarts", "memory_restarts", "managed"),
+    [(True, False, {MEMORY}), (False, True, {CPU}), (True, True, set())],
+)
+def test_a_resource_whose_resize_restarts_a_container_is_not_managed(cpu_restarts, memory_restarts, managed):
+    eager = make_container("b", cpu_resize_restarts=cpu_restarts, memory_resize_restarts=memory_restarts)
+    pod = make_pod(containers=[make_container(), eager])
+    found = verdict(pod, make_statistic_for(pod), make_statistic_for(pod, "b"))
+    if managed:
+        assert isinstance(found, ResizablePod)
+        assert {
+            r for r, is_managed in ((CPU, found.manages_cpu), (MEMORY, found.manages_memory)) if is_managed
+        } == managed
+    else:
+        assert isinstance(found, SkippedPod)
+        assert found.reason is ReasonCode.RESIZE_RESTARTS
+
+
+# ---- statistics ----
+
+
+@pytest.mark.parametrize(
+    ("age_minutes", "held"),
+    [(0, False), (15, False), (16, True), (24 * 60, True), (-2, False), (-15, False), (-16, True)],
+)
+def test_statistics_older_than_max_age_change_nothing(age_minutes, held):
+    pod = make_pod()
+    found = verdict(pod, make_statistic_for(pod, updated_at=NOW_SECONDS - 60 * age_minutes))
+    assert isinstance(found, SkippedPod) is held
+    if isinstance(found, SkippedPod):
+        assert found.reason is ReasonCode.STALE_STATISTICS
+
+
+@pytest.mark.parametrize(("history_minutes", "held"), [(29, True), (30, False), (31, False)])
+def test_a_workload_with_under_half_an_hour_of_history_is_new(history_minutes, held):
+    pod = make_pod()
+    found = verdict(pod, make_statistic_for(pod, history_since=NOW_SECONDS - 60 * history_minutes))
+    assert isinstance(found, SkippedPod) is held
+    if isinstance(found, SkippedPod):
+        assert found.reason is ReasonCode.NEW_WORKLOAD
+
+
+def test_a_workload_that_was_just_created_is_new_whatever_its_statistics_say():
+    young = [make_workload(created_at=NOW - timedelta(minutes=29))]
+    old = [make_workload(created_at=NOW - timedelta(minutes=31))]
+    pod = make_pod()
+    unknown = make_statistic_for(pod, history_since=0)
+    assert reason(pod, unknown, workloads=young) is ReasonCode.NEW_WORKLOAD
+    assert touchable(pod, unknown, workloads=old).rows == (0,)
+    # A new pod of an old workload is not new.
+    assert touchable(make_pod(created_at=NOW), unknown, workloads=old).rows == (0,)
+
+
+def test_one_container_without_statistics_holds_the_pod_and_is_named():
+    pod = make_pod(containers=[make_container(), make_container("proxy"), make_container("logs")])
+    found = verdict(pod, make_statistic_for(pod))
+    assert isinstance(found, SkippedPod)
+    assert (found.reason, found.detail) == (ReasonCode.NO_STATISTICS, "proxy, logs")
+    assert reason(make_pod(), make_statistic("somebody-else")) is ReasonCode.NO_STATISTICS
+
+
+def test_missing_beats_stale_beats_new():
+    pod = make_pod(containers=[make_container(), make_container("b"), make_container("c")])
+    stale = make_statistic_for(pod, updated_at=NOW_SECONDS - 3600)
+    new = make_statistic_for(pod, "b", history_since=NOW_SECONDS - 60)
+    fine = make_statistic_for(pod, "c")
+    assert reason(pod, stale, new, fine) is ReasonCode.STALE_STATISTICS
+    assert reason(pod, stale, new) is ReasonCode.NO_STATISTICS
+    assert reason(pod, fine, new, replace(stale, updated_at=NOW_SECONDS)) is ReasonCode.NEW_WORKLOAD
+
+
+def test_a_pod_without_statistics_of_its_own_has_its_workloads():
+    pod = make_pod("web-9")
+    of_workload, of_other = make_statistic("", cpu_base=7), make_statistic("web-1", cpu_base=9)
+    assert touchable(pod, of_other, of_workload).rows == (1,)
+    on_node = make_pod("agent-1", workload="DaemonSet/agent", identity="n1")
+    rows = [make_statistic("", workload="DaemonSet/agent", identity=identity) for identity in ("n2", "", "n1")]
+    assert touchable(on_node, *rows).rows == (2,)
+    assert touchable(replace(on_node, identity="n3"), *rows).rows == (1,)
+
+
+# ---- rankings and what is unmovable ----
+
+
+@pytest.mark.parametrize(
+    ("workload", "replicas", "asked", "ranking"),
+    [
+        ("Deployment/web", 3, None, EvictionRanking.LOW),
+        ("Deployment/web", 1, None, EvictionRanking.MEDIUM),
+        ("StatefulSet/db", 5, None, EvictionRanking.MEDIUM),
+        ("StatefulSet/db", 5, "low", EvictionRanking.LOW),
+        ("Deployment/web", 3, "no-eviction", EvictionRanking.NEVER),
+    ],
+)
+def test_the_ranking(workload, replicas, asked, ranking):
+    pod = make_pod(workload=workload, annotations={} if asked is None else {"cruise.io/eviction-ranking": asked})
+    found = eligibility_of(make_snapshot([pod], workloads=[make_workload(workload, replicas=replicas)]))
+    guidance = found.get_effective_policy(pod)
+    assert isinstance(guidance, EffectivePolicy)
+    assert found.evictability.get_ranking(pod, guidance) is ranking
+
+
+def test_replicas_are_counted_where_the_workload_is_not_in_the_snapshot():
+    pods = [make_pod("a"), make_pod("b"), make_pod("c", phase="Failed"), make_pod("d", workload="Deployment/single")]
+    eligibility = eligibility_of(make_snapshot(pods, workloads=[]))
+    rankings = [eligibility.evictability.get_ranking(pod, EffectivePolicy(Mode.FULL)) for pod in pods]
+    assert rankings == [EvictionRanking.LOW] * 3 + [EvictionRanking.MEDIUM]
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"workload": None, "owner_kind": None}, "no-controller"),
+        ({"workload": "DaemonSet/agent"}, "daemon-set"),
+        ({"annotations": {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false"}}, "safe-to-evict"),
+        ({"annotations": {"karpenter.sh/do-not-disrupt": "10m"}}, "do-not-disrupt: 10m"),
+        ({"annotations": {"karpenter.sh/do-not-evict": "true"}}, "do-not-evict"),
+        ({"annotations": {"cruisekube.truefoundry.com/do-not-disrupt": "true"}}, "do-not-disrupt"),
+    ],
+)
+def test_what_is_unmovable(fields, told):
+    pod = make_pod(**fields)
+    why = eligibility_of(make_snapshot([pod])).evictability.explain_protection(pod)
+    assert why is not None
+    assert told in why
+
+
+def test_more_than_one_disruption_budget_makes_a_pod_unmovable():
+    by_app = LabelSelector((LabelRequirement("app", SelectorOperator.IN, ("web",)),))
+    pods = [make_pod("a", labels={"app": "web"}), make_pod("b", labels={"app": "api"}), make_pod("c", namespace="x")]
+    budgets = [make_budget("all"), make_budget("web", selector=by_app), make_budget("x", "x")]
+    eligibility = eligibility_of(make_snapshot(pods, budgets=budgets))
+    assert eligibility.evictability.explain_protection(pods[0]) == ReasonDetail.SEVERAL_BUDGETS.create("all, web")
+    assert eligibility.evictability.explain_protection(pods[1]) is None
+    assert eligibility.evictability.explain_protection(pods[2]) is None
+    assert (
+        eligibility.evictability.explain_protection(make_pod(annotations={"karpenter.sh/do-not-disrupt": "false"}))
+        is None
+    )
+
+
+# ---- at admission ----
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        (Mode.OFF, ReasonCode.MODE_OFF),
+        (Mode.OBSERVE, ReasonCode.MODE_OBSERVE),
+        (Mode.INITIAL, None),
+        (Mode.RESIZE, None),
+        (Mode.FULL, None),
+    ],
+)
+def test_the_webhook_works_from_mode_initial_on(mode, expected):
+    pod = make_pod(node=None)
+    assert eligibility_of(make_snapshot([pod]), policy=Policy(mode=mode)).explain_skip_at_admission(pod) is expected
+
+
+def test_an_unreadable_annotation_counts_at_admission_too():
+    pod = make_pod(node=None, annotations={"cruise.io/mode": "yes"})
+    eligibility = eligibility_of(make_snapshot([pod]))
+    assert eligibility.explain_skip_at_admission(pod) is ReasonCode.UNREADABLE_ANNOTATION
+    assert isinstance(eligibility.get_effective_policy(pod), UnreadableAnnotations)
+
+
+@pytest.mark.parametrize(("percent", "expected"), [(10, None), (11, ReasonCode.IMPLAUSIBLE_USAGE)])
+def test_a_pod_is_held_where_over_a_tenth_of_a_window_cannot_be_true(percent, expected):
+    pod = make_pod(containers=[make_container("app"), make_container("proxy")])
+    rows = [make_statistic_for(pod), make_statistic_for(pod, "proxy", rejected_percent=percent, updated_at=0)]
+    fresh = [rows[0], replace(rows[1], updated_at=NOW_SECONDS)]
+    found = verdict(pod, *fresh)
+    assert ((found.reason, found.detail) if isinstance(found, SkippedPod) else None) == (
+        expected and (expected, "proxy")
+    )
+    # What is implausible is said before what is old, and the seeds know no such reason.
+    assert reason(pod, *rows) is (expected or ReasonCode.STALE_STATISTICS)
+    assert isinstance(verdict(pod, *fresh, policy=replace(FULL, rules=SEED_RULES)), ResizablePod)
+
+
+# ---- revisions ----
+
+YOUNG = NOW - timedelta(minutes=10)
+LARGER = [make_container(cpu=2000, memory_mib=6144)]
+
+
+def decided(*pods: Pod, rows=None, policy=FULL, revisions=None) -> list[ReasonCode | None]:
+    table = make_table(*(rows or [make_statistic_for(pods[0]), make_statistic("")]))
+    found = Eligibility(make_snapshot(pods), replace(table, revisions=revisions), {}, policy, NOW)
+    verdicts = [found.check(pod) for pod in pods]
+    return [one.reason if isinstance(one, SkippedPod) else None for one in verdicts]
+
+
+def test_a_pod_whose_template_states_other_resources_waits_for_its_own_samples():
+    old, new = make_pod("web-1"), make_pod("web-2", containers=LARGER, created_at=YOUNG)
+    assert decided(old, new) == [None, ReasonCode.NEW_TEMPLATE_REVISION]
+    assert decided(old, new, policy=replace(FULL, new_workload_age=timedelta(0))) == [
+        None,
+        ReasonCode.NEW_TEMPLATE_REVISION,
+    ]
+    assert decided(old, new, policy=replace(FULL, rules=SEED_RULES)) == [None, None]
+    # One that states the same as others need not, nor one that has samples.
+    assert decided(old, make_pod("web-2", created_at=YOUNG)) == [None, None]
+    assert decided(old, new, rows=[make_statistic_for(old), make_statistic_for(new)]) == [None, None]
+
+
+def test_a_revision_that_has_run_for_long_enough_is_none_to_wait_for():
+    old, new = make_pod("web-1"), make_pod("web-2", containers=LARGER, created_at=YOUNG)
+    key = WorkloadContainer("shop", "Deployment/web", "app")
+
+    def since(minutes: int) -> WorkloadRevisions:
+        began = NOW_SECONDS - 60 * minutes
+        runs = {
+            get_stated_resources(old)[0]: RevisionRun(0, seen),
+            get_stated_resources(new)[0]: RevisionRun(began, NOW_SECONDS),
+        }
+        return WorkloadRevisions({key: runs})
+
+    own = [make_statistic_for(old), make_statistic_for(new)]
+    seen = NOW_SECONDS
+    assert decided(old, new, rows=own, revisions=since(23)) == [None, ReasonCode.NEW_TEMPLATE_REVISION]
+    assert decided(old, new, rows=own, revisions=since(24)) == [None, None]
+    # Where both still run, what is known of the workload is of both: it waits for the usage pass to tell them apart.
+    assert decided(old, new, revisions=since(24)) == [None, ReasonCode.NEW_TEMPLATE_REVISION]
+    seen = NOW_SECONDS - 4 * 3600
+    assert decided(old, new, revisions=since(24)) == [None, None]
+
+
+def test_the_replacement_of_a_single_replica_waits_also_where_its_name_has_statistics():
+    new = make_pod("db-0", containers=LARGER, workload="StatefulSet/db", identity="0", created_at=YOUNG)
+    key = WorkloadContainer("shop", "StatefulSet/db", "app")
+    revisions = WorkloadRevisions({key: {get_stated_resources(make_pod())[0]: RevisionRun(0, NOW_SECONDS)}})
+    assert decided(new, revisions=revisions) == [ReasonCode.NEW_TEMPLATE_REVISION]
+    # What was resized since is known as it was created.
+    same = WorkloadRevisions(revisions.runs, {new.uid: PodRevision(get_stated_resources(make_pod()), was_running=True)})
+    assert decided(new, revisions=same) == [None]
+
+
+def test_a_kill_says_enough_of_a_new_revision():
+    old, new = make_pod("web-1"), make_pod("web-2", containers=LARGER, created_at=YOUNG)
+    found = eligibility_of(make_snapshot([old, new]), make_statistic_for(old), make_statistic(""))
+    assert isinstance(found.check(new), SkippedPod)
+    assert isinstance(found.check(new, killed=True), ResizablePod)

@@ -1,0 +1,37 @@
+"""What a scan says of samples that cannot be true."""
+
+from dataclasses import replace
+
+from cruise.decisions.scan.findings import ImplausibleUsage, find_implausible_usage
+from cruise.domain.usage import SampleRejection
+from cruise.interfaces.explain.size_steps import describe_statistic
+from cruise.interfaces.scan.table import describe_implausible_usage
+from tests.builders import NOW, make_statistic, make_table
+
+DISAGREE = 1 << list(SampleRejection).index(SampleRejection.SERIES_DISAGREE)
+OVER_NODE = 1 << list(SampleRejection).index(SampleRejection.ABOVE_NODE_CAPACITY)
+ROWS = [
+    make_statistic("web-1"),
+    replace(make_statistic("web-2", refused_percent=40), rejected_reasons=DISAGREE),
+    replace(make_statistic("web-3", refused_percent=100), rejected_reasons=DISAGREE | OVER_NODE),
+    # A workload's row only sums up.
+    replace(make_statistic("", refused_percent=50), rejected_reasons=DISAGREE),
+]
+
+
+def test_containers_are_counted_by_reason_with_the_worst_of_each():
+    found = find_implausible_usage(make_table(*ROWS))
+    assert found == (
+        ImplausibleUsage(SampleRejection.SERIES_DISAGREE, 2, "shop", "web-3", "app", 100),
+        ImplausibleUsage(SampleRejection.ABOVE_NODE_CAPACITY, 1, "shop", "web-3", "app", 100),
+    )
+    assert describe_implausible_usage(found) == (
+        "Samples that cannot be true are refused. 2 containers: several series of it disagree, such as shop/web-3 app "
+        "(100 % of a window); 1 container: more than its node has, such as shop/web-3 app (100 % of a window)."
+    )
+    assert find_implausible_usage(make_table(ROWS[0])) == ()
+
+
+def test_an_explanation_says_how_much_was_refused_and_why():
+    assert "refused" not in describe_statistic(ROWS[0], NOW)
+    assert describe_statistic(ROWS[1], NOW).endswith(", 40 % of a window refused: several series of it disagree")

@@ -1,0 +1,233 @@
+"""What a workload's own annotations ask beyond its requests: it is granted from free room, at no neighbour's cost."""
+
+from dataclasses import replace
+
+import pytest
+
+from cruise.decisions.explanation import explain_pod
+from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
+from cruise.domain.annotations import Overrides
+from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.cluster_policies import ResourceQuota
+from cruise.domain.pod_resources import replace_spec_resources
+from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode, Policy, RequestBounds
+from cruise.domain.resources import MEBIBYTE
+from cruise.domain.usage import StatisticsTable
+from tests.builders import (
+    NOW,
+    make_amounts,
+    make_container,
+    make_node,
+    make_pod,
+    make_ref,
+    make_snapshot,
+    make_statistic_for,
+    make_table,
+    make_workload,
+)
+
+FULL = Policy(mode=Mode.FULL)
+FIRST_DESIGN = replace(FULL, rules=SEED_RULES)
+LEVERS = {"cruise.io/eviction-ranking": "never", "cruise.io/memory-min": "9Gi"}
+TENANT = make_ref("Deployment/tenant")
+
+
+def tenant(annotations: dict[str, str], base_mib: int = 48, peak_mib: int = 64) -> tuple[Pod, object]:
+    """A pod that was submitted with 64 MiB."""
+    pod = make_pod(
+        "tenant",
+        namespace="tenant",
+        workload=TENANT,
+        annotations=annotations,
+        containers=[make_container(memory_mib=64)],
+    )
+    return pod, make_statistic_for(pod, memory_base_mib=base_mib, memory_peak_mib=peak_mib)
+
+
+def important(name: str, base_mib: int, priority: int = 1_000_000) -> tuple[Pod, object]:
+    """A pod of another namespace, of high priority."""
+    pod = make_pod(
+        name, namespace="payments", priority=priority, containers=[make_container(memory_mib=base_mib, cpu=100)]
+    )
+    return pod, make_statistic_for(pod, memory_base_mib=base_mib, memory_peak_mib=base_mib)
+
+
+def scene(
+    *pods: tuple[Pod, object], memory_mib: int = 16 * 1024, **more: object
+) -> tuple[ClusterSnapshot, StatisticsTable]:
+    workloads = [
+        make_workload("Deployment/tenant", "tenant", requests={"app": make_amounts(100, 64)}),
+        make_workload("Deployment/web", "payments", replicas=sum(pod.namespace == "payments" for pod, _ in pods)),
+    ]
+    node = make_node(cpu=16_000, memory_mib=memory_mib)
+    snapshot = make_snapshot([pod for pod, _ in pods], nodes=[node], workloads=workloads)
+    return replace(snapshot, **more), make_table(*(row for _, row in pods))  # type: ignore[arg-type]
+
+
+def plan_of(snapshot: ClusterSnapshot, table: StatisticsTable, policy: Policy = FULL, **more: object) -> NodePlan:
+    [plan] = decide_node_plans(snapshot, table, policy, NOW, **more)  # type: ignore[arg-type]
+    return plan
+
+
+def memory_of(plan: NodePlan) -> dict[str, int]:
+    """The target of each pod, in MiB."""
+    return {target.pod: target.memory_bytes // MEBIBYTE for target in plan.targets}
+
+
+NEIGHBOURS = tuple(important(f"pay-{number}", 3 * 1024) for number in range(5))
+# What may go for a pod of the tenant's priority.
+EQUALS = tuple(important(f"pay-{number}", 3 * 1024, 0) for number in range(5))
+
+
+@pytest.mark.parametrize(
+    "levers",
+    [
+        LEVERS,
+        {"cruise.io/memory-min": "9Gi"},
+        {"cruise.io/eviction-ranking": "never", "cruise.io/headroom-factor": "10"},
+        {"cruise.io/eviction-ranking": "high", "cruise.io/memory-min.app": "9Gi"},
+    ],
+)
+def test_a_tenants_levers_have_no_pod_of_another_namespace_evicted(levers):
+    # 15 of 16 GiB are the bases of five pods of high priority; the tenant's pod asks for 9 GiB, or 100 × 16 MiB.
+    found = scene(tenant(levers), *NEIGHBOURS)
+    plan = plan_of(*found)
+    assert (plan.fits, plan.evict) == (True, ())
+    sizes = memory_of(plan)
+    assert all(sizes[pod.name] >= 3 * 1024 for pod, _ in NEIGHBOURS)
+    # It has its base, its share, and what is free: no more.
+    assert 64 <= sizes["tenant"] <= 1024
+    assert sum(sizes.values()) <= 16 * 1024
+
+
+def test_the_first_design_had_three_of_them_evicted():
+    plan = plan_of(*scene(tenant(LEVERS), *NEIGHBOURS), FIRST_DESIGN)
+    assert [one.namespace for one in plan.evict] == ["payments"] * 3
+
+
+def test_what_is_free_is_granted():
+    plan = plan_of(*scene(tenant(LEVERS), NEIGHBOURS[0]))
+    assert memory_of(plan) == {"pay-0": 3 * 1024, "tenant": 9 * 1024}
+    assert plan_of(*scene(tenant({"cruise.io/headroom-factor": "3"}), NEIGHBOURS[0])).evict == ()
+    assert (
+        memory_of(plan_of(*scene(tenant({"cruise.io/headroom-factor": "3"}), NEIGHBOURS[0])))["tenant"] == 48 + 3 * 16
+    )
+
+
+def test_the_smallest_wish_comes_first_and_the_last_gets_the_rest():
+    wishes = {"greedy": "9Gi", "modest": "512Mi"}
+    pods = []
+    for name, least in wishes.items():
+        pod, _ = tenant({"cruise.io/memory-min": least})
+        pod = replace(pod, name=name, uid=name)
+        pods.append((pod, make_statistic_for(pod, memory_base_mib=64, memory_peak_mib=64)))
+    plan = plan_of(*scene(*pods, *NEIGHBOURS))
+    assert {name: memory_of(plan)[name] for name in wishes} == {"modest": 512, "greedy": 512}
+
+
+def test_a_minimum_within_what_was_submitted_is_the_pods_own():
+    # 64 MiB of 16 MiB in use: the node is short by 16 MiB, and a neighbour goes as it would for any request.
+    pods = [tenant({"cruise.io/memory-min": "64Mi"}, 16, 16), *NEIGHBOURS]
+    assert memory_of(plan_of(*scene(*pods)))["tenant"] == 64
+    short = scene(*pods, memory_mib=15 * 1024 + 48)
+    assert len(plan_of(*short).evict) == len(plan_of(*short, FIRST_DESIGN).evict) == 1
+
+
+def test_administrators_may_cost_neighbours_their_place():
+    pods = [tenant({}), *EQUALS]
+    by_namespace = scene(*pods, namespace_annotations={"tenant": LEVERS})
+    stored = {
+        ("tenant", TENANT): Overrides(ranking=EvictionRanking.NEVER, bounds=RequestBounds(make_amounts(None, 9 * 1024)))
+    }
+    for plan in (plan_of(*by_namespace), plan_of(*scene(*pods), stored=stored)):
+        assert [one.namespace for one in plan.evict] == ["payments"] * 3
+        assert memory_of(plan)["tenant"] == 9 * 1024
+    # A workload that asks for no more than its namespace has asks for nothing.
+    both = scene(tenant(LEVERS), *EQUALS, namespace_annotations={"tenant": LEVERS})
+    assert len(plan_of(*both).evict) == 3
+
+
+def test_a_record_on_the_pod_is_no_proof_of_what_was_submitted():
+    forged = {**LEVERS, "cruise.io/original-resources": '{"app":{"requests":{"memory":"9Gi"}}}'}
+    assert plan_of(*scene(tenant(forged), *NEIGHBOURS)).evict == ()
+    # Nor is what runs now: it may be what was granted before.
+    pod, row = tenant(LEVERS)
+    grown = replace(pod, containers=(make_container(memory_mib=9 * 1024),))
+    plan = plan_of(*scene((grown, row), *NEIGHBOURS))
+    assert plan.evict == ()
+    assert memory_of(plan)["tenant"] <= 1024
+    assert "tenant" in [one.pod for one in plan.resize if not one.needs_capacity]
+
+
+def test_a_template_beyond_the_quota_was_never_submitted():
+    large = [make_workload("Deployment/tenant", "tenant", requests={"app": make_amounts(100, 9 * 1024)})]
+    found, table = scene(tenant(LEVERS), *EQUALS)
+    submitted = replace(found, workloads={(one.namespace, one.ref): one for one in large})
+    assert len(plan_of(submitted, table).evict) == 3
+    quota = ResourceQuota(requests_left=make_amounts(None, 64))
+    assert plan_of(replace(submitted, quotas={"tenant": (quota,)}), table).evict == ()
+
+
+def test_a_pod_that_ranks_itself_never_stays_but_counts_at_what_it_was_submitted_with():
+    # It uses 3 GiB, submitted with 64 MiB: 15 + 3 GiB do not fit 16.
+    pods = [tenant({"cruise.io/eviction-ranking": "never"}, 3 * 1024, 3 * 1024), *EQUALS]
+    plan = plan_of(*scene(*pods))
+    assert (plan.fits, plan.evict) == (True, ())
+    assert memory_of(plan)["tenant"] == 1024
+    assert len(plan_of(*scene(*pods), FIRST_DESIGN).evict) == 1
+    # Where there is room for all it has what it needs.
+    assert memory_of(plan_of(*scene(*pods, memory_mib=20 * 1024)))["tenant"] == 3 * 1024
+
+
+def test_within_what_it_was_submitted_with_its_ranking_counts():
+    pods = [tenant({"cruise.io/eviction-ranking": "never"}, 64, 64), *EQUALS]
+    plan = plan_of(*scene(*pods, memory_mib=15 * 1024 + 32))
+    assert [one.namespace for one in plan.evict] == ["payments"]
+
+
+def test_room_for_a_neighbour_is_given_back_at_once_inside_the_dead_band_too():
+    pod, row = tenant(LEVERS)
+    held = replace(pod, containers=(make_container(memory_mib=9 * 1024),))
+    neighbour, _ = important("pay", 6 * 1024)
+    needs = make_statistic_for(neighbour, memory_base_mib=7 * 1024 + 200, memory_peak_mib=7 * 1024 + 200)
+    plan = plan_of(*scene((held, row), (neighbour, needs)))
+    # 16384 − 7368 = 9016, which is within 5 % of 9216.
+    assert memory_of(plan) == {"pay": 7368, "tenant": 9016}
+    assert {one.pod for one in plan.resize} == {"pay", "tenant"}
+
+
+def test_decided_again_nothing_changes():
+    snapshot, table = scene(tenant(LEVERS), *NEIGHBOURS)
+    written = {one.pod: one.containers for one in plan_of(snapshot, table).resize}
+    pods = tuple(replace_spec_resources(pod, written.get(pod.name, ())) for pod in snapshot.pods)
+    again = plan_of(replace(snapshot, pods=pods), table)
+    assert (again.evict, again.resize) == ((), ())
+
+
+def test_explain_says_what_is_not_granted_and_why():
+    snapshot, table = scene(tenant(LEVERS), *NEIGHBOURS)
+    pod = next(one for one in snapshot.pods if one.name == "tenant")
+    [steps] = explain_pod(pod, snapshot, table, FULL, NOW).steps
+    wish = steps.memory.user_minimum
+    assert wish is not None
+    assert (wish.submitted, wish.released) == (64 * MEBIBYTE, 0)
+    assert wish.requested + steps.memory.clamped == 9 * 1024 * MEBIBYTE
+    assert 0 < wish.granted < wish.requested
+    assert steps.memory.final == steps.memory.clamped - steps.memory.trimmed + wish.granted
+    assert steps.memory.lower.source == "submitted"
+    assert steps.cpu.user_minimum is None
+
+
+@pytest.mark.parametrize("now_mib", [128, 256])
+def test_no_wish_lifts_a_memory_limit_above_its_ceiling(now_mib):
+    # With 256 MiB it was granted all that may be in the pass before: from there it is not to rise on.
+    pod, row = tenant({"cruise.io/memory-min": "9Gi"})
+    limited = replace(pod, containers=(make_container(memory_mib=now_mib // 2, memory_limit_mib=now_mib),))
+    snapshot, table = scene((limited, row), NEIGHBOURS[0])
+    stated = make_workload(
+        "Deployment/tenant", "tenant", requests={"app": make_amounts(100, 64)}, memory_limits={"app": 128 * MEBIBYTE}
+    )
+    snapshot = replace(snapshot, workloads={**snapshot.workloads, ("tenant", TENANT): stated})
+    [target] = [one for one in plan_of(snapshot, table).targets if one.pod == "tenant"]
+    # Twice what its template states.
+    assert (target.memory_bytes, target.memory_limit_bytes) == (256 * MEBIBYTE, 256 * MEBIBYTE)

@@ -1,0 +1,41 @@
+"""Statistics put together: what refused samples leave behind."""
+
+from cruise.decisions.usage.usage_columns import add_rejections
+from cruise.domain.usage import ContainerKey, PeakKey, SampleRejection
+from tests.builders import make_statistic, make_table
+
+PODS = [make_statistic(f"web-{number}") for number in (1, 2, 3, 4)]
+WORKLOAD = make_statistic("")
+KEYS = [row.key for row in PODS]
+ALL = (100, 1 << 2)
+
+
+def container(number):
+    return ContainerKey("shop", f"web-{number}", "app")
+
+
+def test_nothing_refused_leaves_the_table_as_it_is():
+    table = make_table(*PODS)
+    assert add_rejections(table, make_table(), {}, KEYS) is table
+
+
+def test_a_row_says_how_much_of_a_window_was_refused_and_why_and_its_workload_the_mean():
+    table = add_rejections(make_table(*PODS, WORKLOAD), make_table(), {container(2): ALL}, KEYS)
+    row = table.row(table.row_of_container[container(2)])
+    assert (row.rejected_percent, row.rejections) == (100, (SampleRejection.SERIES_DISAGREE,))
+    assert table.row(table.row_of_container[container(1)]) == PODS[0]
+    whole = table.row(table.row_of_workload[PeakKey("shop", "Deployment/web", "app", "")])
+    assert (whole.rejected_percent, whole.rejections) == (25, (SampleRejection.SERIES_DISAGREE,))
+
+
+def test_a_container_without_a_row_keeps_its_earlier_one_or_gets_one_that_knows_nothing():
+    refused = {container(1): ALL, container(2): ALL}
+    table = add_rejections(make_table(*PODS[2:]), make_table(PODS[0]), refused, KEYS)
+    kept, made = (table.row(table.row_of_container[container(number)]) for number in (1, 2))
+    assert (kept.cpu_base_millicores, kept.rejected_percent) == (PODS[0].cpu_base_millicores, 100)
+    assert (made.cpu_base_millicores, made.updated_at, made.rejected_percent) == (0, 0, 100)
+
+
+def test_what_was_refused_of_a_pod_that_is_gone_does_not_matter():
+    table = add_rejections(make_table(*PODS), make_table(), {container(9): ALL}, KEYS)
+    assert not table.rejected_percent.any()

@@ -1,0 +1,98 @@
+import pytest
+
+from cruise.domain.resources import Resources
+from cruise.interfaces.backtest.report import ReplayTerms
+from cruise.interfaces.backtest.table import (
+    describe_dominated_mark,
+    describe_recording,
+    describe_terms,
+    format_names,
+    format_seconds,
+    list_warnings,
+    summarize_backtest,
+)
+from tests.backtest_results import make_policies, make_result, make_score, make_time_line
+
+
+def test_a_recording_is_told_by_its_size_and_its_nodes():
+    assert describe_recording(make_result()) == (
+        "100 containers, 30 days, a sample every 5 min; nodes of 16 cores and 64Gi"
+    )
+    small = make_result(containers=1, days=0.6, step_seconds=60, node=Resources(2500, 5 << 29))
+    assert describe_recording(small) == "1 container, 14.4 hours, a sample every 1 min; nodes of 2.50 cores and 2.5Gi"
+
+
+@pytest.mark.parametrize(
+    ("terms", "expected"),
+    [
+        (
+            ReplayTerms(300, "first-sample", 0, 1e-3, rules="seeds"),
+            "pods arrive with their first sample; seed 0, risk 0.001; rules seeds",
+        ),
+        (ReplayTerms(300, "first-sample", 0, 1e-3), "pods arrive with their first sample; seed 0, risk 0.001"),
+        (
+            ReplayTerms(300, "start", 3, 0.01, "tune"),
+            "with the start; seed 3, risk 0.01; only the half of the series to tune on",
+        ),
+        (
+            ReplayTerms(90, "start", 3, 0.01, "report"),
+            "every 90 s; pods arrive with the start; seed 3, risk 0.01; only the half of the series to report on",
+        ),
+    ],
+)
+def test_terms_are_told(terms, expected):
+    assert describe_terms(terms).endswith(expected)
+
+
+def test_the_verdict_is_what_is_installed_beside_what_was_requested():
+    assert summarize_backtest(make_result()) == (
+        "as-requested → cruise: 25.0 → 9.10 nodes on average, CPU slack 81.0 % → 36.0 %, memory slack 72.0 % → 37.0 %."
+    )
+    assert "memory" not in (summarize_backtest(make_result(policies=make_policies(memory=False))) or "memory")
+    assert summarize_backtest(make_result(policies={"cruise": make_score()})) is None
+
+
+def test_warnings_name_what_makes_figures_weak():
+    policies = make_policies(memory=False) | {"vpa": make_score("vpa", memory=None, pending_pod_minutes=1204.0)}
+    assert list(list_warnings(make_result(policies=policies))) == [
+        "memory was not recorded: nothing is said about it, and a node is full when its CPU is",
+        "pods waited for a node under vpa, at most 1,204 pod-minutes in all",
+    ]
+    assert list(list_warnings(make_result())) == []
+
+
+def test_requests_that_were_cut_to_a_node_are_told():
+    assert [list(list_warnings(make_result(capped_containers=number))) for number in (0, 1, 2)] == [
+        [],
+        ["1 container requested more than a node has, and is replayed as if it had requested a whole one"],
+        ["2 containers requested more than a node has, and are replayed as if they had requested a whole one"],
+    ]
+
+
+def test_a_watched_node_that_was_never_there_is_told():
+    idle = make_time_line()
+    for line in (idle.requested_cpu_millicores, idle.peak_cpu_millicores):
+        line[:] = 0
+    never = make_result(policies={"cruise": make_score(time_line=idle), "vpa": make_score("vpa")})
+    assert list(list_warnings(never, "node-099")) == ["nothing ever ran on a node node-099"]
+    assert list(list_warnings(make_result(), "node-001")) == []
+    assert list(list_warnings(never)) == []
+
+
+def test_the_note_on_dominance_names_every_axis():
+    assert describe_dominated_mark() == (
+        "another policy (the bounds clairvoyant, clairvoyant-1h, clairvoyant-24h and oracle apart) is as good or "
+        "better on CPU slack, memory slack, CPU starvation, "
+        "out-of-memory kills, own evictions, mean nodes and resizes beyond 5 a container and day, and better on one "
+        "of them"
+    )
+
+
+def test_names_and_times_in_words():
+    assert [format_names(names) for names in ([], ["a"], ["a", "b"], ["a", "b", "c"])] == [
+        "",
+        "a",
+        "a and b",
+        "a, b and c",
+    ]
+    assert [format_seconds(seconds) for seconds in (15, 60, 90, 300)] == ["15 s", "1 min", "90 s", "5 min"]

@@ -1,0 +1,276 @@
+"""Who gets through to the API, by which names, how many at a time, and what each of them sees."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import httpx
+import pytest
+
+from cruise.domain.annotations import Overrides
+from cruise.domain.policy import Mode
+from cruise.domain.users import Access, Caller, PathAccess, PodAccess
+from cruise.errors import ThrottledError, UnavailableError
+from cruise.interfaces.http.health import create_health_app, send_response
+from cruise.interfaces.http.namespace_visibility import NamespaceVisibility, filter_by_namespace, find_namespaces
+from cruise.interfaces.http.request_guard import RequestGuardRules, create_allowed_hosts, guard_requests
+from tests.builders import make_ref
+from tests.interfaces.http.api_scene import ApiScene, create_api_client, make_busy_scene
+
+ADMIN, TENANT, STRANGER = (Caller(name) for name in ("admin", "tenant", "stranger"))
+
+
+@dataclass
+class Roles:
+    """Implements `Authority`: tokens are names; the tenant reads, of one namespace, and the admin does everything."""
+
+    asked: list[Access] = field(default_factory=list)
+    sees: str = "shop"
+
+    async def authenticate(self, token: str) -> Caller | None:
+        if token == "away":
+            raise UnavailableError("the API server is away")
+        if token == "flood":
+            raise ThrottledError("too many")
+        return next((one for one in (ADMIN, TENANT, STRANGER) if one.name == token), None)
+
+    async def authorize(self, caller: Caller, access: Access) -> bool:
+        self.asked.append(access)
+        if caller is ADMIN:
+            return True
+        if caller is STRANGER:
+            return False
+        if isinstance(access, PathAccess):
+            return access.verb == "get" and access.path.startswith("/cruise/api/v1/")
+        return access == PodAccess(self.sees)
+
+
+@pytest.fixture
+async def scene() -> ApiScene:
+    found = await make_busy_scene()
+    found.authority = Roles()
+    for namespace in ("shop", "other"):
+        await found.store.put_override(namespace, make_ref("Deployment/web"), Overrides(mode=Mode.OFF))
+    return found
+
+
+async def status(scene: ApiScene, token: str | None, method: str, path: str) -> int:
+    async with create_api_client(scene, token, allows_anonymous_reads=False) as api:
+        return (await api.request(method, path, json={"mode": "off"} if method == "PUT" else None)).status_code
+
+
+WEB = "/overrides/shop/Deployment/web"
+
+
+@pytest.mark.parametrize(
+    ("token", "read", "written"),
+    [(None, 401, 401), ("nobody's", 401, 401), ("stranger", 403, 403), ("tenant", 200, 403), ("admin", 200, 200)],
+)
+async def test_each_path_needs_its_right(scene, token, read, written):
+    for path in ("/status", "/nodes", "/outcomes", "/overrides", "/pause", WEB, "/openapi.json", "/interventions"):
+        assert await status(scene, token, "GET", path) == read
+    assert await status(scene, token, "PUT", "/pause") == written
+    assert await status(scene, token, "PUT", WEB) == written
+    assert await scene.store.paused() is (written == 200)
+
+
+@pytest.mark.parametrize(("token", "code"), [("away", 503), ("flood", 429)])
+async def test_where_callers_cannot_be_judged_nobody_gets_in(scene, token, code):
+    assert await status(scene, token, "GET", "/status") == code
+
+
+async def test_a_refusal_says_who_may_not_do_what(scene):
+    async with create_api_client(scene, "tenant", allows_anonymous_reads=False) as api:
+        answered = await api.put("/pause")
+    assert answered.json() == {"error": "tenant may not put /cruise/api/v1/pause: no role of theirs allows it"}
+
+
+async def test_nothing_of_a_request_is_judged_before_its_caller(scene):
+    for token, code in ((None, 401), ("stranger", 403)):
+        for path in ("/nowhere", "/nodes?limit=many", "/pods/NO/good", "/overrides/shop/deployment/web"):
+            assert await status(scene, token, "GET", path) == code
+
+
+def pods_of(document: object) -> set[str]:
+    return find_namespaces(document)
+
+
+@pytest.mark.parametrize(("sees", "expected"), [("shop", {"shop"}), ("other", {"other"}), ("none", set())])
+async def test_a_tenant_sees_the_pods_of_its_namespaces_alone(scene, sees, expected):
+    scene.authority.sees = sees
+    async with create_api_client(scene, "tenant", allows_anonymous_reads=False) as api:
+        nodes = (await api.get("/nodes")).json()
+        assert nodes["total"] == 3
+        assert pods_of(nodes) == expected & {"shop"}
+        one = (await api.get("/nodes/n1")).json()
+        assert pods_of(one) == expected & {"shop"}
+        overrides = (await api.get("/overrides")).json()
+        assert (pods_of(overrides), overrides["total"]) == (expected, len(expected))
+        assert pods_of((await api.get("/outcomes")).json()["items"]) <= expected
+        assert (await api.get(WEB)).status_code == (200 if sees == "shop" else 403)
+        assert (await api.get("/pods/shop/no-such-pod")).status_code == (404 if sees == "shop" else 403)
+        # Of one piece, so that it takes all namespaces.
+        assert (await api.get("/packing")).status_code == 403
+
+
+async def test_an_explanation_names_no_pod_of_another_namespace(scene):
+    [pod, *_] = (await scene.snapshot()).pods
+    async with create_api_client(scene, "tenant", allows_anonymous_reads=False) as api:
+        answered = (await api.get(f"/pods/shop/{pod.name}")).json()
+    assert answered["pod"] == pod.name
+    assert pods_of(answered) == {"shop"}
+
+
+class Slow(Roles):
+    """Roles that take a moment, and count how many questions wait."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting = self.most = 0
+
+    async def authorize(self, caller: Caller, access: Access) -> bool:
+        self.waiting += 1
+        self.most = max(self.most, self.waiting)
+        await asyncio.sleep(0)
+        self.waiting -= 1
+        return await super().authorize(caller, access)
+
+
+async def test_many_namespaces_are_asked_about_a_few_at_a_time():
+    roles = Slow()
+    names = [f"n{number}" for number in range(300)]
+    roles.sees = "n250"
+    assert await NamespaceVisibility(TENANT, roles).get_visible_namespaces([*names, *names]) == {"n250"}
+    assert (len(roles.asked), roles.most) == (301, 8)
+    roles.asked.clear()
+    assert await NamespaceVisibility(ADMIN, roles).get_visible_namespaces(names) is None
+    assert roles.asked == [PodAccess("")]
+
+
+def test_parts_about_other_namespaces_are_left_out():
+    mine, other = {"namespace": "a", "pod": "x"}, {"namespace": "b", "pod": "y"}
+    document = {"list": [mine, other], "one": other, "deep": {"spikes": {"cpu": other, "memory": mine}}, "n": 1}
+    assert find_namespaces(document) == {"a", "b"}
+    assert filter_by_namespace(document, {"a"}) == {
+        "list": [mine],
+        "one": None,
+        "deep": {"spikes": {"cpu": None, "memory": mine}},
+        "n": 1,
+    }
+
+
+async def test_probes_are_open_and_metrics_only_where_that_is_set(scene):
+    async def read(path: str, **rules) -> int:
+        app = guard_requests(
+            create_health_app(list, lambda: b"", scene.app()),
+            RequestGuardRules(Roles(), create_allowed_hosts([]), **rules),
+        )
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://elsewhere") as client:
+            host = {} if path != "/metrics" else {"Host": "127.0.0.1:8080"}
+            return (await client.get(path, headers=host)).status_code
+
+    closed = {"reads_open": False, "metrics_allow_anonymous": False}
+    assert [await read(path, **closed) for path in ("/healthz", "/readyz", "/metrics")] == [200, 200, 401]
+    assert await read("/metrics", reads_open=False, metrics_open=True) == 200
+    assert await read("/metrics") == 200
+
+
+@pytest.mark.parametrize(
+    ("host", "code"),
+    [
+        ("cruise", 200),
+        ("CRUISE:8080", 200),
+        ("cruise.", 200),
+        ("localhost:8080", 200),
+        ("127.0.0.1:8080", 200),
+        ("[::1]:8080", 200),
+        ("10.1.2.3", 200),
+        ("evil.example", 421),
+        ("127.0.0.1.evil.example", 421),
+        ("cruise.evil.example", 421),
+        ("user@cruise", 421),
+        ("cruise/path", 421),
+        ("", 421),
+        ("[::1", 421),
+        ("cruise:port", 421),
+    ],
+)
+async def test_other_names_are_not_answered(host, code):
+    assert await status_of("GET", [(b"host", host.encode())]) == code
+
+
+async def test_no_host_and_two_hosts_are_none():
+    assert await status_of("GET", []) == 421
+    assert await status_of("GET", [(b"host", b"cruise"), (b"host", b"evil.example")]) == 421
+
+
+async def fine(scope, receive, send):
+    await send_response(scope, send, 200, b"done")
+
+
+async def status_of(method: str, headers: Sequence[tuple[bytes, bytes]]) -> int:
+    """What becomes of a request that every role may send."""
+    found: list[int] = []
+
+    async def receive():
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message):
+        if message["type"] == "http.response.start":
+            found.append(message["status"])
+
+    scope = {"type": "http", "method": method, "path": "/api/v1/pause", "headers": headers}
+    await guard_requests(fine, RequestGuardRules(Roles(), create_allowed_hosts(["cruise"])))(scope, receive, send)
+    return found[0]
+
+
+@pytest.mark.parametrize(
+    ("origin", "code"),
+    [
+        (None, 200),
+        ("http://cruise", 200),
+        ("https://cruise", 200),
+        ("http://evil.example", 403),
+        ("http://cruise.evil.example", 403),
+        ("http://cruise:1", 403),
+        ("null", 403),
+        ("", 403),
+    ],
+)
+async def test_a_page_of_another_origin_writes_nothing(origin, code):
+    headers = [(b"host", b"cruise"), (b"authorization", b"Bearer admin")]
+    headers += [] if origin is None else [(b"origin", origin.encode())]
+    assert await status_of("PUT", headers) == code
+    # What it reads, its browser keeps from it.
+    assert await status_of("GET", headers) == 200
+
+
+async def test_one_caller_has_so_many_requests_at_a_time():
+    entered, leave = 0, asyncio.Event()
+
+    async def slow(scope, receive, send):
+        nonlocal entered
+        entered += 1
+        await leave.wait()
+        await send_response(scope, send, 200, b"done")
+
+    app = guard_requests(
+        slow,
+        RequestGuardRules(
+            Roles(), create_allowed_hosts(["cruise"]), allows_anonymous_reads=False, concurrent_requests=2
+        ),
+    )
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://cruise") as client:
+
+        async def ask(token: str) -> httpx.Response:
+            return await client.get("/api/v1/status", headers={"Authorization": f"Bearer {token}"})
+
+        async with asyncio.TaskGroup() as tasks:
+            under_way = [tasks.create_task(ask(token)) for token in ("tenant", "tenant", "admin", "admin")]
+            while entered < 4:
+                await asyncio.sleep(0)
+            refused = await ask("tenant")
+            assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+            leave.set()
+        assert [task.result().status_code for task in under_way] == [200] * 4
+        assert (await ask("tenant")).status_code == 200

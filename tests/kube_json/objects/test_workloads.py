@@ -1,0 +1,287 @@
+"""Workloads, disruption budgets, autoscalers and limit ranges from wire JSON."""
+
+import json
+
+import msgspec
+import pytest
+
+from cruise.domain.cluster import LimitRangeItem, WorkloadRef
+from cruise.domain.resources import NOTHING_STATED, ResourceName, StatedResources
+from cruise.domain.scheduling import LabelRequirement, LabelSelector, SelectorOperator
+from cruise.errors import BadInputError
+from cruise.kube_json.objects.workloads import (
+    decode_autoscaler,
+    decode_budget,
+    decode_limit_range,
+    decode_vertical_autoscaler,
+    decode_workload,
+    read_controller,
+)
+from cruise.kube_json.wire import object_json
+from tests.builders import (
+    LONG_AGO,
+    Json,
+    make_amounts,
+    make_autoscaler_json,
+    make_budget_json,
+    make_deployment_json,
+    make_limit_range_json,
+    make_metadata,
+    make_replica_set_json,
+    make_workload_json,
+)
+
+CPU, MEMORY = ResourceName.CPU, ResourceName.MEMORY
+TARGET = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+
+
+def workload_object(document: Json) -> object_json.WorkloadObject:
+    found = msgspec.convert(document, object_json.AnyObject)
+    assert isinstance(found, object_json.WorkloadObject)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("document", "replicas"),
+    [
+        (make_deployment_json(replicas=0), 0),
+        (make_workload_json("Deployment"), 1),
+        (make_workload_json("StatefulSet", replicas=3), 3),
+        (make_workload_json("ReplicaSet", replicas=2), 2),
+        (make_workload_json("DaemonSet"), None),
+        (make_workload_json("Job"), 1),
+        (make_workload_json("Job", parallelism=4), 4),
+        (make_workload_json("CronJob", jobTemplate={"spec": {"parallelism": 2}}), 2),
+        (make_workload_json("CronJob", jobTemplate={}), 1),
+    ],
+)
+def test_replicas_by_kind(document, replicas):
+    workload = decode_workload(workload_object(document))
+    assert (workload.ref, workload.replicas) == (WorkloadRef(document["kind"], "web"), replicas)
+
+
+def test_a_workload_has_its_age_and_the_annotations_that_decisions_read():
+    document = make_deployment_json(annotations={"cruise.io/mode": "resize", "deployment.kubernetes.io/revision": "3"})
+    workload = decode_workload(workload_object(document))
+    assert (workload.namespace, workload.created_at) == ("shop", LONG_AGO)
+    assert workload.annotations == {"cruise.io/mode": "resize"}
+
+
+TEMPLATE = {
+    "spec": {
+        "initContainers": [{"name": "init", "resources": {"limits": {"cpu": "1"}}}],
+        "containers": [
+            {"name": "app", "resources": {"requests": {"memory": "64Mi"}, "limits": {"cpu": "2", "memory": "1Gi"}}},
+            {"name": "bare"},
+        ],
+    }
+}
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        make_deployment_json(template=TEMPLATE),
+        make_workload_json("CronJob", jobTemplate={"spec": {"template": TEMPLATE}}),
+    ],
+)
+def test_a_workload_has_the_requests_of_its_template(document):
+    # A limit without a request becomes one.
+    assert decode_workload(workload_object(document)).requests == {
+        "init": StatedResources(1000, None),
+        "app": StatedResources(2000, 64 << 20),
+        "bare": NOTHING_STATED,
+    }
+    assert decode_workload(workload_object(document)).init_containers == {"init"}
+
+
+def test_without_a_template_its_requests_are_not_known():
+    assert decode_workload(workload_object(make_deployment_json())).requests is None
+    broken = {"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "much"}}}]}}
+    with pytest.raises(BadInputError, match=r"Deployment shop/web.*container app"):
+        decode_workload(workload_object(make_deployment_json(template=broken)))
+
+
+def test_who_controls_replica_sets_and_jobs():
+    owned = read_controller(workload_object(make_replica_set_json("web-1", owner="Deployment/web")))
+    assert owned == (("shop", "ReplicaSet", "web-1"), WorkloadRef("Deployment", "web"))
+    alone = read_controller(workload_object(make_workload_json("Job", "once")))
+    assert alone == (("shop", "Job", "once"), None)
+    assert read_controller(workload_object(make_deployment_json(owner="Tenant/t"))) is None
+
+
+def test_a_budget_selects_by_labels_and_expressions():
+    selector = {
+        "matchLabels": {"tier": "web", "app": "x"},
+        "matchExpressions": [
+            {"key": "zone", "operator": "NotIn", "values": ["a"]},
+            {"key": "canary", "operator": "DoesNotExist"},
+        ],
+    }
+    budget = decode_budget(
+        msgspec.convert(make_budget_json(selector=selector, disruptions_allowed=2), object_json.BudgetObject)
+    )
+    assert budget is not None
+    assert budget.disruptions_allowed == 2
+    assert budget.selector.requirements == (
+        LabelRequirement("app", SelectorOperator.IN, ("x",)),
+        LabelRequirement("tier", SelectorOperator.IN, ("web",)),
+        LabelRequirement("zone", SelectorOperator.NOT_IN, ("a",)),
+        LabelRequirement("canary", SelectorOperator.DOES_NOT_EXIST),
+    )
+    assert budget.selector.matches({"app": "x", "tier": "web", "zone": "b"})
+    assert not budget.selector.matches({"app": "x", "tier": "web", "zone": "a"})
+
+
+def test_an_empty_selector_selects_everything_and_none_selects_nothing():
+    everything = decode_budget(msgspec.convert(make_budget_json(selector={}), object_json.BudgetObject))
+    assert everything is not None
+    assert everything.selector == LabelSelector()
+    assert decode_budget(msgspec.convert(make_budget_json(selector=None), object_json.BudgetObject)) is None
+
+
+def test_a_budget_without_status_allows_no_disruption():
+    document = make_budget_json(selector={})
+    del document["status"]
+    budget = decode_budget(msgspec.convert(document, object_json.BudgetObject))
+    assert budget is not None
+    assert budget.disruptions_allowed == 0
+
+
+def test_a_selector_has_no_node_operators():
+    selector = {"matchExpressions": [{"key": "n", "operator": "Gt", "values": ["1"]}]}
+    with pytest.raises(BadInputError) as refused:
+        decode_budget(msgspec.convert(make_budget_json(selector=selector), object_json.BudgetObject))
+    assert str(refused.value) == (
+        'PodDisruptionBudget shop/web: spec.selector: "Gt" is no operator; write one of DoesNotExist, Exists, In, NotIn'
+    )
+
+
+def resource_metric(name: str, kind: str = "Utilization") -> Json:
+    return {"type": "Resource", "resource": {"name": name, "target": {"type": kind, "averageUtilization": 80}}}
+
+
+def container_metric(name: str) -> Json:
+    target = {"type": "Utilization", "averageUtilization": 80}
+    return {"type": "ContainerResource", "containerResource": {"name": name, "container": "app", "target": target}}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "targeted"),
+    [
+        (None, {CPU}),
+        ([], {CPU}),
+        ([resource_metric("memory")], {MEMORY}),
+        ([resource_metric("cpu"), container_metric("memory")], {CPU, MEMORY}),
+        ([resource_metric("cpu", "AverageValue")], set()),
+        ([{"type": "External", "external": {"metric": {"name": "queue"}}}], set()),
+        ([{"type": "Pods", "pods": {"metric": {"name": "x"}, "target": {"type": "AverageValue"}}}], set()),
+    ],
+)
+def test_what_an_autoscaler_targets(metrics, targeted):
+    autoscaler = decode_autoscaler(msgspec.convert(make_autoscaler_json(metrics=metrics), object_json.AutoscalerObject))
+    assert autoscaler.target == WorkloadRef("Deployment", "web")
+    assert autoscaler.utilisation_of == targeted
+
+
+@pytest.mark.parametrize(
+    ("percentage", "annotation", "targeted"),
+    [
+        (80, None, {CPU}),
+        (None, None, {CPU}),
+        (None, [{"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 70}}], {MEMORY}),
+        (80, [{"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 70}}], {CPU, MEMORY}),
+        (None, [{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}}], set()),
+    ],
+)
+def test_what_an_autoscaler_of_v1_targets(percentage, annotation, targeted):
+    document = make_autoscaler_json()
+    if percentage is not None:
+        document["spec"]["targetCPUUtilizationPercentage"] = percentage
+    if annotation is not None:
+        key = "autoscaling.alpha.kubernetes.io/metrics"
+        document["metadata"]["annotations"] = {key: json.dumps(annotation)}
+    assert decode_autoscaler(msgspec.convert(document, object_json.AutoscalerObject)).utilisation_of == targeted
+
+
+@pytest.mark.parametrize("text", ["[", '[{"type":1}]'])
+def test_unreadable_metrics_of_v1_are_refused(text):
+    document = make_autoscaler_json()
+    document["metadata"]["annotations"] = {"autoscaling.alpha.kubernetes.io/metrics": text}
+    with pytest.raises(BadInputError, match=r"^HorizontalPodAutoscaler shop/web: annotation autoscaling\.alpha"):
+        decode_autoscaler(msgspec.convert(document, object_json.AutoscalerObject))
+
+
+def test_limit_ranges_for_containers_and_pods():
+    items = decode_limit_range(
+        msgspec.convert(
+            make_limit_range_json(
+                {
+                    "type": "Container",
+                    "min": {"cpu": "10m"},
+                    "max": {"cpu": "4", "memory": "8Gi"},
+                    "default": {"cpu": 1},
+                },
+                {"type": "Pod", "max": {"memory": "16Gi"}, "maxLimitRequestRatio": {"cpu": "1.5", "memory": 2}},
+                {"type": "PersistentVolumeClaim", "min": {"storage": "1Gi"}},
+            ),
+            object_json.LimitRangeObject,
+        )
+    )
+    assert items == (
+        LimitRangeItem(
+            of_pod=False,
+            minimum=StatedResources(10, None),
+            maximum=make_amounts(4000, 8192),
+            default_limits=StatedResources(1000, None),
+        ),
+        LimitRangeItem(of_pod=True, maximum=make_amounts(None, 16384), max_cpu_ratio=1.5, max_memory_ratio=2.0),
+    )
+
+
+def test_a_limit_range_is_refused_by_place():
+    document = make_limit_range_json({"type": "Pod"}, {"type": "Container", "min": {"memory": "1.5Gx"}})
+    with pytest.raises(BadInputError) as refused:
+        decode_limit_range(msgspec.convert(document, object_json.LimitRangeObject))
+    assert str(refused.value) == (
+        'LimitRange shop/limits: spec.limits[1].min.memory: "1.5Gx" is not a quantity; write e.g. 500m, 2 or 1.5Gi'
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "mode", "changes_pods", "is_own"),
+    [
+        ({"targetRef": TARGET}, "", True, False),
+        ({"targetRef": TARGET, "updatePolicy": {}}, "", True, False),
+        ({"targetRef": TARGET, "updatePolicy": {"updateMode": "Off"}}, "Off", False, False),
+        ({"targetRef": TARGET, "updatePolicy": {"updateMode": "Initial"}}, "Initial", True, False),
+        ({"targetRef": TARGET, "recommenders": [{"name": "default"}]}, "", True, False),
+        ({"targetRef": TARGET, "recommenders": [{"name": "cruise"}]}, "", False, True),
+    ],
+)
+def test_what_a_vertical_autoscaler_does(spec, mode, changes_pods, is_own):
+    document = {"kind": "VerticalPodAutoscaler", "metadata": {"namespace": "shop", "name": "web"}, "spec": spec}
+    found = decode_vertical_autoscaler(msgspec.convert(document, object_json.VerticalAutoscalerObject))
+    assert (found.namespace, found.name, found.target) == ("shop", "web", WorkloadRef("Deployment", "web"))
+    assert (found.mode, found.changes_pods, found.is_own, found.target_api) == (mode, changes_pods, is_own, "apps/v1")
+
+
+def test_a_vertical_autoscaler_without_a_target_changes_no_pods():
+    document = {"kind": "VerticalPodAutoscaler", "metadata": {"name": "web"}}
+    found = decode_vertical_autoscaler(msgspec.convert(document, object_json.VerticalAutoscalerObject))
+    assert (found.namespace, found.target, found.changes_pods) == ("default", None, False)
+
+
+def test_a_workload_names_what_controls_it():
+    document = {"kind": "Deployment", "metadata": make_metadata("web-connect", owner="KafkaConnect/web")}
+    found = decode_workload(msgspec.convert(document, object_json.DeploymentObject))
+    assert found.controller == WorkloadRef("KafkaConnect", "web")
+
+
+@pytest.mark.parametrize(("expected", "desired", "never"), [(3, 3, True), (3, 2, False), (0, 0, False), (2, 5, True)])
+def test_a_budget_that_asks_for_all_its_pods_never_allows_an_eviction(expected, desired, never):
+    document = make_budget_json(selector={"matchLabels": {"app": "web"}}, disruptions_allowed=0)
+    document["status"] |= {"expectedPods": expected, "desiredHealthy": desired}
+    found = decode_budget(msgspec.convert(document, object_json.BudgetObject))
+    assert found is not None
+    assert found.never_allows is never

@@ -1,0 +1,43 @@
+import os
+import subprocess
+import sys
+
+import numba
+
+# Every kernel that the interpreter calls; the others are compiled into these.
+PROGRAM = """
+import math
+import sys
+from cruise.packer.kernels import annealing, clearing, ejecting, gathering, preempting
+from cruise.packer.kernels import accompanying, placement
+from cruise.packer.kernels import listing
+from cruise.packer.kernels import repairing, simplex
+from dataclasses import replace
+from cruise.packer.budget import BudgetMeter
+from cruise.packer.consolidation import drain_nodes
+from cruise.packer.problem import PackingObjective
+from cruise.packer.pack import solve_subproblem
+from cruise.packer.warm_up import warm_up_kernels
+from tests.packer.problems import draw_problem
+called = [annealing.anneal, placement.lay_out, accompanying.fill_parts, listing.enumerate_fillings,
+          simplex.optimise, simplex.invert, simplex.refresh, simplex.best_known, repairing.repair,
+          clearing.send_off, ejecting.place_pods, gathering.gather, preempting.bring_home]
+assert not any(kernel.signatures for kernel in called)
+warm_up_kernels()
+assert "ortools" not in sys.modules
+problem = draw_problem(next(seed for seed in range(99) if draw_problem(seed).headroom.any()))
+solve_subproblem(replace(problem, objective=PackingObjective.OPERATOR), problem.pod_node, BudgetMeter(math.inf, 3e8), 1, lambda _: None)
+from tests.packer.test_fleet import plain
+fleet = plain(6, [5], [0] * 6, list(range(6)))
+drain_nodes(fleet, fleet.pod_node, BudgetMeter(math.inf, 1e8), 1, lambda _: None)
+import cruise.packer.exact.model
+assert "ortools" in sys.modules
+print([kernel.__name__ for kernel in called if len(kernel.signatures) != 1])
+"""
+
+
+def test_no_kernel_is_left_cold_for_headroom_or_operators_either():
+    cache = {"NUMBA_CACHE_DIR": numba.config.CACHE_DIR}
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=os.environ | cache, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[]"

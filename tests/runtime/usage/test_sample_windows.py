@@ -1,0 +1,176 @@
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.domain.usage import ContainerKey, SampleBlock
+from cruise.runtime.usage.sample_windows import UsageWindows
+
+MINUTE = 60
+START = 1_767_268_200
+
+
+def key(pod: str) -> ContainerKey:
+    return ContainerKey("shop", pod, "app")
+
+
+def block(times, rows, psi_known=True):
+    """Rows map a pod to its samples, alike for CPU and memory."""
+    values = np.array(list(rows.values()), dtype=np.float64).reshape(len(rows), len(times))
+    return SampleBlock(
+        [key(pod) for pod in rows],
+        np.array(times, dtype=np.int64),
+        values.astype(np.float32),
+        values * 1e6,
+        np.full(len(rows), psi_known),
+    )
+
+
+def minutes(first, count):
+    return [START + MINUTE * (first + index) for index in range(count)]
+
+
+def held(windows, pod):
+    """The last hour of a pod, oldest first."""
+    recent = windows.get_recent()
+    row = windows.find_rows([key(pod)])[0]
+    assert row >= 0
+    return recent.cpu_demand_millicores[row, recent.columns]
+
+
+def append(windows, times, rows, numbers=None, **more):
+    windows.append(block(times, rows, **more), np.arange(len(rows)) if numbers is None else np.array(numbers))
+
+
+def test_a_block_goes_to_its_containers_and_times():
+    windows = UsageWindows()
+    append(windows, minutes(0, 3), {"a": [1, np.nan, 3], "b": [4, 5, np.nan]})
+    assert len(windows) == 2
+    np.testing.assert_array_equal(held(windows, "a"), [np.nan] * 57 + [1, np.nan, 3])
+    recent = windows.get_recent()
+    rows = windows.find_rows([key("a"), key("b"), key("c")])
+    assert rows[2] == -1
+    np.testing.assert_array_equal(recent.newest[rows[:2]], [START + 120, START + 60])
+    np.testing.assert_array_equal(recent.number[rows[:2]], [0, 1])
+    assert np.nanmax(recent.memory_bytes[rows[1]]) == 5e6
+
+
+@given(st.lists(st.tuples(st.integers(1, 70), st.integers(0, 30)), min_size=1, max_size=8))
+def test_the_windows_hold_the_last_hour_of_whatever_was_taken_in(spans):
+    windows = UsageWindows()
+    sampled: dict[int, float] = {}
+    at = 0
+    for length, hole in spans:
+        at += hole
+        values = [float(at + index) for index in range(length)]
+        append(windows, minutes(at, length), {"a": values})
+        sampled.update(zip(minutes(at, length), values, strict=True))
+        at += length
+    last = START + MINUTE * (at - 1)
+    np.testing.assert_array_equal(
+        held(windows, "a"), [sampled.get(last - MINUTE * back, np.nan) for back in range(59, -1, -1)]
+    )
+
+
+def test_blocks_of_other_containers_may_be_behind():
+    windows = UsageWindows()
+    append(windows, minutes(0, 10), {"a": range(10)})
+    append(windows, minutes(5, 3), {"b": [1, 2, 3]}, [7])
+    np.testing.assert_array_equal(held(windows, "b"), [np.nan] * 55 + [1, 2, 3, np.nan, np.nan])
+    append(windows, minutes(-70, 3), {"c": [1, 2, 3]})
+    assert len(windows) == 2
+
+
+def test_a_gap_that_is_filled_later_leaves_what_is_there():
+    windows = UsageWindows()
+    append(windows, minutes(2, 2), {"a": [3, 4]})
+    append(windows, minutes(0, 3), {"a": [1, 2, np.nan]})
+    np.testing.assert_array_equal(held(windows, "a")[-4:], [1, 2, 3, 4])
+    assert windows.get_recent().newest[windows.find_rows([key("a")])[0]] == START + 180
+
+
+def test_a_container_is_as_old_as_the_last_time_at_which_both_resources_are_known():
+    windows = UsageWindows()
+    both, half = block(minutes(0, 2), {"a": [1, 2]}), block(minutes(2, 2), {"a": [3, 4]})
+    half.cpu_demand_millicores[:] = np.nan
+    for one in (both, half):
+        windows.append(one, np.array([0]))
+    row = windows.find_rows([key("a")])[0]
+    assert windows.get_recent().is_complete[row] == START + MINUTE
+    assert windows.get_recent().newest[row] == START + 3 * MINUTE
+    assert windows.get_recent().memory_bytes[row].tolist().count(4e6) == 1
+    windows.append(block(minutes(2, 2), {"a": [3, 4]}), np.array([0]))
+    assert windows.get_recent().is_complete[row] == START + 3 * MINUTE
+
+
+def test_what_has_no_owner_or_no_sample_takes_no_row():
+    windows = UsageWindows()
+    append(windows, minutes(0, 2), {"a": [1, 2], "nobody": [1, 2], "silent": [np.nan, np.nan]}, [0, -1, 1])
+    assert windows.find_rows([key("a"), key("nobody"), key("silent")]).tolist() == [0, -1, -1]
+
+
+def test_a_row_is_free_an_hour_after_its_last_sample():
+    windows = UsageWindows()
+    append(windows, minutes(0, 1), {"gone": [9]}, [5])
+    row = windows.find_rows([key("gone")])[0]
+    windows.advance(START + 59 * MINUTE)
+    assert windows.find_rows([key("gone")])[0] == row
+    windows.advance(START + 60 * MINUTE)
+    assert windows.find_rows([key("gone")])[0] == -1
+    append(windows, minutes(61, 1), {"next": [1]}, [6])
+    assert windows.find_rows([key("next")])[0] == row
+    np.testing.assert_array_equal(held(windows, "next"), [np.nan] * 59 + [1])
+
+
+def test_samples_go_to_rows_that_are_known_already():
+    windows = UsageWindows(least_rows=3)
+    rows = windows.get_rows([key("a"), key("b"), key("c")])
+    times = np.array(minutes(0, 2))
+    values = np.array([[1.0, 2.0], [np.nan, np.nan], [np.nan, 4.0]])
+    windows.advance(minutes(1, 1)[0])
+    windows.put(rows, np.array([7, 8, 9]), times, values.astype(np.float32), values, np.array([True, True, False]))
+    assert [windows.get_numbers(key(pod)) for pod in "abc"] == [7, -1, 9]
+    np.testing.assert_array_equal(held(windows, "a")[-2:], [1, 2])
+    np.testing.assert_array_equal(held(windows, "c")[-2:], [np.nan, 4])
+    np.testing.assert_array_equal(windows.get_recent().psi_known[rows], [True, False, False])
+    assert len(windows.get_recent().number) == 3
+
+
+def test_rows_that_became_free_are_counted():
+    windows = UsageWindows()
+    append(windows, minutes(0, 1), {"a": [1], "b": [2]})
+    append(windows, minutes(30, 1), {"b": [2]})
+    windows.advance(minutes(60, 1)[0])
+    assert windows.released == 1
+
+
+def test_pressure_is_as_it_was_last():
+    windows = UsageWindows()
+    append(windows, minutes(0, 1), {"a": [1]}, psi_known=False)
+    row = windows.find_rows([key("a")])[0]
+    assert not windows.get_recent().psi_known[row]
+    append(windows, minutes(1, 1), {"a": [1]})
+    assert windows.get_recent().psi_known[row]
+
+
+def test_numbers_can_be_exchanged():
+    windows = UsageWindows()
+    append(windows, minutes(0, 1), {"a": [1], "b": [2], "c": [3]}, [4, 9, 4])
+    windows.renumber({4: 0, 9: 1}.__getitem__)
+    assert [windows.get_numbers(key(pod)) for pod in ("a", "b", "c", "d")] == [0, 1, 0, -1]
+
+
+def test_growing_keeps_what_is_there():
+    windows = UsageWindows()
+    append(windows, minutes(0, 1), {"a": [1]})
+    append(windows, minutes(0, 1), {f"pod-{number}": [number] for number in range(3000)})
+    assert len(windows) == 3001
+    assert held(windows, "a")[-1] == 1
+    assert held(windows, "pod-2999")[-1] == 2999
+
+
+def test_225_000_containers_fit_in_300_mb():
+    windows = UsageWindows()
+    for first in range(0, 225_000, 25_000):
+        append(windows, minutes(0, 1), {f"pod-{first + number}": [1.0] for number in range(25_000)})
+    assert len(windows) == 225_000
+    assert windows.nbytes <= 300e6

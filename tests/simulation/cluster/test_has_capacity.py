@@ -1,0 +1,32 @@
+"""Filters and score as array functions."""
+
+import numpy as np
+import pytest
+
+from cruise.domain.resources import MEBIBYTE, Resources
+from cruise.simulation.cluster.kube_scheduler import get_scored_requests, has_capacity, score_least_allocated
+
+
+@pytest.mark.parametrize(
+    ("need", "wanted"),
+    [
+        (Resources(500, 100), [True, False, False, False]),
+        (Resources(0, 100), [True, False, True, False]),
+        (Resources(500, 0), [True, True, False, False]),
+        (Resources(0, 0), [True, True, True, False]),
+    ],
+)
+def test_who_asks_for_nothing_of_a_resource_is_not_kept_out_by_its_shortage(need: Resources, wanted: list[bool]):
+    pods_left = np.array([1, 1, 1, 0])
+    cpu, memory = np.array([500, 900, -100, 900]), np.array([100, 99, 900, 900])
+    assert has_capacity(pods_left, cpu, memory, need).tolist() == wanted
+
+
+def test_the_score_is_the_mean_free_share_and_never_negative():
+    scores = score_least_allocated(1000, np.array([0, 250, 999, 2000]), 4000, np.array([0, 1000, 4000, 4000]))
+    assert scores.tolist() == [100, 75, 0, 0]
+
+
+def test_scores_take_who_asks_for_nothing_for_a_small_container():
+    assert get_scored_requests(Resources()) == Resources(100, 200 * MEBIBYTE)
+    assert get_scored_requests(Resources(5, 7)) == Resources(5, 7)

@@ -1,0 +1,45 @@
+"""Simulated time: order of what is due."""
+
+from datetime import UTC, datetime
+from functools import partial
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cruise.simulation.cluster.state import SimulationClock, convert_to_datetime, convert_to_seconds
+
+
+def test_due_things_run_in_order_of_time_then_of_planning() -> None:
+    timeline, seen = SimulationClock(0), list[tuple[str, int]]()
+    for name, at in (("b", 5), ("c", 5), ("a", 3), ("late", 11)):
+        timeline.schedule(at, partial(lambda name, at: seen.append((name, at)), name))
+    timeline.run_until(10)
+    assert seen == [("a", 3), ("b", 5), ("c", 5)]
+    assert timeline.now == 10
+    timeline.run_until(11)
+    assert seen[-1] == ("late", 11)
+
+
+def test_what_is_planned_meanwhile_runs_too() -> None:
+    timeline, seen = SimulationClock(0), list[int]()
+
+    def again(at: int) -> None:
+        seen.append(at)
+        timeline.schedule(at + 4, again)
+
+    timeline.schedule(1, again)
+    timeline.run_until(10)
+    assert seen == [1, 5, 9]
+
+
+def test_nothing_is_due_in_the_past() -> None:
+    timeline, seen = SimulationClock(100), list[int]()
+    timeline.schedule(50, seen.append)
+    timeline.run_until(100)
+    assert seen == [100]
+
+
+@given(st.datetimes(min_value=datetime(2000, 1, 1), max_value=datetime(2100, 1, 1)))  # noqa: DTZ001
+def test_times_round_trip_to_the_second(time: datetime) -> None:
+    whole = time.replace(microsecond=0, tzinfo=UTC)
+    assert convert_to_datetime(convert_to_seconds(whole)) == whole
