@@ -169,10 +169,10 @@ def _decoder_of(fields: Mapping[str, object]) -> msgspec.json.Decoder[list[Usage
 
 def _refuse_other_documents(fields: Mapping[str, object]) -> None:
     """Refuse a document by its kind or version, as soon as that was read."""
-    for field, wanted in (("apiVersion", USAGE_API_VERSION), ("kind", USAGE_KIND)):
-        if fields.get(field, wanted) != wanted:
-            stated = fields[field]
-            found = f"has no {field}" if stated is None else f"has {field} {stated}, not {wanted}"
+    for key, wanted in (("apiVersion", USAGE_API_VERSION), ("kind", USAGE_KIND)):
+        if fields.get(key, wanted) != wanted:
+            stated = fields[key]
+            found = f"has no {key}" if stated is None else f"has {key} {stated}, not {wanted}"
             raise BadInputError(f"{found}; {_HOW}")
 
 
