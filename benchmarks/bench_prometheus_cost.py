@@ -1,7 +1,7 @@
-"""What statistics cost a real Prometheus: the samples that its engine counts for each container, beside CruiseKubeBaseline's.
+"""What statistics cost a real Prometheus: the samples that its engine counts for each container, beside CruiseKube's.
 
 The engine counts what a selector loads, and of a subquery what comes out of it, after its `max by (workload)`: so what
-CruiseKubeBaseline's queries count for a container falls with the pods of its workload. There are 2.6 of them here, with which
+CruiseKube's queries count for a container falls with the pods of its workload. There are 2.6 of them here, with which
 the queries come to what was measured; what they load inside is more, and not counted.
 """
 
@@ -42,7 +42,7 @@ SCRAPE_SECONDS = 30
 NAMESPACES = 2
 REPLICAS = (1, 2, 3, 3, 4)
 CONTAINERS = NAMESPACES * sum(REPLICAS)
-# A statistics pass of CruiseKubeBaseline at commit 94de669, as measured: samples a container, 30 s scrapes, 8 days of history.
+# A statistics pass of CruiseKube at commit 94de669, as measured: samples a container, 30 s scrapes, 8 days of history.
 MEASURED_PASS = 31_100
 
 
@@ -55,14 +55,14 @@ def run() -> list[BenchmarkRow]:
         with running_prometheus(blocks) as address:
             fill, quarter = asyncio.run(_ours(address))
             theirs = _theirs(address)
-    measured = f"{MEASURED_PASS:,} of a CruiseKubeBaseline pass"
+    measured = f"{MEASURED_PASS:,} of a CruiseKube pass"
     return [
         BenchmarkRow(NAME, "15 minutes of passes", quarter, "samples/container", measured, quarter / MEASURED_PASS),
         BenchmarkRow(NAME, "limit of the same", MEASURED_PASS / 500, "samples/container", measured, 1 / 500),
         BenchmarkRow(NAME, "first fill of 7 days", fill, "samples/container", measured, fill / MEASURED_PASS),
         BenchmarkRow(
             NAME,
-            "CruiseKubeBaseline's queries, sent here",
+            "CruiseKube's queries, sent here",
             theirs,
             "samples/container",
             measured,

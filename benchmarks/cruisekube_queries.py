@@ -1,4 +1,4 @@
-"""The queries of CruiseKubeBaseline's statistics pass for one namespace, by their published shape, to measure what they cost.
+"""The queries of CruiseKube's statistics pass for one namespace, by their published shape, to measure what they cost.
 
 Thirteen instant queries and two range queries: usage is joined with the pods' owners at every step of every subquery.
 """

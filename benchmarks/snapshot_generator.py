@@ -1,4 +1,4 @@
-"""Writes clusters of any size as `kubectl get … -A -o json` prints them, with a matching CruiseKubeStatistics file.
+"""Writes clusters of any size as `kubectl get … -A -o json` prints them, with a matching UsageStatistics file.
 
 Every node has 30 pods of 1.5 containers on average: four DaemonSets, the rest Deployments of all sizes and some
 StatefulSets. Pods have the bulk of real ones (environment, volumes, probes, statuses: 3 to 5 kB without white space).
@@ -403,7 +403,7 @@ def _controllers(workload: GeneratedWorkload) -> Iterator[Json]:
 def write_usage(cluster: GeneratedCluster, path: Path, pretty: bool = False) -> None:
     """Write statistics of every container, around its workload's typical use."""
     with path.open("wb") as file:
-        opening = '{"apiVersion":"cruise.io/v1","kind":"CruiseKubeStatistics","items":[\n'
+        opening = '{"apiVersion":"cruise.io/v1","kind":"UsageStatistics","items":[\n'
         _write_joined(_usage_items(cluster, pretty), file, opening, ",\n", "\n]}\n")
 
 

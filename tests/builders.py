@@ -249,7 +249,7 @@ def make_usage_item_json(
     oom: float = 0,
     **more: object,
 ) -> Json:
-    """One item of a CruiseKubeStatistics file; None leaves `pod` or `workload` out."""
+    """One item of a UsageStatistics file; None leaves `pod` or `workload` out."""
     item: Json = {"namespace": namespace, "container": container, "updatedAt": stamp(updated_at)}
     if pod is not None:
         item["pod"] = pod
@@ -261,8 +261,8 @@ def make_usage_item_json(
 
 
 def make_usage_json(*items: Json) -> Json:
-    """A CruiseKubeStatistics document."""
-    return {"apiVersion": "cruise.io/v1", "kind": "CruiseKubeStatistics", "items": list(items)}
+    """A UsageStatistics document."""
+    return {"apiVersion": "cruise.io/v1", "kind": "UsageStatistics", "items": list(items)}
 
 
 # ---- the domain's nouns ----

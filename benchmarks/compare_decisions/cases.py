@@ -115,7 +115,7 @@ def _write_cluster(directory: Path, name: str, cluster: RandomCluster, source: r
     """Write a cluster with some settings; return the options that name the files, and perhaps the time."""
     snapshot, usage = directory / f"cluster-{name}.json", directory / f"usage-{name}.json"
     snapshot.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": cluster.items}))
-    document = {"apiVersion": "cruise.io/v1", "kind": "CruiseKubeStatistics", "items": cluster.usage}
+    document = {"apiVersion": "cruise.io/v1", "kind": "UsageStatistics", "items": cluster.usage}
     usage.write_text(json.dumps(document))
     config = directory / f"settings-{name}.toml"
     config.write_text(f"{source.choice(_SETTINGS)}\n" if source.random() < _SETTINGS_SHARE else "")

@@ -1,4 +1,4 @@
-"""Random statistics of a cluster's pods, as a CruiseKubeStatistics file lists them."""
+"""Random statistics of a cluster's pods, as a UsageStatistics file lists them."""
 
 import random
 from collections.abc import Mapping, Sequence

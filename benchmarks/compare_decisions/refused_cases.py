@@ -210,7 +210,7 @@ class _Files:
         return self.write(f"{name}.json", json.dumps({"kind": "List", "items": list(objects.values())}))
 
     def usage(self, name: str, *items: Json) -> str:
-        document = {"apiVersion": "cruise.io/v1", "kind": "CruiseKubeStatistics", "items": items}
+        document = {"apiVersion": "cruise.io/v1", "kind": "UsageStatistics", "items": items}
         return self.write(f"{name}-of-usage.json", json.dumps(document))
 
     def trace(self, name: str, **texts: str) -> str:

@@ -67,7 +67,7 @@ SnapshotOption = Annotated[
     ),
 ]
 UsageOption = Annotated[
-    str, typer.Option("--usage", metavar="FILE", help="A CruiseKubeStatistics file; .gz as well, - for standard input.")
+    str, typer.Option("--usage", metavar="FILE", help="A UsageStatistics file; .gz as well, - for standard input.")
 ]
 NowOption = Annotated[
     str | None, create_optional_option("--now", "TIME", "The time to decide at, e.g. 2026-01-01T12:00:00Z.")

@@ -1,4 +1,4 @@
-"""CruiseKubeStatistics files: statistics of containers, checked against the snapshot that they belong to."""
+"""UsageStatistics files: statistics of containers, checked against the snapshot that they belong to."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class MemoryUsage(JsonStruct, frozen=True):
 
 
 class UsageItem(JsonStruct, frozen=True):
-    """One item of a CruiseKubeStatistics file."""
+    """One item of a UsageStatistics file."""
 
     namespace: str
     container: str
@@ -110,7 +110,7 @@ class UsageKeyReader:
 
 
 USAGE_API_VERSION = "cruise.io/v1"
-USAGE_KIND = "CruiseKubeStatistics"
+USAGE_KIND = "UsageStatistics"
 CLOCK_TOLERANCE = timedelta(minutes=1)
 LONGEST_AHEAD_OF_MEDIAN = timedelta(days=366)
 

@@ -166,7 +166,7 @@ class Api:
         self.request("POST", self.path("pods", namespace, pod, "eviction"), body)
 
     def service_account_token(self, namespace: str, name: str, seconds: int = 3600) -> str:
-        """Obtain a token of a ServiceAccountCredentials; the server accepts no life under 10 minutes."""
+        """Obtain a token of a ServiceAccount; the server accepts no life under 10 minutes."""
         body = {
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenRequest",

@@ -51,7 +51,7 @@ class AuditEvent(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def credential(self) -> str:
-        """The id of the token with which a ServiceAccountCredentials asked, empty for others: it tells processes apart."""
+        """The id of the token with which a ServiceAccount asked, empty for others: it tells processes apart."""
         [credential] = self.user_account.extra.get(_CREDENTIAL, [""])
         return credential.removeprefix("JTI=")
 

@@ -103,7 +103,7 @@ class ControlPlane:
         return AuditLog(self.directory / "audit.log")
 
     def api(self, user: str = ADMIN.name, token: str | None = None) -> Api:
-        """A client for one of the users, or for whoever has `token`, such as a ServiceAccountCredentials."""
+        """A client for one of the users, or for whoever has `token`, such as a ServiceAccount."""
         return Api(self.address, self.ca_file, token or self._tokens[user])
 
     def token(self, user: str) -> str:

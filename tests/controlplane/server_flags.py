@@ -73,7 +73,7 @@ def api_server_command(directory: Path, ports: Ports, flags: Flags) -> list[str]
         "--service-account-issuer=https://kubernetes.default.svc",
         f"--token-auth-file={directory / 'tokens.csv'}",
         "--authorization-mode=RBAC",
-        "--disable-admission-plugins=ServiceAccountCredentials",
+        "--disable-admission-plugins=ServiceAccount",
         "--service-cluster-ip-range=10.96.0.0/16",
         # There is no address under which pods could reach it.
         "--endpoint-reconciler-type=none",

@@ -349,12 +349,12 @@ def test_service_account_may_do_what_its_role_says(control_plane: ControlPlane, 
     run(admin, namespace, "p", SMALL)
     metadata = {"namespace": namespace, "name": "resizer"}
     group = "rbac.authorization.k8s.io"
-    admin.create({"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": metadata})
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     rules = [{"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]}]
     admin.create({"apiVersion": f"{group}/v1", "kind": "Role", "metadata": metadata, "rules": rules})
     binding = {
         "roleRef": {"apiGroup": group, "kind": "Role", "name": "resizer"},
-        "subjects": [{"kind": "ServiceAccountCredentials", **metadata}],
+        "subjects": [{"kind": "ServiceAccount", **metadata}],
     }
     admin.create({"apiVersion": f"{group}/v1", "kind": "RoleBinding", "metadata": metadata, **binding})
     account = control_plane.api(token=admin.service_account_token(namespace, "resizer"))
@@ -367,7 +367,7 @@ def test_service_account_may_do_what_its_role_says(control_plane: ControlPlane, 
             assert error.status == 403
             return False
 
-    wait_until(allowed, "the ServiceAccountCredentials may resize")
+    wait_until(allowed, "the ServiceAccount may resize")
     with pytest.raises(ApiError) as refused:
         account.evict(namespace, "p")
     assert refused.value.status == 403
@@ -436,7 +436,7 @@ def test_an_api_server_that_goes_as_soon_as_it_may_ends_no_other_server(namespac
     """Its own, since the worker's control plane has been there for long; `namespace` skips where there can be none."""
     with ControlPlane(tmp_path) as plane:
         plane.restart()
-        # Not by deleting the ServiceAccountCredentials that is there: its controller may never have seen it, and misses nothing
+        # Not by deleting the ServiceAccount that is there: its controller may never have seen it, and misses nothing
         # where it lists them again only after that. A namespace that is new lacks one in any case.
         plane.api().create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "later"}})
         wait_until(lambda: plane.alive() and plane.api().items("serviceaccounts", "later"), "the controllers go on")

@@ -146,7 +146,7 @@ def _on_workloads(there: AttackTargets) -> Mapping[str, Attempt]:
 
 def _on_rights(there: AttackTargets) -> Mapping[str, Attempt]:
     rbac = "rbac.authorization.k8s.io"
-    me = [{"kind": "ServiceAccountCredentials", "name": SERVE, "namespace": NAMESPACE}]
+    me = [{"kind": "ServiceAccount", "name": SERVE, "namespace": NAMESPACE}]
     admin = {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"}
     everything = [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}]
     return {
@@ -155,7 +155,7 @@ def _on_rights(there: AttackTargets) -> Mapping[str, Attempt]:
         "give its role to others": _patch(ROLE_BINDING, None, "cruise-observe", {"subjects": []}, "merge"),
         "get a token of another account": lambda api: api.service_account_token("kube-system", "default"),
         "prolong its own token": lambda api: api.service_account_token(NAMESPACE, SERVE),
-        "make an account": _create("ServiceAccountCredentials", there.namespace, {}),
+        "make an account": _create("ServiceAccount", there.namespace, {}),
         "go first at the API server": _patch(
             "flowschemas.flowcontrol.apiserver.k8s.io", None, "cruise", {"spec": {"matchingPrecedence": 2}}, "merge"
         ),

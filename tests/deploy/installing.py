@@ -47,7 +47,7 @@ def permissions(mode: str) -> list[Json]:
 
 def accounts() -> list[Json]:
     """The namespace and the ServiceAccounts, and what they alone may fill."""
-    kinds = ("Namespace", "ServiceAccountCredentials", "Secret", "ConfigMap")
+    kinds = ("Namespace", "ServiceAccount", "Secret", "ConfigMap")
     files = ("namespace.yaml", "settings.yaml", "webhook.yaml", "certificates.yaml")
     return [one for one in documents(*files) if one["kind"] in kinds]
 

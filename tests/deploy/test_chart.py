@@ -72,7 +72,7 @@ def test_a_mode_has_the_rights_that_the_code_needs_and_no_other(mode: str):
     found = objects({"mode": mode}, namespace="elsewhere")
     [needed] = [list_required_access(one, "elsewhere", reviews_callers=True) for one in Mode if one.label == mode]
     assert rights(found, SERVE) == set(needed)
-    accounts = {one["metadata"]["name"] for one in found if one["kind"] == "ServiceAccountCredentials"}
+    accounts = {one["metadata"]["name"] for one in found if one["kind"] == "ServiceAccount"}
     webhook = {"cruise-webhook", "cruise-certificates"} if mode != "observe" else set()
     assert accounts == {SERVE} | webhook
     assert ("MutatingWebhookConfiguration" in kinds(found)) is (mode != "observe")

@@ -111,7 +111,7 @@ def started(
 
 
 def credential_of(kubeconfig: Path) -> str:
-    """The id of the ServiceAccountCredentials's token in a kubeconfig."""
+    """The id of the ServiceAccount's token in a kubeconfig."""
     found = re.search(r"[\w-]+\.([\w-]{20,})\.[\w-]{20,}", kubeconfig.read_text())
     assert found is not None
     payload = found.group(1)

@@ -89,7 +89,7 @@ def test_without_any_rights_it_says_what_it_cannot_read(stage: LiveStage, tmp_pa
     stage.admin.create(
         {
             "apiVersion": "v1",
-            "kind": "ServiceAccountCredentials",
+            "kind": "ServiceAccount",
             "metadata": {"name": "nobody", "namespace": stage.namespace},
         }
     )

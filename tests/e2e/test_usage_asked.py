@@ -127,7 +127,7 @@ async def test_after_a_restart_in_mid_fill_no_sample_is_asked_for_twice(promethe
 
 
 async def test_fifteen_minutes_of_passes_cost_a_500th_of_what_cruisekube_costs(prometheus: str) -> None:
-    """CruiseKubeBaseline's statistics pass was measured at 31,100 samples a container every 15 minutes."""
+    """CruiseKube's statistics pass was measured at 31,100 samples a container every 15 minutes."""
     loaded: list[int] = []
 
     def counted(request: ReceivedHttpRequest) -> HttpAnswer:

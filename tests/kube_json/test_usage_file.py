@@ -29,7 +29,7 @@ from tests.builders import (
 POD = "web-7d9f8b6c5d-x2x4z"
 SNAPSHOT = make_snapshot([make_pod(POD, containers=[make_container("app"), make_container("log")])])
 ITEM = f"items[0] (shop/{POD} app)"
-HOW = 'a usage file starts with {"apiVersion":"cruise.io/v1","kind":"CruiseKubeStatistics","items":[…'
+HOW = 'a usage file starts with {"apiVersion":"cruise.io/v1","kind":"UsageStatistics","items":[…'
 
 
 def read(
@@ -234,11 +234,11 @@ def test_items_for_strangers_and_twins_are_refused(items, message):
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ({"kind": "CruiseKubeStatistics", "items": []}, f"has no apiVersion; {HOW}"),
+        ({"kind": "UsageStatistics", "items": []}, f"has no apiVersion; {HOW}"),
         ({"apiVersion": "cruise.io/v1", "items": []}, f"has no kind; {HOW}"),
         (make_list_json(), f"has apiVersion v1, not cruise.io/v1; {HOW}"),
         ({"items": [{"kind": "Pod"}], "apiVersion": "v1", "kind": "List"}, "items[0]: has no namespace; add it"),
-        (make_usage_json() | {"kind": "Usage"}, f"has kind Usage, not CruiseKubeStatistics; {HOW}"),
+        (make_usage_json() | {"kind": "Usage"}, f"has kind Usage, not UsageStatistics; {HOW}"),
         (b"", f"empty (byte 0); write it again: {HOW}"),
         (b"namespace,pod", f"not a JSON object (byte 0); write it again: {HOW}"),
     ],

@@ -51,7 +51,7 @@ from cruise.backtest.replay.policy import (
 )
 from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
 
-# What CruiseKubeBaseline writes: at admission, and in place. Source: truefoundry/cruisekube at 94de669, `pkg/handlers/webhookAdmission.go` (adjustResources), `pkg/task/taskApplyRecommendation.go` (applyCPURecommendation, applyMemoryRecommendation) and `pkg/task/utils/util.go`. CPU is in millicores here, where the source has cores; memory in megabytes of 1,000,000 bytes, as it has. What has no request gets none.
+# What CruiseKube writes: at admission, and in place. Source: truefoundry/cruisekube at 94de669, `pkg/handlers/webhookAdmission.go` (adjustResources), `pkg/task/taskApplyRecommendation.go` (applyCPURecommendation, applyMemoryRecommendation) and `pkg/task/utils/util.go`. CPU is in millicores here, where the source has cores; memory in megabytes of 1,000,000 bytes, as it has. What has no request gets none.
 
 MIN_CPU_MILLICORES = 1.0
 MAX_CPU_MILLICORES = 10_000.0

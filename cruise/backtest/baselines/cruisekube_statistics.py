@@ -1,4 +1,4 @@
-"""What CruiseKubeBaseline knows of a workload's usage, from the recording's samples instead of from Prometheus.
+"""What CruiseKube knows of a workload's usage, from the recording's samples instead of from Prometheus.
 
 Source: truefoundry/cruisekube at 94de669, `pkg/adapters/metricsProvider/prometheus/promql.go`,
 `pkg/task/utils/timeseries_prediction.go` and `pkg/task/utils/util.go` (BuildContainerStatFromCache).
@@ -193,7 +193,7 @@ def _megabytes(sizes: Float64Array) -> Float64Array:
     return rounded
 
 
-# CruiseKubeBaseline's strategy for the pods of a node: which are evicted, and how headroom is shared, as its code has it. Source: truefoundry/cruisekube at 94de669, `pkg/task/applystrategies/adjust_amongst_pods_distributed_strategy.go` and `…/utils.go`. All nodes are planned at once. Kept as they are: `rest` = prediction - base may be negative, though base was rounded up and the prediction was not; where a node's rests add up to 0 its shares are no numbers, and nothing is applied; a DaemonSet's pod is held to its current request when the fit is checked, not when headroom is shared; where what cannot be evicted does not fit, every other pod of the node goes.
+# CruiseKube's strategy for the pods of a node: which are evicted, and how headroom is shared, as its code has it. Source: truefoundry/cruisekube at 94de669, `pkg/task/applystrategies/adjust_amongst_pods_distributed_strategy.go` and `…/utils.go`. All nodes are planned at once. Kept as they are: `rest` = prediction - base may be negative, though base was rounded up and the prediction was not; where a node's rests add up to 0 its shares are no numbers, and nothing is applied; a DaemonSet's pod is held to its current request when the fit is checked, not when headroom is shared; where what cannot be evicted does not fit, every other pod of the node goes.
 
 EVICTED_FIRST = 4
 EVICTED_LATER = 3

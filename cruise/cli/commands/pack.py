@@ -39,7 +39,7 @@ def pack(
     usage: Annotated[
         str | None,
         create_optional_option(
-            "--usage", "FILE", "A CruiseKubeStatistics file, to size pods by; .gz as well, - for standard input."
+            "--usage", "FILE", "A UsageStatistics file, to size pods by; .gz as well, - for standard input."
         ),
     ] = None,
     sizes: Annotated[

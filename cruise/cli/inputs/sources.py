@@ -37,7 +37,7 @@ class HistoryLength(StrEnum):
 ClusterOption = Annotated[
     str | None, create_optional_option("--snapshot", "FILE", "A recorded cluster, as for `cruise plan`.")
 ]
-UsageFileOption = Annotated[str | None, create_optional_option("--usage", "FILE", "A CruiseKubeStatistics file.")]
+UsageFileOption = Annotated[str | None, create_optional_option("--usage", "FILE", "A UsageStatistics file.")]
 PrometheusUrlOption = Annotated[
     str | None, create_optional_option("--prometheus-url", "URL", "Read the usage from this server.")
 ]

@@ -28,7 +28,7 @@ async def test_who_may_look_knows_whether_policies_are_there(
     admin.apply(
         {
             "apiVersion": "v1",
-            "kind": "ServiceAccountCredentials",
+            "kind": "ServiceAccount",
             "metadata": {"namespace": "default", "name": "nobody"},
         }
     )
@@ -44,7 +44,7 @@ async def test_nothing_asked_is_nothing_answered(client: KubernetesClient):
 async def test_an_account_may_what_its_role_says(control_plane: ControlPlane, admin: Api, namespace: str):
     rbac = "rbac.authorization.k8s.io"
     metadata = {"namespace": namespace, "name": "some"}
-    admin.create({"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": metadata})
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     rules = [
         {"apiGroups": [""], "resources": ["pods/resize"], "verbs": ["patch"]},
         {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["get"], "resourceNames": ["cruise"]},
@@ -52,7 +52,7 @@ async def test_an_account_may_what_its_role_says(control_plane: ControlPlane, ad
     admin.create({"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": metadata, "rules": rules})
     binding = {
         "roleRef": {"apiGroup": rbac, "kind": "Role", "name": "some"},
-        "subjects": [{"kind": "ServiceAccountCredentials", "namespace": namespace, "name": "some"}],
+        "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": "some"}],
     }
     admin.create({"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": metadata, **binding})
     allowed = {

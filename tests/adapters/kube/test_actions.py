@@ -394,9 +394,7 @@ async def test_a_quota_refuses(client: KubernetesClient, admin: Api, namespace: 
 
 async def test_an_account_without_the_right_is_refused(control_plane: ControlPlane, admin: Api, namespace: str):
     one = run(admin, namespace, "p")
-    admin.create(
-        {"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": {"namespace": namespace, "name": "poor"}}
-    )
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": "poor"}})
     kubeconfig = control_plane.kubeconfig(f"poor-{namespace}", admin.service_account_token(namespace, "poor"))
     async with connect_to_kubernetes(KubernetesSettings(kubeconfig)) as poor:
         assert await cause_of(poor, resize(one, 600)) == "Forbidden"

@@ -71,9 +71,7 @@ def inside(control_plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def new_account(admin: Api, namespace: str, name: str) -> str:
-    admin.create(
-        {"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": {"namespace": namespace, "name": name}}
-    )
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": name}})
     return admin.service_account_token(namespace, name)
 
 

@@ -95,9 +95,7 @@ async def test_a_namespace_that_is_gone_keeps_nobody_else_from_being_told(
 async def test_without_the_right_nothing_is_raised_and_it_is_logged_once(
     control_plane: ControlPlane, admin: Api, namespace: str, capsys: pytest.CaptureFixture[str]
 ):
-    admin.create(
-        {"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": {"namespace": namespace, "name": "mute"}}
-    )
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": "mute"}})
     kubeconfig = control_plane.kubeconfig(f"mute-{namespace}", admin.service_account_token(namespace, "mute"))
     async with connect_to_kubernetes(KubernetesSettings(kubeconfig)) as client:
         events = PodEventRecorder(client, "host")

@@ -106,9 +106,7 @@ async def test_where_nobody_judges_nobody_is_let_in_and_the_token_is_not_told(tm
 
 
 async def test_an_api_server_knows_its_accounts(client: KubernetesClient, admin: Api, namespace: str):
-    admin.create(
-        {"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": {"namespace": namespace, "name": "some"}}
-    )
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": "some"}})
     reviews = KubernetesAuthority(client, Clock())
     found = await reviews.authenticate(admin.service_account_token(namespace, "some"))
     assert found is not None

@@ -511,7 +511,7 @@ async def test_work_may_take_its_time_to_end(client: KubernetesClient, admin: Ap
 
 async def test_a_contender_without_the_right_never_leads(admin: Api, lease_namespace: str, control_plane: ControlPlane):
     account = {"namespace": lease_namespace, "name": "lease-less"}
-    admin.create({"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": account})
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     kubeconfig = control_plane.kubeconfig("lease-less", admin.service_account_token(lease_namespace, "lease-less"))
     try:
         async with (

@@ -202,9 +202,7 @@ async def test_the_api_server_passes_queries_on(client: KubernetesClient, admin:
 
 
 async def test_without_the_right_to_list_services(control_plane: ControlPlane, admin: Api, namespace: str):
-    admin.create(
-        {"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": {"namespace": namespace, "name": "blind"}}
-    )
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"namespace": namespace, "name": "blind"}})
     kubeconfig = control_plane.kubeconfig(f"blind-{namespace}", admin.service_account_token(namespace, "blind"))
     async with connect_to_kubernetes(KubernetesSettings(kubeconfig)) as client:
         with pytest.raises(RefusedError) as refused:

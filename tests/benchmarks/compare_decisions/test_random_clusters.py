@@ -19,7 +19,7 @@ def test_every_cluster_is_read_and_together_they_have_every_feature(tmp_path):
     for seed in SEEDS:
         cluster = draw_cluster(seed)
         (tmp_path / "cluster.json").write_text(json.dumps({"kind": "List", "items": cluster.items}))
-        document = {"apiVersion": "cruise.io/v1", "kind": "CruiseKubeStatistics", "items": cluster.usage}
+        document = {"apiVersion": "cruise.io/v1", "kind": "UsageStatistics", "items": cluster.usage}
         (tmp_path / "usage.json").write_text(json.dumps(document))
         snapshot = load_snapshot(str(tmp_path / "cluster.json"))
         table, _ = load_usage(str(tmp_path / "usage.json"), snapshot)

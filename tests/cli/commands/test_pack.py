@@ -273,7 +273,7 @@ def test_a_damaged_snapshot_is_one_line_and_exit_2(capsys, tmp_path, text):
 
 def test_damaged_usage_is_one_line_and_exit_2(capsys, tmp_path):
     usage = tmp_path / "usage.json"
-    usage.write_text('{"apiVersion":"cruise.io/v1","kind":"CruiseKubeStatistics","items":[{"namespace":1}]}')
+    usage.write_text('{"apiVersion":"cruise.io/v1","kind":"UsageStatistics","items":[{"namespace":1}]}')
     line = refusal(capsys, "pack", "--snapshot", write(tmp_path, *CROWDED), "--usage", str(usage))
     assert line.startswith(str(usage))
 

@@ -1,4 +1,4 @@
-"""cruise as its users run it: a process of its own, with a ServiceAccountCredentials's kubeconfig and settings by environment."""
+"""cruise as its users run it: a process of its own, with a ServiceAccount's kubeconfig and settings by environment."""
 
 import json
 import os

@@ -86,8 +86,8 @@ def test_what_is_asked_is_answered_and_what_is_written_steers(measured: Measured
 def account(admin: Api, namespace: str, name: str, roles: Sequence[str], sees: Sequence[str] = ()) -> str:
     """A token of an account with some of deploy/rbac/api.yaml's roles, that may get the pods of some namespaces."""
     rbac, one = "rbac.authorization.k8s.io", {"namespace": namespace, "name": name}
-    admin.create({"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": one})
-    subject = {"kind": "ServiceAccountCredentials", **one}
+    admin.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": one})
+    subject = {"kind": "ServiceAccount", **one}
     bindings = [("ClusterRoleBinding", {"name": f"{namespace}-{name}-{role}"}, role) for role in roles]
     bindings += [("RoleBinding", {"namespace": seen, "name": f"{namespace}-{name}"}, "view") for seen in sees]
     for kind, metadata, role in bindings:

@@ -71,7 +71,7 @@ def test_who_may_not_list_services_is_told_what_to_give(measured: MeasuredStage)
 def test_who_may_read_nothing_is_told_which_rights_are_missing(measured: MeasuredStage):
     stage = measured.stage
     account = {"namespace": stage.namespace, "name": "nobody"}
-    stage.create({"apiVersion": "v1", "kind": "ServiceAccountCredentials", "metadata": account})
+    stage.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account})
     token = stage.admin.service_account_token(stage.namespace, "nobody")
     said = list_refused(measured.command("scan", kubeconfig=str(stage.plane.kubeconfig("nobody", token))))
     assert "cannot be listed" in said

@@ -229,7 +229,7 @@ def test_a_fault_inside_an_item_is_told_where_and_after_what():
         (b"NAME  READY\nweb-1 1/1", f"not a JSON object (byte 0); {HOW}"),
         (b"\x00\x01\x02\x03", f"not a JSON object (byte 0); {HOW}"),
         (make_pod_json(), f"is a Pod, not a List; {HOW}"),
-        (make_usage_json(), f"is a CruiseKubeStatistics, not a List; {HOW}"),
+        (make_usage_json(), f"is a UsageStatistics, not a List; {HOW}"),
         ({"kind": 3, "items": []}, f"is a 3, not a List; {HOW}"),
         ({"items": []}, f"is not a List: it has no kind; {HOW}"),
         ({"a": 1}, f"no list: it has no items (byte 0); {HOW}"),
