@@ -401,7 +401,7 @@ def make_statistic(
     updated_at: int = NOW_SECONDS,
     history_since: int = int(LONG_AGO.timestamp()),
     psi_known: bool = True,
-    refused_percent: int = 0,
+    rejected_percent: int = 0,
 ) -> Statistic:
     """Fresh statistics of a container with a long history; memory in MiB, times in Unix seconds."""
     largest = max(memory_peak_mib, memory_base_mib)
@@ -417,7 +417,7 @@ def make_statistic(
         oom_memory_bytes=oom_memory_mib * MEBIBYTE,
         memory_last_bytes=(memory_base_mib if memory_last_mib is None else memory_last_mib) * MEBIBYTE,
         psi_known=psi_known,
-        rejected_percent=refused_percent,
+        rejected_percent=rejected_percent,
     )
 
 

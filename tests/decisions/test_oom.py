@@ -59,8 +59,8 @@ def react(
     pod: Pod,
     record: OomRecord | None = None,
     *,
-    room: Resources = AMPLE,
-    seen: Pod | str | None = "same",
+    free_capacity: Resources = AMPLE,
+    last_seen: Pod | str | None = "same",
     policy=FULL,
     version=(1, 34),
     node_known: bool = True,
@@ -78,10 +78,10 @@ def react(
     node = make_node(kubelet_version=version)
     whole = make_snapshot([pod], nodes=[node], **snapshot)
     scene = OomContext(
-        node if node_known else None, room, {row.key.container: row for row in rows}, ranges, refused, last
+        node if node_known else None, free_capacity, {row.key.container: row for row in rows}, ranges, refused, last
     )
     eligibility = Eligibility(whole, make_table(*rows), {}, policy, NOW)
-    found = pod if seen == "same" else seen
+    found = pod if last_seen == "same" else last_seen
     assert not isinstance(found, str)
     return decide_oom_reaction(
         record or get_raised_memory(kill_of(pod), rows[0]), found, scene, eligibility, policy, NOW

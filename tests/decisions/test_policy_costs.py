@@ -51,7 +51,7 @@ def test_a_price_that_turns_the_order_is_named_with_the_pair():
     assert rank_by_cost(policies, PRICES) == ["bold", "careful"]
     assert find_rank_changes(policies, PRICES) == [
         RankChange("core_hour", 1 / 3, [("careful", "bold")]),
-        RankChange("kill", 3.0, [("careful", "bold")]),
+        RankChange("oom_kill", 3.0, [("careful", "bold")]),
     ]
 
 

@@ -282,7 +282,7 @@ class SimulatedQuotas:
         """Raise Refused for a new pod that goes beyond a quota, or leaves open what a quota counts."""
         for rule in self._rules.get(pod.namespace, ()):
             for field, resource, _ in rule.bounds:
-                open_at = [one.name for one in pod.containers if getattr(one, field).of(resource) is None]
+                open_at = [one.name for one in pod.containers if getattr(one, field).get(resource) is None]
                 if open_at:
                     text = f"failed quota: {rule.name}: must specify {field}.{resource} for: {','.join(open_at)}"
                     raise RefusedError(f'pods "{pod.name}" is forbidden: {text}', "AdmissionDenied")

@@ -51,7 +51,7 @@ contenders = st.lists(
         ranking=st.sampled_from(EvictionRanking),
         base=amounts,
         headroom=amounts,
-        candidate_for=st.sampled_from(
+        evictable_for=st.sampled_from(
             [BOTH, frozenset(), frozenset({ResourceName.CPU}), frozenset({ResourceName.MEMORY})]
         ),
         priority=st.sampled_from([0, 0, 0, 10, 1000]),
@@ -96,7 +96,7 @@ def test_a_pod_that_need_not_have_gone_is_spared() -> None:
 
 
 def test_nobody_goes_where_even_all_would_not_suffice() -> None:
-    pods = [contender("stays", base=(0, 500), candidate_for=frozenset()), contender("could-go")]
+    pods = [contender("stays", base=(0, 500), evictable_for=frozenset()), contender("could-go")]
     leaving = decide_evictions(pods, Resources(1000, 400))
     assert (leaving.marked, leaving.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
     assert decide_evictions(pods, Resources(1000, 400), TOGETHER).does_not_fit == BOTH
@@ -109,7 +109,7 @@ def test_memory_is_settled_before_cpu() -> None:
 
 
 def test_a_resource_that_cannot_fit_keeps_nobody_from_going_for_the_other_one() -> None:
-    pods = [contender("stays", base=(0, 500), candidate_for=frozenset()), contender("goes", base=(900, 0))]
+    pods = [contender("stays", base=(0, 500), evictable_for=frozenset()), contender("goes", base=(900, 0))]
     leaving = decide_evictions(pods, Resources(500, 400))
     assert (names(pods, leaving), leaving.does_not_fit) == (["goes"], frozenset({ResourceName.MEMORY}))
     assert decide_evictions(pods, Resources(500, 400), TOGETHER).marked == ()
@@ -117,7 +117,7 @@ def test_a_resource_that_cannot_fit_keeps_nobody_from_going_for_the_other_one() 
 
 def test_what_fits_once_others_went_for_cpu_is_not_called_unfit() -> None:
     """For memory nobody may go before the pod of lower priority, which takes no CPU and may not go at all."""
-    stays = contender("stays", base=(0, 100), candidate_for=frozenset())
+    stays = contender("stays", base=(0, 100), evictable_for=frozenset())
     pods = [stays, contender("goes", base=(100, 100), priority=1000)]
     leaving = decide_evictions(pods, Resources(0, 100))
     assert names(pods, leaving) == ["goes"]
@@ -143,7 +143,7 @@ def test_nobody_goes_before_a_pod_of_lower_priority_whatever_the_rankings() -> N
 
 def test_nobody_goes_on_account_of_a_pod_of_lower_priority_that_stays() -> None:
     # A small pod of a tenant claims 900 and may never go; three others of high priority are not to make room for it.
-    tenant = contender("tenant", base=(0, 900), candidate_for=frozenset())
+    tenant = contender("tenant", base=(0, 900), evictable_for=frozenset())
     pods = [tenant, *(contender(name, base=(0, 300), priority=1_000_000) for name in ("a", "b", "c"))]
     leaving = decide_evictions(pods, Resources(1000, 1000))
     assert (leaving.marked, leaving.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))

@@ -131,7 +131,7 @@ def test_zero_use_of_memory_is_no_use_at_all():
     restarting = make_pod(containers=[make_container(cpu_resize_restarts=True)])
     assert reason(restarting, idle) is ReasonCode.NO_STATISTICS
     # All of its samples were refused.
-    refused = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0, refused_percent=100)
+    refused = make_statistic("web-1", memory_base_mib=0, memory_peak_mib=0, rejected_percent=100)
     assert reason(make_pod(), refused) is ReasonCode.IMPLAUSIBLE_USAGE
     # A new pod has no containers that run, and what its workload never used says nothing of it.
     unused = make_statistic("", memory_base_mib=0, memory_peak_mib=0)

@@ -12,10 +12,10 @@ DISAGREE = 1 << list(SampleRejection).index(SampleRejection.SERIES_DISAGREE)
 OVER_NODE = 1 << list(SampleRejection).index(SampleRejection.ABOVE_NODE_CAPACITY)
 ROWS = [
     make_statistic("web-1"),
-    replace(make_statistic("web-2", refused_percent=40), rejected_reasons=DISAGREE),
-    replace(make_statistic("web-3", refused_percent=100), rejected_reasons=DISAGREE | OVER_NODE),
+    replace(make_statistic("web-2", rejected_percent=40), rejected_reasons=DISAGREE),
+    replace(make_statistic("web-3", rejected_percent=100), rejected_reasons=DISAGREE | OVER_NODE),
     # A workload's row only sums up.
-    replace(make_statistic("", refused_percent=50), rejected_reasons=DISAGREE),
+    replace(make_statistic("", rejected_percent=50), rejected_reasons=DISAGREE),
 ]
 
 

@@ -46,7 +46,7 @@ def make_joint_demand(model, demand, rows=None):
     rows = np.arange(len(demand.base)) if rows is None else np.array(rows)
     chosen = ResourceDemand(*(getattr(demand, name)[rows] for name in ResourceDemand.__slots__))
     extras = model.get_extras(CPU, rows, chosen).sum(axis=0, keepdims=True)
-    [found] = model.of_nodes(
+    [found] = model.compute_node_headroom(
         CPU, chosen.base.sum(keepdims=True), chosen.headroom.max(initial=0, keepdims=True), extras
     ).tolist()
     return found
