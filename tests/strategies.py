@@ -180,18 +180,19 @@ def _in_some_state(draw: st.DrawFn, pod: Pod) -> Pod:
     """The pod as it mostly is, or in one of the many states that need care."""
     state = draw(
         st.sampled_from(
-            ["no-change-needed"] * 25
-            + ["under way", "condition", "finished", "going", "windows", "extended", "pod-level", "restarts", "pending"]
+            ["ordinary"] * 25
+            + ["resize in progress", "resize condition", "resize condition", "finished", "terminating", "windows"]
+            + ["extended", "pod-level", "restarts", "pending"]
         )
     )
     match state:
-        case "under way":
+        case "resize in progress":
             pod = replace(pod, containers=tuple(draw(_under_way(container)) for container in pod.containers))
-        case "condition":
+        case "resize condition":
             pod = replace(pod, resize=draw(resize_states))
         case "finished":
             pod = replace(pod, phase=draw(st.sampled_from(["Succeeded", "Failed"])))
-        case "going":
+        case "terminating":
             pod = replace(pod, terminating=True)
         case "windows":
             pod = replace(pod, windows=True)

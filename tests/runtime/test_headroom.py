@@ -19,12 +19,12 @@ RISK = Policy(headroom="risk")
 DAY = 86400
 
 
-def judge(history, day, used):
-    """Judge one node of one container that requests 100 m."""
+def count_interval_of_day(history, day, used):
+    """Count one interval of one node of one container that requests 100 m."""
     requests = {one: np.array([100]) for one in ResourceName}
     in_force = RequestsInForce(day * DAY, np.array([0]), np.array([0]), 1, requests)
     samples = np.array([[float(used)]])
-    history.judge(in_force, day * DAY + 300, {ResourceName.CPU: samples}, RISK.get_risk)
+    history.count_interval(in_force, day * DAY + 300, {ResourceName.CPU: samples}, RISK.get_risk)
 
 
 async def test_the_largest_single_headroom_takes_nothing_read():
@@ -35,13 +35,13 @@ async def test_the_largest_single_headroom_takes_nothing_read():
 async def test_a_process_that_takes_over_goes_on_with_the_level_of_the_one_before():
     store, first = InMemoryStore(), RiskHistory()
     for used in (200, 50, 200):
-        judge(first, 20_000, used)
+        count_interval_of_day(first, 20_000, used)
     await store.record_risk_days(first.unsaved())
     assert first.unsaved() == []
     again = RiskHistory(await store.risk_days())
     assert again.level(ResourceName.CPU, 0.07) == first.level(ResourceName.CPU, 0.07) > compute_initial_level(0.07)
     assert again.level(ResourceName.MEMORY, 0.01) == compute_initial_level(0.01)
-    judge(again, 20_000, 50)
+    count_interval_of_day(again, 20_000, 50)
     [stored] = again.unsaved()
     assert (stored.day, stored.intervals, stored.short) == (20_000, 4, 2)
     assert again.get_observed(20_000 * DAY, RISK.get_risk)[ResourceName.CPU].observed == 0.5
@@ -49,9 +49,9 @@ async def test_a_process_that_takes_over_goes_on_with_the_level_of_the_one_befor
 
 def test_days_are_forgotten_after_four_weeks_and_the_level_is_not():
     history = RiskHistory()
-    judge(history, 20_000, 200)
+    count_interval_of_day(history, 20_000, 200)
     level = history.level(ResourceName.CPU, 0.07)
-    judge(history, 20_000 + RETENTION_DAYS + 1, 200)
+    count_interval_of_day(history, 20_000 + RETENTION_DAYS + 1, 200)
     assert history.level(ResourceName.CPU, 0.07) > level
     assert [one.day for one in history.unsaved()] == [20_000 + RETENTION_DAYS + 1]
 
