@@ -296,7 +296,7 @@ class ObjectCollection:
             )
         if given is None or (given.priority, given.preempts) == (pod.priority, True):
             return {}
-        return {"priority": given.priority, "preempts": pod.preemption_allowed and given.preempts}
+        return {"priority": given.priority, "preemption_allowed": pod.preemption_allowed and given.preempts}
 
 
 def _with_workloads(kills: Iterable[OomKill], pods: Iterable[Pod]) -> Iterable[OomKill]:
