@@ -283,7 +283,7 @@ class StorageAndNamespaces:
     unsupported: Mapping[tuple[str, str], str] = field(default_factory=dict)
     attached: Mapping[str, frozenset[AttachedVolume]] = field(default_factory=dict)
 
-    def find_matching_namespaces(self, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
+    def term_matches_pod(self, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
         """Tell whether a term means a pod of a namespace, with these labels."""
         return term.matches(namespace, labels, self.namespace_labels.get(namespace, {}))
 

@@ -147,9 +147,22 @@ _SHAKE = 0.35
 # So many orders in a row without a gain end the search.
 _PATIENCE = 8
 _CHANGED = (
-    "left", "left_on", "home", "at", "head", "after", "before", "free", "largest", "lost", "timid", "guests",
-    "dropped", "pinned", "tables",
-)  # fmt: skip
+    "remaining_evictions",
+    "remaining_evictions_on_node",
+    "home_node",
+    "node",
+    "first_pod",
+    "next_pod",
+    "previous_pod",
+    "free",
+    "largest",
+    "preempted_count",
+    "never_preempts",
+    "foreign_pods",
+    "dropped",
+    "protected_nodes",
+    "tables",
+)
 
 
 def drain_nodes(

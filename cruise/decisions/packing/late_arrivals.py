@@ -83,7 +83,7 @@ def _is_tied(built: BuiltProblem, one: Pod, other: Pod) -> bool:
         asks = holder.constraints
         terms = (*asks.affinity, *asks.anti_affinity)
         if any(
-            built.snapshot.storage_and_namespaces.find_matching_namespaces(term, meant.namespace, meant.labels)
+            built.snapshot.storage_and_namespaces.term_matches_pod(term, meant.namespace, meant.labels)
             for term in terms
         ):
             return True
@@ -305,7 +305,7 @@ def _may_found(built: BuiltProblem, pod: Pod) -> bool:
     terms, surroundings = pod.constraints.affinity, built.snapshot.storage_and_namespaces
 
     def is_meant(other: Pod) -> bool:
-        return all(surroundings.find_matching_namespaces(term, other.namespace, other.labels) for term in terms)
+        return all(surroundings.term_matches_pod(term, other.namespace, other.labels) for term in terms)
 
     meant = [other for other in built.pods if is_meant(other)] if is_meant(pod) else []
     return len(meant) > 1 and all(other.node is None for other in meant)

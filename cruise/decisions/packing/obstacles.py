@@ -1,4 +1,4 @@
-"""What keeps a pod from nodes for the sake of other pods: those there, those missing, and how evenly they spread."""
+"""Determines which nodes a pod cannot be placed on because of other pods: capacity, affinity, topology spread."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -22,18 +22,16 @@ from cruise.packer.problem import AttractionRule, compute_loads
 from cruise.packer.rules.by_class import build_rules_by_class
 from cruise.packer.rules.domain_counts import AttractionCheck, ExclusionCheck, RuleCounts, SpreadCheck, SpreadGuard
 
-# Which pods hold the nodes once a packing is in place, and what would be held if some of them went.
-
-_FREE = -1
+_UNPROTECTED = -1
 _LOWEST = -(2**62)
 
 
 @dataclass(frozen=True, slots=True)
 class IgnoredPods:
-    """Which of the placed pods are thought away: those `below` a priority that nothing but `protections` keeps.
+    """The placed pods that a question ignores: those `below` a priority that only `protections` protect.
 
-    With `protected`, all below it go; with `movable`, of whatever priority, those that do not stay in every plan. With
-    both, what kube-scheduler may preempt goes besides.
+    With `protected`, all pods below the priority are ignored; with `movable`, the movable pods of any priority; with
+    both, also what kube-scheduler may preempt.
     """
 
     below: int = _LOWEST
@@ -43,37 +41,41 @@ class IgnoredPods:
 
 
 class PlacedPodsByClass:
-    """Pods by class on the nodes where a packing puts them.
+    """The pods where a packing places them.
 
-    `protection[pod]` is the index in PROTECTIONS of what keeps a placed pod from being preempted, -1 for nothing.
+    `protection[pod]` is the index in EVICTION_OBSTACLES of what protects a placed pod from preemption, -1 for nothing.
     """
 
     def __init__(self, built: BuiltProblem, pod_node: Int64Array) -> None:
         self.problem = problem = built.problem
         self.pod_node = pod_node
         self.priority = problem.priorities[problem.pod_class]
-        ran = problem.pod_node >= 0
-        self.immovable = ran & ~problem.movable[problem.pod_class]
+        was_running = problem.pod_node >= 0
+        self.immovable = was_running & ~problem.movable[problem.pod_class]
         self.preempted_from = np.zeros(problem.node_count, dtype=np.bool_)
-        self.preempted_from[problem.pod_node[ran & (pod_node < 0)]] = True
-        self.protection = _protections(built, pod_node, self.immovable)
+        self.preempted_from[problem.pod_node[was_running & (pod_node < 0)]] = True
+        self.protection = _find_protections(built, pod_node, self.immovable)
         self._placed = pod_node >= 0
         self._loads: dict[IgnoredPods, tuple[Int64Array, Int64Array]] = {}
-        self._protections_of: dict[int | None, tuple[int, ...]] = {}
+        self._protections_by_priority: dict[int | None, tuple[int, ...]] = {}
 
-    def get_used(self, without: IgnoredPods, headroom: Int64Array) -> Int64Array:
-        """What the pods that would be left take of each node, with the larger of their headroom and `headroom`."""
-        if without not in self._loads:
-            self._loads[without] = compute_loads(self.problem, np.where(self._left(without), self.pod_node, -1))
-        sums, largest = self._loads[without]
+    def get_used(self, ignored: IgnoredPods, headroom: Int64Array) -> Int64Array:
+        """Return the use of each node without the ignored pods, with the larger of their headroom and `headroom`."""
+        if ignored not in self._loads:
+            self._loads[ignored] = compute_loads(
+                self.problem, np.where(self._get_remaining(ignored), self.pod_node, -1)
+            )
+        sums, largest = self._loads[ignored]
         return np.asarray(sums + np.maximum(largest, headroom), dtype=np.int64)
 
     def get_protections(self, below: int | None) -> tuple[int, ...]:
-        """What protects placed pods below a priority, or (None) those that stay in every plan."""
-        if below not in self._protections_of:
-            of_these = self.immovable if below is None else self._placed & (self.priority < below)
-            self._protections_of[below] = tuple(np.unique(self.protection[of_these & (self.protection >= 0)]).tolist())
-        return self._protections_of[below]
+        """Return what protects placed pods below a priority, or (None) the immovable pods."""
+        if below not in self._protections_by_priority:
+            pods = self.immovable if below is None else self._placed & (self.priority < below)
+            self._protections_by_priority[below] = tuple(
+                np.unique(self.protection[pods & (self.protection >= 0)]).tolist()
+            )
+        return self._protections_by_priority[below]
 
     def preempting_helps(self, below: int) -> BoolArray:
         """Tell which nodes hold pods below a priority that no plan evicts but kube-scheduler may preempt."""
@@ -81,40 +83,40 @@ class PlacedPodsByClass:
         helps[self.problem.pod_node[self.immovable & (self.priority < below)]] = True
         return helps
 
-    def _left(self, without: IgnoredPods) -> BoolArray:
-        dropped = np.isin(self.protection, without.protections)
-        if without.movable:
-            return self.immovable & ~dropped & ~(without.protected & (self.priority < without.below))
-        # What is weaker could go for a pod that preempts, even where none that waits does.
-        free = self.problem.movable[self.problem.pod_class] & (self.protection < 0)
-        goes = (self.priority < without.below) & (free | dropped | without.protected)
-        return self._placed & ~goes
+    def _get_remaining(self, ignored: IgnoredPods) -> BoolArray:
+        dropped = np.isin(self.protection, ignored.protections)
+        if ignored.movable:
+            return self.immovable & ~dropped & ~(ignored.protected & (self.priority < ignored.below))
+        # Pods of lower priority could be evicted for a pod that preempts, even if no pending pod does.
+        unprotected = self.problem.movable[self.problem.pod_class] & (self.protection < 0)
+        evicted = (self.priority < ignored.below) & (unprotected | dropped | ignored.protected)
+        return self._placed & ~evicted
 
 
-def _protections(built: BuiltProblem, pod_node: Int64Array, stuck: BoolArray) -> Int64Array:
-    """What keeps each pod: an exhausted limit of evictions, or the reason for which it stays."""
+def _find_protections(built: BuiltProblem, pod_node: Int64Array, immovable: BoolArray) -> Int64Array:
+    """Return what protects each pod: an exhausted eviction limit, or the reason why it is immovable."""
     problem = built.problem
-    left = (problem.pod_node >= 0) & (pod_node != problem.pod_node)
-    gone = np.bincount(problem.pod_class[left], minlength=problem.class_count)
-    protection = np.full(problem.pod_count, _FREE, dtype=np.int64)
+    evicted = (problem.pod_node >= 0) & (pod_node != problem.pod_node)
+    evicted_by_class = np.bincount(problem.pod_class[evicted], minlength=problem.class_count)
+    protection = np.full(problem.pod_count, _UNPROTECTED, dtype=np.int64)
     for limit, obstacle in zip(problem.rules.eviction_limits, built.limit_obstacles, strict=True):
-        if gone[limit.members].sum() >= limit.allowed:
-            covered = np.isin(problem.pod_class, limit.members) & (problem.pod_node >= 0) & ~left
+        if evicted_by_class[limit.members].sum() >= limit.allowed:
+            covered = np.isin(problem.pod_class, limit.members) & (problem.pod_node >= 0) & ~evicted
             protection[covered] = EVICTION_OBSTACLES.index(obstacle)
-    most = problem.rules.max_evicted_by_node
-    if most is not None:
-        spent = np.bincount(problem.pod_node[left], minlength=problem.node_count) >= most
-        held = (problem.pod_node >= 0) & spent[problem.pod_node] & ~left
-        protection[held] = EVICTION_OBSTACLES.index(PlacementObstacle.EVICTION_LIMIT)
-    for pod in np.flatnonzero(stuck).tolist():
+    max_evicted = problem.rules.max_evicted_by_node
+    if max_evicted is not None:
+        exhausted = np.bincount(problem.pod_node[evicted], minlength=problem.node_count) >= max_evicted
+        protected = (problem.pod_node >= 0) & exhausted[problem.pod_node] & ~evicted
+        protection[protected] = EVICTION_OBSTACLES.index(PlacementObstacle.EVICTION_LIMIT)
+    for pod in np.flatnonzero(immovable).tolist():
         protection[pod] = EVICTION_OBSTACLES.index(
-            _obstacle_of(built.immovable_reasons[pod] if built.immovable_reasons else None)
+            _get_obstacle(built.immovable_reasons[pod] if built.immovable_reasons else None)
         )
     return protection
 
 
-def _obstacle_of(stays: str | None) -> PlacementObstacle:
-    detail = parse_detail_code(stays or "")
+def _get_obstacle(immovable_reason: str | None) -> PlacementObstacle:
+    detail = parse_detail_code(immovable_reason or "")
     if detail in (ReasonDetail.SEVERAL_BUDGETS, ReasonDetail.BUDGET_EXHAUSTED):
         return PlacementObstacle.DISRUPTION_BUDGET
     return (
@@ -123,92 +125,98 @@ def _obstacle_of(stays: str | None) -> PlacementObstacle:
 
 
 class PodObstacles:
-    """For a class, the nodes that each obstacle keeps its next pod from: as packed, or in any plan at all."""
+    """For a class, the nodes that each obstacle closes to its next pod: as packed, or in any plan."""
 
-    def __init__(self, built: BuiltProblem, holding: PlacedPodsByClass) -> None:
-        self._built, self._holding, self._problem = built, holding, built.problem
+    def __init__(self, built: BuiltProblem, placed_pods: PlacedPodsByClass) -> None:
+        self._built, self._placed_pods, self._problem = built, placed_pods, built.problem
         self._rules = build_rules_by_class(built.problem)
-        self._packed = RuleCounts(built.problem, self._rules, holding.pod_node)
-        self._stuck = RuleCounts(built.problem, self._rules, np.where(holding.immovable, holding.pod_node, -1))
-        self._above: dict[int, RuleCounts] = {}
+        self._packed = RuleCounts(built.problem, self._rules, placed_pods.pod_node)
+        self._with_immovable = RuleCounts(
+            built.problem, self._rules, np.where(placed_pods.immovable, placed_pods.pod_node, -1)
+        )
+        self._with_not_preemptible: dict[int, RuleCounts] = {}
 
     def get_for_packing(self, pod_class: int, pod: Pod, fixed: ObstacleMasks) -> ObstacleMasks:
-        """What keeps one more pod of the class off once the packing is in place, beside what does whatever runs."""
-        found = fixed | self._too_many(pod_class, pod, self._packed)
+        """Return the obstacles to one more pod of the class after the packing, in addition to `fixed` ones."""
+        obstacles = fixed | self._find_full_nodes(pod_class, pod, self._packed)
         if not self._problem.preempt[pod_class]:
-            _add(found, PlacementObstacle.PREEMPTION_POLICY, self._holding.preempted_from)
+            _add_obstacle(obstacles, PlacementObstacle.PREEMPTION_POLICY, self._placed_pods.preempted_from)
         for rule in self._packed.get_checks(pod_class):
-            _add(found, self._obstacle_of(rule), ~rule.get_allowed_nodes())
+            _add_obstacle(obstacles, self._get_obstacle(rule), ~rule.get_allowed_nodes())
         for guard in self._packed.get_guards(pod_class):
             if isinstance(guard, SpreadGuard):
-                _add(found, PlacementObstacle.TOPOLOGY_SPREAD, ~guard.get_allowed_nodes())
-        return found
+                _add_obstacle(obstacles, PlacementObstacle.TOPOLOGY_SPREAD, ~guard.get_allowed_nodes())
+        return obstacles
 
     def get_for_any_plan(self, pod_class: int, pod: Pod, fixed: ObstacleMasks) -> ObstacleMasks:
-        """What keeps every pod of the class off whatever is moved or preempted for it, beside what always does."""
-        return self._beside(self._stuck, pod_class, pod, fixed)
+        """Return the obstacles that no eviction or move removes, in addition to `fixed` ones."""
+        return self._find_lasting_obstacles(self._with_immovable, pod_class, pod, fixed)
 
-    def once_preempted(self, pod_class: int, pod: Pod, fixed: ObstacleMasks) -> ObstacleMasks:
-        """What keeps it off even where kube-scheduler preempts what stays in every plan."""
+    def get_after_preemption(self, pod_class: int, pod: Pod, fixed: ObstacleMasks) -> ObstacleMasks:
+        """Return the obstacles that remain even if kube-scheduler preempts what no plan evicts."""
         priority = int(self._problem.priorities[pod_class])
-        if priority not in self._above:
-            stays = self._holding.immovable & (self._holding.priority >= priority)
-            self._above[priority] = RuleCounts(self._problem, self._rules, np.where(stays, self._holding.pod_node, -1))
-        return self._beside(self._above[priority], pod_class, pod, fixed)
+        if priority not in self._with_not_preemptible:
+            immovable = self._placed_pods.immovable & (self._placed_pods.priority >= priority)
+            self._with_not_preemptible[priority] = RuleCounts(
+                self._problem, self._rules, np.where(immovable, self._placed_pods.pod_node, -1)
+            )
+        return self._find_lasting_obstacles(self._with_not_preemptible[priority], pod_class, pod, fixed)
 
-    def _beside(self, counts: RuleCounts, pod_class: int, pod: Pod, fixed: ObstacleMasks) -> ObstacleMasks:
-        found = fixed | self._too_many(pod_class, pod, counts)
+    def _find_lasting_obstacles(
+        self, counts: RuleCounts, pod_class: int, pod: Pod, fixed: ObstacleMasks
+    ) -> ObstacleMasks:
+        obstacles = fixed | self._find_full_nodes(pod_class, pod, counts)
         for rule in counts.get_checks(pod_class):
             if isinstance(rule, ExclusionCheck):
-                _add(found, self._obstacle_of(rule), ~rule.get_allowed_nodes())
-        for attraction in self._attractions_of(pod_class):
-            _add(found, PlacementObstacle.AFFINITY, self._never_company(attraction))
-        return found
+                _add_obstacle(obstacles, self._get_obstacle(rule), ~rule.get_allowed_nodes())
+        for attraction in self._get_attractions(pod_class):
+            _add_obstacle(obstacles, PlacementObstacle.AFFINITY, self._find_nodes_without_targets(attraction))
+        return obstacles
 
     def is_contradictory(self, pod_class: int) -> bool:
-        """Whether anti-affinity keeps the class away from all that its affinity wants it beside."""
-        return self._shuns_company(pod_class, of_its_own=False)
+        """Tell whether anti-affinity separates the class from all pods that its affinity requires."""
+        return self._excludes_affinity_targets(pod_class, including_itself=False)
 
     def repels_itself(self, pod_class: int) -> bool:
-        """Whether that is so of the class's own pods too, so that the first of them is the last."""
-        return self._shuns_company(pod_class, of_its_own=True)
+        """Tell whether that is so of its own pods too, so that only the first of them can be placed."""
+        return self._excludes_affinity_targets(pod_class, including_itself=True)
 
-    def _shuns_company(self, pod_class: int, *, of_its_own: bool) -> bool:
+    def _excludes_affinity_targets(self, pod_class: int, *, including_itself: bool) -> bool:
         topologies = self._problem.rules.topologies
-        for attraction in self._attractions_of(pod_class):
+        for attraction in self._get_attractions(pod_class):
             targets = set(attraction.targets.tolist())
-            if not targets or (pod_class in targets) != of_its_own:
+            if not targets or (pod_class in targets) != including_itself:
                 continue
             for topology in attraction.topologies:
-                if targets <= self._shunned(pod_class, topologies[topology]):
+                if targets <= self._get_excluded_classes(pod_class, topologies[topology]):
                     return True
         return False
 
     def requires_missing_pods(self, pod_class: int) -> bool:
-        """Whether its affinity means pods of which there are none."""
-        return any(len(attraction.targets) == 0 for attraction in self._attractions_of(pod_class))
+        """Tell whether its affinity matches no pod at all."""
+        return any(len(attraction.targets) == 0 for attraction in self._get_attractions(pod_class))
 
-    def _shunned(self, pod_class: int, domains: Int64Array) -> set[int]:
-        """The classes of which none may be in one of these domains together with the class."""
-        shunned: set[int] = set()
+    def _get_excluded_classes(self, pod_class: int, domains: Int64Array) -> set[int]:
+        """Return the classes of which no pod may be in one of these domains together with the class."""
+        excluded: set[int] = set()
         if self._problem.max_on_node[pod_class] == 1 and _is_within(domains, np.arange(self._problem.node_count)):
-            shunned.add(pod_class)
+            excluded.add(pod_class)
         for _, exclusion, others in self._rules.excluded.get(pod_class, ()):
             if _is_within(domains, self._problem.rules.topologies[exclusion.topology]):
-                shunned |= set(others.tolist())
-        return shunned
+                excluded |= set(others.tolist())
+        return excluded
 
-    def _attractions_of(self, pod_class: int) -> list[AttractionRule]:
+    def _get_attractions(self, pod_class: int) -> list[AttractionRule]:
         return [rule for _, rule in self._rules.attracted.get(pod_class, ())]
 
-    def _too_many(self, pod_class: int, pod: Pod, counts: RuleCounts) -> ObstacleMasks:
-        """The nodes with as many pods of the class as one node may hold."""
+    def _find_full_nodes(self, pod_class: int, pod: Pod, counts: RuleCounts) -> ObstacleMasks:
+        """Return the nodes that hold as many pods of the class as a node may."""
         nodes = counts.pod_node[self._rules.get_pods(np.array([pod_class], dtype=np.int64))]
-        held = np.bincount(nodes[nodes >= 0], minlength=self._problem.node_count)
-        alone = PlacementObstacle.ANTI_AFFINITY if pod.constraints.anti_affinity else PlacementObstacle.HOST_PORTS
-        return {alone: held >= self._problem.max_on_node[pod_class]}
+        pods_on_node = np.bincount(nodes[nodes >= 0], minlength=self._problem.node_count)
+        obstacle = PlacementObstacle.ANTI_AFFINITY if pod.constraints.anti_affinity else PlacementObstacle.HOST_PORTS
+        return {obstacle: pods_on_node >= self._problem.max_on_node[pod_class]}
 
-    def _obstacle_of(self, rule: ExclusionCheck | AttractionCheck | SpreadCheck) -> PlacementObstacle:
+    def _get_obstacle(self, rule: ExclusionCheck | AttractionCheck | SpreadCheck) -> PlacementObstacle:
         match rule:
             case ExclusionCheck():
                 return self._built.exclusion_obstacles[rule.index]
@@ -217,153 +225,152 @@ class PodObstacles:
             case SpreadCheck():
                 return PlacementObstacle.TOPOLOGY_SPREAD
 
-    def _never_company(self, attraction: AttractionRule) -> BoolArray:
-        """Where none of the targets can ever be: none stays there, and none may arrive there."""
+    def _find_nodes_without_targets(self, attraction: AttractionRule) -> BoolArray:
+        """Return the nodes in whose domains no target of an affinity is or may be placed."""
         problem = self._problem
         targets = attraction.targets.tolist()
-        never = np.zeros(problem.node_count, dtype=np.bool_)
-        runs = problem.pod_node[self._rules.get_pods(attraction.targets)]
+        without_targets = np.zeros(problem.node_count, dtype=np.bool_)
+        running = problem.pod_node[self._rules.get_pods(attraction.targets)]
         reachable = np.zeros(problem.node_count, dtype=np.bool_)
-        reachable[runs[runs >= 0]] = True
+        reachable[running[running >= 0]] = True
         for target in targets:
             reachable = reachable | problem.allowed_nodes[problem.node_mask_of_class[target]]
         for topology in attraction.topologies:
             domains = problem.rules.topologies[topology]
             possible = np.unique(domains[reachable & (domains >= 0)])
-            never |= ~np.isin(domains, possible)
+            without_targets |= ~np.isin(domains, possible)
         if self.is_contradictory(attraction.holder):
-            never[:] = True
-        return never
+            without_targets[:] = True
+        return without_targets
 
 
-def _add(found: ObstacleMasks, obstacle: PlacementObstacle, mask: BoolArray) -> None:
+def _add_obstacle(found: ObstacleMasks, obstacle: PlacementObstacle, mask: BoolArray) -> None:
     found[obstacle] = found[obstacle] | mask if obstacle in found else mask
 
 
 def _is_within(finer: Int64Array, coarser: Int64Array) -> bool:
-    """Whether nodes of one domain of the first topology always share one of the second."""
-    pairs = {(fine, coarse) for fine, coarse in zip(finer.tolist(), coarser.tolist(), strict=True) if fine >= 0}
-    fines = [fine for fine, _ in pairs]
-    return len(set(fines)) == len(fines) and all(coarse >= 0 for _, coarse in pairs)
-
-
-# The smallest set of obstacles without which some node would take a pod.
+    """Tell whether nodes of one domain of the finer topology always share a domain of the coarser one."""
+    pairs = {
+        (finer_domain, coarser_domain)
+        for finer_domain, coarser_domain in zip(finer.tolist(), coarser.tolist(), strict=True)
+        if finer_domain >= 0
+    }
+    finer_domains = [finer_domain for finer_domain, _ in pairs]
+    return len(set(finer_domains)) == len(finer_domains) and all(coarser_domain >= 0 for _, coarser_domain in pairs)
 
 
 class RelaxedObstacles(NamedTuple):
-    """The nodes that have room once some obstacles are dropped."""
+    """The nodes with enough free capacity once some obstacles are dropped."""
 
     nodes: BoolArray
     dropped: frozenset[str]
 
 
 class ObstacleSet(NamedTuple):
-    """Obstacles that together keep a pod from every node, and the nodes that would take it without them."""
+    """Obstacles that together close all nodes to a pod, and the nodes that would take it without them."""
 
     obstacles: tuple[str, ...]
     nodes: BoolArray
 
 
 def find_smallest_obstacle_set(
-    node_count: int, masks: Mapping[str, BoolArray], ways: Iterable[RelaxedObstacles]
+    node_count: int, masks: Mapping[str, BoolArray], alternatives: Iterable[RelaxedObstacles]
 ) -> ObstacleSet:
-    """Choose the smallest set, of equally small ones the one of the lowest ranks.
+    """Return the smallest set; of equally small ones that of the lowest ranks.
 
-    `masks` has for each obstacle the nodes that it closes by itself; `ways` tells what room on a node costs.
+    `masks` has for each obstacle the nodes that it closes; `alternatives` tells what must be dropped for capacity.
     """
     bits: dict[str, int] = {}
     closed = np.zeros(node_count, dtype=np.int64)
     for obstacle, mask in masks.items():
         closed[mask] |= 1 << bits.setdefault(obstacle, len(bits))
     best: tuple[tuple[int, list[int]], int] | None = None
-    found: list[tuple[BoolArray, int]] = []
-    for way in ways:
-        dropped = sum(1 << bits.setdefault(obstacle, len(bits)) for obstacle in way.dropped)
-        found.append((way.nodes, dropped))
-        for code in np.unique(closed[way.nodes] | dropped).tolist():
+    dropped_bits: list[tuple[BoolArray, int]] = []
+    for alternative in alternatives:
+        dropped = sum(1 << bits.setdefault(obstacle, len(bits)) for obstacle in alternative.dropped)
+        dropped_bits.append((alternative.nodes, dropped))
+        for code in np.unique(closed[alternative.nodes] | dropped).tolist():
             ranks = sorted(get_obstacle_rank(obstacle) for obstacle, bit in bits.items() if code >> bit & 1)
             if best is None or (len(ranks), ranks) < best[0]:
                 best = (len(ranks), ranks), code
     if best is None:
         return ObstacleSet((), np.zeros(node_count, dtype=np.bool_))
     nodes = np.zeros(node_count, dtype=np.bool_)
-    for where, dropped in found:
-        nodes |= where & ((closed | dropped) == best[1])
-    names = sorted(
+    for open_nodes, dropped in dropped_bits:
+        nodes |= open_nodes & ((closed | dropped) == best[1])
+    obstacles = sorted(
         (obstacle for obstacle, bit in bits.items() if best[1] >> bit & 1),
         key=lambda one: (get_obstacle_rank(one), one),
     )
-    return ObstacleSet(tuple(names), nodes)
+    return ObstacleSet(tuple(obstacles), nodes)
 
-
-# Whether nodes have room for one more pod, and what would have to give where they have not.
 
 NO_PODS = IgnoredPods()
 
 
 class CapacityObstacles:
-    """What nodes lack for one more pod of a class."""
+    """The capacity that nodes lack for one more pod of a class."""
 
-    def __init__(self, holding: PlacedPodsByClass, pod_class: int) -> None:
-        self._holding, self._problem = holding, holding.problem
+    def __init__(self, placed_pods: PlacedPodsByClass, pod_class: int) -> None:
+        self._placed_pods, self._problem = placed_pods, placed_pods.problem
         self._demand = self._problem.demands[pod_class]
         self._headroom = self._problem.headroom[pod_class]
         self._preempts = bool(self._problem.preempt[pod_class])
         self._priority = int(self._problem.priorities[pod_class])
 
-    def get_missing(self, without: IgnoredPods = NO_PODS) -> Int64Array:
-        """How much of each resource each node is short of, beside those pods that are left."""
-        short = self._holding.get_used(without, self._headroom) + self._demand - self._problem.capacities
-        takes = (self._demand > 0) | (self._headroom > 0)
-        return np.where(takes, np.maximum(short, 0), 0)
+    def get_missing(self, ignored: IgnoredPods = NO_PODS) -> Int64Array:
+        """Return how much of each resource each node lacks, next to the pods that are not ignored."""
+        missing = self._placed_pods.get_used(ignored, self._headroom) + self._demand - self._problem.capacities
+        is_needed = (self._demand > 0) | (self._headroom > 0)
+        return np.where(is_needed, np.maximum(missing, 0), 0)
 
     def get_missing_on_empty_node(self) -> Int64Array:
-        """How much each node is short of with nothing else on it."""
-        short = self._demand + self._headroom - self._problem.capacities
-        return np.asarray(np.maximum(short, 0), dtype=np.int64)
+        """Return how much of each resource each node lacks with no other pod on it."""
+        missing = self._demand + self._headroom - self._problem.capacities
+        return np.asarray(np.maximum(missing, 0), dtype=np.int64)
 
     def get_blocking_pods(self, nodes: BoolArray) -> BlockingPods:
-        """Tell of which priorities those nodes are full, if that is what keeps the pod out."""
+        """Tell the priorities of the pods that fill these nodes, if their capacity keeps the pod out."""
         if not self._fits(IgnoredPods(self._priority + 1, protected=True))[nodes].any():
             return BlockingPods.HIGHER
-        lower_gone = self._fits(IgnoredPods(self._priority, protected=True))
-        return BlockingPods.ANY if lower_gone[nodes].any() else BlockingPods.EQUAL_OR_HIGHER
+        fits_without_lower = self._fits(IgnoredPods(self._priority, protected=True))
+        return BlockingPods.ANY if fits_without_lower[nodes].any() else BlockingPods.EQUAL_OR_HIGHER
 
     def get_alternatives(self) -> Iterator[RelaxedObstacles]:
-        """What to drop for room beside the placed pods: what is short, or what protects lower priorities."""
-        yield from self._by_resource(self.get_missing())
-        polite: tuple[str, ...] = () if self._preempts else (PlacementObstacle.PREEMPTION_POLICY,)
-        for dropped in _subsets(self._holding.get_protections(self._priority)):
-            names = (*polite, *(EVICTION_OBSTACLES[index] for index in dropped))
+        """Yield what to drop next to the placed pods: a missing resource, or the protection of lower priorities."""
+        yield from self._group_by_missing_resources(self.get_missing())
+        policy: tuple[str, ...] = () if self._preempts else (PlacementObstacle.PREEMPTION_POLICY,)
+        for dropped in _list_subsets(self._placed_pods.get_protections(self._priority)):
+            names = (*policy, *(EVICTION_OBSTACLES[index] for index in dropped))
             if names:
                 yield RelaxedObstacles(self._fits(IgnoredPods(self._priority, dropped)), frozenset(names))
 
     def get_alternatives_in_any_plan(self) -> Iterator[RelaxedObstacles]:
-        """What to drop for room beside those that stay in every plan."""
-        yield from self._by_resource(self.get_missing(IgnoredPods(movable=True)))
-        for dropped in _subsets(self._holding.get_protections(None)):
+        """Yield what to drop next to the pods that are immovable."""
+        yield from self._group_by_missing_resources(self.get_missing(IgnoredPods(movable=True)))
+        for dropped in _list_subsets(self._placed_pods.get_protections(None)):
             if dropped:
                 names = frozenset[str](EVICTION_OBSTACLES[index] for index in dropped)
                 yield RelaxedObstacles(self._fits(IgnoredPods(protections=dropped, movable=True)), names)
 
-    def once_preempted(self) -> BoolArray:
-        """Tell of each node whether it has room once kube-scheduler has preempted what stays there in every plan."""
+    def get_after_preemption(self) -> BoolArray:
+        """Tell which nodes have capacity once kube-scheduler has preempted pods that no plan evicts."""
         if not self._preempts:
             return np.zeros(self._problem.node_count, dtype=np.bool_)
-        helps = self._holding.preempting_helps(self._priority)
+        helps = self._placed_pods.preempting_helps(self._priority)
         return helps & self._fits(IgnoredPods(self._priority, protected=True, movable=True)) if helps.any() else helps
 
-    def _fits(self, without: IgnoredPods) -> BoolArray:
-        return np.asarray(~self.get_missing(without).any(axis=1), dtype=np.bool_)
+    def _fits(self, ignored: IgnoredPods) -> BoolArray:
+        return np.asarray(~self.get_missing(ignored).any(axis=1), dtype=np.bool_)
 
-    def _by_resource(self, lacking: Int64Array) -> Iterator[RelaxedObstacles]:
-        """For nodes that lack the same resources, these."""
-        codes = (lacking > 0) @ (1 << np.arange(lacking.shape[1]))
+    def _group_by_missing_resources(self, missing: Int64Array) -> Iterator[RelaxedObstacles]:
+        """Yield the nodes that lack the same resources, with these resources."""
+        codes = (missing > 0) @ (1 << np.arange(missing.shape[1]))
         for code in np.unique(codes).tolist():
             names = [get_resource_obstacle(name) for r, name in enumerate(self._problem.resources) if code >> r & 1]
             yield RelaxedObstacles(np.asarray(codes == code, dtype=np.bool_), frozenset(names))
 
 
-def _subsets(protections: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
+def _list_subsets(protections: tuple[int, ...]) -> Iterator[tuple[int, ...]]:
     for size in range(len(protections) + 1):
         yield from combinations(protections, size)

@@ -1,4 +1,4 @@
-"""The rules between kinds, said of classes."""
+"""Builds the classes of pods that a plan does not distinguish, and expresses the rules between groups by class."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -20,11 +20,9 @@ from cruise.packer.problem import (
     SpreadRule,
 )
 
-# What tells classes apart beside amounts: pods whose kinds have equal signatures are all the same to a plan.
-
 
 class PodSignature(NamedTuple):
-    """What all pods of a class have in common; the roles number the rules that hold or mean them."""
+    """What the pods of a class have in common besides their resources; `roles` numbers the rules they take part in."""
 
     priority: int
     movable: bool
@@ -38,60 +36,58 @@ class PodSignature(NamedTuple):
 
 
 def build_signatures(
-    census: PodGroups,
-    sites: AllowedNodeMasks,
-    marks: PodRules,
+    pod_groups: PodGroups,
+    allowed_masks: AllowedNodeMasks,
+    pod_rules: PodRules,
     limits: Sequence[GroupEvictionLimit],
     objective: PackingObjective,
 ) -> list[PodSignature]:
-    """Return the signature of each kind."""
-    roles: list[list[int]] = [[] for _ in census.groups]
-    for number, members in enumerate(_groups(marks, limits, census.groups)):
+    """Return the signature of each group."""
+    roles: list[list[int]] = [[] for _ in pod_groups.groups]
+    for number, members in enumerate(_list_rule_members(pod_rules, limits, pod_groups.groups)):
         for member in members:
             roles[member].append(number)
-    paper = objective is PackingObjective.PAPER
-    # Pods that never preempt get nothing by a chain either, at whose other end somebody is preempted.
+    is_paper = objective is PackingObjective.PAPER
+    # A pod that never preempts must not gain capacity by preemption, not even through a chain of moves.
     top = max(
-        (kind.pod.priority for kind in census.groups if kind.pending and kind.pod.preemption_allowed), default=None
+        (group.pod.priority for group in pod_groups.groups if group.pending and group.pod.preemption_allowed),
+        default=None,
     )
-    found = []
-    for kind, own in zip(census.groups, roles, strict=True):
-        movable = kind.immovable_reason is None
-        # In operation pods of the highest priority that preempts never lose their place, nor do those above it.
-        below = top is not None and (kind.pod.priority < top or (paper and kind.pod.priority == top))
-        may_lose = objective in (PackingObjective.PAPER, PackingObjective.OPERATOR) and below
+    signatures = []
+    for group, own_roles in zip(pod_groups.groups, roles, strict=True):
+        movable = group.immovable_reason is None
+        # With the operator's objective, no pod is preempted for others of the same priority.
+        loses_to_pending = top is not None and (group.pod.priority < top or (is_paper and group.pod.priority == top))
+        may_be_preempted = objective in (PackingObjective.PAPER, PackingObjective.OPERATOR) and loses_to_pending
         signature = PodSignature(
-            priority=kind.pod.priority,
+            priority=group.pod.priority,
             movable=movable,
-            preemptible=movable and may_lose,
-            preempts=kind.pod.preemption_allowed or not kind.may_arrive,
-            weight=kind.weight + kind.disruption_budgets if movable else 1,
-            keeps_node_in_use=objective is not PackingObjective.FLEET or not kind.count_by_node,
-            node_mask=sites.get_mask_number(kind),
-            # What its node keeps for it, it takes of nothing that others may have.
-            is_nominated=kind.pending and bool(kind.pod.nominated_node),
-            roles=tuple(own),
+            preemptible=movable and may_be_preempted,
+            preempts=group.pod.preemption_allowed or not group.may_arrive,
+            weight=group.weight + group.has_disruption_budget if movable else 1,
+            keeps_node_in_use=objective is not PackingObjective.FLEET or not group.is_node_bound,
+            node_mask=allowed_masks.get_mask_number(group),
+            # Its capacity is already subtracted from its nominated node.
+            is_nominated=group.pending and bool(group.pod.nominated_node),
+            roles=tuple(own_roles),
         )
-        found.append(signature)
-    return found
+        signatures.append(signature)
+    return signatures
 
 
-def _groups(
-    marks: PodRules, limits: Sequence[GroupEvictionLimit], kinds: Sequence[PodGroup]
+def _list_rule_members(
+    pod_rules: PodRules, limits: Sequence[GroupEvictionLimit], groups: Sequence[PodGroup]
 ) -> Iterable[frozenset[int]]:
-    """Yield sets of kinds that a rule treats alike: each such set sets its members apart from all others."""
-    for mark in (*marks.anti_affinity, *marks.affinity, *marks.topology_spread):
-        yield mark.holders
-        yield mark.targets
+    """Yield the sets of groups that a rule treats alike, and differently from all others."""
+    for rule in (*pod_rules.anti_affinity, *pod_rules.affinity, *pod_rules.topology_spread):
+        yield rule.holders
+        yield rule.targets
     for limit in limits:
-        yield frozenset(number for number in limit.kinds if kinds[number].immovable_reason is None)
-
-
-# Classes: pods with the same signature that take the same.
+        yield frozenset(number for number in limit.groups if groups[number].immovable_reason is None)
 
 
 class PodClassKey(NamedTuple):
-    """What makes a class: its signature, and what one of its pods takes, or all on a node take `once`."""
+    """A signature, what each pod of the class needs, and what all its pods on a node need together (`shared_once`)."""
 
     signature: PodSignature
     cpu: int
@@ -104,7 +100,7 @@ class PodClassKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodClasses:
-    """Classes in the order in which the pods first show them, each pod's, and those of each kind."""
+    """The classes in order of first appearance, the class of each pod, and the classes of each group."""
 
     keys: list[PodClassKey]
     pod_class: Int64Array
@@ -112,118 +108,141 @@ class PodClasses:
 
 
 def build_pod_classes(
-    census: PodGroups,
-    needs: Int64Array,
+    pod_groups: PodGroups,
+    requests: Int64Array,
     signatures: Sequence[PodSignature],
     extras: Sequence[ExtraResources],
-    once: Sequence[ExtraResources],
+    shared_once: Sequence[ExtraResources],
 ) -> PodClasses:
-    """Sort all pods into classes; `extras` and `once` have what each kind takes beside CPU and memory."""
-    numbers: dict[PodClassKey, int] = {}
+    """Assign all pods to classes.
+
+    `extras` and `shared_once` have what each group needs besides CPU and memory.
+    """
+    class_numbers: dict[PodClassKey, int] = {}
     pod_class: list[int] = []
-    of_kind: list[set[int]] = [set() for _ in census.groups]
-    for taken, amounts in zip(census.pods, needs.tolist(), strict=True):
-        kind = taken.group
-        key = (signatures[kind], *amounts, extras[kind], once[kind])
-        # A plain tuple finds what a named one put there, in half the time.
-        number = numbers.get(key)  # type: ignore[call-overload]
+    classes_of_group: list[set[int]] = [set() for _ in pod_groups.groups]
+    for grouped, amounts in zip(pod_groups.pods, requests.tolist(), strict=True):
+        group = grouped.group
+        key = (signatures[group], *amounts, extras[group], shared_once[group])
+        # A plain tuple equals the named one, and is made in half the time.
+        number = class_numbers.get(key)  # type: ignore[call-overload]
         if number is None:
-            number = len(numbers)
-            numbers[PodClassKey._make(key)] = number
+            number = len(class_numbers)
+            class_numbers[PodClassKey._make(key)] = number
         pod_class.append(number)
-        of_kind[kind].add(number)
-    return PodClasses(list(numbers), np.array(pod_class, dtype=np.int64), [frozenset(classes) for classes in of_kind])
+        classes_of_group[group].add(number)
+    return PodClasses(
+        list(class_numbers), np.array(pod_class, dtype=np.int64), [frozenset(classes) for classes in classes_of_group]
+    )
 
 
 class ClassRuleBuilder:
-    """Collects the rules of a problem; `most_on_node` is lowered where that says all of a rule.
+    """Collects the rules of a problem by class.
 
-    `kind_classes` has the classes of each kind, `admits[sites[class], node]` tells where a class may arrive.
+    `max_on_node` is lowered for rules that it can express. `classes_of_group` has the classes of each group;
+    `allowed_nodes[mask_of_class[class], node]` tells where a class may arrive.
     """
 
     def __init__(
         self,
-        census: PodGroups,
-        columns: NodeMasks,
-        kind_classes: Sequence[frozenset[int]],
-        sites: Int64Array,
-        admits: BoolArray,
-        most_on_node: Int64Array,
+        pod_groups: PodGroups,
+        node_masks: NodeMasks,
+        classes_of_group: Sequence[frozenset[int]],
+        mask_of_class: Int64Array,
+        allowed_nodes: BoolArray,
+        max_on_node: Int64Array,
     ) -> None:
-        self._kinds = census.groups
-        self._columns = columns
-        self._kind_classes = kind_classes
-        self._sites = sites
-        self._admits = admits
-        self._arrives: list[bool] = np.asarray(admits.any(axis=1))[sites].tolist()
-        self._most_on_node = most_on_node
+        self._groups = pod_groups.groups
+        self._node_masks = node_masks
+        self._classes_of_group = classes_of_group
+        self._mask_of_class = mask_of_class
+        self._allowed_nodes = allowed_nodes
+        self._may_arrive: list[bool] = np.asarray(allowed_nodes.any(axis=1))[mask_of_class].tolist()
+        self._max_on_node = max_on_node
         self._topologies: dict[str, Int64Array] = {}
         self._exclusions: dict[tuple[int, int, tuple[int, ...]], PlacementObstacle] = {}
 
     def build(
-        self, marks: PodRules, limits: Sequence[GroupEvictionLimit]
+        self, pod_rules: PodRules, limits: Sequence[GroupEvictionLimit]
     ) -> tuple[PlacementRules, tuple[PlacementObstacle, ...]]:
-        """Return all rules, and for each exclusion the obstacle that it is."""
-        for repulsion in marks.anti_affinity:
-            self._repel(repulsion)
+        """Return all rules, and the obstacle of each exclusion."""
+        for anti_affinity in pod_rules.anti_affinity:
+            self._add_exclusions(anti_affinity)
         attractions = [
-            AttractionRule(tuple(self._topology(key) for key in draw.topologies), holder, self._array(draw.targets))
-            for draw in marks.affinity
-            for holder in sorted(self._classes(draw.holders))
+            AttractionRule(
+                tuple(self._get_topology_number(key) for key in affinity.topologies),
+                holder,
+                self._get_class_array(affinity.targets),
+            )
+            for affinity in pod_rules.affinity
+            for holder in sorted(self._get_classes(affinity.holders))
         ]
         spreads = [
             SpreadRule(
-                self._topology(evenness.constraint.topology_key),
+                self._get_topology_number(spread.constraint.topology_key),
                 holder,
-                self._array(evenness.targets),
-                evenness.constraint.max_skew,
-                evenness.constraint.min_domains,
-                evenness.eligible,
+                self._get_class_array(spread.targets),
+                spread.constraint.max_skew,
+                spread.constraint.min_domains,
+                spread.eligible,
             )
-            for evenness in marks.topology_spread
-            for holder in sorted(self._classes(evenness.holders))
+            for spread in pod_rules.topology_spread
+            for holder in sorted(self._get_classes(spread.holders))
         ]
         exclusions = tuple(
             ExclusionRule(topology, holder, np.array(targets, dtype=np.int64))
             for topology, holder, targets in self._exclusions
         )
-        of_limits = [
+        eviction_limits = [
             EvictionLimit(
                 limit.name,
-                self._array(kind for kind in limit.kinds if self._kinds[kind].immovable_reason is None),
+                self._get_class_array(group for group in limit.groups if self._groups[group].immovable_reason is None),
                 limit.allowed,
             )
             for limit in limits
         ]
-        domains = list(self._topologies.values())
-        topologies = np.array(domains, dtype=np.int64).reshape(len(domains), self._columns.count)
-        found = PlacementRules(topologies, exclusions, tuple(attractions), tuple(spreads), tuple(of_limits))
-        return found, tuple(self._exclusions.values())
+        domains_of_topology = list(self._topologies.values())
+        topologies = np.array(domains_of_topology, dtype=np.int64).reshape(
+            len(domains_of_topology), self._node_masks.count
+        )
+        rules = PlacementRules(topologies, exclusions, tuple(attractions), tuple(spreads), tuple(eviction_limits))
+        return rules, tuple(self._exclusions.values())
 
-    def _repel(self, repulsion: AntiAffinityRule) -> None:
-        key = repulsion.topology
-        targets = self._classes(repulsion.targets)
-        mutual = repulsion.holders == repulsion.targets
-        labelled, tells_apart = self._columns.get_domains(key) >= 0, self._columns.distinguishes_nodes(key)
-        for holder in sorted(self._classes(repulsion.holders)):
-            arrives = self._arrives[holder]
-            kept_off = {
-                target for target in targets if (arrives or self._arrives[target]) and not (mutual and target < holder)
+    def _add_exclusions(self, rule: AntiAffinityRule) -> None:
+        key = rule.topology
+        targets = self._get_classes(rule.targets)
+        is_symmetric = rule.holders == rule.targets
+        has_label, distinguishes_nodes = (
+            self._node_masks.get_domains(key) >= 0,
+            self._node_masks.distinguishes_nodes(key),
+        )
+        for holder in sorted(self._get_classes(rule.holders)):
+            may_arrive = self._may_arrive[holder]
+            excluded = {
+                target
+                for target in targets
+                if (may_arrive or self._may_arrive[target]) and not (is_symmetric and target < holder)
             }
-            # No second one of its own on a node: that is how many of it a node holds.
-            if holder in kept_off and tells_apart and not (self._admits[self._sites[holder]] & ~labelled).any():
-                self._most_on_node[holder] = 1
-                kept_off.discard(holder)
-            if kept_off:
-                self._exclusions.setdefault((self._topology(key), holder, tuple(sorted(kept_off))), repulsion.obstacle)
+            # A class that excludes itself from each node has at most one pod on a node.
+            if (
+                holder in excluded
+                and distinguishes_nodes
+                and not (self._allowed_nodes[self._mask_of_class[holder]] & ~has_label).any()
+            ):
+                self._max_on_node[holder] = 1
+                excluded.discard(holder)
+            if excluded:
+                self._exclusions.setdefault(
+                    (self._get_topology_number(key), holder, tuple(sorted(excluded))), rule.obstacle
+                )
 
-    def _topology(self, key: str) -> int:
+    def _get_topology_number(self, key: str) -> int:
         if key not in self._topologies:
-            self._topologies[key] = self._columns.get_domains(key)
+            self._topologies[key] = self._node_masks.get_domains(key)
         return list(self._topologies).index(key)
 
-    def _classes(self, kinds: Iterable[int]) -> set[int]:
-        return {pod_class for kind in kinds for pod_class in self._kind_classes[kind]}
+    def _get_classes(self, groups: Iterable[int]) -> set[int]:
+        return {pod_class for group in groups for pod_class in self._classes_of_group[group]}
 
-    def _array(self, kinds: Iterable[int]) -> Int64Array:
-        return np.array(sorted(self._classes(kinds)), dtype=np.int64)
+    def _get_class_array(self, groups: Iterable[int]) -> Int64Array:
+        return np.array(sorted(self._get_classes(groups)), dtype=np.int64)

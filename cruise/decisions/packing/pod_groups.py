@@ -1,4 +1,4 @@
-"""Every pod that counts, sorted into kinds: pods of a kind differ in nothing but what they take and where they run."""
+"""Groups the pods of a cluster: pods of a group differ only in the resources they need and the node they run on."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Hashable, Mapping, Sequence
@@ -26,11 +26,9 @@ from cruise.domain.scheduling import (
     SelectorOperator,
 )
 
-# Pods in groups of equal namespace and labels, so that a selector is evaluated for groups, never for pods.
-
 
 class LabelGroups:
-    """Numbers the distinct pairs of namespace and labels, and finds those that a selector means."""
+    """The distinct pairs of namespace and labels, numbered, so that a selector is evaluated once for each pair."""
 
     def __init__(self) -> None:
         self.groups: list[tuple[str, Mapping[str, str]]] = []
@@ -40,7 +38,10 @@ class LabelGroups:
         self._of_namespace: defaultdict[str, LabelIndex[int]] = defaultdict(LabelIndex)
 
     def get_group_number(self, pod: Pod) -> int:
-        """Number a pod's group. The pod's labels must outlive this object: they are known again by identity."""
+        """Return the number of a pod's namespace and labels.
+
+        The labels must outlive this object, because it recognizes them by identity.
+        """
         by_object = (pod.namespace, id(pod.labels))
         number = self._by_object.get(by_object)
         if number is None:
@@ -54,7 +55,7 @@ class LabelGroups:
         return number
 
     def find_selected(self, selector: LabelSelector, namespace: str | None = None) -> list[int]:
-        """Return the groups that a selector selects, of one namespace or (None) of all."""
+        """Return the numbers of the pairs that a selector matches in a namespace, or in all namespaces (None)."""
         index = self._everywhere if namespace is None else self._of_namespace[namespace]
         return [number for number in index.candidates(selector) if selector.matches(self.groups[number][1])]
 
@@ -64,36 +65,35 @@ Labels = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class PodGroup:
-    """Pods that no rule tells apart. `pod` stands for all of them.
+    """Pods that no rule distinguishes, represented by `pod`.
 
-    `stays` is the detail that forbids their eviction, None where they may go; `covered` tells whether a
-    PodDisruptionBudget covers them. They arrive only where nodes have the labels `within`;
-    `of_node` tells whether they are there for their nodes' sake.
+    `immovable_reason` tells why they must not be evicted; None if they may be. They may arrive only on nodes with the
+    labels `allowed_nodes`. `is_node_bound` is true for pods that run for the sake of their node.
     """
 
     pod: Pod
     pending: bool
     immovable_reason: str | None
     weight: int
-    requests: VolumeRequirements
+    volumes: VolumeRequirements
     allowed_nodes: Labels = ()
-    count_by_node: bool = False
+    is_node_bound: bool = False
     count: int = 0
-    disruption_budgets: bool = False
+    has_disruption_budget: bool = False
 
     @property
     def running(self) -> int:
-        """How many of them have a node."""
+        """Return how many of the pods are bound to a node."""
         return 0 if self.pending else self.count
 
     @property
     def may_arrive(self) -> bool:
-        """Tell whether one of them may come to a node."""
+        """Tell whether a pod of the group may be placed on a node."""
         return self.pending or self.immovable_reason is None
 
 
 class GroupedPod(NamedTuple):
-    """A pod of the problem: its node's index (-1 while pending) and its kind's."""
+    """A pod with the index of its node (-1 while it is pending) and of its group."""
 
     pod: Pod
     node: int
@@ -102,121 +102,128 @@ class GroupedPod(NamedTuple):
 
 @dataclass(slots=True)
 class PodGroups:
-    """All pods of a problem, sorted by namespace and name, their kinds, and the pods left out."""
+    """All pods of a problem, sorted by namespace and name, their groups, and the pods that were left out."""
 
     labels: LabelGroups = field(default_factory=LabelGroups)
     groups: list[PodGroup] = field(default_factory=list)
-    groups_by_label: dict[int, list[int]] = field(default_factory=dict)  # the kinds of each group of labels
+    groups_by_label: dict[int, list[int]] = field(default_factory=dict)  # by namespace and labels
     pods: list[GroupedPod] = field(default_factory=list)
     ignored_pods: list[UnplacedPod] = field(default_factory=list)
-    without_node: int = 0  # pods on nodes that are not known
+    without_node: int = 0  # pods on unknown nodes
 
 
 def group_pods(
     snapshot: ClusterSnapshot,
     node_index: Mapping[str, int],
     movability: MovabilityCheck,
-    within: Callable[[Pod], Labels] | None,
+    get_required_labels: Callable[[Pod], Labels] | None,
 ) -> PodGroups:
-    """Sort a snapshot's pods; a finished one, and a pending one that is being deleted, count nowhere.
+    """Group the pods of a snapshot, without finished pods and pending pods that are being deleted.
 
-    `within` has the labels of the nodes that a running pod may go to, None where that is any.
+    `get_required_labels` returns the labels that a running pod's next node must have; None if it may go to any node.
     """
-    counted = [pod for pod in sorted(snapshot.pods, key=get_pod_key) if not pod.is_finished]
-    nowhere = [pod for pod in counted if pod.node is not None and pod.node not in node_index]
-    kinds = _PodGrouping(snapshot, movability, within, nowhere)
-    for pod in counted:
-        kinds.volumes.get_in_use(pod)
-    for pod in nowhere:
-        kinds.volumes.reserve(pod)
-    for pod in counted:
+    active = [pod for pod in sorted(snapshot.pods, key=get_pod_key) if not pod.is_finished]
+    on_unknown_nodes = [pod for pod in active if pod.node is not None and pod.node not in node_index]
+    grouping = _PodGrouping(snapshot, movability, get_required_labels, on_unknown_nodes)
+    for pod in active:
+        grouping.volumes.add_user(pod)
+    for pod in on_unknown_nodes:
+        grouping.volumes.reserve(pod)
+    for pod in active:
         node = None if pod.node is None else node_index.get(pod.node)
         if node is not None:
-            kinds.take(pod, node)
-    for pod in counted:
+            grouping.add(pod, node)
+    for pod in active:
         if pod.node is None and not pod.terminating:
-            gone = pod.nominated_node and pod.nominated_node not in node_index
-            kinds.take_pending(replace(pod, nominated_node="") if gone else pod)
-    kinds.census.pods.sort(key=lambda taken: get_pod_key(taken.pod))
-    return kinds.census
+            node_is_unknown = pod.nominated_node and pod.nominated_node not in node_index
+            grouping.add_pending(replace(pod, nominated_node="") if node_is_unknown else pod)
+    grouping.pod_groups.pods.sort(key=lambda grouped: get_pod_key(grouped.pod))
+    return grouping.pod_groups
 
 
-def find_shared_volumes(census: PodGroups) -> frozenset[tuple[str, str]]:
-    """Return for each driver the volume that the most pods share, if any do: (driver, volume).
+def find_shared_volumes(pod_groups: PodGroups) -> frozenset[tuple[str, str]]:
+    """Return for each driver the volume that most pods share, as (driver, volume).
 
-    A node attaches it once for all of them. Of one a driver that can be counted; others count for each pod.
+    A node attaches a shared volume once for all its pods. The model can express that for one volume of a driver; the
+    others are counted for each pod.
     """
     users = Counter[tuple[str, str]]()
-    for kind in census.groups:
-        for volume in kind.requests.attached:
-            users[volume] += kind.count
-    most = {driver: volume for (driver, volume), many in sorted(users.items(), key=lambda item: item[1]) if many > 1}
-    return frozenset(most.items())
+    for group in pod_groups.groups:
+        for volume in group.volumes.attached:
+            users[volume] += group.count
+    shared = {
+        driver: volume
+        for (driver, volume), user_count in sorted(users.items(), key=lambda item: item[1])
+        if user_count > 1
+    }
+    return frozenset(shared.items())
 
 
-def get_extra_resources(pod: Pod, needs: VolumeRequirements, shared: Container[tuple[str, str]] = ()) -> ExtraResources:
-    """Return what a pod takes beside CPU and memory, sorted by resource; what is `shared` is not counted."""
-    # For a nominated pod room is kept.
-    if has_nominated_node(pod) or not (pod.extended_requests or needs.attached):
+def get_extra_resources(
+    pod: Pod, volumes: VolumeRequirements, shared: Container[tuple[str, str]] = ()
+) -> ExtraResources:
+    """Return what a pod needs besides CPU and memory, sorted by resource, without `shared` volumes."""
+    # The capacity for a nominated pod is already subtracted from its node.
+    if has_nominated_node(pod) or not (pod.extended_requests or volumes.attached):
         return ()
     attached = Counter(
-        ATTACH_PREFIX + driver for driver, volume in needs.attached if (driver, volume) not in shared
+        ATTACH_PREFIX + driver for driver, volume in volumes.attached if (driver, volume) not in shared
     ).items()
     return tuple(sorted([*pod.extended_requests, *attached]))
 
 
 def has_nominated_node(pod: Pod) -> bool:
-    """Tell whether a pod waits for room that is kept for it on a node."""
+    """Tell whether kube-scheduler reserves capacity on a node for this pending pod."""
     return pod.node is None and bool(pod.nominated_node)
 
 
 class _PodGrouping:
-    """Numbers kinds; what is equal by value is known by identity from then on."""
+    """Assigns pods to groups; equal values are recognized by identity after their first comparison."""
 
     def __init__(
         self,
         snapshot: ClusterSnapshot,
         movability: MovabilityCheck,
-        within: Callable[[Pod], Labels] | None,
-        nowhere: Sequence[Pod],
+        get_required_labels: Callable[[Pod], Labels] | None,
+        on_unknown_nodes: Sequence[Pod],
     ) -> None:
-        self.census = PodGroups(without_node=len(nowhere))
+        self.pod_groups = PodGroups(without_node=len(on_unknown_nodes))
         self.volumes = VolumeIndex(snapshot.storage_and_namespaces)
-        self._surroundings = snapshot.storage_and_namespaces
-        self._elsewhere = PodsOnUnknownNodes(nowhere, snapshot.storage_and_namespaces)
-        self._keeping_room = NominatedPods(snapshot)
+        self._storage_and_namespaces = snapshot.storage_and_namespaces
+        self._pods_on_unknown_nodes = PodsOnUnknownNodes(on_unknown_nodes, snapshot.storage_and_namespaces)
+        self._nominated_pods = NominatedPods(snapshot)
         self._movability = movability
-        self._within = within
+        self._get_required_labels = get_required_labels
         self._numbers: dict[tuple[Hashable, ...], int] = {}
         self._by_identity: dict[tuple[Hashable, ...], int] = {}
 
-    def take_pending(self, pod: Pod) -> None:
-        """Take a pending pod, or leave it out where no place would help it."""
-        unjudged = (
-            explain_unsupported_constraints(self._surroundings, pod)
-            or self._keeping_room.explain_unsupported(pod)
-            or self._elsewhere.explain_unsupported(pod)
+    def add_pending(self, pod: Pod) -> None:
+        """Add a pending pod, or ignore it if no placement would help."""
+        unsupported = (
+            explain_unsupported_constraints(self._storage_and_namespaces, pod)
+            or self._nominated_pods.explain_unsupported(pod)
+            or self._pods_on_unknown_nodes.explain_unsupported(pod)
         )
         missing = self.volumes.get_for_pod(pod).missing or self.volumes.explain_reserved(pod)
-        if unjudged is not None:
-            self._leave_out(
+        if unsupported is not None:
+            self._ignore(
                 pod,
-                f"{NOT_EVALUATED}: {unjudged}",
-                UnschedulableReason(UnschedulableCode.NOT_EVALUATED, unsupported=unjudged),
+                f"{NOT_EVALUATED}: {unsupported}",
+                UnschedulableReason(UnschedulableCode.NOT_EVALUATED, unsupported=unsupported),
             )
         elif missing is not None:
-            self._leave_out(pod, PlacementObstacle.VOLUME.value, missing)
+            self._ignore(pod, PlacementObstacle.VOLUME.value, missing)
         else:
-            self.take(pod, -1)
+            self.add(pod, -1)
 
-    def _leave_out(self, pod: Pod, obstacle: str, finding: UnschedulableReason) -> None:
-        impossible = finding.code is not UnschedulableCode.NOT_EVALUATED
-        self.census.ignored_pods.append(UnplacedPod(pod.namespace, pod.name, (obstacle,), finding, impossible))
+    def _ignore(self, pod: Pod, obstacle: str, reason: UnschedulableReason) -> None:
+        impossible = reason.code is not UnschedulableCode.NOT_EVALUATED
+        self.pod_groups.ignored_pods.append(UnplacedPod(pod.namespace, pod.name, (obstacle,), reason, impossible))
 
-    def take(self, pod: Pod, node: int) -> None:
-        """Take a pod that counts."""
-        within = () if node < 0 or self._within is None else self._within(pod)
-        # Decoding shares equal values, so replicas are mostly known by the identities of what they are made of.
+    def add(self, pod: Pod, node: int) -> None:
+        """Add a pod that is part of the problem."""
+        required_labels = () if node < 0 or self._get_required_labels is None else self._get_required_labels(pod)
+        # Decoding shares equal values, so most replicas are recognized by the identity of their parts.
         key = (
             pod.namespace,
             id(pod.labels),
@@ -233,100 +240,107 @@ class _PodGrouping:
             pod.scheduler,
             pod.nominated_node,
             "" if node < 0 else self._movability.explain_immovable(pod),
-            within,
+            required_labels,
         )
-        kind = self._by_identity.get(key)
-        if kind is None:
-            kind = self._by_identity[key] = self._kind_of(pod, node < 0, within)
-        self.census.groups[kind].count += 1
-        self.census.pods.append(GroupedPod(pod, node, kind))
+        group = self._by_identity.get(key)
+        if group is None:
+            group = self._by_identity[key] = self._get_group_number(pod, node < 0, required_labels)
+        self.pod_groups.groups[group].count += 1
+        self.pod_groups.pods.append(GroupedPod(pod, node, group))
 
-    def _kind_of(self, pod: Pod, pending: bool, within: Labels) -> int:
-        group = self.census.labels.get_group_number(pod)
-        stays, weight = self._movability.check(pod, group)
-        needs = self.volumes.get_for_arriving_pod(pod) if pending else self.volumes.get_for_pod(pod)
-        if not pending and stays is None:
-            stays = self._why_not_elsewhere(pod, needs)
-        of_node = is_node_bound_pod(pod)
+    def _get_group_number(self, pod: Pod, pending: bool, required_labels: Labels) -> int:
+        label_number = self.pod_groups.labels.get_group_number(pod)
+        immovable_reason, weight = self._movability.check(pod, label_number)
+        volumes = self.volumes.get_for_arriving_pod(pod) if pending else self.volumes.get_for_pod(pod)
+        if not pending and immovable_reason is None:
+            immovable_reason = self._explain_not_placeable(pod, volumes)
+        is_node_bound = is_node_bound_pod(pod)
         key = (
-            group,
-            stays,
+            label_number,
+            immovable_reason,
             weight,
             pending,
             pod.terminating,
             pod.priority,
             pod.preemption_allowed,
-            # Pods of a DaemonSet name their nodes, each its own; a pod that stays goes nowhere else.
-            pod.placement if pending or stays is None else None,
+            # The placement of an immovable pod does not matter; pods of a DaemonSet differ in it.
+            pod.placement if pending or immovable_reason is None else None,
             pod.constraints,
             pod.extended_requests,
             pod.workload,
-            within,
-            of_node,
+            required_labels,
+            is_node_bound,
             pod.nominated_node,
         )
-        kind = self._numbers.get(key)
-        if kind is None:
-            kind = self._numbers[key] = len(self.census.groups)
-            self.census.groups_by_label.setdefault(group, []).append(kind)
-            self.census.groups.append(PodGroup(pod, pending, stays, weight, needs, within, of_node))
-        return kind
+        number = self._numbers.get(key)
+        if number is None:
+            number = self._numbers[key] = len(self.pod_groups.groups)
+            self.pod_groups.groups_by_label.setdefault(label_number, []).append(number)
+            self.pod_groups.groups.append(
+                PodGroup(pod, pending, immovable_reason, weight, volumes, required_labels, is_node_bound)
+            )
+        return number
 
-    def _why_not_elsewhere(self, pod: Pod, needs: VolumeRequirements) -> str | None:
+    def _explain_not_placeable(self, pod: Pod, volumes: VolumeRequirements) -> str | None:
         if pod.scheduler != DEFAULT_SCHEDULER:
             return ReasonDetail.NOT_EVALUATED.create(f"scheduler {pod.scheduler}")
-        unjudged = (
-            explain_unsupported_volumes(self._surroundings, pod)
-            or self._keeping_room.explain_unsupported(pod)
-            or self._elsewhere.explain_unsupported(pod)
+        unsupported = (
+            explain_unsupported_volumes(self._storage_and_namespaces, pod)
+            or self._nominated_pods.explain_unsupported(pod)
+            or self._pods_on_unknown_nodes.explain_unsupported(pod)
         )
-        if unjudged is not None:
-            return ReasonDetail.NOT_EVALUATED.create(unjudged)
-        if needs.missing is not None:
-            return ReasonDetail.VOLUME_UNKNOWN.create(needs.missing.claim)
-        shared = self.volumes.get_shared(pod)
-        return None if shared is None else ReasonDetail.VOLUME_SHARED.create(shared)
-
-
-# Where each kind of pod may arrive: one mask over the nodes for all kinds that may go to the same ones.
+        if unsupported is not None:
+            return ReasonDetail.NOT_EVALUATED.create(unsupported)
+        if volumes.missing is not None:
+            return ReasonDetail.VOLUME_UNKNOWN.create(volumes.missing.claim)
+        shared_claim = self.volumes.find_shared_claim(pod)
+        return None if shared_claim is None else ReasonDetail.VOLUME_SHARED.create(shared_claim)
 
 
 class AllowedNodeMasks:
-    """Numbers the distinct masks; number 0 is nowhere, which is also where kinds may arrive that never do."""
+    """The distinct masks of nodes on which groups may arrive, numbered; number 0 is no node."""
 
-    def __init__(self, columns: NodeMasks) -> None:
-        self._columns = columns
-        self._masks: list[BoolArray] = [np.zeros(columns.count, dtype=np.bool_)]
+    def __init__(self, node_masks: NodeMasks) -> None:
+        self._node_masks = node_masks
+        self._masks: list[BoolArray] = [np.zeros(node_masks.count, dtype=np.bool_)]
         self._numbers: dict[bytes, int] = {self._masks[0].tobytes(): 0}
         self._known: dict[Hashable, int] = {}
 
-    def get_mask_number(self, kind: PodGroup) -> int:
-        """Number the nodes that a kind may arrive on, pods apart."""
-        if not kind.may_arrive:
+    def get_mask_number(self, group: PodGroup) -> int:
+        """Return the number of the mask of nodes on which a group may arrive, other pods apart."""
+        if not group.may_arrive:
             return 0
-        pod, asks = kind.pod, kind.pod.constraints
-        # A pod for which room is kept on a node goes there alone.
-        home = pod.nominated_node if kind.pending else ""
-        passes = may_be_planned_on_cordoned_node(pod)
-        known_by = (pod.placement, asks.affinity, asks.spread, kind.requests.terms, kind.allowed_nodes, home, passes)
-        number = self._known.get(known_by)
+        pod, constraints = group.pod, group.pod.constraints
+        # A nominated pod may only arrive on its nominated node.
+        nominated_node = pod.nominated_node if group.pending else ""
+        ignores_cordon = may_be_planned_on_cordoned_node(pod)
+        key = (
+            pod.placement,
+            constraints.affinity,
+            constraints.spread,
+            group.volumes.terms,
+            group.allowed_nodes,
+            nominated_node,
+            ignores_cordon,
+        )
+        number = self._known.get(key)
         if number is None:
-            closed = find_node_obstacles(self._columns, pod, kind.requests.terms)
-            mask = ~np.logical_or.reduce(list(closed.values()))
-            if home:
-                mask &= self._columns.match_any_term((_at(home),))
-            if kind.allowed_nodes:
-                mask &= self._columns.match_affinity(SchedulingConstraints(node_selector=kind.allowed_nodes))
+            obstacles = find_node_obstacles(self._node_masks, pod, group.volumes.terms)
+            mask = ~np.logical_or.reduce(list(obstacles.values()))
+            if nominated_node:
+                mask &= self._node_masks.match_any_term((_match_node_name(nominated_node),))
+            if group.allowed_nodes:
+                mask &= self._node_masks.match_affinity(SchedulingConstraints(node_selector=group.allowed_nodes))
             number = self._numbers.setdefault(mask.tobytes(), len(self._masks))
             if number == len(self._masks):
                 self._masks.append(mask)
-            self._known[known_by] = number
+            self._known[key] = number
         return number
 
     def build_table(self) -> BoolArray:
-        """Return sites x nodes."""
+        """Return the masks as an array [mask, node]."""
         return np.array(self._masks, dtype=np.bool_)
 
 
-def _at(node: str) -> NodeSelectorTerm:
+def _match_node_name(node: str) -> NodeSelectorTerm:
     return NodeSelectorTerm(fields=(LabelRequirement("metadata.name", SelectorOperator.IN, (node,)),))

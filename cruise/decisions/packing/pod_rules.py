@@ -1,4 +1,4 @@
-"""What pods require of each other, kind by kind: the kinds that hold a term, and those that it selects."""
+"""Finds the rules between groups of pods: anti-affinity, host ports, volumes, affinity, topology spread and evictions."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class PodRule:
-    """A rule between kinds: those that hold it, and those that it is about."""
+    """A rule between groups: `holders` have it, and it counts or excludes pods of `targets`."""
 
     holders: frozenset[int]
     targets: frozenset[int]
@@ -33,7 +33,7 @@ class PodRule:
 
 @dataclass(frozen=True, slots=True)
 class AntiAffinityRule(PodRule):
-    """One term of anti-affinity, one host port's kind, or a volume for one pod."""
+    """A term of anti-affinity, a host port, or a volume that only one pod may use."""
 
     topology: str
     obstacle: PlacementObstacle
@@ -41,14 +41,14 @@ class AntiAffinityRule(PodRule):
 
 @dataclass(frozen=True, slots=True)
 class AffinityRule(PodRule):
-    """Required affinity: all terms mean the same targets at once."""
+    """Required pod affinity; a target must match all terms."""
 
     topologies: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TopologySpreadRule(PodRule):
-    """A spread constraint, for which the `eligible` nodes make up the domains."""
+    """A topology spread constraint whose domains are those of the `eligible` nodes."""
 
     constraint: TopologySpreadConstraint
     eligible: BoolArray
@@ -56,150 +56,163 @@ class TopologySpreadRule(PodRule):
 
 @dataclass(slots=True)
 class PodRules:
-    """Every rule between kinds that can bind, each with the kinds it is about."""
+    """All rules between groups that can affect a plan."""
 
     anti_affinity: list[AntiAffinityRule] = field(default_factory=list)
     affinity: list[AffinityRule] = field(default_factory=list)
     topology_spread: list[TopologySpreadRule] = field(default_factory=list)
 
 
-def find_pod_rules(census: PodGroups, columns: NodeMasks, surroundings: StorageAndNamespaces) -> PodRules:
-    """Find the rules between kinds; what concerns no kind that arrives is left out."""
-    finder = _PodRuleFinder(census, columns, surroundings)
-    marks = PodRules()
-    marks.anti_affinity = [*finder.anti_affinity(), *finder.host_ports(), *finder.exclusive_volumes()]
-    marks.affinity = [*finder.affinity(), *finder.shared_volumes()]
-    marks.topology_spread = finder.spreads()
-    return marks
+def find_pod_rules(
+    pod_groups: PodGroups, node_masks: NodeMasks, storage_and_namespaces: StorageAndNamespaces
+) -> PodRules:
+    """Find the rules between groups, without those that concern no group that may arrive."""
+    finder = _PodRuleFinder(pod_groups, node_masks, storage_and_namespaces)
+    rules = PodRules()
+    rules.anti_affinity = [*finder.find_anti_affinity(), *finder.find_host_ports(), *finder.find_exclusive_volumes()]
+    rules.affinity = [*finder.find_affinity(), *finder.find_shared_volumes()]
+    rules.topology_spread = finder.find_topology_spread()
+    return rules
 
 
 class _PodRuleFinder:
-    def __init__(self, census: PodGroups, columns: NodeMasks, surroundings: StorageAndNamespaces) -> None:
-        self._census = census
-        self._columns = columns
-        self._kinds: Sequence[PodGroup] = census.groups
-        self._surroundings = surroundings
-        self._meant: dict[PodAffinityTerm, frozenset[int]] = {}
-        self._arriving = frozenset(number for number, kind in enumerate(census.groups) if kind.may_arrive)
+    def __init__(
+        self, pod_groups: PodGroups, node_masks: NodeMasks, storage_and_namespaces: StorageAndNamespaces
+    ) -> None:
+        self._pod_groups = pod_groups
+        self._node_masks = node_masks
+        self._groups: Sequence[PodGroup] = pod_groups.groups
+        self._storage_and_namespaces = storage_and_namespaces
+        self._targets_of_term: dict[PodAffinityTerm, frozenset[int]] = {}
+        self._arriving = frozenset(number for number, group in enumerate(pod_groups.groups) if group.may_arrive)
 
-    def anti_affinity(self) -> list[AntiAffinityRule]:
-        """Find what required anti-affinity keeps apart."""
-        holders = self._kinds_by(lambda kind: kind.pod.constraints.anti_affinity)
+    def find_anti_affinity(self) -> list[AntiAffinityRule]:
+        """Find the groups that required anti-affinity separates."""
+        holders = self._find_holders(lambda group: group.pod.constraints.anti_affinity)
         found = []
-        for term, held_by in holders.items():
-            apart = PlacementObstacle.ANTI_AFFINITY
-            found += self._repulsion(term.topology_key, apart, frozenset(held_by), self._meant_by(term))
+        for term, group_numbers in holders.items():
+            obstacle = PlacementObstacle.ANTI_AFFINITY
+            found += self._build_anti_affinity(
+                term.topology_key, obstacle, frozenset(group_numbers), self._find_targets(term)
+            )
         return found
 
-    def host_ports(self) -> list[AntiAffinityRule]:
-        """Find which kinds ask for the same port of a node."""
-        holders = self._kinds_by(lambda kind: kind.pod.constraints.host_ports)
-        by_number: dict[tuple[str, int], list[HostPort]] = {}
+    def find_host_ports(self) -> list[AntiAffinityRule]:
+        """Find the groups that need the same port of a node."""
+        holders = self._find_holders(lambda group: group.pod.constraints.host_ports)
+        ports_by_number: dict[tuple[str, int], list[HostPort]] = {}
         for port in holders:
-            by_number.setdefault((port.protocol, port.port), []).append(port)
+            ports_by_number.setdefault((port.protocol, port.port), []).append(port)
         found = []
-        for _, ports in sorted(by_number.items()):
-            for at, port in enumerate(ports):
-                others = [number for other in ports[at:] if port.collides_with(other) for number in holders[other]]
-                found += self._repulsion(
-                    NODE, PlacementObstacle.HOST_PORTS, frozenset(holders[port]), frozenset(others)
+        for _, ports in sorted(ports_by_number.items()):
+            for first, port in enumerate(ports):
+                colliding = [
+                    number for other in ports[first:] if port.collides_with(other) for number in holders[other]
+                ]
+                found += self._build_anti_affinity(
+                    NODE, PlacementObstacle.HOST_PORTS, frozenset(holders[port]), frozenset(colliding)
                 )
         return found
 
-    def exclusive_volumes(self) -> list[AntiAffinityRule]:
-        """Find the claims that no second pod may use, where there is a second one."""
-        users = self._kinds_by(lambda kind: kind.requests.exclusive)
+    def find_exclusive_volumes(self) -> list[AntiAffinityRule]:
+        """Find the claims that only one pod may use and that several pods need."""
+        users = self._find_holders(lambda group: group.volumes.exclusive)
         found = []
-        for _, kinds in sorted(users.items()):
-            if sum(self._kinds[number].count for number in kinds) > 1:
-                found += self._repulsion(CLUSTER, PlacementObstacle.VOLUME, frozenset(kinds), frozenset(kinds))
+        for _, numbers in sorted(users.items()):
+            if sum(self._groups[number].count for number in numbers) > 1:
+                found += self._build_anti_affinity(
+                    CLUSTER, PlacementObstacle.VOLUME, frozenset(numbers), frozenset(numbers)
+                )
         return found
 
-    def affinity(self) -> list[AffinityRule]:
-        """Find where required affinity sends the kinds that arrive."""
-        holders = self._kinds_by(lambda kind: [kind.pod.constraints.affinity] if kind.may_arrive else [])
+    def find_affinity(self) -> list[AffinityRule]:
+        """Find the required affinity of groups that may arrive."""
+        holders = self._find_holders(lambda group: [group.pod.constraints.affinity] if group.may_arrive else [])
         return [
             AffinityRule(
-                frozenset(held_by),
-                frozenset.intersection(*(self._meant_by(term) for term in terms)),
+                frozenset(numbers),
+                frozenset.intersection(*(self._find_targets(term) for term in terms)),
                 tuple(dict.fromkeys(term.topology_key for term in terms)),
             )
-            for terms, held_by in holders.items()
+            for terms, numbers in holders.items()
             if terms
         ]
 
-    def shared_volumes(self) -> list[AffinityRule]:
-        """Find the pending pods that have to share a node, since the volume that they share is on one at a time."""
-        users = self._kinds_by(lambda kind: kind.requests.shared)
+    def find_shared_volumes(self) -> list[AffinityRule]:
+        """Find pending pods that must share a node because they share a single-node volume."""
+        users = self._find_holders(lambda group: group.volumes.shared)
         return [
-            AffinityRule(frozenset(kinds), frozenset(kinds), (NODE,))
-            for _, kinds in sorted(users.items())
-            # Where one runs already, the others may come to its node alone.
-            if sum(self._kinds[number].count for number in kinds) > 1 and all(self._kinds[n].pending for n in kinds)
+            AffinityRule(frozenset(numbers), frozenset(numbers), (NODE,))
+            for _, numbers in sorted(users.items())
+            # If one of them runs, a node mask already restricts the others to its node.
+            if sum(self._groups[number].count for number in numbers) > 1
+            and all(self._groups[n].pending for n in numbers)
         ]
 
-    def spreads(self) -> list[TopologySpreadRule]:
-        """Find how the kinds that arrive are to be spread; pods on their way out do not count."""
+    def find_topology_spread(self) -> list[TopologySpreadRule]:
+        """Find the topology spread of groups that may arrive; terminating pods do not count."""
         holders: dict[tuple[str, TopologySpreadConstraint, bytes], list[int]] = {}
         masks: dict[bytes, BoolArray] = {}
         for number in sorted(self._arriving):
-            pod = self._kinds[number].pod
+            pod = self._groups[number].pod
             for constraint in dict.fromkeys(pod.constraints.spread):
-                mask = self._columns.get_eligible_nodes(pod.placement, constraint, pod.constraints.spread)
+                mask = self._node_masks.get_eligible_nodes(pod.placement, constraint, pod.constraints.spread)
                 key = mask.tobytes()
                 masks.setdefault(key, mask)
                 holders.setdefault((pod.namespace, constraint, key), []).append(number)
         found = []
-        for (namespace, constraint, key), held_by in holders.items():
-            targets = self._counted(namespace, constraint.selector)
+        for (namespace, constraint, key), numbers in holders.items():
+            targets = self._find_counted(namespace, constraint.selector)
             if targets:
-                found.append(TopologySpreadRule(frozenset(held_by), targets, constraint, masks[key]))
+                found.append(TopologySpreadRule(frozenset(numbers), targets, constraint, masks[key]))
         return found
 
-    def _kinds_by(self, of: Callable[[PodGroup], Iterable[T]]) -> dict[T, list[int]]:
-        """Return for each thing that kinds have the kinds that have it."""
+    def _find_holders(self, get_values: Callable[[PodGroup], Iterable[T]]) -> dict[T, list[int]]:
+        """Return the groups that have each value that `get_values` returns."""
         found: dict[T, list[int]] = {}
-        for number, kind in enumerate(self._kinds):
-            for one in dict.fromkeys(of(kind)):
-                found.setdefault(one, []).append(number)
+        for number, group in enumerate(self._groups):
+            for value in dict.fromkeys(get_values(group)):
+                found.setdefault(value, []).append(number)
         return found
 
-    def _repulsion(
+    def _build_anti_affinity(
         self, topology: str, obstacle: PlacementObstacle, holders: frozenset[int], targets: frozenset[int]
     ) -> list[AntiAffinityRule]:
-        """Keep of a rule what may keep an arriving kind away."""
+        """Return the rule without the groups that cannot keep an arriving group away."""
         if not holders & self._arriving:
             targets &= self._arriving
         if not targets & self._arriving:
             holders &= self._arriving
         return [AntiAffinityRule(holders, targets, topology, obstacle)] if holders and targets else []
 
-    def _meant_by(self, term: PodAffinityTerm) -> frozenset[int]:
-        found = self._meant.get(term)
+    def _find_targets(self, term: PodAffinityTerm) -> frozenset[int]:
+        found = self._targets_of_term.get(term)
         if found is None:
-            labels = self._census.labels
-            groups: Iterable[int] = () if term.selector is None else labels.find_selected(term.selector)
-            meant = [
-                group for group in groups if self._surroundings.find_matching_namespaces(term, *labels.groups[group])
+            labels = self._pod_groups.labels
+            label_numbers: Iterable[int] = () if term.selector is None else labels.find_selected(term.selector)
+            matching = [
+                label_number
+                for label_number in label_numbers
+                if self._storage_and_namespaces.term_matches_pod(term, *labels.groups[label_number])
             ]
-            found = frozenset(number for group in meant for number in self._census.groups_by_label[group])
-            self._meant[term] = found
+            found = frozenset(
+                number for label_number in matching for number in self._pod_groups.groups_by_label[label_number]
+            )
+            self._targets_of_term[term] = found
         return found
 
-    def _counted(self, namespace: str, selector: LabelSelector | None) -> frozenset[int]:
+    def _find_counted(self, namespace: str, selector: LabelSelector | None) -> frozenset[int]:
         if selector is None:
             return frozenset()
         return frozenset(
             number
-            for group in self._census.labels.find_selected(selector, namespace)
-            for number in self._census.groups_by_label[group]
-            if not self._kinds[number].pod.terminating
+            for label_number in self._pod_groups.labels.find_selected(selector, namespace)
+            for number in self._pod_groups.groups_by_label[label_number]
+            if not self._groups[number].pod.terminating
         )
 
 
-# Which eviction limits a plan has to mind: those that can bind at all.
-
-_SPENT = {
+_EXHAUSTED_DETAILS = {
     PlacementObstacle.DISRUPTION_BUDGET: ReasonDetail.BUDGET_EXHAUSTED,
     PlacementObstacle.EVICTION_LIMIT: ReasonDetail.EVICTIONS_SPENT,
 }
@@ -207,73 +220,82 @@ _SPENT = {
 
 @dataclass(frozen=True, slots=True)
 class GroupEvictionLimit:
-    """At most `allowed` running pods of some kinds are evicted."""
+    """At most `allowed` running pods of these groups may be evicted."""
 
     name: str
     obstacle: PlacementObstacle
-    kinds: frozenset[int]
+    groups: frozenset[int]
     allowed: int
 
 
 def apply_eviction_limits(
-    census: PodGroups, budgets: Sequence[PodDisruptionBudget], allowance: EvictionAllowance, *, one_by_one: bool = False
+    pod_groups: PodGroups,
+    budgets: Sequence[PodDisruptionBudget],
+    allowance: EvictionAllowance,
+    *,
+    sequential: bool = False,
 ) -> list[GroupEvictionLimit]:
-    """Make pods under a limit of nothing stay and those under a PDB weigh more; return the limits that may bind.
+    """Mark pods without an eviction left as immovable, and return the limits that may bind.
 
-    `one_by_one`: evictions wait for each other, so that a PDB that allows one allows any number.
+    Pods under a PodDisruptionBudget are marked, because their evictions weigh more. With `sequential`, evictions wait
+    for each other, so a budget that allows one eviction allows any number.
     """
     limits: list[GroupEvictionLimit] = []
     for budget in sorted(budgets, key=lambda one: (one.namespace, one.name)):
-        groups = census.labels.find_selected(budget.selector, budget.namespace)
-        covered = [number for group in groups for number in census.groups_by_label[group]]
-        for number in covered:
-            census.groups[number].disruption_budgets = True
-        if one_by_one and budget.disruptions_allowed > 0:
+        label_numbers = pod_groups.labels.find_selected(budget.selector, budget.namespace)
+        group_numbers = [
+            number for label_number in label_numbers for number in pod_groups.groups_by_label[label_number]
+        ]
+        for number in group_numbers:
+            pod_groups.groups[number].has_disruption_budget = True
+        if sequential and budget.disruptions_allowed > 0:
             continue
         limit = GroupEvictionLimit(
-            budget.title, PlacementObstacle.DISRUPTION_BUDGET, frozenset(covered), budget.disruptions_allowed
+            budget.title, PlacementObstacle.DISRUPTION_BUDGET, frozenset(group_numbers), budget.disruptions_allowed
         )
-        limits += _limit(census.groups, limit)
-    for name, members, allowed in _allowances(census.groups, allowance):
-        limits += _limit(
-            census.groups, GroupEvictionLimit(name, PlacementObstacle.EVICTION_LIMIT, frozenset(members), allowed)
+        limits += _keep_if_binding(pod_groups.groups, limit)
+    for name, members, allowed in _list_eviction_budgets(pod_groups.groups, allowance):
+        limits += _keep_if_binding(
+            pod_groups.groups, GroupEvictionLimit(name, PlacementObstacle.EVICTION_LIMIT, frozenset(members), allowed)
         )
-    # What stays by a later limit may have freed an earlier one.
-    return [limit for limit in limits if limit.allowed < _evictable(census.groups, limit.kinds)]
+    # A later limit may have made pods immovable that an earlier one covers.
+    return [limit for limit in limits if limit.allowed < _count_evictable(pod_groups.groups, limit.groups)]
 
 
-def _limit(kinds: Sequence[PodGroup], limit: GroupEvictionLimit) -> list[GroupEvictionLimit]:
+def _keep_if_binding(groups: Sequence[PodGroup], limit: GroupEvictionLimit) -> list[GroupEvictionLimit]:
     if limit.allowed > 0:
         return [limit]
-    for number in limit.kinds:
-        if not kinds[number].pending and kinds[number].immovable_reason is None:
-            kinds[number].immovable_reason = _SPENT[limit.obstacle].create(limit.name)
+    for number in limit.groups:
+        if not groups[number].pending and groups[number].immovable_reason is None:
+            groups[number].immovable_reason = _EXHAUSTED_DETAILS[limit.obstacle].create(limit.name)
     return []
 
 
-def _allowances(kinds: Sequence[PodGroup], allowance: EvictionAllowance) -> Iterator[tuple[str, list[int], int]]:
+def _list_eviction_budgets(
+    groups: Sequence[PodGroup], allowance: EvictionAllowance
+) -> Iterator[tuple[str, list[int], int]]:
     if allowance.total is not None:
-        yield "evictions left in this hour", list(range(len(kinds))), allowance.total
+        yield "evictions left in this hour", list(range(len(groups))), allowance.total
     if allowance.per_workload is None and not allowance.by_workload:
         return
-    of_workload: dict[tuple[str, WorkloadRef], list[int]] = {}
-    for number, kind in enumerate(kinds):
-        ref = kind.pod.workload
+    groups_of_workload: dict[tuple[str, WorkloadRef], list[int]] = {}
+    for number, group in enumerate(groups):
+        ref = group.pod.workload
         if ref is not None:
-            of_workload.setdefault((kind.pod.namespace, ref), []).append(number)
-    for (namespace, ref), members in sorted(of_workload.items()):
+            groups_of_workload.setdefault((group.pod.namespace, ref), []).append(number)
+    for (namespace, ref), members in sorted(groups_of_workload.items()):
         allowed = allowance.get_for_workload(namespace, ref)
         if allowed is not None:
             yield f"evictions left of {ref.kind} {namespace}/{ref.name}", members, allowed
 
 
 def get_max_evictions_by_node(allowance: EvictionAllowance, nodes: Sequence[Node]) -> Int64Array | None:
-    """Return how many pods of each node may be evicted, None where any number may."""
+    """Return how many pods of each node may be evicted; None if there is no limit."""
     if allowance.per_node is None and not allowance.by_node:
         return None
     allowed = [allowance.get_for_node(node.name) for node in nodes]
-    return np.array([UNBOUNDED if most is None else most for most in allowed], dtype=np.int64)
+    return np.array([UNBOUNDED if limit is None else limit for limit in allowed], dtype=np.int64)
 
 
-def _evictable(kinds: Sequence[PodGroup], members: frozenset[int]) -> int:
-    return sum(kinds[number].running for number in members if kinds[number].immovable_reason is None)
+def _count_evictable(groups: Sequence[PodGroup], members: frozenset[int]) -> int:
+    return sum(groups[number].running for number in members if groups[number].immovable_reason is None)

@@ -1,4 +1,4 @@
-"""Builds a packing problem from a snapshot."""
+"""Builds a packing problem from a cluster snapshot."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -43,14 +43,12 @@ from cruise.domain.usage import StatisticsTable
 from cruise.packer.answer import PackingNote, PackingNoteCode
 from cruise.packer.problem import NodePrices, PackingObjective, PackingProblem
 
-# A packing problem with the objects that its indices stand for.
-
 
 @dataclass(frozen=True, slots=True)
 class UsageInputs:
-    """What sizes are decided from: the same as the node pass reads.
+    """The statistics and stored state from which pods are sized, the same as in a node pass.
 
-    `unsizable` are uids of pods that keep the sizes they have: a plan found that nothing smaller can be written.
+    `not_resizable` has the uids of pods that keep their sizes because an earlier plan could not shrink them.
     """
 
     statistics: StatisticsTable
@@ -62,11 +60,11 @@ class UsageInputs:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BuiltProblem:
-    """A problem, and by its indices: `pods` (sorted by namespace and name) and `nodes` (sorted by name).
+    """A packing problem with the objects behind its indices: `pods` by namespace and name, `nodes` by name.
 
-    `left_out` are pending pods that no place could help: they are in no class. `exclusion_obstacles` and
-    `limit_obstacles` have what each exclusion and each eviction limit is, `unmovable` the detail for which each running
-    pod stays (None: it may be moved).
+    `ignored_pods` are pending pods that no placement could help; they are in no class. `exclusion_obstacles` and
+    `limit_obstacles` name the obstacle of each exclusion and eviction limit. `immovable_reasons` has for each running
+    pod why it must stay; None if it may move.
     """
 
     snapshot: ClusterSnapshot
@@ -83,80 +81,82 @@ class BuiltProblem:
     immovable_reasons: tuple[str | None, ...] = ()
 
 
-# What every pod takes of CPU and memory: what it asks for, or its base with the headroom it shares.
-
-# Pods whose verdicts are held at once: they are larger than what is kept of them.
-_AT_ONCE = 16_384
-# What a row of needs has: what sums up on the pod's node, overhead included, and headroom, of which the largest counts.
+# A chunk of pods is sized together: verdicts need more memory than the sizes do.
+_SIZING_CHUNK = 16_384
+# Columns of a requests table. The first two add up on a node, overhead included; of headroom the largest counts.
 CPU, MEMORY, CPU_HEADROOM, MEMORY_HEADROOM = range(4)
 
 
 def count_current_requests(pods: Sequence[Pod]) -> Int64Array:
-    """Return a row for each pod, which takes what kube-scheduler counts."""
-    rows: list[tuple[int, ...]] = []
-    known: dict[tuple[object, ...], Resources] = {}
+    """Return for each pod what kube-scheduler counts, without headroom."""
+    requests: list[tuple[int, ...]] = []
+    known_requests: dict[tuple[object, ...], Resources] = {}
     for pod in pods:
-        # Decoding shares equal containers, and most replicas count alike.
+        # Decoding shares equal containers, and most replicas have the same requests.
         key = (*map(id, pod.containers), id(pod.overhead), id(pod.pod_requests), pod.resize.pending)
-        counted = known.get(key)
-        if counted is None:
-            counted = known[key] = count_pod_requests(pod)
-        rows.append((counted.cpu_millicores, counted.memory_bytes, 0, 0))
-    return np.array(rows, dtype=np.int64).reshape(len(pods), 4)
+        pod_requests = known_requests.get(key)
+        if pod_requests is None:
+            pod_requests = known_requests[key] = count_pod_requests(pod)
+        requests.append((pod_requests.cpu_millicores, pod_requests.memory_bytes, 0, 0))
+    return np.array(requests, dtype=np.int64).reshape(len(pods), 4)
 
 
 def compute_rightsized_requests(
     pods: Sequence[Pod], snapshot: ClusterSnapshot, eligibility: Eligibility, usage: UsageInputs, policy: Policy
 ) -> Int64Array:
-    """Return the same with pods that may be sized by their statistics, and the others as kube-scheduler counts them.
+    """Return the base and headroom of pods that may be sized, and the current requests of the others.
 
-    A pending pod counts with its workload's statistics, as it will once it runs.
+    A pending pod is sized by its workload's statistics, as it will be once it runs.
     """
-    needs = count_current_requests(pods)
-    for first in range(0, len(pods), _AT_ONCE):
+    requests = count_current_requests(pods)
+    for start in range(0, len(pods), _SIZING_CHUNK):
         sized: list[int] = []
-        touchable: list[ResizablePod] = []
-        for index, pod in enumerate(pods[first : first + _AT_ONCE], first):
+        resizable: list[ResizablePod] = []
+        for index, pod in enumerate(pods[start : start + _SIZING_CHUNK], start):
             if keeps_current_size(pod, usage):
                 continue
-            verdict = eligibility.check(pod if pod.node is not None else replace(pod, phase="Running"))
-            if isinstance(verdict, ResizablePod):
+            eligible = eligibility.check(pod if pod.node is not None else replace(pod, phase="Running"))
+            if isinstance(eligible, ResizablePod):
                 sized.append(index)
-                touchable.append(verdict)
-        _take_sized(
-            needs, sized, touchable, build_demand_table(touchable, usage.statistics, snapshot.limit_ranges, policy)
+                resizable.append(eligible)
+        _apply_rightsized_requests(
+            requests, sized, resizable, build_demand_table(resizable, usage.statistics, snapshot.limit_ranges, policy)
         )
-    return needs
+    return requests
 
 
-def _take_sized(needs: Int64Array, pods: Sequence[int], touchable: Sequence[ResizablePod], table: DemandTable) -> None:
-    candidates = table.candidates
+def _apply_rightsized_requests(
+    requests: Int64Array, pods: Sequence[int], resizable: Sequence[ResizablePod], demands: DemandTable
+) -> None:
+    candidates = demands.candidates
     # A plan writes sizes, which the server checks.
     bases = {
-        one: np.where(
-            table.get_resource(one).managed, np.maximum(table.get_resource(one).base, table.get_resource(one).lower), 0
+        resource: np.where(
+            demands.get_resource(resource).managed,
+            np.maximum(demands.get_resource(resource).base, demands.get_resource(resource).lower),
+            0,
         )
-        for one in ResourceName
+        for resource in ResourceName
     }
-    cpu, memory = (candidates.sum_by_pod(one, bases[one]).tolist() for one in ResourceName)
+    cpu, memory = (candidates.sum_by_pod(resource, bases[resource]).tolist() for resource in ResourceName)
     cpu_headroom, memory_headroom = (
-        candidates.max_by_pod(table.get_resource(one).headroom).tolist() for one in ResourceName
+        candidates.max_by_pod(demands.get_resource(resource).headroom).tolist() for resource in ResourceName
     )
-    for at, (index, verdict) in enumerate(zip(pods, touchable, strict=True)):
-        if verdict.manages_cpu:
-            needs[index, CPU] = cpu[at] + verdict.pod.overhead.cpu_millicores
-            needs[index, CPU_HEADROOM] = cpu_headroom[at]
-        if verdict.manages_memory:
-            needs[index, MEMORY] = memory[at] + verdict.pod.overhead.memory_bytes
-            needs[index, MEMORY_HEADROOM] = memory_headroom[at]
+    for row, (index, resizable_pod) in enumerate(zip(pods, resizable, strict=True)):
+        if resizable_pod.manages_cpu:
+            requests[index, CPU] = cpu[row] + resizable_pod.pod.overhead.cpu_millicores
+            requests[index, CPU_HEADROOM] = cpu_headroom[row]
+        if resizable_pod.manages_memory:
+            requests[index, MEMORY] = memory[row] + resizable_pod.pod.overhead.memory_bytes
+            requests[index, MEMORY_HEADROOM] = memory_headroom[row]
 
 
 def keeps_current_size(pod: Pod, usage: UsageInputs) -> bool:
-    """Tell whether a pod may get no other size now, whatever its statistics say."""
+    """Tell whether a pod's sizes cannot change now, whatever its statistics say."""
     return pod.resize.pending is not None or pod.uid in usage.refused or pod.uid in usage.not_resizable
 
 
-# Offline a plan is decided as mode `full` would.
+# Offline, plans are made as in mode `full`.
 FULL_MODE = Policy(mode=Mode.FULL)
 NO_USAGE = UsageInputs(StatisticsTable.from_rows(()), datetime(1970, 1, 2, tzinfo=UTC))
 
@@ -172,13 +172,12 @@ def build_packing_problem(
     prices: Mapping[str, int] | None = None,
     keep_domains: bool = False,
 ) -> BuiltProblem:
-    """Put a cluster into classes of equal pods, nodes and rules.
+    """Group a cluster's pods into classes, and express nodes and rules by class.
 
-    `build_problem(snapshot)` is the whole offline call for sizes as they are; for `Sizes.RIGHTSIZED` add
-    `usage=Usage(statistics, now)`: without it nothing is known of any pod, so none is sized. The objective is PAPER for
-    fixed sizes, else OPERATOR; with `prices`, by node, it is FLEET. With `keep_domains` pods that are spread over
-    zones, or the like, stay in theirs: where one leaves a zone for another, kube-scheduler lets its replacement into
-    its own alone.
+    `build_packing_problem(snapshot)` is the whole offline call for fixed sizes. With `PackingSizes.RIGHTSIZED`, pass
+    `usage` as well: pods without statistics keep their sizes. The objective is PAPER for fixed sizes and OPERATOR
+    otherwise; with `prices` by node name it is FLEET. With `keep_domains`, pods that are spread over zones or other
+    domains stay in theirs, because kube-scheduler lets the replacement of a moved pod only into the domain it left.
     """
     eligibility = Eligibility(snapshot, usage.statistics, usage.stored, policy, usage.now)
     if prices is not None:
@@ -186,77 +185,83 @@ def build_packing_problem(
     elif objective is None:
         objective = PackingObjective.PAPER if sizes is PackingSizes.FIXED else PackingObjective.OPERATOR
     nodes = tuple(sorted(snapshot.nodes, key=attrgetter("name")))
-    columns = NodeMasks(nodes)
+    node_masks = NodeMasks(nodes)
     node_index = {node.name: index for index, node in enumerate(nodes)}
-    census = group_pods(
+    pod_groups = group_pods(
         snapshot,
         node_index,
         MovabilityCheck(snapshot, eligibility, policy),
-        columns.get_spread_domains if keep_domains else None,
+        node_masks.get_spread_domains if keep_domains else None,
     )
-    limits = apply_eviction_limits(census, snapshot.budgets, allowance, one_by_one=prices is not None)
-    marks = find_pod_rules(census, columns, snapshot.storage_and_namespaces)
-    sites = AllowedNodeMasks(columns)
-    signatures = build_signatures(census, sites, marks, limits, objective)
-    pods = tuple([taken.pod for taken in census.pods])
+    limits = apply_eviction_limits(pod_groups, snapshot.budgets, allowance, sequential=prices is not None)
+    pod_rules = find_pod_rules(pod_groups, node_masks, snapshot.storage_and_namespaces)
+    allowed_masks = AllowedNodeMasks(node_masks)
+    signatures = build_signatures(pod_groups, allowed_masks, pod_rules, limits, objective)
+    pods = tuple([grouped.pod for grouped in pod_groups.pods])
     if sizes is PackingSizes.FIXED:
-        needs = count_current_requests(pods)
+        requests = count_current_requests(pods)
     else:
-        needs = compute_rightsized_requests(pods, snapshot, eligibility, usage, policy)
-    # Room is kept for these.
-    needs[[index for index, pod in enumerate(pods) if has_nominated_node(pod)]] = 0
-    pod_node = np.array([taken.node for taken in census.pods], dtype=np.int64)
-    here = np.bincount(pod_node[pod_node >= 0], minlength=len(nodes))
-    most_pods = np.maximum(here, np.array([node.allocatable_pods for node in nodes], dtype=np.int64))
-    left = find_leftover_attachments(snapshot)
-    names = list_resource_columns(
-        (get_extra_resources(kind.pod, kind.requests) for kind in census.groups),
+        requests = compute_rightsized_requests(pods, snapshot, eligibility, usage, policy)
+    # Their capacity is already subtracted from their nominated node.
+    requests[[index for index, pod in enumerate(pods) if has_nominated_node(pod)]] = 0
+    pod_node = np.array([grouped.node for grouped in pod_groups.pods], dtype=np.int64)
+    running_count = np.bincount(pod_node[pod_node >= 0], minlength=len(nodes))
+    max_pods = np.maximum(running_count, np.array([node.allocatable_pods for node in nodes], dtype=np.int64))
+    leftover = find_leftover_attachments(snapshot)
+    resources = list_resource_columns(
+        (get_extra_resources(group.pod, group.volumes) for group in pod_groups.groups),
         nodes,
         snapshot.storage_and_namespaces,
-        most_pods,
-        left,
+        max_pods,
+        leftover,
     )
-    shared = find_shared_volumes(census)
-    extras = [select_resources(get_extra_resources(kind.pod, kind.requests, shared), names) for kind in census.groups]
-    once = [
+    shared_volumes = find_shared_volumes(pod_groups)
+    extras = [
+        select_resources(get_extra_resources(group.pod, group.volumes, shared_volumes), resources)
+        for group in pod_groups.groups
+    ]
+    shared_once = [
         select_resources(
             ()
-            if has_nominated_node(kind.pod)
-            else tuple((ATTACH_PREFIX + volume[0], 1) for volume in kind.requests.attached if volume in shared),
-            names,
+            if has_nominated_node(group.pod)
+            else tuple((ATTACH_PREFIX + volume[0], 1) for volume in group.volumes.attached if volume in shared_volumes),
+            resources,
         )
-        for kind in census.groups
+        for group in pod_groups.groups
     ]
-    classes = build_pod_classes(census, needs, signatures, extras, once)
-    signed = [key.signature for key in classes.keys]
-    admits = sites.build_table()
-    of_class = np.array([signature.node_mask for signature in signed], dtype=np.int64)
-    most_on_node = np.full(len(signed), max(1, len(pods)), dtype=np.int64)
-    maker = ClassRuleBuilder(census, columns, classes.by_group, of_class, admits, most_on_node)
-    rules, exclusion_obstacles = maker.build(marks, limits)
+    classes = build_pod_classes(pod_groups, requests, signatures, extras, shared_once)
+    class_signatures = [key.signature for key in classes.keys]
+    allowed_nodes = allowed_masks.build_table()
+    mask_of_class = np.array([signature.node_mask for signature in class_signatures], dtype=np.int64)
+    max_on_node = np.full(len(class_signatures), max(1, len(pods)), dtype=np.int64)
+    rule_builder = ClassRuleBuilder(pod_groups, node_masks, classes.by_group, mask_of_class, allowed_nodes, max_on_node)
+    rules, exclusion_obstacles = rule_builder.build(pod_rules, limits)
     problem = PackingProblem(
-        resources=names,
+        resources=resources,
         capacities=subtract_nominated_capacity(
-            build_capacity_table(nodes, snapshot.storage_and_namespaces, names, left), snapshot, nodes, names
+            build_capacity_table(nodes, snapshot.storage_and_namespaces, resources, leftover),
+            snapshot,
+            nodes,
+            resources,
         ),
         demands=build_amounts_table(
             [
-                (key.cpu, key.memory, int(not one.is_nominated), key.extras)
-                for key, one in zip(classes.keys, signed, strict=True)
+                (key.cpu, key.memory, int(not signature.is_nominated), key.extras)
+                for key, signature in zip(classes.keys, class_signatures, strict=True)
             ],
-            names,
+            resources,
         ),
         headroom=build_amounts_table(
-            [(key.cpu_headroom, key.memory_headroom, 0, key.shared_once) for key in classes.keys], names
+            [(key.cpu_headroom, key.memory_headroom, 0, key.shared_once) for key in classes.keys], resources
         ),
-        priorities=np.array([signature.priority for signature in signed], dtype=np.int64),
-        movable=np.array([signature.movable for signature in signed], dtype=np.bool_),
-        preemptible=np.array([signature.preemptible for signature in signed], dtype=np.bool_),
-        preempt=np.array([signature.preempts for signature in signed], dtype=np.bool_),
-        weights=np.array([signature.weight for signature in signed], dtype=np.int64),
-        max_on_node=most_on_node,
-        node_mask_of_class=of_class,
-        allowed_nodes=admits,
+        priorities=np.array([signature.priority for signature in class_signatures], dtype=np.int64),
+        movable=np.array([signature.movable for signature in class_signatures], dtype=np.bool_),
+        preemptible=np.array([signature.preemptible for signature in class_signatures], dtype=np.bool_),
+        preempt=np.array([signature.preempts for signature in class_signatures], dtype=np.bool_),
+        weights=np.array([signature.weight for signature in class_signatures], dtype=np.int64),
+        max_on_node=max_on_node,
+        node_mask_of_class=mask_of_class,
+        allowed_nodes=allowed_nodes,
         pod_class=classes.pod_class,
         pod_node=pod_node,
         rules=replace(rules, max_evicted_by_node=get_max_evictions_by_node(allowance, nodes)),
@@ -265,7 +270,7 @@ def build_packing_problem(
         if prices is None
         else NodePrices(
             np.array([prices[node.name] for node in nodes], dtype=np.int64),
-            np.array([signature.keeps_node_in_use for signature in signed], dtype=np.bool_),
+            np.array([signature.keeps_node_in_use for signature in class_signatures], dtype=np.bool_),
         ),
     )
     return BuiltProblem(
@@ -276,19 +281,22 @@ def build_packing_problem(
         problem=problem,
         pods=pods,
         nodes=nodes,
-        ignored_pods=tuple(census.ignored_pods),
-        notes=_notes(census),
+        ignored_pods=tuple(pod_groups.ignored_pods),
+        notes=_build_notes(pod_groups),
         exclusion_obstacles=exclusion_obstacles,
         limit_obstacles=tuple([limit.obstacle for limit in limits]),
         immovable_reasons=tuple(
-            [None if taken.node < 0 else census.groups[taken.group].immovable_reason for taken in census.pods]
+            [
+                None if grouped.node < 0 else pod_groups.groups[grouped.group].immovable_reason
+                for grouped in pod_groups.pods
+            ]
         ),
     )
 
 
-def _notes(census: PodGroups) -> tuple[PackingNote, ...]:
-    counts = Counter(one.blocked_by[0] for one in census.ignored_pods)
+def _build_notes(pod_groups: PodGroups) -> tuple[PackingNote, ...]:
+    counts = Counter(pod.blocked_by[0] for pod in pod_groups.ignored_pods)
     notes = [PackingNote(PackingNoteCode.PODS_IGNORED, obstacle, count) for obstacle, count in sorted(counts.items())]
-    if census.without_node:
-        notes.append(PackingNote(PackingNoteCode.NODES_MISSING, count=census.without_node))
+    if pod_groups.without_node:
+        notes.append(PackingNote(PackingNoteCode.NODES_MISSING, count=pod_groups.without_node))
     return tuple(notes)

@@ -1,4 +1,4 @@
-"""What is found of a pod that stays pending: which nodes fall short, and of what."""
+"""Explains why a pod stays pending: which obstacles close the nodes, and what the nearest node lacks."""
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
@@ -24,13 +24,13 @@ from cruise.domain.scheduling import Taint, TaintEffect
 from cruise.packer.answer import Packing
 from cruise.packer.problem import PackingObjective
 
-_OF_COMPANY = (PlacementObstacle.AFFINITY, PlacementObstacle.ANTI_AFFINITY)
-_OF_LABELS = (PlacementObstacle.NODE_SELECTOR, PlacementObstacle.NODE_AFFINITY)
+_AFFINITY_OBSTACLES = (PlacementObstacle.AFFINITY, PlacementObstacle.ANTI_AFFINITY)
+_LABEL_OBSTACLES = (PlacementObstacle.NODE_SELECTOR, PlacementObstacle.NODE_AFFINITY)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UnschedulableEvidence:
-    """What keeps a pod out: the smallest set, all masks behind it, and whether that holds in any plan at all."""
+    """The smallest set of obstacles of a pod, all their masks, and whether they hold in any plan."""
 
     built: BuiltProblem
     pod: Pod
@@ -43,227 +43,241 @@ class UnschedulableEvidence:
 
     @property
     def is_blocked_by_capacity(self) -> bool:
-        """Whether room alone is what is missing."""
+        """Tell whether the pod lacks capacity only."""
         closing = [self.masks[obstacle] for obstacle in self.blocked.obstacles if obstacle in self.masks]
         return not any(mask[self.blocked.nodes].any() for mask in closing)
 
-    def nodes(self, mask: BoolArray) -> list[Node]:
-        """The nodes of a mask."""
+    def get_nodes(self, mask: BoolArray) -> list[Node]:
+        """Return the nodes of a mask."""
         return [self.built.nodes[index] for index in np.flatnonzero(mask).tolist()]
 
 
 def explain_unschedulable(evidence: UnschedulableEvidence) -> UnschedulableReason:
-    """Say what keeps the pod out, and what would let it in."""
+    """Return what keeps the pod out and what would let it in."""
     obstacles = evidence.blocked.obstacles
     if not obstacles:
         return UnschedulableReason(UnschedulableCode.SCHEDULABLE)
-    everything = np.ones(len(evidence.built.nodes), dtype=np.bool_)
+    all_nodes = np.ones(len(evidence.built.nodes), dtype=np.bool_)
     if evidence.holds_in_any_plan and len(obstacles) == 1 and evidence.masks.get(obstacles[0], np.zeros(1)).all():
-        return _nowhere(evidence, evidence.nodes(everything))
-    if obstacles[0] in _OF_COMPANY and evidence.pod_obstacles.repels_itself(evidence.pod_class):
+        return _explain_no_matching_node(evidence, evidence.get_nodes(all_nodes))
+    if obstacles[0] in _AFFINITY_OBSTACLES and evidence.pod_obstacles.repels_itself(evidence.pod_class):
         return UnschedulableReason(
             UnschedulableCode.ONLY_FIRST_POD_OF_GROUP, affinity=evidence.pod.constraints.affinity
         )
     if evidence.is_blocked_by_capacity:
-        return _full(evidence)
-    there = evidence.nodes(evidence.blocked.nodes)
-    _, lacking = _nearest(evidence, evidence.capacity_obstacles.get_missing())
-    return _about(evidence, UnschedulableCode.NODES_UNSCHEDULABLE, there, lacking)
+        return _explain_full_nodes(evidence)
+    nodes = evidence.get_nodes(evidence.blocked.nodes)
+    _, missing = _find_nearest_node(evidence, evidence.capacity_obstacles.get_missing())
+    return _build_reason(evidence, UnschedulableCode.NODES_UNSCHEDULABLE, nodes, missing)
 
 
-def _nowhere(evidence: UnschedulableEvidence, nodes: list[Node]) -> UnschedulableReason:
-    """What no node at all meets."""
+def _explain_no_matching_node(evidence: UnschedulableEvidence, nodes: list[Node]) -> UnschedulableReason:
+    """Explain an obstacle that closes all nodes."""
     pod, obstacle = evidence.pod, evidence.blocked.obstacles[0]
     if obstacle == PlacementObstacle.AFFINITY:
-        return _never_beside(evidence, nodes)
+        return _explain_affinity(evidence, nodes)
     keys = [spread.topology_key for spread in pod.constraints.spread]
-    keys = _missing(keys, nodes) or keys if obstacle == PlacementObstacle.TOPOLOGY_SPREAD else []
-    return _about(evidence, UnschedulableCode.NO_MATCHING_NODE, nodes, {}, keys)
+    keys = _find_missing_labels(keys, nodes) or keys if obstacle == PlacementObstacle.TOPOLOGY_SPREAD else []
+    return _build_reason(evidence, UnschedulableCode.NO_MATCHING_NODE, nodes, {}, keys)
 
 
-def _never_beside(evidence: UnschedulableEvidence, nodes: list[Node]) -> UnschedulableReason:
+def _explain_affinity(evidence: UnschedulableEvidence, nodes: list[Node]) -> UnschedulableReason:
     affinity = evidence.pod.constraints.affinity
-    missing = _missing([term.topology_key for term in affinity], nodes)
-    pattern = UnschedulableCode.AFFINITY_NOWHERE
+    missing = _find_missing_labels([term.topology_key for term in affinity], nodes)
+    code = UnschedulableCode.AFFINITY_NOWHERE
     if missing:
-        pattern = UnschedulableCode.AFFINITY_UNLABELLED
+        code = UnschedulableCode.AFFINITY_UNLABELLED
     elif evidence.pod_obstacles.is_contradictory(evidence.pod_class):
-        pattern = UnschedulableCode.AFFINITY_CONTRADICTED
+        code = UnschedulableCode.AFFINITY_CONTRADICTED
     elif evidence.pod_obstacles.requires_missing_pods(evidence.pod_class):
-        pattern = UnschedulableCode.AFFINITY_WITHOUT_PODS
-    return UnschedulableReason(pattern, affinity=affinity, topology_keys=tuple(missing))
+        code = UnschedulableCode.AFFINITY_WITHOUT_PODS
+    return UnschedulableReason(code, affinity=affinity, topology_keys=tuple(missing))
 
 
-def _about(
+def _build_reason(
     evidence: UnschedulableEvidence,
-    pattern: UnschedulableCode,
-    there: list[Node],
-    lacking: dict[str, int],
+    code: UnschedulableCode,
+    nodes: list[Node],
+    missing: dict[str, int],
     keys: Sequence[str] | None = None,
 ) -> UnschedulableReason:
-    """A finding with what the obstacles are about, on some nodes."""
+    """Return a reason with the details of each obstacle on some nodes."""
     pod, obstacles = evidence.pod, evidence.blocked.obstacles
     if keys is None and PlacementObstacle.TOPOLOGY_SPREAD in obstacles:
         keys = [spread.topology_key for spread in pod.constraints.spread]
     return UnschedulableReason(
-        pattern,
-        nodes=len(there),
-        node=there[0].name if len(there) == 1 else "",
-        missing_resources=tuple(lacking.items()),
+        code,
+        nodes=len(nodes),
+        node=nodes[0].name if len(nodes) == 1 else "",
+        missing_resources=tuple(missing.items()),
         selector=pod.placement.node_selector if PlacementObstacle.NODE_SELECTOR in obstacles else (),
         node_terms=tuple(pod.placement.terms or ()) if PlacementObstacle.NODE_AFFINITY in obstacles else (),
         affinity=pod.constraints.affinity if PlacementObstacle.AFFINITY in obstacles else (),
         topology_keys=tuple(keys or ()),
-        taints=_untolerated(pod, there) if PlacementObstacle.TAINTS in obstacles else (),
+        taints=_find_untolerated_taints(pod, nodes) if PlacementObstacle.TAINTS in obstacles else (),
     )
 
 
-def _full(evidence: UnschedulableEvidence) -> UnschedulableReason:
-    """The nodes that would do are full, or too small even when empty."""
+def _explain_full_nodes(evidence: UnschedulableEvidence) -> UnschedulableReason:
+    """Explain that the nodes that match are full, or too small even when empty."""
     problem = evidence.built.problem
     closed = np.zeros(len(evidence.built.nodes), dtype=np.bool_)
     for mask in evidence.masks.values():
         closed |= mask
-    able = evidence.nodes(~closed)
+    matching = evidence.get_nodes(~closed)
     empty = evidence.capacity_obstacles.get_missing_on_empty_node()
-    # Where room is kept for others there is more than nodes offer to this one.
-    kept = build_capacity_table(evidence.built.nodes, evidence.built.snapshot.storage_and_namespaces, problem.resources)
-    too_large = bool((empty > kept - problem.capacities)[~closed].any(axis=1).all())
-    nearest, lacking = _nearest(evidence, empty if too_large else evidence.capacity_obstacles.get_missing())
-    of_all = len(able) == len(evidence.built.nodes)
-    narrowed_by = () if of_all else tuple(str(label) for label in _OF_LABELS if evidence.masks[label].any())
+    # Without the capacity for nominated pods a node may seem too small that is not.
+    allocatable = build_capacity_table(
+        evidence.built.nodes, evidence.built.snapshot.storage_and_namespaces, problem.resources
+    )
+    too_large = bool((empty > allocatable - problem.capacities)[~closed].any(axis=1).all())
+    nearest_node, missing = _find_nearest_node(
+        evidence, empty if too_large else evidence.capacity_obstacles.get_missing()
+    )
+    is_all_nodes = len(matching) == len(evidence.built.nodes)
+    narrowed_by = () if is_all_nodes else tuple(str(label) for label in _LABEL_OBSTACLES if evidence.masks[label].any())
     placement = evidence.pod.placement
     size = problem.demands[evidence.pod_class] + problem.headroom[evidence.pod_class]
     return UnschedulableReason(
         UnschedulableCode.TOO_LARGE if too_large else UnschedulableCode.NODES_FULL,
-        nodes=len(able),
-        node=able[0].name if len(able) == 1 else "",
-        nearest=evidence.built.nodes[nearest].name,
-        covers_all_nodes=of_all,
+        nodes=len(matching),
+        node=matching[0].name if len(matching) == 1 else "",
+        nearest=evidence.built.nodes[nearest_node].name,
+        covers_all_nodes=is_all_nodes,
         narrowed_by=narrowed_by,
-        narrowed_further=any(mask.any() for obstacle, mask in evidence.masks.items() if obstacle not in _OF_LABELS),
-        missing_resources=tuple(lacking.items()),
-        size=tuple((name, int(size[problem.resources.index(name)])) for name in lacking) if too_large else (),
-        blocking_pods=BlockingPods.ANY if too_large else _occupants(evidence, ~closed),
+        narrowed_further=any(
+            mask.any() for obstacle, mask in evidence.masks.items() if obstacle not in _LABEL_OBSTACLES
+        ),
+        missing_resources=tuple(missing.items()),
+        size=tuple((name, int(size[problem.resources.index(name)])) for name in missing) if too_large else (),
+        blocking_pods=BlockingPods.ANY if too_large else _get_blocking_pods(evidence, ~closed),
         selector=placement.node_selector if PlacementObstacle.NODE_SELECTOR in narrowed_by else (),
         node_terms=tuple(placement.terms or ()) if PlacementObstacle.NODE_AFFINITY in narrowed_by else (),
     )
 
 
-def _occupants(evidence: UnschedulableEvidence, able: BoolArray) -> BlockingPods:
-    return BlockingPods.STAYING if evidence.holds_in_any_plan else evidence.capacity_obstacles.get_blocking_pods(able)
+def _get_blocking_pods(evidence: UnschedulableEvidence, matching: BoolArray) -> BlockingPods:
+    return (
+        BlockingPods.STAYING if evidence.holds_in_any_plan else evidence.capacity_obstacles.get_blocking_pods(matching)
+    )
 
 
-def _missing(keys: list[str], nodes: list[Node]) -> list[str]:
+def _find_missing_labels(keys: list[str], nodes: list[Node]) -> list[str]:
     return list(dict.fromkeys(key for key in keys if not any(key in node.labels for node in nodes)))
 
 
-def _untolerated(pod: Pod, nodes: list[Node]) -> tuple[Taint, ...]:
-    """The taints of some nodes that a pod does not tolerate, each once."""
-    hard = [taint for node in nodes for taint in node.taints if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE]
-    repel = [taint for taint in hard if not any(t.tolerates(taint) for t in pod.placement.tolerations)]
-    return tuple(dict.fromkeys(repel))
+def _find_untolerated_taints(pod: Pod, nodes: list[Node]) -> tuple[Taint, ...]:
+    """Return the distinct taints of some nodes that a pod does not tolerate."""
+    taints = [taint for node in nodes for taint in node.taints if taint.effect is not TaintEffect.PREFER_NO_SCHEDULE]
+    untolerated = [taint for taint in taints if not any(t.tolerates(taint) for t in pod.placement.tolerations)]
+    return tuple(dict.fromkeys(untolerated))
 
 
-def _nearest(evidence: UnschedulableEvidence, lacking: Int64Array) -> tuple[int, dict[str, int]]:
-    """Of the nodes that the set is about, the one that lacks the smallest share of the pod's size; what it lacks."""
+def _find_nearest_node(evidence: UnschedulableEvidence, missing: Int64Array) -> tuple[int, dict[str, int]]:
+    """Return the node that lacks the smallest share of the pod's size, and what it lacks."""
     problem = evidence.built.problem
     size = np.maximum(problem.demands[evidence.pod_class] + problem.headroom[evidence.pod_class], 1)
-    share = np.where(evidence.blocked.nodes, (lacking / size).max(axis=1), np.inf)
-    best = int(share.argmin())
-    return best, {problem.resources[r]: int(lacking[best, r]) for r in np.flatnonzero(lacking[best]).tolist()}
+    share = np.where(evidence.blocked.nodes, (missing / size).max(axis=1), np.inf)
+    nearest = int(share.argmin())
+    return nearest, {problem.resources[r]: int(missing[nearest, r]) for r in np.flatnonzero(missing[nearest]).tolist()}
 
 
-# Why each pod that stays pending does so.
+# Budgets that are refilled, so that a later plan may evict.
 
-_PASSING = (PlacementObstacle.DISRUPTION_BUDGET, PlacementObstacle.EVICTION_LIMIT)
+_RENEWED_BUDGETS = (PlacementObstacle.DISRUPTION_BUDGET, PlacementObstacle.EVICTION_LIMIT)
 
 
 def explain_unplaced_pods(built: BuiltProblem, packing: Packing) -> tuple[UnplacedPod, ...]:
-    """Say for each pod that is pending and stays so what keeps it out, sorted by namespace and pod."""
-    asking = _UnplacedPodExplainer(built, packing)
-    waiting = np.flatnonzero((built.problem.pod_node < 0) & (packing.pod_node < 0))
-    found = [*built.ignored_pods, *(asking.explain(pod) for pod in waiting.tolist())]
-    return tuple(sorted(found, key=lambda one: one.key))
+    """Return for each pod that stays pending what keeps it out, sorted by namespace and name."""
+    explainer = _UnplacedPodExplainer(built, packing)
+    pending = np.flatnonzero((built.problem.pod_node < 0) & (packing.pod_node < 0))
+    unplaced = [*built.ignored_pods, *(explainer.explain(pod) for pod in pending.tolist())]
+    return tuple(sorted(unplaced, key=lambda one: one.key))
 
 
 class _UnplacedPodExplainer:
-    """Answers for pods; those that nothing tells apart share an answer."""
+    """Explains pods, once for all pods that nothing distinguishes."""
 
     def __init__(self, built: BuiltProblem, packing: Packing) -> None:
         self._built = built
-        self._closed = _closed_priority(built, packing)
-        self._holding = PlacedPodsByClass(built, packing.pod_node)
-        self._columns = NodeMasks(built.nodes)
+        self._hopeless_priority = _find_hopeless_priority(built, packing)
+        self._placed_pods = PlacedPodsByClass(built, packing.pod_node)
+        self._node_masks = NodeMasks(built.nodes)
         self._volumes = VolumeIndex(built.snapshot.storage_and_namespaces)
         for pod in built.snapshot.pods:
             if not pod.is_finished:
-                self._volumes.get_in_use(pod)
-        self._neighbours = PodObstacles(built, self._holding)
+                self._volumes.add_user(pod)
+        self._pod_obstacles = PodObstacles(built, self._placed_pods)
         self._known: dict[Hashable, tuple[tuple[str, ...], UnschedulableReason, bool]] = {}
 
     def explain(self, index: int) -> UnplacedPod:
-        """Say what keeps a pod out."""
+        """Return what keeps a pod out."""
         pod, pod_class = self._built.pods[index], int(self._built.problem.pod_class[index])
         key = pod_class, pod.placement, pod.constraints
         if key not in self._known:
-            self._known[key] = self._find(pod_class, pod)
-        obstacles, finding, impossible = self._known[key]
-        return UnplacedPod(pod.namespace, pod.name, obstacles, finding, impossible)
+            self._known[key] = self._explain_class(pod_class, pod)
+        obstacles, reason, impossible = self._known[key]
+        return UnplacedPod(pod.namespace, pod.name, obstacles, reason, impossible)
 
-    def _find(self, pod_class: int, pod: Pod) -> tuple[tuple[str, ...], UnschedulableReason, bool]:
+    def _explain_class(self, pod_class: int, pod: Pod) -> tuple[tuple[str, ...], UnschedulableReason, bool]:
         built, nodes = self._built, self._built.problem.node_count
         if nodes == 0:
             return (PlacementObstacle.NO_NODES,), UnschedulableReason(UnschedulableCode.NO_NODES), True
-        fixed = find_node_obstacles(self._columns, pod, self._volumes.get_for_arriving_pod(pod).terms)
-        room = CapacityObstacles(self._holding, pod_class)
-        ever = self._neighbours.get_for_any_plan(pod_class, pod, fixed)
-        blocked = find_smallest_obstacle_set(nodes, ever, room.get_alternatives_in_any_plan())
-        never = bool(blocked.obstacles)
-        masks = ever
-        if not never:
-            masks = self._neighbours.get_for_packing(pod_class, pod, fixed)
-            blocked = find_smallest_obstacle_set(nodes, masks, room.get_alternatives())
-        # That as many are placed as can be says nothing of this one: another might be left out for it.
-        proved = never or int(built.problem.priorities[pod_class]) == self._closed
-        evidence = UnschedulableEvidence(built, pod, pod_class, blocked, masks, room, never, self._neighbours)
-        # Budgets fill up again: what they stand in the way of is possible in a plan made later.
-        impossible = bool(blocked.obstacles) and proved and not any(one in _PASSING for one in blocked.obstacles)
+        fixed = find_node_obstacles(self._node_masks, pod, self._volumes.get_for_arriving_pod(pod).terms)
+        capacity = CapacityObstacles(self._placed_pods, pod_class)
+        lasting = self._pod_obstacles.get_for_any_plan(pod_class, pod, fixed)
+        blocked = find_smallest_obstacle_set(nodes, lasting, capacity.get_alternatives_in_any_plan())
+        is_never_placed = bool(blocked.obstacles)
+        masks = lasting
+        if not is_never_placed:
+            masks = self._pod_obstacles.get_for_packing(pod_class, pod, fixed)
+            blocked = find_smallest_obstacle_set(nodes, masks, capacity.get_alternatives())
+        # That as many pods are placed as possible does not rule out this one: it could replace another.
+        proved = is_never_placed or int(built.problem.priorities[pod_class]) == self._hopeless_priority
+        evidence = UnschedulableEvidence(
+            built, pod, pod_class, blocked, masks, capacity, is_never_placed, self._pod_obstacles
+        )
+        # A budget is refilled, so a later plan may place the pod.
+        impossible = (
+            bool(blocked.obstacles)
+            and proved
+            and not any(obstacle in _RENEWED_BUDGETS for obstacle in blocked.obstacles)
+        )
         if PlacementObstacle.CORDONED in blocked.obstacles and tolerates_cordon(pod):
-            # No plan sends it there, yet kube-scheduler does.
+            # Plans avoid the node, but kube-scheduler does not.
             impossible = False
-        finding = explain_unschedulable(evidence)
-        if impossible and self._may_preempt(pod_class, pod, fixed, room):
-            impossible, finding = False, replace(finding, preemptible=True)
-        return tuple(str(obstacle) for obstacle in blocked.obstacles), finding, impossible
+        reason = explain_unschedulable(evidence)
+        if impossible and self._may_preempt(pod_class, pod, fixed, capacity):
+            impossible, reason = False, replace(reason, preemptible=True)
+        return tuple(str(obstacle) for obstacle in blocked.obstacles), reason, impossible
 
-    def _may_preempt(self, pod_class: int, pod: Pod, fixed: ObstacleMasks, room: CapacityObstacles) -> bool:
-        """Tell whether kube-scheduler may preempt for a pod what no plan does: it protects only what budgets cover."""
-        open_nodes = room.once_preempted()
+    def _may_preempt(self, pod_class: int, pod: Pod, fixed: ObstacleMasks, capacity: CapacityObstacles) -> bool:
+        """Tell whether kube-scheduler may preempt what no plan evicts: it spares only pods that budgets cover."""
+        open_nodes = capacity.get_after_preemption()
         if not open_nodes.any():
             return False
-        masks = self._neighbours.once_preempted(pod_class, pod, fixed)
+        masks = self._pod_obstacles.get_after_preemption(pod_class, pod, fixed)
         return bool((open_nodes & ~np.logical_or.reduce(list(masks.values()))).any())
 
 
-def _closed_priority(built: BuiltProblem, packing: Packing) -> int | None:
-    """The highest priority that waits, if it is proved that no plan places any pod of it; else None.
+def _find_hopeless_priority(built: BuiltProblem, packing: Packing) -> int | None:
+    """Return the highest pending priority if it is proved that no plan places any of its pods; else None.
 
-    Only where all that run with it, or with a higher one, are placed in every plan.
+    It is only known if all running pods of this priority and above stay placed in every plan.
     """
     problem = built.problem
-    waits = problem.pod_node < 0
+    is_pending = problem.pod_node < 0
     if (
         problem.objective is PackingObjective.PAPER
         or problem.rules.eviction_limits
         or problem.rules.max_evicted_by_node is not None
     ):
         return None
-    if not waits.any():
+    if not is_pending.any():
         return None
     priorities = problem.priorities[problem.pod_class]
-    highest = int(priorities[waits].max())
-    until = int(np.count_nonzero(np.unique(problem.priorities) >= highest))
-    came = waits & (priorities == highest) & (packing.pod_node >= 0)
-    proved = packing.planned.get_key(problem.objective)[:until] == packing.bound[:until]
-    return highest if proved and not came.any() else None
+    highest = int(priorities[is_pending].max())
+    entry_count = int(np.count_nonzero(np.unique(problem.priorities) >= highest))
+    placed = is_pending & (priorities == highest) & (packing.pod_node >= 0)
+    is_proved = packing.planned.get_key(problem.objective)[:entry_count] == packing.bound[:entry_count]
+    return highest if is_proved and not placed.any() else None

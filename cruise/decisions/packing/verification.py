@@ -1,4 +1,4 @@
-"""Whether what a plan says of itself is what its stages do."""
+"""Verifies a plan: its stages against kube-scheduler and the eviction rules, and its figures against its stages."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -19,51 +19,55 @@ from cruise.packer.answer import PackingStatus
 
 
 def check_plan_figures(snapshot: ClusterSnapshot, proposal: PackingProposal) -> Iterator[str]:
-    """Say where figures and status disagree with the stages, and which pods are left out or named twice."""
-    yield from _find_forgotten(snapshot, proposal)
-    yield from _find_wrong_lines(snapshot, proposal)
+    """Yield where figures and status disagree with the stages, and which pods are missing or listed twice."""
+    yield from _find_missing_pods(snapshot, proposal)
+    yield from _find_wrong_priorities(snapshot, proposal)
     yield from _find_wrong_status(snapshot, proposal)
     if proposal.node_count_change is not None:
-        yield from _find_wrong_fleet(snapshot, proposal, proposal.node_count_change)
+        yield from _find_wrong_node_counts(snapshot, proposal, proposal.node_count_change)
 
 
-def _find_forgotten(snapshot: ClusterSnapshot, proposal: PackingProposal) -> Iterator[str]:
-    fates = Counter(one.key for one in (*proposal.placed, *proposal.unplaced))
-    waiting = {get_pod_key(pod) for pod in snapshot.pods if is_waiting_for_scheduling(pod)}
-    held_back = {get_pod_key(pod) for pod in snapshot.pods if pod.node is None and not is_waiting_for_scheduling(pod)}
-    for namespace, name in sorted(waiting - fates.keys()):
+def _find_missing_pods(snapshot: ClusterSnapshot, proposal: PackingProposal) -> Iterator[str]:
+    outcomes = Counter(one.key for one in (*proposal.placed, *proposal.unplaced))
+    pending = {get_pod_key(pod) for pod in snapshot.pods if is_waiting_for_scheduling(pod)}
+    not_schedulable = {
+        get_pod_key(pod) for pod in snapshot.pods if pod.node is None and not is_waiting_for_scheduling(pod)
+    }
+    for namespace, name in sorted(pending - outcomes.keys()):
         yield f"pending pod {namespace}/{name} is neither placed nor unplaced"
-    for namespace, name in sorted(fates.keys() - waiting - held_back):
+    for namespace, name in sorted(outcomes.keys() - pending - not_schedulable):
         yield f"pod {namespace}/{name} is placed or unplaced, but was not pending"
-    running = Counter(one.key for one in (*proposal.moves, *proposal.preempted))
-    for namespace, name in sorted(key for key, many in (fates + running).items() if many > 1):
-        yield f"pod {namespace}/{name} has more than one fate"
-    for lost in proposal.unplaced:
-        # Nothing stands in the way of a pod that merely was not placed in the time.
-        if not lost.blocked_by and (lost.impossible or lost.reason.code is not UnschedulableCode.SCHEDULABLE):
-            yield f"nothing is said of why pod {lost.namespace}/{lost.pod} stays pending"
+    evicted = Counter(one.key for one in (*proposal.moves, *proposal.preempted))
+    for namespace, name in sorted(key for key, count in (outcomes + evicted).items() if count > 1):
+        yield f"pod {namespace}/{name} is listed more than once"
+    for unplaced in proposal.unplaced:
+        # A pod that was only not placed in time has no obstacle.
+        if not unplaced.blocked_by and (
+            unplaced.impossible or unplaced.reason.code is not UnschedulableCode.SCHEDULABLE
+        ):
+            yield f"pod {unplaced.namespace}/{unplaced.pod} stays pending without a reason"
 
 
-def _find_wrong_lines(snapshot: ClusterSnapshot, proposal: PackingProposal) -> Iterator[str]:
-    bound, after = _running(snapshot), _running_after(snapshot, proposal)
+def _find_wrong_priorities(snapshot: ClusterSnapshot, proposal: PackingProposal) -> Iterator[str]:
+    running, running_after = _count_running(snapshot), _count_running_after(snapshot, proposal)
     listed = [line.priority for line in proposal.by_priority]
     if listed != sorted(set(listed), reverse=True):
         yield "by_priority is not one line a priority, the highest first"
-    # A pod that nothing can place needs no line of its own.
-    known = bound.keys() | after.keys()
-    for priority in sorted(known - set(listed)):
+    # A priority of which no pod can be placed needs no line.
+    priorities = running.keys() | running_after.keys()
+    for priority in sorted(priorities - set(listed)):
         yield f"by_priority has no line for priority {priority}"
     for line in proposal.by_priority:
-        if line.bound != bound[line.priority]:
-            yield f"{bound[line.priority]} pods of priority {line.priority} run, not {line.bound}"
-        if line.placed != after[line.priority]:
-            yield f"{after[line.priority]} pods of priority {line.priority} are placed in the end, not {line.placed}"
+        if line.bound != running[line.priority]:
+            yield f"{running[line.priority]} pods of priority {line.priority} run, not {line.bound}"
+        if line.placed != running_after[line.priority]:
+            yield f"{running_after[line.priority]} pods of priority {line.priority} are placed in the end, not {line.placed}"
         if line.maximum < line.placed:
             yield f"{line.placed} pods of priority {line.priority} are more than the most, {line.maximum}"
 
 
 def _find_wrong_status(snapshot: ClusterSnapshot, proposal: PackingProposal) -> Iterator[str]:
-    improved = _improves(snapshot, proposal)
+    improved = _is_improvement(snapshot, proposal)
     if proposal.status in (PackingStatus.OPTIMAL, PackingStatus.FEASIBLE):
         if not improved:
             yield f"the status is {proposal.status}, but what runs now is as good"
@@ -75,64 +79,64 @@ def _find_wrong_status(snapshot: ClusterSnapshot, proposal: PackingProposal) -> 
                 yield f"{line.maximum} pods of priority {line.priority} are not ruled out, though the plan is proved"
 
 
-def _improves(snapshot: ClusterSnapshot, proposal: PackingProposal) -> bool:
-    """Tell whether the plan is better than what runs now, in the order that its sizes stand for."""
-    bound, after = _running(snapshot), _running_after(snapshot, proposal)
+def _is_improvement(snapshot: ClusterSnapshot, proposal: PackingProposal) -> bool:
+    """Tell whether the plan is better than the present state, by the objective of its sizes."""
+    running, running_after = _count_running(snapshot), _count_running_after(snapshot, proposal)
     priorities = {get_pod_key(pod): pod.priority for pod in snapshot.pods}
-    gone = Counter(priorities[one.key] for one in (*proposal.moves, *proposal.preempted))
-    for priority in sorted(bound.keys() | after.keys(), reverse=True):
-        if after[priority] != bound[priority]:
-            return after[priority] > bound[priority]
-        if gone[priority] and proposal.sizes is PackingSizes.FIXED and proposal.node_count_change is None:
+    evicted = Counter(priorities[one.key] for one in (*proposal.moves, *proposal.preempted))
+    for priority in sorted(running.keys() | running_after.keys(), reverse=True):
+        if running_after[priority] != running[priority]:
+            return running_after[priority] > running[priority]
+        if evicted[priority] and proposal.sizes is PackingSizes.FIXED and proposal.node_count_change is None:
             return False
     return proposal.node_count_change is not None and _is_cheaper(proposal.node_count_change)
 
 
-def _is_cheaper(fleet: NodeCountChange) -> bool:
-    if fleet.price_before is not None and fleet.price_after is not None:
-        return fleet.price_after < fleet.price_before
-    return fleet.nodes_after < fleet.nodes_before
+def _is_cheaper(change: NodeCountChange) -> bool:
+    if change.price_before is not None and change.price_after is not None:
+        return change.price_after < change.price_before
+    return change.nodes_after < change.nodes_before
 
 
-def _find_wrong_fleet(snapshot: ClusterSnapshot, proposal: PackingProposal, fleet: NodeCountChange) -> Iterator[str]:
-    places = {
+def _find_wrong_node_counts(
+    snapshot: ClusterSnapshot, proposal: PackingProposal, change: NodeCountChange
+) -> Iterator[str]:
+    node_of_pod = {
         get_pod_key(pod): pod.node
         for pod in snapshot.pods
         if not (pod.is_finished or pod.mirror or pod.owner_kind == "DaemonSet")
     }
     nodes = {node.name for node in snapshot.nodes}
-    before = {node for node in places.values() if node in nodes}
+    before = {node for node in node_of_pod.values() if node in nodes}
     for arrival in (*proposal.placed, *proposal.moves):
-        if arrival.key in places:
-            places[arrival.key] = arrival.target
-    after = {node for node in places.values() if node in nodes}
-    if (fleet.nodes_before, fleet.nodes_after) != (len(before), len(after)):
-        yield f"{len(before)} nodes are in use and {len(after)} then, not {fleet.nodes_before} and {fleet.nodes_after}"
-    if sorted(fleet.drained) != sorted(before - after):
-        yield f"{len(before - after)} nodes are emptied, and other ones or {len(fleet.drained)} listed"
-    if fleet.nodes_bound > fleet.nodes_after:
-        yield f"{fleet.nodes_after} nodes are fewer than {fleet.nodes_bound}, the fewest"
+        if arrival.key in node_of_pod:
+            node_of_pod[arrival.key] = arrival.target
+    after = {node for node in node_of_pod.values() if node in nodes}
+    if (change.nodes_before, change.nodes_after) != (len(before), len(after)):
+        yield f"{len(before)} nodes are in use and {len(after)} then, not {change.nodes_before} and {change.nodes_after}"
+    if sorted(change.drained) != sorted(before - after):
+        yield f"{len(before - after)} nodes are drained, and other ones or {len(change.drained)} listed"
+    if change.nodes_bound > change.nodes_after:
+        yield f"{change.nodes_after} nodes are fewer than {change.nodes_bound}, the fewest"
     if proposal.preempted:
-        yield "pods are preempted for fewer nodes"
+        yield "pods are preempted to drain nodes"
 
 
-def _running(snapshot: ClusterSnapshot) -> Counter[int]:
-    """How many pods of each priority hold room on a node that is there."""
+def _count_running(snapshot: ClusterSnapshot) -> Counter[int]:
+    """Return how many pods of each priority are bound to known nodes."""
     nodes = {node.name for node in snapshot.nodes}
     return Counter(pod.priority for pod in snapshot.pods if pod.node in nodes and not pod.is_finished)
 
 
-def _running_after(snapshot: ClusterSnapshot, proposal: PackingProposal) -> Counter[int]:
+def _count_running_after(snapshot: ClusterSnapshot, proposal: PackingProposal) -> Counter[int]:
     priorities = {get_pod_key(pod): pod.priority for pod in snapshot.pods}
-    after = _running(snapshot)
+    after = _count_running(snapshot)
     for placed in proposal.placed:
         after[priorities[placed.key]] += 1
     for preempted in proposal.preempted:
         after[priorities[preempted.key]] -= 1
     return after
 
-
-# The judge's whole opinion of a proposal.
 
 FULL_MODE_POLICY = Policy(mode=Mode.FULL)
 NO_STORED_OVERRIDES: StoredOverrides = {}
@@ -147,30 +151,29 @@ def find_plan_objections(
     stored: StoredOverrides = NO_STORED_OVERRIDES,
     allowance: EvictionAllowance = UNLIMITED,
 ) -> tuple[str, ...]:
-    """Say what is wrong with a plan, a line each; none for a plan that may be carried out as it stands.
+    """Return what is wrong with a plan, one line each; empty if it may be carried out as it is.
 
-    The plan is replayed on the snapshot's own pods and nodes, stage by stage, against every filter of kube-scheduler
-    and every rule on what cruise may evict. `demands` are those by (namespace, pod) of pods that are sized, from
-    which each node's shared headroom is checked; a pod without one needs what it counts. `allowance` is what the
-    eviction budgets leave to the whole plan.
+    The plan is replayed on the snapshot stage by stage, against kube-scheduler's filters and the rules about evictions.
+    With `demands`, by (namespace, pod), the shared headroom of each node is checked; a pod without one needs its
+    requests. `allowance` is what the eviction budgets leave to the whole plan.
     """
-    strangers = _find_strangers(snapshot, proposal)
-    if strangers:
-        return strangers
-    leaving = EvictionRules(snapshot, policy, stored)
-    replay = PlanReplay(snapshot, proposal, leaving)
+    unknown = _find_unknown_pods(snapshot, proposal)
+    if unknown:
+        return unknown
+    eviction_rules = EvictionRules(snapshot, policy, stored)
+    replay = PlanReplay(snapshot, proposal, eviction_rules)
     replay.run()
-    # What empties nodes goes on for hours: a budget allows again what it did once a replacement is ready.
-    at_once = [replay.evicted] if proposal.node_count_change is None else replay.evicted_by_stage
-    broken = [line for gone in at_once for line in find_exceeded_disruption_budgets(leaving, gone)]
-    objections = [*replay.objections, *broken]
+    # Consolidation takes hours, and a budget allows the next eviction once a replacement is ready.
+    simultaneous = [replay.evicted] if proposal.node_count_change is None else replay.evicted_by_stage
+    exceeded = [line for evicted in simultaneous for line in find_exceeded_disruption_budgets(eviction_rules, evicted)]
+    objections = [*replay.objections, *exceeded]
     objections += find_exceeded_eviction_budgets(allowance, replay.evicted)
     if demands is not None:
         objections += replay.find_headroom_shortages(demands)
     return (*objections, *check_plan_figures(snapshot, proposal))
 
 
-def _find_strangers(snapshot: ClusterSnapshot, proposal: PackingProposal) -> tuple[str, ...]:
+def _find_unknown_pods(snapshot: ClusterSnapshot, proposal: PackingProposal) -> tuple[str, ...]:
     known = {get_pod_key(pod) for pod in snapshot.pods}
     lists = (proposal.placed, proposal.moves, proposal.preempted, proposal.resizes, proposal.unplaced)
     named = {one.key for listed in lists for one in listed}

@@ -1,4 +1,4 @@
-"""What a pod's volumes ask: where they may be used, what they attach, and which no second pod may use."""
+"""Determines what the volumes of a pod require: usable nodes, attachments, and claims for one pod or one node."""
 
 from dataclasses import dataclass, replace
 
@@ -17,11 +17,11 @@ from cruise.domain.scheduling import (
 
 @dataclass(frozen=True, slots=True)
 class VolumeRequirements:
-    """What the claims of a pod ask together.
+    """The requirements of all claims of a pod.
 
-    `terms` has for each volume that is not usable everywhere the terms of which a node meets one; `attached` are the
-    volumes of CSI drivers, as (driver, volume); `alone` are the claims that no second pod may use, `together` those
-    that pods use on one node. `missing` is what is wrong with a claim that keeps the pod pending wherever it goes.
+    `terms` has for each volume with node affinity its terms, of which a node must match one. `attached` are volumes of
+    CSI drivers, as (driver, volume). `exclusive` are claims that only one pod may use, `shared` those that pods use on
+    one node. `missing` tells which claim keeps the pod pending on any node.
     """
 
     terms: tuple[tuple[NodeSelectorTerm, ...], ...] = ()
@@ -35,16 +35,16 @@ NO_VOLUMES = VolumeRequirements()
 
 
 class VolumeIndex:
-    """Looks up claims, once for each distinct set of them."""
+    """Looks up claims, once for each distinct set of claims."""
 
-    def __init__(self, surroundings: StorageAndNamespaces) -> None:
-        self._surroundings = surroundings
+    def __init__(self, storage_and_namespaces: StorageAndNamespaces) -> None:
+        self._storage_and_namespaces = storage_and_namespaces
         self._users: dict[tuple[str, str], list[Pod]] = {}
-        self._out_of_reach: set[tuple[str, str]] = set()
+        self._reserved: set[tuple[str, str]] = set()
         self._known: dict[tuple[str, tuple[str, ...], bool, str | None], VolumeRequirements] = {}
 
     def get_for_pod(self, pod: Pod) -> VolumeRequirements:
-        """Return what a pod's claims ask."""
+        """Return the requirements of a pod's claims."""
         names = pod.constraints.claims
         if not names:
             return NO_VOLUMES
@@ -55,25 +55,27 @@ class VolumeIndex:
             known = self._known[key] = self._look_up(pod)
         return known
 
-    def get_in_use(self, pod: Pod) -> None:
-        """Note a pod, for the claims that pods use on one node."""
+    def add_user(self, pod: Pod) -> None:
+        """Record a pod as a user of its single-node claims."""
         for claim in self.get_for_pod(pod).shared:
             self._users.setdefault(claim, []).append(pod)
 
-    def get_shared(self, pod: Pod) -> str | None:
-        """Return a claim that this running pod and others use on one node, None for none."""
-        return next((name for space, name in self.get_for_pod(pod).shared if len(self._users[space, name]) > 1), None)
+    def find_shared_claim(self, pod: Pod) -> str | None:
+        """Return a single-node claim that this running pod shares with others; None if there is none."""
+        return next(
+            (name for namespace, name in self.get_for_pod(pod).shared if len(self._users[namespace, name]) > 1), None
+        )
 
     def get_for_arriving_pod(self, pod: Pod) -> VolumeRequirements:
-        """Return what a pending pod's claims ask: of those in use on a node that it comes there as well."""
-        needs, node = self.get_for_pod(pod), self._node_in_use(pod)
+        """Return the requirements of a pending pod's claims, including the node where a claim is in use."""
+        requirements, node = self.get_for_pod(pod), self._find_node_in_use(pod)
         if node is None:
-            return needs
-        there = NodeSelectorTerm(fields=(LabelRequirement("metadata.name", SelectorOperator.IN, (node,)),))
-        return replace(needs, terms=(*needs.terms, (there,)))
+            return requirements
+        on_node = NodeSelectorTerm(fields=(LabelRequirement("metadata.name", SelectorOperator.IN, (node,)),))
+        return replace(requirements, terms=(*requirements.terms, (on_node,)))
 
-    def _node_in_use(self, pod: Pod) -> str | None:
-        """Return the node to which a claim that others use there ties a pod, None for none."""
+    def _find_node_in_use(self, pod: Pod) -> str | None:
+        """Return the node on which another pod uses a single-node claim of this pod."""
         for claim in self.get_for_pod(pod).shared:
             for other in self._users[claim]:
                 if other.node is not None and get_pod_key(other) != get_pod_key(pod):
@@ -81,32 +83,32 @@ class VolumeIndex:
         return None
 
     def reserve(self, pod: Pod) -> None:
-        """Note that a pod which no plan sees uses its claims: no other pod may use those that are for one pod."""
-        self._out_of_reach.update(self.get_for_pod(pod).exclusive)
+        """Reserve the exclusive claims of a pod that is not part of the problem."""
+        self._reserved.update(self.get_for_pod(pod).exclusive)
 
     def explain_reserved(self, pod: Pod) -> UnschedulableReason | None:
-        """Say which claim of a pod is for one pod alone, and used by another one that no plan sees."""
-        held = [name for namespace, name in self.get_for_pod(pod).exclusive if (namespace, name) in self._out_of_reach]
-        return UnschedulableReason(UnschedulableCode.CLAIM_OUT_OF_REACH, claim=held[0]) if held else None
+        """Report an exclusive claim that a pod outside the problem uses."""
+        names = [name for namespace, name in self.get_for_pod(pod).exclusive if (namespace, name) in self._reserved]
+        return UnschedulableReason(UnschedulableCode.CLAIM_OUT_OF_REACH, claim=names[0]) if names else None
 
     def _look_up(self, pod: Pod) -> VolumeRequirements:
-        found: list[PersistentVolumeClaim] = []
+        claims: list[PersistentVolumeClaim] = []
         missing: UnschedulableReason | None = None
-        for name, claim in iterate_claims(self._surroundings, pod):
+        for name, claim in iterate_claims(self._storage_and_namespaces, pod):
             unusable = explain_unusable_claim(pod, name, claim)
             if unusable is not None:
                 missing = missing or UnschedulableReason(unusable, claim=name)
             if claim is not None:
-                found.append(claim)
-        # A running pod that cannot be created anew stays, and what it has now is attached to its node.
-        present = [self._surroundings.claims.get((pod.namespace, name)) for name in pod.constraints.claims]
-        counted = [claim for claim in present if claim] if missing and pod.node else found
-        # One volume through two claims is attached once.
-        volumes = {(claim.driver, claim.volume or claim.name) for claim in counted if claim.driver}
+                claims.append(claim)
+        # A running pod that cannot be created again stays, with the volumes that are attached now.
+        current = [self._storage_and_namespaces.claims.get((pod.namespace, name)) for name in pod.constraints.claims]
+        attached_claims = [claim for claim in current if claim] if missing and pod.node else claims
+        # A volume with two claims is attached once.
+        volumes = {(claim.driver, claim.volume or claim.name) for claim in attached_claims if claim.driver}
         return VolumeRequirements(
-            terms=tuple(dict.fromkeys(claim.terms for claim in found if claim.terms is not None)),
+            terms=tuple(dict.fromkeys(claim.terms for claim in claims if claim.terms is not None)),
             attached=tuple(sorted(volumes)),
-            exclusive=tuple((pod.namespace, claim.name) for claim in found if claim.single_pod),
-            shared=tuple((pod.namespace, claim.name) for claim in found if claim.single_node and not claim.single_pod),
+            exclusive=tuple((pod.namespace, claim.name) for claim in claims if claim.single_pod),
+            shared=tuple((pod.namespace, claim.name) for claim in claims if claim.single_node and not claim.single_pod),
             missing=missing,
         )

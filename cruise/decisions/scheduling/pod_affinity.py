@@ -50,7 +50,7 @@ def is_first_of_affinity_group(board: PodPlacements, pod: Pod) -> bool:
     """Tell whether a pod meets its own required affinity, and no pod in any of its domains does."""
     terms = pod.constraints.affinity
     if not terms or not all(
-        board.storage_and_namespaces.find_matching_namespaces(term, pod.namespace, pod.labels) for term in terms
+        board.storage_and_namespaces.term_matches_pod(term, pod.namespace, pod.labels) for term in terms
     ):
         return False
     wanted = _nodes_with(board, terms)
@@ -65,7 +65,7 @@ def check_anti_affinity(board: PodPlacements, pod: Pod, node: Node) -> Iterator[
             yield f"has a pod of its anti-affinity in the same {term.topology_key}"
     for term, holders in board.find_anti_affinity_against(pod.namespace, pod.labels):
         domain = node.labels.get(term.topology_key)
-        if domain is None or not board.storage_and_namespaces.find_matching_namespaces(term, pod.namespace, pod.labels):
+        if domain is None or not board.storage_and_namespaces.term_matches_pod(term, pod.namespace, pod.labels):
             continue
         if domain in _domains(board, holders, term.topology_key):
             yield f"has a pod whose anti-affinity means it in the same {term.topology_key}"
@@ -139,7 +139,7 @@ def _nodes_with(board: PodPlacements, terms: tuple[PodAffinityTerm, ...]) -> Cou
     by_selector = any(term.namespace_selector is not None for term in terms)
     for namespace in board.namespaces() if by_selector else sorted(terms[0].namespaces):
         for labels, nodes in board.find_matching_groups(namespace, first, with_ending=True):
-            if all(board.storage_and_namespaces.find_matching_namespaces(term, namespace, labels) for term in terms):
+            if all(board.storage_and_namespaces.term_matches_pod(term, namespace, labels) for term in terms):
                 found.update(nodes)
     return found
 

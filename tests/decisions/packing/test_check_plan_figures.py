@@ -93,5 +93,5 @@ def test_a_pod_may_stay_pending_for_lack_of_time_and_never_without_a_word():
         replace(unlucky, impossible=True),
     ):
         assert list(check_plan_figures(snapshot, replace(plan, unplaced=(wrong,)))) == [
-            "nothing is said of why pod shop/waits stays pending"
+            "pod shop/waits stays pending without a reason"
         ]

@@ -143,7 +143,7 @@ def a_move_of_what_is_left_in_peace(snapshot, pods, plan):
     return with_pod(snapshot, pods["moves"], annotations={"karpenter.sh/do-not-disrupt": "true"}), plan
 
 
-@breaks("never preempts, but gets room on n1")
+@breaks("never preempts, but gets capacity on n1")
 def a_preemption_for_a_pod_that_never_preempts(snapshot, pods, plan):
     return with_pod(snapshot, pods["wants"], preemption_allowed=False), plan
 
@@ -229,7 +229,7 @@ def a_pending_pod_forgotten(snapshot, pods, plan):
     return snapshot, replace(plan, unplaced=())
 
 
-@breaks("pod shop/asks has more than one fate")
+@breaks("pod shop/asks is listed more than once")
 def a_pod_placed_and_not_placed(snapshot, pods, plan):
     lost = UnplacedPod("shop", "asks", ("cpu",), UnschedulableReason(UnschedulableCode.NODES_FULL), False)
     return snapshot, replace(plan, unplaced=(lost, *plan.unplaced))
@@ -241,7 +241,7 @@ def a_running_pod_among_the_unplaced(snapshot, pods, plan):
     return snapshot, replace(plan, unplaced=(*plan.unplaced, lost))
 
 
-@breaks("nothing is said of why pod shop/waits stays pending")
+@breaks("pod shop/waits stays pending without a reason")
 def no_word_on_why_a_pod_waits(snapshot, pods, plan):
     return snapshot, replace(
         plan, unplaced=(UnplacedPod("shop", "waits", (), UnschedulableReason(UnschedulableCode.NODES_FULL), False),)

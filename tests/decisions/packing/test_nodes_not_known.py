@@ -13,7 +13,7 @@ from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
 from tests.builders import Json
 from tests.decisions.packing.test_truth_at_the_edges import ZONE, a_node, a_pod, cluster, placed, planned, said
 
-UNKNOWN = "not-evaluated: its rules count pods on node n7, which is not known"
+UNKNOWN = "not-evaluated: its rules count pods on node n7, which is unknown"
 WEB = {"matchLabels": {"app": "web"}}
 
 

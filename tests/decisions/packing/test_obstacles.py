@@ -16,7 +16,7 @@ from cruise.packer.problem import ExclusionRule, IntArray
 from tests.decisions.packing.clusters import cluster_of
 from tests.decisions.packing.reports import ignore
 
-PROTECTIONS = {"disruption-budget", "eviction-limit", "unmovable"}
+PROTECTIONS = {"disruption-budget", "eviction-limit", "not-evictable"}
 
 
 def test_no_smaller_set_would_let_the_pod_in_and_this_one_does():
@@ -158,7 +158,7 @@ class Asked:
     def _named(self, stays: str) -> str:
         if stays.startswith(("several-budgets", "budget-exhausted")):
             return "disruption-budget"
-        return "eviction-limit" if stays.startswith("evictions-spent") else "unmovable"
+        return "eviction-limit" if stays.startswith("evictions-spent") else "not-evictable"
 
     def _keeps_apart(self, n: int, placed: list[int], dropped: set[str]) -> bool:
         alike = sum(self._in(p, np.array([self.kind])) and self.pod_node[p] == n for p in placed)
