@@ -180,7 +180,7 @@ class AdmissionSize(StrEnum):
     """What new pods are created with: their peak, or what a node pass would give them."""
 
     PEAK = "peak"
-    NODE_PASS = "node-pass"
+    NODE_PASS = "planned"
 
 
 class ConsolidationMode(StrEnum):

@@ -30,7 +30,7 @@ class ReasonDetail(StrEnum):
     QUOTA_REFUSES = "quota-refuses"
     VOLUME_UNKNOWN = "volume-unknown"
     VOLUME_SHARED = "volume-shared"
-    NOT_EVALUATED = "not-evaluated"
+    NOT_EVALUATED = "not-judged"
     NOT_MANAGED = "not-managed"
     JOB = "job"
     POD_GROUP = "pod-group"
@@ -155,7 +155,7 @@ class UnschedulableCode(StrEnum):
 
     OTHER = "template"  # in words, as releases before this one stored it
     GATED = "gated"  # as releases before this one stored it
-    NOT_EVALUATED = "not-evaluated"  # by a rule that cruise does not know
+    NOT_EVALUATED = "not-judged"  # by a rule that cruise does not know
     CLAIM_UNKNOWN = "claim-unknown"
     CLAIM_UNBOUND = "claim-unbound"
     CLAIM_OF_ANOTHER = "claim-of-another"

@@ -6,8 +6,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-import cruise.kube_json.review_bounds
-
+import cruise.kube_json.admission_review
 from cruise.app.http_connection import ConnectionRejection
 from cruise.decisions.packing.node_masks import PlacementObstacle
 from cruise.decisions.scan.risks import ContainerRiskKind
@@ -109,7 +108,7 @@ def _answers() -> Iterator[tuple[str, str, str]]:
 def list_webhook_answers() -> set[tuple[str, str]]:
     """Return what the webhook counts beside the reasons of decisions."""
     constants = {one for name, one in vars(admission_reviewer).items() if name.isupper() and _is_verdict(one)}
-    source = Path(cruise.kube_json.review_bounds.__file__).read_text(encoding="utf-8")
+    source = Path(cruise.kube_json.admission_review.__file__).read_text(encoding="utf-8")
     bounds = {("left", reason) for reason in re.findall(r'ReviewTooLarge\("([a-z-]+)"', source)}
     return constants | bounds | {("mutated", size.value) for size in AdmissionSize} | {("mutated", "stated")}
 

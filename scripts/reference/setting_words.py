@@ -32,12 +32,12 @@ WORDS: Mapping[str, Mapping[str, str]] = {
         "notify_format": "Whom notifications are for: what reads cruise's own document, Slack or Teams.",
         "notify_topics": "What to notify of.",
         "notify_interval": "The least time between two notifications; what happens meanwhile is reported together.",
-        "packing": "Carry out plans for pods that stay pending; `false` only shows them.",
+        "packing_enabled": "Carry out plans for pods that stay pending; `false` only shows them.",
         "packing_time_limit": (
             "How long to search for such a plan; the best one found by then is taken, with its distance from the "
             "proved bound."
         ),
-        "consolidate": (
+        "consolidation": (
             "With how few nodes the cluster would do: `advise` says so and changes nothing, `act` also moves pods off "
             "nodes in mode `full`, `off` does not look."
         ),

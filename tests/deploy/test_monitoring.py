@@ -113,8 +113,8 @@ SCENES = {
     ],
     "CruiseJobFailing": ['cruise_job_failures_total{exported_job="node pass",job="cruise"} 0+1x60'],
     "CruiseWritesFailing": [
-        'cruise_actions_total{action="resize",verdict="done",reason="rightsized"} 0+1x60',
-        'cruise_actions_total{action="resize",verdict="refused",reason="disruption-budget"} 0+2x60',
+        'cruise_actions_total{action="resize",result="done",reason="rightsized"} 0+1x60',
+        'cruise_actions_total{action="resize",result="refused",reason="disruption-budget"} 0+2x60',
     ],
     "CruiseKubeletsDisagree": ['cruise_cross_checked_containers_total{result="disagree"} 0+1x60'],
     "CruiseHeadroomRiskExceeded": [

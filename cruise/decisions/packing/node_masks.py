@@ -184,7 +184,7 @@ class PlacementObstacle(StrEnum):
 
 
 # Prefix of the obstacle of pods with constraints that cruise does not support.
-NOT_EVALUATED = "not-evaluated"
+NOT_EVALUATED = "not-judged"
 
 # Obstacles that protect pods of lower priority from preemption.
 EVICTION_OBSTACLES = (

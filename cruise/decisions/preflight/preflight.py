@@ -38,7 +38,7 @@ def check_risks(risks: Mapping[ResourceName, ObservedRisk]) -> Iterator[CheckIte
         if risk.is_within_stated_risk:
             yield CheckItem("headroom", f"{name} risk", CheckLevel.OK, words)
         else:
-            fix = "none is needed at once: nodes keep more by now; see docs/runbooks.md#cruiseriskabove"
+            fix = "none is needed at once: nodes keep more by now; see docs/runbooks.md#cruiseheadroomriskexceeded"
             yield CheckItem("headroom", f"{name} risk", CheckLevel.WARN, words, fix)
 
 

@@ -76,7 +76,9 @@ class _MetricsCollector(Collector):
 
 
 def _shown_to_others(figures: ControllerFigures) -> Iterator[Metric]:
-    notices = CounterMetricFamily("cruise_notices", "Notices of what happened, by what became of them.", labels=["end"])
+    notices = CounterMetricFamily(
+        "cruise_notification_events", "Notices of what happened, by what became of them.", labels=["end"]
+    )
     for end in ("sent", "dropped"):
         notices.add_metric([end], figures.notices.get(end, 0))
     yield notices
@@ -96,14 +98,12 @@ def _controller(figures: ControllerFigures, now: datetime) -> Iterator[Metric]:
         yield GaugeMetricFamily("cruise_paused", "1 where every write is stopped.", int(figures.paused))
     yield from _jobs(figures.jobs)
     yield from _going_on(figures)
-    outcomes = CounterMetricFamily(
-        "cruise_outcomes", "Actions by how they ended.", labels=["action", "verdict", "reason"]
-    )
+    outcomes = CounterMetricFamily("cruise_actions", "Actions by their result.", labels=["action", "result", "reason"])
     for (action, verdict, reason), count in sorted(figures.outcomes.items()):
         outcomes.add_metric([action, verdict.value, reason.value], count)
     yield outcomes
     yield _resizes(figures.causes)
-    refused = CounterMetricFamily("cruise_samples_refused", "Samples of use that cannot be true.", labels=["reason"])
+    refused = CounterMetricFamily("cruise_samples_rejected", "Samples of use that cannot be true.", labels=["reason"])
     for refusal in SampleRejection:
         refused.add_metric([refusal.value], figures.refused.get(refusal, 0))
     yield refused
@@ -156,7 +156,7 @@ def _going_on(figures: ControllerFigures) -> Iterator[Metric]:
         ages.add_metric([name], seconds)
     yield ages
     yield CounterMetricFamily(
-        "cruise_leads_given_up",
+        "cruise_leadership_released",
         "How often this process gave up the lead because a pass did not end or go through.",
         figures.leads_given_up,
     )
@@ -206,7 +206,7 @@ def _pass(figures: NodePassFigures) -> Iterator[Metric]:
 def _risks(risks: Mapping[ResourceName, ObservedRisk]) -> Iterator[Metric]:
     families: tuple[tuple[str, str, Callable[[ObservedRisk], float]], ...] = (
         (
-            "risk_asked",
+            "risk_stated",
             "The share of intervals in which a node's demand may pass requests.",
             lambda one: one.stated_risk,
         ),
@@ -258,7 +258,7 @@ def _packing(figures: PackingPassFigures) -> Iterator[Metric]:
         plans.add_metric([outcome, proof], count)
     yield plans
     yield CounterMetricFamily(
-        "cruise_packing_placed", "Pods that finished packing plans brought onto nodes.", figures.placed
+        "cruise_packing_placed_pods", "Pods that finished packing plans brought onto nodes.", figures.placed
     )
     gauges = (
         ("cruise_packing_pending_pods", "Unschedulable pods that the last packing pass was made for.", figures.pending),
@@ -294,7 +294,7 @@ def _consolidation(done: ConsolidationPassResult | None) -> Iterator[Metric]:
 
 def _webhook(figures: WebhookFigures, now: datetime) -> Iterator[Metric]:
     answers = CounterMetricFamily(
-        "cruise_webhook_answers", "Admission reviews by what was answered.", labels=["answer", "reason"]
+        "cruise_webhook_reviews", "Admission reviews by what was answered.", labels=["answer", "reason"]
     )
     for (answer, reason), count in sorted(figures.answers.items()):
         answers.add_metric([answer, reason], count)
@@ -320,7 +320,7 @@ def _listener(figures: ListenerFigures) -> Iterator[Metric]:
     yield GaugeMetricFamily("cruise_http_connections", "Connections that are open.", figures.connections)
     yield GaugeMetricFamily("cruise_http_body_bytes", "Bytes of requests under way.", figures.body_bytes)
     turned_away = CounterMetricFamily(
-        "cruise_http_turned_away", "Connections that were ended before an answer.", labels=["reason"]
+        "cruise_http_connections_rejected", "Connections that were ended before an answer.", labels=["reason"]
     )
     for reason, count in figures.rejected.items():
         turned_away.add_metric([reason], count)

@@ -83,8 +83,8 @@ def test_a_gated_pod_is_left_out_with_a_note() -> None:
         ClusterSnapshot(nodes=(make_shop_node("n1"),), pods=(make_shop_pod("gated", scheduling_gated=True),))
     )
     assert built.pods == ()
-    assert [one.blocked_by for one in built.ignored_pods] == [("not-evaluated: scheduling gates",)]
-    assert built.notes == (PackingNote(PackingNoteCode.PODS_IGNORED, "not-evaluated: scheduling gates", 1),)
+    assert [one.blocked_by for one in built.ignored_pods] == [("not-judged: scheduling gates",)]
+    assert built.notes == (PackingNote(PackingNoteCode.PODS_IGNORED, "not-judged: scheduling gates", 1),)
 
 
 def test_a_resource_that_no_node_can_run_short_of_is_no_column() -> None:

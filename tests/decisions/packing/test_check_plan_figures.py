@@ -35,7 +35,7 @@ def test_a_pod_behind_a_gate_may_be_explained_and_need_not():
     said = UnplacedPod(
         "shop",
         "gated",
-        ("not-evaluated: scheduling gates",),
+        ("not-judged: scheduling gates",),
         UnschedulableReason(UnschedulableCode.NOT_EVALUATED),
         False,
     )

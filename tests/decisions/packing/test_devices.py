@@ -88,7 +88,7 @@ def test_devices_that_need_more_than_counting_are_not_judged(changed, template):
     spec = {"spec": {"devices": {"requests": [request]}}}
     made = a_device_object("ResourceClaimTemplate", "one-gpu", spec)
     plan = planned(a_node("n1", cpu="4"), made, *changed, a_pod_with_device("web-1"))
-    assert said(plan) == {"web-1": (("not-evaluated: device gpu",), False)}
+    assert said(plan) == {"web-1": (("not-judged: device gpu",), False)}
 
 
 def test_devices_of_a_claim_that_is_not_judged_are_taken_all_the_same():
@@ -104,4 +104,4 @@ def test_a_resource_that_devices_stand_in_for_is_not_judged():
     pod = a_pod("web-1")
     pod["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
     plan = planned(a_node("n1", cpu="4"), asked, a_slice("n1", some_devices(1)), pod)
-    assert said(plan) == {"web-1": (("not-evaluated: device example.com/gpu",), False)}
+    assert said(plan) == {"web-1": (("not-judged: device example.com/gpu",), False)}

@@ -117,7 +117,7 @@ def test_no_pod_is_evicted_for_one_that_the_rules_of_a_nominated_pod_keep_out(ob
     first = waits_for_n1(**{"containers": ports(80), **nominated})
     plan = planned(*TWO, *STORAGE, MAY_LEAVE, holds_80, first, wants_in(**other), objective=objective)
     assert (plan.moves, plan.preempted, plan.placed) == ((), (), ())
-    obstacle = "not-evaluated: its rules concern shop/vip-1, which is nominated for n1"
+    obstacle = "not-judged: its rules concern shop/vip-1, which is nominated for n1"
     assert said(plan)["web-1"] == ((obstacle,), False)
     assert {line.priority: line.placed == line.maximum for line in plan.by_priority} == {0: True}
 

@@ -13,7 +13,7 @@ from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
 from tests.builders import Json
 from tests.decisions.packing.test_truth_at_the_edges import ZONE, a_node, a_pod, cluster, placed, planned, said
 
-UNKNOWN = "not-evaluated: its rules count pods on node n7, which is unknown"
+UNKNOWN = "not-judged: its rules count pods on node n7, which is unknown"
 WEB = {"matchLabels": {"app": "web"}}
 
 
@@ -71,7 +71,7 @@ def test_a_pod_that_is_leaving_there_hides_none_like_it_that_stays(leaving_first
     elsewhere = PodsOnUnknownNodes(
         [leaving, staying] if leaving_first else [staying, leaving], NO_STORAGE_OR_NAMESPACES
     )
-    assert elsewhere.explain_unsupported(late) == UNKNOWN.removeprefix("not-evaluated: ")
+    assert elsewhere.explain_unsupported(late) == UNKNOWN.removeprefix("not-judged: ")
 
 
 def test_a_running_pod_whose_rules_count_what_runs_there_stays():

@@ -148,7 +148,7 @@ def test_no_chain_preempts_for_a_pod_that_never_preempts(objective):
 def test_what_is_not_modelled_is_said_and_counts_in_no_proof(pod, more, why):
     plan = planned(a_node("n1"), a_pod("other-1"), pod, *more)
     assert placed(plan) == {"other-1": "n1"}
-    assert said(plan) == {"web-1": ((f"not-evaluated: {why}",), False)}
+    assert said(plan) == {"web-1": ((f"not-judged: {why}",), False)}
     assert [(line.placed, line.maximum) for line in plan.by_priority] == [(1, 1)]
 
 
@@ -165,7 +165,7 @@ def test_room_is_kept_for_a_pod_that_was_nominated():
     held = planned(
         a_node("n1", cpu="2"), a_pod("there", "n1", cpu="1500m", priority=9), a_pod("early-1", cpu="400m"), waiting
     )
-    assert said(held)["late-1"][0][0].startswith("not-evaluated: nominated for n1")
+    assert said(held)["late-1"][0][0].startswith("not-judged: nominated for n1")
     assert "early-1" not in placed(held)
 
 
@@ -249,7 +249,7 @@ def test_a_member_of_a_pod_group_is_not_moved_and_nobody_is_moved_for_one(metada
     of_group["metadata"] |= metadata
     waits = planned(*nodes, of_group)
     assert (waits.moves, waits.preempted) == ((), ())
-    assert said(waits)["web-1"][0][0].startswith("not-evaluated: pod group ")
+    assert said(waits)["web-1"][0][0].startswith("not-judged: pod group ")
     member = a_pod("app-1", "n1", **spec)
     member["metadata"] |= metadata
     stays = planned(*nodes[:2], member, one_in)

@@ -258,7 +258,7 @@ def test_a_pod_that_preempts_nobody():
 def test_gates_and_a_cluster_without_nodes():
     words = "cruise cannot judge where it may run: scheduling gates"
     gated = explained([a_node("n1")], make_shop_pod("gated", scheduling_gated=True))
-    assert only(gated) == (("not-evaluated: scheduling gates",), words, False)
+    assert only(gated) == (("not-judged: scheduling gates",), words, False)
     assert only(explained([], make_shop_pod("late"))) == (("no-nodes",), "the cluster has no nodes", True)
 
 

@@ -131,7 +131,7 @@ def test_the_real_scheduler_gives_out_as_many_devices_as_plans_count(scene: Scen
     plan = scene.plan()
     lost: list[UnplacedPod] = list(plan.unplaced)
     assert {one.pod for one in plan.placed} | {one.pod for one in lost} == {"a", "b", "c"}
-    assert not any(blocked.startswith("not-evaluated") for one in lost for blocked in one.blocked_by)
+    assert not any(blocked.startswith("not-judged") for one in lost for blocked in one.blocked_by)
     assert len(plan.placed) == min(2, sum(free.values()))
     templates = {"a": "one", "b": "one", "c": "two"}
     for one in plan.placed:

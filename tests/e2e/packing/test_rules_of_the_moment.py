@@ -164,7 +164,7 @@ def test_a_nominated_pod_keeps_its_host_ports(scene: Scene):
     plan = scene.plan()
     assert (moves(plan), plan.placed) == ([], ())
     assert [one.blocked_by[0] for one in plan.unplaced if one.pod == "web"] == [
-        f"not-evaluated: its rules concern {scene.run}/vip, which is nominated for {scene.ssd}"
+        f"not-judged: its rules concern {scene.run}/vip, which is nominated for {scene.ssd}"
     ]
     scene.api.delete("pods", scene.run, "app", grace=0)
     scene.waits_for("web", "didn't have free ports")
@@ -204,7 +204,7 @@ def test_namespaces_without_a_label_are_not_what_the_selector_says(scene: Scene)
     scene.waits_for("web", "didn't match pod anti-affinity rules")
     plan = scene.plan()
     assert (moves(plan), plan.placed) == ([], ())
-    assert [one.blocked_by[0].partition(":")[0] for one in plan.unplaced] == ["not-evaluated"]
+    assert [one.blocked_by[0].partition(":")[0] for one in plan.unplaced] == ["not-judged"]
 
 
 def test_a_claim_that_the_pod_does_not_own_serves_it_not(scene: Scene):
