@@ -70,7 +70,7 @@ def _totals(recording: UsageRecording) -> tuple[float, float, float]:
     return (
         score.resizes_per_container_day * days,
         score.own_evictions_per_1000_pod_days / 1000 * days,
-        score.nodes_mean * recording.get_days * PASSES_A_DAY,
+        score.nodes_mean * recording.days * PASSES_A_DAY,
     )
 
 

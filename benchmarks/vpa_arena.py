@@ -135,7 +135,7 @@ class RealVpa(ReplayPolicy):
 
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         """Remember the kill for the recommender and for the pod's status."""
-        self._kills.append((kill.container, kill.at, int(view.sizes.memory_bytes[kill.container])))
+        self._kills.append((kill.container, kill.time, int(view.sizes.memory_bytes[kill.container])))
         return ReplayedOomReaction()
 
     def _take_in(self, view: ReplayClusterView) -> None:
@@ -218,9 +218,9 @@ def _pairs(row: Float32Array, least: int) -> list[tuple[int, int]]:
 
 def _view(view: ReplayClusterView) -> Mapping[str, object]:
     return {
-        "at": view.at,
+        "at": view.time,
         "node": view.node.tolist(),
-        "born": view.creation_row.tolist(),
+        "born": view.creation_count.tolist(),
         "bornAt": view.created_at.tolist(),
         "cpu": view.sizes.cpu_millicores.tolist(),
         "memory": view.sizes.memory_bytes.tolist(),

@@ -72,7 +72,7 @@ def main() -> None:
         for name, variables in SETTINGS.items()
     ]
     sources = [TraceRecordingSource(directory, entries[0].options.pass_seconds) for directory in given.traces]
-    replay = ReplayRequest(sources, entries, None, with_time_lines=False, with_cells=True)
+    replay = ReplayRequest(sources, entries, None, with_time_lines=False, with_hourly_counts=True)
     print(markdown(replay_locally(replay, given.jobs)))
 
 

@@ -125,13 +125,13 @@ def read_all_recordings(
 
 def replay_all(
     executor: Executor,
-    surveys: Sequence[RecordingSummary],
+    summaries: Sequence[RecordingSummary],
     entries: Sequence[ReplayEntry],
     board: TaskProgress,
     *,
     watched_node: str | None = None,
     with_time_lines: bool = True,
-    with_cells: bool = False,
+    with_hourly_counts: bool = False,
 ) -> list[BacktestResult]:
     """Return one result a recording, with a score for each entry; both are in the order given.
 
@@ -143,20 +143,20 @@ def replay_all(
     begun: set[tuple[int, int, ConsolidationSizes]] = set()
     rows = sorted(range(len(entries)), key=lambda row: entries[row].policy not in SLOW_POLICIES)
 
-    def submit(at: int, row: int, judgement: ConsolidationSizes) -> tuple[Future[PolicyScore], int]:
-        found, entry = surveys[at], entries[row]
+    def submit(at: int, row: int, consolidation: ConsolidationSizes) -> tuple[Future[PolicyScore], int]:
+        found, entry = summaries[at], entries[row]
         number = board.add(f"{found.name}: {entry.name}", _work(found, entry))
-        cells[number] = (at, row, judgement)
+        cells[number] = (at, row, consolidation)
         begun.add(cells[number])
-        lines = with_time_lines and judgement is ConsolidationSizes.ADMITTED
-        task = ReplayTask(found.source, entry.policy, entry.options, judgement, watched_node, lines, with_cells)
+        lines = with_time_lines and consolidation is ConsolidationSizes.ADMITTED
+        task = ReplayTask(found.source, entry.policy, entry.options, consolidation, watched_node, lines, with_hourly_counts)
         return executor.submit(run_replay_task, number, task), number
 
-    pending = dict(submit(at, row, ConsolidationSizes.ADMITTED) for at in range(len(surveys)) for row in rows)
+    pending = dict(submit(at, row, ConsolidationSizes.ADMITTED) for at in range(len(summaries)) for row in rows)
     for number, score in _as_they_end(pending, board):
-        at, row, judgement = cells[number]
-        scores[at, row, judgement] = score
-        if judgement is ConsolidationSizes.REQUESTS:
+        at, row, consolidation = cells[number]
+        scores[at, row, consolidation] = score
+        if consolidation is ConsolidationSizes.REQUESTS:
             continue
         # What one policy needs several nodes for, the others mostly do: none has to wait for its own first replay.
         due = rows if score.nodes_peak > 1 else ()
@@ -180,13 +180,13 @@ def replay_all(
                 for row, entry in enumerate(entries)
             },
         )
-        for at, found in enumerate(surveys)
+        for at, found in enumerate(summaries)
     ]
 
 
-def compute_work(surveys: Sequence[RecordingSummary], entries: Sequence[ReplayEntry]) -> float:
+def compute_work(summaries: Sequence[RecordingSummary], entries: Sequence[ReplayEntry]) -> float:
     """Return how much all replays are, in the unit of the board."""
-    return sum(_work(found, one) * (1 + one.options.with_both_consolidations) for found in surveys for one in entries)
+    return sum(_work(found, one) * (1 + one.options.with_both_consolidations) for found in summaries for one in entries)
 
 
 def _work(found: RecordingSummary, entry: ReplayEntry) -> float:
@@ -242,6 +242,6 @@ def backtest_policies(
     cut to it, for all policies.
     """
     executor, board = InProcessExecutor(), TaskProgress()
-    surveys = read_all_recordings(executor, [LoadedRecordingSource(recording)], options, None, board)
+    summaries = read_all_recordings(executor, [LoadedRecordingSource(recording)], options, None, board)
     entries = [ReplayEntry(name, name, options) for name in policies]
-    return replay_all(executor, surveys, entries, board, watched_node=watched_node)[0]
+    return replay_all(executor, summaries, entries, board, watched_node=watched_node)[0]

@@ -188,10 +188,10 @@ class ReplayTask:
     source: RecordingSource
     policy: str
     options: ReplayOptions
-    judgement: ConsolidationSizes
+    consolidation: ConsolidationSizes
     watched_node: str | None
     with_time_line: bool
-    with_cells: bool
+    with_hourly_counts: bool
 
 
 def summarize_recording(
@@ -207,7 +207,7 @@ def summarize_recording(
         name=recording.name,
         containers=len(recording.containers),
         capped_containers=capped,
-        days=recording.get_days,
+        days=recording.days,
         step_seconds=recording.step_seconds,
         notes=tuple(notes),
     )
@@ -221,12 +221,12 @@ def run_replay_task(number: int, task: ReplayTask) -> PolicyScore:
         recording,
         POLICIES[task.policy](recording, task.options),
         task.options,
-        judgement=task.judgement,
+        consolidation=task.consolidation,
         watched_node=task.watched_node,
         on_progress=_report(number),
     )
     line = score.time_line if task.with_time_line else None
-    cells = score.hourly_counts if task.with_cells else None
+    cells = score.hourly_counts if task.with_hourly_counts else None
     return replace(score, seconds=perf_counter() - begun, time_line=line, hourly_counts=cells)
 
 

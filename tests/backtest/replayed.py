@@ -36,7 +36,7 @@ def make_recording(*workloads: str, length: int = 24, step: int = 300, has_memor
 
 
 def make_view(
-    node, *, at=START + 3600, cpu=500, memory=512 * MEBIBYTE, limit=1024 * MEBIBYTE, born=None
+    node, *, at=START + 3600, cpu=500, memory=512 * MEBIBYTE, limit=1024 * MEBIBYTE, creation_count=None
 ) -> ReplayClusterView:
     """Containers on the nodes with these indices, -1 for pending and -2 for absent ones, all of one size."""
     count = len(node)
@@ -44,7 +44,7 @@ def make_view(
         at,
         sizes(*[(cpu, memory, limit)] * count),
         np.array(node, dtype=np.int64),
-        np.ones(count, dtype=np.int64) if born is None else np.array(born, dtype=np.int64),
+        np.ones(count, dtype=np.int64) if creation_count is None else np.array(creation_count, dtype=np.int64),
         np.full(count, START, dtype=np.int64),
         np.ones(max([0, *node]) + 1, dtype=np.bool_),
         NODE,

@@ -39,7 +39,7 @@ def test_both_judgements_of_consolidation_are_shown():
     options = ReplayOptions(node=Resources(2000, 8 << 30))
     result = backtest_policies(recording, ["vpa"], options).policies["vpa"]
     other = replay_policy(
-        recording, POLICIES["vpa"](recording, options), options, judgement=ConsolidationSizes.REQUESTS
+        recording, POLICIES["vpa"](recording, options), options, consolidation=ConsolidationSizes.REQUESTS
     )
     assert result.nodes_peak > 1
     assert (result.nodes_mean_by_requests, result.moves_by_requests) == (

@@ -33,9 +33,9 @@ def scores(results):
 
 def replayed(sources, board, kept_in=None):
     here = InProcessExecutor(board)
-    surveys = read_all_recordings(here, sources, OPTIONS, kept_in, board)
+    summaries = read_all_recordings(here, sources, OPTIONS, kept_in, board)
     board.begin(board.show)
-    return surveys, replay_all(here, surveys, ENTRIES, board)
+    return summaries, replay_all(here, summaries, ENTRIES, board)
 
 
 def test_recordings_and_rows_come_in_the_order_given_whatever_they_are_called():
@@ -72,10 +72,10 @@ def test_the_answer_is_the_same_from_memory_and_from_files(tmp_path):
 def test_progress_grows_to_all_of_the_work():
     seen: list[tuple[str, float]] = []
     board = TaskProgress(lambda what, done: seen.append((what, done)))
-    surveys, _ = replayed([LoadedRecordingSource(made_up(hours=8, step=300))], board)
+    summaries, _ = replayed([LoadedRecordingSource(made_up(hours=8, step=300))], board)
     done = [share for what, share in seen if what != "reading made-up"]
     assert done == sorted(done)
-    assert done[-1] == compute_work(surveys, ENTRIES)
+    assert done[-1] == compute_work(summaries, ENTRIES)
     assert {what for what, _ in seen} == {"reading made-up", "made-up: vpa", "made-up: patient"}
 
 
@@ -98,13 +98,13 @@ def test_the_longest_replays_begin_first_and_each_is_made_once():
 
     class Listing(InProcessExecutor):
         def submit(self, fn, /, *args, **kwargs):
-            begun.extend((one.policy, one.judgement) for one in args if isinstance(one, ReplayTask))
+            begun.extend((one.policy, one.consolidation) for one in args if isinstance(one, ReplayTask))
             return super().submit(fn, *args, **kwargs)
 
     board = TaskProgress()
     here = Listing(board)
-    surveys = read_all_recordings(here, [LoadedRecordingSource(made_up(hours=8, step=300))], OPTIONS, None, board)
-    [result] = replay_all(here, surveys, ENTRIES, board)
+    summaries = read_all_recordings(here, [LoadedRecordingSource(made_up(hours=8, step=300))], OPTIONS, None, board)
+    [result] = replay_all(here, summaries, ENTRIES, board)
     assert list(result.policies) == ["vpa", "patient"]
     assert all(score.nodes_peak > 1 for score in result.policies.values())
-    assert begun == [(policy, judgement) for judgement in ConsolidationSizes for policy in ("cruise", "vpa")]
+    assert begun == [(policy, consolidation) for consolidation in ConsolidationSizes for policy in ("cruise", "vpa")]

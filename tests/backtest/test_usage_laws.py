@@ -57,7 +57,7 @@ class Watched(ReplayPolicy):
         return self._cruise.admit(containers, view)
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
-        if view.at >= self._judged_from:
+        if view.time >= self._judged_from:
             self._judge(view)
         decision = self._cruise.decide(view)
         copied = replace(view, sizes=view.sizes.select(np.arange(len(view.node))), node=view.node.copy())
@@ -156,4 +156,4 @@ def test_a_rollout_does_not_count_as_shortage(seed: int) -> None:
     # One more of the smallest changes may fall to one of them.
     assert last.cpu_millicores[pods:].sum() <= before.cpu_millicores[:pods].sum() + DEAD_BAND.get(CPU)
     assert last.memory_bytes[pods:].sum() <= before.memory_bytes[:pods].sum() + DEAD_BAND.get(MEMORY)
-    assert watched.passes[-1][0].at - watched.passes[0][0].at > DAY_STEPS * STEP
+    assert watched.passes[-1][0].time - watched.passes[0][0].time > DAY_STEPS * STEP

@@ -46,15 +46,15 @@ def test_the_program_gets_samples_with_the_pods_they_belong_to_and_kills_once(ca
         os.close(theirs)
         policy = RealVpa(recording, ReplayOptions(), VpaProgram(process, ours))
         policy.observe(300, recording.cpu_millicores, recording.memory_bytes)
-        decision = policy.decide(make_view(get_sizes([1, 1], [1, 1]), at=300))
+        decision = policy.decide(make_view(get_sizes([1, 1], [1, 1]), time=300))
         assert (decision.resize.tolist(), decision.evict.tolist()) == ([0], [1])
         assert decision.sizes.cpu_millicores.tolist() == [130]
-        policy.decide(make_view(get_sizes([1, 1], [1, 1]), at=600))
+        policy.decide(make_view(get_sizes([1, 1], [1, 1]), time=600))
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait() == 0
         with pytest.raises((RuntimeError, ValueError)):
-            policy.admit(np.zeros(1, dtype=np.int64), make_view(get_sizes([1], [1]), at=600))
+            policy.admit(np.zeros(1, dtype=np.int64), make_view(get_sizes([1], [1]), time=600))
     asked = [json.loads(line) for line in capfd.readouterr().err.splitlines()]
     assert [next(iter(one)) for one in asked] == ["setup", "observe", "decide", "decide"]
     assert asked[0]["setup"]["loops"] == 5

@@ -21,7 +21,7 @@ def test_the_same_arguments_give_the_same_recording() -> None:
 def test_has_the_shape_that_is_asked_for(containers: int, days: int, step: int, rows: int) -> None:
     made = make_recording(containers, days, step)
     assert made.cpu_millicores.shape == made.memory_bytes.shape == (rows, containers)
-    assert made.get_days == days
+    assert made.days == days
     assert len({one.pod for one in made.containers}) == containers
     np.testing.assert_array_equal(np.isnan(made.cpu_millicores), np.isnan(made.memory_bytes))
     assert not np.isnan(made.cpu_millicores).all(axis=0).any()

@@ -66,27 +66,27 @@ class OracleBaseline(ReplayPolicy):
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         """Return what the containers use in the interval that begins now."""
-        return self._needs_from(view.at).select(containers)
+        return self._needs_from(view.time).select(containers)
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
         """Write what each container that runs uses in the interval that begins now, where that is not what it has."""
-        needs = self._needs_from(view.at)
+        needs = self._needs_from(view.time)
         other = (needs.cpu_millicores != view.sizes.cpu_millicores) | (needs.memory_bytes != view.sizes.memory_bytes)
         resize: Int64Array = np.flatnonzero((view.node >= 0) & other)
         return ReplayDecision(resize, needs.select(resize), NO_CONTAINERS, evict_without_capacity=True)
 
-    def _needs_from(self, at: int) -> ContainerSizes:
-        """Return the largest use of every container after `at` and up to the next pass, 0 where it has no sample."""
-        if at != self._from:
+    def _needs_from(self, time: int) -> ContainerSizes:
+        """Return the largest use of every container after `time` and up to the next pass, 0 where it has no sample."""
+        if time != self._from:
             recorded = self._recording
-            first = (at - recorded.start) // recorded.step_seconds + 1
-            next_pass = (at // self._pass_seconds + 1) * self._pass_seconds
+            first = (time - recorded.start) // recorded.step_seconds + 1
+            next_pass = (time // self._pass_seconds + 1) * self._pass_seconds
             end = (next_pass - recorded.start) // recorded.step_seconds + 1
             rows = slice(max(0, first), max(0, end))
             cpu = np.minimum(_largest(recorded.cpu_millicores[rows]), self._node.cpu_millicores)
             memory = np.minimum(_largest(recorded.memory_bytes[rows]), self._node.memory_bytes)
             self._needs = ContainerSizes(cpu, memory, np.zeros_like(memory))
-            self._from = at
+            self._from = time
         return self._needs
 
 

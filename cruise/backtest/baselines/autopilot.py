@@ -132,23 +132,23 @@ class AutopilotBaseline(ReplayPolicy):
         self._windows_seen = np.zeros(jobs, dtype=np.int64)
         self._first_windows = count_windows(HOLD_SECONDS, window_seconds)
 
-    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Take in the window that ends at `at`."""
-        signal = build_cpu_signal(at, cpu, self._job)
+    def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Take in the window that ends at `time`."""
+        signal = build_cpu_signal(time, cpu, self._job)
         self._windows_seen += np.bincount(signal.jobs, minlength=len(self._windows_seen)) > 0
         self._cpu.observe(signal)
         if self._has_memory:
-            self._memory.observe(build_memory_signal(at, memory, self._job))
+            self._memory.observe(build_memory_signal(time, memory, self._job))
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         """Return the limits of the containers' jobs."""
         jobs = self._job[containers]
-        young = self._windows_seen[jobs] < self._first_windows
+        is_new = self._windows_seen[jobs] < self._first_windows
         given = self._provisioned.select(containers)
-        cpu = _limit(self._cpu.recommend()[jobs], given.cpu_millicores, young, view.allocatable.cpu_millicores)
+        cpu = _limit(self._cpu.recommend()[jobs], given.cpu_millicores, is_new, view.allocatable.cpu_millicores)
         memory = given.memory_bytes
         if self._has_memory:
-            memory = _limit(self._memory.recommend()[jobs], memory, young, view.allocatable.memory_bytes)
+            memory = _limit(self._memory.recommend()[jobs], memory, is_new, view.allocatable.memory_bytes)
         return ContainerSizes(cpu, memory, np.zeros_like(memory))
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
@@ -164,9 +164,9 @@ class AutopilotBaseline(ReplayPolicy):
         return ReplayDecision(running[changed], written.select(changed), NO_CONTAINERS, evict_without_capacity=True)
 
 
-def _limit(recommended: Float64Array, given: Int64Array, young: BoolArray, largest: int) -> Int64Array:
+def _limit(recommended: Float64Array, given: Int64Array, is_new: BoolArray, largest: int) -> Int64Array:
     limit = np.where(np.isnan(recommended), given, np.ceil(recommended)).astype(np.int64)
-    return np.minimum(np.where(young, np.maximum(limit, given), limit), largest)
+    return np.minimum(np.where(is_new, np.maximum(limit, given), limit), largest)
 
 
 def _moved(now: Int64Array, wanted: Int64Array) -> Int64Array:

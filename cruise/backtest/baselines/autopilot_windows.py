@@ -24,27 +24,27 @@ MEMORY_BOUNDS: Float64Array = MEBIBYTE * CPU_BOUNDS
 
 @dataclass(frozen=True, slots=True)
 class UsageSignal:
-    """The samples of the window that ends at `at` (Unix seconds): of which job each is, and which bucket it fell into.
+    """The samples of the window that ends at `time` (Unix seconds): of which job each is, and which bucket it fell into.
 
     Bucket k holds what is below `bounds[k]` and not below `bounds[k - 1]`.
     """
 
-    at: int
+    time: int
     jobs: Int64Array
     buckets: Int64Array
 
 
-def build_cpu_signal(at: int, cpu: Float32Array, jobs: Int64Array) -> UsageSignal:
+def build_cpu_signal(time: int, cpu: Float32Array, jobs: Int64Array) -> UsageSignal:
     """Return the signal of a matrix (times, containers) of millicores, NaN for none; `jobs` has each container's."""
     times, containers = np.nonzero(~np.isnan(cpu))
-    return UsageSignal(at, jobs[containers], _buckets(cpu[times, containers], CPU_BOUNDS))
+    return UsageSignal(time, jobs[containers], _buckets(cpu[times, containers], CPU_BOUNDS))
 
 
-def build_memory_signal(at: int, memory: Float32Array, jobs: Int64Array) -> UsageSignal:
+def build_memory_signal(time: int, memory: Float32Array, jobs: Int64Array) -> UsageSignal:
     """Return the signal of the peaks of a matrix (times, containers) of bytes, NaN for none."""
     peaks = np.fmax.reduce(memory, axis=0)
     containers = np.flatnonzero(~np.isnan(peaks))
-    return UsageSignal(at, jobs[containers], _buckets(peaks[containers], MEMORY_BOUNDS))
+    return UsageSignal(time, jobs[containers], _buckets(peaks[containers], MEMORY_BOUNDS))
 
 
 def _buckets(values: Float32Array, bounds: Float64Array) -> Int64Array:
@@ -73,14 +73,14 @@ class GrowingWeight:
         self._half_life = half_life_seconds
         self._origin: int | None = None
 
-    def get_at(self, at: int) -> tuple[float, float]:
-        """Return the weight of a window that ends at `at`, and the factor for all sums of the windows before."""
+    def get_at(self, time: int) -> tuple[float, float]:
+        """Return the weight of a window that ends at `time`, and the factor for all sums of the windows before."""
         if self._origin is None:
-            self._origin = at
-        exponent = (at - self._origin) / self._half_life
+            self._origin = time
+        exponent = (time - self._origin) / self._half_life
         if exponent <= _LARGEST_EXPONENT:
             return 2.0**exponent, 1.0
-        self._origin = at
+        self._origin = time
         return 1.0, 2.0**-exponent
 
 
@@ -103,7 +103,7 @@ class LoadPercentile:
 
     def add(self, signal: UsageSignal) -> None:
         """Take in a window."""
-        weight, rescale = self._weight.get_at(signal.at)
+        weight, rescale = self._weight.get_at(signal.time)
         if rescale != 1.0:
             self._loads *= rescale
             self._total *= rescale

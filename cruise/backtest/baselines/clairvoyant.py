@@ -44,7 +44,7 @@ class ClairvoyantBaseline(ReplayPolicy):
         self._memory = _ResourceBlock(recording.memory_bytes, node.memory_bytes)
         _, self._last = find_sampled_rows(recording)
         self._node: Int64Array = np.full(count, -1, dtype=np.int64)
-        self._born: Int64Array = np.zeros(count, dtype=np.int64)
+        self._creation_counts: Int64Array = np.zeros(count, dtype=np.int64)
 
     @property
     def name(self) -> str:
@@ -53,23 +53,23 @@ class ClairvoyantBaseline(ReplayPolicy):
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         """Return the containers' largest use in the rest of the block."""
-        self._enter(view.at)
-        row = self._row(view.at)
+        self._enter(view.time)
+        row = self._row(view.time)
         cpu, memory = (one.get_admission_size(containers, row) for one in (self._cpu, self._memory))
         return ContainerSizes(cpu, memory, np.zeros_like(memory))
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
         """Give the nodes that changed, or all where a block starts, the largest sum of the rest of the block."""
-        self._enter(view.at)
+        self._enter(view.time)
         new_block, self._decided = self._decided != self._block, self._block
-        row = self._row(view.at)
+        row = self._row(view.time)
         # A pod without another sample leaves after this pass.
-        node = np.where(self._place(view.at) <= self._last, view.node, -1)
+        node = np.where(self._place(view.time) <= self._last, view.node, -1)
         containers = np.flatnonzero(node >= 0)
         containers = containers[np.argsort(node[containers], kind="stable")]
         if not new_block:
-            containers = containers[self._changed(node, view.creation_row)[node[containers]]]
-        self._node, self._born = node, view.creation_row.copy()
+            containers = containers[self._changed(node, view.creation_count)[node[containers]]]
+        self._node, self._creation_counts = node, view.creation_count.copy()
         if not containers.size:
             return ReplayDecision(NO_CONTAINERS, ContainerSizes.create_zeros(0), NO_CONTAINERS)
         wanted, evicted = ContainerSizes.create_zeros(len(containers)), np.zeros(len(containers), dtype=np.bool_)
@@ -86,34 +86,34 @@ class ClairvoyantBaseline(ReplayPolicy):
         other = (wanted.cpu_millicores != has.cpu_millicores) | (wanted.memory_bytes != has.memory_bytes)
         return ReplayDecision(containers[other], wanted.select(other), evict, evict_without_capacity=True)
 
-    def _changed(self, node: Int64Array, born: Int64Array) -> BoolArray:
+    def _changed(self, node: Int64Array, creation_count: Int64Array) -> BoolArray:
         """Tell on which node indices other pods run than at the last pass."""
-        moved = np.flatnonzero((node != self._node) | (born != self._born))
+        moved = np.flatnonzero((node != self._node) | (creation_count != self._creation_counts))
         places = np.concatenate([node[moved], self._node[moved]])
         changed = np.zeros(int(max(node.max(initial=-1), self._node.max(initial=-1))) + 1, dtype=np.bool_)
         changed[places[places >= 0]] = True
         return changed
 
-    def _enter(self, at: int) -> None:
+    def _enter(self, time: int) -> None:
         """Read the samples from a time to the first pass after its block, where the block is another than before."""
-        block = at // self._block_seconds
+        block = time // self._block_seconds
         if block == self._block:
             return
         self._block = block
-        self._first = self._place(at)
+        self._first = self._place(time)
         last_pass = -(-(block + 1) * self._block_seconds // self._pass_seconds) * self._pass_seconds
         rows = slice(self._first, self._place(last_pass))
         self._rows = len(self._recording.cpu_millicores[rows])
         self._cpu.read(rows)
         self._memory.read(rows)
 
-    def _row(self, at: int) -> int:
+    def _row(self, time: int) -> int:
         """Return the place in the block of the first sample after a time."""
-        return min(self._place(at) - self._first, self._rows)
+        return min(self._place(time) - self._first, self._rows)
 
-    def _place(self, at: int) -> int:
+    def _place(self, time: int) -> int:
         """Return the place in the recording of the first sample after a time."""
-        return max(0, (at - self._recording.start) // self._recording.step_seconds + 1)
+        return max(0, (time - self._recording.start) // self._recording.step_seconds + 1)
 
 
 class _ResourceBlock:

@@ -150,8 +150,8 @@ class CruiseKubeBaseline(ReplayPolicy):
 
     def __init__(self, recording: UsageRecording, options: ReplayOptions) -> None:
         self._provisioned = get_provisioned_sizes(recording)
-        self._workload_of = recording.workload_containers()
-        _, first_of = np.unique(self._workload_of, return_index=True)
+        self._workload_of_container = recording.workload_containers()
+        _, first_of = np.unique(self._workload_of_container, return_index=True)
         kinds = [recording.containers[first].workload.kind for first in first_of.tolist()]
         count = len(kinds)
         self._listed = np.array([kind in KINDS for kind in kinds], dtype=np.bool_)
@@ -160,55 +160,55 @@ class CruiseKubeBaseline(ReplayPolicy):
         pass_seconds = max(options.pass_seconds, recording.step_seconds)
         self._every = max(1, round(STATISTICS_SECONDS / pass_seconds))
         self._history = CruiseKubeUsageHistory(
-            self._workload_of, step_seconds=recording.step_seconds, pass_seconds=pass_seconds, every=self._every
+            self._workload_of_container, step_seconds=recording.step_seconds, pass_seconds=pass_seconds, every=self._every
         )
-        self._replicas = ReplicaCounts(self._workload_of)
+        self._replicas = ReplicaCounts(self._workload_of_container)
         self._statistics = CruiseKubeStatistics.create_empty(count)
         self._made_at = np.zeros(count, dtype=np.int64)
         self._oom_megabytes = np.zeros(count)
         self._created_at = np.full(count, np.iinfo(np.int64).max)
         self._kills: deque[tuple[int, int, float]] = deque()  # time, workload, limit in megabytes
-        self._killed_at = np.full(len(self._workload_of), np.iinfo(np.int64).min // 2)
-        self._killed_born = np.full(len(self._workload_of), -1, dtype=np.int64)
+        self._killed_at = np.full(len(self._workload_of_container), np.iinfo(np.int64).min // 2)
+        self._killed_creation_counts = np.full(len(self._workload_of_container), -1, dtype=np.int64)
         self._intervals = 0
         self._applied_at: int | None = None
 
-    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+    def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Keep the samples; make the statistics anew when their task is due."""
         self._history.observe(cpu, memory)
         if self._intervals % self._every == 0:
-            self._make_statistics(at)
+            self._make_statistics(time)
         self._intervals += 1
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         """Return what the webhook makes of what was provisioned."""
-        workloads = self._workload_of[containers]
-        np.minimum.at(self._created_at, workloads, view.at)
+        workloads = self._workload_of_container[containers]
+        np.minimum.at(self._created_at, workloads, view.time)
         provisioned = self._provisioned.select(containers)
         statistics = self._statistics.take(workloads)
         sizes = compute_admission_sizes(
             provisioned, statistics, self._oom_megabytes[workloads], self._daemon[workloads]
         )
-        seen = np.flatnonzero(self._may_touch(view.at)[workloads])
+        seen = np.flatnonzero(self._may_touch(view.time)[workloads])
         provisioned.assign(seen, sizes.select(seen))
         return provisioned
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
         """Apply the statistics to every node when that task is due."""
-        self._replicas.observe(view.at, view.node >= -1)
-        if self._applied_at is not None and view.at - self._applied_at < APPLY_SECONDS:
+        self._replicas.observe(view.time, view.node >= -1)
+        if self._applied_at is not None and view.time - self._applied_at < APPLY_SECONDS:
             return ReplayDecision(NO_CONTAINERS, view.sizes.select(NO_CONTAINERS), NO_CONTAINERS)
-        self._applied_at = view.at
+        self._applied_at = view.time
 
         running = view.node >= 0
         # Without CPU limits it takes for Guaranteed what has no CPU request and a memory request that is the limit.
         guaranteed = (view.sizes.cpu_millicores == 0) & (view.sizes.memory_bytes == view.sizes.memory_limit_bytes)
-        touched = running & self._may_touch(view.at)[self._workload_of] & ~guaranteed
+        touched = running & self._may_touch(view.time)[self._workload_of_container] & ~guaranteed
         pods = np.flatnonzero(touched)
         node = view.node[pods]
         reserved = _reserved(view, running & ~touched)
         cpu, memory = self._demands(pods, view, reserved)
-        workloads = self._workload_of[pods]
+        workloads = self._workload_of_container[pods]
         later = self._stateful[workloads] | self._replicas.find_single_replica()[workloads]
         ranking = np.where(later, EVICTED_LATER, EVICTED_FIRST)
         gone, stays = rank_cruisekube_evictions(node, ranking, self._daemon[workloads], memory, cpu)
@@ -235,46 +235,46 @@ class CruiseKubeBaseline(ReplayPolicy):
 
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         """Remember the limit, and evict the pod, unless it was killed within the cool-down or has no statistics yet."""
-        container, workload = kill.container, int(self._workload_of[kill.container])
+        container, workload = kill.container, int(self._workload_of_container[kill.container])
         if not self._listed[workload]:
             return ReplayedOomReaction()
         limit = int(view.sizes.memory_limit_bytes[container])
         if limit > 0:
-            self._kills.append((kill.at, workload, float(np.floor(limit / MEGABYTE + 0.5))))
+            self._kills.append((kill.time, workload, float(np.floor(limit / MEGABYTE + 0.5))))
         # Only pods of StatefulSets keep their name, by which kills are remembered, when they are created again.
-        born = 0 if self._stateful[workload] else int(view.creation_row[container])
-        same_pod = bool(self._killed_born[container] == born)
-        if same_pod and kill.at - self._killed_at[container] < OOM_COOLDOWN_SECONDS:
+        creation_count = 0 if self._stateful[workload] else int(view.creation_count[container])
+        same_pod = bool(self._killed_creation_counts[container] == creation_count)
+        if same_pod and kill.time - self._killed_at[container] < OOM_COOLDOWN_SECONDS:
             return ReplayedOomReaction()
-        self._killed_at[container], self._killed_born[container] = kill.at, born
+        self._killed_at[container], self._killed_creation_counts[container] = kill.time, creation_count
         if not self._statistics.known[workload]:
             return ReplayedOomReaction()
         self._oom_megabytes[workload] = limit / OOM_MEBIBYTE
-        self._made_at[workload] = kill.at
+        self._made_at[workload] = kill.time
         return ReplayedOomReaction(evict=True)
 
-    def _may_touch(self, at: int) -> BoolArray:
+    def _may_touch(self, time: int) -> BoolArray:
         """Tell which workloads have statistics, and are no longer new."""
-        return self._listed & self._statistics.known & (self._created_at <= at - NEW_WORKLOAD_SECONDS)
+        return self._listed & self._statistics.known & (self._created_at <= time - NEW_WORKLOAD_SECONDS)
 
-    def _make_statistics(self, at: int) -> None:
+    def _make_statistics(self, time: int) -> None:
         made = self._history.estimate()
-        recent = self._statistics.known & (self._made_at > at - RECENT_STATISTICS_SECONDS)
+        recent = self._statistics.known & (self._made_at > time - RECENT_STATISTICS_SECONDS)
         anew = made.known & ~recent
         self._statistics = made.choose(anew, self._statistics)
-        while self._kills and self._kills[0][0] <= at - OOM_WINDOW_SECONDS:
+        while self._kills and self._kills[0][0] <= time - OOM_WINDOW_SECONDS:
             self._kills.popleft()
         limits = np.zeros(len(anew))
         for _, workload, megabytes in self._kills:
             limits[workload] = max(limits[workload], megabytes)
         self._oom_megabytes[anew] = limits[anew]
-        self._made_at[anew] = at
+        self._made_at[anew] = time
 
     def _demands(
         self, pods: Int64Array, view: ReplayClusterView, reserved: tuple[Float64Array, Float64Array]
     ) -> tuple[CruiseKubeDemand, CruiseKubeDemand]:
         """Return the demand for CPU and for memory of pods that it may touch."""
-        workloads = self._workload_of[pods]
+        workloads = self._workload_of_container[pods]
         known, oom, daemon = self._statistics.take(workloads), self._oom_megabytes[workloads], self._daemon[workloads]
         killed = oom > known.memory_p75_megabytes
         demands = []

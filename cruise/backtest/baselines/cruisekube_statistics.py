@@ -64,13 +64,13 @@ class CruiseKubeStatistics:
 class CruiseKubeUsageHistory:
     """The samples of workloads as far back as statistics reach: minutes as they are, 7 days as maxima over hours.
 
-    `workload_of` has the workload of each container, 0 to W - 1. An estimate is made after every `every`-th interval;
+    `workload_of_container` has the workload of each container, 0 to W - 1. An estimate is made after every `every`-th interval;
     maxima over hours are kept for those times only. Times that an interval does not divide are rounded to intervals.
     """
 
-    def __init__(self, workload_of: Int64Array, *, step_seconds: int, pass_seconds: int, every: int) -> None:
-        count = int(workload_of.max(initial=-1)) + 1
-        self._columns = _WorkloadColumns(workload_of, count)
+    def __init__(self, workload_of_container: Int64Array, *, step_seconds: int, pass_seconds: int, every: int) -> None:
+        count = int(workload_of_container.max(initial=-1)) + 1
+        self._columns = _WorkloadColumns(workload_of_container, count)
         self._cpu = _RowRing(max(1, CPU_WINDOW_SECONDS // step_seconds), count, np.nan)
         self._memory = _RowRing(max(1, MEMORY_WINDOW_SECONDS // step_seconds), count, np.nan)
         intervals = max(1, round(HOUR_SECONDS / pass_seconds))
@@ -119,21 +119,21 @@ class CruiseKubeUsageHistory:
 class ReplicaCounts:
     """How many pods workloads had at the hours of the last 7 days."""
 
-    def __init__(self, workload_of: Int64Array) -> None:
-        pods = np.bincount(workload_of)
-        self._workload_of = workload_of
+    def __init__(self, workload_of_container: Int64Array) -> None:
+        pods = np.bincount(workload_of_container)
+        self._workload_of_container = workload_of_container
         # The median of the others is 1 at whatever time: not worth keeping.
         self._several: Int64Array = np.flatnonzero(pods > 1)
         self._single: BoolArray = pods == 1
         self._counts = _RowRing(DAYS * DAY_SECONDS // HOUR_SECONDS, len(self._several), np.nan)
         self._hour = -1
 
-    def observe(self, at: int, exists: BoolArray) -> None:
+    def observe(self, time: int, exists: BoolArray) -> None:
         """Count the pods of every workload, once an hour; `exists` has one entry a container."""
-        if not len(self._several) or at // HOUR_SECONDS == self._hour:
+        if not len(self._several) or time // HOUR_SECONDS == self._hour:
             return
-        self._hour = at // HOUR_SECONDS
-        counts = np.bincount(self._workload_of[exists], minlength=len(self._single))[self._several]
+        self._hour = time // HOUR_SECONDS
+        counts = np.bincount(self._workload_of_container[exists], minlength=len(self._single))[self._several]
         self._counts.push(np.where(counts > 0, counts, np.nan).astype(np.float32)[np.newaxis])
         median, _ = compute_row_percentiles(np.ascontiguousarray(self._counts.rows.T), 0.5)
         self._single[self._several] = np.floor(median) == 1
@@ -164,10 +164,10 @@ class _RowRing:
 class _WorkloadColumns:
     """The largest sample of each workload's pods, at every time."""
 
-    def __init__(self, workload_of: Int64Array, count: int) -> None:
-        self._order = np.argsort(workload_of, kind="stable")
-        self._starts = np.searchsorted(workload_of[self._order], np.arange(count))
-        self._alone = bool(np.array_equal(workload_of, np.arange(count)))
+    def __init__(self, workload_of_container: Int64Array, count: int) -> None:
+        self._order = np.argsort(workload_of_container, kind="stable")
+        self._starts = np.searchsorted(workload_of_container[self._order], np.arange(count))
+        self._alone = bool(np.array_equal(workload_of_container, np.arange(count)))
 
     def largest(self, samples: Float32Array) -> Float32Array:
         """Return a matrix (times, workloads) of one (times, containers)."""

@@ -46,10 +46,10 @@ _MILLICORES = ExponentialBuckets.create(1e6, 1.0, 1.05)
 class WorkloadUsageHistory:
     """The samples of R rows, by span; samples of several containers may belong to one row."""
 
-    def __init__(self, row_of: Int64Array, days: int) -> None:
+    def __init__(self, row_of_container: Int64Array, days: int) -> None:
         """Expect the row of each container."""
-        self._row_of = row_of
-        self._rows = int(row_of.max(initial=-1)) + 1
+        self._row_of_container = row_of_container
+        self._rows = int(row_of_container.max(initial=-1)) + 1
         self._kept = days * 86400 // _SPAN_SECONDS + 1
         self._span: int | None = None
         self._ends: Float64Array = np.append(_MILLICORES.starts[1:], _MILLICORES.starts[-1])
@@ -57,25 +57,25 @@ class WorkloadUsageHistory:
         self._largest: Float64Array = np.zeros((self._kept, self._rows))
         self._first: Int64Array = np.full(self._rows, -1, dtype=np.int64)
 
-    def add(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Take in the samples of an interval that ends at `at`; matrices (times, containers), NaN is none."""
-        place = self._turn_to(at)
+    def add(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Take in the samples of an interval that ends at `time`; matrices (times, containers), NaN is none."""
+        place = self._turn_to(time)
         used = ~np.isnan(cpu)
-        rows = np.broadcast_to(self._row_of, cpu.shape)[used]
-        self._first[rows[self._first[rows] < 0]] = at
+        rows = np.broadcast_to(self._row_of_container, cpu.shape)[used]
+        self._first[rows[self._first[rows] < 0]] = time
         np.add.at(self._counts[place], (rows, _MILLICORES.find(cpu[used].astype(np.float64))), 1)
         if len(memory):
-            np.maximum.at(self._largest[place], self._row_of, np.nan_to_num(memory.max(axis=0, initial=0.0)))
+            np.maximum.at(self._largest[place], self._row_of_container, np.nan_to_num(memory.max(axis=0, initial=0.0)))
 
     def raise_memory(self, container: int, needed_bytes: int) -> None:
         """Count an amount as used in this span."""
         place = 0 if self._span is None else self._span % self._kept
-        row = self._row_of[container]
+        row = self._row_of_container[container]
         self._largest[place, row] = max(self._largest[place, row], needed_bytes)
 
-    def get_known_for(self, at: int, seconds: int) -> BoolArray:
+    def get_known_for(self, time: int, seconds: int) -> BoolArray:
         """Tell which rows were first seen so long ago."""
-        return np.asarray((self._first >= 0) & (at - self._first >= seconds), dtype=np.bool_)
+        return np.asarray((self._first >= 0) & (time - self._first >= seconds), dtype=np.bool_)
 
     def get_cpu_percentile(self, share: float) -> Float64Array:
         """Return the end of the bucket below which that share of each row's samples lies; 0 for a row without any."""
@@ -87,9 +87,9 @@ class WorkloadUsageHistory:
         """Return the most that a container of each row used; 0 for a row without samples."""
         return np.asarray(self._largest.max(axis=0), dtype=np.float64)
 
-    def _turn_to(self, at: int) -> int:
+    def _turn_to(self, time: int) -> int:
         """Return the place of the span that an interval belongs to, and empty those that have become too old."""
-        span = (at - 1) // _SPAN_SECONDS
+        span = (time - 1) // _SPAN_SECONDS
         for new in range(max(span - self._kept, span if self._span is None else self._span) + 1, span + 1):
             self._counts[new % self._kept] = 0
             self._largest[new % self._kept] = 0
@@ -117,19 +117,19 @@ class EksBaseline(ReplayPolicy):
         requested, limit = self._provisioned.memory_bytes, self._provisioned.memory_limit_bytes
         self._limit_of_request: Float64Array = limit / np.maximum(requested, 1)
         self._has_memory = recording.has_memory
-        self._row_of = recording.workload_containers()
-        self._recent = WorkloadUsageHistory(self._row_of, HISTORY_DAYS)
+        self._row_of_container = recording.workload_containers()
+        self._recent = WorkloadUsageHistory(self._row_of_container, HISTORY_DAYS)
         self._node = options.node
         self._next_at = 0
-        self._known: BoolArray = np.zeros(len(self._row_of), dtype=np.bool_)
+        self._known: BoolArray = np.zeros(len(self._row_of_container), dtype=np.bool_)
         self._wanted = self._provisioned
 
-    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+    def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Take in the samples, and make the recommendations where they are due."""
-        self._recent.add(at, cpu, memory if self._has_memory else memory[:0])
-        if at >= self._next_at:
-            self._next_at = at - at % INTERVAL_SECONDS + INTERVAL_SECONDS
-            self._recommend(at)
+        self._recent.add(time, cpu, memory if self._has_memory else memory[:0])
+        if time >= self._next_at:
+            self._next_at = time - time % INTERVAL_SECONDS + INTERVAL_SECONDS
+            self._recommend(time)
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         """Return what is recommended; what was provisioned where nothing is yet."""
@@ -154,16 +154,16 @@ class EksBaseline(ReplayPolicy):
         memory = np.array([min(needed, self._node.memory_bytes)], dtype=np.int64)
         return ReplayedOomReaction(ContainerSizes(now.cpu_millicores, memory, self._limit_of(place, memory)))
 
-    def _recommend(self, at: int) -> None:
-        self._known = self._recent.get_known_for(at, WARM_UP_SECONDS)[self._row_of]
+    def _recommend(self, time: int) -> None:
+        self._known = self._recent.get_known_for(time, WARM_UP_SECONDS)[self._row_of_container]
         cpu = _request(self._recent.get_cpu_percentile(CPU_SHARE), _FLOOR_MILLICORES, self._node.cpu_millicores)
         memory = _request(self._recent.get_memory_maximum(), _FLOOR_BYTES, self._node.memory_bytes)
         given, known = self._provisioned, self._known
-        cpu_now = np.where(known, cpu[self._row_of], given.cpu_millicores)
+        cpu_now = np.where(known, cpu[self._row_of_container], given.cpu_millicores)
         if not self._has_memory:
             self._wanted = ContainerSizes(cpu_now, given.memory_bytes, given.memory_limit_bytes)
             return
-        memory_now = np.where(known, memory[self._row_of], given.memory_bytes)
+        memory_now = np.where(known, memory[self._row_of_container], given.memory_bytes)
         limits = np.where(known, self._limit_of(np.arange(len(known)), memory_now), given.memory_limit_bytes)
         self._wanted = ContainerSizes(cpu_now, memory_now, limits)
 

@@ -55,19 +55,19 @@ class InPlaceResizes:
     def __init__(self, count: int) -> None:
         self._wanted = ContainerSizes.create_zeros(count)
         self._open: BoolArray = np.zeros(count, dtype=np.bool_)
-        self._refused: BoolArray = np.zeros(count, dtype=np.bool_)
-        self._waits_since: Int64Array = np.full(count, _NOT_REQUESTED, dtype=np.int64)
+        self._rejected: BoolArray = np.zeros(count, dtype=np.bool_)
+        self._pending_since: Int64Array = np.full(count, _NOT_REQUESTED, dtype=np.int64)
 
-    def request(self, containers: Int64Array, sizes: ContainerSizes, refused: BoolArray) -> None:
+    def request(self, containers: Int64Array, sizes: ContainerSizes, rejected: BoolArray) -> None:
         """Remember resizes, one entry each, and which of them the kubelet refuses."""
         self._wanted.assign(containers, sizes)
         self._open[containers] = True
-        self._refused[containers] = refused
+        self._rejected[containers] = rejected
 
     def drop(self, containers: Int64Array) -> None:
         """Forget those of pods that are gone."""
         self._open[containers] = False
-        self._waits_since[containers] = _NOT_REQUESTED
+        self._pending_since[containers] = _NOT_REQUESTED
 
     def get_pending(self, sizes: ContainerSizes) -> BoolArray:
         """Tell which are still not done, given the sizes that are in force."""
@@ -76,21 +76,21 @@ class InPlaceResizes:
         )
         return self._open.copy()
 
-    def tried_again(self, containers: BoolArray) -> BoolArray:
+    def find_retried(self, containers: BoolArray) -> BoolArray:
         """Tell which of some containers have a resize that the kubelet goes on trying."""
-        return containers & self._open & ~self._refused
+        return containers & self._open & ~self._rejected
 
-    def evictable(self, at: int, waiting: BoolArray) -> BoolArray:
+    def find_evictable(self, time: int, pending: BoolArray) -> BoolArray:
         """Tell which of those that wait may be evicted: the refused, and those that have waited too long."""
-        self._waits_since[waiting & (self._waits_since == _NOT_REQUESTED)] = at
-        return waiting & (self._refused | (at - self._waits_since > _PATIENCE_SECONDS))
+        self._pending_since[pending & (self._pending_since == _NOT_REQUESTED)] = time
+        return pending & (self._rejected | (time - self._pending_since > _PATIENCE_SECONDS))
 
     def get_target(self, containers: Int64Array) -> ContainerSizes:
         """Return what was requested, which the kubelet goes on trying."""
         return self._wanted.select(containers)
 
 
-def find_refused_limits(limits: Int64Array, wanted_limits: Int64Array, used_bytes: Int64Array) -> BoolArray:
+def find_rejected_limits(limits: Int64Array, wanted_limits: Int64Array, used_bytes: Int64Array) -> BoolArray:
     """Tell which memory limits the kubelet does not lower, as more is in use."""
     return (wanted_limits > 0) & (wanted_limits < limits) & (used_bytes > wanted_limits)
 
@@ -183,19 +183,19 @@ class VpaBaseline(ReplayPolicy):
         self._limit_of_request: Float64Array = np.where(requested > 0, limit / np.maximum(requested, 1), limit > 0)
         self._has_memory = recording.has_memory
         self._loops = max(1, max(options.pass_seconds, recording.step_seconds) // _UPDATER_SECONDS)
-        self._row_of = recording.workload_containers()
-        self._recommender = VpaUsageRecommender(self._row_of, options.node, recording.step_seconds)
+        self._row_of_container = recording.workload_containers()
+        self._recommender = VpaUsageRecommender(self._row_of_container, options.node, recording.step_seconds)
         self._in_place = InPlaceResizes(count)
         self._kills: list[tuple[int, int, int]] = []
         self._samples: tuple[int, Float32Array, Float32Array] | None = None
         self._used_bytes: Int64Array = np.zeros(count, dtype=np.int64)
-        self._born: Int64Array = np.zeros(count, dtype=np.int64)
+        self._creation_counts: Int64Array = np.zeros(count, dtype=np.int64)
         self._started_at: Int64Array = np.zeros(count, dtype=np.int64)
         self._quickly_killed_at: Int64Array = np.full(count, _NEVER, dtype=np.int64)
 
-    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+    def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Keep the samples until the view comes that says whose pods they are of."""
-        self._samples = at, cpu, memory
+        self._samples = time, cpu, memory
         for row in memory:
             seen = ~np.isnan(row)
             self._used_bytes[seen] = row[seen]
@@ -210,31 +210,31 @@ class VpaBaseline(ReplayPolicy):
         self._meet(view)
         demands = self._demands(view)
         wanted, priorities = self._wanted(demands, view.sizes), compute_update_priorities(demands)
-        refused = find_refused_limits(view.sizes.memory_limit_bytes, wanted.memory_limit_bytes, self._used_bytes)
-        waiting, placed = self._in_place.get_pending(view.sizes), view.node >= 0
+        rejected = find_rejected_limits(view.sizes.memory_limit_bytes, wanted.memory_limit_bytes, self._used_bytes)
+        pending, placed = self._in_place.get_pending(view.sizes), view.node >= 0
         resized, evicted = np.zeros_like(placed), np.zeros_like(placed)
-        for at in self._loops_until(view, priorities, waiting, placed):
+        for time in self._loops_until(view, priorities, pending, placed):
             here = placed & ~evicted
             # What was resized in an earlier loop of the interval is as it should be, unless the kubelet has refused.
-            accepted = here & self._accepted(priorities, view, at, at)
-            evict = accepted & self._in_place.evictable(at, waiting & here)
-            resize = accepted & ~waiting & ~resized
+            accepted = here & self._accepted(priorities, view, time, time)
+            evict = accepted & self._in_place.find_evictable(time, pending & here)
+            resize = accepted & ~pending & ~resized
             resize, evict = self._within_budget(priorities, resize, evict, view.node >= -1, here)
             new = np.flatnonzero(resize)
-            self._in_place.request(new, wanted.select(new), refused[new])
-            waiting |= resize & refused
+            self._in_place.request(new, wanted.select(new), rejected[new])
+            pending |= resize & rejected
             resized |= resize
             evicted |= evict
-        trying = np.flatnonzero(self._in_place.tried_again((resized | waiting) & placed & ~evicted))
+        trying = np.flatnonzero(self._in_place.find_retried((resized | pending) & placed & ~evicted))
         return ReplayDecision(trying, self._in_place.get_target(trying), priorities.order(np.flatnonzero(evicted)))
 
     def _loops_until(
-        self, view: ReplayClusterView, priorities: UpdatePriorities, waiting: BoolArray, placed: BoolArray
+        self, view: ReplayClusterView, priorities: UpdatePriorities, pending: BoolArray, placed: BoolArray
     ) -> Sequence[int]:
         """Return the times of the updater's loops of an interval, none where they would find nothing to do."""
-        first = view.at - (self._loops - 1) * _UPDATER_SECONDS
-        found = waiting | self._accepted(priorities, view, view.at, first)
-        return range(first, view.at + 1, _UPDATER_SECONDS) if (found & placed).any() else ()
+        first = view.time - (self._loops - 1) * _UPDATER_SECONDS
+        found = pending | self._accepted(priorities, view, view.time, first)
+        return range(first, view.time + 1, _UPDATER_SECONDS) if (found & placed).any() else ()
 
     def _accepted(
         self, priorities: UpdatePriorities, view: ReplayClusterView, aged_at: int, killed_at: int
@@ -246,18 +246,18 @@ class VpaBaseline(ReplayPolicy):
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         """Remember the kill for the recommender; the updater sees it at its next loop."""
         self._meet(view)
-        self._kills.append((kill.container, int(view.sizes.memory_bytes[kill.container]), kill.at))
+        self._kills.append((kill.container, int(view.sizes.memory_bytes[kill.container]), kill.time))
         # A kill is dated at its step's end, and a container takes a moment to start: ten minutes at most are less here.
-        quickly = kill.at - self._started_at[kill.container] <= QUICK_KILL_SECONDS
-        self._quickly_killed_at[kill.container] = kill.at if quickly else _NEVER
-        self._started_at[kill.container] = kill.at
+        quickly = kill.time - self._started_at[kill.container] <= QUICK_KILL_SECONDS
+        self._quickly_killed_at[kill.container] = kill.time if quickly else _NEVER
+        self._started_at[kill.container] = kill.time
         return ReplayedOomReaction()
 
     def _meet(self, view: ReplayClusterView) -> None:
         """Forget what belonged to pods that were replaced, then take in the samples of those that run."""
-        new = np.flatnonzero(view.creation_row != self._born)
+        new = np.flatnonzero(view.creation_count != self._creation_counts)
         if new.size:
-            self._born[new] = view.creation_row[new]
+            self._creation_counts[new] = view.creation_count[new]
             self._started_at[new] = view.created_at[new]
             self._quickly_killed_at[new] = _NEVER
             self._in_place.drop(new)
@@ -266,9 +266,9 @@ class VpaBaseline(ReplayPolicy):
             self._take_in(*self._samples)
             self._samples = None
 
-    def _take_in(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+    def _take_in(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Add the samples, then the kills among them, as upstream does once a minute."""
-        self._recommender.add(at, cpu, memory if self._has_memory else None)
+        self._recommender.add(time, cpu, memory if self._has_memory else None)
         for container, requested_bytes, killed_at in self._kills:
             self._recommender.add_oom_kill(container, requested_bytes, killed_at)
         self._kills.clear()
@@ -278,7 +278,7 @@ class VpaBaseline(ReplayPolicy):
         cpu_known, memory_known = self._recommender.is_known()
 
         def of(requested: Int64Array, recommended: VpaRecommendation, known: BoolArray) -> UpdateDemand:
-            return UpdateDemand(requested, recommended.take(self._row_of), known[self._row_of])
+            return UpdateDemand(requested, recommended.take(self._row_of_container), known[self._row_of_container])
 
         sizes = view.sizes
         return of(sizes.cpu_millicores, cpu, cpu_known), of(sizes.memory_bytes, memory, memory_known)
@@ -308,12 +308,12 @@ class VpaBaseline(ReplayPolicy):
         order = np.concatenate([priorities.order(np.flatnonzero(one)) for one in (resize, evict)])
         if not order.size:
             return resize, evict
-        rows = int(self._row_of.max()) + 1
-        pods, alive = (np.bincount(self._row_of[one], minlength=rows) for one in (configured, running))
+        rows = int(self._row_of_container.max()) + 1
+        pods, alive = (np.bincount(self._row_of_container[one], minlength=rows) for one in (configured, running))
         kept = np.zeros(len(resize), dtype=np.bool_)
         kept[
             order[
-                apply_eviction_tolerance(self._row_of[order], compute_eviction_tolerance(pods, alive, _SMALLEST_GROUP))
+                apply_eviction_tolerance(self._row_of_container[order], compute_eviction_tolerance(pods, alive, _SMALLEST_GROUP))
             ]
         ] = True
         return resize & kept, evict & kept

@@ -80,9 +80,9 @@ class DecayingHistograms:
         """Which rows have no weight above epsilon."""
         return self._weights[np.arange(len(self._total)), self._lowest] < self._epsilon
 
-    def add(self, rows: Int64Array, values: Float64Array, weight: float, at: Int64Array) -> None:
-        """Add one sample to each of some rows, which may be named more than once; `at` is in Unix seconds."""
-        buckets, weights = self._buckets.find(values), weight * self._factors(rows, at)
+    def add(self, rows: Int64Array, values: Float64Array, weight: float, time: Int64Array) -> None:
+        """Add one sample to each of some rows, which may be named more than once; `time` is in Unix seconds."""
+        buckets, weights = self._buckets.find(values), weight * self._factors(rows, time)
         np.add.at(self._weights.ravel(), rows * self._weights.shape[1] + buckets, weights)
         np.add.at(self._total, rows, weights)
         full = self._weights[rows, buckets] >= self._epsilon
@@ -90,11 +90,11 @@ class DecayingHistograms:
         np.maximum.at(self._highest, rows[full], buckets[full])
         self._changed[rows] = True
 
-    def subtract(self, rows: Int64Array, values: Float64Array, weight: float, at: Int64Array) -> None:
+    def subtract(self, rows: Int64Array, values: Float64Array, weight: float, time: Int64Array) -> None:
         """Take samples back that were added with the same values, weight and times."""
         if not rows.size:
             return
-        buckets, weights = self._buckets.find(values), weight * self._factors(rows, at)
+        buckets, weights = self._buckets.find(values), weight * self._factors(rows, time)
         np.subtract.at(self._weights.ravel(), rows * self._weights.shape[1] + buckets, weights)
         np.subtract.at(self._total, rows, weights)
         self._total[rows] = np.where(self._total[rows] < self._epsilon, 0, self._total[rows])
@@ -133,19 +133,19 @@ class DecayingHistograms:
             found[place] = self._ends[np.clip(start + below, lowest, highest)]
         return found
 
-    def _factors(self, rows: Int64Array, at: Int64Array) -> Float64Array:
+    def _factors(self, rows: Int64Array, time: Int64Array) -> Float64Array:
         """Return how much samples weigh by their age, after moving the reference of rows that it has run away from."""
-        late = at > self._reference[rows] + _LARGEST_EXPONENT * self._half_life
+        late = time > self._reference[rows] + _LARGEST_EXPONENT * self._half_life
         if late.any():
             moved, first = np.unique(rows[late], return_index=True)
-            reference = (at[late][first] + self._half_life // 2) // self._half_life * self._half_life
+            reference = (time[late][first] + self._half_life // 2) // self._half_life * self._half_life
             halvings = (self._reference[moved] - reference) // self._half_life
             scale = np.ldexp(1.0, np.maximum(halvings, -2000))
             self._weights[moved] *= scale[:, np.newaxis]
             self._total[moved] *= scale
             self._reference[moved] = reference
             self._bound(moved)
-        return np.exp2((at - self._reference[rows]) / self._half_life)
+        return np.exp2((time - self._reference[rows]) / self._half_life)
 
     def _bound(self, rows: Int64Array) -> None:
         """Find the lowest and the highest bucket that is not empty, where weights have become smaller."""

@@ -23,12 +23,12 @@ _BUMP_BYTES = 100 * 1024 * 1024
 
 
 class VpaMemoryPeaks:
-    """The windows of C containers; their peaks go to the histogram of `row_of`, one row a container."""
+    """The windows of C containers; their peaks go to the histogram of `row_of_container`, one row a container."""
 
-    def __init__(self, histograms: DecayingHistograms, row_of: Int64Array) -> None:
+    def __init__(self, histograms: DecayingHistograms, row_of_container: Int64Array) -> None:
         self._histograms = histograms
-        self._row_of = row_of
-        count = len(row_of)
+        self._row_of_container = row_of_container
+        count = len(row_of_container)
         self._window_end: Int64Array = np.full(count, _NEVER, dtype=np.int64)
         self._seen_at: Int64Array = np.full(count, _NEVER, dtype=np.int64)
         self._peak: Float64Array = np.zeros(count)
@@ -41,38 +41,38 @@ class VpaMemoryPeaks:
         self._peak[containers] = 0
         self._peak_of_kills[containers] = 0
 
-    def add(self, containers: Int64Array, used_bytes: Float64Array, at: int) -> None:
+    def add(self, containers: Int64Array, used_bytes: Float64Array, time: int) -> None:
         """Take in one sample of each of some containers; one older than the last is dropped."""
-        valid = (used_bytes >= 0) & (at >= self._seen_at[containers])
-        self._add(containers[valid], used_bytes[valid], at, self._peak)
+        valid = (used_bytes >= 0) & (time >= self._seen_at[containers])
+        self._add(containers[valid], used_bytes[valid], time, self._peak)
 
-    def add_oom_kill(self, container: int, requested_bytes: int, at: int) -> bool:
+    def add_oom_kill(self, container: int, requested_bytes: int, time: int) -> bool:
         """Take in a kill for want of memory, and tell whether it counted: a day before the last sample is too old."""
-        if at < self._seen_at[container] - _WINDOW_SECONDS:
+        if time < self._seen_at[container] - _WINDOW_SECONDS:
             return False
         used = max(requested_bytes, int(self._peak[container]))
         needed = max(used + _BUMP_BYTES, int(used * _BUMP_RATIO))
         place = np.array([container], dtype=np.int64)
-        self._add(place, np.array([needed], dtype=np.float64), at, self._peak_of_kills)
+        self._add(place, np.array([needed], dtype=np.float64), time, self._peak_of_kills)
         return True
 
-    def _add(self, containers: Int64Array, used: Float64Array, at: int, peaks: Float64Array) -> None:
-        self._seen_at[containers] = at
+    def _add(self, containers: Int64Array, used: Float64Array, time: int, peaks: Float64Array) -> None:
+        self._seen_at[containers] = time
         end = self._window_end[containers]
-        end[end == _NEVER] = at
-        within = at < end
+        end[end == _NEVER] = time
+        within = time < end
         old = np.maximum(self._peak[containers], self._peak_of_kills[containers])
         # Upstream takes a peak of 0 for no peak at all: such a window stays as it is to its end.
         higher = within & (old != 0) & (used > old)
-        self._histograms.subtract(self._row_of[containers[higher]], old[higher], 1.0, end[higher])
-        end = np.where(within, end, end + (at - end) // _WINDOW_SECONDS * _WINDOW_SECONDS + _WINDOW_SECONDS)
+        self._histograms.subtract(self._row_of_container[containers[higher]], old[higher], 1.0, end[higher])
+        end = np.where(within, end, end + (time - end) // _WINDOW_SECONDS * _WINDOW_SECONDS + _WINDOW_SECONDS)
         self._window_end[containers] = end
         opened = containers[~within]
         self._peak[opened] = 0
         self._peak_of_kills[opened] = 0
         added = higher | ~within
         if added.any():
-            self._histograms.add(self._row_of[containers[added]], used[added], 1.0, end[added])
+            self._histograms.add(self._row_of_container[containers[added]], used[added], 1.0, end[added])
             peaks[containers[added]] = used[added]
 
 
@@ -142,16 +142,16 @@ def recommend_from_percentiles(
 
 
 class VpaUsageRecommender:
-    """The state of S workloads' containers, fed by C containers of which each belongs to the state `row_of`.
+    """The state of S workloads' containers, fed by C containers of which each belongs to the state `row_of_container`.
 
     Upstream scrapes usage once a minute: a sample of `step_seconds` is taken for as many samples of a minute with the
     same value, so that weights, counts and with them the confidence grow as they would.
     """
 
-    def __init__(self, row_of: Int64Array, largest: Resources, step_seconds: int) -> None:
+    def __init__(self, row_of_container: Int64Array, largest: Resources, step_seconds: int) -> None:
         """Start without any history; `largest` is the most that is recommended for a container."""
-        rows = int(row_of.max(initial=-1)) + 1
-        self._row_of = row_of
+        rows = int(row_of_container.max(initial=-1)) + 1
+        self._row_of_container = row_of_container
         self._largest = largest
         self._step_seconds = step_seconds
         back = 60 * np.arange(max(1, step_seconds // 60))
@@ -159,7 +159,7 @@ class VpaUsageRecommender:
         self._weight = float(_CPU_SAMPLE_WEIGHT * np.exp2(-back / _HALF_LIFE_SECONDS).sum())
         self._cpu = DecayingHistograms(rows, _CPU_BUCKETS, _SHARES, _HALF_LIFE_SECONDS, _EPSILON)
         self._memory = DecayingHistograms(rows, _MEMORY_BUCKETS, _SHARES, _HALF_LIFE_SECONDS, _EPSILON)
-        self._peaks = VpaMemoryPeaks(self._memory, row_of)
+        self._peaks = VpaMemoryPeaks(self._memory, row_of_container)
         self._samples: Int64Array = np.zeros(rows, dtype=np.int64)
         self._first_at: Int64Array = np.zeros(rows, dtype=np.int64)
         self._last_at: Int64Array = np.zeros(rows, dtype=np.int64)
@@ -168,15 +168,15 @@ class VpaUsageRecommender:
         """Begin new memory windows for containers whose pods were replaced."""
         self._peaks.reset(containers)
 
-    def add(self, at: int, cpu_millicores: Float32Array, memory_bytes: Float32Array | None) -> None:
-        """Add samples: matrices (times, containers) of which the last time is `at`; NaN is no sample."""
-        self._expire(at)
-        first = at - (len(cpu_millicores) - 1) * self._step_seconds
+    def add(self, time: int, cpu_millicores: Float32Array, memory_bytes: Float32Array | None) -> None:
+        """Add samples: matrices (times, containers) of which the last time is `time`; NaN is no sample."""
+        self._expire(time)
+        first = time - (len(cpu_millicores) - 1) * self._step_seconds
         times, columns = np.nonzero(cpu_millicores >= 0)
         if times.size:
             # Amounts are whole millicores upstream, and quantities are rounded up to them.
             cores = np.ceil(cpu_millicores[times, columns].astype(np.float64)) / 1000
-            self._add_cpu(self._row_of[columns], cores, first + times * self._step_seconds)
+            self._add_cpu(self._row_of_container[columns], cores, first + times * self._step_seconds)
         if memory_bytes is None:
             return
         for place, row in enumerate(memory_bytes):
@@ -186,9 +186,9 @@ class VpaUsageRecommender:
                 used = np.maximum(np.ceil(row[seen].astype(np.float64)), 1)
                 self._peaks.add(seen, used, first + place * self._step_seconds)
 
-    def add_oom_kill(self, container: int, requested_bytes: int, at: int) -> None:
+    def add_oom_kill(self, container: int, requested_bytes: int, time: int) -> None:
         """Add a kill for want of memory."""
-        self._peaks.add_oom_kill(container, requested_bytes, at)
+        self._peaks.add_oom_kill(container, requested_bytes, time)
 
     def recommendations(self) -> tuple[VpaRecommendation, VpaRecommendation]:
         """Return what each state should have of CPU and of memory, in a pod with one container."""
@@ -206,16 +206,16 @@ class VpaUsageRecommender:
         sampled = self._samples > 0
         return sampled, sampled & ~self._memory.empty
 
-    def _add_cpu(self, rows: Int64Array, cores: Float64Array, at: Int64Array) -> None:
-        self._cpu.add(rows, cores, self._weight, at)
+    def _add_cpu(self, rows: Int64Array, cores: Float64Array, time: Int64Array) -> None:
+        self._cpu.add(rows, cores, self._weight, time)
         new = self._samples[rows] == 0
         self._first_at[rows[new]] = np.iinfo(np.int64).max
-        np.minimum.at(self._first_at, rows, at - 60 * (self._minutes - 1))
-        np.maximum.at(self._last_at, rows, at)
+        np.minimum.at(self._first_at, rows, time - 60 * (self._minutes - 1))
+        np.maximum.at(self._last_at, rows, time)
         np.add.at(self._samples, rows, self._minutes)
 
-    def _expire(self, at: int) -> None:
-        rows = np.flatnonzero((self._samples > 0) & (at - self._last_at >= _EXPIRY_SECONDS))
+    def _expire(self, time: int) -> None:
+        rows = np.flatnonzero((self._samples > 0) & (time - self._last_at >= _EXPIRY_SECONDS))
         if rows.size:
             self._cpu.clear(rows)
             self._memory.clear(rows)

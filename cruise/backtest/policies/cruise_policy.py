@@ -93,38 +93,38 @@ class ReplayedDamping:
         above = {one: _extended(self._above.get(one), nodes) for one in ResourceName}
         return WriteDamping(
             get_tolerances(self._policy),
-            {one: view.at - since >= patience for one, since in above.items()},
-            {one: view.at - since[chosen] >= short for one, since in self._below.items()},
-            self._rested(view.at, chosen),
+            {one: view.time - since >= patience for one, since in above.items()},
+            {one: view.time - since[chosen] >= short for one, since in self._below.items()},
+            self._rested(view.time, chosen),
         )
 
-    def _rested(self, at: int, chosen: Int64Array) -> dict[ResourceName, BoolArray]:
-        while self._writes and self._writes[0][0] <= at - _DAY:
+    def _rested(self, time: int, chosen: Int64Array) -> dict[ResourceName, BoolArray]:
+        while self._writes and self._writes[0][0] <= time - _DAY:
             _, written = self._writes.popleft()
             self._written[written[written != _GONE]] -= 1
         writes = sum(len(containers) for _, containers in self._writes)
         within = is_within_write_budget(self._written[chosen], writes, self._policy)
-        return {one: within & (at - self._resized[one][chosen] >= self._cooldown) for one in ResourceName}
+        return {one: within & (time - self._resized[one][chosen] >= self._cooldown) for one in ResourceName}
 
-    def record(self, at: int, chosen: Int64Array, sized: SizingResult, resized: Int64Array) -> None:
+    def record(self, time: int, chosen: Int64Array, sized: SizingResult, resized: Int64Array) -> None:
         """Remember what a pass saw, and which containers of it were `resized`."""
         if sized.damped_sizes is None:
             return
         for one in ResourceName:
             above, below = sized.damped_sizes.over_requested[one], np.zeros(len(self._written), dtype=np.bool_)
             below[chosen] = sized.damped_sizes.under_requested[one]
-            self._above[one] = _since(above, _extended(self._above.get(one), len(above)), at)
-            self._below[one] = _since(below, self._below[one], at)
+            self._above[one] = _since(above, _extended(self._above.get(one), len(above)), time)
+            self._below[one] = _since(below, self._below[one], time)
         containers, table = chosen[resized], sized.columns.table
         for one in ResourceName:
             changed = sized.sizes_to_write.from_table(one)[resized] != table.get_resource(one).current[resized]
-            self._resized[one][containers[changed]] = at
-        self._writes.append((at, containers))
+            self._resized[one][containers[changed]] = time
+        self._writes.append((time, containers))
         self._written[containers] += 1
 
 
-def _since(flags: BoolArray, since: Int64Array, at: int) -> Int64Array:
-    return np.where(flags, np.minimum(since, at), _NOT)
+def _since(flags: BoolArray, since: Int64Array, time: int) -> Int64Array:
+    return np.where(flags, np.minimum(since, time), _NOT)
 
 
 def _extended(since: Int64Array | None, nodes: int) -> Int64Array:
@@ -151,7 +151,7 @@ class CruisePolicy:
         self._kills = ReplayedOomReactor(
             count, self._pods, self._statistics, self._known, self._disruptions, self._policy
         )
-        self._born = np.zeros(count, dtype=np.int64)
+        self._creation_counts = np.zeros(count, dtype=np.int64)
         self._admitter: tuple[int, PodAdmitter] | None = None
         self._sharing: HeadroomSharing | None = None
         self._earlier = NO_EARLIER_PASSES
@@ -162,25 +162,25 @@ class CruisePolicy:
         """The name in tables."""
         return self._name
 
-    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+    def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Take in samples."""
-        self._statistics.observe(at, cpu, memory)
-        self._headroom.observe(at, cpu, memory)
+        self._statistics.observe(time, cpu, memory)
+        self._headroom.observe(time, cpu, memory)
         self._admitter = None
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         """Size new pods as the webhook does."""
-        now = convert_to_datetime(view.at)
-        if self._admitter is None or self._admitter[0] != view.at:
+        now = convert_to_datetime(view.time)
+        if self._admitter is None or self._admitter[0] != view.time:
             nowhere = self._pods.snapshot(view, NO_CONTAINERS)
             known = replace(self._statistics.get_for_workloads(), sharing=self._sharing)
-            self._admitter = (view.at, PodAdmitter(nowhere, known, self._stored, self._policy, now))
+            self._admitter = (view.time, PodAdmitter(nowhere, known, self._stored, self._policy, now))
         # What a pod that still runs would be created with may be wanted as well.
-        replaced = containers[view.creation_row[containers] > np.maximum(self._born[containers], 1)]
+        replaced = containers[view.creation_count[containers] > np.maximum(self._creation_counts[containers], 1)]
         self._statistics.reset_replaced(replaced)
         self._headroom.reset_replaced(replaced)
         self._calm.reset_replaced(replaced)
-        self._born[containers] = view.creation_row[containers]
+        self._creation_counts[containers] = view.creation_count[containers]
         admitted = []
         for container in containers.tolist():
             self._pods.note_admission(container, False)
@@ -194,7 +194,7 @@ class CruisePolicy:
         """Run a node pass."""
         self._known.refresh(view)
         candidates, chosen = self._touchable.get_candidates(view, self._known)
-        row_of, statistics = self._known.row_of, self._known.columns
+        row_of_container, statistics = self._known.row_of_container, self._known.columns
         sizes = view.sizes.select(chosen)
         stated = np.column_stack(
             (sizes.cpu_millicores, sizes.memory_bytes, np.zeros(len(chosen), np.int64), sizes.memory_limit_bytes)
@@ -204,9 +204,9 @@ class CruisePolicy:
             available=_room(view, chosen),
             node_of_pod=view.node[chosen],
             counted={ResourceName.CPU: sizes.cpu_millicores, ResourceName.MEMORY: sizes.memory_bytes},
-            table=compute_demand(candidates, stated, statistics, row_of[chosen], self._policy),
+            table=compute_demand(candidates, stated, statistics, row_of_container[chosen], self._policy),
         )
-        headroom = self._headroom.get_for_pass(row_of, len(statistics.updated_at), self._known.pod_rows)
+        headroom = self._headroom.get_for_pass(row_of_container, len(statistics.updated_at), self._known.pod_rows)
         calm = self._calm.get_for_pass(view, chosen)
         sized = size_nodes(columns, self._fit(view, columns), headroom, calm=calm)
         self._sharing = compute_average_sharing(summarize_node_headroom(sized.sums, sized.headroom_shares))
@@ -227,13 +227,13 @@ class CruisePolicy:
             candidates.update_threshold,
         )
         resized = np.flatnonzero(patched)
-        self._calm.record(view.at, chosen, sized, resized)
+        self._calm.record(view.time, chosen, sized, resized)
         in_force = {
             ResourceName.CPU: np.where(patched, wanted.cpu_millicores, sizes.cpu_millicores)[staying],
             ResourceName.MEMORY: np.where(patched, wanted.memory_bytes, sizes.memory_bytes)[staying],
         }
         nodes = columns.node_of[staying]
-        self._headroom.note_requests(RequestsInForce(view.at, chosen[staying], nodes, len(columns.nodes), in_force))
+        self._headroom.note_requests(RequestsInForce(view.time, chosen[staying], nodes, len(columns.nodes), in_force))
         return ReplayDecision(
             resize=chosen[resized],
             sizes=wanted.select(resized),
@@ -255,8 +255,8 @@ class CruisePolicy:
         if not short:
             return decide_node_fit(columns, {}, short)
         # What is left alone demands CPU as well.
-        running = np.flatnonzero((view.node >= 0) & (self._known.row_of >= 0))
-        bases = self._known.columns.cpu_base_millicores[self._known.row_of[running]]
+        running = np.flatnonzero((view.node >= 0) & (self._known.row_of_container >= 0))
+        bases = self._known.columns.cpu_base_millicores[self._known.row_of_container[running]]
         demand = np.bincount(view.node[running], weights=bases, minlength=len(names)).astype(np.int64)
         eligibility = self._pods.eligibility(view, NO_STATISTIC, self._policy)
         places = self._destinations(view, columns)
@@ -264,7 +264,7 @@ class CruisePolicy:
         fit = decide_node_fit(
             columns, find_contended_nodes(columns, eligibility, self._policy.rules, around, short), short
         )
-        self._earlier = EarlierPasses(frozenset((names[at], one) for at in fit.shortage for one in fit.shortage[at]))
+        self._earlier = EarlierPasses(frozenset((names[index], one) for index in fit.shortage for one in fit.shortage[index]))
         return (
             replace(fit, reserved_for_replacements=places.get_reserved_capacity())
             if places is not None and fit.evicted
@@ -275,7 +275,7 @@ class CruisePolicy:
         """Return where evicted pods go; None where evictions need not know it."""
         nowhere, known = self._pods.snapshot(view, NO_CONTAINERS), self._statistics.get_for_workloads()
         known = replace(known, sharing=self._sharing)
-        eligibility = Eligibility(nowhere, known, self._stored, self._policy, convert_to_datetime(view.at))
+        eligibility = Eligibility(nowhere, known, self._stored, self._policy, convert_to_datetime(view.time))
         prospects = predict_replacement_pods(nowhere, eligibility, known, self._policy)
         if prospects is None:
             return None

@@ -127,7 +127,7 @@ class ReplayEvictionBudgets:
 
     def spend(self, action: EvictPod, view: ReplayClusterView) -> ReasonCode | None:
         """Spend an eviction, which is done then; return the reason where a budget has none left."""
-        now = convert_to_datetime(view.at)
+        now = convert_to_datetime(view.time)
         while self._spent and self._spent[0].at < now - BUDGET_WINDOW:
             self._spent.popleft()
         # Only pods of the same node or workload matter to it, and there may be thousands of others.
@@ -163,47 +163,47 @@ class ReplayedOomReactor:
 
     def is_in_cooldown(self, view: ReplayClusterView) -> BoolArray:
         """Tell which pods a node pass leaves alone, since a kill was just answered."""
-        return np.asarray((self._rests_until > view.at) & (self._resting == view.creation_row), dtype=np.bool_)
+        return np.asarray((self._rests_until > view.time) & (self._resting == view.creation_count), dtype=np.bool_)
 
     def react(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         """Learn from a kill, and return what is done about it."""
-        at, container, born = convert_to_datetime(kill.at), kill.container, int(view.creation_row[kill.container])
+        time, container, creation_count = convert_to_datetime(kill.time), kill.container, int(view.creation_count[kill.container])
         pod = self._pods.pod(container, view)
         table = self._known.get_between_passes(container, view)
         statistic = table.row(0) if table.keys else None
-        record = get_raised_memory(_oom_kill(pod, kill, at), statistic)
-        self._statistics.apply_oom_kill(container, record, kill.at)
+        record = get_raised_memory(_oom_kill(pod, kill, time), statistic)
+        self._statistics.apply_oom_kill(container, record, kill.time)
         if statistic is not None:
             lesson = max(statistic.oom_memory_bytes, record.oom_memory_bytes)
             table = StatisticsTable.from_rows([replace(statistic, oom_memory_bytes=lesson)])
         node = int(view.node[container])
         there = np.flatnonzero(view.node == node)
         counted = Resources(int(view.sizes.cpu_millicores[there].sum()), int(view.sizes.memory_bytes[there].sum()))
-        reacted_to, reacted_at = self._reacted_at.get(container, (-1, at))
+        reacted_to, reacted_at = self._reacted_at.get(container, (-1, time))
         scene = OomContext(
             node=self._pods.nodes(view)[node],
             free_capacity=view.allocatable - counted,
             statistics={} if statistic is None else {pod.containers[0].name: table.row(0)},
-            last_reaction_at=reacted_at if reacted_to == born else None,
+            last_reaction_at=reacted_at if reacted_to == creation_count else None,
         )
         eligibility = self._pods.eligibility(view, table, self._policy)
-        decision = decide_oom_reaction(record, pod, scene, eligibility, self._policy, at)
+        decision = decide_oom_reaction(record, pod, scene, eligibility, self._policy, time)
         if not isinstance(decision, ResizePod | EvictPod):
             return ReplayedOomReaction()
         if isinstance(decision, EvictPod):
-            self._statistics.apply_oom_kill_to_workload(container, record.oom_memory_bytes)
+            self._statistics.raise_workload_oom_memory(container, record.oom_memory_bytes)
         if isinstance(decision, EvictPod) and self._disruptions.spend(decision, view) is not None:
             return ReplayedOomReaction()
-        self._reacted_at[container] = (born, at)
-        self._resting[container] = born
-        self._rests_until[container] = kill.at + int(self._policy.oom_cooldown.total_seconds())
+        self._reacted_at[container] = (creation_count, time)
+        self._resting[container] = creation_count
+        self._rests_until[container] = kill.time + int(self._policy.oom_cooldown.total_seconds())
         if isinstance(decision, EvictPod):
-            self._statistics.get_average_sharing(container)
+            self._statistics.share_last_oom_kill(container)
             return ReplayedOomReaction(evict=True)
         return ReplayedOomReaction(sizes=get_container_sizes([replace_spec_resources(pod, decision.containers)]))
 
 
-def _oom_kill(pod: Pod, kill: ReplayedOomKill, at: datetime) -> OomKill:
+def _oom_kill(pod: Pod, kill: ReplayedOomKill, time: datetime) -> OomKill:
     [container] = pod.containers
     return OomKill(
         namespace=pod.namespace,
@@ -213,7 +213,7 @@ def _oom_kill(pod: Pod, kill: ReplayedOomKill, at: datetime) -> OomKill:
         workload=pod.workload,
         identity=pod.identity,
         node=pod.node,
-        finished_at=at,
+        finished_at=time,
         memory_limit_bytes=container.limits.memory_bytes,
         memory_request_bytes=container.requests.memory_bytes,
         last_working_set_bytes=kill.used_bytes,

@@ -37,10 +37,10 @@ class ReplayedPods:
         replicas: dict[tuple[str, WorkloadRef], int] = {}
         for one in recording.containers:
             replicas[one.namespace, one.workload] = replicas.get((one.namespace, one.workload), 0) + 1
-        number_of = {key: number for number, key in enumerate(replicas)}
-        self._number_of = number_of
+        number_by_key = {key: number for number, key in enumerate(replicas)}
+        self._workload_numbers = number_by_key
         self._numbers = np.array(
-            [number_of[one.namespace, one.workload] for one in recording.containers], dtype=np.int64
+            [number_by_key[one.namespace, one.workload] for one in recording.containers], dtype=np.int64
         )
         limits: dict[tuple[str, WorkloadRef], dict[str, int]] = {key: {} for key in replicas}
         for one in recording.containers:
@@ -55,11 +55,11 @@ class ReplayedPods:
         """Remember whether a container's new pod was created with other sizes than its template's."""
         self._sized[container] = sized
 
-    def get_created(self, container: int, at: datetime) -> Pod:
+    def get_created(self, container: int, time: datetime) -> Pod:
         """Return a pod as its controller creates it."""
         one = self._containers[container]
         requests, limits = _provisioned(one)
-        return self._pod(container, requests, limits, "", None, "Pending", at)
+        return self._pod(container, requests, limits, "", None, "Pending", time)
 
     def pod(self, container: int, view: ReplayClusterView) -> Pod:
         """Return a container's pod as it is now."""
@@ -70,7 +70,7 @@ class ReplayedPods:
             container,
             StatedResources(cpu or None, memory or None),
             StatedResources(None, limit or None),
-            f"-{int(view.creation_row[container])}",
+            f"-{int(view.creation_count[container])}",
             None if node < 0 else format_node_name(node),
             "Running" if node >= 0 else "Pending",
             convert_to_datetime(int(view.created_at[container])),
@@ -86,7 +86,7 @@ class ReplayedPods:
         self, namespace: str, workload: WorkloadRef | None, node: str | None, view: ReplayClusterView
     ) -> Int64Array:
         """Return the containers of a workload and those on a node, as far as they exist."""
-        number = -1 if workload is None else self._number_of[namespace, workload]
+        number = -1 if workload is None else self._workload_numbers[namespace, workload]
         index = OTHER_NODE if node is None else parse_node_index(node)
         return np.flatnonzero(((self._numbers == number) & (view.node >= OTHER_NODE)) | (view.node == index))
 
@@ -100,15 +100,15 @@ class ReplayedPods:
 
     def eligibility(self, view: ReplayClusterView, statistics: StatisticsTable, policy: Policy) -> Eligibility:
         """Return the rules on which pods may be touched; of other pods, those without a node matter to evictions."""
-        waiting = np.flatnonzero((view.node >= OTHER_NODE) & (view.node < 0))
-        return Eligibility(self.snapshot(view, waiting), statistics, self._stored, policy, convert_to_datetime(view.at))
+        pending = np.flatnonzero((view.node >= OTHER_NODE) & (view.node < 0))
+        return Eligibility(self.snapshot(view, pending), statistics, self._stored, policy, convert_to_datetime(view.time))
 
     def _pod(
         self,
         container: int,
         requests: StatedResources,
         limits: StatedResources,
-        birth: str,
+        creation_count: str,
         node: str | None,
         phase: str,
         created_at: datetime,
@@ -121,7 +121,7 @@ class ReplayedPods:
         return Pod(
             one.namespace,
             one.pod,
-            f"{one.namespace}/{one.pod}{birth}",
+            f"{one.namespace}/{one.pod}{creation_count}",
             (Container(one.container, requests=requests, limits=limits),),
             node=node,
             workload=one.workload,
@@ -185,7 +185,7 @@ class ResizableReplayedPods:
         """Return the touchable pods, and their containers, sorted by name."""
         placed = view.node >= 0
         state = self._state(view, known)
-        changed = placed & ((self._judged_on[:, 0] != state) | (self._judged_on[:, 1] != view.creation_row))
+        changed = placed & ((self._judged_on[:, 0] != state) | (self._judged_on[:, 1] != view.creation_count))
         again = np.flatnonzero(changed)
         if len(again):
             eligibility = self._pods.eligibility(view, known.get_rows(again), self._policy)
@@ -193,7 +193,7 @@ class ResizableReplayedPods:
                 verdict = eligibility.check(self._pods.pod(container, view))
                 self._verdicts[container] = self._shared(verdict) if isinstance(verdict, ResizablePod) else None
                 self._touched[container] = isinstance(verdict, ResizablePod)
-            self._judged_on[again, 0], self._judged_on[again, 1] = state[again], view.creation_row[again]
+            self._judged_on[again, 0], self._judged_on[again, 1] = state[again], view.creation_count[again]
         gone = self._touched & ~placed
         self._touched[gone] = False
         self._judged_on[gone] = _UNJUDGED
@@ -213,10 +213,10 @@ class ResizableReplayedPods:
 
     def _state(self, view: ReplayClusterView, known: ReplayedStatisticsLookup) -> Int64Array:
         """Tell containers without statistics, with old ones and of new workloads apart, as `Eligibility` does."""
-        state = np.zeros(len(known.row_of), dtype=np.int64)
-        spoken_for = np.flatnonzero(known.row_of >= 0)
-        rows = known.row_of[spoken_for]
-        stale = known.columns.updated_at[rows] < view.at - int(self._policy.max_age.total_seconds())
-        young = known.columns.history_since[rows] > view.at - int(self._policy.new_workload_age.total_seconds())
-        state[spoken_for] = 1 + 2 * stale + 4 * young
+        state = np.zeros(len(known.row_of_container), dtype=np.int64)
+        covered = np.flatnonzero(known.row_of_container >= 0)
+        rows = known.row_of_container[covered]
+        stale = known.columns.updated_at[rows] < view.time - int(self._policy.max_age.total_seconds())
+        is_new = known.columns.history_since[rows] > view.time - int(self._policy.new_workload_age.total_seconds())
+        state[covered] = 1 + 2 * stale + 4 * is_new
         return state

@@ -106,16 +106,16 @@ class ReplayedStatistics:
         self._look_ahead = int(policy.look_ahead.total_seconds())
         self._max_age = int(policy.max_age.total_seconds())
         self._new_workload = int(policy.new_workload_age.total_seconds())
-        number_of: dict[PeakKey, int] = {}
+        number_by_key: dict[PeakKey, int] = {}
         numbers = [
-            number_of.setdefault(PeakKey(one.namespace, str(one.workload), one.container, ""), len(number_of))
+            number_by_key.setdefault(PeakKey(one.namespace, str(one.workload), one.container, ""), len(number_by_key))
             for one in recording.containers
         ]
-        self.keys = list(number_of)
+        self.keys = list(number_by_key)
         self.numbers = np.array(numbers, dtype=np.int64)
         self.at = 0
         self._pods = [ContainerKey(one.namespace, one.pod, one.container) for one in recording.containers]
-        self._births = [0] * len(numbers)
+        self._creation_counts = [0] * len(numbers)
         self._rows = np.full(len(numbers), -1, dtype=np.int64)
         self._released = 0
         self._windows = UsageWindows(self._step, least_rows=max(1, len(numbers)))
@@ -130,17 +130,17 @@ class ReplayedStatistics:
         by_key = sorted(range(len(self.keys)), key=self.keys.__getitem__)
         self._shared = np.array([one for one in by_key if not is_bare_pod_key(self.keys[one])], dtype=np.int64)
 
-    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Take in the samples of one interval: matrices (times, containers), the last time is `at`; NaN is none."""
-        times = at - self._step * np.arange(len(cpu) - 1, -1, -1)
+    def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Take in the samples of one interval: matrices (times, containers), the last time is `time`; NaN is none."""
+        times = time - self._step * np.arange(len(cpu) - 1, -1, -1)
         if self._has_memory:
             memory = np.where(memory == 0, np.float32(1), memory)
-        self._count_hours(at)
-        self.at = at
+        self._count_hours(time)
+        self.at = time
         peaks = group_peaks_by_hour(times, cpu.T, memory.T, self.numbers)
         self._week.merge(peaks)
         self._peaks.merge_numbered(peaks)
-        self._windows.advance(at)
+        self._windows.advance(time)
         self._find_rows(cpu, memory)
         placed = np.flatnonzero(self._rows >= 0)
         self._windows.put(
@@ -156,31 +156,31 @@ class ReplayedStatistics:
         """Take note that containers have another pod from now on, with an empty window; the peaks stay."""
         for container in containers.tolist():
             pod = self._pods[container]
-            self._births[container] += 1
+            self._creation_counts[container] += 1
             # No other pod is called so: names have no spaces.
-            self._pods[container] = pod._replace(pod=f"{pod.pod.split()[0]} {self._births[container]}")
+            self._pods[container] = pod._replace(pod=f"{pod.pod.split()[0]} {self._creation_counts[container]}")
         self._rows[containers] = -1
         self._of_containers.forget(containers)
 
-    def apply_oom_kill(self, container: int, record: OomRecord, at: int) -> None:
+    def apply_oom_kill(self, container: int, record: OomRecord, time: int) -> None:
         """Remember for 7 days what a kill taught: its own pod, and after a second kill the workload."""
         if not record.oom_memory_bytes:
             return
-        number, birth = int(self.numbers[container]), self._births[container]
+        number, creation_count = int(self.numbers[container]), self._creation_counts[container]
         lesson = summarize_single_kill(record.oom_memory_bytes, record.memory_limit_bytes)
-        self._kills.append(_AppliedOomKill(at, number, container, birth, lesson))
+        self._kills.append(_AppliedOomKill(time, number, container, creation_count, lesson))
         self._count_kills(number)
         if self._oom[number]:
-            self.apply_oom_kill_to_workload(container, record.oom_memory_bytes)
+            self.raise_workload_oom_memory(container, record.oom_memory_bytes)
 
-    def get_average_sharing(self, container: int) -> None:
+    def share_last_oom_kill(self, container: int) -> None:
         """Let a container's last kill teach the whole workload: its pod was evicted, and comes back by another name."""
         if not self._kills or self._kills[-1].container != container:
             return
         self._kills[-1] = self._kills[-1]._replace(shared=True)
         self._count_kills(self._kills[-1].number)
 
-    def apply_oom_kill_to_workload(self, container: int, oom_memory_bytes: int) -> None:
+    def raise_workload_oom_memory(self, container: int, oom_memory_bytes: int) -> None:
         """Let a workload's next pod learn from a kill at once, as the reactor teaches the stored statistics."""
         number, taught = int(self.numbers[container]), self._of_workloads.columns.oom_memory_bytes
         taught[number] = max(taught[number], oom_memory_bytes)
@@ -212,7 +212,7 @@ class ReplayedStatistics:
         )
         own = self._of_containers.columns.oom_memory_bytes
         for kill in self._kills:
-            if self._births[kill.container] == kill.birth:
+            if self._creation_counts[kill.container] == kill.creation_count:
                 own[kill.container] = max(own[kill.container], kill.raised_memory.raised_to_bytes)
         resting = np.ones(len(self.keys), dtype=np.bool_)
         resting[self.numbers[live]] = False
@@ -237,11 +237,11 @@ class ReplayedStatistics:
         """Return CPU and memory peaks of each hour that counts now, by time: matrices (hours, numbers)."""
         return self._week.get_for_hours(self._peaks.hours)
 
-    def _count_hours(self, at: int) -> None:
+    def _count_hours(self, time: int) -> None:
         """Sum up the peaks anew where other hours count by now, as `UsageState.catch_up` does."""
-        hours = get_peak_hours(at, self._look_ahead)
+        hours = get_peak_hours(time, self._look_ahead)
         if hours != self._peaks.hours:
-            since_hour = get_first_history_hour(at)
+            since_hour = get_first_history_hour(time)
             self._peaks = PeakColumns.get_number(self._week.summarize(self.keys, hours, since_hour), hours, since_hour)
 
     def _find_rows(self, cpu: Float32Array, memory: Float32Array) -> None:
@@ -256,7 +256,7 @@ class ReplayedStatistics:
             self._rows[found] = self._windows.get_rows([self._pods[container] for container in found.tolist()])
 
     def _forget_kills(self) -> None:
-        while self._kills and self._kills[0].at < self.at - OOM_SECONDS:
+        while self._kills and self._kills[0].time < self.at - OOM_SECONDS:
             self._count_kills(self._kills.popleft().number)
 
     def _count_kills(self, number: int) -> None:
@@ -272,10 +272,10 @@ class ReplayedStatistics:
 class _AppliedOomKill(NamedTuple):
     """What a kill taught about one of a container's pods."""
 
-    at: int
+    time: int
     number: int
     container: int
-    birth: int
+    creation_count: int
     raised_memory: SingleOomKill
     shared: bool = False
 

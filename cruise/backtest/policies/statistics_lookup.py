@@ -22,55 +22,55 @@ NO_STATISTIC = StatisticsTable.from_rows([])
 class ReplayedStatisticsLookup:
     """The statistics as the last pass found them.
 
-    `row_of` has each container's row of `columns`, -1 without any; the first `own_rows` are containers' own.
+    `row_of_container` has each container's row of `columns`, -1 without any; the first `own_rows` are containers' own.
     """
 
     def __init__(self, recording: UsageRecording, statistics: ReplayedStatistics) -> None:
         count = len(recording.containers)
-        self.row_of = np.full(count, -1, dtype=np.int64)
+        self.row_of_container = np.full(count, -1, dtype=np.int64)
         self.columns: StatisticColumns = NO_STATISTIC
         self.pod_rows = 0
         self._containers = recording.containers
         self._statistics = statistics
-        self._of_birth = np.zeros(count, dtype=np.int64)
+        self._creation_counts = np.zeros(count, dtype=np.int64)
 
     def refresh(self, view: ReplayClusterView) -> None:
         """Estimate anew, as of the last samples."""
         placed = view.node >= 0
         usable, columns = self._statistics.get_for_containers(placed)
         self.pod_rows = len(usable)
-        row_of = np.full(len(placed), -1, dtype=np.int64)
-        row_of[usable] = np.arange(len(usable))
-        lacking = np.flatnonzero(placed & (row_of < 0)).tolist()
+        row_of_container = np.full(len(placed), -1, dtype=np.int64)
+        row_of_container[usable] = np.arange(len(usable))
+        lacking = np.flatnonzero(placed & (row_of_container < 0)).tolist()
         if lacking:
-            of_workloads = self._statistics.get_for_workloads()
-            rows = [self._row_of_workload(container, of_workloads) for container in lacking]
+            workload_table = self._statistics.get_for_workloads()
+            rows = [self._row_of_workload(container, workload_table) for container in lacking]
             found = [(container, row) for container, row in zip(lacking, rows, strict=True) if row is not None]
-            row_of[[container for container, _ in found]] = len(usable) + np.arange(len(found))
-            theirs = of_workloads.take(np.array([row for _, row in found], dtype=np.int64))
+            row_of_container[[container for container, _ in found]] = len(usable) + np.arange(len(found))
+            theirs = workload_table.take(np.array([row for _, row in found], dtype=np.int64))
             columns = columns.concatenate(theirs)
-        self.row_of, self.columns, self._of_birth = row_of, columns, view.creation_row.copy()
+        self.row_of_container, self.columns, self._creation_counts = row_of_container, columns, view.creation_count.copy()
 
     def get_rows(self, containers: Int64Array) -> StatisticsTable:
         """Return what the last pass knew of some containers."""
-        known = containers[self.row_of[containers] >= 0].tolist()
+        known = containers[self.row_of_container[containers] >= 0].tolist()
         keys = [
             StatisticKey(one.namespace, one.pod, str(one.workload), one.container)
             for one in map(self._containers.__getitem__, known)
         ]
-        return StatisticsTable.from_columns(self.columns.take(self.row_of[known]), keys) if known else NO_STATISTIC
+        return StatisticsTable.from_columns(self.columns.take(self.row_of_container[known]), keys) if known else NO_STATISTIC
 
     def get_between_passes(self, container: int, view: ReplayClusterView) -> StatisticsTable:
         """Return what speaks for a container's pod until the next pass: the last one may have known another pod."""
-        if self._of_birth[container] == view.creation_row[container]:
+        if self._creation_counts[container] == view.creation_count[container]:
             return self.get_rows(np.array([container]))
-        of_workloads = self._statistics.get_for_workloads()
-        row = self._row_of_workload(container, of_workloads)
-        return NO_STATISTIC if row is None else StatisticsTable.from_rows([of_workloads.row(row)])
+        workload_table = self._statistics.get_for_workloads()
+        row = self._row_of_workload(container, workload_table)
+        return NO_STATISTIC if row is None else StatisticsTable.from_rows([workload_table.row(row)])
 
-    def _row_of_workload(self, container: int, of_workloads: StatisticsTable) -> int | None:
+    def _row_of_workload(self, container: int, workload_table: StatisticsTable) -> int | None:
         one = self._containers[container]
-        return of_workloads.find(one.namespace, one.pod, one.workload, one.container, "")
+        return workload_table.find(one.namespace, one.pod, one.workload, one.container, "")
 
 
 class ReplayedHeadroom:
@@ -83,11 +83,11 @@ class ReplayedHeadroom:
         self._risks = RiskHistory()
         self._in_force: RequestsInForce | None = None
 
-    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
+    def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
         """Learn what became of the requests in force; the matrices have one row a time."""
         if self._in_force is not None:
             samples = {ResourceName.CPU: cpu.T, ResourceName.MEMORY: memory.T}
-            self._risks.count_interval(self._in_force, at, samples, self._policy.get_risk)
+            self._risks.count_interval(self._in_force, time, samples, self._policy.get_risk)
             self._in_force = None
 
     def reset_replaced(self, containers: Int64Array) -> None:
@@ -96,14 +96,14 @@ class ReplayedHeadroom:
             rows = np.where(np.isin(self._in_force.rows, containers), -1, self._in_force.rows)
             self._in_force = replace(self._in_force, rows=rows)
 
-    def get_for_pass(self, row_of: Int64Array, rows: int, own: int) -> HeadroomModel:
+    def get_for_pass(self, row_of_container: Int64Array, rows: int, own: int) -> HeadroomModel:
         """Prepare the model for a pass.
 
-        `row_of` has each container's row of the statistics, -1 without any; the first `own` of the `rows` speak for
+        `row_of_container` has each container's row of the statistics, -1 without any; the first `own` of the `rows` speak for
         a container itself, the others for its workload.
         """
         model = self._model
-        past = self._past(row_of, rows, own) if model.reads_usage else PastDemand.create_empty(rows)
+        past = self._past(row_of_container, rows, own) if model.reads_usage else PastDemand.create_empty(rows)
         risks = self._risks.get_observed(self._statistics.at, self._policy.get_risk) if model.learns_risk_level else {}
         return model.prepare(past, risks, self._policy)
 
@@ -112,12 +112,12 @@ class ReplayedHeadroom:
         if self._model.learns_risk_level:
             self._in_force = in_force
 
-    def _past(self, row_of: Int64Array, rows: int, own: int) -> PastDemand:
+    def _past(self, row_of_container: Int64Array, rows: int, own: int) -> PastDemand:
         usage, sampled = self._statistics.get_recent()
-        spoken_for = np.flatnonzero(row_of >= 0)
+        covered = np.flatnonzero(row_of_container >= 0)
         places, numbers = np.full(rows, -1, dtype=np.int64), np.full(rows, -1, dtype=np.int64)
-        places[row_of[spoken_for]] = np.where(row_of[spoken_for] < own, sampled[spoken_for], -1)
-        numbers[row_of[spoken_for]] = self._statistics.numbers[spoken_for]
+        places[row_of_container[covered]] = np.where(row_of_container[covered] < own, sampled[covered], -1)
+        numbers[row_of_container[covered]] = self._statistics.numbers[covered]
         if not self._model.reads_hours:
             return PastDemand.create(usage, places, numbers, {})
         cpu, memory = self._statistics.get_peaks_of_hours()

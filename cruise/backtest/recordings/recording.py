@@ -55,7 +55,7 @@ class UsageRecording:
         return np.array([numbers.setdefault(key, len(numbers)) for key in keys], dtype=np.int64)
 
     @property
-    def get_days(self) -> float:
+    def days(self) -> float:
         """How long the recording is."""
         return len(self.cpu_millicores) * self.step_seconds / 86400
 

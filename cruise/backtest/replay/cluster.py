@@ -36,24 +36,24 @@ def limit_growth_to_capacity(
             (wanted.memory_bytes, current.memory_bytes),
         )
     )
-    refused = _refused(growth, node, free)
-    if not refused.size:
+    rejected = _rejected(growth, node, free)
+    if not rejected.size:
         return patched
     limit, before = wanted.memory_limit_bytes, current.memory_limit_bytes
     # A limit that was raised for the request alone stays with it.
-    idle = refused[(limit == wanted.memory_bytes)[refused] & (growth[1] > 0)[refused] & (before > 0)[refused]]
+    idle = rejected[(limit == wanted.memory_bytes)[rejected] & (growth[1] > 0)[rejected] & (before > 0)[rejected]]
     limit[idle] = before[idle]
     for want, now in ((wanted.cpu_millicores, current.cpu_millicores), (wanted.memory_bytes, current.memory_bytes)):
-        want[refused] = np.minimum(want[refused], now[refused])
+        want[rejected] = np.minimum(want[rejected], now[rejected])
     # A request that is not stated must stay so, and has no limit either.
-    bare = refused[wanted.memory_bytes[refused] == 0]
+    bare = rejected[wanted.memory_bytes[rejected] == 0]
     wanted.memory_limit_bytes[bare] = 0
     left = patched.copy()
-    left[refused] = exceeds_update_threshold(wanted, current, band)[refused]
+    left[rejected] = exceeds_update_threshold(wanted, current, band)[rejected]
     return left
 
 
-def _refused(growth: tuple[Int64Array, ...], node: Int64Array, free: tuple[Int64Array, Int64Array]) -> Int64Array:
+def _rejected(growth: tuple[Int64Array, ...], node: Int64Array, free: tuple[Int64Array, Int64Array]) -> Int64Array:
     crowded = np.zeros(len(free[0]), dtype=np.bool_)
     for more, left in zip(growth, free, strict=True):
         wanted = np.zeros(len(left), dtype=np.int64)
@@ -61,15 +61,15 @@ def _refused(growth: tuple[Int64Array, ...], node: Int64Array, free: tuple[Int64
         crowded |= (wanted > 0) & (wanted > left)
     growers = np.flatnonzero(crowded[node] & ((growth[0] > 0) | (growth[1] > 0)))
     room_cpu, room_memory = free[0].tolist(), free[1].tolist()
-    refused = []
+    rejected = []
     columns = (growers, node[growers], growth[0][growers], growth[1][growers])
-    for at, on, cpu, memory in zip(*(column.tolist() for column in columns), strict=True):
+    for index, on, cpu, memory in zip(*(column.tolist() for column in columns), strict=True):
         if (cpu == 0 or cpu <= room_cpu[on]) and (memory == 0 or memory <= room_memory[on]):
             room_cpu[on] -= cpu
             room_memory[on] -= memory
         else:
-            refused.append(at)
-    return np.array(refused, dtype=np.int64)
+            rejected.append(index)
+    return np.array(rejected, dtype=np.int64)
 
 
 def exceeds_update_threshold(wanted: ContainerSizes, current: ContainerSizes, band: UpdateThreshold) -> BoolArray:
@@ -85,26 +85,26 @@ class ReplayedCluster:
     """API server, controllers, kube-scheduler and autoscaler around the replayed pods, for one policy."""
 
     def __init__(
-        self, recording: UsageRecording, pods: ReplayedPodState, policy: ReplayPolicy, churn: ChangeCounts
+        self, recording: UsageRecording, pods: ReplayedPodState, policy: ReplayPolicy, changes: ChangeCounts
     ) -> None:
         self._pods = pods
         self._policy = policy
-        self._churn = churn
+        self._changes = changes
         self._has_memory = recording.has_memory
         self._rank = _ranks(recording)
 
-    def create(self, containers: Int64Array, at: int) -> None:
+    def create(self, containers: Int64Array, time: int) -> None:
         """Create pods with what the policy admits them with, and place them."""
         if not containers.size:
             return
-        self._admit(containers, at)
+        self._admit(containers, time)
         for container in self.enqueue(containers).tolist():
             self._place(container)
 
-    def _admit(self, containers: Int64Array, at: int) -> None:
-        self._pods.create(containers, at)
-        self._churn.count_creation(containers)
-        self._pods.resize(containers, self._policy.admit(containers, self._pods.get_view(at)))
+    def _admit(self, containers: Int64Array, time: int) -> None:
+        self._pods.create(containers, time)
+        self._changes.count_creation(containers)
+        self._pods.resize(containers, self._policy.admit(containers, self._pods.get_view(time)))
 
     def enqueue(self, containers: Int64Array) -> Int64Array:
         """Return pods created at the same time in scheduling order: by namespace and name."""
@@ -122,7 +122,7 @@ class ReplayedCluster:
             self._pods.bind(container, chosen)
         return chosen is not None
 
-    def evict(self, containers: Int64Array, at: int) -> None:
+    def evict(self, containers: Int64Array, time: int) -> None:
         """Delete pods; their controllers create them again at once.
 
         A pod counts on its node as long as it terminates, and the scheduler does not wait for it: its replacement goes
@@ -130,25 +130,25 @@ class ReplayedCluster:
         """
         if not containers.size:
             return
-        self._churn.evictions[containers] += 1
+        self._changes.evictions[containers] += 1
         nodes = self._pods.nodes
         running = containers[self._pods.node[containers] >= 0].tolist()
         terminating = [(int(self._pods.node[container]), self._pods.get_need(container)) for container in running]
         self._pods.remove(containers)
         for node, need in terminating:
             nodes.add_pod(node, need)
-        self._admit(containers, at)
+        self._admit(containers, time)
         queue = self.enqueue(containers).tolist()
-        waiting = [container for container in queue if not self._place_on_what_there_is(container)]
+        pending = [container for container in queue if not self._place_on_what_there_is(container)]
         for node, need in terminating:
             nodes.remove_pod(node, need)
-        for container in waiting:
+        for container in pending:
             self._place(container)
 
-    def move(self, containers: Int64Array, at: int) -> None:
+    def move(self, containers: Int64Array, time: int) -> None:
         """Evict pods for consolidation's sake."""
-        self._churn.moves[containers] += 1
-        self.evict(containers, at)
+        self._changes.moves[containers] += 1
+        self.evict(containers, time)
 
     def remove(self, containers: Int64Array) -> None:
         """Delete pods that are not created again, and the nodes that this empties."""
@@ -157,7 +157,7 @@ class ReplayedCluster:
         self._pods.remove(containers)
         self._pods.nodes.remove_empty()
 
-    def apply(self, decision: ReplayDecision, at: int) -> None:
+    def apply(self, decision: ReplayDecision, time: int) -> None:
         """Shrink, then evict, then grow where there is room; a resize that grows one resource is a growth.
 
         Of a growth without room the part is done that takes none, if it leaves the dead band, unless the policy wants
@@ -172,24 +172,24 @@ class ReplayedCluster:
         containers, sizes = decision.resize[wanted], decision.sizes.select(wanted)
         cpu, memory = self._change(containers, sizes)
         grows = (cpu > 0) | (memory > 0)
-        self._write(containers[~grows], sizes.select(~grows), at)
-        self.evict(going, at)
+        self._write(containers[~grows], sizes.select(~grows), time)
+        self.evict(going, time)
         containers, sizes = containers[grows], sizes.select(grows)
-        refused = ~self._grow(containers, sizes, at)
+        rejected = ~self._grow(containers, sizes, time)
         if decision.evict_without_capacity:
-            self.evict(containers[refused], at)
+            self.evict(containers[rejected], time)
         else:
-            self._grow_nothing(containers[refused], sizes.select(refused), at)
+            self._grow_nothing(containers[rejected], sizes.select(rejected), time)
         self._pods.nodes.remove_empty()
 
-    def apply_oom_reaction(self, container: int, reaction: ReplayedOomReaction, at: int) -> None:
+    def apply_oom_reaction(self, container: int, reaction: ReplayedOomReaction, time: int) -> None:
         """Do at once what a policy does about a kill, within the node's room."""
         places = np.array([container], dtype=np.int64)
         if reaction.evict:
-            self.evict(places, at)
+            self.evict(places, time)
             self._pods.nodes.remove_empty()
         elif reaction.sizes is not None and self._pods.node[container] >= 0:
-            self._grow(places, reaction.sizes, at)
+            self._grow(places, reaction.sizes, time)
 
     def _undercuts_use(self, decision: ReplayDecision) -> BoolArray:
         """Tell for which resizes the kubelet does nothing yet, as memory in use is above a limit that is to fall."""
@@ -197,22 +197,22 @@ class ReplayedCluster:
         falls = (limit > 0) & ((now == 0) | (limit < now))
         return np.asarray(falls & (self._pods.memory_in_use[decision.resize] > limit))
 
-    def _grow(self, containers: Int64Array, sizes: ContainerSizes, at: int) -> BoolArray:
+    def _grow(self, containers: Int64Array, sizes: ContainerSizes, time: int) -> BoolArray:
         """Resize where the node has room for all that grows on it, then the others by name while there is room.
 
         Returns which resizes were done.
         """
         node, growth = self._pods.node[containers], self._change(containers, sizes)
         done = self._room_for_all(node, growth)
-        self._write(containers[done], sizes.select(done), at)
+        self._write(containers[done], sizes.select(done), time)
         late = np.flatnonzero(~done)
         late = late[np.argsort(self._rank[containers[late]])]
         late = late[self._one_by_one(node[late], [change[late] for change in growth])]
-        self._write(containers[late], sizes.select(late), at)
+        self._write(containers[late], sizes.select(late), time)
         done[late] = True
         return done
 
-    def _grow_nothing(self, containers: Int64Array, sizes: ContainerSizes, at: int) -> None:
+    def _grow_nothing(self, containers: Int64Array, sizes: ContainerSizes, time: int) -> None:
         """Write the part of resizes that takes no room."""
         now = self._pods.sizes.select(containers)
         part = ContainerSizes(
@@ -221,7 +221,7 @@ class ReplayedCluster:
             sizes.memory_limit_bytes,
         )
         moves = exceeds_update_threshold(part, now, _BAND)
-        self._write(containers[moves], part.select(moves), at)
+        self._write(containers[moves], part.select(moves), time)
 
     def _change(self, containers: Int64Array, sizes: ContainerSizes) -> tuple[Int64Array, Int64Array]:
         """Return how far the requests would move; memory that was not recorded does not."""
@@ -252,7 +252,7 @@ class ReplayedCluster:
                 done[place] = True
         return done
 
-    def _write(self, containers: Int64Array, sizes: ContainerSizes, at: int) -> None:
+    def _write(self, containers: Int64Array, sizes: ContainerSizes, time: int) -> None:
         if not containers.size:
             return
         cpu, memory = self._change(containers, sizes)
@@ -260,7 +260,7 @@ class ReplayedCluster:
         if self._has_memory:
             changed |= sizes.memory_limit_bytes != self._pods.sizes.memory_limit_bytes[containers]
         if changed.any():
-            self._churn.count_resizes(containers[changed], cpu[changed], memory[changed], at)
+            self._changes.count_resizes(containers[changed], cpu[changed], memory[changed], time)
         self._pods.resize(containers, sizes)
 
 

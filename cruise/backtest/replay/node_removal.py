@@ -1,4 +1,4 @@
-"""Giving nodes back: a node is emptied where all of its pods have room elsewhere."""
+"""Simulates consolidation: nodes are drained and removed if all of their pods fit on other nodes."""
 
 from collections.abc import Collection
 
@@ -11,24 +11,23 @@ from cruise.domain.resources import Int64Array, Resources
 
 DAY_SECONDS = 86400
 HOUR_SECONDS = 3600
-# Until then most sizes are still those of creation, and a consolidation of them would be spent for the day.
+# Until then most sizes are those of creation, and consolidating by them would use up the day's consolidation.
 WARM_UP_SECONDS = 6 * HOUR_SECONDS
-# As many as a cluster autoscaler looks into at a time (its scale-down-non-empty-candidates-count).
+# cluster-autoscaler's scale-down-non-empty-candidates-count.
 MAX_CANDIDATES = 30
-# Of the nodes, as many as Karpenter disrupts at a time (its disruption budget).
+# Karpenter's default disruption budget, as a share of the nodes.
 DISRUPTED_SHARE = 0.1
 
 
 class NodeRemoval:
-    """Empties nodes, the least requested first, where their pods have room elsewhere; none in the first six hours.
+    """Drains the least requested nodes whose pods fit on the others; never in the first six hours.
 
-    Real autoscalers (Kubernetes' cluster-autoscaler, Karpenter) simulate with the requests that pods have; where sizes
-    change at creation the new pods may be larger, and another node is added for them, so that pods were moved in vain.
-    By `REQUESTS` it goes as there: every hour, up to a tenth of the nodes, and what was moved in vain may be moved
-    again. By `ADMITTED` the simulation tries the sizes as well that the new pods would be created with, and places them
-    as kube-scheduler will, so that what is begun succeeds: once in 24 hours at most, as many nodes as can.
-    cluster-autoscaler also leaves nodes alone that are requested to a half or more and waits ten minutes after a
-    change; Karpenter does neither.
+    Node autoscalers (cluster-autoscaler, Karpenter) simulate with the pods' present requests. If sizes change at
+    admission, the replacement pods may be larger and need a new node, so the moves bring nothing. `REQUESTS` simulates
+    this: every hour, up to a tenth of the nodes, and pods may be moved again. `ADMITTED` also tries the sizes of the
+    replacement pods, so every removal succeeds: at most once in 24 hours, as many nodes as possible.
+    Not simulated: cluster-autoscaler skips nodes that are requested to a half or more, and waits ten minutes after a
+    change.
     """
 
     def __init__(
@@ -37,95 +36,96 @@ class NodeRemoval:
         cluster: ReplayedCluster,
         policy: ReplayPolicy,
         start: int,
-        judgement: ConsolidationSizes,
+        consolidation: ConsolidationSizes,
     ) -> None:
         self._pods = pods
         self._cluster = cluster
         self._policy = policy
-        self._judgement = judgement
+        self._judgement = consolidation
         self._not_before = start + WARM_UP_SECONDS
 
-    def consolidate(self, at: int) -> None:
-        """Empty nodes if that is due and possible."""
-        if at < self._not_before:
+    def consolidate(self, time: int) -> None:
+        """Drain nodes if a consolidation is due and possible."""
+        if time < self._not_before:
             return
-        self._not_before = at + HOUR_SECONDS
-        plan = _RemovalPlan(self._pods, self._cluster, self._policy, self._judgement, at)
+        self._not_before = time + HOUR_SECONDS
+        plan = _RemovalPlan(self._pods, self._cluster, self._policy, self._judgement, time)
         order = plan.get_least_requested()
         for first in range(min(MAX_CANDIDATES, len(order))):
             if plan.is_possible(order[first : first + 1]):
-                self._empty(order[first : first + plan.count_removable(order[first : first + self._most()])], at)
+                candidates = order[first : first + self._get_max_removed()]
+                self._drain(candidates[: plan.count_removable(candidates)], time)
                 if self._judgement is ConsolidationSizes.ADMITTED:
-                    self._not_before = at + DAY_SECONDS
+                    self._not_before = time + DAY_SECONDS
                 return
 
-    def _most(self) -> int:
-        nodes = self._pods.nodes.count_nodes
+    def _get_max_removed(self) -> int:
+        nodes = self._pods.nodes.node_count
         return nodes if self._judgement is ConsolidationSizes.ADMITTED else max(1, int(DISRUPTED_SHARE * nodes))
 
-    def _empty(self, closed: Int64Array, at: int) -> None:
-        """Evict all pods of nodes that take no more pods."""
-        self._pods.nodes.exists[closed] = False
-        self._cluster.move(np.flatnonzero(np.isin(self._pods.node, closed)), at)
+    def _drain(self, removed: Int64Array, time: int) -> None:
+        """Remove nodes and evict their pods."""
+        self._pods.nodes.exists[removed] = False
+        self._cluster.move(np.flatnonzero(np.isin(self._pods.node, removed)), time)
 
 
 class _RemovalPlan:
-    """What can be emptied at one time; the policy sizes each pod that may move once."""
+    """Finds the nodes that can be removed at one time; the policy sizes each pod once."""
 
     def __init__(
         self,
         pods: ReplayedPodState,
         cluster: ReplayedCluster,
         policy: ReplayPolicy,
-        judgement: ConsolidationSizes,
-        at: int,
+        consolidation: ConsolidationSizes,
+        time: int,
     ) -> None:
         self._pods = pods
         self._cluster = cluster
         self._policy = policy
-        self._judgement = judgement
-        self._view = pods.get_view(at)
-        self._admitted: dict[int, Resources] = {}
+        self._judgement = consolidation
+        self._view = pods.get_view(time)
+        self._admitted_needs: dict[int, Resources] = {}
 
     def get_least_requested(self) -> Int64Array:
-        """Return the nodes whose requests are within what is free on the others, the least requested first."""
+        """Return the nodes whose requests are within the others' free capacity, the least requested first."""
         nodes = self._pods.nodes
         possible = nodes.exists.copy()
         for free, counted in zip(nodes.get_free(), (nodes.cpu_millicores, nodes.memory_bytes), strict=True):
             possible &= counted <= free[nodes.exists].sum() - free
         found = np.flatnonzero(possible)
-        # Of equals the last, so that the first nodes last.
-        return found[np.lexsort((-found, nodes.requested_share()[found]))]
+        # Of equal nodes the last is removed first.
+        return found[np.lexsort((-found, nodes.compute_requested_share()[found]))]
 
     def count_removable(self, order: Int64Array) -> int:
-        """Return how many nodes from the front on can be emptied together, given that one can."""
-        works, fails = 1, len(order) + 1
-        while fails - works > 1:
-            tried = min(2 * works, (works + fails) // 2)
-            if self.is_possible(order[:tried]):
-                works = tried
+        """Return how many of the first nodes can be removed together, given that one can."""
+        possible, impossible = 1, len(order) + 1
+        while impossible - possible > 1:
+            count = min(2 * possible, (possible + impossible) // 2)
+            if self.is_possible(order[:count]):
+                possible = count
             else:
-                fails = tried
-        return works
+                impossible = count
+        return possible
 
-    def is_possible(self, closed: Int64Array) -> bool:
-        """Tell whether all pods of some nodes have room on the others, by what the judgement goes by."""
-        moving = self._cluster.enqueue(np.flatnonzero(np.isin(self._pods.node, closed)))
+    def is_possible(self, removed: Int64Array) -> bool:
+        """Return whether all pods of these nodes fit on the others."""
+        moving = self._cluster.enqueue(np.flatnonzero(np.isin(self._pods.node, removed)))
         needs = {container: self._pods.get_need(container) for container in moving.tolist()}
-        if not self._have_room(needs.values(), closed):
+        if not self._fit_on_others(needs.values(), removed):
             return False
         if self._judgement is ConsolidationSizes.REQUESTS:
             return True
-        unsized = np.array([container for container in needs if container not in self._admitted], dtype=np.int64)
+        unsized = np.array([container for container in needs if container not in self._admitted_needs], dtype=np.int64)
         if unsized.size:
             sizes = self._policy.admit(unsized, self._view)
-            self._admitted.update(zip(unsized.tolist(), self._pods.get_needs(sizes), strict=True))
-        return self._have_room([self._admitted[container] for container in needs], closed)
+            self._admitted_needs.update(zip(unsized.tolist(), self._pods.get_needs(sizes), strict=True))
+        return self._fit_on_others([self._admitted_needs[container] for container in needs], removed)
 
-    def _have_room(self, needs: Collection[Resources], closed: Int64Array) -> bool:
-        """Tell whether pods can be placed on the nodes that stay open, one after the other."""
+    def _fit_on_others(self, needs: Collection[Resources], removed: Int64Array) -> bool:
+        """Return whether pods can be placed on the remaining nodes, one after the other."""
         others = self._pods.nodes.copy()
-        others.exists[closed] = False
+        others.exists[removed] = False
         if not others.may_fit(needs):
             return False
         for need in needs:

@@ -1,4 +1,4 @@
-"""Containers killed for lack of memory in an interval: at their own limit, or as the kernel chooses on a full node."""
+"""Simulates out-of-memory kills: at a container's own limit, or the kernel's choice on a node without free memory."""
 
 import numpy as np
 
@@ -12,57 +12,57 @@ from cruise.simulation.cluster.containers import choose_oom_victims, compute_oom
 
 
 class OomKillSimulation:
-    """Goes through the samples of an interval; a kill's reaction is in force at the next sample.
+    """Kills containers, sample by sample; the reaction to a kill takes effect at the next sample.
 
-    A killed container runs on at the next sample with the use recorded then, and counts as killed once an interval.
+    A killed container continues with the usage recorded next. It is killed at most once per interval.
     """
 
     def __init__(
-        self, pods: ReplayedPodState, cluster: ReplayedCluster, policy: ReplayPolicy, churn: ChangeCounts
+        self, pods: ReplayedPodState, cluster: ReplayedCluster, policy: ReplayPolicy, changes: ChangeCounts
     ) -> None:
         self._pods = pods
         self._cluster = cluster
         self._policy = policy
-        self._churn = churn
+        self._changes = changes
 
-    def kill(self, rows: Float32Array, demand: IntervalUsage, times: Int64Array) -> None:
-        """Kill the containers that an interval's memory samples (one row a time, one column a container) call for."""
-        first = self._first_row(demand)
-        spared = np.ones(len(self._pods.node), dtype=np.bool_)
+    def kill(self, rows: Float32Array, usage: IntervalUsage, times: Int64Array) -> None:
+        """Make the kills of an interval; `rows` is its matrix (times, containers) of memory samples."""
+        first = self._find_first_row(usage)
+        may_be_killed = np.ones(len(self._pods.node), dtype=np.bool_)
         for row in range(first, len(rows)):
             used = np.where(self._pods.node >= 0, np.nan_to_num(rows[row]), 0.0).astype(np.float64)
-            for kill in self._kills(used, int(times[row]), spared):
-                spared[kill.container] = False
-                self._churn.oom_kills[kill.container] += 1
-                reaction = self._policy.react_to_oom_kill(kill, self._pods.get_view(kill.at))
-                self._cluster.apply_oom_reaction(kill.container, reaction, kill.at)
+            for kill in self._find_kills(used, int(times[row]), may_be_killed):
+                may_be_killed[kill.container] = False
+                self._changes.oom_kills[kill.container] += 1
+                reaction = self._policy.react_to_oom_kill(kill, self._pods.get_view(kill.time))
+                self._cluster.apply_oom_reaction(kill.container, reaction, kill.time)
 
-    def _first_row(self, demand: IntervalUsage) -> int:
-        """Return the first row with a kill: before it sizes and places stay what they are."""
-        kills = (demand.used > self._limits()[demand.placements.order]).any(axis=1)
-        kills |= (demand.sums > self._pods.nodes.allocatable.memory_bytes).any(axis=1)
-        return int(kills.argmax()) if kills.any() else len(demand.sums)
+    def _find_first_row(self, usage: IntervalUsage) -> int:
+        """Return the first row with a kill; sizes and placements do not change before it."""
+        kills = (usage.used > self._get_limits()[usage.placements.order]).any(axis=1)
+        kills |= (usage.sums > self._pods.nodes.allocatable.memory_bytes).any(axis=1)
+        return int(kills.argmax()) if kills.any() else len(usage.sums)
 
-    def _limits(self) -> Float64Array:
+    def _get_limits(self) -> Float64Array:
         limits = self._pods.sizes.memory_limit_bytes
         return np.where(limits > 0, limits, np.inf)
 
-    def _kills(self, used: Float64Array, at: int, spared: BoolArray) -> list[ReplayedOomKill]:
-        """Return the kills of one sample: by limit in the order of containers, then node by node."""
-        over = used > self._limits()
+    def _find_kills(self, used: Float64Array, time: int, may_be_killed: BoolArray) -> list[ReplayedOomKill]:
+        """Return the kills of one sample: first at limits, in the order of containers, then node by node."""
+        over = used > self._get_limits()
         found = [(container, True) for container in np.flatnonzero(over).tolist()]
-        found += [(container, False) for container in self._victims(np.where(over, 0.0, used))]
-        return [ReplayedOomKill(one, at, int(used[one]), by_limit) for one, by_limit in found if spared[one]]
+        found += [(container, False) for container in self._choose_victims(np.where(over, 0.0, used))]
+        return [ReplayedOomKill(one, time, int(used[one]), by_limit) for one, by_limit in found if may_be_killed[one]]
 
-    def _victims(self, held: Float64Array) -> list[int]:
+    def _choose_victims(self, used: Float64Array) -> list[int]:
         running = np.flatnonzero(self._pods.node >= 0)
-        of_node = self._pods.node[running]
+        node_of_pod = self._pods.node[running]
         capacity = self._pods.nodes.allocatable.memory_bytes
         found: list[int] = []
-        for node in np.flatnonzero(np.bincount(of_node, weights=held[running]) > capacity).tolist():
-            there = running[of_node == node]
-            requests = self._pods.sizes.memory_bytes[there].tolist()
+        for node in np.flatnonzero(np.bincount(node_of_pod, weights=used[running]) > capacity).tolist():
+            on_node = running[node_of_pod == node]
+            requests = self._pods.sizes.memory_bytes[on_node].tolist()
             adjustments = [compute_oom_score_adjustment(QosClass.BURSTABLE, request, capacity) for request in requests]
-            victims = choose_oom_victims(held[there].tolist(), adjustments, capacity)
-            found.extend(there[victims].tolist())
+            victims = choose_oom_victims(used[on_node].tolist(), adjustments, capacity)
+            found.extend(on_node[victims].tolist())
         return found

@@ -1,4 +1,4 @@
-"""The replayed pods: sizes, places and ages, and the sums over their nodes, kept up to date at every change."""
+"""The replayed pods: their sizes, nodes and creation times. Every change also updates the sums of the nodes."""
 
 from dataclasses import dataclass
 
@@ -15,9 +15,10 @@ ABSENT_NODE = -2
 
 @dataclass(frozen=True, slots=True)
 class PlacedContainers:
-    """The placed containers sorted by node, then index: `starts` has where each node of `nodes` begins in `order`.
+    """The placed containers, sorted by node, then index.
 
-    `row` is the place in `nodes` of each entry of `order`.
+    `starts` has the first place in `order` of each node of `nodes`; `row_of_container` has the place in `nodes` of each
+    entry of `order`.
     """
 
     order: Int64Array
@@ -27,10 +28,10 @@ class PlacedContainers:
 
 
 class ReplayedPodState:
-    """One pod with one container a column; every change of a place or a size is made here.
+    """The state of all pods, one entry per container; every placement and size is changed here.
 
-    `memory_in_use` is that of the last sample: NaN where there was none, 0 where memory was not recorded.
-    Where memory was not recorded no pod counts for any: policies may request some, but nothing could be said about it.
+    `memory_in_use` is the last sample, NaN if it is missing. If memory was not recorded, it is 0 and memory requests
+    count as 0.
     """
 
     def __init__(self, recording: UsageRecording, options: ReplayOptions) -> None:
@@ -38,62 +39,62 @@ class ReplayedPodState:
         self.nodes = ReplayedNodes(options)
         self.sizes = ContainerSizes.create_zeros(count)
         self.node: Int64Array = np.full(count, ABSENT_NODE, dtype=np.int64)
-        self.creation_row: Int64Array = np.zeros(count, dtype=np.int64)
+        self.creation_count: Int64Array = np.zeros(count, dtype=np.int64)
         self.created_at: Int64Array = np.zeros(count, dtype=np.int64)
         self._memory = self.sizes.memory_bytes if recording.has_memory else np.zeros(count, dtype=np.int64)
         self.memory_in_use: Float32Array = np.zeros(count, dtype=np.float32)
-        self._places: PlacedContainers | None = None
+        self._placements: PlacedContainers | None = None
 
-    def get_view(self, at: int) -> ReplayClusterView:
+    def get_view(self, time: int) -> ReplayClusterView:
         """Return the cluster as policies see it."""
         return ReplayClusterView(
-            at, self.sizes, self.node, self.creation_row, self.created_at, self.nodes.exists, self.nodes.allocatable
+            time, self.sizes, self.node, self.creation_count, self.created_at, self.nodes.exists, self.nodes.allocatable
         )
 
     @property
-    def get_placed(self) -> PlacedContainers:
-        """Which container runs where; the same object until a place changes."""
-        if self._places is None:
+    def placements(self) -> PlacedContainers:
+        """The placed containers; the same object until a placement changes."""
+        if self._placements is None:
             running = np.flatnonzero(self.node >= 0)
             order = running[np.argsort(self.node[running], kind="stable")]
-            of_node = self.node[order]
+            node_of_pod = self.node[order]
             first = np.ones(len(order), dtype=np.bool_)
-            np.not_equal(of_node[1:], of_node[:-1], out=first[1:])
+            np.not_equal(node_of_pod[1:], node_of_pod[:-1], out=first[1:])
             starts = np.flatnonzero(first)
-            self._places = PlacedContainers(order, of_node[starts], starts, np.cumsum(first) - 1)
-        return self._places
+            self._placements = PlacedContainers(order, node_of_pod[starts], starts, np.cumsum(first) - 1)
+        return self._placements
 
     def get_need(self, container: int) -> Resources:
-        """Return what kube-scheduler counts for a pod."""
+        """Return the requests that kube-scheduler counts for a pod."""
         return Resources(int(self.sizes.cpu_millicores[container]), int(self._memory[container]))
 
     def get_needs(self, sizes: ContainerSizes) -> list[Resources]:
-        """Return what kube-scheduler would count for pods of some sizes."""
+        """Return the requests that kube-scheduler would count for pods of these sizes."""
         memory = sizes.memory_bytes if self._memory is self.sizes.memory_bytes else np.zeros_like(sizes.memory_bytes)
         return [Resources(*one) for one in zip(sizes.cpu_millicores.tolist(), memory.tolist(), strict=True)]
 
-    def create(self, containers: Int64Array, at: int) -> None:
-        """Make pods pending that are new, or replace those that were removed."""
+    def create(self, containers: Int64Array, time: int) -> None:
+        """Create pods, which are then pending."""
         self.node[containers] = PENDING_NODE
-        self.creation_row[containers] += 1
-        self.created_at[containers] = at
+        self.creation_count[containers] += 1
+        self.created_at[containers] = time
 
     def bind(self, container: int, node: int) -> None:
         """Bind a pending pod."""
         self.nodes.add_pod(node, self.get_need(container))
         self.node[container] = node
-        self._places = None
+        self._placements = None
 
     def remove(self, containers: Int64Array) -> None:
-        """Delete pods, wherever they are."""
+        """Delete pods, running or pending."""
         for container in containers.tolist():
             if self.node[container] >= 0:
                 self.nodes.remove_pod(int(self.node[container]), self.get_need(container))
         self.node[containers] = ABSENT_NODE
-        self._places = None
+        self._placements = None
 
     def resize(self, containers: Int64Array, sizes: ContainerSizes) -> None:
-        """Write sizes, one entry each, of pods that run or are pending; no container may be there twice."""
+        """Set the sizes of running or pending pods, one entry each; no container may occur twice."""
         running = self.node[containers] >= 0
         placed = containers[running]
         before = self.sizes.cpu_millicores[placed], self._memory[placed]

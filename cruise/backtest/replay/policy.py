@@ -1,4 +1,4 @@
-"""A policy under replay: it gives sizes to new pods, and at every pass to the pods that run."""
+"""The interface between a replay and the policies it compares, and the options of a replay."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -13,7 +13,7 @@ from cruise.domain.resources import MEBIBYTE, BoolArray, Float32Array, Int64Arra
 
 @dataclass(frozen=True, slots=True)
 class ContainerSizes:
-    """Requests and memory limits of containers, one entry each; a limit of 0 is none. CPU is never limited."""
+    """Requests and memory limits of containers, one entry each; 0 means no limit. CPU has no limits."""
 
     cpu_millicores: Int64Array
     memory_bytes: Int64Array
@@ -21,21 +21,21 @@ class ContainerSizes:
 
     @staticmethod
     def create_zeros(count: int) -> "ContainerSizes":
-        """Return sizes of nothing."""
+        """Return sizes of 0."""
         return ContainerSizes(*(np.zeros(count, dtype=np.int64) for _ in range(3)))
 
     def find_differences(self, other: "ContainerSizes") -> BoolArray:
-        """Tell which entries are not those of other sizes."""
+        """Return a mask of the entries that differ from those of other sizes."""
         requests = (self.cpu_millicores != other.cpu_millicores) | (self.memory_bytes != other.memory_bytes)
         different: BoolArray = requests | (self.memory_limit_bytes != other.memory_limit_bytes)
         return different
 
     def select(self, places: Int64Array | BoolArray) -> "ContainerSizes":
-        """Return the entries at some places."""
+        """Return the entries at the given places."""
         return ContainerSizes(self.cpu_millicores[places], self.memory_bytes[places], self.memory_limit_bytes[places])
 
     def assign(self, places: Int64Array, sizes: "ContainerSizes") -> None:
-        """Replace the entries at some places."""
+        """Replace the entries at the given places."""
         self.cpu_millicores[places] = sizes.cpu_millicores
         self.memory_bytes[places] = sizes.memory_bytes
         self.memory_limit_bytes[places] = sizes.memory_limit_bytes
@@ -43,18 +43,18 @@ class ContainerSizes:
 
 @dataclass(frozen=True, slots=True)
 class ReplayClusterView:
-    """The simulated cluster as a policy sees it; one container a pod, columns with one entry a container.
+    """The simulated cluster as a policy sees it: one container per pod, one entry per container.
 
-    `node` is the index of the container's node: -1 for one that is pending, -2 for one that does not exist (yet, or any
-    more). `born` counts the container's pods: it changes where a pod was replaced; `born_at` is when the pod that runs
-    now was created, in Unix seconds. `alive` tells which node indices are nodes now; the index of a node that the
-    autoscaler removed is used again. To be read only, and not to be kept.
+    `node` is the index of the container's node: -1 if the pod is pending, -2 if it does not exist. `creation_count` is
+    the number of pods created for the container so far; it increases when a pod is replaced. Times are in Unix seconds.
+    `node_exists` has one entry per node index; the index of a removed node is reused. Policies must not change a view,
+    nor keep it after the call.
     """
 
-    at: int
+    time: int
     sizes: ContainerSizes
     node: Int64Array
-    creation_row: Int64Array
+    creation_count: Int64Array
     created_at: Int64Array
     node_exists: BoolArray
     allocatable: Resources
@@ -62,12 +62,11 @@ class ReplayClusterView:
 
 @dataclass(frozen=True, slots=True)
 class ReplayDecision:
-    """What a policy wants at a pass.
+    """The decision of a policy at a pass.
 
-    `resize` has the containers whose `sizes` (one entry each) are to be written in place, `evict` those whose pods are
-    to be evicted, in this order. A growth for which the node has no room is not done; where `evict_without_room` is
-    set its pod is evicted instead. `base` and `headroom` are those of each node index, for pictures, where a policy
-    thinks in them.
+    `resize` has the containers to resize in place to `sizes` (one entry each), `evict` those whose pods to evict, in
+    this order. An increase that exceeds the node's free capacity is not written; with `evict_without_capacity` its pod
+    is evicted instead. `base` and `headroom` have one entry per node index, for charts; None if a policy has neither.
     """
 
     resize: Int64Array
@@ -83,69 +82,62 @@ NO_CONTAINERS = np.empty(0, dtype=np.int64)
 
 @dataclass(frozen=True, slots=True)
 class ReplayedOomKill:
-    """A container killed for lack of memory: what it used, and whether its own limit or the node's end was reached."""
+    """An out-of-memory kill of a container: at its own limit, or because the node ran out of memory."""
 
     container: int
-    at: int
+    time: int
     used_bytes: int
     by_limit: bool
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedOomReaction:
-    """What a policy does at once about a kill: sizes to be written in place (one entry), or an eviction, or nothing."""
+    """The immediate reaction to a kill: sizes to write in place (one entry), an eviction, or nothing."""
 
     sizes: ContainerSizes | None = None
     evict: bool = False
 
 
 class ReplayPolicy(Protocol):
-    """One policy; every method is called with time going forward, and sees no sample later than its `at`."""
+    """A policy under replay. Calls are in the order of time; none sees samples later than its `time`."""
 
     @property
     def name(self) -> str:
-        """The name in tables."""
+        """The policy's name in tables."""
         ...
 
-    def observe(self, at: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Take in the samples of one pass interval: matrices (times, containers), the last time is `at`; NaN is none.
+    def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
+        """Receive the samples of one pass interval: matrices (times, containers) up to `time`; NaN is no sample.
 
-        Called for every interval, before `decide`, which may come less often.
+        Called for every interval, before `decide`.
         """
         return
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
-        """Return what new pods of some containers are created with, one entry each.
+        """Return the sizes of new pods at admission, one entry per container.
 
-        Called as well for containers that run (`view.node` not negative), to see what their pods would get if they
-        were created again now; nothing is created then.
+        Also called for running containers (`view.node` not negative), to predict the sizes of replacement pods.
         """
         ...
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
-        """Return what to do at the pass at `view.at`."""
+        """Return the decision of the pass at `view.time`."""
         ...
 
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
-        """Learn from a kill, and return what to do about it at once: nothing, for a policy without such a rule.
-
-        The container is running again already.
-        """
+        """Record a kill and return the immediate reaction: by default nothing. The container has restarted already."""
         return ReplayedOomReaction()
 
 
-# The options of a replay: the same for every policy.
-
-
 class PodCreationTime(StrEnum):
-    """When pods are created."""
+    """When the pods of a recording are created."""
 
     FIRST_SAMPLE = "first-sample"
     START = "start"
 
 
 class ConsolidationSizes(StrEnum):
-    """By which sizes consolidation judges whether pods have room elsewhere."""
+    """The sizes by which consolidation decides whether the pods of a node fit on other nodes."""
 
     ADMITTED = "admitted"
     REQUESTS = "requests"
@@ -153,12 +145,12 @@ class ConsolidationSizes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReplayOptions:
-    """The size of every node, the interval of passes, what a violation may cost, and prices (None: no costs).
+    """The options of a replay, the same for every policy.
 
-    Where samples are further apart than `pass_seconds`, there is one pass a sample. `risk` is the share of intervals in
-    which a node may run short, for the policies that promise one; `policy` has the settings that cruise decides by.
-    `stored` are the overrides of workloads that cruise knows. `both_judgements` is whether a second replay is made of
-    each policy, whose consolidation judges by requests.
+    If samples are further apart than `pass_seconds`, there is one pass per sample. `risk` is the stated risk of the
+    policies that have one; `policy` has cruise's settings and `stored` its stored overrides.
+    `with_both_consolidations` adds a second replay of each policy, whose consolidation uses the present requests.
+    Without prices there are no costs.
     """
 
     node: Resources = Resources(16000, 64 * 1024 * MEBIBYTE)

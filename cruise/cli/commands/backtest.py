@@ -163,7 +163,7 @@ def backtest(
     if against is not None:
         _check_alone(policy, html, watch_node)
         two = build_entries(options, load_reference_options(options, against))
-        results = _replayed(replace(replay, entries=two, with_cells=True), jobs, scheduler)
+        results = _replayed(replace(replay, entries=two, with_hourly_counts=True), jobs, scheduler)
         return print_comparison(
             build_comparison_report(results, terms, two, against, bounds, whole_interval), format, markdown
         )

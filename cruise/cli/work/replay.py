@@ -158,7 +158,7 @@ class ReplayRequest:
     entries: Sequence[ReplayEntry]
     watched_node: str | None
     with_time_lines: bool
-    with_cells: bool = False
+    with_hourly_counts: bool = False
 
 
 def replay_locally(wanted: ReplayRequest, jobs: int) -> list[BacktestResult]:
@@ -199,7 +199,7 @@ def _replay(
             board,
             watched_node=wanted.watched_node,
             with_time_lines=wanted.with_time_lines,
-            with_cells=wanted.with_cells,
+            with_hourly_counts=wanted.with_hourly_counts,
         )
 
 

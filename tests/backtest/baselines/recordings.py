@@ -45,19 +45,19 @@ def get_sizes(cpu: Sequence[int], memory: Sequence[int], limits: Sequence[int] |
 def make_view(
     sizes: ContainerSizes,
     *,
-    at: int,
+    time: int,
     node: Sequence[int] | None = None,
-    born: Sequence[int] | None = None,
+    creation_count: Sequence[int] | None = None,
     allocatable: Resources | None = None,
 ) -> ReplayClusterView:
     """Return a view of pods, all on node 0 and created at 0 unless told."""
     count = len(sizes.cpu_millicores)
     places: Int64Array = np.array(node if node is not None else [0] * count, dtype=np.int64)
     return ReplayClusterView(
-        at=at,
+        time=time,
         sizes=sizes,
         node=places,
-        creation_row=np.array(born if born is not None else [1] * count, dtype=np.int64),
+        creation_count=np.array(creation_count if creation_count is not None else [1] * count, dtype=np.int64),
         created_at=np.zeros(count, dtype=np.int64),
         node_exists=np.ones(max(1, int(places.max(initial=0)) + 1), dtype=np.bool_),
         allocatable=allocatable if allocatable is not None else Resources(16000, 64 * GIBIBYTE),

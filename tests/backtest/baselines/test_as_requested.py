@@ -13,7 +13,7 @@ RECORDING = make_recording(
 
 
 def view() -> ReplayClusterView:
-    return make_view(get_provisioned_sizes(RECORDING), at=600)
+    return make_view(get_provisioned_sizes(RECORDING), time=600)
 
 
 def test_pods_are_created_with_what_was_provisioned_and_limited_to_twice_their_memory() -> None:
@@ -27,7 +27,7 @@ def test_nothing_is_ever_changed_not_even_after_a_kill() -> None:
     policy = AsRequestedBaseline(RECORDING, ReplayOptions())
     policy.observe(600, RECORDING.cpu_millicores, RECORDING.memory_bytes)
     reaction = policy.react_to_oom_kill(
-        ReplayedOomKill(container=0, at=600, used_bytes=2_100_000_000, by_limit=True), view()
+        ReplayedOomKill(container=0, time=600, used_bytes=2_100_000_000, by_limit=True), view()
     )
     decision = policy.decide(view())
     assert reaction.sizes is None

@@ -29,14 +29,14 @@ def autopilot(cpu: Float64Array, memory: Float64Array, *, workloads: list[str] |
 
 def observe(policy: AutopilotBaseline, cpu: Float64Array, memory: Float64Array, first: int = 1) -> None:
     for row in range(len(cpu)):
-        at = 300 * (first + row)
-        policy.observe(at, cpu[row : row + 1].astype(np.float32), memory[row : row + 1].astype(np.float32))
+        time = 300 * (first + row)
+        policy.observe(time, cpu[row : row + 1].astype(np.float32), memory[row : row + 1].astype(np.float32))
 
 
 def view(
     sizes: ContainerSizes, *, node: list[int] | None = None, allocatable: Resources | None = None
 ) -> ReplayClusterView:
-    return make_view(sizes, at=300 * HOUR, node=node, allocatable=allocatable)
+    return make_view(sizes, time=300 * HOUR, node=node, allocatable=allocatable)
 
 
 PROVISIONED = get_sizes([1000, 1000], [4 * GIBIBYTE] * 2)
@@ -53,11 +53,11 @@ def test_pods_without_history_get_what_they_were_provisioned_with() -> None:
 
 
 def test_in_its_first_hour_a_job_gets_no_less_than_it_was_provisioned_with() -> None:
-    young = autopilot(used([100, 2000], HOUR - 1), used([GIBIBYTE] * 2, HOUR - 1))
+    is_new = autopilot(used([100, 2000], HOUR - 1), used([GIBIBYTE] * 2, HOUR - 1))
     grown = autopilot(used([100, 2000], HOUR), used([GIBIBYTE] * 2, HOUR))
 
-    assert young.admit(BOTH, view(PROVISIONED)).cpu_millicores[0] == 1000
-    assert young.admit(BOTH, view(PROVISIONED)).cpu_millicores[1] > 2000
+    assert is_new.admit(BOTH, view(PROVISIONED)).cpu_millicores[0] == 1000
+    assert is_new.admit(BOTH, view(PROVISIONED)).cpu_millicores[1] > 2000
     assert 115 <= grown.admit(BOTH, view(PROVISIONED)).cpu_millicores[0] <= 119
 
 

@@ -34,37 +34,37 @@ def score(recording: UsageRecording, hours: int, options: ReplayOptions = LARGE_
 
 
 def test_the_pods_of_a_node_share_the_largest_sum_and_not_the_sum_of_their_largest_uses() -> None:
-    decision = clairvoyant(turns()).decide(make_view(NO_SIZES, at=0))
+    decision = clairvoyant(turns()).decide(make_view(NO_SIZES, time=0))
     assert decision.sizes.cpu_millicores.tolist() == [500, 500], "together 1000, alone 900 each"
     assert decision.sizes.memory_bytes.tolist() == [1_000_000_000, 1_000_000_000]
     assert decision.sizes.memory_limit_bytes.tolist() == [0, 0]
 
 
 def test_pods_on_two_nodes_share_nothing() -> None:
-    decision = clairvoyant(turns()).decide(make_view(NO_SIZES, at=0, node=[0, 1]))
+    decision = clairvoyant(turns()).decide(make_view(NO_SIZES, time=0, node=[0, 1]))
     assert decision.sizes.cpu_millicores.tolist() == [900, 900]
 
 
 def test_a_new_pod_gets_its_own_largest_use_until_the_block_ends() -> None:
     policy = clairvoyant(turns())
-    assert policy.admit(ALL, make_view(NO_SIZES, at=0)).cpu_millicores.tolist() == [900, 900]
-    assert policy.admit(ALL, make_view(NO_SIZES, at=3300)).cpu_millicores.tolist() == [300, 300], "the last sample"
+    assert policy.admit(ALL, make_view(NO_SIZES, time=0)).cpu_millicores.tolist() == [900, 900]
+    assert policy.admit(ALL, make_view(NO_SIZES, time=3300)).cpu_millicores.tolist() == [300, 300], "the last sample"
 
 
 def test_nothing_is_written_within_a_block_until_the_pods_of_a_node_change() -> None:
     policy = clairvoyant(turns())
-    first = policy.decide(make_view(NO_SIZES, at=0)).sizes
-    assert policy.decide(make_view(first, at=3300)).resize.tolist() == []
-    changed = policy.decide(make_view(first, at=3300, born=[1, 2]))
+    first = policy.decide(make_view(NO_SIZES, time=0)).sizes
+    assert policy.decide(make_view(first, time=3300)).resize.tolist() == []
+    changed = policy.decide(make_view(first, time=3300, creation_count=[1, 2]))
     assert changed.sizes.cpu_millicores.tolist() == [300, 300]
-    assert policy.decide(make_view(changed.sizes, at=3600)).sizes.cpu_millicores.tolist() == [500, 500]
+    assert policy.decide(make_view(changed.sizes, time=3600)).sizes.cpu_millicores.tolist() == [500, 500]
 
 
 def test_who_uses_most_leaves_a_node_that_would_be_full() -> None:
     cpu = np.array([[700.0, 100, 500], [700, 100, 500]])
     recording = make_recording(cpu, np.full_like(cpu, 1e9))
     options = ReplayOptions(node=Resources(1000, 64 * GIBIBYTE))
-    decision = clairvoyant(recording, options=options).decide(make_view(get_sizes([0] * 3, [0] * 3), at=0))
+    decision = clairvoyant(recording, options=options).decide(make_view(get_sizes([0] * 3, [0] * 3), time=0))
     assert decision.evict.tolist() == [0]
     assert decision.resize.tolist() == [1, 2]
     assert decision.sizes.cpu_millicores.tolist() == [100, 500]
@@ -79,11 +79,11 @@ def test_nobody_asks_for_more_than_a_node() -> None:
 def test_a_pod_that_leaves_shares_no_more() -> None:
     cpu = np.array([[900.0, 100], [900, 100], [np.nan, 400]])
     policy = clairvoyant(make_recording(cpu, np.where(np.isnan(cpu), np.nan, 1e9)))
-    assert policy.decide(make_view(NO_SIZES, at=300)).sizes.cpu_millicores.tolist() == [693, 307], "1000, as 900 to 400"
-    leaving = policy.decide(make_view(NO_SIZES, at=600))
+    assert policy.decide(make_view(NO_SIZES, time=300)).sizes.cpu_millicores.tolist() == [693, 307], "1000, as 900 to 400"
+    leaving = policy.decide(make_view(NO_SIZES, time=600))
     assert leaving.resize.tolist() == [1]
     assert leaving.sizes.cpu_millicores.tolist() == [400]
-    assert policy.decide(make_view(NO_SIZES, at=900)).resize.tolist() == []
+    assert policy.decide(make_view(NO_SIZES, time=900)).resize.tolist() == []
 
 
 @examples(40)

@@ -81,7 +81,7 @@ def columns_of(statistics: CruiseKubeStatistics) -> list[Float64Array]:
     ]
 
 
-def naive(at: int, times: Int64Array, cpu: Float64Array, memory: Float64Array) -> list[float]:
+def naive(time: int, times: Int64Array, cpu: Float64Array, memory: Float64Array) -> list[float]:
     """The statistics of one workload from all samples of its pods, as the queries word them."""
 
     def within(samples: Float64Array, seconds: int, until: int) -> Float64Array:
@@ -92,19 +92,19 @@ def naive(at: int, times: Int64Array, cpu: Float64Array, memory: Float64Array) -
         return max((float(within(samples, seconds, end).max(initial=0.0)) for end in ends), default=0.0)
 
     def quartile(samples: Float64Array, seconds: int) -> float:
-        window = within(samples, seconds, at)
+        window = within(samples, seconds, time)
         return float(np.quantile(window, 0.75)) if window.size else 0.0
 
-    days = [at - day * DAY for day in range(8)]
+    days = [time - day * DAY for day in range(8)]
     megabytes = [
         quartile(memory, 1800),
-        largest(memory, 1800, [at]),
+        largest(memory, 1800, [time]),
         largest(memory, 3600, days),
-        largest(memory, 7 * DAY, [at]),
+        largest(memory, 7 * DAY, [time]),
     ]
     return [
         np.ceil(round(quartile(cpu, 600), 4)),
-        np.ceil(largest(cpu, 600, [at])),
+        np.ceil(largest(cpu, 600, [time])),
         largest(cpu, 3600, days),
         *(np.floor(value / 1e6 + 0.5) for value in megabytes),
     ]
@@ -114,7 +114,7 @@ def naive(at: int, times: Int64Array, cpu: Float64Array, memory: Float64Array) -
 @given(st.integers(0, 2**32 - 1), st.sampled_from([60, 300]))
 def test_windows_kept_from_pass_to_pass_equal_those_of_all_samples(seed: int, step: int) -> None:
     random = np.random.default_rng(seed)
-    workload_of: Int64Array = np.array([0, 1, 0, 2, 1, 0], dtype=np.int64)
+    workload_of_container: Int64Array = np.array([0, 1, 0, 2, 1, 0], dtype=np.int64)
     count = (9 * DAY if step == 300 else DAY + 7200) // step
     times: Int64Array = (1 + np.arange(count)) * step
     # In quarters and whole kilobytes, which float32 has exactly.
@@ -124,7 +124,7 @@ def test_windows_kept_from_pass_to_pass_equal_those_of_all_samples(seed: int, st
         first, column = int(random.integers(count)), int(random.integers(6))
         gap = slice(first, first + int(random.integers(1, 900)))
         cpu[gap, column] = memory[gap, column] = np.nan
-    history = CruiseKubeUsageHistory(workload_of, step_seconds=step, pass_seconds=300, every=3)
+    history = CruiseKubeUsageHistory(workload_of_container, step_seconds=step, pass_seconds=300, every=3)
     rows, looked = 300 // step, 0
     for number, first in enumerate(range(0, count, rows)):
         one = slice(first, first + rows)
@@ -136,7 +136,7 @@ def test_windows_kept_from_pass_to_pass_equal_those_of_all_samples(seed: int, st
             continue
         looked += 1
         for workload in range(3):
-            own = workload_of == workload
+            own = workload_of_container == workload
             with np.errstate(invalid="ignore"):
                 of_pods = [np.fmax.reduce(samples[: first + rows, own], axis=1) for samples in (cpu, memory)]
             expected = naive(int(times[first + rows - 1]), times[: first + rows], *of_pods)
@@ -145,8 +145,8 @@ def test_windows_kept_from_pass_to_pass_equal_those_of_all_samples(seed: int, st
 
 
 def test_a_workload_has_one_pod_where_the_median_of_the_hours_says_so() -> None:
-    workload_of: Int64Array = np.array([0, 1, 1, 2, 2], dtype=np.int64)
-    replicas = ReplicaCounts(workload_of)
+    workload_of_container: Int64Array = np.array([0, 1, 1, 2, 2], dtype=np.int64)
+    replicas = ReplicaCounts(workload_of_container)
     hours = [[1, 1, 1, 0, 0], [1, 1, 1, 1, 0], [1, 1, 0, 1, 0], [1, 1, 1, 1, 1]]
     for hour, exists in enumerate(hours):
         replicas.observe(hour * 3600 + 300, np.array(exists, dtype=np.bool_))

@@ -35,12 +35,12 @@ def passes(
     policy: CruiseKubeBaseline, recording: UsageRecording, *, until: int, sizes: ContainerSizes = NOW
 ) -> Iterator[tuple[int, ReplayDecision]]:
     """Let pods be created at 0, and pass after pass go by without anything being done."""
-    policy.admit(ALL, make_view(sizes, at=0))
+    policy.admit(ALL, make_view(sizes, time=0))
     for row in range(until // 300):
-        at = (row + 1) * 300
+        time = (row + 1) * 300
         one = slice(row, row + 1)
-        policy.observe(at, recording.cpu_millicores[one], recording.memory_bytes[one])
-        yield at, policy.decide(make_view(sizes, at=at))
+        policy.observe(time, recording.cpu_millicores[one], recording.memory_bytes[one])
+        yield time, policy.decide(make_view(sizes, time=time))
 
 
 def started(*, until: int, kind: str = "Deployment") -> CruiseKubeBaseline:
@@ -51,22 +51,22 @@ def started(*, until: int, kind: str = "Deployment") -> CruiseKubeBaseline:
     return policy
 
 
-def admitted(policy: CruiseKubeBaseline, at: int) -> ContainerSizes:
-    return policy.admit(ALL, make_view(NOW, at=at))
+def admitted(policy: CruiseKubeBaseline, time: int) -> ContainerSizes:
+    return policy.admit(ALL, make_view(NOW, time=time))
 
 
 def killed(
-    policy: CruiseKubeBaseline, at: int, *, limit: int, container: int = 0, born: int = 1
+    policy: CruiseKubeBaseline, time: int, *, limit: int, container: int = 0, creation_count: int = 1
 ) -> ReplayedOomReaction:
-    view = make_view(get_sizes([1000] * 2, [GIBIBYTE] * 2, [limit] * 2), at=at, born=[born] * 2)
-    return policy.react_to_oom_kill(ReplayedOomKill(container, at, limit + 1, by_limit=True), view)
+    view = make_view(get_sizes([1000] * 2, [GIBIBYTE] * 2, [limit] * 2), time=time, creation_count=[creation_count] * 2)
+    return policy.react_to_oom_kill(ReplayedOomKill(container, time, limit + 1, by_limit=True), view)
 
 
 def test_workloads_are_left_alone_for_an_hour() -> None:
     recording = steady()
     touched = [
-        at
-        for at, decision in passes(CruiseKubeBaseline(recording, ReplayOptions()), recording, until=5400)
+        time
+        for time, decision in passes(CruiseKubeBaseline(recording, ReplayOptions()), recording, until=5400)
         if decision.resize.size
     ]
     assert touched[0] == HOUR
@@ -94,13 +94,13 @@ def test_statistics_are_a_quarter_of_an_hour_old_before_they_are_made_anew() -> 
     cpu[0], cpu[16:] = 20.0, 500.0  # seen at 5100 first
     recording = make_recording(cpu, np.full((48, 1), 1e8))
     policy, sizes = CruiseKubeBaseline(recording, ReplayOptions()), get_sizes([1000], [GIBIBYTE], [2 * GIBIBYTE])
-    policy.admit(np.zeros(1, dtype=np.int64), make_view(sizes, at=0))
+    policy.admit(np.zeros(1, dtype=np.int64), make_view(sizes, time=0))
     written = []
     for row in range(20):
-        at = (row + 1) * 300
-        policy.observe(at, recording.cpu_millicores[row : row + 1], recording.memory_bytes[row : row + 1])
-        policy.decide(make_view(sizes, at=at))
-        written.append(int(policy.admit(np.zeros(1, dtype=np.int64), make_view(sizes, at=at)).cpu_millicores[0]))
+        time = (row + 1) * 300
+        policy.observe(time, recording.cpu_millicores[row : row + 1], recording.memory_bytes[row : row + 1])
+        policy.decide(make_view(sizes, time=time))
+        written.append(int(policy.admit(np.zeros(1, dtype=np.int64), make_view(sizes, time=time)).cpu_millicores[0]))
     assert written[11:] == [20, 10, 10, 10, 10, 10, 10, 500, 500], "made at 3000, 3900, 4800, 5700"
 
 
@@ -109,7 +109,7 @@ def test_pods_that_do_not_fit_their_node_are_evicted_and_nobody_else_is_counted_
     policy = CruiseKubeBaseline(recording, ReplayOptions())
     for _ in passes(policy, recording, until=HOUR):
         pass
-    tight = replace(make_view(NOW, at=HOUR + 300), allocatable=Resources(499, 64 * GIBIBYTE))
+    tight = replace(make_view(NOW, time=HOUR + 300), allocatable=Resources(499, 64 * GIBIBYTE))
     decision = policy.decide(tight)
     assert decision.evict.tolist() == [1], "150 m and 350 m are one millicore too many"
     assert decision.resize.tolist() == [], "who is left has no rest to share, which makes no number"
@@ -123,13 +123,13 @@ def test_single_pods_of_a_workload_and_stateful_ones_are_evicted_after_the_other
         CruiseKubeBaseline(recording, ReplayOptions()),
         get_sizes([1000] * 3, [GIBIBYTE] * 3, [2 * GIBIBYTE] * 3),
     )
-    policy.admit(np.arange(3, dtype=np.int64), make_view(sizes, at=0))
+    policy.admit(np.arange(3, dtype=np.int64), make_view(sizes, time=0))
     for row in range(12):
         one = slice(row, row + 1)
         policy.observe((row + 1) * 300, recording.cpu_millicores[one], recording.memory_bytes[one])
         if row < 11:
-            policy.decide(make_view(sizes, at=(row + 1) * 300))
-    tight = replace(make_view(sizes, at=HOUR), allocatable=Resources(499, 64 * GIBIBYTE))
+            policy.decide(make_view(sizes, time=(row + 1) * 300))
+    tight = replace(make_view(sizes, time=HOUR), allocatable=Resources(499, 64 * GIBIBYTE))
     assert policy.decide(tight).evict.tolist() == [1], "not the first, though its rest is larger"
 
 
@@ -143,9 +143,9 @@ def test_pods_left_alone_count_with_their_requests() -> None:
     for _ in passes(policy, recording, until=HOUR):
         pass
     # The job's pod requests a core, the other one has 50 + 350 m.
-    roomy = replace(make_view(NOW, at=HOUR + 300), allocatable=Resources(1400, 64 * GIBIBYTE))
+    roomy = replace(make_view(NOW, time=HOUR + 300), allocatable=Resources(1400, 64 * GIBIBYTE))
     assert policy.decide(roomy).evict.tolist() == []
-    tight = replace(make_view(NOW, at=HOUR + 600), allocatable=Resources(1399, 64 * GIBIBYTE))
+    tight = replace(make_view(NOW, time=HOUR + 600), allocatable=Resources(1399, 64 * GIBIBYTE))
     assert policy.decide(tight).evict.tolist() == [0]
     assert admitted(policy, 2 * HOUR).cpu_millicores.tolist() == [400, 1000]
 
@@ -167,7 +167,7 @@ def test_a_kill_evicts_and_its_limit_in_mebibytes_sizes_the_next_pod_in_megabyte
     sizes = admitted(policy, HOUR + 60)
     assert sizes.memory_bytes.tolist() == [1000 * MEGABYTE, 300 * MEGABYTE], "less than the 1,048 that it was killed at"
     assert sizes.memory_limit_bytes.tolist() == [2000 * MEGABYTE, 600 * MEGABYTE]
-    decision = policy.decide(make_view(NOW, at=HOUR + 300))
+    decision = policy.decide(make_view(NOW, time=HOUR + 300))
     assert decision.sizes.memory_bytes.tolist() == [1000 * MEGABYTE, 300 * MEGABYTE], "all base, without a rest"
 
 
@@ -176,9 +176,9 @@ def test_the_next_statistics_know_the_limit_at_kills_of_half_an_hour_and_forget_
     killed(policy, HOUR + 60, limit=1000 << 20)
     seen = []
     for row in range(12, 24):
-        at = (row + 1) * 300
-        policy.observe(at, recording.cpu_millicores[row : row + 1], recording.memory_bytes[row : row + 1])
-        seen.append(int(admitted(policy, at).memory_bytes[0]) // MEGABYTE)
+        time = (row + 1) * 300
+        policy.observe(time, recording.cpu_millicores[row : row + 1], recording.memory_bytes[row : row + 1])
+        seen.append(int(admitted(policy, time).memory_bytes[0]) // MEGABYTE)
     # Due at 3900 (made 4 minutes before: left out), 4800, 5700, 6600.
     assert seen == [1000] * 3 + [1049] * 3 + [200] * 6
 
@@ -189,13 +189,13 @@ def test_a_pod_that_was_killed_within_five_minutes_is_not_evicted_again() -> Non
     assert not killed(policy, HOUR + 359, limit=2 * GIBIBYTE).evict
     assert admitted(policy, HOUR + 359).memory_bytes[0] == 1024 * MEGABYTE, "nor is its limit remembered"
     assert killed(policy, HOUR + 360, limit=GIBIBYTE).evict
-    assert killed(policy, HOUR + 361, limit=GIBIBYTE, born=2).evict, "a new pod has a new name"
+    assert killed(policy, HOUR + 361, limit=GIBIBYTE, creation_count=2).evict, "a new pod has a new name"
 
 
 def test_a_stateful_pod_keeps_its_name_and_its_cool_down() -> None:
     policy = started(until=HOUR, kind="StatefulSet")
     assert killed(policy, HOUR + 60, limit=GIBIBYTE).evict
-    assert not killed(policy, HOUR + 120, limit=GIBIBYTE, born=2).evict
+    assert not killed(policy, HOUR + 120, limit=GIBIBYTE, creation_count=2).evict
 
 
 def test_without_a_limit_a_kill_teaches_nothing_and_erases_what_was_known() -> None:
@@ -215,13 +215,13 @@ def test_passes_more_often_than_it_applies_are_not_used() -> None:
     cpu[30] = 90.0
     recording = make_recording(cpu, np.full((80, 2), 1e8), start=60, step_seconds=60)
     policy = CruiseKubeBaseline(recording, ReplayOptions(pass_seconds=60))
-    policy.admit(ALL, make_view(NOW, at=0))
+    policy.admit(ALL, make_view(NOW, time=0))
     touched = []
     for row in range(80):
-        at = (row + 1) * 60
-        policy.observe(at, recording.cpu_millicores[row : row + 1], recording.memory_bytes[row : row + 1])
-        if policy.decide(make_view(NOW, at=at)).resize.size:
-            touched.append(at)
+        time = (row + 1) * 60
+        policy.observe(time, recording.cpu_millicores[row : row + 1], recording.memory_bytes[row : row + 1])
+        if policy.decide(make_view(NOW, time=time)).resize.size:
+            touched.append(time)
     assert touched == [3660, 3960, 4260, 4560]
 
 
@@ -244,7 +244,7 @@ class Witnessed(CruiseKubeBaseline):
         decision = super().decide(view)
         sizes = decision.sizes
         self.written.append(
-            (view.at, sizes.cpu_millicores.tolist(), sizes.memory_bytes.tolist(), decision.evict.tolist())
+            (view.time, sizes.cpu_millicores.tolist(), sizes.memory_bytes.tolist(), decision.evict.tolist())
         )
         return decision
 

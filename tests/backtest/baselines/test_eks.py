@@ -42,7 +42,7 @@ def eks(
 
 
 def view(node: list[int] | None = None) -> ReplayClusterView:
-    return make_view(PROVISIONED, at=HOURS * 3600 + 300, node=node)
+    return make_view(PROVISIONED, time=HOURS * 3600 + 300, node=node)
 
 
 def test_before_half_a_day_is_known_pods_are_as_they_were_provisioned():
@@ -102,7 +102,7 @@ def test_what_is_within_a_tenth_is_not_written():
     wanted = policy.admit(np.array([0, 1]), view())
     near = get_sizes((wanted.cpu_millicores * 1.05).astype(int).tolist(), wanted.memory_bytes.tolist())
 
-    assert not policy.decide(make_view(near, at=HOURS * 3600 + 300)).resize.size
+    assert not policy.decide(make_view(near, time=HOURS * 3600 + 300)).resize.size
 
 
 def test_requests_end_at_the_floor_and_at_the_node():
@@ -115,13 +115,13 @@ def test_requests_end_at_the_floor_and_at_the_node():
 
 def test_a_kill_raises_memory_at_once_and_is_remembered():
     policy = eks()
-    now = make_view(get_sizes([115, 115], [GIBIBYTE] * 2, [2 * GIBIBYTE] * 2), at=HOURS * 3600 + 300)
+    now = make_view(get_sizes([115, 115], [GIBIBYTE] * 2, [2 * GIBIBYTE] * 2), time=HOURS * 3600 + 300)
 
-    reaction = policy.react_to_oom_kill(ReplayedOomKill(0, now.at, 2 * GIBIBYTE, by_limit=True), now)
+    reaction = policy.react_to_oom_kill(ReplayedOomKill(0, now.time, 2 * GIBIBYTE, by_limit=True), now)
     assert reaction.sizes is not None
     assert reaction.sizes.memory_bytes.tolist() == [int(2 * GIBIBYTE * 1.2)]
 
-    policy.observe(now.at + 3600, np.array([[100, 100]], np.float32), np.array([[GIBIBYTE] * 2], np.float32))
+    policy.observe(now.time + 3600, np.array([[100, 100]], np.float32), np.array([[GIBIBYTE] * 2], np.float32))
     assert policy.admit(np.array([0]), now).memory_bytes[0] == pytest.approx(2 * GIBIBYTE * 1.2 / 0.87)
 
 

@@ -1,6 +1,6 @@
 import numpy as np
 
-from cruise.backtest.baselines.vpa import InPlaceResizes, find_refused_limits
+from cruise.backtest.baselines.vpa import InPlaceResizes, find_rejected_limits
 from tests.backtest.baselines.recordings import get_sizes
 
 BOTH = np.array([0, 1])
@@ -21,9 +21,9 @@ def test_a_resize_waits_until_it_is_seen_to_be_done() -> None:
 def test_after_more_than_five_minutes_of_waiting_a_pod_may_be_evicted() -> None:
     resizes = InPlaceResizes(2)
     resizes.request(BOTH, get_sizes([2000, 2000], [10, 10]), NEITHER)
-    assert resizes.evictable(100, np.array([False, True])).tolist() == [False, False]
-    assert resizes.evictable(400, WAITING).tolist() == [False, False]
-    assert resizes.evictable(401, WAITING).tolist() == [False, True]
+    assert resizes.find_evictable(100, np.array([False, True])).tolist() == [False, False]
+    assert resizes.find_evictable(400, WAITING).tolist() == [False, False]
+    assert resizes.find_evictable(401, WAITING).tolist() == [False, True]
     assert resizes.get_target(np.array([1])).cpu_millicores.tolist() == [2000]
 
 
@@ -31,19 +31,19 @@ def test_the_second_resize_of_a_pod_that_has_to_wait_is_given_up_on_at_once() ->
     resizes = InPlaceResizes(2)
     for size in (2000, 3000):
         resizes.request(BOTH, get_sizes([size] * 2, [10, 10]), NEITHER)
-        evictable = resizes.evictable(size, WAITING)
-    assert evictable.tolist() == [True, True]
+        find_evictable = resizes.find_evictable(size, WAITING)
+    assert find_evictable.tolist() == [True, True]
     resizes.drop(np.array([0]))
-    assert resizes.evictable(3000, WAITING).tolist() == [False, True], "a new pod has not waited"
+    assert resizes.find_evictable(3000, WAITING).tolist() == [False, True], "a new pod has not waited"
 
 
 def test_a_refused_resize_is_not_tried_again_and_its_pod_may_be_evicted() -> None:
     resizes = InPlaceResizes(2)
     resizes.request(BOTH, get_sizes([2000, 2000], [10, 10]), np.array([True, False]))
-    assert resizes.tried_again(WAITING).tolist() == [False, True]
-    assert resizes.evictable(100, WAITING).tolist() == [True, False]
+    assert resizes.find_retried(WAITING).tolist() == [False, True]
+    assert resizes.find_evictable(100, WAITING).tolist() == [True, False]
 
 
 def test_a_limit_is_not_lowered_below_what_is_in_use() -> None:
     limits, wanted = np.array([100, 100, 100, 0]), np.array([50, 50, 200, 0])
-    assert find_refused_limits(limits, wanted, np.array([51, 50, 300, 300])).tolist() == [True, False, False, False]
+    assert find_rejected_limits(limits, wanted, np.array([51, 50, 300, 300])).tolist() == [True, False, False, False]

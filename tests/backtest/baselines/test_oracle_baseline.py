@@ -38,20 +38,20 @@ def random_recordings(draw: st.DrawFn) -> UsageRecording:
 
 
 def test_a_new_pod_gets_the_largest_use_up_to_the_first_pass_rounded_up() -> None:
-    sizes = OracleBaseline(minutes(), ReplayOptions()).admit(ALL, make_view(get_sizes([0, 0], [0, 0]), at=0))
+    sizes = OracleBaseline(minutes(), ReplayOptions()).admit(ALL, make_view(get_sizes([0, 0], [0, 0]), time=0))
     assert sizes.cpu_millicores.tolist() == [200, 5]
     assert sizes.memory_bytes.tolist() == [2_000_000_000, 1_000_000]
     assert sizes.memory_limit_bytes.tolist() == [0, 0]
 
 
 def test_a_pod_created_between_two_passes_is_sized_up_to_the_next_pass() -> None:
-    sizes = OracleBaseline(minutes(), ReplayOptions()).admit(ALL, make_view(get_sizes([0, 0], [0, 0]), at=120))
+    sizes = OracleBaseline(minutes(), ReplayOptions()).admit(ALL, make_view(get_sizes([0, 0], [0, 0]), time=120))
     assert sizes.cpu_millicores.tolist() == [151, 5], "the samples at 180, 240 and 300"
 
 
 def test_a_pass_writes_the_largest_use_until_the_next_one_and_nothing_for_who_uses_none() -> None:
     decision = OracleBaseline(minutes(), ReplayOptions()).decide(
-        make_view(get_sizes([151, 5], [2_000_000_000, 1_000_000]), at=300)
+        make_view(get_sizes([151, 5], [2_000_000_000, 1_000_000]), time=300)
     )
     assert decision.resize.tolist() == [0, 1]
     assert decision.sizes.cpu_millicores.tolist() == [910, 0]
@@ -62,14 +62,14 @@ def test_a_pass_writes_the_largest_use_until_the_next_one_and_nothing_for_who_us
 def test_what_is_right_already_is_not_written_and_who_does_not_run_is_not_resized() -> None:
     oracle = OracleBaseline(minutes(), ReplayOptions())
     right = get_sizes([910, 5], [2_000_000_000, 1_000_000])
-    assert oracle.decide(make_view(right, at=300)).resize.tolist() == [1]
-    assert oracle.decide(make_view(right, at=300, node=[0, -1])).resize.tolist() == []
+    assert oracle.decide(make_view(right, time=300)).resize.tolist() == [1]
+    assert oracle.decide(make_view(right, time=300, node=[0, -1])).resize.tolist() == []
 
 
 def test_nobody_asks_for_more_than_a_node_and_so_everybody_runs() -> None:
     recording = make_recording(np.full((4, 1), 5000.0), np.full((4, 1), 9e9))
     sizes = OracleBaseline(recording, SMALL_NODES).admit(
-        np.zeros(1, dtype=np.int64), make_view(get_sizes([0], [0]), at=0)
+        np.zeros(1, dtype=np.int64), make_view(get_sizes([0], [0]), time=0)
     )
     assert sizes.cpu_millicores.tolist() == [3000]
     assert sizes.memory_bytes.tolist() == [6 * GIBIBYTE]
@@ -77,7 +77,7 @@ def test_nobody_asks_for_more_than_a_node_and_so_everybody_runs() -> None:
 
 
 def test_after_the_last_sample_nothing_is_used() -> None:
-    decision = OracleBaseline(minutes(), ReplayOptions()).decide(make_view(get_sizes([910, 0], [1, 0]), at=600))
+    decision = OracleBaseline(minutes(), ReplayOptions()).decide(make_view(get_sizes([910, 0], [1, 0]), time=600))
     assert decision.sizes.cpu_millicores.tolist() == [0]
 
 

@@ -34,7 +34,7 @@ class Run:
         limits = [container.memory_limit_bytes for container in recording.containers]
         self.vpa = VpaBaseline(recording, options if options is not None else ReplayOptions())
         self.sizes: ContainerSizes = get_sizes([one.cpu_millicores for one in requests], memory, limits)
-        self.born = [1] * len(requests)
+        self.creation_count = [1] * len(requests)
         self.node = [0] * len(requests)
         self.step = recording.step_seconds
         self.at = 0
@@ -47,7 +47,7 @@ class Run:
         self.vpa.observe(self.at, rows[0], rows[1])
 
     def decide(self) -> ReplayDecision:
-        decision = self.vpa.decide(make_view(self.sizes, at=self.at, node=self.node, born=self.born))
+        decision = self.vpa.decide(make_view(self.sizes, time=self.at, node=self.node, creation_count=self.creation_count))
         if self.room:
             self.sizes.assign(decision.resize, decision.sizes)
         return decision
@@ -57,13 +57,13 @@ class Run:
         return self.decide()
 
     def admitted(self) -> ContainerSizes:
-        containers = np.arange(len(self.born))
-        return self.vpa.admit(containers, make_view(self.sizes, at=self.at, node=self.node, born=self.born))
+        containers = np.arange(len(self.creation_count))
+        return self.vpa.admit(containers, make_view(self.sizes, time=self.at, node=self.node, creation_count=self.creation_count))
 
-    def kill(self, at: int) -> None:
+    def kill(self, time: int) -> None:
         """Kill the first container; nothing is done about it before the pass."""
-        view = make_view(self.sizes, at=at, node=self.node, born=self.born)
-        reaction = self.vpa.react_to_oom_kill(ReplayedOomKill(0, at, 0, True), view)
+        view = make_view(self.sizes, time=time, node=self.node, creation_count=self.creation_count)
+        reaction = self.vpa.react_to_oom_kill(ReplayedOomKill(0, time, 0, True), view)
         assert (reaction.sizes, reaction.evict) == (None, False)
 
 
@@ -141,7 +141,7 @@ def test_a_replica_killed_within_ten_minutes_of_its_start_grows_at_once(passes: 
     decision = run.pass_by([900] * 3, [1.7 * GIB] * 3)
     assert decision.resize.tolist() == resized
     assert run.admitted().memory_bytes == pytest.approx([1.2 * 2 * GIB * 1.15] * 3, rel=0.06)
-    run.born = [2, 1, 1]
+    run.creation_count = [2, 1, 1]
     assert run.pass_by([900] * 3, [1.7 * GIB] * 3).resize.size == 0, "a new pod has not been killed"
 
 
@@ -159,7 +159,7 @@ def test_the_first_sample_of_a_new_pod_is_not_its_forerunners() -> None:
     run = Run(recorded([Resources(1000, 2 * GIB)]))
     while run.at < 6 * HOUR:
         assert run.pass_by([800], [GIB]).resize.size == 0
-    run.born = [2]
+    run.creation_count = [2]
     assert run.pass_by([800], [1.9 * GIB]).resize.tolist() == [0]
 
 
@@ -191,7 +191,7 @@ def test_a_replaced_pod_does_not_wait_for_what_its_forerunner_was_refused() -> N
     run = Run(recorded([Resources(100, 8 * GIB)]), room=False)
     while not run.pass_by([1000], [6 * GIB]).resize.size:
         pass
-    run.born = [2]
+    run.creation_count = [2]
     run.sizes.assign(ALL, run.admitted())
     for _ in range(4):
         decision = run.pass_by([1000], [6 * GIB])

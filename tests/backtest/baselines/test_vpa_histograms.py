@@ -36,8 +36,8 @@ def linear(shares: tuple[float, ...], buckets: LinearBuckets = UNITS) -> Decayin
     return DecayingHistograms(1, buckets, shares, HOUR, EPSILON)
 
 
-def add(histograms: DecayingHistograms, value: float, weight: float, at: int, row: int = 0) -> None:
-    histograms.add(np.array([row]), np.array([value]), weight, np.array([at]))
+def add(histograms: DecayingHistograms, value: float, weight: float, time: int, row: int = 0) -> None:
+    histograms.add(np.array([row]), np.array([value]), weight, np.array([time]))
 
 
 def test_an_exponential_scheme_has_upstreams_buckets() -> None:
@@ -53,11 +53,11 @@ def test_an_empty_histogram_has_percentiles_of_zero() -> None:
 
 
 @pytest.mark.parametrize("at", [0, START])
-def test_percentiles_are_the_ends_of_buckets(at: int) -> None:
+def test_percentiles_are_the_ends_of_buckets(time: int) -> None:
     """histogram_test.go, TestPercentiles; decaying_histogram_test.go, TestNoDecay."""
     histograms = linear(EVERY_TENTH)
     for value in range(1, 5):
-        add(histograms, value, value, at)
+        add(histograms, value, value, time)
     assert histograms.percentiles()[:, 0].tolist() == [2, 2, 3, 3, 4, 4, 4, 5, 5, 5, 5]
 
 
@@ -75,13 +75,13 @@ def test_shares_out_of_bounds_give_the_extremes() -> None:
 def test_a_bucket_below_epsilon_is_empty() -> None:
     """histogram_test.go, TestEmptyHistogram."""
     histograms = linear((0.5,), TENTHS)
-    one, value, at = np.array([0]), np.array([0.1]), np.array([0])
+    one, value, time = np.array([0]), np.array([0.1]), np.array([0])
     assert histograms.empty.tolist() == [True]
-    histograms.add(one, value, EPSILON * 2.5, at)
+    histograms.add(one, value, EPSILON * 2.5, time)
     assert histograms.empty.tolist() == [False]
-    histograms.subtract(one, value, EPSILON, at)
+    histograms.subtract(one, value, EPSILON, time)
     assert histograms.empty.tolist() == [False]
-    histograms.subtract(one, value, EPSILON, at)
+    histograms.subtract(one, value, EPSILON, time)
     assert histograms.empty.tolist() == [True]
     assert histograms.percentiles().tolist() == [[0.0]]
 
@@ -125,10 +125,10 @@ def test_one_row_takes_samples_of_several_containers_as_upstream_merges_them() -
     shares = tuple(share / 50 for share in range(51))
     one_by_one, together = linear(shares), linear(shares)
     samples = [(1, START), (2, START + HOUR), (2, START + 2 * HOUR), (3, START + HOUR)]
-    for value, at in samples:
-        add(one_by_one, value, 1, at)
+    for value, time in samples:
+        add(one_by_one, value, 1, time)
     values = np.array([value for value, _ in reversed(samples)], dtype=np.float64)
-    together.add(np.zeros(4, dtype=np.int64), values, 1, np.array([at for _, at in reversed(samples)]))
+    together.add(np.zeros(4, dtype=np.int64), values, 1, np.array([time for _, time in reversed(samples)]))
     assert together.percentiles().tolist() == one_by_one.percentiles().tolist()
 
 
@@ -153,8 +153,8 @@ def test_rows_do_not_know_of_each_other(samples: list[Sample], batches: list[int
             rows, values, times = (np.array(column) for column in zip(*batch, strict=True))
             matrix.add(rows, values.astype(np.float64), 0.1, times)
             matrix.percentiles()
-    for row, value, at in samples:
-        add(alone[row], value, 0.1, at)
+    for row, value, time in samples:
+        add(alone[row], value, 0.1, time)
     expected = np.concatenate([one.percentiles() for one in alone], axis=1)
     assert matrix.percentiles().tolist() == expected.tolist()
 
@@ -173,7 +173,7 @@ def test_a_percentile_is_not_below_the_samples_it_covers(values: list[float], sh
 @given(st.lists(st.tuples(st.floats(0, 900), st.integers(0, 8 * DAY)), min_size=1, max_size=20))
 def test_what_is_added_and_taken_back_was_never_there(samples: list[tuple[float, int]]) -> None:
     histograms = DecayingHistograms(2, ExponentialBuckets.create(1000.0, 0.01, 1.05), (0.1, 0.5, 0.9), DAY, 1e-4)
-    values, times = np.array([value for value, _ in samples]), np.array([at for _, at in samples])
+    values, times = np.array([value for value, _ in samples]), np.array([time for _, time in samples])
     rows = np.zeros(len(samples), dtype=np.int64)
     histograms.add(rows, values, 1.0, times)
     histograms.subtract(rows, values, 1.0, times)

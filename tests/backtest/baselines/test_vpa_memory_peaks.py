@@ -20,13 +20,13 @@ class Journal(DecayingHistograms):
         super().__init__(1, ExponentialBuckets.create(1e12, 1e7, 1.05), (0.9,), DAY, 1e-4)
         self.lines: list[tuple[str, float, int]] = []
 
-    def add(self, rows: Int64Array, values: Float64Array, weight: float, at: Int64Array) -> None:
-        super().add(rows, values, weight, at)
-        self.lines += [("+", value, time - NOW) for value, time in zip(values.tolist(), at.tolist(), strict=True)]
+    def add(self, rows: Int64Array, values: Float64Array, weight: float, time: Int64Array) -> None:
+        super().add(rows, values, weight, time)
+        self.lines += [("+", value, time - NOW) for value, time in zip(values.tolist(), time.tolist(), strict=True)]
 
-    def subtract(self, rows: Int64Array, values: Float64Array, weight: float, at: Int64Array) -> None:
-        super().subtract(rows, values, weight, at)
-        self.lines += [("-", value, time - NOW) for value, time in zip(values.tolist(), at.tolist(), strict=True)]
+    def subtract(self, rows: Int64Array, values: Float64Array, weight: float, time: Int64Array) -> None:
+        super().subtract(rows, values, weight, time)
+        self.lines += [("-", value, time - NOW) for value, time in zip(values.tolist(), time.tolist(), strict=True)]
 
 
 @pytest.fixture
@@ -39,8 +39,8 @@ def peaks(journal: Journal) -> VpaMemoryPeaks:
     return VpaMemoryPeaks(journal, ONE)
 
 
-def use(peaks: VpaMemoryPeaks, used: float, at: int) -> None:
-    peaks.add(ONE, np.array([float(used)]), at)
+def use(peaks: VpaMemoryPeaks, used: float, time: int) -> None:
+    peaks.add(ONE, np.array([float(used)]), time)
 
 
 def test_a_window_has_one_peak_dated_at_its_end(peaks: VpaMemoryPeaks, journal: Journal) -> None:

@@ -14,21 +14,21 @@ MIB = 1 << 20
 NODE = Resources(16_000, 64 << 30)
 
 
-def recommender(*row_of: int, step_seconds: int = 60) -> VpaUsageRecommender:
-    return VpaUsageRecommender(np.array(row_of), NODE, step_seconds)
+def recommender(*row_of_container: int, step_seconds: int = 60) -> VpaUsageRecommender:
+    return VpaUsageRecommender(np.array(row_of_container), NODE, step_seconds)
 
 
-def feed(recommender: VpaUsageRecommender, at: int, cpu: Float64Array, memory: Float64Array) -> None:
-    recommender.add(at, cpu.astype(np.float32), memory.astype(np.float32))
+def feed(recommender: VpaUsageRecommender, time: int, cpu: Float64Array, memory: Float64Array) -> None:
+    recommender.add(time, cpu.astype(np.float32), memory.astype(np.float32))
 
 
 def test_percentiles_are_within_a_bucket_of_the_samples() -> None:
     """logic/estimator_test.go, TestPercentileEstimator."""
     cpu = DecayingHistograms(1, ExponentialBuckets.create(1000.0, 0.01, 1.05), (0.2,), DAY, 1e-4)
     memory = DecayingHistograms(1, ExponentialBuckets.create(1e12, 1e7, 1.05), (0.5,), DAY, 1e-4)
-    rows, at = np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
-    cpu.add(rows, np.array([1.0, 2.0, 3.0]), 1.0, at)
-    memory.add(rows, np.array([1e9, 2e9, 3e9]), 1.0, at)
+    rows, time = np.zeros(3, dtype=np.int64), np.zeros(3, dtype=np.int64)
+    cpu.add(rows, np.array([1.0, 2.0, 3.0]), 1.0, time)
+    memory.add(rows, np.array([1e9, 2e9, 3e9]), 1.0, time)
     assert cpu.percentiles()[0, 0] == pytest.approx(1.0, rel=0.05)
     assert memory.percentiles()[0, 0] == pytest.approx(2e9, rel=0.05)
 
@@ -85,9 +85,9 @@ def test_memory_that_was_not_recorded_is_not_known() -> None:
 def test_a_sample_of_five_minutes_stands_for_five_of_a_minute(used: list[float]) -> None:
     coarse, fine = recommender(0, step_seconds=300), recommender(0, step_seconds=60)
     for place, value in enumerate(used):
-        at = DAY + 300 * (place + 1)
-        feed(coarse, at, np.array([[value]]), np.array([[1e9]]))
-        feed(fine, at, np.full((5, 1), value), np.full((5, 1), 1e9))
+        time = DAY + 300 * (place + 1)
+        feed(coarse, time, np.array([[value]]), np.array([[1e9]]))
+        feed(fine, time, np.full((5, 1), value), np.full((5, 1), 1e9))
     expected, found = (one.recommendations()[0] for one in (fine, coarse))
     assert (found.upper == expected.upper).all() and (found.lower == expected.lower).all()
     assert (found.target == expected.target).all()

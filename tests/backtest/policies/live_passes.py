@@ -64,7 +64,7 @@ class LivePasses:
         self.source.take(at, cpu, memory, self.cluster.names)
 
     def admit(self, containers, view):
-        now = datetime.fromtimestamp(view.at, UTC)
+        now = datetime.fromtimestamp(view.time, UTC)
         self.cluster.name(containers, view)
         pods = self.cluster.pods
         statistics = self.run(self.store.workload_statistics())
@@ -79,7 +79,7 @@ class LivePasses:
         return get_container_sizes(admitted)
 
     def decide(self, view):
-        now = datetime.fromtimestamp(view.at, UTC)
+        now = datetime.fromtimestamp(view.time, UTC)
         self.cluster.show(view)
         self.run(self._pass(now))
         return self.cluster.decision()
@@ -99,7 +99,7 @@ class LivePasses:
         self.earlier = done.for_next_pass
 
     def react_to_oom_kill(self, kill, view):
-        at = datetime.fromtimestamp(kill.at, UTC)
+        at = datetime.fromtimestamp(kill.time, UTC)
         self.cluster.show(view)
         pod = self.cluster.pod_of(kill.container)
         [container] = pod.containers

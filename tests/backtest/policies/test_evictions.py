@@ -41,7 +41,7 @@ def test_one_a_node_and_pass():
     assert setting.spend(0, view) is None
     assert setting.spend(2, view) is ReasonCode.NODE_EVICTION_BUDGET_SPENT
     assert setting.spend(3, view) is None
-    later = make_view([1, 1, 0, 0], at=view.at + 300, born=[2, 1, 1, 2])
+    later = make_view([1, 1, 0, 0], at=view.time + 300, creation_count=[2, 1, 1, 2])
     assert setting.spend(2, later) is None
 
 
@@ -55,4 +55,4 @@ def test_one_a_workload_at_a_time():
 def test_so_many_an_hour_in_all(seconds, reason):
     setting = Setting(max_evictions_per_hour=1)
     assert setting.spend(0, make_view([0, 1, 0, 1], at=START)) is None
-    assert setting.spend(3, make_view([1, 1, 0, 1], at=START + seconds, born=[2, 1, 1, 1])) is reason
+    assert setting.spend(3, make_view([1, 1, 0, 1], at=START + seconds, creation_count=[2, 1, 1, 1])) is reason

@@ -24,14 +24,14 @@ class Setting:
         self.touchable = ResizableReplayedPods(self.recording, ReplayedPods(self.recording), self.policy)
         self.at = START
 
-    def passes(self, count, node, born=None):
+    def passes(self, count, node, creation_count=None):
         """Let passes go by; returns the candidates and which containers are among them at the last."""
         for _ in range(count):
             self.at += STEP
             there = np.array(node) >= 0
             cpu = np.where(there, 100, np.nan).astype(np.float32)[np.newaxis]
             self.statistics.observe(self.at, cpu, cpu)
-            view = make_view(node, at=self.at, born=born)
+            view = make_view(node, at=self.at, creation_count=creation_count)
             self.known.refresh(view)
             found = self.touchable.get_candidates(view, self.known)
         return found
@@ -56,7 +56,7 @@ def test_the_same_columns_serve_while_nothing_changes_and_others_when_a_pod_leav
 def test_a_replaced_pod_is_asked_about_again():
     setting = Setting("web", "api")
     first, _ = setting.passes(10, [0, 0])
-    again, chosen = setting.passes(1, [0, 0], born=[1, 2])
+    again, chosen = setting.passes(1, [0, 0], creation_count=[1, 2])
     assert again is not first
     assert chosen.tolist() == [0, 1]
     assert [pod.pod.uid for pod in again.pods] == ["shop/pod-0-1", "shop/pod-1-2"]

@@ -143,11 +143,11 @@ def test_a_server_that_has_less_than_was_asked_for_says_so(server: Server) -> No
     said: list[str] = []
     read = read_recording(server.settings, DAYS + 3, server.end, say=said.append)
     assert said == ["the server has 14.0 of the 17 days that were requested"]
-    assert (read.start, read.get_days) == (server.recording.start, DAYS)
+    assert (read.start, read.days) == (server.recording.start, DAYS)
     # The last day alone: containers that left earlier are not in it.
     last = read_recording(server.settings, 1, server.end)
     assert len(last.containers) < len(read.containers)
-    assert last.get_days == 1
+    assert last.days == 1
     assert not np.isnan(np.fmax.reduce(last.cpu_millicores, axis=0)).any()
 
 

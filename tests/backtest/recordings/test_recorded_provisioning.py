@@ -13,7 +13,7 @@ from tests.builders import make_container, make_pod, make_snapshot
 SOME = Resources(100, 128 * MEBIBYTE)
 
 
-def workload_of(pod: str, state: KubeStateMetrics | None = None, snapshot: ClusterSnapshot | None = None) -> str:
+def workload_of_container(pod: str, state: KubeStateMetrics | None = None, snapshot: ClusterSnapshot | None = None) -> str:
     key = ContainerKey("shop", pod, "app")
     state = state or KubeStateMetrics()
     state.requests[key] = SOME
@@ -35,21 +35,21 @@ def workload_of(pod: str, state: KubeStateMetrics | None = None, snapshot: Clust
     ],
 )
 def test_a_name_tells_the_workload_where_nothing_else_does(pod: str, workload: str) -> None:
-    assert workload_of(pod) == workload
+    assert workload_of_container(pod) == workload
 
 
 def test_a_name_is_read_as_one_of_a_workload_that_there_is_now() -> None:
     now = make_snapshot([make_pod("agent-bcdfg", workload="Job/agent")])
-    assert workload_of("agent-k9wtq", snapshot=now) == "Job/agent"
-    assert workload_of("other-k9wtq", snapshot=now) == "DaemonSet/other"
+    assert workload_of_container("agent-k9wtq", snapshot=now) == "Job/agent"
+    assert workload_of_container("other-k9wtq", snapshot=now) == "DaemonSet/other"
 
 
 def test_owners_that_metrics_told_go_before_names() -> None:
     pods = {("shop", "db-0"): ("Cluster", "db"), ("shop", "web-7d9f8b6c5d-x2x4z"): ("ReplicaSet", "web-7d9f8b6c5d")}
-    assert workload_of("db-0", KubeStateMetrics(pods)) == "Cluster/db"
-    assert workload_of("web-7d9f8b6c5d-x2x4z", KubeStateMetrics(pods)) == "Deployment/web"
+    assert workload_of_container("db-0", KubeStateMetrics(pods)) == "Cluster/db"
+    assert workload_of_container("web-7d9f8b6c5d-x2x4z", KubeStateMetrics(pods)) == "Deployment/web"
     above = {("shop", "ReplicaSet", "web-7d9f8b6c5d"): ("Rollout", "front")}
-    assert workload_of("web-7d9f8b6c5d-x2x4z", KubeStateMetrics(pods, above)) == "Rollout/front"
+    assert workload_of_container("web-7d9f8b6c5d-x2x4z", KubeStateMetrics(pods, above)) == "Rollout/front"
 
 
 def test_the_cluster_goes_before_metrics() -> None:

@@ -38,7 +38,7 @@ def test_usage_stays_with_its_container():
         before = container.requests.cpu_millicores
         assert half.cpu_millicores[:, column].tolist() == whole.cpu_millicores[:, before].tolist()
         assert half.memory_bytes[:, column].tolist() == whole.memory_bytes[:, before].tolist()
-    assert (half.name, half.get_days) == (whole.name, whole.get_days)
+    assert (half.name, half.days) == (whole.name, whole.days)
 
 
 def test_of_one_series_no_half_is_left_to_report_on():

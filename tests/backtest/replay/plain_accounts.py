@@ -31,7 +31,7 @@ def of_resource(
         allocatable = getattr(view.allocatable, resource)
         requests = getattr(view.sizes, resource)
         largest: dict[int, float] = defaultdict(float)
-        while row < len(use) and recording.start + row * recording.step_seconds <= view.at:
+        while row < len(use) and recording.start + row * recording.step_seconds <= view.time:
             on_node: dict[int, float] = defaultdict(float)
             for container, node in enumerate(view.node.tolist()):
                 value = float(use[row, container])
@@ -63,8 +63,8 @@ def container_days(recording: UsageRecording, options: ReplayOptions, views: Seq
     """Return how long containers ran."""
     days, before = 0.0, recording.start - recording.step_seconds
     for view in views:
-        days += sum(node >= 0 for node in view.node.tolist()) * (view.at - before) / 86400
-        before = view.at
+        days += sum(node >= 0 for node in view.node.tolist()) * (view.time - before) / 86400
+        before = view.time
     return days
 
 
@@ -74,7 +74,7 @@ def kills(recording: UsageRecording, views: Sequence[ReplayClusterView]) -> list
     row = 0
     for view in views:
         killed: set[int] = set()
-        while row < len(recording.memory_bytes) and recording.start + row * recording.step_seconds <= view.at:
+        while row < len(recording.memory_bytes) and recording.start + row * recording.step_seconds <= view.time:
             at = recording.start + row * recording.step_seconds
             for container, by_limit in _of_sample(recording.memory_bytes[row], view):
                 if container not in killed:

@@ -57,7 +57,7 @@ class FixedSizesPolicy:
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
         self.views.append(get_recorded(view))
-        return self.decisions.get(view.at, NOTHING)
+        return self.decisions.get(view.time, NOTHING)
 
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         self.kills.append(kill)
@@ -159,21 +159,21 @@ class DecisionJournal:
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
         found = self.policy.admit(containers, view)
-        self.asked.append(RecordingPolicy("admit", view.at, containers.tobytes() + as_bytes(found)))
+        self.asked.append(RecordingPolicy("admit", view.time, containers.tobytes() + as_bytes(found)))
         return found
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
         self.views.append(get_recorded(view))
         found = self.policy.decide(view)
         answer = found.resize.tobytes() + as_bytes(found.sizes) + found.evict.tobytes()
-        self.asked.append(RecordingPolicy("decide", view.at, answer))
+        self.asked.append(RecordingPolicy("decide", view.time, answer))
         return found
 
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         self.kills.append(kill)
         found = self.policy.react_to_oom_kill(kill, view)
         answer = b"" if found.sizes is None else as_bytes(found.sizes)
-        self.asked.append(RecordingPolicy("killed", kill.at, repr(kill).encode() + answer + bytes([found.evict])))
+        self.asked.append(RecordingPolicy("killed", kill.time, repr(kill).encode() + answer + bytes([found.evict])))
         return found
 
 
@@ -184,10 +184,10 @@ def as_bytes(found: ContainerSizes) -> bytes:
 def get_recorded(view: ReplayClusterView) -> ReplayClusterView:
     """Return a copy that does not change any more."""
     return ReplayClusterView(
-        view.at,
+        view.time,
         view.sizes.select(np.arange(len(view.node))),
         view.node.copy(),
-        view.creation_row.copy(),
+        view.creation_count.copy(),
         view.created_at.copy(),
         view.node_exists.copy(),
         view.allocatable,

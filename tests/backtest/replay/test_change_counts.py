@@ -24,29 +24,29 @@ NO_CHANGE = get_placements(0)
 def test_a_reversal_goes_the_other_way_within_a_day(
     first: tuple[int, int], second: tuple[int, int], after: int, reversals: int
 ):
-    churn = ChangeCounts(2)
-    churn.count_resizes(get_placements(1), get_placements(first[0]), get_placements(first[1]), 1000)
-    churn.count_resizes(get_placements(1), get_placements(second[0]), get_placements(second[1]), 1000 + after)
-    assert (churn.resizes.tolist(), churn.reversals) == ([0, 2], reversals)
+    changes = ChangeCounts(2)
+    changes.count_resizes(get_placements(1), get_placements(first[0]), get_placements(first[1]), 1000)
+    changes.count_resizes(get_placements(1), get_placements(second[0]), get_placements(second[1]), 1000 + after)
+    assert (changes.resizes.tolist(), changes.reversals) == ([0, 2], reversals)
 
 
 def test_what_lies_between_does_not_hide_the_last_change_of_a_resource():
-    churn = ChangeCounts(1)
+    changes = ChangeCounts(1)
     for at, (cpu, memory) in enumerate([(5, 0), (0, 3), (-5, 0)]):
-        churn.count_resizes(get_placements(0), get_placements(cpu), get_placements(memory), at)
-    assert churn.reversals == 1
+        changes.count_resizes(get_placements(0), get_placements(cpu), get_placements(memory), at)
+    assert changes.reversals == 1
 
 
 def test_a_new_pod_begins_anew():
-    churn = ChangeCounts(1)
-    churn.count_resizes(get_placements(0), get_placements(5), NO_CHANGE, 0)
-    churn.count_creation(get_placements(0))
-    churn.count_resizes(get_placements(0), get_placements(-5), NO_CHANGE, 300)
-    assert (churn.resizes.tolist(), churn.reversals) == ([2], 0)
+    changes = ChangeCounts(1)
+    changes.count_resizes(get_placements(0), get_placements(5), NO_CHANGE, 0)
+    changes.count_creation(get_placements(0))
+    changes.count_resizes(get_placements(0), get_placements(-5), NO_CHANGE, 300)
+    assert (changes.resizes.tolist(), changes.reversals) == ([2], 0)
 
 
 def test_containers_are_told_apart():
-    churn = ChangeCounts(3)
-    churn.count_resizes(get_placements(0, 2), np.array([5, -5]), np.array([0, 0]), 0)
-    churn.count_resizes(get_placements(2, 0), np.array([-5, -5]), np.array([0, 0]), 300)
-    assert churn.reversals == 1
+    changes = ChangeCounts(3)
+    changes.count_resizes(get_placements(0, 2), np.array([5, -5]), np.array([0, 0]), 0)
+    changes.count_resizes(get_placements(2, 0), np.array([-5, -5]), np.array([0, 0]), 300)
+    assert changes.reversals == 1

@@ -36,8 +36,8 @@ class World:
         recording = replace(make_recording(use, use), has_memory=has_memory)
         self.policy = FixedSizesPolicy(admitted)
         self.pods = ReplayedPodState(recording, TERMS)
-        self.churn = ChangeCounts(len(recording.containers))
-        self.cluster = ReplayedCluster(recording, self.pods, self.policy, self.churn)
+        self.changes = ChangeCounts(len(recording.containers))
+        self.cluster = ReplayedCluster(recording, self.pods, self.policy, self.changes)
         self.cluster.create(np.arange(len(recording.containers)), 0)
 
     def resize(
@@ -78,8 +78,8 @@ def test_who_fits_no_empty_node_stays_pending_until_it_is_created_smaller():
     world.policy.admitted = mebibytes((900, 1), (100, 100))
     world.resize((), NO_SIZES, evict=(0,))
     assert world.node == [0, 0]
-    assert world.pods.creation_row.tolist() == [2, 1]
-    assert world.churn.evictions.tolist() == [1, 0]
+    assert world.pods.creation_count.tolist() == [2, 1]
+    assert world.changes.evictions.tolist() == [1, 0]
 
 
 def test_shrinks_make_room_for_growth_in_the_same_pass():
@@ -119,14 +119,14 @@ def test_a_replacement_waits_for_the_room_of_whom_it_replaces_before_a_node_is_a
 def test_a_pod_is_not_resized_in_the_pass_that_evicts_it():
     world = World(mebibytes((500, 100), (100, 100)))
     world.resize((1,), mebibytes((50, 50)), evict=(1, 1))
-    assert (world.cpu, world.churn.evictions.tolist(), world.churn.resizes.tolist()) == ([500, 100], [0, 1], [0, 0])
+    assert (world.cpu, world.changes.evictions.tolist(), world.changes.resizes.tolist()) == ([500, 100], [0, 1], [0, 0])
 
 
 def test_growth_without_room_for_all_goes_by_name_as_far_as_there_is_room():
     world = World(mebibytes((200, 100), (200, 100), (200, 100)))
     world.resize((2, 1, 0), mebibytes((300, 100), (700, 100), (250, 100)))
     assert world.cpu == [250, 200, 300]
-    assert world.churn.resizes.tolist() == [1, 0, 1]
+    assert world.changes.resizes.tolist() == [1, 0, 1]
 
 
 def test_of_a_growth_without_room_the_part_is_done_that_takes_none():
@@ -134,13 +134,13 @@ def test_of_a_growth_without_room_the_part_is_done_that_takes_none():
     world.resize((0,), mebibytes((500, 200, 800)))
     assert (world.cpu[0], world.memory[0]) == (400, 200)
     assert world.pods.sizes.memory_limit_bytes[0] == 800 * MEBIBYTE
-    assert world.churn.resizes.tolist() == [1, 0]
+    assert world.changes.resizes.tolist() == [1, 0]
 
 
 def test_a_part_within_the_dead_band_is_left_undone():
     world = World(mebibytes((400, 500), (600, 400)))
     world.resize((0,), mebibytes((500, 490)))
-    assert (world.cpu[0], world.memory[0], world.churn.resizes.tolist()) == (400, 500, [0, 0])
+    assert (world.cpu[0], world.memory[0], world.changes.resizes.tolist()) == (400, 500, [0, 0])
 
 
 def test_growth_without_room_evicts_where_the_policy_wants_that():
@@ -159,7 +159,7 @@ def test_growth_of_one_resource_needs_no_room_of_the_other():
 def test_what_stays_as_it_is_is_no_resize():
     world = World(mebibytes((400, 500, 500), (100, 100)))
     world.resize((0, 1), mebibytes((400, 500, 500), (100, 100, 300)))
-    assert world.churn.resizes.tolist() == [0, 1]
+    assert world.changes.resizes.tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(("limit", "done"), [(199, False), (200, True), (0, True)])
@@ -169,7 +169,7 @@ def test_a_limit_does_not_fall_under_the_memory_in_use(before: int, limit: int, 
     world.pods.memory_in_use = np.array([200 * MEBIBYTE], dtype=np.float32)
     world.resize((0,), mebibytes((300, 100, limit)))
     assert (world.cpu[0] == 300) is done
-    assert world.churn.resizes.tolist() == [int(done)]
+    assert world.changes.resizes.tolist() == [int(done)]
 
 
 def test_emptied_nodes_are_removed_and_their_names_used_again():
@@ -190,7 +190,7 @@ def test_memory_that_was_not_recorded_counts_nowhere():
     world = World(mebibytes((100, 5000), (100, 5000)), has_memory=False)
     assert world.node == [0, 0]
     world.resize((0, 1), mebibytes((100, 1), (100, 9000)))
-    assert world.churn.resizes.tolist() == [0, 0]
+    assert world.changes.resizes.tolist() == [0, 0]
     assert world.pods.nodes.memory_bytes.tolist() == [0]
 
 
@@ -215,11 +215,11 @@ def test_a_reaction_may_evict():
     world = World(mebibytes((300, 300)))
     world.policy.admitted = mebibytes((300, 900))
     world.cluster.apply_oom_reaction(0, ReplayedOomReaction(evict=True), 60)
-    assert (world.memory, world.pods.created_at.tolist(), world.churn.evictions.tolist()) == ([900], [60], [1])
+    assert (world.memory, world.pods.created_at.tolist(), world.changes.evictions.tolist()) == ([900], [60], [1])
 
 
 def test_nothing_wanted_changes_nothing():
     world = World(mebibytes((300, 300)))
     world.cluster.apply(ReplayDecision(NO_CONTAINERS, NO_SIZES, NO_CONTAINERS), 300)
     world.cluster.remove(NO_CONTAINERS)
-    assert (world.node, world.pods.creation_row.tolist()) == ([0], [1])
+    assert (world.node, world.pods.creation_count.tolist()) == ([0], [1])

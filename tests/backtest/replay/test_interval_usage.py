@@ -17,7 +17,7 @@ def test_samples_are_summed_by_node_and_no_sample_is_no_use():
     assert demand.used.tolist() == [[4, 1, 7], [5, 0, 0], [0, 3, 9]]
     assert demand.samples.tolist() == [2, 2, 2]
     assert demand.sums.tolist() == [[5, 7], [5, 0], [3, 9]]
-    assert demand.get_peaks.tolist() == [5, 9]
+    assert demand.node_peaks.tolist() == [5, 9]
 
 
 def test_sums_are_exact_where_single_precision_is_not():
@@ -28,4 +28,4 @@ def test_sums_are_exact_where_single_precision_is_not():
 def test_nobody_placed_uses_nothing():
     nowhere = PlacedContainers(get_placements(), get_placements(), get_placements(), get_placements())
     demand = compute_interval_usage(np.ones((2, 4), dtype=np.float32), nowhere)
-    assert (demand.sums.shape, demand.get_peaks.size) == ((2, 0), 0)
+    assert (demand.sums.shape, demand.node_peaks.size) == ((2, 0), 0)

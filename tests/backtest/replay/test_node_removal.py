@@ -44,7 +44,7 @@ class Shrinking(FixedSizesPolicy):
         self.asked_of: list[tuple[int, ...]] = []
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
-        if (view.creation_row[containers] == 1).all() and (view.node[containers] < 0).all():
+        if (view.creation_count[containers] == 1).all() and (view.node[containers] < 0).all():
             return super().admit(containers, view)
         if (view.node[containers] >= 0).all():
             self.asked_of.append(tuple(containers.tolist()))
@@ -54,11 +54,11 @@ class Shrinking(FixedSizesPolicy):
 
 
 def nodes_by_hour(policy: FixedSizesPolicy) -> dict[int, int]:
-    return {view.at // HOUR: int(view.node_exists.sum()) for view in policy.views}
+    return {view.time // HOUR: int(view.node_exists.sum()) for view in policy.views}
 
 
 def moves_of(policy: FixedSizesPolicy) -> list[int]:
-    return [int(born) - 1 for born in policy.views[-1].creation_row]
+    return [int(creation_count) - 1 for creation_count in policy.views[-1].creation_count]
 
 
 def test_nothing_is_emptied_in_the_first_six_hours():
@@ -111,7 +111,7 @@ def test_by_requests_pods_move_in_vain_whose_new_ones_are_larger_and_again_an_ho
     for hour in range(6, 12):
         shrinks |= shrunk_at(hour * HOUR + 1800, 400, 400)
     policy = Shrinking(millicores(600, 600), shrinks, again=millicores(700, 700))
-    score = replay_policy(recording(2, 12), policy, TERMS, judgement=ConsolidationSizes.REQUESTS)
+    score = replay_policy(recording(2, 12), policy, TERMS, consolidation=ConsolidationSizes.REQUESTS)
     assert sum(moves_of(policy)) == 6
     assert score.nodes_mean == 2.0
     assert score.moves_per_1000_pod_days == score.evictions_per_1000_pod_days > 0
@@ -120,7 +120,7 @@ def test_by_requests_pods_move_in_vain_whose_new_ones_are_larger_and_again_an_ho
 
 def test_by_requests_a_tenth_of_the_nodes_goes_each_hour():
     policy = Shrinking(millicores(*[600] * 20), shrunk_at(HOUR, *[110] * 20))
-    replay_policy(recording(20, 10), policy, TERMS, judgement=ConsolidationSizes.REQUESTS)
+    replay_policy(recording(20, 10), policy, TERMS, consolidation=ConsolidationSizes.REQUESTS)
     by_hour = nodes_by_hour(policy)
     assert [by_hour[hour] for hour in (5, 6, 7, 8)] == [20, 18, 17, 16]
 

@@ -46,14 +46,14 @@ def test_the_lowest_free_index_is_used_again():
     assert nodes.exists.tolist() == [False, True, False]
     assert nodes.choose(Resources(1, 1)) == 1
     assert [nodes.add(), nodes.add(), nodes.add()] == [0, 2, 3]
-    assert (nodes.count_nodes, nodes.peak) == (4, 4)
+    assert (nodes.node_count, nodes.peak) == (4, 4)
 
 
 def test_a_copy_is_filled_without_consequence():
     nodes = of(1)
-    twin = nodes.copy()
-    twin.add_pod(0, Resources(900, 900))
-    twin.exists[0] = False
+    copy = nodes.copy()
+    copy.add_pod(0, Resources(900, 900))
+    copy.exists[0] = False
     assert nodes.choose(Resources(900, 900)) == 0
 
 
@@ -90,8 +90,8 @@ def test_what_cannot_fit_is_never_placed(there: list[Resources], coming: list[Re
     assert (nodes.cpu_millicores <= 1000).all() and (nodes.memory_bytes <= 1000).all() and (nodes.pods <= 3).all()
 
 
-def test_the_requested_share_is_that_of_the_scarcer_resource():
+def test_the_compute_requested_share_is_that_of_the_scarcer_resource():
     nodes = of(2)
     nodes.add_pod(0, Resources(100, 300))
     nodes.add_pod(1, Resources(400, 0))
-    assert nodes.requested_share().tolist() == [0.3, 0.4]
+    assert nodes.compute_requested_share().tolist() == [0.3, 0.4]

@@ -45,13 +45,13 @@ def test_without_a_limit_nobody_is_killed_while_the_node_has_memory():
 
 def test_a_container_is_killed_once_an_interval():
     kills, _ = run([[200]] * 7, mebibytes((50, 100)))
-    assert [kill.at for kill in kills] == [60, 360]
+    assert [kill.time for kill in kills] == [60, 360]
 
 
 def test_a_reaction_is_in_force_at_the_next_sample():
     grown = sizes((10, 150 * MEBIBYTE, 300 * MEBIBYTE))
     kills, _ = run([[200]] * 12, mebibytes((50, 100)), ReplayedOomReaction(grown))
-    assert [kill.at for kill in kills] == [60]
+    assert [kill.time for kill in kills] == [60]
 
 
 def test_on_a_full_node_the_one_furthest_above_its_request_dies():
@@ -71,7 +71,7 @@ def test_who_was_killed_at_its_limit_leaves_its_memory_to_the_others():
 
 def test_a_kill_goes_on_freeing_memory_at_later_samples_of_its_interval():
     kills, _ = run([[600, 500]] * 5, mebibytes((10, 0), (10, 0)))
-    assert [(kill.container, kill.at) for kill in kills] == [(0, 60)]
+    assert [(kill.container, kill.time) for kill in kills] == [(0, 60)]
 
 
 def test_an_evicted_container_is_killed_no_more_where_it_has_room():
@@ -83,7 +83,7 @@ def test_an_evicted_container_is_killed_no_more_where_it_has_room():
     memory = np.array([[600.0, 500.0]] * 10) * MEBIBYTE
     policy = Larger(mebibytes((600, 0), (400, 0)), reaction=ReplayedOomReaction(evict=True))
     score = replay_policy(make_recording(np.ones_like(memory), memory, step_seconds=60, start=60), policy, TERMS)
-    assert [(kill.container, kill.at) for kill in policy.kills] == [(1, 60)]
+    assert [(kill.container, kill.time) for kill in policy.kills] == [(1, 60)]
     assert policy.views[0].node.tolist() == [0, 1]
     assert score.nodes_peak == 2
 

@@ -26,7 +26,7 @@ def test_a_pod_is_absent_then_pending_then_placed_then_absent():
     world.resize(get_placements(1, 3), sizes((10, 20, 30), (40, 50, 60)))
     world.bind(3, world.nodes.add())
     assert world.node.tolist() == [ABSENT_NODE, PENDING_NODE, ABSENT_NODE, 0, ABSENT_NODE]
-    assert (world.creation_row.tolist(), world.created_at.tolist()) == ([0, 1, 0, 1, 0], [0, 600, 0, 600, 0])
+    assert (world.creation_count.tolist(), world.created_at.tolist()) == ([0, 1, 0, 1, 0], [0, 600, 0, 600, 0])
     assert (world.nodes.cpu_millicores.tolist(), world.nodes.pods.tolist()) == ([40], [1])
     world.remove(get_placements(1, 3))
     assert world.node.tolist() == [ABSENT_NODE] * COUNT
@@ -40,7 +40,7 @@ def test_places_are_sorted_by_node_and_kept_until_one_changes():
         world.nodes.add()
     for container, node in ((0, 2), (1, 0), (3, 2), (4, 0)):
         world.bind(container, node)
-    found = world.get_placed
+    found = world.placements
     assert found.order.tolist() == [1, 4, 0, 3]
     assert (found.nodes.tolist(), found.starts.tolist(), found.row_of_container.tolist()) == (
         [0, 2],
@@ -48,13 +48,13 @@ def test_places_are_sorted_by_node_and_kept_until_one_changes():
         [0, 0, 1, 1],
     )
     world.resize(get_placements(0), sizes((5, 5, 5)))
-    assert world.get_placed is found
+    assert world.placements is found
     world.bind(2, 1)
-    assert world.get_placed.nodes.tolist() == [0, 1, 2]
+    assert world.placements.nodes.tolist() == [0, 1, 2]
 
 
 def test_nobody_placed_is_no_place():
-    found = pods().get_placed
+    found = pods().placements
     assert found.order.size == found.nodes.size == found.starts.size == 0
 
 

@@ -74,15 +74,15 @@ class Checks:
             sums = np.zeros(len(view.node_exists), dtype=np.int64)
             np.add.at(sums, view.node[placed], asked[placed])
             assert (sums <= allocatable).all()
-            assert (asked[view.node == -2][view.creation_row[view.node == -2] == 0] == 0).all()
-        row = (view.at - self._recording.start) // self._recording.step_seconds
+            assert (asked[view.node == -2][view.creation_count[view.node == -2] == 0] == 0).all()
+        row = (view.time - self._recording.start) // self._recording.step_seconds
         pass_rows = max(1, 300 // self._recording.step_seconds + 1)
         there = self._ever & (self._first <= row) & (row <= self._last)
         gone = ~self._ever | (self._first > row) | (self._last <= row - pass_rows)
         assert (view.node[there] >= -1).all()
         assert (view.node[gone] == -2).all()
-        assert ((view.creation_row > 0) | (view.node == -2)).all()
-        assert (view.created_at <= view.at).all()
+        assert ((view.creation_count > 0) | (view.node == -2)).all()
+        assert (view.created_at <= view.time).all()
 
 
 @examples(60)
@@ -110,7 +110,7 @@ def test_the_figures_are_those_of_a_plain_count(recording: UsageRecording, share
         assert found.starved_share == pytest.approx(plain.starved_share)
         assert found.short_share == pytest.approx(plain.short_share)
     assert score.container_days == pytest.approx(plain_accounts.container_days(recording, options, journal.views))
-    killed = [(kill.container, kill.at, kill.by_limit) for kill in journal.kills]
+    killed = [(kill.container, kill.time, kill.by_limit) for kill in journal.kills]
     assert killed == plain_accounts.kills(recording, journal.views)
     assert score.oom_per_1000_container_days * score.container_days / 1000 == pytest.approx(len(killed))
 
@@ -224,7 +224,7 @@ def test_the_shipped_trace_as_it_was_provisioned():
     mean = float(np.nansum(recording.cpu_millicores.astype(np.float64))) / len(recording.cpu_millicores)
     assert not np.isnan(recording.cpu_millicores).any()
     assert score.cpu.relative_slack == pytest.approx(1 - mean / asked)
-    assert score.container_days == pytest.approx(len(recording.containers) * recording.get_days)
+    assert score.container_days == pytest.approx(len(recording.containers) * recording.days)
     assert (score.resizes_per_container_day, score.evictions_per_1000_pod_days) == (0, 0)
     assert score.nodes_mean == score.nodes_peak
 

@@ -18,7 +18,7 @@ def sampled(*rows: str, step: int = 60, start: int = 60) -> UsageRecording:
 
 def cuts(recording: UsageRecording, options: ReplayOptions | None = None) -> list[tuple[int, int, int, int]]:
     return [
-        (one.first, one.end, one.since, one.at) for one in split_into_intervals(recording, options or ReplayOptions())
+        (one.first_row, one.end_row, one.start_time, one.end_time) for one in split_into_intervals(recording, options or ReplayOptions())
     ]
 
 
@@ -57,6 +57,6 @@ def test_long_recordings_are_looked_through_in_stretches():
     cpu = np.full((1300, 2), NAN)
     cpu[[3, 700], 0] = cpu[[1100, 1299], 1] = 1
     found = list(split_into_intervals(make_recording(cpu, cpu, step_seconds=300), ReplayOptions()))
-    arriving = {one.first: one.created_containers.tolist() for one in found if one.created_containers.size}
-    leaving = {one.first: one.removed_containers.tolist() for one in found if one.removed_containers.size}
+    arriving = {one.first_row: one.created_containers.tolist() for one in found if one.created_containers.size}
+    leaving = {one.first_row: one.removed_containers.tolist() for one in found if one.removed_containers.size}
     assert (arriving, leaving) == ({3: [0], 1100: [1]}, {700: [0], 1299: [1]})
