@@ -25,7 +25,7 @@ _COLUMNS: Sequence[tuple[str, Callable[[Mapping[str, Any]], str]]] = (
     ("way to the bound, CPU %", lambda policy: _percent(policy["fromVpaToClairvoyant"]["cpu"])),
     ("memory %", lambda policy: _percent(policy["fromVpaToClairvoyant"]["memory"])),
 )
-_CAUSES = ("cpuSlack", "memorySlack", "starvation", "kills", "evictions", "resizes")
+_CAUSES = ("cpuSlack", "memorySlack", "starvation", "oomKills", "evictions", "resizes")
 _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;", "|": "\\|"}
 
 

@@ -34,7 +34,7 @@ def scores(results):
 def replayed(sources, board, kept_in=None):
     here = InProcessExecutor(board)
     summaries = read_all_recordings(here, sources, OPTIONS, kept_in, board)
-    board.begin(board.show)
+    board.start(board.show)
     return summaries, replay_all(here, summaries, ENTRIES, board)
 
 

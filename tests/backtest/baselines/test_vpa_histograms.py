@@ -52,7 +52,7 @@ def test_an_empty_histogram_has_percentiles_of_zero() -> None:
     assert linear((-0.5, 0.0, 0.5, 1.0, 1.5)).percentiles().tolist() == [[0.0]] * 5
 
 
-@pytest.mark.parametrize("at", [0, START])
+@pytest.mark.parametrize("time", [0, START])
 def test_percentiles_are_the_ends_of_buckets(time: int) -> None:
     """histogram_test.go, TestPercentiles; decaying_histogram_test.go, TestNoDecay."""
     histograms = linear(EVERY_TENTH)
