@@ -149,7 +149,9 @@ def replay_all(
         cells[number] = (at, row, consolidation)
         begun.add(cells[number])
         lines = with_time_lines and consolidation is ConsolidationSizes.ADMITTED
-        task = ReplayTask(found.source, entry.policy, entry.options, consolidation, watched_node, lines, with_hourly_counts)
+        task = ReplayTask(
+            found.source, entry.policy, entry.options, consolidation, watched_node, lines, with_hourly_counts
+        )
         return executor.submit(run_replay_task, number, task), number
 
     pending = dict(submit(at, row, ConsolidationSizes.ADMITTED) for at in range(len(summaries)) for row in rows)

@@ -160,7 +160,10 @@ class CruiseKubeBaseline(ReplayPolicy):
         pass_seconds = max(options.pass_seconds, recording.step_seconds)
         self._every = max(1, round(STATISTICS_SECONDS / pass_seconds))
         self._history = CruiseKubeUsageHistory(
-            self._workload_of_container, step_seconds=recording.step_seconds, pass_seconds=pass_seconds, every=self._every
+            self._workload_of_container,
+            step_seconds=recording.step_seconds,
+            pass_seconds=pass_seconds,
+            every=self._every,
         )
         self._replicas = ReplicaCounts(self._workload_of_container)
         self._statistics = CruiseKubeStatistics.create_empty(count)

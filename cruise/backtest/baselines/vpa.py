@@ -313,7 +313,9 @@ class VpaBaseline(ReplayPolicy):
         kept = np.zeros(len(resize), dtype=np.bool_)
         kept[
             order[
-                apply_eviction_tolerance(self._row_of_container[order], compute_eviction_tolerance(pods, alive, _SMALLEST_GROUP))
+                apply_eviction_tolerance(
+                    self._row_of_container[order], compute_eviction_tolerance(pods, alive, _SMALLEST_GROUP)
+                )
             ]
         ] = True
         return resize & kept, evict & kept

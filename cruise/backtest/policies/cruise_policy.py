@@ -264,7 +264,9 @@ class CruisePolicy:
         fit = decide_node_fit(
             columns, find_contended_nodes(columns, eligibility, self._policy.rules, around, short), short
         )
-        self._earlier = EarlierPasses(frozenset((names[index], one) for index in fit.shortage for one in fit.shortage[index]))
+        self._earlier = EarlierPasses(
+            frozenset((names[index], one) for index in fit.shortage for one in fit.shortage[index])
+        )
         return (
             replace(fit, reserved_for_replacements=places.get_reserved_capacity())
             if places is not None and fit.evicted

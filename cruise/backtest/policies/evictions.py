@@ -167,7 +167,11 @@ class ReplayedOomReactor:
 
     def react(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         """Learn from a kill, and return what is done about it."""
-        time, container, creation_count = convert_to_datetime(kill.time), kill.container, int(view.creation_count[kill.container])
+        time, container, creation_count = (
+            convert_to_datetime(kill.time),
+            kill.container,
+            int(view.creation_count[kill.container]),
+        )
         pod = self._pods.pod(container, view)
         table = self._known.get_between_passes(container, view)
         statistic = table.row(0) if table.keys else None

@@ -101,7 +101,9 @@ class ReplayedPods:
     def eligibility(self, view: ReplayClusterView, statistics: StatisticsTable, policy: Policy) -> Eligibility:
         """Return the rules on which pods may be touched; of other pods, those without a node matter to evictions."""
         pending = np.flatnonzero((view.node >= OTHER_NODE) & (view.node < 0))
-        return Eligibility(self.snapshot(view, pending), statistics, self._stored, policy, convert_to_datetime(view.time))
+        return Eligibility(
+            self.snapshot(view, pending), statistics, self._stored, policy, convert_to_datetime(view.time)
+        )
 
     def _pod(
         self,

@@ -49,7 +49,11 @@ class ReplayedStatisticsLookup:
             row_of_container[[container for container, _ in found]] = len(usable) + np.arange(len(found))
             theirs = workload_table.take(np.array([row for _, row in found], dtype=np.int64))
             columns = columns.concatenate(theirs)
-        self.row_of_container, self.columns, self._creation_counts = row_of_container, columns, view.creation_count.copy()
+        self.row_of_container, self.columns, self._creation_counts = (
+            row_of_container,
+            columns,
+            view.creation_count.copy(),
+        )
 
     def get_rows(self, containers: Int64Array) -> StatisticsTable:
         """Return what the last pass knew of some containers."""
@@ -58,7 +62,11 @@ class ReplayedStatisticsLookup:
             StatisticKey(one.namespace, one.pod, str(one.workload), one.container)
             for one in map(self._containers.__getitem__, known)
         ]
-        return StatisticsTable.from_columns(self.columns.take(self.row_of_container[known]), keys) if known else NO_STATISTIC
+        return (
+            StatisticsTable.from_columns(self.columns.take(self.row_of_container[known]), keys)
+            if known
+            else NO_STATISTIC
+        )
 
     def get_between_passes(self, container: int, view: ReplayClusterView) -> StatisticsTable:
         """Return what speaks for a container's pod until the next pass: the last one may have known another pod."""

@@ -111,7 +111,11 @@ class ReplayedNodes:
             (self.scored_cpu_millicores, old[0], new[0], default.cpu_millicores),
             (self.scored_memory_bytes, old[1], new[1], default.memory_bytes),
         ):
-            np.add.at(column, node, np.where(after == 0, default_amount, after) - np.where(before == 0, default_amount, before))
+            np.add.at(
+                column,
+                node,
+                np.where(after == 0, default_amount, after) - np.where(before == 0, default_amount, before),
+            )
 
     def add(self) -> int:
         """Add an empty node and return its index."""

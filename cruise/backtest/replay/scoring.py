@@ -10,6 +10,7 @@ from cruise.backtest.replay.policy import ReplayOptions
 from cruise.domain.backtest import ContainerScore, HourlyCounts, NodeTimeLine, PolicyScore, ResourceScore
 from cruise.domain.resources import Float32Array, Float64Array, Int64Array
 
+
 @dataclass(frozen=True, slots=True)
 class IntervalUsage:
     """The usage of one resource in one interval of S samples; a missing sample counts as 0.
@@ -108,7 +109,9 @@ class ChangeCounts:
         self._directions: Int64Array = np.zeros((2, containers), dtype=np.int64)
         self._resized_at: Int64Array = np.zeros((2, containers), dtype=np.int64)
 
-    def count_resizes(self, containers: Int64Array, cpu_change: Int64Array, memory_change: Int64Array, time: int) -> None:
+    def count_resizes(
+        self, containers: Int64Array, cpu_change: Int64Array, memory_change: Int64Array, time: int
+    ) -> None:
         """Count resizes; each container occurs once."""
         self.resizes[containers] += 1
         is_reversal = np.zeros(len(containers), dtype=np.bool_)

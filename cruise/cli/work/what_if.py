@@ -86,7 +86,9 @@ def compare_policies(order: WhatIfOrder, show: Callable[[str, float], None]) -> 
     found = read_all_recordings(InProcessExecutor(board), [LoadedRecordingSource(recording)], options, None, board)
     work = compute_work(found, entries)
     board.start(lambda what, done: show("replaying it", 0.5 + done / work / 2))
-    [result] = replay_all(InProcessExecutor(board), found, entries, board, with_time_lines=False, with_hourly_counts=True)
+    [result] = replay_all(
+        InProcessExecutor(board), found, entries, board, with_time_lines=False, with_hourly_counts=True
+    )
     difference = compare_configurations(result, _PROPOSED, _TODAY, {}, options.seed)
     return WhatIfComparison(result.days, result.containers, difference.metrics, tuple(notes))
 

@@ -79,7 +79,9 @@ def test_nobody_asks_for_more_than_a_node() -> None:
 def test_a_pod_that_leaves_shares_no_more() -> None:
     cpu = np.array([[900.0, 100], [900, 100], [np.nan, 400]])
     policy = clairvoyant(make_recording(cpu, np.where(np.isnan(cpu), np.nan, 1e9)))
-    assert policy.decide(make_view(NO_SIZES, time=300)).sizes.cpu_millicores.tolist() == [693, 307], "1000, as 900 to 400"
+    assert policy.decide(make_view(NO_SIZES, time=300)).sizes.cpu_millicores.tolist() == [693, 307], (
+        "1000, as 900 to 400"
+    )
     leaving = policy.decide(make_view(NO_SIZES, time=600))
     assert leaving.resize.tolist() == [1]
     assert leaving.sizes.cpu_millicores.tolist() == [400]

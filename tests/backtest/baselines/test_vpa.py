@@ -47,7 +47,9 @@ class Run:
         self.vpa.observe(self.at, rows[0], rows[1])
 
     def decide(self) -> ReplayDecision:
-        decision = self.vpa.decide(make_view(self.sizes, time=self.at, node=self.node, creation_count=self.creation_count))
+        decision = self.vpa.decide(
+            make_view(self.sizes, time=self.at, node=self.node, creation_count=self.creation_count)
+        )
         if self.room:
             self.sizes.assign(decision.resize, decision.sizes)
         return decision
@@ -58,7 +60,9 @@ class Run:
 
     def admitted(self) -> ContainerSizes:
         containers = np.arange(len(self.creation_count))
-        return self.vpa.admit(containers, make_view(self.sizes, time=self.at, node=self.node, creation_count=self.creation_count))
+        return self.vpa.admit(
+            containers, make_view(self.sizes, time=self.at, node=self.node, creation_count=self.creation_count)
+        )
 
     def kill(self, time: int) -> None:
         """Kill the first container; nothing is done about it before the pass."""

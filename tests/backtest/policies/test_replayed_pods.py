@@ -22,7 +22,9 @@ def test_a_created_pod_asks_for_what_was_provisioned():
 
 def test_a_running_pod_has_the_sizes_in_force_and_another_uid_than_the_one_before():
     pods = ReplayedPods(make_recording("web"))
-    one, other = (pods.pod(0, make_view([3], cpu=70, limit=0, creation_count=[creation_count])) for creation_count in (1, 2))
+    one, other = (
+        pods.pod(0, make_view([3], cpu=70, limit=0, creation_count=[creation_count])) for creation_count in (1, 2)
+    )
     assert (one.node, one.phase, one.containers[0].requests.cpu_millicores) == ("node-003", "Running", 70)
     assert one.containers[0].limits == StatedResources(None, None)
     assert one.uid != other.uid

@@ -13,7 +13,9 @@ from tests.builders import make_container, make_pod, make_snapshot
 SOME = Resources(100, 128 * MEBIBYTE)
 
 
-def workload_of_container(pod: str, state: KubeStateMetrics | None = None, snapshot: ClusterSnapshot | None = None) -> str:
+def workload_of_container(
+    pod: str, state: KubeStateMetrics | None = None, snapshot: ClusterSnapshot | None = None
+) -> str:
     key = ContainerKey("shop", pod, "app")
     state = state or KubeStateMetrics()
     state.requests[key] = SOME

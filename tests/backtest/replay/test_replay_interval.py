@@ -18,7 +18,8 @@ def sampled(*rows: str, step: int = 60, start: int = 60) -> UsageRecording:
 
 def cuts(recording: UsageRecording, options: ReplayOptions | None = None) -> list[tuple[int, int, int, int]]:
     return [
-        (one.first_row, one.end_row, one.start_time, one.end_time) for one in split_into_intervals(recording, options or ReplayOptions())
+        (one.first_row, one.end_row, one.start_time, one.end_time)
+        for one in split_into_intervals(recording, options or ReplayOptions())
     ]
 
 
