@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -56,7 +57,7 @@ def split_into_intervals(recording: UsageRecording, options: ReplayOptions) -> I
     created_at_start = options.creation_time is PodCreationTime.START
     creation_rows = np.where(first < len(times), 0 if created_at_start else first, len(times))
     created, removed = _ContainersByRow.create(creation_rows), _ContainersByRow.create(last)
-    for row, end in zip(edges[:-1], edges[1:], strict=True):
+    for row, end in pairwise(edges):
         start_time, end_time = int(times[row]) - step, int(times[end - 1])
         yield ReplayInterval(
             row, end, start_time, end_time, created.select_between(row, end), removed.select_between(row, end)
