@@ -172,7 +172,7 @@ async def _webhook(client: KubernetesClient, settings: Settings) -> WebhookFacts
         trusts_certificate=trusts,
         expires_at=expires_at,
         fails_open=found.fails_open,
-        knows_callers=settings.webhook_client_ca_file is not None,
+        verifies_clients=settings.webhook_client_ca_file is not None,
     )
 
 

@@ -397,7 +397,7 @@ def _ends(
 ) -> tuple[BoundStep, BoundStep]:
     """Return which rule set the bounds that hold; the bounds themselves are the columns'."""
     own = guidance.get_container_bounds(container)
-    ranges = [item for item in items if not item.of_pod]
+    ranges = [item for item in items if not item.is_for_pod]
     lowest = [item.minimum.get(resource) for item in ranges]
     highest = [item.maximum.get(resource) for item in ranges]
     if lower in lowest:

@@ -219,7 +219,7 @@ class _TemplateSizing:
             api_version=workload.api_version,
             others=tuple([name for name in workload.requests or () if name not in names]),
             injected=tuple(
-                sorted({one.name for pod in pods for one in pod.containers if not workload.has_controller(one)})
+                sorted({one.name for pod in pods for one in pod.containers if not workload.has_container(one)})
             ),
         )
 
@@ -301,7 +301,7 @@ def _templated(pod: Pod, workload: Workload, snapshot: ClusterSnapshot) -> Pod:
         [
             replace(one, limits=StatedResources(limits.get(one.name), one.limits.memory_bytes))
             for one in created.containers
-            if workload.has_controller(one)
+            if workload.has_container(one)
         ]
     )
     annotations = {name: text for name, text in pod.annotations.items() if name not in CRUISE_RECORDS}

@@ -87,7 +87,7 @@ class ReasonCode(StrEnum):
     TOO_MANY_TAINTS = "too-many-taints"
     TAINTING_DISABLED = "tainting-disabled"
     REVERTED = "reverted"
-    MADE_ROOM_FOR_PENDING_PODS = "made-room-for-pending-pods"
+    FREED_CAPACITY_FOR_PENDING_PODS = "freed-capacity-for-pending-pods"
 
 
 class ResizeCause(StrEnum):
@@ -231,7 +231,7 @@ class Outcome:
         return self.at if self.first_at is None else self.first_at
 
     @property
-    def audit_entry(self) -> tuple[object, ...]:
+    def audit_key(self) -> tuple[object, ...]:
         """What tells one line of the audit from another as the action goes on ending like that."""
         action = self.action
         whose = action.uid if isinstance(action, ResizePod | EvictPod) else action.node
@@ -251,7 +251,7 @@ class WriteIntent:
     before: tuple[ContainerTarget, ...] = ()
 
     @property
-    def to_started_outcome(self) -> Outcome:
+    def started_outcome(self) -> Outcome:
         """The write as an audit line of which the end is not known."""
         return Outcome(self.at, self.action, ActionResult.STARTED, self.action.reason, before=self.before)
 

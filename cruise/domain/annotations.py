@@ -11,7 +11,7 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from cruise.domain.policy import EvictionRanking, MemoryLimitPolicy, Mode, RequestBounds, read_size
+from cruise.domain.policy import EvictionRanking, MemoryLimitPolicy, Mode, RequestBounds, parse_size
 from cruise.domain.resources import ResourceName, format_cpu_millicores, format_memory_bytes, quote_text
 
 ChoiceT = TypeVar("ChoiceT", Mode, EvictionRanking, MemoryLimitPolicy)
@@ -37,7 +37,7 @@ class OverrideSource(StrEnum):
 _ANYWHERE = (OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.NAMESPACE, OverrideSource.DATABASE)
 # What users of a namespace may write, and administrators alone.
 TENANT_SOURCES = frozenset({OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.VERTICAL_POD_AUTOSCALER})
-OF_ONE_WORKLOAD = frozenset({OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.DATABASE})
+WORKLOAD_SOURCES = frozenset({OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.DATABASE})
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class EffectivePolicy:
         own, rest = self.container_bounds.get(container), self.bounds
         if own is None:
             return rest
-        return RequestBounds(own.minimum.filled_from(rest.minimum), own.maximum.filled_from(rest.maximum))
+        return RequestBounds(own.minimum.with_defaults(rest.minimum), own.maximum.with_defaults(rest.maximum))
 
     def get_memory_limits(self, container: str) -> MemoryLimitPolicy | None:
         """Return which memory limits may be changed for a container: its own value, the pod's otherwise."""
@@ -166,7 +166,7 @@ def _override(setting: str, field: str, read: Callable[[str], Any], write: Calla
 
 def _bound(resource: ResourceName, *, may_be_zero: bool = False) -> Callable[[str], int]:
     """Read a bound of a request; a minimum may be 0 as well, which is none."""
-    return partial(read_size, resource, may_be_zero=may_be_zero)
+    return partial(parse_size, resource, may_be_zero=may_be_zero)
 
 
 _LABEL = attrgetter("label")

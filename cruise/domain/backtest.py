@@ -203,7 +203,7 @@ class ConfigurationComparison:
     skipped_hours: int
     bounds: Mapping[ComparedMetric, BoundCheck] = field(default_factory=dict)
 
-    def exceeded_bounds(self, whole_interval: bool) -> list[ComparedMetric]:
+    def find_exceeded_bounds(self, whole_interval: bool) -> list[ComparedMetric]:
         """Return the figures whose bound is broken; with `whole_interval` those as well that may break it."""
         wrong = {BoundResult.EXCEEDED, BoundResult.NOT_RECORDED} | (
             {BoundResult.INCONCLUSIVE} if whole_interval else set()

@@ -193,7 +193,7 @@ class Node:
     deleting: bool = False
 
     @property
-    def takes_pods(self) -> bool:
+    def accepts_pods(self) -> bool:
         """Tell whether pods may be planned onto it, cordons and taints apart: it is ready, and not being deleted."""
         return self.ready and not self.deleting
 
@@ -234,7 +234,7 @@ class Workload:
     api_version: str = "apps/v1"
     is_read: bool = True
 
-    def has_controller(self, container: Container) -> bool:
+    def has_container(self, container: Container) -> bool:
         """Tell whether the pod template has a container; pods have more where something injects them."""
         is_init = container.role is not ContainerRole.MAIN
         known = self.requests is not None and container.name in self.requests
@@ -245,14 +245,14 @@ class Workload:
 class PodDisruptionBudget:
     """A PodDisruptionBudget: what it selects and how many disruptions its status allows now.
 
-    `never_allows` where it asks for all the pods that it covers.
+    `blocks_all_evictions` where it asks for all the pods that it covers.
     """
 
     namespace: str
     name: str
     selector: LabelSelector
     disruptions_allowed: int
-    never_allows: bool = False
+    blocks_all_evictions: bool = False
 
     @property
     def title(self) -> str:
@@ -260,7 +260,7 @@ class PodDisruptionBudget:
         return f"PodDisruptionBudget {self.namespace}/{self.name}"
 
 
-PLAIN_KINDS = frozenset(
+POD_CONTROLLER_KINDS = frozenset(
     {
         "CronJob",
         "DaemonSet",
@@ -285,7 +285,7 @@ class HorizontalPodAutoscaler:
     namespace: str
     name: str
     target: WorkloadRef
-    utilisation_of: frozenset[ResourceName]
+    utilisation_resources: frozenset[ResourceName]
     target_api: str = ""
 
 
@@ -318,7 +318,7 @@ class LimitRangeItem:
     `default_limits` are what the API server gives a container that states no limit.
     """
 
-    of_pod: bool
+    is_for_pod: bool
     minimum: StatedResources = NOTHING_STATED
     maximum: StatedResources = NOTHING_STATED
     max_cpu_ratio: float | None = None

@@ -175,7 +175,7 @@ class WorkloadRevisions:
             }
         return WorkloadRevisions(runs, self.of_pods)
 
-    def get_first_seen(self, oldest: int) -> "WorkloadRevisions":
+    def select_seen_since(self, oldest: int) -> "WorkloadRevisions":
         """Return those that were seen since a time in Unix seconds."""
         kept = {
             key: {text: run for text, run in of_key.items() if run.last_seen >= oldest}

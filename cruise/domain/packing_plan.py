@@ -224,7 +224,7 @@ class PackingProposal:
     remaining_rounds: RemainingRounds | None = None
     least_evicted: int = 0
 
-    def from_stages(self, stages: Sequence[PlanStage]) -> "PackingProposal":
+    def with_stages(self, stages: Sequence[PlanStage]) -> "PackingProposal":
         """Return what some stages do as a plan of its own, which leaves no pod pending."""
         return replace(self, unplaced=(), stages=tuple(stage for stage in stages if stage != PlanStage((), (), ())))
 
@@ -321,7 +321,7 @@ class PackingPlan:
     evicted: tuple[EvictedPod, ...] = ()
     placed: tuple[PlacedPod, ...] = ()
     expected: tuple[PlacementHint, ...] = ()
-    unrelated_pods: tuple[str, ...] = ()
+    earlier_pods: tuple[str, ...] = ()
     ready_at: datetime | None = None
     condition: PlanCondition | None = None
 

@@ -73,7 +73,7 @@ def count_pod_limits(pod: Pod) -> Resources:
             sidecars += own
     whole = running.at_least(floor)
     if pod.pod_limits is not None:
-        whole = pod.pod_limits.filled_from(StatedResources(whole.cpu_millicores, whole.memory_bytes)).resources
+        whole = pod.pod_limits.with_defaults(StatedResources(whole.cpu_millicores, whole.memory_bytes)).resources
     return Resources(
         whole.cpu_millicores + (pod.overhead.cpu_millicores if whole.cpu_millicores else 0),
         whole.memory_bytes + (pod.overhead.memory_bytes if whole.memory_bytes else 0),

@@ -271,7 +271,7 @@ class Policy:
         return matches_any_pattern(self.excluded_namespaces, namespace)
 
     @property
-    def as_decided_by_plans(self) -> "Policy":
+    def planning_policy(self) -> "Policy":
         """The policy that plans follow: in mode observe they are those of mode full, and only shown."""
         return replace(self, mode=Mode.FULL) if self.mode is Mode.OBSERVE else self
 
@@ -316,7 +316,7 @@ def explain_too_large(resource: ResourceName, text: str, largest: Resources = LA
     return f"{quote_text(text)} is more than any node has (at most {write(most)}); {ending}"
 
 
-def read_size(resource: ResourceName, text: str, *, may_be_zero: bool = False) -> int:
+def parse_size(resource: ResourceName, text: str, *, may_be_zero: bool = False) -> int:
     """Read a size from the smallest request to the largest machine. Raises ValueError with the fix."""
     amount, least = _PARSE[resource](text), MINIMUM_REQUEST.get(resource)
     if amount < 0:

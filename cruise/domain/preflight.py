@@ -212,7 +212,7 @@ class WebhookFacts:
     """The registration of the webhook.
 
     `trusts` tells whether the CA that is published vouches for the certificate in use, None where the certificate
-    cannot be looked at; `fails_open` whether pods are created without the webhook too, `knows_callers` whether it asks
+    cannot be looked at; `fails_open` whether pods are created without the webhook too, `verifies_clients` whether it asks
     for the API server's certificate.
     """
 
@@ -221,7 +221,7 @@ class WebhookFacts:
     trusts_certificate: bool | None = None
     expires_at: datetime | None = None
     fails_open: bool = True
-    knows_callers: bool = False
+    verifies_clients: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,13 +70,6 @@ class StatedResources:
     cpu_millicores: int | None = None
     memory_bytes: int | None = None
 
-    def filled_from(self, other: "StatedResources") -> "StatedResources":
-        """Return the same with what is absent taken from `other`."""
-        return StatedResources(
-            other.cpu_millicores if self.cpu_millicores is None else self.cpu_millicores,
-            other.memory_bytes if self.memory_bytes is None else self.memory_bytes,
-        )
-
     def get(self, resource: ResourceName) -> int | None:
         """Return one resource's value, None where it is absent."""
         return self.cpu_millicores if resource is ResourceName.CPU else self.memory_bytes

@@ -235,7 +235,7 @@ class PodConstraints:
     claims: tuple[str, ...] = ()
     own_claims: tuple[str, ...] = ()
     unsupported_constraints: tuple[str, ...] = ()
-    replaced_pod: bool = False
+    is_replacement: bool = False
 
 
 UNCONSTRAINED = PodConstraints()
@@ -262,7 +262,7 @@ class PersistentVolumeClaim:
     single_pod: bool = False
     single_node: bool = False
     controller: str = ""
-    created_with_pod: "PersistentVolumeClaim | None" = None
+    replacement_claim: "PersistentVolumeClaim | None" = None
 
 
 AttachedVolume = tuple[str, str]

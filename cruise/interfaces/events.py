@@ -18,7 +18,7 @@ _WHY = {
     ReasonCode.OOM_KILLED: "after it ran out of memory",
     ReasonCode.REVERTED: "back to its original sizes",
     ReasonCode.NODE_OVER_CAPACITY: "its node does not hold all of its pods",
-    ReasonCode.MADE_ROOM_FOR_PENDING_PODS: "makes room for pods that no node could hold",
+    ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS: "makes room for pods that no node could hold",
 }
 # What the operator has to mend is no business of a pod's owner.
 _OPERATORS = frozenset({ReasonCode.FORBIDDEN, ReasonCode.THROTTLED})
@@ -87,7 +87,7 @@ def _of_outcome(outcome: Outcome, pods: Mapping[PodKey, Pod]) -> PodEvent | None
         wanted = f" ({format_resize(action, before)})" if isinstance(action, ResizePod) else ""
         message = f"not {_done(action)}{wanted}: {describe_detail(outcome.detail) or outcome.reason.value}"
     elif isinstance(action, EvictPod):
-        short_of = "" if action.reason is ReasonCode.MADE_ROOM_FOR_PENDING_PODS else f" ({action.resource.value})"
+        short_of = "" if action.reason is ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS else f" ({action.resource.value})"
         message = f"evicted: {_WHY.get(action.reason, action.reason.value)}{short_of}"
     else:
         detail = f" ({describe_detail(outcome.detail)})" if outcome.detail else ""

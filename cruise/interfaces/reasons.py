@@ -85,7 +85,7 @@ REASON_DESCRIPTIONS: Mapping[ReasonCode, str] = {
     ReasonCode.TOO_MANY_TAINTS: "more than a fifth of the nodes had the taint",
     ReasonCode.TAINTING_DISABLED: "cruise taints no nodes any more",
     ReasonCode.REVERTED: "back to its original requests",
-    ReasonCode.MADE_ROOM_FOR_PENDING_PODS: "makes room for pods that no node could hold",
+    ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS: "makes room for pods that no node could hold",
 }
 
 

@@ -192,7 +192,7 @@ class _NodePassSteps:
             return decide_node_plans(
                 self.snapshot,
                 self.statistics,
-                self.policy.as_decided_by_plans,
+                self.policy.planning_policy,
                 self.now,
                 stored=self.stored,
                 refused=self.refused,
@@ -220,7 +220,7 @@ class _NodePassSteps:
             decide_unschedulable_pods,
             self.snapshot,
             self.statistics,
-            self.policy.as_decided_by_plans,
+            self.policy.planning_policy,
             self.now,
             stored=self.stored,
             refused=self.refused,

@@ -228,7 +228,7 @@ class OomReactor:
     async def _decide(
         self, record: OomRecord, pod: Pod | None, snapshot: ClusterSnapshot, statistics: StatisticsTable, now: datetime
     ) -> ResizePod | EvictPod | SkippedPod:
-        policy = self._policy.as_decided_by_plans
+        policy = self._policy.planning_policy
         eligibility = Eligibility(snapshot, statistics, await self._store.overrides(), policy, now)
         refused = await self._store.refused_targets()
         node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)

@@ -182,11 +182,11 @@ class InMemoryStore:
     async def record_outcomes(self, outcomes: Sequence[Outcome], completed: Collection[int] = ()) -> None:
         for done in completed:
             self._intents.pop(done, None)
-        last = {outcome.audit_entry: outcome for outcome in outcomes if outcome.count > 1}
+        last = {outcome.audit_key: outcome for outcome in outcomes if outcome.count > 1}
         if last:
-            self._outcomes = [known for known in self._outcomes if known.audit_entry not in last]
+            self._outcomes = [known for known in self._outcomes if known.audit_key not in last]
         for outcome in outcomes:
-            if last.get(outcome.audit_entry, outcome) is not outcome:
+            if last.get(outcome.audit_key, outcome) is not outcome:
                 continue
             insort(self._outcomes, outcome, key=_at)
             if isinstance(outcome.action, EvictPod) and outcome.result in (ActionResult.DONE, ActionResult.FAILED):
@@ -207,7 +207,7 @@ class InMemoryStore:
     async def evictions_since(self, since: datetime) -> Sequence[Outcome]:
         ended = self._evictions[bisect_left(self._evictions, since, key=_at) :]
         begun = [
-            one.to_started_outcome
+            one.started_outcome
             for one in self._intents.values()
             if isinstance(one.action, EvictPod) and one.at >= since
         ]
@@ -270,7 +270,7 @@ class InMemoryStore:
         if len(rows) < len(self._statistics.keys):
             self._statistics = self._statistics.select(np.array(rows, dtype=np.int64))
         if self._statistics.revisions is not None:
-            seen = self._statistics.revisions.get_first_seen(int(oldest))
+            seen = self._statistics.revisions.select_seen_since(int(oldest))
             self._statistics = replace(self._statistics, revisions=seen if seen.runs else None)
         self._blocks = list(await self.recent_blocks(int((now - kept.sample_blocks).timestamp())))
         read_since = int((now - kept.partitions).timestamp())

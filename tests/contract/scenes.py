@@ -243,7 +243,7 @@ def _budget(rule: DisruptionBudgetSpec, namespace: str) -> dict[str, Any]:
 def _limit_range(items: Sequence[LimitRangeItem], namespace: str) -> dict[str, Any]:
     limits = [
         {
-            "type": "Pod" if item.of_pod else "Container",
+            "type": "Pod" if item.is_for_pod else "Container",
             "min": _quantities(item.minimum),
             "max": _quantities(item.maximum),
         }

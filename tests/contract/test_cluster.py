@@ -164,7 +164,9 @@ async def test_invalid_resize_is_refused_and_changes_nothing(
 
 
 async def test_resize_beyond_a_limit_range_is_refused(build: Build) -> None:
-    ranges = {NAMESPACE: (LimitRangeItem(of_pod=False, maximum=StatedResources(None, amounts(0, 512).memory_bytes)),)}
+    ranges = {
+        NAMESPACE: (LimitRangeItem(is_for_pod=False, maximum=StatedResources(None, amounts(0, 512).memory_bytes)),)
+    }
     async with build(ContractCluster([web()], limit_ranges=ranges)) as world:
         await world.settle()
         pod = await first_pod(world)

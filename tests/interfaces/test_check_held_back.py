@@ -71,11 +71,11 @@ def drawn(seed: int) -> ClusterSnapshot:
     budgets = [
         replace(
             make_budget(f"pdb{number}", random.choice(NAMESPACES), selector(), random.randint(0, 1)),
-            never_allows=random.random() < 0.3,
+            blocks_all_evictions=random.random() < 0.3,
         )
         for number in range(random.randint(0, 3))
     ]
-    budgets = [replace(one, disruptions_allowed=0) if one.never_allows else one for one in budgets]
+    budgets = [replace(one, disruptions_allowed=0) if one.blocks_all_evictions else one for one in budgets]
     quotas = {
         namespace: (
             ResourceQuota(make_amounts(random.choice([None, 0, 50, 9000])), make_amounts(random.choice([None, 9000]))),
@@ -137,7 +137,7 @@ def holding(snapshot: ClusterSnapshot) -> Iterator[tuple[str, str, str]]:
             yield "several PDBs", pod.namespace, "let one PDB select each pod"
         for budget in covering:
             if not budget.disruptions_allowed:
-                name = "strict PDBs" if budget.never_allows else "PDBs"
+                name = "strict PDBs" if budget.blocks_all_evictions else "PDBs"
                 yield name, f"{budget.namespace}/{budget.name}", "maxUnavailable 1"
         if not allows_one_more_pod(pod, snapshot.quotas.get(pod.namespace, ())):
             yield "quotas", pod.namespace, "raise these quotas"

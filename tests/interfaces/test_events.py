@@ -73,8 +73,8 @@ def test_an_eviction_and_refusals():
     assert (gone.message, gone.warning) == ("evicted: its node does not hold all of its pods (memory)", False)
     [moved] = announced(
         done(
-            replace(evict(pod()), reason=ReasonCode.MADE_ROOM_FOR_PENDING_PODS),
-            reason=ReasonCode.MADE_ROOM_FOR_PENDING_PODS,
+            replace(evict(pod()), reason=ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS),
+            reason=ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
         )
     )
     assert moved.message == "evicted: makes room for pods that no node could hold"

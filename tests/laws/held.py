@@ -167,7 +167,7 @@ def check_quotas(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
 
 def check_hpa_pods_unchanged(drawn: DrawnCluster, seen: ObservedPass) -> Iterator[str]:
     """What a HorizontalPodAutoscaler scales by is not changed."""
-    scaled = {(one.namespace, one.target): one.utilisation_of for one in drawn.autoscalers}
+    scaled = {(one.namespace, one.target): one.utilisation_resources for one in drawn.autoscalers}
     pods = {pod.uid: pod for pod in seen.before.pods}
     for one in seen.resized():
         pod = pods[one.uid]

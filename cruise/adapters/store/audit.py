@@ -131,14 +131,14 @@ async def append_outcomes(
     driver = await get_driver_connection(connection)
     if completed:
         await driver.execute("DELETE FROM intent WHERE id = ANY($1::bigint[])", list(completed))
-    last = {line.audit_entry: line for line in outcomes if line.count > 1}
-    new = [line for line in outcomes if last.get(line.audit_entry, line) is line]
+    last = {line.audit_key: line for line in outcomes if line.count > 1}
+    new = [line for line in outcomes if last.get(line.audit_key, line) is line]
     if last:
         going = list(last.values())
         columns = list(zip(*map(_going, range(len(going)), going), strict=True))
         found = {row[0] for one in (_GO_ON_OF_PODS, _GO_ON_OF_NODES) for row in await driver.fetch(one, *columns)}
         known = {going[place].line for place in found}
-        new = [line for line in new if line.audit_entry not in known]
+        new = [line for line in new if line.audit_key not in known]
     await driver.copy_records_to_table(outcome.name, columns=_COLUMNS, records=_records(new))
 
 
@@ -241,7 +241,7 @@ async def read_evictions_since(connection: AsyncConnection, since: datetime) -> 
     statement = select(outcome).where(spent, outcome.c.at >= since).order_by(outcome.c.at, outcome.c.id)
     lines = [_outcome(row) for row in await connection.execute(statement)]
     begun = select(intent).where(intent.c.kind == EVICTION, intent.c.at >= since)
-    lines += [_intent(row).to_started_outcome for row in await connection.execute(begun)]
+    lines += [_intent(row).started_outcome for row in await connection.execute(begun)]
     return find_counted_evictions(lines)
 
 

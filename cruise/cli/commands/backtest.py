@@ -228,7 +228,7 @@ def _policies(wanted: list[str] | None) -> list[str]:
 
 
 def _node(cpu: str, memory: str) -> "Resources":
-    from cruise.domain.policy import read_size
+    from cruise.domain.policy import parse_size
     from cruise.domain.resources import ResourceName, Resources
 
     amounts = []
@@ -237,7 +237,7 @@ def _node(cpu: str, memory: str) -> "Resources":
         ("--node-memory", memory, ResourceName.MEMORY),
     ):
         try:
-            amounts.append(read_size(resource, text))
+            amounts.append(parse_size(resource, text))
         except ValueError as error:
             raise BadInputError(f"{option}: {error}") from error
     return Resources(*amounts)

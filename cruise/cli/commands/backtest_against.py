@@ -132,7 +132,7 @@ def print_comparison(report: "ComparisonReport", chosen: ReportFormat, markdown:
         case _:
             console = create_table_console()
             print_report(render_comparison_table(report, console), console)
-    broken = report.exceeded_bounds()
+    broken = report.find_exceeded_bounds()
     for line in broken:
         print_error(line)
     return 1 if broken else 0

@@ -216,7 +216,7 @@ def recreate_from_template(pod: Pod, snapshot: ClusterSnapshot) -> Pod:
     for at, one in enumerate(anew):
         if one.name in stated:
             limit = StatedResources(one.limits.cpu_millicores, limits.get(one.name))
-            anew[at] = replace(one, requests=stated[one.name].filled_from(one.requests), limits=limit)
+            anew[at] = replace(one, requests=stated[one.name].with_defaults(one.requests), limits=limit)
     return replace(
         pod,
         node=None,

@@ -138,12 +138,12 @@ def choose_next_moves(plan: PackingProposal, ground: ConsolidationContext) -> Pa
             continue
         there = tuple(sorted((one for one in resizes.values() if one.node == move.target), key=attrgetter("key")))
         tried = [*chosen, PlanStage(there, (move,), (move,))]
-        part = plan.from_stages(tried)
+        part = plan.with_stages(tried)
         if not _objections(part, ground):
             chosen, gone = tried, leaving
             for one in there:
                 del resizes[one.uid]
-    return plan.from_stages(chosen) if chosen else PlanCondition(PlanStatusReason.NO_POD_MOVED)
+    return plan.with_stages(chosen) if chosen else PlanCondition(PlanStatusReason.NO_POD_MOVED)
 
 
 def _has_rested(pod: Pod, ground: ConsolidationContext) -> bool:

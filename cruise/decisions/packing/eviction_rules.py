@@ -30,7 +30,7 @@ class EvictionRules:
         self._unavailable_nodes = {
             node.name: "its node is being deleted" if node.ready else "its node is not ready, so it would not end"
             for node in snapshot.nodes
-            if not node.takes_pods
+            if not node.accepts_pods
         }
         self._autoscalers = AutoscalerIndex(snapshot)
         self._vpa_overrides = read_vpa_overrides(snapshot)

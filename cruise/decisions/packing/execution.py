@@ -102,7 +102,9 @@ def find_stage_obstacles(
         node = nodes.get(target)
         if node is None:
             yield PlanCondition(PlanStatusReason.NODE_NOT_FOUND, target)
-        elif not node.takes_pods or (node.unschedulable and not all(_passes_cordons(one, places) for one in arriving)):
+        elif not node.accepts_pods or (
+            node.unschedulable and not all(_passes_cordons(one, places) for one in arriving)
+        ):
             yield PlanCondition(PlanStatusReason.NODE_UNSCHEDULABLE, target)
         elif places.evicting and not _has_room(node, stage, arriving, staying[target], places):
             yield PlanCondition(PlanStatusReason.NODE_FULL, target)
@@ -198,7 +200,7 @@ def decide_next_step(
             evicted=(),
             placed=(),
             expected=(),
-            unrelated_pods=(),
+            earlier_pods=(),
             ready_at=None,
             condition=None,
             changed_at=now,
@@ -280,7 +282,7 @@ class _CurrentStage:
                 return PlanStep(replace(self.plan, phase=PlanPhase.DROPPED, condition=halt))
         resizes = [one for one in resizes if one.node is not None]
         left = [
-            replace(one, reason=ReasonCode.MADE_ROOM_FOR_PENDING_PODS)
+            replace(one, reason=ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS)
             for one in resizes
             if not has_sizes(places.pods[one.uid], one.containers)
         ]
@@ -307,7 +309,7 @@ class _CurrentStage:
         guidance, ranking = eligibility.get_effective_policy(pod), EvictionRanking.LOW
         if isinstance(guidance, EffectivePolicy):
             ranking = eligibility.evictability.get_ranking(pod, guidance)
-        why = ReasonCode.MADE_ROOM_FOR_PENDING_PODS
+        why = ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS
         eviction = EvictPod(one.namespace, one.pod, one.uid, pod.node, pod.workload, ranking, ResourceName.CPU, why)
         return PlanStep(replace(self.plan, condition=None), (eviction,))
 
@@ -348,7 +350,7 @@ class _CurrentStage:
                 pod.workload,
                 sizes,
                 NO_RESOURCES,
-                ReasonCode.MADE_ROOM_FOR_PENDING_PODS,
+                ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
             )
             for sizes, pod in found
             if pod is not None

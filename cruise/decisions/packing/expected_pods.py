@@ -67,7 +67,7 @@ def add_unrelated_pods(plan: PackingPlan, snapshot: ClusterSnapshot) -> PackingP
         for pod in (snapshot.pods if owners else ())
         if pod.owner_name in names and (pod.namespace, pod.owner_kind, pod.owner_name) in owners
     )
-    return plan if there == plan.unrelated_pods else replace(plan, unrelated_pods=there)
+    return plan if there == plan.earlier_pods else replace(plan, earlier_pods=there)
 
 
 def find_pods_scheduled_elsewhere(
@@ -114,7 +114,7 @@ def find_pods_scheduled_elsewhere(
 
 def _lets_in(node: Node, pod: Pod) -> bool:
     placement = pod.placement
-    is_open = node.takes_pods and (tolerates_cordon(pod) or not node.unschedulable)
+    is_open = node.accepts_pods and (tolerates_cordon(pod) or not node.unschedulable)
     return is_open and placement.allows_node(node.name, node.labels) and placement.tolerates_all(node.taints)
 
 
@@ -228,7 +228,7 @@ class StagePlacements:
         ]
         if not waited_for:
             return
-        before = set(self._plan.unrelated_pods) | {pod.uid for pod in self._become.values()}
+        before = set(self._plan.earlier_pods) | {pod.uid for pod in self._become.values()}
         new = [pod for pod in pods if pod.uid not in before and pod.owner_name is not None and _counts(pod)]
         notes = {format_placement_hint_annotation(one) for one in self._plan.expected}
         for one in waited_for:
@@ -303,7 +303,7 @@ def get_remaining_plan(plan: PackingPlan, places: StagePlacements) -> PackingPro
 
     A pod that waited and has a node already is not in it; one created anew is there by the new name.
     """
-    return plan.proposal.from_stages([_without_bound(stage, places) for stage in plan.proposal.stages[plan.stage :]])
+    return plan.proposal.with_stages([_without_bound(stage, places) for stage in plan.proposal.stages[plan.stage :]])
 
 
 def _without_bound(stage: PlanStage, places: StagePlacements) -> PlanStage:

@@ -32,7 +32,7 @@ class MovabilityCheck:
         self._unavailable_nodes = {
             node.name: ReasonDetail.NODE_BEING_DELETED if node.ready else ReasonDetail.NODE_NOT_READY
             for node in snapshot.nodes
-            if not node.takes_pods
+            if not node.accepts_pods
         }
         self._has_vertical_autoscalers = any(one.changes_pods for one in snapshot.vertical_autoscalers)
         self._known: dict[tuple[object, ...], EvictionCost] = {}

@@ -42,7 +42,7 @@ class NodeMasks:
         )
         self._taint_sets = list(taint_set_numbers)
         # Pods of a cordoned node may stay; a node that is not ready starts no pod.
-        self.ready = np.array([node.takes_pods for node in nodes], dtype=np.bool_)
+        self.ready = np.array([node.accepts_pods for node in nodes], dtype=np.bool_)
         self.cordoned = np.array([node.unschedulable for node in nodes], dtype=np.bool_)
 
     def get_domains(self, key: str) -> Int64Array:

@@ -268,7 +268,7 @@ def _list_types(snapshot: ClusterSnapshot) -> tuple[NodeType, ...]:
     """Return the distinct types of existing nodes that belong to no NodePool."""
     distinct: dict[tuple[object, ...], Node] = {}
     for node in snapshot.nodes:
-        if node.takes_pods and not node.unschedulable and not (snapshot.node_pools and NODE_POOL in node.labels):
+        if node.accepts_pods and not node.unschedulable and not (snapshot.node_pools and NODE_POOL in node.labels):
             labels_of_type = frozenset(
                 item for item in node.labels.items() if item[0] != HOSTNAME and item[1] != node.name
             )

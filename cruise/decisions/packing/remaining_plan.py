@@ -72,7 +72,7 @@ def has_sizes(pod: Pod, containers: Sequence[ContainerTarget]) -> bool:
     wanted = {one.container: (one.requests, one.limits) for one in containers}
     # None wants nothing.
     return wanted.keys() <= spec.keys() and all(
-        amounts.filled_from(stated) == stated
+        amounts.with_defaults(stated) == stated
         for name in wanted
         for amounts, stated in zip(wanted[name], spec[name], strict=True)
     )

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from cruise.decisions.usage.usage_columns import group_containers_by_workload
 from cruise.domain.annotations import (
     BOUNDS,
-    OF_ONE_WORKLOAD,
     PREFIX,
+    WORKLOAD_SOURCES,
     EffectivePolicy,
     OverrideSource,
     UnreadableAnnotations,
@@ -77,7 +77,7 @@ def compute_container_bounds(
     memory_limits = stated or MemoryLimitPolicy.ALWAYS
     if not items:
         return _bounds_alone(own, floor, memory_limits)
-    ranges = [item for item in items if not item.of_pod]
+    ranges = [item for item in items if not item.is_for_pod]
     least_cpu, most_cpu, cpu_cap = _join(
         own.minimum.cpu_millicores,
         own.maximum.cpu_millicores,
@@ -112,7 +112,7 @@ def requires_limit(items: Sequence[LimitRangeItem], resource: ResourceName) -> b
     without a limit at every write, after a webhook as well, and may be under the new request, or under known use.
     """
     return any(
-        not item.of_pod
+        not item.is_for_pod
         and (
             item.maximum.get(resource) is not None
             or item.max_ratio(resource) is not None
@@ -198,7 +198,7 @@ class OverrideChecks:
         One of a namespace, or of a VerticalPodAutoscaler, may be about other workloads or about what others inject.
         """
         container = one.setting.partition(".")[2]
-        if not container or one.source.setter not in OF_ONE_WORKLOAD:
+        if not container or one.source.setter not in WORKLOAD_SOURCES:
             return ""
         roles = {each.name: each.role for each in pod.containers}
         if roles.get(container) is ContainerRole.INIT:

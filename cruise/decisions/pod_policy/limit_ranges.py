@@ -23,7 +23,7 @@ def violates_limit_range(pod: Pod, targets: Sequence[ContainerTarget], ranges: S
     """
     containers = replace_spec_resources(pod, targets).containers
     for item in ranges:
-        if item.of_pod:
+        if item.is_for_pod:
             requests = _of_pod(containers, [container.requests for container in containers])
             limits = _of_pod(containers, [container.limits for container in containers])
             if _outside(requests, limits, item):
@@ -44,7 +44,7 @@ def forbids_resize(pod: Pod, targets: Sequence[ContainerTarget], ranges: Sequenc
         for container in replace_spec_resources(pod, targets).containers
         if container.role is not ContainerRole.INIT
         for item in ranges
-        if not item.of_pod
+        if not item.is_for_pod
         for resource in ResourceName
     )
 
@@ -221,7 +221,7 @@ PodLimitRanges = Mapping[ResourceName, PodLimitRange]
 
 def get_pod_limit_ranges(pod: Pod, items: Sequence[LimitRangeItem]) -> PodLimitRanges:
     """Return what the LimitRanges of a pod's namespace ask of its sums, by resource; empty where they ask nothing."""
-    of_pod = [item for item in items if item.of_pod]
+    of_pod = [item for item in items if item.is_for_pod]
     found = ((resource, _range(pod, of_pod, resource)) for resource in ResourceName) if of_pod else ()
     return {resource: one for resource, one in found if one is not None}
 
@@ -230,7 +230,7 @@ def collect_pod_limit_ranges(
     pods: Sequence[ResizablePod], limit_ranges: Mapping[str, Sequence[LimitRangeItem]]
 ) -> dict[int, PodLimitRanges]:
     """Return what LimitRanges ask of the sums of pods, by their indices, for those that they ask something of."""
-    concerned = {namespace for namespace, items in limit_ranges.items() if any(item.of_pod for item in items)}
+    concerned = {namespace for namespace, items in limit_ranges.items() if any(item.is_for_pod for item in items)}
     if not concerned:
         return {}
     found = {

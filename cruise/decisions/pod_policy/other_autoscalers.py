@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from cruise.domain.cluster import (
-    PLAIN_KINDS,
+    POD_CONTROLLER_KINDS,
     ClusterSnapshot,
     HorizontalPodAutoscaler,
     Pod,
@@ -174,8 +174,8 @@ def _may_own(target: WorkloadRef, pod: Pod, chain: _OwnerChain) -> bool:
 
 def _claims_of(snapshot: ClusterSnapshot) -> Iterator[tuple[str, _AutoscalerClaim]]:
     for one in snapshot.autoscalers:
-        if one.utilisation_of:
-            yield one.namespace, _claim(one, one.target, snapshot, one.utilisation_of)
+        if one.utilisation_resources:
+            yield one.namespace, _claim(one, one.target, snapshot, one.utilisation_resources)
     for vertical in snapshot.vertical_autoscalers:
         if vertical.changes_pods and vertical.target is not None:
             yield vertical.namespace, _claim(vertical, vertical.target, snapshot)
@@ -192,9 +192,9 @@ def _claim(
         target,
         scaled,
         isinstance(one, VerticalPodAutoscaler),
-        target.kind in PLAIN_KINDS,
+        target.kind in POD_CONTROLLER_KINDS,
         snapshot.scales.get((one.namespace, target)),
-        target.kind in PLAIN_KINDS or (one.namespace, target) in snapshot.scales,
+        target.kind in POD_CONTROLLER_KINDS or (one.namespace, target) in snapshot.scales,
         (one.namespace, target) in snapshot.unreadable_scales,
     )
 

@@ -9,7 +9,7 @@ from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.preflight.items import CheckItem, CheckLevel, format_count, format_names
 from cruise.decisions.sizing.memory_limit import FIRST_KUBELET_LOWERING_MEMORY_LIMITS
 from cruise.domain.cluster import (
-    PLAIN_KINDS,
+    POD_CONTROLLER_KINDS,
     ClusterSnapshot,
     LimitRangeItem,
     NodeAutoscalerKind,
@@ -47,9 +47,9 @@ def _vertical(snapshot: ClusterSnapshot) -> CheckItem:
 
 def _horizontal(snapshot: ClusterSnapshot) -> CheckItem:
     targeting = [
-        f"{one.namespace}/{one.name} ({', '.join(sorted(one.utilisation_of))} of {one.target})"
+        f"{one.namespace}/{one.name} ({', '.join(sorted(one.utilisation_resources))} of {one.target})"
         for one in snapshot.autoscalers
-        if one.utilisation_of
+        if one.utilisation_resources
     ]
     if not targeting:
         words = f"{format_count(snapshot.autoscalers, 'HPA')}, none on utilisation" if snapshot.autoscalers else "none"
@@ -62,7 +62,7 @@ def _horizontal(snapshot: ClusterSnapshot) -> CheckItem:
 def _unknown_targets(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
     """Yield what is left alone on doubt."""
     targets: set[tuple[str, WorkloadRef]] = {
-        (one.namespace, one.target) for one in snapshot.autoscalers if one.utilisation_of
+        (one.namespace, one.target) for one in snapshot.autoscalers if one.utilisation_resources
     }
     targets |= {
         (one.namespace, one.target)
@@ -74,7 +74,7 @@ def _unknown_targets(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
         for namespace, ref in sorted(
             targets - {target for target, found in snapshot.scales.items() if found is not None}
         )
-        if ref.kind not in PLAIN_KINDS and (namespace, ref) not in snapshot.unreadable_scales
+        if ref.kind not in POD_CONTROLLER_KINDS and (namespace, ref) not in snapshot.unreadable_scales
     ]
     if snapshot.unreadable_scales:
         unreadable = [
@@ -119,8 +119,8 @@ def check_disruption_budgets(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[
         yield CheckItem(BUDGET_AREA, "PDBs", CheckLevel.OK, "none")
         return
     level = CheckLevel.WARN if mode >= Mode.FULL else CheckLevel.OK
-    never = [_name(one) for one in budgets if one.never_allows]
-    closed = [_name(one) for one in budgets if one.disruptions_allowed <= 0 and not one.never_allows]
+    never = [_name(one) for one in budgets if one.blocks_all_evictions]
+    closed = [_name(one) for one in budgets if one.disruptions_allowed <= 0 and not one.blocks_all_evictions]
     yield _closed(closed, len(budgets), level, mode)
     if never:
         words = f"{format_count(never, 'PDB')} can never allow an eviction, since all replicas are asked for: {format_names(never)}"

@@ -183,7 +183,7 @@ def _webhook(facts: WebhookFacts, mode: Mode, now: datetime, release: HelmReleas
         yield CheckItem("webhook", "fails open", CheckLevel.RED, "failurePolicy is not Ignore", fix)
     yield _certificate(facts, now)
     words = "reviews are answered to whoever reaches the webhook; with webhook_client_ca_file, to the API server only"
-    if facts.knows_callers:
+    if facts.verifies_clients:
         words = "reviews are answered to the client certificates of webhook_client_ca_file"
     yield CheckItem("webhook", "callers", CheckLevel.OK, words)
 

@@ -84,7 +84,7 @@ class _NodeCapacityColumns:
         counts = Counter(pod.node for pod in snapshot.pods if not pod.is_finished)
         self._pods_free = np.array([node.allocatable_pods - counts[node.name] for node in self._nodes], dtype=np.int64)
         self._schedulable = np.array(
-            [node.takes_pods and not node.unschedulable for node in self._nodes], dtype=np.bool_
+            [node.accepts_pods and not node.unschedulable for node in self._nodes], dtype=np.bool_
         )
         self._extended_used = _extended_used(snapshot)
         self._masks: dict[SchedulingConstraints, tuple[BoolArray, BoolArray]] = {}

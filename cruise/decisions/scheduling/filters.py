@@ -23,11 +23,11 @@ def iterate_claims(surroundings: StorageAndNamespaces, pod: Pod) -> Iterator[tup
 
     What is made with a pod is made anew with its replacement: the volume that it has now binds it nowhere.
     """
-    replaced = pod.node is not None or pod.constraints.replaced_pod
+    replaced = pod.node is not None or pod.constraints.is_replacement
     for name in pod.constraints.claims:
         claim = surroundings.claims.get((pod.namespace, name))
         if claim is not None and replaced and name in pod.constraints.own_claims:
-            claim = claim.created_with_pod
+            claim = claim.replacement_claim
         yield name, claim
 
 
@@ -43,7 +43,7 @@ def explain_unusable_claim(pod: Pod, name: str, claim: PersistentVolumeClaim | N
     """Say what about a claim keeps its pod pending wherever it goes; None for nothing."""
     if claim is None:
         return UnschedulableCode.CLAIM_UNKNOWN
-    replaced = pod.node is not None or pod.constraints.replaced_pod
+    replaced = pod.node is not None or pod.constraints.is_replacement
     if name in pod.constraints.own_claims and not replaced and pod.uid and claim.controller != pod.uid:
         return UnschedulableCode.CLAIM_OF_ANOTHER
     return None if claim.bound or claim.waits_for_first_consumer else UnschedulableCode.CLAIM_UNBOUND
@@ -51,7 +51,7 @@ def explain_unusable_claim(pod: Pod, name: str, claim: PersistentVolumeClaim | N
 
 def get_replacement_constraints(constraints: PodConstraints) -> PodConstraints:
     """Return the constraints of a pod that takes the place of one with these."""
-    return replace(constraints, replaced_pod=True) if constraints.own_claims else constraints
+    return replace(constraints, is_replacement=True) if constraints.own_claims else constraints
 
 
 def explain_unsupported_volumes(surroundings: StorageAndNamespaces, pod: Pod) -> str | None:

@@ -65,7 +65,7 @@ def learn_revisions(
     found_now = WorkloadRevisions(news)
     learned = WorkloadRevisions(known.merge(found_now).runs if news else known.runs, of_pods)
     if refresh:
-        learned = learned.get_first_seen(at - int(RETENTION.statistics.total_seconds()))
+        learned = learned.select_seen_since(at - int(RETENTION.statistics.total_seconds()))
     return LearnedRevisions(learned, found_now)
 
 

@@ -157,12 +157,12 @@ class ComparisonReport:
     other: str
     whole_interval: bool
 
-    def exceeded_bounds(self) -> list[str]:
+    def find_exceeded_bounds(self) -> list[str]:
         """Return a line for each bound that is broken."""
         return [
             describe_bound(difference, one)
             for difference in self.differences
-            for one in difference.exceeded_bounds(self.whole_interval)
+            for one in difference.find_exceeded_bounds(self.whole_interval)
         ]
 
 
@@ -206,7 +206,7 @@ def _difference(difference: ConfigurationComparison, report: ComparisonReport) -
             "figures": dict(_figures(difference)),
             "broken": [
                 convert_to_camel_case(one.replace("-", "_"))
-                for one in difference.exceeded_bounds(report.whole_interval)
+                for one in difference.find_exceeded_bounds(report.whole_interval)
             ],
         },
     }
@@ -262,7 +262,7 @@ def render_comparison_markdown(report: ComparisonReport) -> bytes:
 
 def _lines(report: ComparisonReport) -> Iterator[str]:
     changed = find_changed_settings(report.current, report.reference)
-    broken = report.exceeded_bounds()
+    broken = report.find_exceeded_bounds()
     yield "### cruise backtest: what this change of settings does"
     yield ""
     if any(difference.bounds for difference in report.differences):

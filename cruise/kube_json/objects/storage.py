@@ -230,7 +230,7 @@ def resolve_storage(
         elif claim.driver is not None and not (drivers or blind):
             unjudged[key] = "no CSINode is known"
         else:
-            found[key] = replace(claim, created_with_pod=resolver.resolve_replacement(request))
+            found[key] = replace(claim, replacement_claim=resolver.resolve_replacement(request))
     known = sorted({claim.driver for claim in found.values() if claim.driver is not None})
     limits = {node: one.limits for node, one in drivers.items() if one.limits}
     return StorageAndNamespaces(

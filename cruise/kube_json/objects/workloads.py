@@ -8,7 +8,7 @@ import msgspec
 
 from cruise.domain.annotations import HPA_METRICS, PUBLISHED_VPA
 from cruise.domain.cluster import (
-    PLAIN_KINDS,
+    POD_CONTROLLER_KINDS,
     HorizontalPodAutoscaler,
     LimitRangeItem,
     PodDisruptionBudget,
@@ -81,7 +81,7 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         # A limit without a request becomes the request when the API server creates the pod.
         requests=None
         if amounts is None
-        else {name: stated.filled_from(most) for name, (stated, most) in amounts.items()},
+        else {name: stated.with_defaults(most) for name, (stated, most) in amounts.items()},
         init_containers=_names(pod_spec.init_containers) if pod_spec else frozenset(),
         uid="" if controller else metadata.uid or "",
         # Objects in lists of one kind need not say it.
@@ -182,7 +182,7 @@ def decode_budget(document: object_json.BudgetObject) -> PodDisruptionBudget | N
             name=metadata.name,
             selector=read_selector(selector),
             disruptions_allowed=status.disruptions_allowed,
-            never_allows=0 < status.expected_pods <= status.desired_healthy,
+            blocks_all_evictions=0 < status.expected_pods <= status.desired_healthy,
         )
 
 
@@ -194,7 +194,7 @@ def find_scale_targets(
     for other in vertical:
         if other.changes_pods and other.target is not None:
             found[other.namespace, other.target] = other.target_api
-    return {target: api for target, api in found.items() if target[1].kind not in PLAIN_KINDS}
+    return {target: api for target, api in found.items() if target[1].kind not in POD_CONTROLLER_KINDS}
 
 
 def decode_autoscaler(document: object_json.AutoscalerObject) -> HorizontalPodAutoscaler:
@@ -220,7 +220,7 @@ def decode_autoscaler(document: object_json.AutoscalerObject) -> HorizontalPodAu
         namespace=namespace,
         name=metadata.name,
         target=WorkloadRef(spec.scale_target_ref.kind, spec.scale_target_ref.name),
-        utilisation_of=frozenset(targeted),
+        utilisation_resources=frozenset(targeted),
         target_api=intern(spec.scale_target_ref.api_version),
     )
 
@@ -281,7 +281,7 @@ def decode_limit_range(document: object_json.LimitRangeObject) -> tuple[LimitRan
 def _limit_range_item(entry: object_json.LimitRangeEntry, place: str) -> LimitRangeItem:
     ratios = entry.max_limit_request_ratio or {}
     return LimitRangeItem(
-        of_pod=entry.type == "Pod",
+        is_for_pod=entry.type == "Pod",
         minimum=read_amounts(entry.min, f"{place}.min"),
         maximum=read_amounts(entry.max, f"{place}.max"),
         max_cpu_ratio=_ratio(ratios.get("cpu"), f"{place}.maxLimitRequestRatio.cpu"),

@@ -11,7 +11,7 @@ import msgspec
 from cruise.domain.annotations import INSTANCE_TYPE
 from cruise.domain.cluster import ClusterSnapshot, Node
 from cruise.domain.packing_plan import NodeType
-from cruise.domain.policy import read_size
+from cruise.domain.policy import parse_size
 from cruise.domain.resources import ResourceName
 from cruise.errors import DECODE_ERRORS, BadInputError
 from cruise.kube_json.objects.owners import is_foreign_api_group
@@ -244,7 +244,7 @@ def _type(item: _Type, place: str) -> NodeType:
         if stated is None:
             raise BadInputError(f"{where}.{resource}: is missing; write what pods have of such a node")
         try:
-            read_size(resource, str(stated))
+            parse_size(resource, str(stated))
         except ValueError as error:
             raise BadInputError(f"{where}.{resource}: {error}") from error
     pods = read_memory(item.allocatable.get("pods"), f"{where}.pods")

@@ -258,7 +258,7 @@ async def gather_inputs(
     usage = UsageInputs(await known.statistics(store), now, await store.overrides(), await store.refused_targets())
     spent = await store.evictions_since(now - BUDGET_WINDOW)
     return PlanningInputs(
-        snapshot, policy.as_decided_by_plans, usage, EvictionBudgets(snapshot, policy, now).get_allowance(spent)
+        snapshot, policy.planning_policy, usage, EvictionBudgets(snapshot, policy, now).get_allowance(spent)
     )
 
 

@@ -94,7 +94,7 @@ class WriteGuards:
         """Tell whether an action takes something from a pod because of what its usage was."""
         if not isinstance(action, ResizePod | EvictPod) or action.reason not in (
             *NODE_PASS_REASONS,
-            ReasonCode.MADE_ROOM_FOR_PENDING_PODS,
+            ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
         ):
             return False
         pod = self.set_decision(action)

@@ -16,7 +16,7 @@ from cruise.errors import RefusedError
 def apply_limit_range_defaults(pod: Pod, items: Sequence[LimitRangeItem]) -> Pod:
     """Return the pod with what its containers leave open: limits from the maximum, requests from limit or minimum."""
     for item in items:
-        if not item.of_pod:
+        if not item.is_for_pod:
             pod = replace(pod, containers=tuple(_defaulted(container, item) for container in pod.containers))
     return pod
 
@@ -24,7 +24,7 @@ def apply_limit_range_defaults(pod: Pod, items: Sequence[LimitRangeItem]) -> Pod
 def find_violated_bound(pod: Pod, items: Sequence[LimitRangeItem]) -> str | None:
     """Return the first bound that the pod's stated resources break, in words, None if there is none."""
     for item in items:
-        stated = [_pod_sums(pod)] if item.of_pod else [(one.requests, one.limits) for one in pod.containers]
+        stated = [_pod_sums(pod)] if item.is_for_pod else [(one.requests, one.limits) for one in pod.containers]
         for requests, limits in stated:
             for problem in _problems(item, requests, limits):
                 return problem
@@ -32,7 +32,7 @@ def find_violated_bound(pod: Pod, items: Sequence[LimitRangeItem]) -> str | None
 
 
 def _problems(item: LimitRangeItem, requests: StatedResources, limits: StatedResources) -> Iterable[str]:
-    of = "Pod" if item.of_pod else "Container"
+    of = "Pod" if item.is_for_pod else "Container"
     for name, column, ratio in (
         ("cpu", "cpu_millicores", item.max_cpu_ratio),
         ("memory", "memory_bytes", item.max_memory_ratio),

@@ -130,13 +130,13 @@ def test_keeps_the_qos_class():
 
 
 def test_a_limit_falls_with_the_request_where_a_limit_range_asks_for_it_and_is_kept_elsewhere():
-    ranges = {"shop": (LimitRangeItem(of_pod=False, max_memory_ratio=4.0),)}
+    ranges = {"shop": (LimitRangeItem(is_for_pod=False, max_memory_ratio=4.0),)}
     pod = waiting(make_container(cpu=5000, memory_mib=512, memory_limit_mib=2000, settled=False))
     [resize], _ = decide(pod, limit_ranges=ranges)
     [free], _ = decide(pod)
     assert (resize.containers[0].limits.memory_bytes or 0) < 2000 * MEBIBYTE
     assert free.containers[0].limits.memory_bytes == 2000 * MEBIBYTE
-    tight = {"shop": (LimitRangeItem(of_pod=False, maximum=make_amounts(None, 50)),)}
+    tight = {"shop": (LimitRangeItem(is_for_pod=False, maximum=make_amounts(None, 50)),)}
     assert reasons(decide(pod, limit_ranges=tight)) == [ReasonCode.LIMIT_RANGE]
 
 

@@ -379,7 +379,7 @@ class _Drawing:
     def limit_ranges(self) -> dict[str, tuple[LimitRangeItem, ...]]:
         if not self.has("quotas", 0.5):
             return {}
-        return {"shop": (LimitRangeItem(of_pod=self.source.random() < 0.5, minimum=StatedResources(200, None)),)}
+        return {"shop": (LimitRangeItem(is_for_pod=self.source.random() < 0.5, minimum=StatedResources(200, None)),)}
 
     def quotas(self) -> dict[str, tuple[ResourceQuota, ...]]:
         if not self.has("quotas", 0.5):

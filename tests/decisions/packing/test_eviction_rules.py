@@ -99,7 +99,7 @@ def test_modes_and_rankings_of_the_workload_the_namespace_and_the_store_hold_as_
 
 def test_a_replacement_that_the_server_would_refuse_keeps_its_pod_in_place():
     pod = make_pod()
-    range_above = LimitRangeItem(of_pod=False, minimum=StatedResources(200, None))
+    range_above = LimitRangeItem(is_for_pod=False, minimum=StatedResources(200, None))
     ranged = replace(make_snapshot([pod]), limit_ranges={"shop": (range_above,)})
     assert why(pod, ranged) == "a LimitRange would refuse its replacement"
     for left, reason in ((99, "a ResourceQuota would refuse its replacement"), (100, None)):

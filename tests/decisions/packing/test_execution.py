@@ -72,11 +72,11 @@ def test_the_first_step_tells_whom_to_steer_and_the_next_evicts():
     assert step.actions == ()
     [one] = step.plan.placement_hints
     assert (one.replaces, one.owner_name, one.pod, one.node) == (WEB.uid, "web-rs", None, "n2")
-    assert step.plan.unrelated_pods == (WEB.uid,)
+    assert step.plan.earlier_pods == (WEB.uid,)
     assert decide_next_step(step.plan, cluster(), FULL, NOW + timedelta(seconds=1)).actions == ()
     [eviction] = decide_next_step(step.plan, cluster(), FULL, SOON).actions
     assert isinstance(eviction, EvictPod)
-    assert (eviction.uid, eviction.node, eviction.reason) == (WEB.uid, "n1", ReasonCode.MADE_ROOM_FOR_PENDING_PODS)
+    assert (eviction.uid, eviction.node, eviction.reason) == (WEB.uid, "n1", ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS)
 
 
 def test_a_replacement_is_known_by_its_note_before_any_other():
@@ -160,7 +160,7 @@ def test_resizes_come_first_and_are_waited_for_until_they_are_actual():
     stage = PlanStage((shrink(large, 1000),), (), (PlannedPlacement("shop", "late-1", late.uid, None, "n1"),))
     plan = plan_of(stage)
     [resize] = decide_next_step(plan, make_snapshot([large, late], nodes=NODES[:1]), FULL, NOW).actions
-    assert (resize.uid, resize.reason) == (large.uid, ReasonCode.MADE_ROOM_FOR_PENDING_PODS)
+    assert (resize.uid, resize.reason) == (large.uid, ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS)
     asked = replace_spec_resources(large, stage.resizes[0].containers)
     waits = decide_next_step(plan, make_snapshot([asked, late], nodes=NODES[:1]), FULL, NOW)
     assert (waits.actions, waits.plan.phase) == ((), PlanPhase.IN_PROGRESS)
@@ -180,7 +180,7 @@ def test_a_budget_that_is_used_up_for_now_is_waited_for():
 @pytest.mark.parametrize(
     ("verdict", "reason", "phase"),
     [
-        (ActionResult.DONE, ReasonCode.MADE_ROOM_FOR_PENDING_PODS, PlanPhase.IN_PROGRESS),
+        (ActionResult.DONE, ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS, PlanPhase.IN_PROGRESS),
         (ActionResult.REFUSED, ReasonCode.POD_DISRUPTION_BUDGET, PlanPhase.DROPPED),
         (ActionResult.SKIPPED, ReasonCode.NODE_EVICTION_BUDGET_SPENT, PlanPhase.IN_PROGRESS),
         (ActionResult.SKIPPED, ReasonCode.REPLACEMENT_NOT_RESIZED, PlanPhase.DROPPED),

@@ -80,7 +80,7 @@ def test_who_moves_is_created_with_the_size_for_its_new_node() -> None:
 
 def unwritable() -> tuple[ClusterSnapshot, Statistic]:
     """A neighbour that a LimitRange keeps from giving back what its statistics say it could."""
-    item = LimitRangeItem(of_pod=True, maximum=StatedResources(None, 1 << 40))  # no container states a limit
+    item = LimitRangeItem(is_for_pod=True, maximum=StatedResources(None, 1 << 40))  # no container states a limit
     pods: tuple[Pod, ...] = (
         make_shop_pod("a", "n1", 900),
         make_shop_pod("new", cpu=500, owner_kind=None, workload=None),

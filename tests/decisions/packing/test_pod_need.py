@@ -44,7 +44,7 @@ def target(cpu=50, memory_mib=64, cpu_limit=None, memory_limit_mib=None, name="a
 def test_sizes_that_the_server_refuses(pod, targets, wrong):
     snapshot = replace(
         make_snapshot(
-            [pod], limit_ranges={"narrow": (LimitRangeItem(of_pod=False, minimum=StatedResources(60, None)),)}
+            [pod], limit_ranges={"narrow": (LimitRangeItem(is_for_pod=False, minimum=StatedResources(60, None)),)}
         ),
         quotas={"poor": (ResourceQuota(requests_left=StatedResources(0, None)),)},
     )

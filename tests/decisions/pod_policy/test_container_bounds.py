@@ -19,5 +19,5 @@ amounts = st.builds(StatedResources, sizes, sizes)
 def test_a_limit_range_that_says_nothing_is_none(own, floor):
     guidance = EffectivePolicy(Mode.FULL, bounds=own)
     policy = Policy(minimum_request=floor)
-    silent = compute_container_bounds(guidance, "app", (LimitRangeItem(of_pod=False),), policy)
+    silent = compute_container_bounds(guidance, "app", (LimitRangeItem(is_for_pod=False),), policy)
     assert compute_container_bounds(guidance, "app", (), policy) == silent

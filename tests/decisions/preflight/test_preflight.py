@@ -156,7 +156,7 @@ CASES: dict[str, tuple[Any, str, tuple[CheckLevel, ...]]] = {
     "a spent quota": (beside(quotas={"shop": (ResourceQuota(make_amounts(0)),)}), "objects: quotas", (W, W, W, W)),
     "a taint of an earlier mode": (in_cluster(nodes=[*NODES[:2], TAINTED]), "objects: taints", (W, W, W, O)),
     "never an eviction": (
-        in_cluster(budgets=[replace(make_budget(disruptions_allowed=0), never_allows=True)]),
+        in_cluster(budgets=[replace(make_budget(disruptions_allowed=0), blocks_all_evictions=True)]),
         "objects: strict PDBs",
         (O, O, O, W),
     ),

@@ -480,7 +480,7 @@ def test_a_memory_limit_falls_only_on_a_history_that_is_known_to_be_long(days, h
 def test_on_a_short_history_a_later_largest_limit_does_not_lower_one():
     pod = make_pod(containers=[make_container(memory_limit_mib=1000)])
     row = use(pod, cpu=(50, 50), memory=(64, 100), memory_7d_max_mib=150, history_since=NOW_SECONDS - 86400)
-    item = LimitRangeItem(of_pod=False, maximum=make_amounts(None, 600))
+    item = LimitRangeItem(is_for_pod=False, maximum=make_amounts(None, 600))
     plan = plan_of([pod], [row], limit_ranges={"shop": (item,)})
     assert sizes_of(plan) == {("web-1", "app"): (50, 100, 1000)}
     assert [hold.reason for hold in plan.skipped] == [ReasonCode.LIMIT_RANGE]

@@ -25,7 +25,7 @@ from tests.builders import NOW, make_amounts
 
 _TARGET = ContainerTarget("app", ContainerRole.MAIN, make_amounts(200, 256), NOTHING_STATED)
 RESIZE = ResizePod(
-    "shop", "api-1", "uid-api", "n2", None, (_TARGET,), NO_RESOURCES, ReasonCode.MADE_ROOM_FOR_PENDING_PODS
+    "shop", "api-1", "uid-api", "n2", None, (_TARGET,), NO_RESOURCES, ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS
 )
 MOVE = PlannedPlacement("shop", "web-1", "uid-web", "n1", "n2")
 LATE = PlannedPlacement("shop", "late-1", "uid-late", None, "n1")

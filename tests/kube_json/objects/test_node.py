@@ -46,10 +46,10 @@ def test_what_a_node_offers_besides():
 
 def test_a_node_with_a_deletion_timestamp_takes_no_pods():
     document = make_node_json()
-    assert decode(document).takes_pods
+    assert decode(document).accepts_pods
     document["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     node = decode(document)
-    assert node.ready and node.deleting and not node.takes_pods
+    assert node.ready and node.deleting and not node.accepts_pods
 
 
 def test_a_cordoned_and_tainted_node():

@@ -133,8 +133,8 @@ def test_a_claim_knows_the_pod_that_it_was_made_with():
     claim = claim_of(make_storage_class_json(), make_claim_json(storage="fast", metadata=metadata))
     assert claim is not None
     assert claim.controller == "uid-7"
-    assert claim.created_with_pod is not None
-    assert claim.created_with_pod.controller == ""
+    assert claim.replacement_claim is not None
+    assert claim.replacement_claim.controller == ""
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_waiting_claim_goes_where_its_class_allows():
     storage = make_storage_class_json(allowedTopologies=topologies)
     claim = claim_of(storage, make_claim_json(storage="fast"))
     assert claim is not None
-    assert replace(claim, created_with_pod=None) == PersistentVolumeClaim(
+    assert replace(claim, replacement_claim=None) == PersistentVolumeClaim(
         "shop",
         "data",
         bound=False,
@@ -177,7 +177,7 @@ def test_a_waiting_claim_goes_where_its_class_allows():
         volume="shop/data",
         single_node=True,
     )
-    assert claim.created_with_pod == replace(claim, created_with_pod=None)
+    assert claim.replacement_claim == replace(claim, replacement_claim=None)
 
 
 def test_a_claim_for_which_a_node_was_chosen_goes_there():

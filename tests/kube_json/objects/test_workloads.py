@@ -181,7 +181,7 @@ def container_metric(name: str) -> Json:
 def test_what_an_autoscaler_targets(metrics, targeted):
     autoscaler = decode_autoscaler(msgspec.convert(make_autoscaler_json(metrics=metrics), object_json.AutoscalerObject))
     assert autoscaler.target == WorkloadRef("Deployment", "web")
-    assert autoscaler.utilisation_of == targeted
+    assert autoscaler.utilisation_resources == targeted
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_what_an_autoscaler_of_v1_targets(percentage, annotation, targeted):
     if annotation is not None:
         key = "autoscaling.alpha.kubernetes.io/metrics"
         document["metadata"]["annotations"] = {key: json.dumps(annotation)}
-    assert decode_autoscaler(msgspec.convert(document, object_json.AutoscalerObject)).utilisation_of == targeted
+    assert decode_autoscaler(msgspec.convert(document, object_json.AutoscalerObject)).utilisation_resources == targeted
 
 
 @pytest.mark.parametrize("text", ["[", '[{"type":1}]'])
@@ -230,12 +230,12 @@ def test_limit_ranges_for_containers_and_pods():
     )
     assert items == (
         LimitRangeItem(
-            of_pod=False,
+            is_for_pod=False,
             minimum=StatedResources(10, None),
             maximum=make_amounts(4000, 8192),
             default_limits=StatedResources(1000, None),
         ),
-        LimitRangeItem(of_pod=True, maximum=make_amounts(None, 16384), max_cpu_ratio=1.5, max_memory_ratio=2.0),
+        LimitRangeItem(is_for_pod=True, maximum=make_amounts(None, 16384), max_cpu_ratio=1.5, max_memory_ratio=2.0),
     )
 
 
@@ -284,4 +284,4 @@ def test_a_budget_that_asks_for_all_its_pods_never_allows_an_eviction(expected, 
     document["status"] |= {"expectedPods": expected, "desiredHealthy": desired}
     found = decode_budget(msgspec.convert(document, object_json.BudgetObject))
     assert found is not None
-    assert found.never_allows is never
+    assert found.blocks_all_evictions is never

@@ -97,7 +97,7 @@ def test_everything_is_put_together_and_sorted():
     assert [autoscaler.name for autoscaler in snapshot.autoscalers] == ["web"]
     [vertical] = snapshot.vertical_autoscalers
     assert (vertical.name, str(vertical.target), vertical.changes_pods) == ("db", "StatefulSet/db", True)
-    assert [item.of_pod for item in snapshot.limit_ranges["shop"]] == [False, True]
+    assert [item.is_for_pod for item in snapshot.limit_ranges["shop"]] == [False, True]
     assert snapshot.namespace_annotations == {"shop": {"cruise.io/mode": "resize"}}
 
 

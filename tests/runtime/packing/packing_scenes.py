@@ -58,7 +58,9 @@ def preemption(pod: Pod) -> PlannedPreemption:
 def shrink(pod: Pod, cpu: int, mebibytes: int = 256) -> ResizePod:
     """A resize of a plan that only shrinks."""
     return replace(
-        make_resize(pod, amounts(cpu, mebibytes)), reason=ReasonCode.MADE_ROOM_FOR_PENDING_PODS, growth=NO_RESOURCES
+        make_resize(pod, amounts(cpu, mebibytes)),
+        reason=ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
+        growth=NO_RESOURCES,
     )
 
 

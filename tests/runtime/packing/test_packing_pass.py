@@ -311,9 +311,16 @@ async def test_a_plan_that_the_budgets_would_stop_is_never_begun(budgets, moves)
 async def test_an_eviction_that_the_snapshot_does_not_show_yet_is_spent():
     ref = WorkloadRef("Deployment", "c")
     gone = EvictPod(
-        "shop", "c", "uid-c", "n1", ref, EvictionRanking.LOW, ResourceName.CPU, ReasonCode.MADE_ROOM_FOR_PENDING_PODS
+        "shop",
+        "c",
+        "uid-c",
+        "n1",
+        ref,
+        EvictionRanking.LOW,
+        ResourceName.CPU,
+        ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
     )
-    spent = Outcome(START - timedelta(minutes=1), gone, ActionResult.DONE, ReasonCode.MADE_ROOM_FOR_PENDING_PODS)
+    spent = Outcome(START - timedelta(minutes=1), gone, ActionResult.DONE, ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS)
     two = replace(FULL, max_evictions_per_node=2)
     assert [one.pod for one in (await planned(two, spent)).proposal.moves] == []
     # Once it is gone from the snapshot its turn is over.

@@ -61,7 +61,7 @@ async def test_a_pod_moves_where_it_is_steered_and_the_one_that_waited_takes_its
     assert isinstance(line.action, EvictPod)
     assert (line.result, line.action.reason, line.action.uid) == (
         ActionResult.DONE,
-        ReasonCode.MADE_ROOM_FOR_PENDING_PODS,
+        ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
         before.uid,
     )
 

@@ -180,7 +180,7 @@ def test_original_sizes_are_the_templates_where_the_store_has_forgotten_that_the
         (resize(pod("a"), amounts(900, 128)), True),
         (replace(resize(pod("a"), amounts(900, 256)), growth=resources(0, 128)), True),
         (replace(resize(pod("a"), amounts(1100, 128)), growth=resources(100, 0)), False),
-        (replace(resize(pod("a"), amounts(900, 128)), reason=ReasonCode.MADE_ROOM_FOR_PENDING_PODS), True),
+        (replace(resize(pod("a"), amounts(900, 128)), reason=ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS), True),
         (replace(resize(pod("a"), amounts(900, 128)), reason=ReasonCode.REVERTED), False),
         (evict(pod("a")), True),
         (replace(evict(pod("a")), reason=ReasonCode.OOM_KILLED), False),

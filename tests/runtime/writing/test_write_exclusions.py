@@ -43,7 +43,7 @@ def test_only_what_a_node_pass_does_of_its_own_accord_is_excluded():
     for reason in (
         ReasonCode.WITHDRAWN,
         ReasonCode.OOM_KILLED,
-        ReasonCode.MADE_ROOM_FOR_PENDING_PODS,
+        ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
         ReasonCode.REVERTED,
     ):
         assert exclusions.explain_exclusion(replace(by_a_node_pass("a"), reason=reason), START) is None

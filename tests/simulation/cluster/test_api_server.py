@@ -138,7 +138,7 @@ def test_node_capacity_is_checked_from_1_36_on() -> None:
 
 
 def test_limit_range_holds_at_creation_and_at_a_resize() -> None:
-    ranges = (LimitRangeItem(of_pod=False, maximum=amounts(800, None)),)
+    ranges = (LimitRangeItem(is_for_pod=False, maximum=amounts(800, None)),)
     pod = running(container(500, 512, amounts(700, 1024)))
     check_creation(pod, ranges)
     with pytest.raises(RefusedError, match="maximum cpu usage per Container is 800, but limit is 900") as refused:

@@ -16,7 +16,7 @@ def pod(*stated: tuple[StatedResources, StatedResources], role: ContainerRole = 
 
 
 def item(of_pod: bool = False, **bounds: Any) -> LimitRangeItem:
-    return LimitRangeItem(of_pod=of_pod, **bounds)
+    return LimitRangeItem(is_for_pod=of_pod, **bounds)
 
 
 @pytest.mark.parametrize(

@@ -167,7 +167,7 @@ async def test_admission_sees_new_pods_only_and_its_changes_hold() -> None:
 
 
 async def test_admission_that_breaks_a_limit_range_keeps_the_pod_from_being_created() -> None:
-    ranges = {NAMESPACE: (LimitRangeItem(of_pod=False, maximum=amounts(200, None)),)}
+    ranges = {NAMESPACE: (LimitRangeItem(is_for_pod=False, maximum=amounts(200, None)),)}
     world = cluster(workload(pod=SMALL, grace_seconds=1), limit_ranges=ranges)
     assert (await only_pod(world)).containers[0].limits == amounts(200, None)
     world.admit = lambda pod: replace(pod, containers=(container(300, 100, amounts(300)),))
