@@ -1,4 +1,4 @@
-"""What cruise does to a cluster, and what it says where it does nothing."""
+"""Actions on a cluster, the reasons for them, and their outcomes."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from cruise.domain.scheduling import OVERLOADED_TAINT, Taint
 
 
 class ReasonCode(StrEnum):
-    """Why a pod or a node is left as it is, or why something was done to it; stable for users and scripts."""
+    """Why a pod or a node is skipped, or why an action is taken; stable for users and scripts."""
 
-    # left alone
+    # a pod is skipped
     EXCLUDED_NAMESPACE = "excluded-namespace"
     MODE_OFF = "mode-off"
     MODE_OBSERVE = "mode-observe"
@@ -76,7 +76,7 @@ class ReasonCode(StrEnum):
     # nodes
     UNDER_PRESSURE = "under-pressure"
     OVERCOMMITTED = "overcommitted"
-    # why something is done
+    # an action is taken
     RIGHTSIZED = "rightsized"
     NODE_OVER_CAPACITY = "node-over-capacity"
     WITHDRAWN = "withdrawn"
@@ -91,7 +91,7 @@ class ReasonCode(StrEnum):
 
 
 class ResizeCause(StrEnum):
-    """Why a node pass finds a resize worth a write; stable for users and scripts."""
+    """Why a node pass writes a resize; stable for users and scripts."""
 
     UNDER_REQUESTED = "under-requested"
     NODE_UNDER_PRESSURE = "node-under-pressure"
@@ -103,7 +103,7 @@ class ResizeCause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerTarget:
-    """The values to write for one container; None leaves a value as it is."""
+    """The values to write for one container; None keeps the present value."""
 
     container: str
     role: ContainerRole
@@ -112,7 +112,7 @@ class ContainerTarget:
 
 
 class PodItem:
-    """What is about one pod, which goes by its namespace and its name."""
+    """Base of items about one pod, identified by namespace and name."""
 
     __slots__ = ()
     namespace: str
@@ -120,16 +120,15 @@ class PodItem:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Namespace and name, as pods are known by and sorted."""
+        """Namespace and name, the sort key of pods."""
         return self.namespace, self.pod
 
 
 @dataclass(frozen=True, slots=True)
 class ResizePod(PodItem):
-    """Resize a pod in place, all containers and both resources at once, fenced on its uid and its `version`.
+    """Resize a pod in place, all containers in one request, with `uid` and `version` as preconditions.
 
-    `growth` is what the pod's counted requests rise by on its node, never negative: zero for a pure shrink. `cause` is
-    why a node pass finds it worth a write, None where every change is.
+    `growth` is the increase of the pod's counted requests, at least zero. `cause` is None where write damping is off.
     """
 
     namespace: str
@@ -145,13 +144,13 @@ class ResizePod(PodItem):
 
     @property
     def needs_capacity(self) -> bool:
-        """Tell whether it takes room on its node."""
+        """Whether the resize needs free capacity on the node."""
         return self.growth != NO_RESOURCES
 
 
 @dataclass(frozen=True, slots=True)
 class EvictPod(PodItem):
-    """Evict a pod through the Eviction API, with its uid and its `version` as preconditions."""
+    """Evict a pod through the Eviction API, with `uid` and `version` as preconditions."""
 
     namespace: str
     pod: str
@@ -166,7 +165,7 @@ class EvictPod(PodItem):
 
 @dataclass(frozen=True, slots=True)
 class TaintNode:
-    """Put a taint of cruise's own on a node."""
+    """Add one of cruise's taints to a node."""
 
     node: str
     reason: ReasonCode
@@ -175,7 +174,7 @@ class TaintNode:
 
 @dataclass(frozen=True, slots=True)
 class UntaintNode:
-    """Remove a taint of cruise's own from a node."""
+    """Remove one of cruise's taints from a node."""
 
     node: str
     reason: ReasonCode
@@ -184,7 +183,7 @@ class UntaintNode:
 
 @dataclass(frozen=True, slots=True)
 class SkippedPod(PodItem):
-    """A pod left as it is, with the reason, a detail for people, and until when where that is known."""
+    """A pod that is not changed now; `until` is None where the end is not known."""
 
     namespace: str
     pod: str
@@ -197,23 +196,22 @@ Action = ResizePod | EvictPod | TaintNode | UntaintNode
 
 
 class ActionResult(StrEnum):
-    """How an action ended."""
+    """The result of an action."""
 
-    STARTED = "started"  # recorded before it is sent: how it ended is not known yet
+    STARTED = "started"  # recorded before the request is sent; the result is not known yet
     DONE = "done"
-    OBSERVED = "observed"  # would have been done: the mode or a pause forbade it
-    SKIPPED = "skipped"  # a budget, a guard or the re-validation kept it back
-    REFUSED = "refused"  # the API server or the kubelet said no
-    FAILED = "failed"  # the world was not reachable
+    OBSERVED = "observed"  # not done, because of the mode or a pause
+    SKIPPED = "skipped"  # not done, because of a budget or a failed precondition
+    REFUSED = "refused"  # rejected by the API server or the kubelet
+    FAILED = "failed"  # the API server was not reachable
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """One action as it ended: a line of the audit.
+    """One action with its result: a row of the audit log.
 
-    What ended like that several times in a row is one line: `at` is the last time, `first_at` the first, and `count`
-    how often; `first_at` is None where it was once. `before` are the sizes that a resize found, empty where they are
-    not known.
+    Equal results in a row share one row: `first_at` (None: only once) to `at`, `count` times. `before` holds the sizes
+    before a resize, empty where unknown.
     """
 
     at: datetime
@@ -227,22 +225,22 @@ class Outcome:
 
     @property
     def since(self) -> datetime:
-        """When it ended like that first."""
+        """The time of the first of these equal results."""
         return self.at if self.first_at is None else self.first_at
 
     @property
     def audit_key(self) -> tuple[object, ...]:
-        """What tells one line of the audit from another as the action goes on ending like that."""
+        """The key of the audit row that further equal results update."""
         action = self.action
-        whose = action.uid if isinstance(action, ResizePod | EvictPod) else action.node
-        return type(action), whose, self.result, self.reason, self.since
+        subject = action.uid if isinstance(action, ResizePod | EvictPod) else action.node
+        return type(action), subject, self.result, self.reason, self.since
 
 
 @dataclass(frozen=True, slots=True)
 class WriteIntent:
-    """A write that is recorded before it is sent; it is open until its outcome is recorded.
+    """A write that is recorded before it is sent, and open until its outcome is recorded.
 
-    `before` are the sizes that a resize found.
+    `before` holds the sizes before a resize.
     """
 
     id: int
@@ -252,33 +250,33 @@ class WriteIntent:
 
     @property
     def started_outcome(self) -> Outcome:
-        """The write as an audit line of which the end is not known."""
+        """The write as an audit row without a known result."""
         return Outcome(self.at, self.action, ActionResult.STARTED, self.action.reason, before=self.before)
 
 
-def find_counted_evictions(lines: Iterable[Outcome]) -> list[Outcome]:
-    """Return the evictions that count against budgets, by time: those done, and one line for each other pod.
+def find_counted_evictions(outcomes: Iterable[Outcome]) -> list[Outcome]:
+    """Return the evictions that count against budgets, sorted by time.
 
-    The other pods are those whose eviction was begun and not seen to be done: the open intent counts before a failure.
+    These are all that were done, and for each other pod the last one whose result is not success.
     """
     done: list[Outcome] = []
     uncertain: dict[str, Outcome] = {}
-    for line in sorted(lines, key=lambda line: (line.result is ActionResult.STARTED, line.at)):
-        if isinstance(line.action, EvictPod):
-            if line.result is ActionResult.DONE:
-                done.append(line)
+    for outcome in sorted(outcomes, key=lambda one: (one.result is ActionResult.STARTED, one.at)):
+        if isinstance(outcome.action, EvictPod):
+            if outcome.result is ActionResult.DONE:
+                done.append(outcome)
             else:
-                uncertain[line.action.uid] = line
-    evicted = {line.action.uid for line in done if isinstance(line.action, EvictPod)}
-    return sorted([*done, *(line for uid, line in uncertain.items() if uid not in evicted)], key=lambda line: line.at)
+                uncertain[outcome.action.uid] = outcome
+    evicted = {one.action.uid for one in done if isinstance(one.action, EvictPod)}
+    return sorted([*done, *(one for uid, one in uncertain.items() if uid not in evicted)], key=lambda one: one.at)
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedTarget:
-    """A resize that the kubelet or the server refused: not sent again unchanged for this pod.
+    """A resize that the kubelet or the API server rejected; it is not sent again unchanged for this pod.
 
-    `room` is what the node had for the pod then: for a resize that was put off, what its other pods left; for one
-    that cannot be done, all of its allocatable. None where it is not known.
+    `free_capacity` is what the node had for the pod then: after a Deferred resize what its other pods left, after an
+    Infeasible one all of its allocatable. None: unknown.
     """
 
     pod_uid: str
@@ -290,7 +288,7 @@ class RefusedTarget:
 
 @dataclass(frozen=True, slots=True)
 class OriginalSizes:
-    """What a pod requested before its first resize, for `cruise revert`; `at` is when it was resized last."""
+    """The requests and limits of a pod before its first resize, for `cruise revert`; `at` is its last resize."""
 
     pod_uid: str
     namespace: str
@@ -301,7 +299,7 @@ class OriginalSizes:
 
 @dataclass(frozen=True, slots=True)
 class PodEvent:
-    """The Event of one pod; `warning` where something was refused or cannot be read."""
+    """An Event of one pod; a warning for a rejected write or an unreadable annotation."""
 
     namespace: str
     pod: str

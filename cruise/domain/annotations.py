@@ -1,6 +1,6 @@
 """Every annotation and label that cruise reads or writes: name, reader, writer, and who may set it.
 
-To add an override, add a row to OVERRIDES and its field to `Overrides` and `Guidance`.
+To add an override, add a row to OVERRIDES and a field to `Overrides` and `EffectivePolicy`.
 """
 
 import math
@@ -22,37 +22,36 @@ LARGEST_FACTOR = 10
 
 
 class OverrideSource(StrEnum):
-    """Where a value is stated. Overrides are resolved in the order of the first six, nearest first."""
+    """Where a value is stated. The first six are in order of precedence, nearest first."""
 
     POD = "pod"  # its template
     WORKLOAD = "workload"
-    VERTICAL_POD_AUTOSCALER = "vertical-pod-autoscaler"  # one that sizes no pods by itself
+    VERTICAL_POD_AUTOSCALER = "vertical-pod-autoscaler"  # one whose update mode changes no pods
     NAMESPACE = "namespace"
     DATABASE = "database"  # through the API, with the token
     CLUSTER = "cluster"  # the settings
     CRUISE = "cruise"
-    OTHERS = "others"  # Kubernetes and the tools of others
+    OTHERS = "others"  # Kubernetes and other tools
 
 
 _ANYWHERE = (OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.NAMESPACE, OverrideSource.DATABASE)
-# What users of a namespace may write, and administrators alone.
+# Users of a namespace may write these; only administrators may write the others.
 TENANT_SOURCES = frozenset({OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.VERTICAL_POD_AUTOSCALER})
 WORKLOAD_SOURCES = frozenset({OverrideSource.POD, OverrideSource.WORKLOAD, OverrideSource.DATABASE})
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableAnnotations:
-    """Annotations that cannot be read, with the key and the fix in words."""
+    """Annotations that cannot be read; `detail` names the key and the fix."""
 
     detail: str
 
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """What annotations or the API state for one pod, each field None (or empty) where nothing is stated.
+    """The values that one source states for a pod; None or empty where nothing is stated.
 
-    `container_bounds` and `container_memory_limits` are keyed by container name; `bounds` and `memory_limits` hold for
-    the others.
+    `bounds` and `memory_limits` apply to containers that `container_bounds` and `container_memory_limits` do not name.
     """
 
     mode: Mode | None = None
@@ -67,11 +66,10 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class EffectivePolicy:
-    """What holds for one pod once its overrides are resolved.
+    """The settings that apply to one pod after its overrides are resolved.
 
-    `ranking` is None where none is stated: the default depends on the workload; of `memory_limits` the settings have
-    the default. `administered` is what would hold by
-    what administrators state alone, None where annotations of the workload's own ask for no more than that.
+    `ranking` None: the default of the workload. `memory_limits` None: the cluster's setting. `set_by_administrator` is the
+    policy without the workload's own annotations, None if these request no more than it.
     """
 
     mode: Mode
@@ -85,14 +83,16 @@ class EffectivePolicy:
     set_by_administrator: "EffectivePolicy | None" = None
 
     def get_container_bounds(self, container: str) -> RequestBounds:
-        """Return the bounds for a container: its own value where there is one, the pod's otherwise."""
-        own, rest = self.container_bounds.get(container), self.bounds
+        """Return the bounds of a container; values that it does not state are the pod's."""
+        own, pod_bounds = self.container_bounds.get(container), self.bounds
         if own is None:
-            return rest
-        return RequestBounds(own.minimum.with_defaults(rest.minimum), own.maximum.with_defaults(rest.maximum))
+            return pod_bounds
+        return RequestBounds(
+            own.minimum.with_defaults(pod_bounds.minimum), own.maximum.with_defaults(pod_bounds.maximum)
+        )
 
     def get_memory_limits(self, container: str) -> MemoryLimitPolicy | None:
-        """Return which memory limits may be changed for a container: its own value, the pod's otherwise."""
+        """Return the container's policy for memory limits, or the pod's."""
         return self.container_memory_limits.get(container, self.memory_limits)
 
 
@@ -108,13 +108,13 @@ class Annotation:
 
 @dataclass(frozen=True, slots=True)
 class OverrideAnnotation(Annotation):
-    """An annotation that guides decisions; `field` is where `Overrides` holds its value, or `Bounds` for a bound."""
+    """An annotation that overrides a setting; `field` is its field in `Overrides`, or in `RequestBounds`."""
 
     field: str = ""
 
     @property
     def setting(self) -> str:
-        """The name without its prefix, as the API and `explain` have it."""
+        """The name without prefix, as in the API and in `explain`."""
         return self.name.removeprefix(PREFIX)
 
 
@@ -165,7 +165,7 @@ def _override(setting: str, field: str, read: Callable[[str], Any], write: Calla
 
 
 def _bound(resource: ResourceName, *, may_be_zero: bool = False) -> Callable[[str], int]:
-    """Read a bound of a request; a minimum may be 0 as well, which is none."""
+    """Return a reader of request bounds; a minimum of 0 is no minimum."""
     return partial(parse_size, resource, may_be_zero=may_be_zero)
 
 
@@ -194,21 +194,21 @@ BOUNDS = (
     _override("cpu-max", "maximum.cpu_millicores", _bound(ResourceName.CPU), format_cpu_millicores),
     _override("memory-max", "maximum.memory_bytes", _bound(ResourceName.MEMORY), format_memory_bytes),
 )
-# `NAME.CONTAINER` holds for one container alone.
+# `NAME.CONTAINER` applies to one container.
 PER_CONTAINER = (*BOUNDS, MEMORY_LIMITS)
 OVERRIDES = {override.setting: override for override in (*SETTINGS, *BOUNDS)}
-# What may ask for more than a pod's requests, at a neighbour's cost.
+# These may request more than the pod's template does.
 USER_MINIMUM_ANNOTATIONS = frozenset({"eviction-ranking", "headroom-factor", "cpu-min", "memory-min"})
 
 
 def parse_placement_hint(text: str) -> tuple[str, str]:
-    """Read the uid of the pod that one replaces, and the node that it is steered to."""
+    """Return the uid of the replaced pod and the hinted node."""
     uid, _, node = text.rpartition(" ")
     return uid, node
 
 
 def format_placement_hint(replaced: tuple[str, str]) -> str:
-    """Write what `read_steered` reads."""
+    """Write what `parse_placement_hint` reads."""
     return " ".join(replaced)
 
 
@@ -228,10 +228,10 @@ OPERATING_SYSTEM = "kubernetes.io/os"
 HOSTNAME = "kubernetes.io/hostname"
 ZONE, REGION = "topology.kubernetes.io/zone", "topology.kubernetes.io/region"
 OLD_ZONE, OLD_REGION = "failure-domain.beta.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/region"
-# What Karpenter labels its nodes by, the second in versions before 0.32.
+# Labels of Karpenter's nodes; the second before version 0.32.
 NODE_POOL, OLD_NODE_POOL = "karpenter.sh/nodepool", "karpenter.sh/provisioner-name"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
-# What the nodes of a group have in common, by provider.
+# Labels of node groups, by provider.
 NODE_GROUPS = (
     NODE_POOL,
     OLD_NODE_POOL,
@@ -239,8 +239,7 @@ NODE_GROUPS = (
     "eks.amazonaws.com/nodegroup",
     "kubernetes.azure.com/agentpool",
 )
-# What names the group that a pod is scheduled with: labels of scheduler-plugins and Kueue, annotations of Volcano, of
-# kube-batch before it, and of Koordinator.
+# Pod groups: labels of scheduler-plugins and Kueue, annotations of Volcano, kube-batch and Koordinator.
 POD_GROUP_LABELS = (
     "scheduling.x-k8s.io/pod-group",
     "pod-group.scheduling.sigs.k8s.io",
@@ -255,13 +254,13 @@ POD_GROUP_ANNOTATIONS = (
 APP_NAME, APP_COMPONENT = "app.kubernetes.io/name", "app.kubernetes.io/component"
 APP_INSTANCE = "app.kubernetes.io/instance"
 
-# Read as whether the object is to be left alone.
+# True excludes the object.
 EXCLUDED_LABEL = Annotation(f"{_CRUISEKUBE}excluded", _ANYWHERE, _read_excluded)
-# KRR itself writes nothing to a cluster; its enforcer sizes the pods whose template says so, as they are created.
+# KRR's enforcer sizes pods with this annotation at their creation.
 SIZED_BY_KRR = Annotation("admission.robusta.dev/krr-mutation-mode", (OverrideSource.POD,), "enforce".__eq__)
-# The label of VerticalPodAutoscalers that cruise has made.
+# Label of the VerticalPodAutoscalers that cruise creates.
 PUBLISHED_VPA = "app.kubernetes.io/managed-by"
-# Read as whether the pod may not be disrupted. Karpenter's newer form holds a duration: anything but "false" counts.
+# True forbids disruption. Karpenter's newer form is a duration: everything except "false" counts.
 EVICTION_PROTECTION = (
     Annotation(SAFE_TO_EVICT, (OverrideSource.POD,), lambda text: text.strip().lower() == "false"),
     *(Annotation(name, (OverrideSource.POD,), "false".__ne__) for name in DO_NOT_DISRUPT),
@@ -284,10 +283,10 @@ _READ_BY_DECISIONS = frozenset([*(one.name for one in EVICTION_PROTECTION), MIRR
 
 
 def is_read_by_decisions(name: str) -> bool:
-    """Tell whether decisions read an annotation; others need not be kept."""
+    """Return whether decisions read an annotation; the others are not kept in memory."""
     return name in _READ_BY_DECISIONS or name.startswith((PREFIX, _CRUISEKUBE))
 
 
 def is_override(name: str) -> bool:
-    """Tell whether an annotation guides decisions, rightly written or not."""
+    """Return whether an annotation states an override, valid or not."""
     return name in (EXCLUDED_LABEL.name, SIZED_BY_KRR.name) or (name.startswith(PREFIX) and name not in CRUISE_RECORDS)
