@@ -299,11 +299,11 @@ def _node(plan: NodePlan, found: NodeSizing, headroom: HeadroomModel) -> NodeExp
         fits=plan.fits,
         reason=plan.reason,
         sized_pods=len(pods),
-        skipped_pods=len(room.pod_count),
+        skipped_pods=len(room.skipped_pods),
         spikes={resource: _spike(plan, resource) for resource in ResourceName},
         rankings={
             resource: _ranking(crowd, pods, found, plan, resource)
-            if crowd is not None and resource in plan.under_pressure
+            if crowd is not None and resource in plan.shortages
             else ()
             for resource in (ResourceName.MEMORY, ResourceName.CPU)
         },

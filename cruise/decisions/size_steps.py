@@ -292,7 +292,7 @@ def _worth(sized: SizingResult, at: int, resource: ResourceName) -> ResizeCauseS
     node, below = int(sized.columns.node_of[at]), bool(writes.under_requested[resource][at])
     pod, cause = (
         int(sized.columns.candidates.pod_of[at]),
-        ResizeUrgency(int(writes.urgency[resource][at])).to_resize_cause,
+        ResizeUrgency(int(writes.urgency[resource][at])).resize_cause,
     )
     return ResizeCauseStep(
         needed_together=round(float(writes.needed[resource][node])),

@@ -53,7 +53,7 @@ class PodAdmitter:
         self._eligibility = Eligibility(snapshot, statistics, stored, policy, now)
         self._nodes = NodeIndex(snapshot.known_nodes)
         # Found out here, where no review waits for it.
-        self._daemons = self._eligibility.get_daemonset_requests
+        self._daemons = self._eligibility.daemonset_requests
         self._snapshot = snapshot
         self._statistics = statistics
         self._policy = policy
@@ -104,7 +104,7 @@ class PodAdmitter:
 
         So the revisions of a workload differ mostly.
         """
-        group = self._eligibility.get_workload_pods(pod)
+        group = self._eligibility.get_policy_group(pod)
         if group is None:
             return self._decide(pod)
         parts = (group, *_parts_of(pod), *pod.containers)

@@ -63,7 +63,7 @@ class RiskHistory:
         """Take in what became of the requests in force in the interval up to `at`; see `RequestsInForce.short`."""
         day = at // DAY_SECONDS
         for resource, of_rows in samples.items():
-            short = in_force.count_nodes_short(resource, of_rows)
+            short = in_force.flag_short_nodes(resource, of_rows)
             if not len(short):
                 continue
             asked = risk_of(resource)
@@ -127,7 +127,7 @@ class HeadroomState:
             risks = self.observed_risks = await self._learn(store, policy)
         if model.reads_usage:
             past = await asyncio.to_thread(self._past, statistics, model)
-        return model.prepare(past, risks, policy)
+        return model.prepare(past, risks)
 
     async def _learn(self, store: StorePort, policy: Policy) -> Mapping[ResourceName, ObservedRisk]:
         risks = self._risks = self._risks or RiskHistory(await store.risk_days())

@@ -126,7 +126,7 @@ def summarize_for_next_pass(
                 resized[action.uid, resource] = now
     above, below = earlier.over_requested_since or {}, earlier.under_requested_since or {}
     return EarlierPasses(
-        nodes_under_pressure=frozenset((plan.node, one) for plan in plans for one in plan.shortage),
+        eviction_pressure=frozenset((plan.node, one) for plan in plans for one in plan.eviction_pressure),
         refused_evictions=frozenset(refused),
         over_requested_since={
             (plan.node, one): above.get((plan.node, one), now) for plan in plans for one in plan.over_requested

@@ -178,10 +178,10 @@ def test_no_size_is_above_its_own_peak_and_a_tenth_and_nodes_keep_their_headroom
                 bound = demand.managed & (
                     sized.headroom_shares[resource].clamped < sized.headroom_shares[resource].rounded
                 )
-                free = columns.total_by_node(np.where(bound & there, 1, 0)) == 0
+                free = columns.sum_containers_by_node(np.where(bound & there, 1, 0)) == 0
                 promised = sized.sums[resource].base + sized.sums[resource].shared
-                together = columns.total_by_node(np.where(demand.managed & there, peaks, 0))
-                given = columns.total_by_node(
+                together = columns.sum_containers_by_node(np.where(demand.managed & there, peaks, 0))
+                given = columns.sum_containers_by_node(
                     np.where(demand.managed & there, sized.headroom_shares[resource].clamped, 0)
                 )
                 assert (given >= np.minimum(promised, together) - 1e-3)[free].all()

@@ -6,7 +6,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
-from cruise.decisions.usage.revisions import learn_revisions
+from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import Action, EvictPod, ResizePod
 from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod
 from cruise.domain.original_resources import NO_REVISIONS
@@ -158,7 +158,7 @@ class ObservedRun:
 
     def _measure(self, snapshot: ClusterSnapshot) -> StatisticsTable:
         """Take the place of a usage pass."""
-        learned = learn_revisions(self._revisions, snapshot.pods, {}, int(self.world.now.timestamp()))
+        learned = update_revisions(self._revisions, snapshot.pods, {}, int(self.world.now.timestamp()))
         self._revisions = learned.revisions
         self._usage.table = replace(table_at(self._rows, self.world.now), revisions=self._revisions)
         return self._usage.table

@@ -52,7 +52,7 @@ async def limits_of_a_leak(rules: RuleSet, hours: int) -> tuple[int, set[ReasonC
         answered = len(world.oom_kills_at)
         await controller.refresh_statistics()
         done = await controller.rightsize()
-        said |= {hold.reason for plan in done.plans for hold in plan.may_grow}
+        said |= {hold.reason for plan in done.plans for hold in plan.suspected_leaks}
         [app] = (await only_pod(world)).containers
         largest = max(largest, (app.limits.memory_bytes or 0) // MEBIBYTE)
     return largest, said

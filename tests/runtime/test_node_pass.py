@@ -204,7 +204,7 @@ async def test_a_budget_that_refuses_leaves_the_pod_and_the_sums_as_they_are() -
     assert (ActionResult.REFUSED, ReasonCode.POD_DISRUPTION_BUDGET) in [(o.result, o.reason) for o in done.outcomes]
     # The next pass passes over the pod, and knows that the node was short.
     refused = {o.action.uid for o in done.outcomes if isinstance(o.action, EvictPod)}
-    assert (done.for_next_pass.nodes_under_pressure, done.for_next_pass.refused_evictions) == (
+    assert (done.for_next_pass.eviction_pressure, done.for_next_pass.refused_evictions) == (
         frozenset({("n1", ResourceName.MEMORY)}),
         frozenset(refused),
     )

@@ -188,7 +188,7 @@ class Controller:
         self.activity.add_pass(done, self._policy.max_age)
         self._packing_due = True
         self.activity.paused = await self._store.paused()
-        holds = [*done.unschedulable, *(hold for plan in done.plans for hold in (*plan.skipped, *plan.may_grow))]
+        holds = [*done.unschedulable, *(hold for plan in done.plans for hold in (*plan.skipped, *plan.suspected_leaks))]
         pods = {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
         await self._hooks.announce(done.outcomes, holds, pods)
         return done

@@ -265,7 +265,7 @@ class CruisePolicy:
             columns, find_contended_nodes(columns, eligibility, self._policy.rules, around, short), short
         )
         self._earlier = EarlierPasses(
-            frozenset((names[index], one) for index in fit.shortage for one in fit.shortage[index])
+            frozenset((names[index], one) for index in fit.eviction_pressure for one in fit.eviction_pressure[index])
         )
         return (
             replace(fit, reserved_for_replacements=places.get_reserved_capacity())

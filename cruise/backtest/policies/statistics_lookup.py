@@ -113,7 +113,7 @@ class ReplayedHeadroom:
         model = self._model
         past = self._past(row_of_container, rows, own) if model.reads_usage else PastDemand.create_empty(rows)
         risks = self._risks.get_observed(self._statistics.at, self._policy.get_risk) if model.learns_risk_level else {}
-        return model.prepare(past, risks, self._policy)
+        return model.prepare(past, risks)
 
     def note_requests(self, in_force: RequestsInForce) -> None:
         """Remember the requests that are in force after a pass, of the pods that stay."""

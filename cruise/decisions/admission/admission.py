@@ -178,7 +178,7 @@ def decide_admission(
     if new_revision:
         wanted = [one.at_least(container.requests.resources) for one, container in zip(wanted, sized, strict=True)]
     ceilings = [
-        compute_limit_ceiling(limit, eligibility.get_largest_memory, policy) for limit in _template_limits(pod, sized)
+        compute_limit_ceiling(limit, eligibility.largest_node_memory, policy) for limit in _template_limits(pod, sized)
     ]
     bounds = [compute_container_bounds(guidance, container.name, limit_ranges, policy) for container in sized]
     targets = _requesting(sized, wanted, bounds, managed)

@@ -34,7 +34,7 @@ class PodPredictions(NamedTuple):
     """What becomes of pods: one that is evicted is created `anew`, one that waits for room is `shrunk` meanwhile."""
 
     replacement: ReplacementPrediction
-    shrunk_pending_pod: Callable[[Pod], Pod] = _as_it_is
+    shrunk: Callable[[Pod], Pod] = _as_it_is
 
 
 class SpareCapacity(NamedTuple):
@@ -172,7 +172,7 @@ class _PassPlacements:
         self._whole = np.maximum(_columns([node.allocatable for node in snapshot.nodes]), 1)
         self._free, self._spare = _columns([room.free for room in rooms]), _columns([room.unneeded for room in rooms])
         self._at_most = [room.limit for room in rooms]
-        self._waiting = self._put_pending(snapshot, prospects.shrunk_pending_pod)
+        self._waiting = self._put_pending(snapshot, prospects.shrunk)
 
     def put(self, pod: Pod, *, beside: str | None = None) -> str | None:
         """Bind a pod that waits to the node with the most room that takes it; None where none does.

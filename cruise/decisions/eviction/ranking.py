@@ -1,4 +1,4 @@
-"""Which pods to evict from a node that does not hold all of them, and which to spare again."""
+"""Chooses which pods to evict from a node that cannot hold all of them."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,9 +12,9 @@ from cruise.domain.resources import ResourceName, Resources
 
 @dataclass(frozen=True, slots=True)
 class EvictionCandidate:
-    """A pod in the fit of its node: its base, its largest headroom, and whether it may be evicted.
+    """A pod of a node under pressure: its base, its largest headroom, and for which resources it may be evicted.
 
-    `candidate_for` has the resources on whose account it may go; empty for a pod that must stay.
+    `evictable_for` is empty for a pod that must stay.
     """
 
     namespace: str
@@ -28,24 +28,24 @@ class EvictionCandidate:
 
 @dataclass(frozen=True, slots=True)
 class MarkedForEviction:
-    """A pod marked for eviction, by its index among the contenders, and the resource that does not fit."""
+    """A pod marked for eviction, by its index among the candidates, and the resource that does not fit."""
 
     index: int
     resource: ResourceName
 
 
 class EvictionDestinations(Protocol):
-    """Where the pods of a node go, by their index among the contenders."""
+    """Finds nodes for the replacements of a node's pods; a pod is its index among the candidates."""
 
     def evict(self, index: int) -> bool:
-        """Give a pod's replacement a place; False where there is none."""
+        """Reserve a node for the pod's replacement; return False if no node can take it."""
 
     def undo_eviction(self, index: int) -> None:
-        """Take the place back: the pod stays."""
+        """Release the node that was reserved: the pod stays."""
 
 
 class _UnlimitedDestinations:
-    """Every pod has somewhere to go."""
+    """Every replacement finds a node."""
 
     def evict(self, index: int) -> bool:
         return True
@@ -56,15 +56,16 @@ class _UnlimitedDestinations:
 
 @dataclass(frozen=True, slots=True)
 class EvictionTerms:
-    """What the evictions of a node are decided by.
+    """What limits the evictions from a node.
 
-    Only what `mend` names is mended. With `each_by_itself` a resource that cannot fit keeps nobody from going for the
-    other one. `lowest_apart` is the lowest priority of the pods that take of the resource and do not contend for it.
+    Only shortages of `resources` are relieved. With `check_each_resource_alone`, pods are still evicted for one
+    resource if the other cannot fit. `lowest_other_priority` is the lowest priority of the pods that use the resource
+    and are not among the candidates.
     """
 
-    shortage: frozenset[ResourceName] = frozenset(ResourceName)
-    check_each_node_alone: bool = True
-    lowest_priority_first: Mapping[ResourceName, int] = field(default_factory=dict)
+    resources: frozenset[ResourceName] = frozenset(ResourceName)
+    check_each_resource_alone: bool = True
+    lowest_other_priority: Mapping[ResourceName, int] = field(default_factory=dict)
     destinations: EvictionDestinations = field(default_factory=_UnlimitedDestinations)
 
 
@@ -73,9 +74,10 @@ NO_CONSTRAINTS = EvictionTerms()
 
 @dataclass(frozen=True, slots=True)
 class EvictionDecision:
-    """Who goes, in marking order; and why candidates stay, by index.
+    """The pods to evict, in marking order, and for other candidates why they stay, by index.
 
-    `over` is what does not fit in the end, and `unfit` what no eviction that may be would mend.
+    `over_capacity` are the resources that still do not fit, `does_not_fit` those that no allowed eviction would make
+    fit.
     """
 
     marked: tuple[MarkedForEviction, ...] = ()
@@ -84,58 +86,58 @@ class EvictionDecision:
     not_evicted: Mapping[int, ReasonDetail] = field(default_factory=dict)
 
 
-def rank_for_eviction(contenders: Sequence[EvictionCandidate], resource: ResourceName) -> list[int]:
-    """Return the pods that may go on account of a resource, first to go first.
+def rank_for_eviction(candidates: Sequence[EvictionCandidate], resource: ResourceName) -> list[int]:
+    """Return the indices of the pods that may be evicted for a resource, in eviction order.
 
-    By ranking, then by priority, then by the largest headroom of that resource, then by namespace and name.
+    The order is by ranking, priority, largest headroom of the resource (descending), namespace and name.
     """
 
     def order(index: int) -> tuple[int, int, int, str, str]:
-        one = contenders[index]
+        one = candidates[index]
         return (one.ranking, one.priority, -one.headroom.get(resource), one.namespace, one.name)
 
-    return sorted((i for i, c in enumerate(contenders) if resource in c.evictable_for), key=order)
+    return sorted((i for i, c in enumerate(candidates) if resource in c.evictable_for), key=order)
 
 
 def decide_evictions(
-    contenders: Sequence[EvictionCandidate], available: Resources, terms: EvictionTerms = NO_CONSTRAINTS
+    candidates: Sequence[EvictionCandidate], available: Resources, terms: EvictionTerms = NO_CONSTRAINTS
 ) -> EvictionDecision:
-    """Mark pods until the rest fits, memory first, then spare again, in reverse order, all whose return still fits.
+    """Mark pods until the rest fits, memory first, then unmark in reverse order every pod that fits after all.
 
-    Nobody goes for a resource that does not fit even with every candidate gone. A pod goes only once all those of
-    lower priority have gone, and one of lower priority stays gone while it is.
+    No pod is evicted for a resource that would not fit even without every candidate. A pod is evicted only after all
+    pods of lower priority, and none of lower priority is unmarked while it is marked.
     """
-    node = _NodeContention(contenders, available, terms)
+    node = _NodeContention(candidates, available, terms)
     unfit = set()
     for resource in (ResourceName.MEMORY, ResourceName.CPU):
-        if resource in terms.shortage and not node.relieve(resource):
+        if resource in terms.resources and not node.relieve(resource):
             unfit.add(resource)
-    if unfit and not terms.check_each_node_alone:
+    if unfit and not terms.check_each_resource_alone:
         node.stop()
         unfit = set(ResourceName)
-    # Who went for CPU may have made enough room in memory.
-    unfit = {resource for resource in unfit if not terms.check_each_node_alone or not node.fits(resource)}
-    node.undo_unneeded(terms.shortage - unfit)
+    # Evictions for CPU may have freed enough memory.
+    unfit = {resource for resource in unfit if not terms.check_each_resource_alone or not node.fits(resource)}
+    node.undo_unneeded(terms.resources - unfit)
     over = frozenset(resource for resource in ResourceName if not node.fits(resource)) | unfit
     return EvictionDecision(tuple(node.marked), over, frozenset(unfit), node.kept)
 
 
 class _NodeContention:
-    """The contenders of one node while some are marked."""
+    """The candidates of one node while some of them are marked."""
 
-    def __init__(self, contenders: Sequence[EvictionCandidate], available: Resources, terms: EvictionTerms) -> None:
-        self._contenders = contenders
+    def __init__(self, candidates: Sequence[EvictionCandidate], available: Resources, terms: EvictionTerms) -> None:
+        self._candidates = candidates
         self._available = available
         self._terms = terms
-        self._staying = [True] * len(contenders)
-        self._needs = {resource: _ResourceNeed(contenders, self._staying, resource) for resource in ResourceName}
+        self._staying = [True] * len(candidates)
+        self._needs = {resource: _ResourceNeed(candidates, self._staying, resource) for resource in ResourceName}
         self.marked: list[MarkedForEviction] = []
         self.kept: dict[int, ReasonDetail] = {}
 
     def relieve(self, resource: ResourceName) -> bool:
-        """Mark pods until a resource fits; where none is left to go, take back those marked for it, and say False."""
+        """Mark pods until a resource fits; if no candidate is left, undo the marks and return False."""
         before = len(self.marked)
-        queue = rank_for_eviction(self._contenders, resource)
+        queue = rank_for_eviction(self._candidates, resource)
         while not self.fits(resource):
             index = self._next(queue, resource)
             if index is None:
@@ -148,19 +150,19 @@ class _NodeContention:
         return True
 
     def stop(self) -> None:
-        """Take back all marks."""
+        """Undo all marks."""
         for mark in reversed(self.marked):
             self._return(mark.index)
         self.marked.clear()
 
-    def undo_unneeded(self, mended: frozenset[ResourceName]) -> None:
-        """Take back, last marked first, the marks without which all that was mended still fits."""
+    def undo_unneeded(self, relieved: frozenset[ResourceName]) -> None:
+        """Undo, last marked first, every mark without which the relieved resources still fit."""
         for mark in self.marked[::-1]:
-            own = self._contenders[mark.index].priority
-            if any(self._contenders[other.index].priority > own for other in self.marked):
+            own = self._candidates[mark.index].priority
+            if any(self._candidates[other.index].priority > own for other in self.marked):
                 continue
             self._count(mark.index)
-            if all(self.fits(resource) for resource in mended):
+            if all(self.fits(resource) for resource in relieved):
                 self._terms.destinations.undo_eviction(mark.index)
                 self.marked.remove(mark)
                 self.kept[mark.index] = ReasonDetail.EVICTION_NOT_NEEDED
@@ -171,7 +173,7 @@ class _NodeContention:
         for index in queue:
             if not self._staying[index] or self.kept.get(index) is ReasonDetail.NO_NODE_FOR_REPLACEMENT:
                 continue
-            if self._lowest_of_others(index, resource) < self._contenders[index].priority:
+            if self._lowest_of_others(index, resource) < self._candidates[index].priority:
                 self.kept[index] = ReasonDetail.LOWER_PRIORITY_STAYS
             elif self._terms.destinations.evict(index):
                 self.kept.pop(index, None)
@@ -181,16 +183,16 @@ class _NodeContention:
         return None
 
     def _lowest_of_others(self, index: int, resource: ResourceName) -> int:
-        """Return the lowest priority of the pods that would stay, and take of the resource."""
-        own = self._contenders[index].priority
-        lowest = self._terms.lowest_priority_first.get(resource, own)
-        for at, one in enumerate(self._contenders):
+        """Return the lowest priority of the pods that would stay and use the resource."""
+        own = self._candidates[index].priority
+        lowest = self._terms.lowest_other_priority.get(resource, own)
+        for at, one in enumerate(self._candidates):
             if self._staying[at] and one.priority < lowest and (one.base.get(resource) or one.headroom.get(resource)):
                 lowest = one.priority
         return lowest
 
     def fits(self, resource: ResourceName) -> bool:
-        """Tell whether those that stay fit."""
+        """Return whether the pods that stay fit."""
         return self._needs[resource].now() <= self._available.get(resource)
 
     def _remove(self, index: int) -> None:
@@ -209,35 +211,32 @@ class _NodeContention:
 
 
 class _ResourceNeed:
-    """What the contenders that stay need of one resource; `staying` is shared with the decision."""
+    """The need of the remaining candidates for one resource; `staying` is shared with the decision."""
 
     def __init__(
-        self, contenders: Sequence[EvictionCandidate], staying: Sequence[bool], resource: ResourceName
+        self, candidates: Sequence[EvictionCandidate], staying: Sequence[bool], resource: ResourceName
     ) -> None:
         self._staying = staying
-        self._bases = [contender.base.get(resource) for contender in contenders]
-        self._spikes = [contender.headroom.get(resource) for contender in contenders]
-        self._largest_first = sorted(range(len(contenders)), key=lambda index: -self._spikes[index])
+        self._bases = [candidate.base.get(resource) for candidate in candidates]
+        self._headrooms = [candidate.headroom.get(resource) for candidate in candidates]
+        self._largest_first = sorted(range(len(candidates)), key=lambda index: -self._headrooms[index])
         self._base = sum(base for base, stays in zip(self._bases, staying, strict=True) if stays)
 
     def now(self) -> int:
-        """Return the sum of the bases and the largest single headroom."""
-        return self._base + next((self._spikes[index] for index in self._largest_first if self._staying[index]), 0)
+        """Return the sum of the bases plus the largest single headroom."""
+        return self._base + next((self._headrooms[index] for index in self._largest_first if self._staying[index]), 0)
 
     def remove(self, index: int) -> None:
-        """Count one contender no longer."""
+        """Stop counting one candidate."""
         self._base -= self._bases[index]
 
     def add(self, index: int) -> None:
-        """Count one contender again."""
+        """Count one candidate again."""
         self._base += self._bases[index]
 
 
-# What the passes before saw, as far as evictions and the calm of sizes go by it.
-
-
 class PodWrite(NamedTuple):
-    """A resize of a pod that was done, by the pod's uid."""
+    """A completed resize of a pod."""
 
     uid: str
     at: datetime
@@ -245,26 +244,25 @@ class PodWrite(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EarlierPasses:
-    """What nodes were short of a pass ago, by node name, and the uids of the pods whose eviction was refused then.
+    """The results of earlier passes that evictions and write damping depend on.
 
-    A node was short of CPU only where its pods contended for it.
-
-    Since when, in all passes up to the last: the sum of a node has been `above` its band, by name; a container's base
-    has been above its request, `below`, by the pod's uid and the container's name. `resized` has when a pod's request
-    for a resource was last written within a day, by uid, and `writes` all resizes of a day, the oldest first. Where
-    `short`, `above` or `below` is None there was no pass before: it is taken to have seen the same.
+    `eviction_pressure` holds the (node, resource) pairs for which the last pass would have evicted, `refused_evictions`
+    the uids of the pods whose eviction was rejected in it. `over_requested_since` and `under_requested_since` hold
+    since when a node has been over-requested, and a container (pod uid, name) under-requested, without interruption.
+    `resized` holds when a pod's request was last written within a day, by uid; `recent_resizes` all resizes of a day,
+    oldest first. None means that there was no earlier pass: it is assumed to have found the same as this one.
     """
 
-    nodes_under_pressure: frozenset[tuple[str, ResourceName]] | None = None
+    eviction_pressure: frozenset[tuple[str, ResourceName]] | None = None
     refused_evictions: frozenset[str] = frozenset()
     over_requested_since: Mapping[tuple[str, ResourceName], datetime] | None = None
     under_requested_since: Mapping[tuple[str, str, ResourceName], datetime] | None = None
     resized: Mapping[tuple[str, ResourceName], datetime] = field(default_factory=dict)
     recent_resizes: tuple[PodWrite, ...] = ()
 
-    def was_under_pressure(self, node: str, resource: ResourceName) -> bool:
-        """Tell whether a node was short of a resource a pass ago."""
-        return self.nodes_under_pressure is None or (node, resource) in self.nodes_under_pressure
+    def had_eviction_pressure(self, node: str, resource: ResourceName) -> bool:
+        """Return whether the last pass would have evicted from this node for this resource."""
+        return self.eviction_pressure is None or (node, resource) in self.eviction_pressure
 
 
 ASSUME_UNCHANGED = EarlierPasses()

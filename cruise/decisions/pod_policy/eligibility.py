@@ -169,7 +169,7 @@ class Eligibility:
             else SkippedPod(pod.namespace, pod.name, ReasonCode.MANAGED_BY_HPA, group.claimed.scaled_by)
         )
 
-    def get_workload_pods(self, pod: Pod) -> object | None:
+    def get_policy_group(self, pod: Pod) -> object | None:
         """Return one object for pods of the same overrides, autoscalers and workload.
 
         None where that is up to each pod: some autoscaler of the namespace goes by labels, or by direct controllers.
@@ -182,7 +182,7 @@ class Eligibility:
         self._others.forget_pods()
 
     @cached_property
-    def get_largest_memory(self) -> int | None:
+    def largest_node_memory(self) -> int | None:
         """What no memory limit of a new pod need pass, in bytes; None where larger nodes may come."""
         if self.nodes_autoscale:
             return None
@@ -190,17 +190,17 @@ class Eligibility:
 
     def get_other_daemonset_requests(self, pod: Pod) -> Resources:
         """Return what every node may lose to the pods of DaemonSets, its own apart."""
-        own = self.get_daemonset_requests.get((pod.namespace, pod.workload_name), NO_RESOURCES)
+        own = self.daemonset_requests.get((pod.namespace, pod.workload_name), NO_RESOURCES)
         return self._all_daemons - own
 
     @cached_property
-    def get_daemonset_requests(self) -> Mapping[tuple[str, str], Resources]:
+    def daemonset_requests(self) -> Mapping[tuple[str, str], Resources]:
         """What a pod of each DaemonSet may come to ask for, by namespace and workload: its template, or a peak."""
         return estimate_daemonset_requests(self._snapshot, self._statistics)
 
     @cached_property
     def _all_daemons(self) -> Resources:
-        return sum(self.get_daemonset_requests.values(), NO_RESOURCES)
+        return sum(self.daemonset_requests.values(), NO_RESOURCES)
 
     def get_effective_policy(self, pod: Pod) -> EffectivePolicy | UnreadableAnnotations:
         """Resolve the overrides that hold for a pod: its own, its workload's, its namespace's, the stored ones."""

@@ -130,7 +130,10 @@ def rank_risks(
     """
     crowded = frozenset(plan.node for plan in plans if plan.evict or not plan.fits)
     growing = {
-        (hold.namespace, hold.pod, name) for plan in plans for hold in plan.may_grow for name in hold.detail.split(", ")
+        (hold.namespace, hold.pod, name)
+        for plan in plans
+        for hold in plan.suspected_leaks
+        for name in hold.detail.split(", ")
     }
     kills = _latest_kills(find_relevant_oom_kills(snapshot, now))
     remedies = OomRemedies(snapshot, policy)

@@ -1,8 +1,8 @@
-"""Which sizes are worth a write: a node's sum is the promise, and a pod's number is a share of it that may stay.
+"""Write damping: chooses which size changes are worth a resize.
 
-A node keeps what its pods have been given while that is no less than they need together, and no more than a band above
-it. What has to change is mended by the fewest pods, those that are furthest from their targets. It grows at once and
-shrinks late. ADR 0057 has what else was tried, and the figures.
+What counts is the sum of a node's requests; a pod's own request may stay where it is. A node's sum is kept while it is
+at least what its pods need together and at most a tolerance above that. Shortages are relieved immediately and
+over-requests late, by resizing the fewest pods, those furthest from their targets. ADR 0009.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,27 +24,26 @@ Sizes = Mapping[ResourceName, Int64Array]
 
 
 class Targets(NamedTuple):
-    """The targets of all containers: as a `whole`, and as far as they are `needed`.
+    """The targets of all containers, with and without what only a LimitRange requires.
 
-    What a LimitRange asks of requests is not needed by a pod that runs: the server checks it where something is
-    written.
+    A running pod does not need what a LimitRange requires: the API server checks it only when something is written.
     """
 
-    whole: Sizes
-    needed: Sizes
+    with_limit_ranges: Sizes
+    without_limit_ranges: Sizes
 
 
-# How far a base may be above a request before that is a reason by itself: pods take turns in what their node keeps.
-UNDER_REQUESTED_EVENT = {ResourceName.CPU: 0.25, ResourceName.MEMORY: 0.1}
-# What a node may lack of what its pods need together before it grows: needs move by so much from pass to pass. A slow
-# leak would lack less than any share of its memory for hours.
-SHORTAGE_EVENT = {ResourceName.CPU: 0.05, ResourceName.MEMORY: 0.0}
-# How much of the band a cut leaves.
-UNCHANGED_EVENT = 1 / 3
+# Share by which a base must exceed a request before that alone causes a resize: pods peak at different times.
+UNDER_REQUESTED_SHARE = {ResourceName.CPU: 0.25, ResourceName.MEMORY: 0.1}
+# Share of its pods' need that a node may lack before requests increase: CPU needs change by that much between passes.
+# Memory has none: a slow leak would stay below any share for hours.
+SHORTAGE_SHARE = {ResourceName.CPU: 0.05, ResourceName.MEMORY: 0.0}
+# Share of the tolerance that remains above the need after requests are decreased.
+TOLERANCE_LEFT_SHARE = 1 / 3
 
 
 class ResizeUrgency(IntEnum):
-    """Why a size is written, the more urgent the higher."""
+    """Why a size is written, in ascending urgency."""
 
     UNCHANGED = 0
     OVER_REQUESTED = 1
@@ -55,7 +54,7 @@ class ResizeUrgency(IntEnum):
     UNDER_REQUESTED = 6
 
     @property
-    def to_resize_cause(self) -> ResizeCause | None:
+    def resize_cause(self) -> ResizeCause | None:
         """The cause as plans and audits name it."""
         return None if self is ResizeUrgency.UNCHANGED else ResizeCause[self.name]
 
@@ -65,11 +64,12 @@ ResizeUrgencyColumn = NDArray[np.int8]
 
 @dataclass(frozen=True, slots=True)
 class WriteDamping:
-    """How far sizes may drift before they are written, and what has gone on for long enough by now.
+    """How far sizes may drift before they are written, and which conditions have lasted long enough.
 
-    `bands` has the share above what a node needs in which its sum may lie. `above` tells of each node whether it has
-    been above its band for long, `below` of each container whether its base has been above its request, and `rested` by
-    resource of each pod whether the resource may shrink: its cooldown is over, and the pod has writes left for the day.
+    `tolerances` is by how much, relative to their need, a node's requests may exceed it. `over_requested` (per node)
+    and `under_requested` (per container) tell whether the condition has outlasted its stabilization. `past_cooldown`
+    (per pod) tells whether a request may decrease: its shrink cooldown is over, and its daily number of resizes is not
+    used up.
     """
 
     tolerances: Mapping[ResourceName, float]
@@ -80,11 +80,11 @@ class WriteDamping:
 
 @dataclass(frozen=True, slots=True)
 class DampedSizes:
-    """What is worth a write: the requests as they are to be, current where nothing is, and why, by container.
+    """The requests to write, the present ones where nothing is written, and the urgency of each container.
 
-    By node, `need` is what its pods need together and `have` what they have, before anything is written. `above` and
-    `below` tell what goes on now, whether for long or not: nodes above their bands, and containers whose
-    bases are above their requests.
+    Per node and before anything is written: `needed` is what its pods need together, `requested` what they request.
+    `over_requested` (per node) and `under_requested` (per container) are the conditions of this pass, however long they
+    have lasted.
     """
 
     requests: Sizes
@@ -95,55 +95,56 @@ class DampedSizes:
     under_requested: Mapping[ResourceName, BoolArray]
 
 
-def is_within_write_budget(of_pods: Int64Array, writes: int, policy: Policy) -> BoolArray:
-    """Tell for each pod whether it may shrink: `of_pods` has the writes of each one's last day, `writes` is their sum.
+def is_within_write_budget(writes_by_pod: Int64Array, total_writes: int, policy: Policy) -> BoolArray:
+    """Return for each pod whether its requests may decrease, given the resizes of the last day.
 
-    The budget is an average: while the cluster is below it nobody is held to it, and then those who had more are.
+    The budget is an average: no pod is limited while the cluster is below it, then those that were resized more often
+    are.
     """
-    if writes < policy.resizes_per_container_day * len(of_pods):
-        return np.ones(len(of_pods), dtype=np.bool_)
-    within: BoolArray = of_pods < policy.resizes_per_container_day
+    if total_writes < policy.resizes_per_container_day * len(writes_by_pod):
+        return np.ones(len(writes_by_pod), dtype=np.bool_)
+    within: BoolArray = writes_by_pod < policy.resizes_per_container_day
     return within
 
 
 def get_tolerances(policy: Policy) -> Mapping[ResourceName, float]:
-    """Return how far above what it needs a node's sum of each resource may lie."""
+    """Return by how much, relative to their need, the requests on a node may exceed it."""
     return {ResourceName.CPU: policy.cpu_tolerance, ResourceName.MEMORY: policy.memory_tolerance}
 
 
 def choose_sizes_to_write(
-    columns: NodePodColumns, fit: NodeFit, targets: Targets, calm: WriteDamping, most: Sizes
+    columns: NodePodColumns, fit: NodeFit, targets: Targets, damping: WriteDamping, maximum: Sizes
 ) -> DampedSizes:
-    """Choose what is worth a write of the way from the current requests to the `targets`, never above `most`."""
-    requests, why, need, have, above, below = {}, {}, {}, {}, {}, {}
-    resources = [_ResourceDamping(columns, fit, one, targets, most[one], calm) for one in ResourceName]
+    """Choose the size changes that are worth a resize; no request exceeds `maximum`."""
+    requests, urgency, needed, requested, over_requested, under_requested = {}, {}, {}, {}, {}, {}
+    resources = [_ResourceDamping(columns, fit, one, targets, maximum[one], damping) for one in ResourceName]
     for one in resources:
-        need[one.resource], have[one.resource] = one.need, one.get_requested()
+        needed[one.resource], requested[one.resource] = one.need, one.get_requested()
         one.grow_under_requested()
         one.grow_for_node()
         one.apply_bounds()
         one.shrink_over_requested()
         one.free_capacity()
-        # What pods got to spare may have been counted on, and is the first to go.
+        # Capacity was freed by removing margins that the node's sum may have needed.
         while one.grow_for_node():
             one.free_capacity()
-    while [one for one in resources if one.keep_to_ranges(_written(columns, resources))]:
+    while [one for one in resources if one.apply_limit_ranges(_written(columns, resources))]:
         for one in resources:
             one.free_capacity()
     for one in resources:
-        requests[one.resource], why[one.resource] = one.sizes, one.reason
-        above[one.resource], below[one.resource] = one.is_over_requested, one.is_under_requested
-    return DampedSizes(requests, why, need, have, above, below)
+        requests[one.resource], urgency[one.resource] = one.sizes, one.urgency
+        over_requested[one.resource], under_requested[one.resource] = one.is_over_requested, one.is_under_requested
+    return DampedSizes(requests, urgency, needed, requested, over_requested, under_requested)
 
 
 def _written(columns: NodePodColumns, resources: Sequence["_ResourceDamping"]) -> BoolArray:
-    """Tell for each pod whether something of it is written."""
-    changed = np.logical_or.reduce([one.reason > ResizeUrgency.UNCHANGED for one in resources])
+    """Return for each pod whether any of its requests is written."""
+    changed = np.logical_or.reduce([one.urgency > ResizeUrgency.UNCHANGED for one in resources])
     return columns.candidates.any_by_pod(changed)
 
 
 class _ResourceDamping:
-    """One resource of all nodes; each step changes `sizes` and `why` in place."""
+    """The damping of one resource on all nodes; each step changes `sizes` and `urgency` in place."""
 
     def __init__(
         self,
@@ -151,52 +152,56 @@ class _ResourceDamping:
         fit: NodeFit,
         resource: ResourceName,
         targets: Targets,
-        most: Int64Array,
-        calm: WriteDamping,
+        maximum: Int64Array,
+        damping: WriteDamping,
     ) -> None:
         self._columns = columns
         self._fit = fit
         self.resource = resource
-        self._calm = calm
-        self._targets = targets.needed[resource]
-        self._whole_targets = targets.whole[resource]
+        self._damping = damping
+        self._targets = targets.without_limit_ranges[resource]
+        self._whole_targets = targets.with_limit_ranges[resource]
         demand = columns.table.get_resource(resource)
         self._demand: ResourceDemand = demand
         self._counts = demand.managed & fit.remains[columns.candidates.pod_of]
-        self.need = self._of_nodes(self._targets)
-        # Who asks for less headroom than usual, or none, is left no more of it.
-        self._wanted = np.minimum(columns.candidates.headroom_factor, 1.0)
-        self._spared = np.minimum(self._with_spare(self._targets), most)
-        self._grown = self._spared if resource is ResourceName.CPU else self._beyond_dead_band(most)
+        self.need = self._sum_by_node(self._targets)
+        # A headroom factor below 1 reduces the margin as well.
+        self._margin_factor = np.minimum(columns.candidates.headroom_factor, 1.0)
+        self._targets_with_margin = np.minimum(self._add_margin(self._targets), maximum)
+        self._growth_targets = (
+            self._targets_with_margin if resource is ResourceName.CPU else self._exceed_update_threshold(maximum)
+        )
         self.sizes = demand.current.copy()
-        self.reason: ResizeUrgencyColumn = np.zeros(len(self.sizes), dtype=np.int8)
-        self.is_under_requested = self._counts & (demand.current < demand.base * (1 - UNDER_REQUESTED_EVENT[resource]))
+        self.urgency: ResizeUrgencyColumn = np.zeros(len(self.sizes), dtype=np.int8)
+        self.is_under_requested = self._counts & (demand.current < demand.base * (1 - UNDER_REQUESTED_SHARE[resource]))
         self.is_under_requested &= self._targets > demand.current
         self.is_over_requested = np.zeros(len(columns.nodes), dtype=np.bool_)
 
     def grow_under_requested(self) -> None:
-        """Grow what has used more than its request for long, or has none, and what is granted of a wish."""
-        chosen = self.is_under_requested & (self._calm.under_requested[self.resource] | (self._demand.current == 0))
-        self._set(chosen, self._spared, ResizeUrgency.UNDER_REQUESTED)
+        """Increase requests that have been exceeded for long or are missing."""
+        chosen = self.is_under_requested & (self._damping.under_requested[self.resource] | (self._demand.current == 0))
+        self._set(chosen, self._targets_with_margin, ResizeUrgency.UNDER_REQUESTED)
 
     def grow_for_node(self) -> bool:
-        """Grow the pods furthest below their targets, where a node's sum is short of what it needs; tell if any."""
+        """Increase the requests furthest below their targets on nodes with a shortage; return whether there were any."""
         missing = self.need - self.get_requested()
         least = self._columns.candidates.update_threshold.minimum.get(self.resource)
-        missing[missing <= np.maximum(self.need * SHORTAGE_EVENT[self.resource], least)] = 0.0
-        open_to = np.where(self._counts & (self._targets > self.sizes), self._grown - self.sizes, 0)
-        # Growth that init containers request anyway adds nothing.
-        more = self._of_pods(self.sizes + open_to) - self._of_pods(self.sizes)
-        chosen = (self._fewest(more, missing, missing) > 0)[self._columns.candidates.pod_of] & (open_to > 0)
-        self._set(chosen, self._grown, ResizeUrgency.NODE_UNDER_PRESSURE)
+        missing[missing <= np.maximum(self.need * SHORTAGE_SHARE[self.resource], least)] = 0.0
+        possible = np.where(self._counts & (self._targets > self.sizes), self._growth_targets - self.sizes, 0)
+        # Growth below what init containers request adds nothing to the pod's sum.
+        growth_by_pod = self._sum_by_pod(self.sizes + possible) - self._sum_by_pod(self.sizes)
+        chosen = (self._share_among_fewest(growth_by_pod, missing, missing) > 0)[self._columns.candidates.pod_of] & (
+            possible > 0
+        )
+        self._set(chosen, self._growth_targets, ResizeUrgency.NODE_UNDER_PRESSURE)
         return bool(chosen.any())
 
     def apply_bounds(self) -> None:
-        """Cut what is above its upper bound."""
+        """Decrease requests that are above their upper bound."""
         self._set(self._counts & (self.sizes > self._demand.upper), self._targets, ResizeUrgency.OUT_OF_BOUNDS)
 
-    def keep_to_ranges(self, written: BoolArray) -> bool:
-        """Raise what a LimitRange would refuse of the pods that are `written` anyway; tell if there is any."""
+    def apply_limit_ranges(self, written: BoolArray) -> bool:
+        """Increase requests that a LimitRange would reject, in pods that are written anyway; return whether any did."""
         least = np.minimum(self._demand.lower, self._whole_targets)
         short = self._counts & written[self._columns.candidates.pod_of] & (self.sizes < least)
         self._set(short, least, ResizeUrgency.OUT_OF_BOUNDS)
@@ -204,94 +209,95 @@ class _ResourceDamping:
         return bool(short.any())
 
     def shrink_over_requested(self) -> None:
-        """Cut the most idle pods of nodes whose sums have long been above their bands.
+        """Decrease the requests of the most idle pods on nodes that have been over-requested for long.
 
-        First what is above its own peak, down to it, then the others to their targets with something to spare; nobody
-        who may not shrink yet, and nobody who grows.
+        Requests above the pod's own peak are cut to it first, then the others to their targets plus a margin. Pods
+        within their shrink cooldown, and pods whose requests increase, are not cut.
         """
-        band = self._calm.tolerances[self.resource]
-        self.is_over_requested = self.get_requested() > self.need * (1 + band)
-        lasting = self.is_over_requested & self._calm.over_requested[self.resource]
+        tolerance = self._damping.tolerances[self.resource]
+        self.is_over_requested = self.get_requested() > self.need * (1 + tolerance)
+        lasting = self.is_over_requested & self._damping.over_requested[self.resource]
         if not lasting.any():
             return
-        peaks = np.maximum(self._spared, np.minimum(self._rounded(self._demand.peak), self._demand.upper))
-        rested = self._calm.past_cooldown[self.resource][self._columns.candidates.pod_of]
-        still = self._counts & (self.reason == ResizeUrgency.UNCHANGED) & rested
-        for floor in (peaks, self._spared):
-            over = np.where(lasting, self.get_requested() - self.need * (1 + band * UNCHANGED_EVENT), 0.0)
-            amounts = np.where(still, np.maximum(self.sizes - floor, 0), 0)
-            self._cut(amounts, over, ResizeUrgency.OVER_REQUESTED)
+        peaks = np.maximum(self._targets_with_margin, np.minimum(self._round_up(self._demand.peak), self._demand.upper))
+        past_cooldown = self._damping.past_cooldown[self.resource][self._columns.candidates.pod_of]
+        may_shrink = self._counts & (self.urgency == ResizeUrgency.UNCHANGED) & past_cooldown
+        for floor in (peaks, self._targets_with_margin):
+            excess = np.where(lasting, self.get_requested() - self.need * (1 + tolerance * TOLERANCE_LEFT_SHARE), 0.0)
+            amounts = np.where(may_shrink, np.maximum(self.sizes - floor, 0), 0)
+            self._cut(amounts, excess, ResizeUrgency.OVER_REQUESTED)
 
     def free_capacity(self) -> None:
-        """Cut what is above its target, the most idle first, where grows or replacements want the room."""
+        """Decrease requests above their targets where growth or replacements need the capacity, the most idle first."""
         columns, resource = self._columns, self.resource
         sums = columns.candidates.sum_by_pod(resource, self.sizes)
-        changed = columns.candidates.any_by_pod(self.reason > ResizeUrgency.UNCHANGED)
-        after = np.where(changed, sums, np.where(columns.candidates.manages[resource], columns.counted[resource], 0))
-        over = columns.sum_by_node(np.where(self._fit.remains, after, 0)) - columns.available[resource]
-        for node, room in self._fit.reserved_for_replacements.items():
-            over[node] += room.get(resource)
-        if (over > 0).any():
+        changed = columns.candidates.any_by_pod(self.urgency > ResizeUrgency.UNCHANGED)
+        planned = np.where(changed, sums, np.where(columns.candidates.manages[resource], columns.counted[resource], 0))
+        excess = columns.sum_by_node(np.where(self._fit.remains, planned, 0)) - columns.available[resource]
+        for node, reserved in self._fit.reserved_for_replacements.items():
+            excess[node] += reserved.get(resource)
+        if (excess > 0).any():
             amounts = np.where(self._counts, np.maximum(self.sizes - self._targets, 0), 0)
-            self._cut(amounts, over.astype(np.float64), ResizeUrgency.CAPACITY_NEEDED_BY_OTHERS)
+            self._cut(amounts, excess.astype(np.float64), ResizeUrgency.CAPACITY_NEEDED_BY_OTHERS)
 
-    def _with_spare(self, targets: Int64Array) -> Int64Array:
-        """Return targets with something to spare, no more than the peak and the bounds, and never less than targets."""
-        more = 1 + PEAK_MARGIN_SHARE[self.resource] * self._wanted
-        spare = np.minimum(self._rounded(targets.astype(np.float64) * more), self._demand.upper)
-        return np.maximum(np.minimum(spare, self._rounded(self._demand.peak)), targets)
+    def _add_margin(self, targets: Int64Array) -> Int64Array:
+        """Return targets plus a margin, within the peak and the bounds, and never below the targets."""
+        factor = 1 + PEAK_MARGIN_SHARE[self.resource] * self._margin_factor
+        with_margin = np.minimum(self._round_up(targets.astype(np.float64) * factor), self._demand.upper)
+        return np.maximum(np.minimum(with_margin, self._round_up(self._demand.peak)), targets)
 
-    def _beyond_dead_band(self, most: Int64Array) -> Int64Array:
-        """Return the sizes to grow to, at least a dead band above the current ones where `most` allows that."""
-        current, band = self._demand.current, self._columns.candidates.update_threshold
-        far = self._rounded(current + np.maximum(current * band.share, band.minimum.get(self.resource)))
-        return np.maximum(self._spared, np.minimum(far, most))
+    def _exceed_update_threshold(self, maximum: Int64Array) -> Int64Array:
+        """Return growth targets that exceed the update threshold wherever `maximum` allows it."""
+        current, threshold = self._demand.current, self._columns.candidates.update_threshold
+        exceeding = self._round_up(
+            current + np.maximum(current * threshold.share, threshold.minimum.get(self.resource))
+        )
+        return np.maximum(self._targets_with_margin, np.minimum(exceeding, maximum))
 
-    def _rounded(self, values: Int64Array | Float64Array) -> Int64Array:
+    def _round_up(self, values: Int64Array | Float64Array) -> Int64Array:
         return round_up(values.astype(np.float64), ROUNDING_UNIT[self.resource])
 
     def get_requested(self) -> Float64Array:
-        """Return the sum of the sizes of each node."""
-        return self._of_nodes(self.sizes)
+        """Return the sum of the sizes on each node."""
+        return self._sum_by_node(self.sizes)
 
-    def _of_pods(self, values: Int64Array) -> Int64Array:
+    def _sum_by_pod(self, values: Int64Array) -> Int64Array:
         """Return what kube-scheduler counts for each pod at these sizes, 0 for pods that are evicted."""
         return np.where(self._fit.remains, self._columns.candidates.sum_by_pod(self.resource, values), 0)
 
-    def _of_nodes(self, values: Int64Array) -> Float64Array:
-        return self._columns.sum_by_node(self._of_pods(values)).astype(np.float64)
+    def _sum_by_node(self, values: Int64Array) -> Float64Array:
+        return self._columns.sum_by_node(self._sum_by_pod(values)).astype(np.float64)
 
-    def _set(self, chosen: BoolArray, sizes: Int64Array, why: ResizeUrgency) -> None:
+    def _set(self, chosen: BoolArray, sizes: Int64Array, urgency: ResizeUrgency) -> None:
         self.sizes = np.where(chosen, sizes, self.sizes)
-        self.reason[chosen] = np.maximum(self.reason[chosen], np.int8(why))
+        self.urgency[chosen] = np.maximum(self.urgency[chosen], np.int8(urgency))
 
-    def _cut(self, amounts: Int64Array, over: Float64Array, why: ResizeUrgency) -> None:
-        """Cut `amounts` from the containers of the fewest pods that give what is `over`, by node.
+    def _cut(self, amounts: Int64Array, excess: Float64Array, urgency: ResizeUrgency) -> None:
+        """Decrease requests by up to `amounts` in the fewest pods that free the `excess` of each node.
 
-        A pod gives by how much its sum falls: nothing where its init containers request as much. Of a share of the cuts
-        its sum falls by that share at least, rounded down as they are. They give all of it, unless the node were to
-        have less than it needs: even if what grows is held back.
+        A pod frees only by how much its own sum falls: nothing where its init containers request as much. Pods are cut
+        by their whole amount, unless the node would then have less than it needs even if growth is withheld.
         """
-        given = self._of_pods(self.sizes) - self._of_pods(self.sizes - amounts)
-        most = np.maximum(self._of_nodes(np.minimum(self.sizes, self._demand.current)) - self.need, over)
-        share = self._fewest(given, over, most)[self._columns.candidates.pod_of]
-        left = np.maximum(-self._rounded(amounts * share - self.sizes), self.sizes - amounts)
-        self._set((share > 0) & (left < self.sizes), left, why)
+        reductions = self._sum_by_pod(self.sizes) - self._sum_by_pod(self.sizes - amounts)
+        maximum = np.maximum(self._sum_by_node(np.minimum(self.sizes, self._demand.current)) - self.need, excess)
+        share = self._share_among_fewest(reductions, excess, maximum)[self._columns.candidates.pod_of]
+        reduced = np.maximum(-self._round_up(amounts * share - self.sizes), self.sizes - amounts)
+        self._set((share > 0) & (reduced < self.sizes), reduced, urgency)
 
-    def _fewest(self, of_pods: Int64Array, wanted: Float64Array, most: Float64Array) -> Float64Array:
-        """Return what share of its amount each pod gives so that nodes get what is wanted, and `most` at most.
+    def _share_among_fewest(self, amounts: Int64Array, wanted: Float64Array, maximum: Float64Array) -> Float64Array:
+        """Return what share of its amount each pod gives, so that each node gets what is wanted and at most `maximum`.
 
-        The largest amounts first, and of equal ones the first by name.
+        The largest amounts come first, equal ones by name.
         """
         columns = self._columns
         shares = np.zeros(len(columns.node_of_pod))
         if not (wanted > 0).any() or not shares.size:
             return shares
-        order = np.flatnonzero((of_pods > 0) & (wanted > 0)[columns.node_of_pod])
-        order = order[np.lexsort((order, -of_pods[order], columns.node_of_pod[order]))]
-        nodes, sorted_amounts = columns.node_of_pod[order], of_pods[order]
+        order = np.flatnonzero((amounts > 0) & (wanted > 0)[columns.node_of_pod])
+        order = order[np.lexsort((order, -amounts[order], columns.node_of_pod[order]))]
+        nodes, sorted_amounts = columns.node_of_pod[order], amounts[order]
         before = np.cumsum(sorted_amounts) - sorted_amounts
-        given = before - before[np.searchsorted(nodes, nodes)]
-        share = np.clip((most[nodes] - given) / sorted_amounts, 0.0, 1.0)
-        shares[order] = np.where(given < wanted[nodes], share, 0.0)
+        sum_before = before - before[np.searchsorted(nodes, nodes)]
+        share = np.clip((maximum[nodes] - sum_before) / sorted_amounts, 0.0, 1.0)
+        shares[order] = np.where(sum_before < wanted[nodes], share, 0.0)
         return shares

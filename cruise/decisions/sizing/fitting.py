@@ -1,7 +1,6 @@
-"""The fit of nodes in columns: which hold their pods, and which pods have to go where they do not.
+"""Decides which nodes can hold their pods, and which pods must be evicted where they cannot.
 
-All nodes are decided together; only a node that does not hold its pods is looked at pod by pod. Section 4.3 and 4.4
-of the rules; ADR 0032 has the scenes.
+All nodes are compared in columns; only the pods of nodes under pressure are examined one by one. ADR 0006, ADR 0014.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,8 +26,8 @@ from cruise.domain.policy import EvictionRanking, RuleSet
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import BoolArray, Int64Array, ResourceName, Resources
 
-# Of a node's CPU, what its pods' demand at P75 is above where their peaks contend for it: with the whole of it in this
-# place traces starve half as much again.
+# Share of a node's CPU above which the P75 demand of its pods counts as contention: with 1.0 in its place, containers
+# of the recorded traces starve half as much again.
 CONTENDED_SHARE = 0.95
 
 _MANAGED = {
@@ -40,14 +39,14 @@ _MANAGED = {
 
 @dataclass(frozen=True, slots=True)
 class PlannedEviction:
-    """A pod that has to go, by its index, with its ranking and the resource that does not fit."""
+    """A pod to evict, by its index in the columns, with its ranking and the resource that does not fit."""
 
     index: int
     ranking: EvictionRanking
     resource: ResourceName
 
     def to_action(self, pod: Pod) -> EvictPod:
-        """Return what evicts the pod."""
+        """Return the action that evicts the pod."""
         return EvictPod(
             pod.namespace,
             pod.name,
@@ -62,20 +61,20 @@ class PlannedEviction:
 
 @dataclass(frozen=True, slots=True)
 class ContendedNode:
-    """The pods of a crowded node as the fit compares them, in the order of `NodeColumns.pods_of`.
+    """The pods of a node under pressure, in the order of `NodePodColumns.get_pods_on_node`.
 
-    `why_kept` has for each of them the detail that forbids its eviction, None for a candidate. `terms` are what the
-    evictions are decided by; `pressing` is what is to be mended if it lasts.
+    `not_evictable_reasons` holds for each pod why it may not be evicted, None for a candidate. `eviction_pressure` are
+    the resources for which pods are evicted if the next pass finds the same.
     """
 
     candidates: Sequence[EvictionCandidate]
     not_evictable_reasons: Sequence[str | None]
     terms: EvictionTerms = NO_CONSTRAINTS
-    shortage: frozenset[ResourceName] = frozenset()
+    eviction_pressure: frozenset[ResourceName] = frozenset()
 
     @property
     def has_candidates(self) -> bool:
-        """Tell whether one of the pods may be evicted."""
+        """Return whether any of the pods may be evicted."""
         return any(one.evictable_for for one in self.candidates)
 
 
@@ -85,22 +84,22 @@ DestinationsByNode = Callable[[Sequence[Pod]], EvictionDestinations]
 
 @dataclass(frozen=True, slots=True)
 class NodeFit:
-    """Which nodes hold the pods that stay on them, and which pods stay.
+    """Which nodes hold their pods, and which pods remain on them.
 
-    `fits` has an entry a node for each resource, `stays` an entry a pod; `evicted` has the nodes with evictions, in
-    marking order. `grows` tells by resource and node whether requests may rise: by the first design they may not where
-    the pods do not fit. `short` has what a node has too little of before anyone goes, `pressing` what of it evictions
-    mend if it lasts, and `unfit` what no eviction that may be would mend, by node; `kept` has why pods stay that might
-    have gone, by pod. `promised` is the room on nodes that replacements are to find there, and `awaited` what each of
-    them needs, by the pod that it replaces: nothing grows into the room, or into the quota that is left for it.
+    One entry per node: `fits` and `may_grow` (whether requests may increase; under the first rule set only where the
+    pods fit). One entry per pod: `remains`. By node: `evicted` in marking order; `shortages`, the resources that the
+    node has too little of before evictions; `eviction_pressure`, those of them for which pods are evicted if they last;
+    `unfit`, those that no allowed eviction would relieve; `reserved_for_replacements`, the capacity that no pod may
+    grow into. By pod: `not_evicted`, why a candidate stays; `pending_replacements`, the requests of an evicted pod's
+    replacement.
     """
 
     fits: Mapping[ResourceName, BoolArray]
     may_grow: Mapping[ResourceName, BoolArray]
     remains: BoolArray
     evicted: Mapping[int, tuple[PlannedEviction, ...]]
-    under_pressure: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
-    shortage: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
+    shortages: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
+    eviction_pressure: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
     unfit: Mapping[int, frozenset[ResourceName]] = field(default_factory=dict)
     not_evicted: Mapping[int, str] = field(default_factory=dict)
     reserved_for_replacements: Mapping[int, Resources] = field(default_factory=dict)
@@ -108,10 +107,9 @@ class NodeFit:
 
 
 def find_shortages(columns: NodePodColumns) -> dict[int, frozenset[ResourceName]]:
-    """Return what each node has too little of for the bases of its pods and the largest single headroom.
+    """Return the resources of which each node has too little for its pods' bases and their largest single headroom.
 
-    Whatever a headroom model wants, pods fit where there is room for one of them at a time at its peak: a headroom
-    moves with every pass, and pods that were evicted for it are missed when it has shrunk again.
+    This holds for every headroom model: a headroom changes with every pass, an eviction made for it would be regretted.
     """
     found: dict[int, frozenset[ResourceName]] = {}
     for resource in ResourceName:
@@ -123,15 +121,15 @@ def find_shortages(columns: NodePodColumns) -> dict[int, frozenset[ResourceName]
 
 @dataclass(frozen=True, slots=True)
 class ContentionContext:
-    """What is known of crowded nodes beside the columns.
+    """What is known about nodes under pressure besides the columns.
 
-    `cpu_demand` is what the pods of each node demand at P75, in millicores. `apart` has by node the pods that take no
-    part in the sums. `exits` tells where the pods of a node go, None anywhere.
+    `cpu_demand` is the P75 demand of each node's pods in millicores, `fixed_pods` the pods of a node that are not
+    resized. Without `destinations` every replacement is assumed to find a node.
     """
 
     cpu_demand: Int64Array
     earlier: EarlierPasses = ASSUME_UNCHANGED
-    evaluate_alone: Mapping[int, Sequence[Pod]] = field(default_factory=dict)
+    fixed_pods: Mapping[int, Sequence[Pod]] = field(default_factory=dict)
     destinations: DestinationsByNode | None = None
 
 
@@ -139,83 +137,87 @@ def find_contended_nodes(
     columns: NodePodColumns,
     eligibility: Eligibility,
     rules: RuleSet,
-    around: ContentionContext,
-    short: Mapping[int, frozenset[ResourceName]],
+    context: ContentionContext,
+    shortages: Mapping[int, frozenset[ResourceName]],
 ) -> ContendedNodes:
-    """Return the pods of the nodes that are short of something, and what is to be mended there."""
-    return {node: _crowd(columns, node, eligibility, rules, around, short[node]) for node in short}
+    """Return the pods of the nodes with shortages, and the resources to relieve there."""
+    return {
+        node: _build_contended_node(columns, node, eligibility, rules, context, shortages[node]) for node in shortages
+    }
 
 
-def _crowd(
+def _build_contended_node(
     columns: NodePodColumns,
     node: int,
     eligibility: Eligibility,
     rules: RuleSet,
-    around: ContentionContext,
-    short: frozenset[ResourceName],
+    context: ContentionContext,
+    shortages: frozenset[ResourceName],
 ) -> ContendedNode:
     pods = columns.get_pods_on_node(node)
-    base, spike = columns.base, columns.largest_headroom
-    amounts = (of_pods[resource][pods].tolist() for of_pods in (base, spike) for resource in ResourceName)
-    found, why = [], []
+    base, headroom = columns.base, columns.largest_headroom
+    amounts = (of_pods[resource][pods].tolist() for of_pods in (base, headroom) for resource in ResourceName)
+    candidates, reasons = [], []
     for at, cpu, memory, cpu_headroom, memory_headroom in zip(pods, *amounts, strict=True):
-        touchable = columns.candidates.pods[at]
-        kept = _why_kept(touchable, eligibility, around.earlier)
-        why.append(kept)
-        found.append(
+        resizable = columns.candidates.pods[at]
+        reason = _explain_not_evictable(resizable, eligibility, context.earlier)
+        reasons.append(reason)
+        candidates.append(
             EvictionCandidate(
-                touchable.pod.namespace,
-                touchable.pod.name,
-                eligibility.evictability.get_ranking(touchable.pod, touchable.effective_policy),
+                resizable.pod.namespace,
+                resizable.pod.name,
+                eligibility.evictability.get_ranking(resizable.pod, resizable.effective_policy),
                 Resources(cpu, memory),
                 Resources(cpu_headroom, memory_headroom),
-                frozenset() if kept else _managed(touchable),
-                touchable.pod.priority if rules.eviction_safeguards else 0,
+                frozenset() if reason else _managed(resizable),
+                resizable.pod.priority if rules.eviction_safeguards else 0,
             )
         )
     if not rules.eviction_safeguards:
-        return ContendedNode(found, why, EvictionTerms(check_each_node_alone=rules.fit_by_resource), short)
-    its, pressing = columns.nodes[node], _pressing(columns, node, around, short)
+        return ContendedNode(
+            candidates, reasons, EvictionTerms(check_each_resource_alone=rules.fit_by_resource), shortages
+        )
+    node_object, pressure = columns.nodes[node], _find_eviction_pressure(columns, node, context, shortages)
     terms = EvictionTerms(
-        shortage=frozenset(one for one in pressing if around.earlier.was_under_pressure(its.name, one)),
-        check_each_node_alone=rules.fit_by_resource,
-        lowest_priority_first=_lowest_apart(
-            around.evaluate_alone.get(node, ()), [columns.candidates.pods[at] for at in pods]
+        resources=frozenset(one for one in pressure if context.earlier.had_eviction_pressure(node_object.name, one)),
+        check_each_resource_alone=rules.fit_by_resource,
+        lowest_other_priority=_find_lowest_other_priority(
+            context.fixed_pods.get(node, ()), [columns.candidates.pods[at] for at in pods]
         ),
     )
-    if around.destinations is not None:
-        terms = replace(terms, destinations=around.destinations([columns.candidates.pods[at].pod for at in pods]))
-    return ContendedNode(found, why, terms, pressing)
+    if context.destinations is not None:
+        terms = replace(terms, destinations=context.destinations([columns.candidates.pods[at].pod for at in pods]))
+    return ContendedNode(candidates, reasons, terms, pressure)
 
 
-def _why_kept(touchable: ResizablePod, eligibility: Eligibility, earlier: EarlierPasses) -> str | None:
+def _explain_not_evictable(resizable: ResizablePod, eligibility: Eligibility, earlier: EarlierPasses) -> str | None:
     rules = eligibility.evictability
-    kept = rules.explain_not_evictable(touchable.pod, touchable.effective_policy) or rules.explain_not_evictable_now(
-        touchable.pod
+    reason = rules.explain_not_evictable(resizable.pod, resizable.effective_policy) or rules.explain_not_evictable_now(
+        resizable.pod
     )
-    if kept is None and touchable.pod.uid in earlier.refused_evictions:
+    if reason is None and resizable.pod.uid in earlier.refused_evictions:
         return ReasonDetail.REFUSED_BEFORE
-    return kept
+    return reason
 
 
-def _pressing(
-    columns: NodePodColumns, node: int, around: ContentionContext, short: frozenset[ResourceName]
+def _find_eviction_pressure(
+    columns: NodePodColumns, node: int, context: ContentionContext, shortages: frozenset[ResourceName]
 ) -> frozenset[ResourceName]:
-    """Return what evictions mend where it lasts to the next pass: memory that is short, and CPU that is contended.
+    """Return the shortages that evictions relieve if they last: memory, and CPU only if it is contended.
 
-    The pressure is in the demand for CPU already, since time that containers waited for it counts as use.
+    The demand for CPU includes the time that containers waited for it.
     """
-    most = CONTENDED_SHARE * columns.nodes[node].allocatable.cpu_millicores
-    contended = bool(around.cpu_demand[node] > most)
-    return frozenset(one for one in short if one is not ResourceName.CPU or contended)
+    threshold = CONTENDED_SHARE * columns.nodes[node].allocatable.cpu_millicores
+    contended = bool(context.cpu_demand[node] > threshold)
+    return frozenset(one for one in shortages if one is not ResourceName.CPU or contended)
 
 
-def _lowest_apart(pods: Sequence[Pod], sized: Sequence[ResizablePod]) -> dict[ResourceName, int]:
-    """Return for each resource the lowest priority of the pods that take some of it, and are not sized by it."""
-    taking = [(pod, frozenset[ResourceName]()) for pod in pods]
-    taking += [(one.pod, managed) for one in sized if len(managed := _managed(one)) < len(ResourceName)]
+def _find_lowest_other_priority(pods: Sequence[Pod], sized: Sequence[ResizablePod]) -> dict[ResourceName, int]:
+    """Return for each resource the lowest priority of the pods that request it and are not resized."""
+    users = [(pod, frozenset[ResourceName]()) for pod in pods]
+    users += [(one.pod, managed) for one in sized if len(managed := _managed(one)) < len(ResourceName)]
     lowest: dict[ResourceName, int] = {}
-    for pod, managed in taking:
+    for pod, managed in users:
         counted = count_pod_requests(pod)
         for resource in ResourceName:
             if resource not in managed and counted.get(resource):
@@ -228,29 +230,31 @@ def _managed(pod: ResizablePod) -> frozenset[ResourceName]:
 
 
 def decide_node_fit(
-    columns: NodePodColumns, crowds: ContendedNodes, short: Mapping[int, frozenset[ResourceName]]
+    columns: NodePodColumns, contended_nodes: ContendedNodes, shortages: Mapping[int, frozenset[ResourceName]]
 ) -> NodeFit:
-    """Decide the fit and the evictions of all nodes; `crowds` has those that are `short` of something."""
-    fits, grows = ({one: np.ones(len(columns.nodes), dtype=np.bool_) for one in ResourceName} for _ in range(2))
-    stays = np.ones(len(columns.candidates.pods), dtype=np.bool_)
+    """Decide the fit and the evictions of all nodes; `contended_nodes` are those with shortages."""
+    fits, may_grow = ({one: np.ones(len(columns.nodes), dtype=np.bool_) for one in ResourceName} for _ in range(2))
+    remains = np.ones(len(columns.candidates.pods), dtype=np.bool_)
     evicted: dict[int, tuple[PlannedEviction, ...]] = {}
     unfit: dict[int, frozenset[ResourceName]] = {}
-    kept: dict[int, str] = {}
-    for node, crowd in crowds.items():
-        room = Resources(*(int(columns.available[resource][node]) for resource in ResourceName))
-        leaving = decide_evictions(crowd.candidates, room, crowd.terms)
+    not_evicted: dict[int, str] = {}
+    for node, contended in contended_nodes.items():
+        available = Resources(*(int(columns.available[resource][node]) for resource in ResourceName))
+        decision = decide_evictions(contended.candidates, available, contended.terms)
         pods = columns.get_pods_on_node(node)
-        kept |= {pods[at]: detail for at, detail in leaving.not_evicted.items()}
-        if leaving.does_not_fit:
-            unfit[node] = leaving.does_not_fit
-        for resource in leaving.over_capacity:
+        not_evicted |= {pods[at]: detail for at, detail in decision.not_evicted.items()}
+        if decision.does_not_fit:
+            unfit[node] = decision.does_not_fit
+        for resource in decision.over_capacity:
             fits[resource][node] = False
-            grows[resource][node] = crowd.terms.check_each_node_alone
-        if leaving.marked:
+            may_grow[resource][node] = contended.terms.check_each_resource_alone
+        if decision.marked:
             evicted[node] = tuple(
-                PlannedEviction(pods[at.index], crowd.candidates[at.index].ranking, at.resource)
-                for at in leaving.marked
+                PlannedEviction(pods[at.index], contended.candidates[at.index].ranking, at.resource)
+                for at in decision.marked
             )
-            stays[[eviction.index for eviction in evicted[node]]] = False
-    pressing = {node: crowd.shortage for node, crowd in crowds.items() if crowd.shortage}
-    return NodeFit(fits, grows, stays, evicted, short, pressing, unfit, kept)
+            remains[[eviction.index for eviction in evicted[node]]] = False
+    eviction_pressure = {
+        node: contended.eviction_pressure for node, contended in contended_nodes.items() if contended.eviction_pressure
+    }
+    return NodeFit(fits, may_grow, remains, evicted, shortages, eviction_pressure, unfit, not_evicted)

@@ -1,15 +1,13 @@
-"""The headroom for a stated risk: what pods used in the last hour, and a multiple of how far they may rise above that.
+"""Headroom models: how much capacity above their bases the pods of a node need, so that their peaks find it.
 
-The multiple is the same for all nodes. It is steered by how often demand passed the requests in force (`risk_level`),
-so that damping, admission and packing count as well, and a stated risk is spent as well as kept.
+The default model, `risk`, keeps a stated risk: the share of intervals in which a node's demand may exceed its requests
+(docs: headroom page, ADR 0007).
 """
-
-from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,86 +15,81 @@ from numpy.typing import NDArray
 from cruise.decisions.sizing.recommendation import ResourceDemand
 from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.decisions.usage.usage_columns import RecentUsage
-from cruise.domain.policy import Policy
 from cruise.domain.resources import Float32Array, Float64Array, Int64Array, ResourceName
 
-# What a headroom model answers: the room that the pods of a node share above their bases.
+Risks = Mapping[ResourceName, ObservedRisk]
+# The last hour counts by its largest samples of 5 minutes, earlier days by the largest samples of a clock hour.
+WINDOW_PART_SECONDS = 300
 
 
 class HeadroomModel(Protocol):
-    """One model, prepared for the statistics of one pass.
+    """A headroom model, prepared for the statistics of one pass.
 
-    What it has to know about a node beside the sum of the bases and the largest single headroom are sums over the
-    containers of the node's pods that stay.
+    It computes a node's headroom from the sum of its bases, its largest single headroom, and sums over its containers.
     """
 
     def rule(self, resource: ResourceName) -> str:
-        """Name the model by which the headroom of a resource is found."""
+        """Return the name of the model that is used for a resource."""
         ...
 
     def get_observed_risk(self, resource: ResourceName) -> ObservedRisk | None:
-        """Return how the stated risk was kept lately, None for a model without one."""
+        """Return how often demand exceeded requests recently; None for a model without a stated risk."""
         ...
 
     def get_extras(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
-        """Return what is to be summed up over a node's containers: (C, W), W may be 0.
+        """Return the values that the caller sums over each node's containers: (C, W), W may be 0.
 
-        `rows` are the containers' rows in the statistics, `demand` what they need of the resource.
+        `rows` are the containers' rows in the statistics.
         """
         ...
 
     def compute_node_headroom(
         self, resource: ResourceName, base: Int64Array, largest: Int64Array, extras: Float64Array
     ) -> Int64Array:
-        """Return each node's headroom, from the sum of its bases, its largest single headroom, and its sums (N, W)."""
+        """Return each node's headroom from its sum of bases, its largest single headroom, and its summed extras (N, W)."""
         ...
-
-
-# What containers demanded at the times that count: the last hour, and the same clock hours of the days before.
-
-# The largest samples of 5 minutes stand for them, as those of a whole hour do for the days before.
-WINDOW_PART_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True)
 class PastDemand:
-    """Demand at past times, one row for each row of the statistics, NaN where nothing was sampled.
+    """The largest samples of past intervals, one row per row of the statistics, NaN where nothing was sampled.
 
-    `recent` has one column for each 5 minutes of the last hour, oldest first, `hours` one for each clock hour that
-    counts: the largest samples in them.
+    `recent` has a column for each 5 minutes of the last hour, oldest first; `hours` one for each clock hour that counts
+    towards peaks.
     """
 
     recent: Mapping[ResourceName, Float32Array]
     hours: Mapping[ResourceName, Float32Array]
 
     @staticmethod
-    def create_empty(rows: int) -> PastDemand:
-        """Return the past of containers of which nothing was sampled."""
+    def create_empty(rows: int) -> "PastDemand":
+        """Return the past demand of containers without samples."""
         nothing = np.empty((rows, 0), dtype=np.float32)
         return PastDemand(dict.fromkeys(ResourceName, nothing), dict.fromkeys(ResourceName, nothing))
 
     @staticmethod
     def create(
         usage: RecentUsage, rows: Int64Array, numbers: Int64Array, hours: Mapping[ResourceName, NDArray[np.floating]]
-    ) -> PastDemand:
-        """Take what belongs to each row of the statistics out of the windows and the peaks of hours.
+    ) -> "PastDemand":
+        """Select the samples of each row of the statistics from recent usage and from the peaks of clock hours.
 
-        `rows` and `numbers` have the row in `usage` and the column in `hours`, matrices (hours, numbers), of each row
-        of the statistics; -1 where there is none.
+        `rows` holds the row in `usage`, `numbers` the column in `hours` (matrices of hours by numbers); -1 for none.
         """
         parts = max(1, len(usage.columns) * WINDOW_PART_SECONDS // 3600)
         return PastDemand(
             recent={
-                ResourceName.CPU: _parts(usage.cpu_demand_millicores, usage.columns, rows, parts),
-                ResourceName.MEMORY: _parts(usage.memory_bytes, usage.columns, rows, parts),
+                ResourceName.CPU: _select_interval_maxima(usage.cpu_demand_millicores, usage.columns, rows, parts),
+                ResourceName.MEMORY: _select_interval_maxima(usage.memory_bytes, usage.columns, rows, parts),
             },
-            hours={resource: _of_numbers(peaks, numbers) for resource, peaks in hours.items()},
+            hours={resource: _select_hours(peaks, numbers) for resource, peaks in hours.items()},
         )
 
 
-def _parts(samples: NDArray[np.floating], columns: Int64Array, rows: Int64Array, size: int) -> Float32Array:
+def _select_interval_maxima(
+    samples: NDArray[np.floating], columns: Int64Array, rows: Int64Array, part_size: int
+) -> Float32Array:
     """Return the largest sample of each `size` columns, for some rows."""
-    firsts = np.arange(0, len(columns), size)
+    firsts = np.arange(0, len(columns), part_size)
     largest = np.fmax.reduceat(samples[:, columns], firsts, axis=1).astype(np.float32)
     found = np.full((len(rows), len(firsts)), np.nan, dtype=np.float32)
     known = rows >= 0
@@ -104,7 +97,7 @@ def _parts(samples: NDArray[np.floating], columns: Int64Array, rows: Int64Array,
     return found
 
 
-def _of_numbers(peaks: NDArray[np.floating], numbers: Int64Array) -> Float32Array:
+def _select_hours(peaks: NDArray[np.floating], numbers: Int64Array) -> Float32Array:
     found = np.full((len(numbers), len(peaks)), np.nan, dtype=np.float32)
     known = numbers >= 0
     if len(peaks):
@@ -112,22 +105,19 @@ def _of_numbers(peaks: NDArray[np.floating], numbers: Int64Array) -> Float32Arra
     return found
 
 
-# The largest single headroom of a node, shared by all: one pod at a time may be at its peak.
-
-
 class SharedMaxHeadroom:
-    """The rule of the original design."""
+    """A node's headroom is the largest single headroom of its pods: one pod at a time may be at its peak (CruiseKube)."""
 
     def rule(self, resource: ResourceName) -> str:
-        """Name the rule."""
+        """Return the model's name."""
         return "shared-max"
 
     def get_observed_risk(self, resource: ResourceName) -> ObservedRisk | None:
-        """Return nothing: no risk is stated."""
+        """Return None: this model has no stated risk."""
         return None
 
     def get_extras(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
-        """Sum up nothing."""
+        """Return no columns."""
         return np.empty((len(rows), 0))
 
     def compute_node_headroom(
@@ -139,29 +129,27 @@ class SharedMaxHeadroom:
 
 SHARED_MAX_HEADROOM = SharedMaxHeadroom()
 
-# The largest demand that the node's pods had together at one of the times that count for peaks.
-
 
 class JointPeakHeadroom:
-    """Sees pods that spike together; an upper bound, since of 5 minutes and of hours only the largest is known.
+    """A node's headroom covers the largest demand that its pods had together at one of the past intervals.
 
-    A time of the last hour at which a container was not sampled counts with its peak; a clock hour without a sample is
-    one before the workload was there, and counts nothing.
+    This is an upper bound: only the largest sample of each interval is known. In the last hour a container without a
+    sample counts with its peak; in an earlier clock hour it did not exist yet and counts nothing.
     """
 
     def __init__(self, past: PastDemand) -> None:
         self._past = past
 
     def rule(self, resource: ResourceName) -> str:
-        """Name the rule."""
+        """Return the model's name."""
         return "joint-peak"
 
     def get_observed_risk(self, resource: ResourceName) -> ObservedRisk | None:
-        """Return nothing: no risk is stated."""
+        """Return None: this model has no stated risk."""
         return None
 
     def get_extras(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
-        """Sum up the demand at each time."""
+        """Return the demand of each container in each interval."""
         peak = (demand.base + demand.headroom).astype(np.float64)
         recent = self._past.recent[resource][rows].astype(np.float64)
         recent = np.where(np.isnan(recent), peak[:, np.newaxis], recent)
@@ -170,25 +158,25 @@ class JointPeakHeadroom:
     def compute_node_headroom(
         self, resource: ResourceName, base: Int64Array, largest: Int64Array, extras: Float64Array
     ) -> Int64Array:
-        """Return what the largest sum is above the bases, and at least the largest single headroom."""
+        """Return by how much the largest sum exceeds the bases, at least the largest single headroom."""
         together = extras.max(axis=1, initial=0.0)
         headroom: Int64Array = np.maximum(np.ceil(together - base).astype(np.int64), largest)
         return headroom
 
 
-# Of the last hour's 5-minute maxima, and of the maxima of the clock hours that count on the days before.
+# Quantile of the last hour's 5-minute maxima, and of earlier days' hourly maxima.
 RISE_QUANTILE = 0.75
-# Of what a node's pods use, beside their rises: even pods that never rose may.
+# Margin as a share of usage: even pods that never rose may rise.
 USAGE_SHARE = 0.05
 _ABOVE, _RISE, _HEADROOM = range(3)
 
 
 class RiskHeadroom:
-    """A node's demand is expected to stay below Σ level + multiple × Σ rise.
+    """A node's demand is expected to stay below Σ level + multiple × Σ rise (ADR 0007).
 
-    A container's `level` is the upper quartile of its last hour, and for memory at least its last sample, since memory
-    does not come back. Its `rise` goes from there to the larger of the last hour's maximum and the upper quartile of
-    the maxima of the same hours on the days before.
+    A container's `level` is the upper quartile of its last hour; for memory at least its last sample, which is not
+    given back. Its `rise` is the distance from there to the last hour's maximum, or to the upper quartile of the same
+    hours' maxima on earlier days if that is larger. The multiple is the same for all nodes (see `risk_level`).
     """
 
     def __init__(self, past: PastDemand, risks: Mapping[ResourceName, ObservedRisk]) -> None:
@@ -196,108 +184,82 @@ class RiskHeadroom:
         self._risks = risks
 
     def rule(self, resource: ResourceName) -> str:
-        """Name the rule."""
+        """Return the model's name."""
         return "risk"
 
     def get_observed_risk(self, resource: ResourceName) -> ObservedRisk | None:
-        """Return how the stated risk was kept lately, with the level that holds."""
+        """Return the observed risk with the present multiple."""
         return self._risks[resource]
 
     def get_extras(self, resource: ResourceName, rows: Int64Array, demand: ResourceDemand) -> Float64Array:
-        """Sum up how far levels are above bases, rises, and headrooms.
+        """Return for each container its level above the base, its rise, and its headroom.
 
-        A container without a sample of the last hour is expected between its base and its peak.
+        A container without a sample in the last hour is expected between its base and its peak.
         """
         recent, hours = self._past.recent[resource][rows], self._past.hours[resource][rows]
-        base, room = demand.base.astype(np.float64), np.maximum(demand.peak - demand.base, 0).astype(np.float64)
-        level, most = _quantiles(recent, RISE_QUANTILE), np.fmax.reduce(recent, axis=1, initial=np.nan)
+        base, headroom = demand.base.astype(np.float64), np.maximum(demand.peak - demand.base, 0).astype(np.float64)
+        level, highest = _quantiles(recent, RISE_QUANTILE), np.fmax.reduce(recent, axis=1, initial=np.nan)
         if resource is ResourceName.MEMORY and recent.shape[1]:
             level = np.fmax(level, recent[:, -1])
         sampled = ~np.isnan(level)
         level = np.where(sampled, level, base)
-        most = np.where(sampled, np.fmax(most, _quantiles(hours, RISE_QUANTILE)), base + room)
-        # What users make of their headroom by its factor they make of the rise.
-        factor = np.divide(demand.headroom, room, out=np.zeros_like(room), where=room > 0)
+        highest = np.where(sampled, np.fmax(highest, _quantiles(hours, RISE_QUANTILE)), base + headroom)
+        # The headroom factor of an annotation multiplies the rise as well.
+        factor = np.divide(demand.headroom, headroom, out=np.zeros_like(headroom), where=headroom > 0)
         above = np.where(demand.managed, level - base, 0.0)
-        rise = np.where(demand.managed, np.maximum(most - level, 0.0) * factor, 0.0)
+        rise = np.where(demand.managed, np.maximum(highest - level, 0.0) * factor, 0.0)
         return np.column_stack((above, rise, demand.headroom))
 
     def compute_node_headroom(
         self, resource: ResourceName, base: Int64Array, largest: Int64Array, extras: Float64Array
     ) -> Int64Array:
-        """Return what nodes keep above the sum of their bases.
+        """Return each node's headroom: level and rises above the bases plus a margin.
 
-        That is no more than the sum of their headrooms, and a share of their use: memory that only grows is at its peak
-        at every time.
+        It is at most the sum of the containers' headrooms plus that margin: memory that only grows is always at its
+        peak.
         """
         multiple, above = self._risks[resource].level, extras[:, _ABOVE]
-        spare = multiple * USAGE_SHARE * (base + above)
-        most = np.maximum(extras[:, _HEADROOM], 0.0)
-        wanted = np.clip(above + multiple * extras[:, _RISE], 0.0, most) + np.maximum(spare, 0.0)
+        margin = multiple * USAGE_SHARE * (base + above)
+        highest = np.maximum(extras[:, _HEADROOM], 0.0)
+        wanted = np.clip(above + multiple * extras[:, _RISE], 0.0, highest) + np.maximum(margin, 0.0)
         return np.ceil(wanted - 1e-6).astype(np.int64)
 
 
-def _quantiles(samples: NDArray[np.floating], share: float) -> Float64Array:
-    """Return a quantile of each row, interpolated linearly, NaN for a row without a sample."""
+def _quantiles(samples: NDArray[np.floating], quantile: float) -> Float64Array:
+    """Return a quantile of each row, interpolated linearly; NaN for a row without a sample."""
     if not samples.shape[1]:
         return np.full(len(samples), np.nan)
-    # Sorting leaves NaN at the end.
+    # Sorting moves NaN to the end.
     ordered = np.sort(samples, axis=1).astype(np.float64)
     last = np.maximum((~np.isnan(ordered)).sum(axis=1) - 1, 0)
-    places = last * share
-    below = np.floor(places).astype(np.int64)
+    positions = last * quantile
+    below = np.floor(positions).astype(np.int64)
     rows = np.arange(len(ordered))
     lower, upper = ordered[rows, below], ordered[rows, np.minimum(below + 1, last)]
-    found: Float64Array = lower + (upper - lower) * (places - below)
+    found: Float64Array = lower + (upper - lower) * (positions - below)
     return found
-
-
-# Every headroom model by its name: how it is prepared for a pass, and what of the past it needs. A model's module is imported only where one is prepared: settings read the names, and start without numpy.
-
-if TYPE_CHECKING:
-    pass
-    pass
-    from cruise.decisions.sizing.risk_level import ObservedRisk
-
-    Risks = Mapping[ResourceName, ObservedRisk]
 
 
 @dataclass(frozen=True, slots=True)
 class HeadroomModelEntry:
-    """How a model is prepared from past demand and kept risks, both empty where it does not read them.
+    """How to prepare a model, and which inputs it needs; those that it does not need are empty.
 
-    With `reads_usage` it reads the last hour's samples, with `reads_hours` the peaks of the clock hours that count as
-    well, and with `learns` how the stated risks were kept, and the levels that follow.
+    `reads_usage` needs the last hour's samples, `reads_hours` the peaks of earlier clock hours, `learns_risk_level` the
+    observed risks.
     """
 
-    prepare: Callable[[PastDemand, Risks, Policy], HeadroomModel]
+    prepare: Callable[[PastDemand, Risks], HeadroomModel]
     reads_usage: bool = False
     reads_hours: bool = False
     learns_risk_level: bool = False
 
 
-def _shared_max(past: PastDemand, risks: Risks, policy: Policy) -> HeadroomModel:
-    pass
-
-    return SHARED_MAX_HEADROOM
-
-
-def _joint_peak(past: PastDemand, risks: Risks, policy: Policy) -> HeadroomModel:
-    pass
-
-    return JointPeakHeadroom(past)
-
-
-def _risk(past: PastDemand, risks: Risks, policy: Policy) -> HeadroomModel:
-    pass
-
-    return RiskHeadroom(past, risks)
-
-
 HEADROOM_MODELS: Mapping[str, HeadroomModelEntry] = MappingProxyType(
     {
-        "shared-max": HeadroomModelEntry(_shared_max),
-        "joint-peak": HeadroomModelEntry(_joint_peak, reads_usage=True, reads_hours=True),
-        "risk": HeadroomModelEntry(_risk, reads_usage=True, reads_hours=True, learns_risk_level=True),
+        "shared-max": HeadroomModelEntry(lambda past, risks: SHARED_MAX_HEADROOM),
+        "joint-peak": HeadroomModelEntry(
+            lambda past, risks: JointPeakHeadroom(past), reads_usage=True, reads_hours=True
+        ),
+        "risk": HeadroomModelEntry(RiskHeadroom, reads_usage=True, reads_hours=True, learns_risk_level=True),
     }
 )

@@ -65,7 +65,7 @@ class NodePodColumns:
         np.add.at(sums, self.node_of_pod, of_pods)
         return sums
 
-    def sum_resources_by_node(self, of_pods: Float64Array) -> Float64Array:
+    def sum_rows_by_node(self, of_pods: Float64Array) -> Float64Array:
         """Sum the rows of pods to nodes: (P, W) to (N, W)."""
         sums = np.zeros((len(self.nodes), of_pods.shape[1]))
         if of_pods.size:
@@ -78,7 +78,7 @@ class NodePodColumns:
         np.maximum.at(largest, self.node_of_pod, of_pods)
         return largest
 
-    def total_by_node(self, of_containers: Int64Array) -> Float64Array:
+    def sum_containers_by_node(self, of_containers: Int64Array) -> Float64Array:
         """Sum containers to nodes."""
         sums = np.bincount(self.node_of, weights=of_containers, minlength=len(self.nodes))
         return sums.astype(np.float64)
@@ -100,26 +100,26 @@ class NodeCapacity:
 
     node: Node
     number: int
-    pod_count: list[SkippedPod] = field(default_factory=list)
-    skipped: list[Pod] = field(default_factory=list)
+    skipped_pods: list[SkippedPod] = field(default_factory=list)
+    fixed_pods: list[Pod] = field(default_factory=list)
     counted_cpu: int = 0
     counted_memory: int = 0
     reserved_cpu: int = 0
     reserved_memory: int = 0
 
     @property
-    def get_available(self) -> Resources:
+    def available(self) -> Resources:
         """What is left once fixed pods and overheads are taken off."""
         return self.node.allocatable - Resources(self.reserved_cpu, self.reserved_memory)
 
     @property
-    def get_counted_requests(self) -> Resources:
+    def counted_requests(self) -> Resources:
         """What kube-scheduler counts on the node now."""
         return Resources(self.counted_cpu, self.counted_memory)
 
     def get_available_without(self, pod: Pod) -> Resources:
         """Return what the other pods leave of the node for one of its pods."""
-        return self.node.allocatable - self.get_counted_requests + count_pod_requests(pod)
+        return self.node.allocatable - self.counted_requests + count_pod_requests(pod)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +157,8 @@ def build_node_capacities(
         room.counted_memory += memory
         verdict = eligibility.check(pod)
         if isinstance(verdict, SkippedPod):
-            room.pod_count.append(verdict)
-            room.skipped.append(pod)
+            room.skipped_pods.append(verdict)
+            room.fixed_pods.append(pod)
             room.reserved_cpu += cpu
             room.reserved_memory += memory
         else:

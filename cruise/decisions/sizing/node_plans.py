@@ -85,9 +85,9 @@ class NodePlan:
     headroom_by_pod: Resources = NO_RESOURCES
     resize: tuple[ResizePod, ...] = ()
     skipped: tuple[SkippedPod, ...] = ()
-    under_pressure: frozenset[ResourceName] = frozenset()
-    shortage: frozenset[ResourceName] = frozenset()
-    may_grow: tuple[SkippedPod, ...] = ()
+    shortages: frozenset[ResourceName] = frozenset()
+    eviction_pressure: frozenset[ResourceName] = frozenset()
+    suspected_leaks: tuple[SkippedPod, ...] = ()
     over_requested: frozenset[ResourceName] = frozenset()
     under_requested: tuple[tuple[str, str, ResourceName], ...] = ()
 
@@ -157,7 +157,7 @@ def size_cluster(
     table = build_demand_table(rooms.resizable_pods, statistics, snapshot.limit_ranges, policy)
     demanded = NodePodColumns(
         nodes=[room.node for room in rooms.by_node],
-        available=split_into_columns([room.get_available for room in rooms.by_node]),
+        available=split_into_columns([room.available for room in rooms.by_node]),
         node_of_pod=np.array(rooms.capacity_by_pod, dtype=np.int64),
         counted=counted,
         table=limit_demand_to_quotas(table, counted, snapshot.quotas)
@@ -177,7 +177,7 @@ def size_cluster(
         around = ContentionContext(
             cpu_demand=_cpu_demand(columns, rooms.by_node, short, statistics),
             earlier=earlier,
-            evaluate_alone={node: rooms.by_node[node].skipped for node in short},
+            fixed_pods={node: rooms.by_node[node].fixed_pods for node in short},
             destinations=None if places is None else places.for_node,
         )
         return find_contended_nodes(columns, eligibility, policy.rules, around, short), places
@@ -226,9 +226,9 @@ def _cpu_demand(
     columns: NodePodColumns, rooms: Sequence[NodeCapacity], short: Iterable[int], statistics: StatisticsTable
 ) -> Int64Array:
     """Return what the pods of each node demand of CPU at P75; those apart count on the nodes that are short alone."""
-    demand = columns.total_by_node(statistics.cpu_base_millicores[columns.table.rows]).astype(np.int64)
+    demand = columns.sum_containers_by_node(statistics.cpu_base_millicores[columns.table.rows]).astype(np.int64)
     for node in short:
-        for pod in rooms[node].skipped:
+        for pod in rooms[node].fixed_pods:
             for container in () if pod.is_finished else pod.sized_containers:
                 row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
                 demand[node] += 0 if row is None else int(statistics.cpu_base_millicores[row])
@@ -246,7 +246,7 @@ def _spare(columns: NodePodColumns, rooms: Sequence[NodeCapacity]) -> dict[str, 
         columns.largest_headroom_by_node[ResourceName.MEMORY].tolist(),
         strict=True,
     ):
-        free, (of_cpu, of_memory, spike) = room.node.allocatable - room.get_counted_requests, beside
+        free, (of_cpu, of_memory, spike) = room.node.allocatable - room.counted_requests, beside
         at_most = free.at_least(Resources(of_cpu, of_memory))
         found[room.node.name] = SpareCapacity(free, Resources(of_cpu, of_memory - spike), at_most)
     return found
@@ -316,7 +316,7 @@ def _resizes(
             targets,
             growth,
             ReasonCode.RIGHTSIZED,
-            None if sized.urgency is None else ResizeUrgency(int(sized.urgency[index])).to_resize_cause,
+            None if sized.urgency is None else ResizeUrgency(int(sized.urgency[index])).resize_cause,
         )
     return resizes, holds
 
@@ -337,24 +337,24 @@ def _plan(
     own = [resize for resize in map(resizes.__getitem__, pods) if resize is not None]
     # The pods of a room are in the order of their names already, and sorting keeps it.
     own.sort(key=lambda resize: resize.needs_capacity)
-    held = [*room.pod_count, *(hold for hold in map(holds.__getitem__, pods) if hold is not None)]
+    held = [*room.skipped_pods, *(hold for hold in map(holds.__getitem__, pods) if hold is not None)]
     fits = all(bool(fits[node]) for fits in sized.fit.fits.values())
     reason = ReasonCode.OVERCOMMITTED if node in sized.fit.unfit else ReasonCode.UNDER_PRESSURE
     return NodePlan(
         node=room.node.name,
         fits=fits,
         reason=None if fits else reason,
-        available=room.get_available,
+        available=room.available,
         base=Resources(int(cpu.base[node]), int(memory.base[node])),
         headroom=Resources(int(cpu.headroom[node]), int(memory.headroom[node])),
-        counted=room.get_counted_requests,
+        counted=room.counted_requests,
         allocatable=room.node.allocatable,
         evict=tuple(one.to_action(table.candidates.pods[one.index].pod) for one in sized.fit.evicted.get(node, ())),
         targets=PlannedContainerSizes(sized, pods),
         resize=tuple(own),
         skipped=tuple(sorted(held, key=lambda hold: (hold.namespace, hold.pod))),
-        may_grow=tuple(growing.get(node, ())),
+        suspected_leaks=tuple(growing.get(node, ())),
         headroom_by_pod=Resources(*(_own_headroom(sized.headroom_shares[one], node) for one in ResourceName)),
-        under_pressure=sized.fit.under_pressure.get(node, frozenset()),
-        shortage=sized.fit.shortage.get(node, frozenset()),
+        shortages=sized.fit.shortages.get(node, frozenset()),
+        eviction_pressure=sized.fit.eviction_pressure.get(node, frozenset()),
     )

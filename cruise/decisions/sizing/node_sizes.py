@@ -108,7 +108,7 @@ def size_nodes(
     chosen = _choose(columns, fit, Targets(requests, needed), refusals, calm)
     requests, written, causes = chosen.requests, chosen.written, chosen.causes
     while cut := trim_growth_to_capacity(
-        columns, fit, requests := _copied(requests), causes == SizeDecision.RIGHTSIZED, grants.not_granted
+        columns, fit, requests := _copied(requests), causes == SizeDecision.RIGHTSIZED, grants.sizes_before
     ):
         written = _with_limits(columns, requests)
         causes = _causes_after_cut(columns, written, causes, cut, refusals)
@@ -137,7 +137,7 @@ def _needed(
 ) -> Int64Array:
     """Return the targets without what a LimitRange alone makes a container grow by."""
     demand, stated = columns.table.get_resource(resource), columns.candidates.stated_least[resource]
-    granted = targets - grants.not_granted.get(resource, targets)
+    granted = targets - grants.sizes_before.get(resource, targets)
     alone = np.clip(np.maximum(shares.rounded, stated) + granted, demand.current, np.maximum(targets, demand.current))
     return np.where((demand.lower > stated) & (targets > demand.current), alone, targets)
 
@@ -146,7 +146,7 @@ def _choose(
     columns: NodePodColumns, fit: NodeFit, targets: Targets, refusals: ResizeRefusals, calm: WriteDamping | None
 ) -> _SizesToWrite:
     """Choose what is written; what quotas take back of a pod's growth is chosen among the other pods of its node."""
-    whole = targets.whole
+    whole = targets.with_limit_ranges
     most: Sizes = whole if calm is None else {one: np.full_like(values, _NO_BOUND) for one, values in whole.items()}
     cut: set[int] = set()
     while True:

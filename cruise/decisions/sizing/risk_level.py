@@ -41,7 +41,7 @@ class RequestsInForce:
     count: int
     requests: Mapping[ResourceName, Int64Array]
 
-    def count_nodes_short(self, resource: ResourceName, samples: NDArray[np.floating]) -> BoolArray:
+    def flag_short_nodes(self, resource: ResourceName, samples: NDArray[np.floating]) -> BoolArray:
         """Return for each node that was sampled whether its demand passed its requests at any time of an interval.
 
         `samples` (rows, times) are those of the interval. A container without a sample counts on neither side: nobody

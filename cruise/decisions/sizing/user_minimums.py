@@ -28,7 +28,7 @@ class UserMinimumGrants:
 
     requested: SizesByResource = field(default_factory=dict)
     granted: SizesByResource = field(default_factory=dict)
-    not_granted: SizesByResource = field(default_factory=dict)
+    sizes_before: SizesByResource = field(default_factory=dict)
 
 
 NO_USER_MINIMUM_GRANTS = UserMinimumGrants()
@@ -100,7 +100,7 @@ def grant_user_minimums(
         given[order] = _smallest_first(wants[order], columns.node_of[order], room) // unit * unit
         final += given
         wished[resource], granted[resource] = np.maximum(wants, 0), given
-    return UserMinimumGrants(wished, granted, grants.not_granted)
+    return UserMinimumGrants(wished, granted, grants.sizes_before)
 
 
 def _smallest_first(wants: Int64Array, nodes: Int64Array, room: Int64Array) -> Int64Array:

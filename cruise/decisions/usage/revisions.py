@@ -28,16 +28,16 @@ OriginalResources = Mapping[str, Mapping[str, tuple[StatedResources, StatedResou
 
 
 @dataclass(frozen=True, slots=True)
-class LearnedRevisions:
+class UpdatedRevisions:
     """All revisions as they are known now, and those of them that are to be stored."""
 
     revisions: WorkloadRevisions
     changed: WorkloadRevisions
 
 
-def learn_revisions(
+def update_revisions(
     known: WorkloadRevisions, pods: Iterable[Pod], originals: OriginalResources, at: int, *, refresh: bool = False
-) -> LearnedRevisions:
+) -> UpdatedRevisions:
     """Add what the pods show at a time (Unix seconds) to what is known; bare pods have no revisions.
 
     A pod that was seen to wait runs since now, any other since it was created. With `refresh` the time when a revision
@@ -66,7 +66,7 @@ def learn_revisions(
     learned = WorkloadRevisions(known.merge(found_now).runs if news else known.runs, of_pods)
     if refresh:
         learned = learned.select_seen_since(at - int(RETENTION.statistics.total_seconds()))
-    return LearnedRevisions(learned, found_now)
+    return UpdatedRevisions(learned, found_now)
 
 
 def find_mixed_revisions(

@@ -199,7 +199,7 @@ def summarize_node_pass(done: NodePassResult) -> NodePassFigures:
         under_pressure=sum(plan.reason is ReasonCode.UNDER_PRESSURE for plan in done.plans),
         requested=requested,
         allocatable=allocatable,
-        skipped=Counter(hold.reason for plan in done.plans for hold in (*plan.skipped, *plan.may_grow)),
+        skipped=Counter(hold.reason for plan in done.plans for hold in (*plan.skipped, *plan.suspected_leaks)),
         seconds=done.seconds,
         observed_risks=done.observed_risks,
     )

@@ -11,7 +11,7 @@ import structlog
 from cruise.decisions.usage.attribution import UsageAttribution
 from cruise.decisions.usage.estimation import OWN_SAMPLES_SECONDS, estimate_statistics
 from cruise.decisions.usage.oom_records import summarize_oom_records
-from cruise.decisions.usage.revisions import LearnedRevisions, OriginalResources, find_mixed_revisions, learn_revisions
+from cruise.decisions.usage.revisions import OriginalResources, UpdatedRevisions, find_mixed_revisions, update_revisions
 from cruise.decisions.usage.usage_bounds import UsageBounds
 from cruise.decisions.usage.usage_columns import RunningContainers, add_earlier_rows, add_rejections, get_container_key
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole
@@ -122,7 +122,7 @@ def list_running_containers(
 
 async def _learn_revisions(
     store: StorePort, state: UsageState, snapshot: ClusterSnapshot, earlier: StatisticsTable, at: int
-) -> LearnedRevisions:
+) -> UpdatedRevisions:
     """Learn from the pods; what those that are new here requested before they were resized is asked of the store.
 
     A pod may be resized before the first usage pass that sees it, and at the start any pod may be.
@@ -139,4 +139,4 @@ async def _learn_revisions(
         }
     hour = at // 3600
     refresh, state.revisions_seen_hour = hour != state.revisions_seen_hour, hour
-    return learn_revisions(known, snapshot.pods, originals, at, refresh=refresh)
+    return update_revisions(known, snapshot.pods, originals, at, refresh=refresh)

@@ -19,7 +19,7 @@ from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources
 
 BOTH = frozenset(ResourceName)
-TOGETHER = EvictionTerms(check_each_node_alone=False)
+TOGETHER = EvictionTerms(check_each_resource_alone=False)
 
 
 def contender(
@@ -28,10 +28,10 @@ def contender(
     base: tuple[int, int] = (100, 100),
     headroom: tuple[int, int] = (0, 0),
     ranking: EvictionRanking = EvictionRanking.LOW,
-    candidate_for: frozenset[ResourceName] = BOTH,
+    evictable_for: frozenset[ResourceName] = BOTH,
     priority: int = 0,
 ) -> EvictionCandidate:
-    return EvictionCandidate("shop", name, ranking, Resources(*base), Resources(*headroom), candidate_for, priority)
+    return EvictionCandidate("shop", name, ranking, Resources(*base), Resources(*headroom), evictable_for, priority)
 
 
 def need_of(contenders: list[EvictionCandidate]) -> Resources:
@@ -126,7 +126,7 @@ def test_what_fits_once_others_went_for_cpu_is_not_called_unfit() -> None:
 
 def test_only_what_is_to_be_mended_is() -> None:
     pods = [contender("a", base=(900, 900))]
-    leaving = decide_evictions(pods, Resources(500, 1000), EvictionTerms(shortage=frozenset({ResourceName.MEMORY})))
+    leaving = decide_evictions(pods, Resources(500, 1000), EvictionTerms(resources=frozenset({ResourceName.MEMORY})))
     assert leaving == EvictionDecision((), over_capacity=frozenset({ResourceName.CPU}))
 
 
@@ -148,7 +148,7 @@ def test_nobody_goes_on_account_of_a_pod_of_lower_priority_that_stays() -> None:
     leaving = decide_evictions(pods, Resources(1000, 1000))
     assert (leaving.marked, leaving.does_not_fit) == ((), frozenset({ResourceName.MEMORY}))
     assert set(leaving.not_evicted.values()) == {ReasonDetail.LOWER_PRIORITY_STAYS}
-    apart = EvictionTerms(lowest_priority_first={ResourceName.MEMORY: 10})
+    apart = EvictionTerms(lowest_other_priority={ResourceName.MEMORY: 10})
     assert decide_evictions(pods[1:], Resources(1000, 700), apart).marked == ()
     assert len(decide_evictions(pods[1:], Resources(1000, 700)).marked) == 1
 

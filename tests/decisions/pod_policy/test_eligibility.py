@@ -147,7 +147,7 @@ def test_a_pod_on_a_node_that_is_being_deleted_is_sized_and_not_evicted():
     guidance = found.get_effective_policy(pod)
     assert isinstance(guidance, EffectivePolicy)
     assert found.evictability.explain_not_evictable(pod, guidance) == ReasonDetail.NODE_BEING_DELETED
-    assert found.get_largest_memory is None
+    assert found.largest_node_memory is None
 
 
 @pytest.mark.parametrize(("version", "held"), [((1, 32), True), ((1, 33), False), ((1, 40), False), (None, False)])

@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from cruise.decisions.sizing.headroom import HEADROOM_MODELS, HeadroomModel, PastDemand
 from cruise.decisions.sizing.risk_level import LEAST_LEVEL, MOST_LEVEL, ObservedRisk
-from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 
@@ -22,7 +21,7 @@ def every_model(table: StatisticsTable, random: np.random.Generator) -> dict[str
 
     past = PastDemand(demanded(12), demanded(int(random.integers(15))))
     risks = {one: ObservedRisk(0.07, random.uniform(LEAST_LEVEL, MOST_LEVEL), 0, 0) for one in ResourceName}
-    return {name: model.prepare(past, risks, Policy()) for name, model in HEADROOM_MODELS.items()}
+    return {name: model.prepare(past, risks) for name, model in HEADROOM_MODELS.items()}
 
 
 @st.composite

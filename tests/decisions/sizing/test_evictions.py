@@ -404,7 +404,7 @@ def test_memory_marks_for_eviction_at_the_second_look():
     rows = [row for pod in pods for row in rows_of(pod, memory=(1100, 1100))]
     nodes = [make_node(memory_mib=2000), make_node("n2")]
     first = plans_of(pods, rows, nodes, earlier=NO_EARLIER_PASSES)["n1"]
-    assert (gone(first), first.reason, first.under_pressure) == (
+    assert (gone(first), first.reason, first.shortages) == (
         [],
         ReasonCode.UNDER_PRESSURE,
         frozenset({ResourceName.MEMORY}),
@@ -422,7 +422,11 @@ def test_cpu_marks_for_eviction_where_it_was_contended_a_pass_ago_as_well():
     rows = [row for pod in pods for row in rows_of(pod, cpu=(1100, 1100))]
     nodes = [make_node(cpu=2000), make_node("n2")]
     first = plans_of(pods, rows, nodes, earlier=NO_EARLIER_PASSES)["n1"]
-    assert (gone(first), first.reason, first.shortage) == ([], ReasonCode.UNDER_PRESSURE, frozenset({ResourceName.CPU}))
+    assert (gone(first), first.reason, first.eviction_pressure) == (
+        [],
+        ReasonCode.UNDER_PRESSURE,
+        frozenset({ResourceName.CPU}),
+    )
     seen = EarlierPasses(frozenset({("n1", ResourceName.CPU)}))
     assert gone(plans_of(pods, rows, nodes, earlier=seen)["n1"]) == ["a"]
     elsewhere = EarlierPasses(frozenset({("n2", ResourceName.CPU), ("n1", ResourceName.MEMORY)}))
@@ -433,7 +437,7 @@ def test_peaks_alone_are_no_contention_to_remember():
     pods = [single("a", 100), single("b", 100)]
     rows = [row for pod in pods for row in rows_of(pod, cpu=(700, 1900))]
     plan = plans_of(pods, rows, [make_node(cpu=2000)], earlier=NO_EARLIER_PASSES)["n1"]
-    assert (plan.under_pressure, plan.shortage) == (frozenset({ResourceName.CPU}), frozenset())
+    assert (plan.shortages, plan.eviction_pressure) == (frozenset({ResourceName.CPU}), frozenset())
 
 
 def test_what_pods_apart_use_counts_where_cpu_is_contended():

@@ -10,7 +10,7 @@ from cruise.decisions.pod_policy.container_bounds import compute_container_bound
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.recommendation import build_demand_table
-from cruise.decisions.usage.revisions import learn_revisions
+from cruise.decisions.usage.revisions import update_revisions
 from cruise.domain.actions import ReasonCode, RefusedTarget, ResizePod
 from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Container, ContainerRole, Node, Pod, QosClass
 from cruise.domain.original_resources import NO_REVISIONS
@@ -345,7 +345,7 @@ def test_deciding_again_yields_nothing(cluster):
 def settle(snapshot: ClusterSnapshot, table: StatisticsTable) -> int:
     """Carry plans out until nothing is left to do; return how many those are."""
     # As a usage pass has them. From resized pods alone it is not seen what their templates state.
-    table = replace(table, revisions=learn_revisions(NO_REVISIONS, snapshot.pods, {}, NOW_SECONDS).revisions)
+    table = replace(table, revisions=update_revisions(NO_REVISIONS, snapshot.pods, {}, NOW_SECONDS).revisions)
     refused: dict[str, RefusedTarget] = {}
     for round_number in range(4):
         plans = decide_node_plans(snapshot, table, FULL, NOW, refused=refused)
@@ -464,7 +464,7 @@ def test_what_a_node_is_short_of_takes_nobody_below_its_base_and_raises_nobody_a
         need = plan.base + plan.headroom
         short = {one for one in ResourceName if need.get(one) > plan.available.get(one)}
         assert bool(short) == (not plan.fits)
-        assert short <= plan.under_pressure
+        assert short <= plan.shortages
         targets = {(target.namespace, target.pod, target.container): target for target in plan.targets}
         for pod in touchable_on(snapshot, table, plan.node):
             managed = {ResourceName.CPU: pod.manages_cpu, ResourceName.MEMORY: pod.manages_memory}

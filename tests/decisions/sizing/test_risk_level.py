@@ -32,20 +32,20 @@ def in_force(rows, nodes, count, requests):
 
 def test_a_node_is_short_where_its_containers_together_passed_their_requests_at_some_time():
     samples = np.array([[100.0, 300.0], [100.0, 50.0], [100.0, 50.0]])
-    found = in_force([0, 1, 2], [0, 0, 1], 2, [200, 149, 100]).count_nodes_short(CPU, samples)
+    found = in_force([0, 1, 2], [0, 0, 1], 2, [200, 149, 100]).flag_short_nodes(CPU, samples)
     assert found.tolist() == [True, False]
-    assert in_force([0, 1, 2], [0, 0, 1], 2, [200, 150, 99]).count_nodes_short(CPU, samples).tolist() == [False, True]
+    assert in_force([0, 1, 2], [0, 0, 1], 2, [200, 150, 99]).flag_short_nodes(CPU, samples).tolist() == [False, True]
 
 
 def test_a_container_without_samples_counts_on_neither_side():
     samples = np.array([[100.0], [np.nan]])
-    assert in_force([0, 1, -1], [0, 0, 0], 1, [99, 500, 500]).count_nodes_short(CPU, samples).tolist() == [True]
+    assert in_force([0, 1, -1], [0, 0, 0], 1, [99, 500, 500]).flag_short_nodes(CPU, samples).tolist() == [True]
 
 
 def test_a_node_of_which_nothing_was_sampled_says_nothing():
     samples = np.array([[100.0], [np.nan]])
-    assert in_force([0, 1], [0, 2], 3, [99, 500]).count_nodes_short(CPU, samples).tolist() == [True]
-    assert in_force([], [], 3, []).count_nodes_short(CPU, np.empty((0, 2))).tolist() == []
+    assert in_force([0, 1], [0, 2], 3, [99, 500]).flag_short_nodes(CPU, samples).tolist() == [True]
+    assert in_force([], [], 3, []).flag_short_nodes(CPU, np.empty((0, 2))).tolist() == []
 
 
 def test_the_rarer_a_risk_the_higher_its_level_begins():

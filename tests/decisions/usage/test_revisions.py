@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from cruise.decisions.usage.estimation import OWN_SAMPLES_SECONDS
-from cruise.decisions.usage.revisions import find_mixed_revisions, get_revisions_in_use, learn_revisions
+from cruise.decisions.usage.revisions import find_mixed_revisions, get_revisions_in_use, update_revisions
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import Pod
 from cruise.domain.original_resources import (
@@ -41,7 +41,7 @@ def pod(name: str, cpu: int, minutes: int, **more) -> Pod:
 
 
 def learned(*pods: Pod, known=NO_REVISIONS, at=AT, originals=None, refresh=False) -> WorkloadRevisions:
-    return learn_revisions(known, pods, originals or {}, at, refresh=refresh).revisions
+    return update_revisions(known, pods, originals or {}, at, refresh=refresh).revisions
 
 
 def is_new(revisions: WorkloadRevisions, one: Pod, minutes: int, at=AT) -> bool:
@@ -119,11 +119,11 @@ def test_limits_belong_to_a_revision_and_what_is_not_stated_does_too():
 
 def test_only_news_are_stored_and_sights_once_an_hour():
     one = pod("web-1", 400, 9000)
-    first = learn_revisions(NO_REVISIONS, [one], {}, AT)
+    first = update_revisions(NO_REVISIONS, [one], {}, AT)
     assert first.changed.runs == first.revisions.runs
-    second = learn_revisions(first.revisions, [one, pod("web-2", 400, 0)], {}, AT + MINUTE, refresh=True)
+    second = update_revisions(first.revisions, [one, pod("web-2", 400, 0)], {}, AT + MINUTE, refresh=True)
     assert second.changed.runs == {}
-    third = learn_revisions(second.revisions, [one], {}, AT + HOUR, refresh=True)
+    third = update_revisions(second.revisions, [one], {}, AT + HOUR, refresh=True)
     assert third.changed.runs == {KEY: {get_stated_resources(one)[0]: RevisionRun(AT - 9000 * MINUTE, AT + HOUR)}}
 
 
