@@ -161,11 +161,11 @@ class InMemoryStore:
     async def has_oom_record(self, pod_uid: str, container: str, finished_at: datetime) -> bool:
         return (pod_uid, container, finished_at) in self._oom_records
 
-    async def oom_records(self, since: datetime, of: tuple[str, str] | None = None) -> Sequence[OomRecord]:
+    async def oom_records(self, since: datetime, workload: tuple[str, str] | None = None) -> Sequence[OomRecord]:
         records = [
             record
             for record in self._oom_records.values()
-            if record.finished_at >= since and of in (None, (record.namespace, record.workload))
+            if record.finished_at >= since and workload in (None, (record.namespace, record.workload))
         ]
         return sorted(records, key=lambda record: (record.finished_at, record.pod_uid, record.container))
 

@@ -115,7 +115,7 @@ def test_a_traceback_shows_where_it_failed_and_no_variable(form: str):
         structlog.get_logger().error("failed", exc_info=True)
         logging.getLogger("library").error("failed", exc_info=True)
     assert out.getvalue().count("of 17 characters") >= 2
-    assert "test_log_lines.py" in out.getvalue()
+    assert "test_configure_logging.py" in out.getvalue()
     assert "canary8c1d" not in out.getvalue()
 
 

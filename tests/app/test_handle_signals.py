@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROGRAM = """
 import asyncio, time
-from cruise.app.process import (leave_if_busy, until_signal)
+from cruise.app.process import (exit_if_busy, run_until_signal)
 
 async def work():
     try:
@@ -34,9 +34,9 @@ async def main():
     left = asyncio.ensure_future(stuck()) if {leaves_behind!r} == "task" else None
     if {leaves_behind!r} == "thread":
         asyncio.get_running_loop().run_in_executor(None, time.sleep, 60)
-    stopped = await until_signal(work())
+    stopped = await run_until_signal(work())
     print("stopped" if stopped else "ended", flush=True)
-    leave_if_busy(7)
+    exit_if_busy(7)
 
 asyncio.run(main())
 """

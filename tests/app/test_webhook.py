@@ -42,10 +42,10 @@ class Cluster:
         self.known = make_snapshot([], nodes=[make_node()], workloads=[make_workload()])
         self.snapshots = 0
 
-    def lag_seconds(self) -> float:
+    def get_lag_seconds(self) -> float:
         return self.lag
 
-    async def synced(self) -> None:
+    async def is_synced(self) -> None:
         await asyncio.sleep(0)
 
     async def snapshot(self) -> ClusterSnapshot:
@@ -55,7 +55,7 @@ class Cluster:
         # A snapshot is a new object, but its parts are only where they have changed.
         return replace(self.known)
 
-    def owners(self):
+    def get_owner_index(self):
         return NO_OWNERS
 
 

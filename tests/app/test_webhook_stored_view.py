@@ -92,30 +92,30 @@ def setting():
 
 def test_statistics_are_read_in_another_thread_and_again_after_the_interval(setting):
     setting.write(cpu_peak=100)
-    assert setting.follower.view is EMPTY_STORE_STATE
+    assert setting.follower.state is EMPTY_STORE_STATE
     with setting.follower as follower:
-        first = until(lambda: follower.view if follower.view.read_at else None)
+        first = until(lambda: follower.state if follower.state.read_at else None)
         assert first.statistics.cpu_peak_millicores.tolist() == [100]
         assert setting.store.thread is not threading.current_thread()
         setting.write(cpu_peak=200)
         time.sleep(0.1)
-        assert follower.view is first
+        assert follower.state is first
         setting.now += timedelta(seconds=30)
-        second = until(lambda: follower.view if follower.view is not first else None)
+        second = until(lambda: follower.state if follower.state is not first else None)
         assert second.statistics.cpu_peak_millicores.tolist() == [200]
         assert follower.problem is None
-    assert setting.unusable_reason
+    assert setting.closed
 
 
 def test_what_a_kill_taught_is_read_once_it_was_answered(setting):
     setting.write(oom_memory_mib=0)
     with setting.follower as follower:
-        first = until(lambda: follower.view if follower.view.read_at else None)
+        first = until(lambda: follower.state if follower.state.read_at else None)
         # As the reactor does it: the lesson, then the kill.
         setting.write(oom_memory_mib=512)
         killed = OomRecord("shop", "web-1", "u", "Deployment/web", "app", "", "n1", NOW, 1 << 29, None, None, 1 << 29)
         asyncio.run(setting.store.record_oom(killed))
-        second = until(lambda: follower.view if follower.view is not first else None)
+        second = until(lambda: follower.state if follower.state is not first else None)
         assert second.statistics.oom_memory_bytes.tolist() == [512 << 20]
         time.sleep(0.1)
         assert setting.store.reads == 2
@@ -124,9 +124,9 @@ def test_what_a_kill_taught_is_read_once_it_was_answered(setting):
 def test_what_is_equal_stays_the_same_object(setting):
     setting.write()
     with setting.follower as follower:
-        first = until(lambda: follower.view if follower.view.read_at else None)
+        first = until(lambda: follower.state if follower.state.read_at else None)
         setting.now += timedelta(seconds=30)
-        second = until(lambda: follower.view if follower.view is not first else None)
+        second = until(lambda: follower.state if follower.state is not first else None)
         assert second.read_at == setting.now
         assert second.statistics is first.statistics
         assert second.overrides is first.overrides
@@ -134,32 +134,32 @@ def test_what_is_equal_stays_the_same_object(setting):
 
 def test_a_pause_is_seen_between_readings(setting):
     with setting.follower as follower:
-        first = until(lambda: follower.view if follower.view.read_at else None)
+        first = until(lambda: follower.state if follower.state.read_at else None)
         asyncio.run(setting.store.set_paused(True))
-        until(lambda: follower.view.paused)
-        assert follower.view.statistics is first.statistics
+        until(lambda: follower.state.paused)
+        assert follower.state.statistics is first.statistics
         asyncio.run(setting.store.set_paused(False))
-        until(lambda: not follower.view.paused)
+        until(lambda: not follower.state.paused)
         assert setting.store.reads == 1
 
 
 def test_overrides_are_read(setting):
     asyncio.run(setting.store.put_override("shop", make_ref("Deployment/web"), Overrides(mode=Mode.OFF)))
     with setting.follower as follower:
-        view = until(lambda: follower.view if follower.view.read_at else None)
+        view = until(lambda: follower.state if follower.state.read_at else None)
         assert view.overrides == {("shop", make_ref("Deployment/web")): Overrides(mode=Mode.OFF)}
 
 
 def test_while_the_database_is_away_what_is_known_stays(setting):
     setting.write()
     with setting.follower as follower:
-        first = until(lambda: follower.view if follower.view.read_at else None)
+        first = until(lambda: follower.state if follower.state.read_at else None)
         setting.store.away = True
         setting.now += timedelta(minutes=10)
         assert until(lambda: follower.problem) == "the database is away"
-        assert follower.view is first
+        assert follower.state is first
         setting.store.away = False
-        until(lambda: follower.view is not first)
+        until(lambda: follower.state is not first)
         assert follower.problem is None
 
 

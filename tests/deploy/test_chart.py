@@ -154,7 +154,7 @@ def test_settings_arrive_as_cruise_reads_them():
     values = {
         "settings.prometheus_max_samples_per_query": "2000000",
         "settings.memory_risk": "0.0001",
-        "settings.packing": "false",
+        "settings.packing_enabled": "false",
         "settings.http_allowed_hosts": "{a.example,b.example}",
     }
     data = named(objects(values), "ConfigMap", "cruise")["data"]
@@ -164,7 +164,7 @@ def test_settings_arrive_as_cruise_reads_them():
     assert read == {
         "prometheus_max_samples_per_query": 2_000_000,
         "memory_risk": 0.0001,
-        "packing": False,
+        "packing_enabled": False,
         "http_allowed_hosts": frozenset({"a.example", "b.example"}),
     }
 

@@ -20,7 +20,7 @@ NAMES = [one["metadata"]["name"] for one in WORKLOADS]
 @pytest.fixture(autouse=True)
 def namespace_exists(request: pytest.FixtureRequest) -> None:
     if "admin" in request.fixturenames:
-        request.getfixturevalue("admin").apply_plan(documents("namespace.yaml")[0])
+        request.getfixturevalue("admin").apply(documents("namespace.yaml")[0])
 
 
 def dry_run(admin: Api, one: Json) -> Json:

@@ -190,7 +190,7 @@ def test_the_metrics_tell_what_each_size_is_by():
         for _ in range(2):
             answer_of(reviewer, pod_json())
         seen += reviewer.counts.answers
-    assert seen == {("mutated", "peak"): 2, ("mutated", "node-pass"): 2, ("mutated", "stated"): 2}
+    assert seen == {("mutated", "peak"): 2, ("mutated", "planned"): 2, ("mutated", "stated"): 2}
 
 
 def test_a_new_state_forgets_what_was_answered_under_the_old():

@@ -18,7 +18,7 @@ import cruise.packer.kernels
 
 KERNELS = Path(cruise.packer.kernels.__file__).parent
 _WARM = "warm"
-_KERNEL = re.compile(r"^@(?:kernel|lean|inlined)$", re.MULTILINE)
+_KERNEL = re.compile(r"^@compile_(?:kernel|without_allocation|inline)$", re.MULTILINE)
 _KEY_CHARACTERS = 16
 _UNUSED_SECONDS = 30 * 86400.0
 

@@ -60,7 +60,7 @@ async def test_what_is_open_follows_from_where_it_listens(tmp_path: Path):
         assert opened() == (True, True)
         assert opened(api_token_file=token) == (True, True)
         assert opened(api_token_file=token, http_address="0.0.0.0:1") == (False, False)
-        assert opened(api_token_file=token, http_address="0.0.0.0:1", metrics_open=True) == (False, True)
+        assert opened(api_token_file=token, http_address="0.0.0.0:1", metrics_allow_anonymous=True) == (False, True)
         assert opened(api_authentication=KUBERNETES) == (False, False)
         assert isinstance(
             build_request_guard_rules(Settings(api_token_file=token), client).authority, StaticTokenAuthority

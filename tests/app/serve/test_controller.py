@@ -212,7 +212,7 @@ async def test_a_new_term_begins_from_the_store_and_not_from_what_the_last_one_h
     source = Refusing(usage)
     await second.refresh_statistics()
     assert activity.is_filled
-    assert not source.stated_risk.is_set()
+    assert not source.asked.is_set()
 
 
 class Forgetful(InMemoryStore):

@@ -132,7 +132,7 @@ def test_what_nobody_used_for_a_month_is_dropped(kernels):
 
 
 def test_compiled_kernels_are_counted_by_the_compilers_indexes(kernels, tmp_path):
-    (kernels / "more.py").write_text("@kernel\ndef one(): ...\n\n\n@inlined\ndef two(): ...\n")
+    (kernels / "more.py").write_text("@compile_kernel\ndef one(): ...\n\n\n@compile_inline\ndef two(): ...\n")
     (tmp_path / "cache" / "more_1").mkdir(parents=True)
     (tmp_path / "cache" / "more_1" / "more.one-1.py311.nbi").touch()
     assert count_compiled(tmp_path / "cache", kernels) == (1, 2)

@@ -330,10 +330,10 @@ async def test_a_pod_that_was_resized_before_it_was_seen_first_is_of_no_other_re
     cruise = Cruise(source(), shown=shown)
     await cruise.run()
     late = make_pod("web-3", containers=[make_container("app", cpu=50)], workload="Deployment/web")
-    [one] = shown.prometheus_value.pods[0].containers
+    [one] = shown.shown.pods[0].containers
     submitted = (ContainerTarget("app", ContainerRole.MAIN, one.requests, one.limits),)
     await cruise.store.remember_original_sizes([OriginalSizes(late.uid, "shop", "web-3", submitted, NOW)])
-    shown.prometheus_value = replace(shown.prometheus_value, pods=(*shown.prometheus_value.pods, late))
+    shown.shown = replace(shown.prometheus_value, pods=(*shown.prometheus_value.pods, late))
     table = await cruise.run(AT + 300)
     runs = table.revisions.runs[WorkloadContainer("shop", "Deployment/web", "app")]
     assert len(runs) == 1
@@ -580,7 +580,7 @@ def spoofed(since, share=1.0):
 
 
 def on_nodes():
-    return ReadOnlyCluster(replace(cluster().prometheus_value, nodes=(make_node("n1", 4000, 8192),)))
+    return ReadOnlyCluster(replace(cluster().shown, nodes=(make_node("n1", 4000, 8192),)))
 
 
 async def test_samples_above_the_nodes_cores_raise_no_peak_and_hold_their_container(capsys):
