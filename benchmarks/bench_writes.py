@@ -34,7 +34,7 @@ PASSES_A_DAY = 288
 _HELD_SHARE = 0.01
 _STEP_SECONDS = 60
 _MEBIBYTE = float(MEBIBYTE)
-_SIZE = "SELECT count(*), count(*) FILTER (WHERE verdict = 'held'), pg_total_relation_size('outcome') FROM outcome"
+_SIZE = "SELECT count(*), count(*) FILTER (WHERE result = 'skipped'), pg_total_relation_size('audit') FROM audit"
 
 
 def run() -> list[BenchmarkRow]:

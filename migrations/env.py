@@ -1,6 +1,6 @@
-"""Runs migrations: inside the program on its own connection, or by hand with `alembic upgrade head`.
+"""Runs migrations: on the connection that cruise passes, or by hand with `alembic upgrade head`.
 
-By hand the database is `-x database_url=…`, else CRUISE_DATABASE_URL, else the embedded Postgres of CRUISE_DATA_DIR
+By hand, the database is `-x database_url=…`, else CRUISE_DATABASE_URL, else the embedded Postgres of CRUISE_DATA_DIR
 or of the default data directory.
 """
 
@@ -17,14 +17,14 @@ from cruise.adapters.store.schema import MIGRATION_LOCK, metadata
 
 
 def migrate(connection: Connection) -> None:
-    """Run what was asked for on one connection."""
+    """Run the requested migrations on one connection."""
     context.configure(connection=connection, target_metadata=metadata)
     with context.begin_transaction():
         context.run_migrations()
 
 
 async def migrate_by_hand() -> None:
-    """Open the database that the environment names, and run what was asked for in one transaction."""
+    """Open the database that the environment names, and run the requested migrations in one transaction."""
     url = context.get_x_argument(as_dictionary=True).get("database_url") or os.environ.get("CRUISE_DATABASE_URL")
     if url:
         database = Database(convert_to_dsn(url))

@@ -72,7 +72,7 @@ def _joined(statistics: StatisticsTable, rows: Sequence[int]) -> dict[str, Any]:
     joined = {name: max(getattr(statistics, name)[list(rows)].tolist()) for name in STATISTIC_COLUMNS}
     for name in ("history_since", "updated_at", "psi_known"):
         joined[name] = min(getattr(statistics, name)[list(rows)].tolist())
-    return joined | {"refused_reasons": reduce(or_, statistics.rejected_reasons[list(rows)].tolist())}
+    return joined | {"rejected_reasons": reduce(or_, statistics.rejected_reasons[list(rows)].tolist())}
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,7 @@ class StorePort(Protocol):
     async def risk_days(self) -> Sequence[RiskDay]:
         """Return the observed risks of all days."""
 
-    async def record_cluster_hour(self, one: HourlyClusterTotals) -> None:
+    async def record_cluster_hour(self, totals: HourlyClusterTotals) -> None:
         """Store the cluster's totals of an hour; the first record of an hour stays."""
 
     async def cluster_hours(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
@@ -199,7 +199,7 @@ class StorePort(Protocol):
         answer was not received (`failed`).
         """
 
-    async def record_user_action(self, done: UserAction) -> None:
+    async def record_user_action(self, action: UserAction) -> None:
         """Store a user's action on cruise itself."""
 
     async def user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:

@@ -79,7 +79,7 @@ class InMemoryStore:
 
     async def history(self) -> DatabaseHistory:
         if self._history.epoch < self.epoch:
-            raise HistoryChangedError(f"the database is at epoch {self._history.epoch}, and was at {self.epoch} before")
+            raise HistoryChangedError(f"the database is at epoch {self._history.epoch}, but was at {self.epoch} before")
         return self._history
 
     async def note_lost(self, until: int, *, regained: bool = False) -> None:
@@ -110,18 +110,18 @@ class InMemoryStore:
     async def record_sharing(self, sharing: HeadroomSharing) -> None:
         self._statistics = replace(self._statistics, sharing=sharing)
 
-    async def record_usage(self, advance: UsageUpdate) -> None:
-        known = self._progress.get(advance.partition)
+    async def record_usage(self, update: UsageUpdate) -> None:
+        known = self._progress.get(update.partition)
         read_until = None if known is None else known.read_until
-        if advance.continues_from not in (None, read_until):
+        if update.continues_from not in (None, read_until):
             raise HistoryChangedError(
-                f"usage of {advance.partition} was stored until {advance.continues_from}, not {read_until}"
+                f"usage of {update.partition} was stored until {update.continues_from}, not {read_until}"
             )
         await self._advance()
-        self._peaks.merge(advance.peaks)
-        if advance.block is not None and len(advance.block.times):
-            insort(self._blocks, advance.block, key=_last_time)
-        self._progress[advance.partition] = advance.progress
+        self._peaks.merge(update.peaks)
+        if update.block is not None and len(update.block.times):
+            insort(self._blocks, update.block, key=_last_time)
+        self._progress[update.partition] = update.progress
 
     async def usage_progress(self) -> Mapping[str, PartitionProgress]:
         return dict(self._progress)
@@ -144,8 +144,8 @@ class InMemoryStore:
     async def risk_days(self) -> Sequence[RiskDay]:
         return list(self._risk_days.values())
 
-    async def record_cluster_hour(self, one: HourlyClusterTotals) -> None:
-        self._hours.setdefault(one.hour, one)
+    async def record_cluster_hour(self, totals: HourlyClusterTotals) -> None:
+        self._hours.setdefault(totals.hour, totals)
 
     async def cluster_hours(self, since_hour: int) -> Sequence[HourlyClusterTotals]:
         return [one for hour, one in sorted(self._hours.items()) if hour >= since_hour]
@@ -213,8 +213,8 @@ class InMemoryStore:
         ]
         return find_counted_evictions([*ended, *begun])
 
-    async def record_user_action(self, done: UserAction) -> None:
-        self._interventions.append(done)
+    async def record_user_action(self, action: UserAction) -> None:
+        self._interventions.append(action)
 
     async def user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:
         newest_first = sorted(reversed(self._interventions), key=_at, reverse=True)

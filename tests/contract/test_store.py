@@ -595,7 +595,7 @@ async def test_the_epoch_grows_with_each_read_intent_and_kill(store):
 async def test_a_store_at_an_earlier_state_takes_nothing_until_what_it_lost_is_on_record(store):
     await store.record_usage(advance("a", read_until=600))
     store.expect(5)
-    with pytest.raises(HistoryChangedError, match="epoch 1, and was at 5"):
+    with pytest.raises(HistoryChangedError, match="epoch 1, but was at 5"):
         await store.history()
     for refused in (
         store.record_usage(advance("a", read_until=1200)),
@@ -674,7 +674,7 @@ def kill(container: str = "app", minutes: int = 0, **changed: object) -> OomReco
 
 
 async def test_a_kill_is_remembered_once(store):
-    known = {"node": "n1", "memory_request_bytes": 1, "last_working_set_bytes": 2, "teaches_workload": True}
+    known = {"node": "n1", "memory_request_bytes": 1, "last_working_set_bytes": 2, "applies_to_workload": True}
     first, second = kill(), kill("sidecar", minutes=-5, **known)
     assert await store.has_oom_record(first.pod_uid, first.container, first.finished_at) is False
     assert await store.record_oom(first) is True
@@ -846,10 +846,10 @@ requirements = st.builds(LabelRequirement, names, st.sampled_from(SelectorOperat
 findings = st.builds(
     UnschedulableReason,
     st.sampled_from(UnschedulableCode),
-    stated=names,
+    message=names,
     nodes=figures,
-    occupants=st.sampled_from(BlockingPods),
-    lacking=some(st.tuples(names, figures)),
+    blocking_pods=st.sampled_from(BlockingPods),
+    missing_resources=some(st.tuples(names, figures)),
     selector=some(st.tuples(names, names)),
     node_terms=some(st.builds(NodeSelectorTerm, some(requirements), some(requirements))),
     affinity=some(

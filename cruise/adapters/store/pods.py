@@ -1,4 +1,4 @@
-"""What pods asked for before their first resize."""
+"""Records of pods (OOM records, original sizes, refused resizes), and settings that users store."""
 
 import asyncio
 import secrets
@@ -18,7 +18,7 @@ from cruise.adapters.store.schema import (
     control,
     oom_record,
     original_size,
-    refused_target,
+    refused_resize,
     signing_key,
     workload_override,
 )
@@ -30,69 +30,70 @@ from cruise.domain.resources import Resources
 from cruise.domain.usage import OomRecord
 from cruise.errors import pause_garbage_collection
 
-# Kills for lack of memory, each remembered once.
-
 
 async def insert_oom_record(connection: AsyncConnection, record: OomRecord) -> bool:
-    """Remember a kill; False if it is known already."""
+    """Store an out-of-memory kill; return False if it is stored already."""
     statement = insert(oom_record).values(asdict(record)).on_conflict_do_nothing().returning(oom_record.c.pod_uid)
     return await connection.scalar(statement) is not None
 
 
 async def has_oom_record(connection: AsyncConnection, pod_uid: str, container: str, finished_at: datetime) -> bool:
-    """Tell whether a kill is remembered."""
+    """Tell whether a kill is stored."""
     key = {"pod_uid": pod_uid, "container": container, "finished_at": finished_at}
     return await connection.scalar(select(oom_record.c.pod_uid).filter_by(**key)) is not None
 
 
 async def read_oom_records(
-    connection: AsyncConnection, since: datetime, of: tuple[str, str] | None = None
+    connection: AsyncConnection, since: datetime, workload: tuple[str, str] | None = None
 ) -> Sequence[OomRecord]:
-    """Return the kills finished not before a time, oldest first: all, or those of a namespace's workload."""
+    """Return the kills since a time, oldest first: all, or those of one (namespace, workload)."""
     statement = (
         select(oom_record)
         .where(oom_record.c.finished_at >= since)
         .order_by(oom_record.c.finished_at, oom_record.c.pod_uid, oom_record.c.container)
     )
-    if of is not None:
-        statement = statement.filter_by(namespace=of[0], workload=of[1])
+    if workload is not None:
+        statement = statement.filter_by(namespace=workload[0], workload=workload[1])
     return [OomRecord(**row) for row in (await connection.execute(statement)).mappings()]
 
 
 async def prune_oom_records(connection: AsyncConnection, before: datetime) -> None:
-    """Drop the kills finished before a time."""
+    """Delete the kills before a time."""
     await connection.execute(delete(oom_record).where(oom_record.c.finished_at < before))
 
 
-_COLUMNS = ("pod_uid", "namespace", "pod", "containers", "at")
+_ORIGINAL_COLUMNS = ("pod_uid", "namespace", "pod", "containers", "at")
 
 
 async def insert_original_sizes(connection: AsyncConnection, originals: Sequence[OriginalSizes]) -> None:
-    """Remember sizes, the first of each pod for good; by COPY, since a pass may resize tens of thousands."""
-    of_pod: dict[str, OriginalSizes] = {}
-    for one in originals:
-        first = of_pod.get(one.pod_uid, one)
-        of_pod[one.pod_uid] = replace(first, at=max(first.at, one.at))
-    if not of_pod:
+    """Store the sizes of pods that have none stored, and the time of the last resize for all.
+
+    Uses COPY, because one pass may resize tens of thousands of pods.
+    """
+    by_pod: dict[str, OriginalSizes] = {}
+    for original in originals:
+        first = by_pod.get(original.pod_uid, original)
+        by_pod[original.pod_uid] = replace(first, at=max(first.at, original.at))
+    if not by_pod:
         return
-    incoming = table("incoming_original_size", *(column(name) for name in _COLUMNS))
+    incoming = table("incoming_original_size", *(column(name) for name in _ORIGINAL_COLUMNS))
     await connection.execute(
         text(f"CREATE TEMPORARY TABLE {incoming.name} (LIKE original_size INCLUDING DEFAULTS) ON COMMIT DROP")
     )
     records = [
         (
-            one.pod_uid,
-            one.namespace,
-            one.pod,
-            msgspec.json.encode(serialize_targets(one.containers)).decode(),
-            one.at,
+            original.pod_uid,
+            original.namespace,
+            original.pod,
+            msgspec.json.encode(serialize_targets(original.containers)).decode(),
+            original.at,
         )
-        for one in of_pod.values()
+        for original in by_pod.values()
     ]
     driver = await get_driver_connection(connection)
-    await driver.copy_records_to_table(incoming.name, columns=_COLUMNS, records=records)
-    # In one order, since two writers of the same pods could wait for each other for ever.
-    statement = insert(original_size).from_select(_COLUMNS, select(incoming).order_by(incoming.c.pod_uid))
+    await driver.copy_records_to_table(incoming.name, columns=_ORIGINAL_COLUMNS, records=records)
+    # Sorted, because two writers that lock the same rows in different orders would deadlock.
+    statement = insert(original_size).from_select(_ORIGINAL_COLUMNS, select(incoming).order_by(incoming.c.pod_uid))
     later = func.greatest(original_size.c.at, statement.excluded.at)
     await connection.execute(statement.on_conflict_do_update(index_elements=["pod_uid"], set_={"at": later}))
 
@@ -100,19 +101,19 @@ async def insert_original_sizes(connection: AsyncConnection, originals: Sequence
 async def read_original_sizes(
     connection: AsyncConnection, pod_uids: Collection[str] | None = None
 ) -> dict[str, OriginalSizes]:
-    """Return the remembered sizes by pod uid, of all pods or of some."""
+    """Return the original sizes by pod uid, of all pods or of some."""
     statement = select(original_size)
     if pod_uids is not None:
-        # One parameter, however many they are.
+        # One array parameter, because statements have a limited number of parameters.
         uids = cast(list(pod_uids), ARRAY(Text(collation="C")))
         statement = statement.where(original_size.c.pod_uid == func.any(uids))
     with pause_garbage_collection():
         rows = (await connection.execute(statement)).all()
-        # Of 170,000 pods it takes seconds, for which nothing else waits.
-        return await asyncio.to_thread(_read, rows)
+        # In a thread: 170,000 pods take seconds.
+        return await asyncio.to_thread(_to_original_sizes, rows)
 
 
-def _read(rows: Sequence[Row[Any]]) -> dict[str, OriginalSizes]:
+def _to_original_sizes(rows: Sequence[Row[Any]]) -> dict[str, OriginalSizes]:
     return {
         row.pod_uid: OriginalSizes(row.pod_uid, row.namespace, row.pod, deserialize_targets(row.containers), row.at)
         for row in rows
@@ -120,57 +121,50 @@ def _read(rows: Sequence[Row[Any]]) -> dict[str, OriginalSizes]:
 
 
 async def prune_original_sizes(connection: AsyncConnection, resized_before: datetime) -> None:
-    """Drop the sizes of pods that were not resized since a time."""
+    """Delete the sizes of pods whose last resize was before a time."""
     await connection.execute(delete(original_size).where(original_size.c.at < resized_before))
 
 
-# Resizes that the cluster refused, so that they are not asked for again.
-
-_ROOM = ("room_cpu_millicores", "room_memory_bytes")
-
-
 async def read_refused_resizes(connection: AsyncConnection) -> dict[str, RefusedTarget]:
-    """Return the refused resize of each pod uid."""
+    """Return the refused resizes by pod uid."""
     return {
         row.pod_uid: RefusedTarget(
             row.pod_uid,
             deserialize_targets(row.containers),
             ReasonCode(row.reason),
             row.at,
-            None if row.room_memory_bytes is None else Resources(row.room_cpu_millicores, row.room_memory_bytes),
+            None if row.free_memory_bytes is None else Resources(row.free_cpu_millicores, row.free_memory_bytes),
         )
-        for row in await connection.execute(select(refused_target))
+        for row in await connection.execute(select(refused_resize))
     }
 
 
 async def write_refused_resizes(connection: AsyncConnection, refused: Sequence[RefusedTarget]) -> None:
-    """Remember refused resizes, each in place of an earlier one for its pod."""
-    of_pod = {one.pod_uid: one for one in refused}
-    # In one order, since two writers of the same pods could wait for each other for ever.
-    rows = [
-        {
-            "pod_uid": uid,
-            "at": of_pod[uid].at,
-            "reason": of_pod[uid].reason.value,
-            "containers": serialize_targets(of_pod[uid].containers),
-            "room_cpu_millicores": None if room is None else room.cpu_millicores,
-            "room_memory_bytes": None if room is None else room.memory_bytes,
-        }
-        for uid in sorted(of_pod)
-        for room in [of_pod[uid].free_capacity]
-    ]
+    """Store refused resizes; each replaces an earlier one of its pod."""
+    by_pod = {one.pod_uid: one for one in refused}
+    # Sorted, because two writers that lock the same rows in different orders would deadlock.
+    rows = [_refused_row(by_pod[uid]) for uid in sorted(by_pod)]
     if rows:
-        statement = insert(refused_target)
-        replaced = {name: statement.excluded[name] for name in ("at", "reason", "containers", *_ROOM)}
+        statement = insert(refused_resize)
+        replaced = {name: statement.excluded[name] for name in rows[0] if name != "pod_uid"}
         await connection.execute(statement.on_conflict_do_update(index_elements=["pod_uid"], set_=replaced), rows)
 
 
+def _refused_row(refused: RefusedTarget) -> dict[str, object]:
+    free = refused.free_capacity
+    return {
+        "pod_uid": refused.pod_uid,
+        "at": refused.at,
+        "reason": refused.reason.value,
+        "containers": serialize_targets(refused.containers),
+        "free_cpu_millicores": None if free is None else free.cpu_millicores,
+        "free_memory_bytes": None if free is None else free.memory_bytes,
+    }
+
+
 async def prune_refused_resizes(connection: AsyncConnection, refused_before: datetime) -> None:
-    """Drop refusals older than a time."""
-    await connection.execute(delete(refused_target).where(refused_target.c.at < refused_before))
-
-
-# What the operator sets: overrides of single workloads, and the pause of everything.
+    """Delete the refused resizes before a time."""
+    await connection.execute(delete(refused_resize).where(refused_resize.c.at < refused_before))
 
 
 async def read_overrides(connection: AsyncConnection) -> dict[tuple[str, WorkloadRef], Overrides]:
@@ -184,7 +178,7 @@ async def read_overrides(connection: AsyncConnection) -> dict[tuple[str, Workloa
 async def write_override(
     connection: AsyncConnection, namespace: str, workload: WorkloadRef, override: Overrides | None
 ) -> None:
-    """Store one override, or remove it with None."""
+    """Store the override of a workload, or delete it with None."""
     key = {"namespace": namespace, "workload_kind": workload.kind, "workload_name": workload.name}
     if override is None:
         await connection.execute(delete(workload_override).filter_by(**key))
@@ -195,32 +189,30 @@ async def write_override(
 
 
 async def read_paused(connection: AsyncConnection) -> bool:
-    """Tell whether every write is stopped; false where nothing is stored."""
+    """Tell whether writes are paused; False if nothing is stored."""
     return bool(await connection.scalar(select(control.c.paused)))
 
 
 async def write_paused(connection: AsyncConnection, paused: bool) -> None:
-    """Stop every write, or let them go on."""
+    """Pause or resume writes."""
     statement = insert(control).values(singleton=True, paused=paused)
     await connection.execute(statement.on_conflict_do_update(index_elements=["singleton"], set_={"paused": paused}))
 
 
-# What the webhook signs its annotations with: made here, so that no account needs a right for it.
-
-_BYTES = 32
+_SIGNING_KEY_BYTES = 32
 
 
 async def read_signing_keys(connection: AsyncConnection) -> Sequence[bytes]:
-    """Return the keys, the one that signs first."""
+    """Return the keys that sign the webhook's annotations, newest first; the first one signs."""
     found = await connection.execute(select(signing_key.c.key).order_by(signing_key.c.since.desc()))
     return [bytes(row.key) for row in found]
 
 
 async def renew_signing_key(connection: AsyncConnection, now: datetime) -> None:
-    """Make a key where there is none or the latest is old, and drop those that nothing in use was signed with."""
-    latest = (await connection.execute(select(func.max(signing_key.c.since)))).scalar()
-    if latest is None or now - latest >= RETENTION.signing_key:
-        made = insert(signing_key).values(since=now, key=secrets.token_bytes(_BYTES))
-        await connection.execute(made.on_conflict_do_nothing())
-    lasting = RETENTION.signing_key + RETENTION.original_sizes
-    await connection.execute(delete(signing_key).where(signing_key.c.since < now - lasting))
+    """Create a key if there is none or the newest is old, and delete keys that no annotation in use was signed with."""
+    newest = (await connection.execute(select(func.max(signing_key.c.since)))).scalar()
+    if newest is None or now - newest >= RETENTION.signing_key:
+        created = insert(signing_key).values(since=now, key=secrets.token_bytes(_SIGNING_KEY_BYTES))
+        await connection.execute(created.on_conflict_do_nothing())
+    in_use = RETENTION.signing_key + RETENTION.original_sizes
+    await connection.execute(delete(signing_key).where(signing_key.c.since < now - in_use))

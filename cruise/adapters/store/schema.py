@@ -1,7 +1,7 @@
-"""The schema, as statements name it; `migrations/versions` makes it.
+"""The tables of the database, and the migrations that create them (`migrations/versions`).
 
-Key columns compare byte by byte whatever the database's locale, and columns that each pass updates are in no index,
-so that an update stays on its page.
+Key columns use the collation "C", so that they compare byte by byte in every locale. No index covers a column that
+each pass updates, so that Postgres can keep the new row version on the same page (a HOT update).
 """
 
 from pathlib import Path
@@ -24,43 +24,32 @@ from sqlalchemy import (
     Table,
     Text,
     func,
-    inspect,
     select,
     text,
 )
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from cruise.domain.usage import STATISTIC_COLUMNS
 from cruise.errors import BadInputError, UnavailableError
 
 metadata = MetaData()
+
+CLUSTER_TOTALS = ("allocatable", "requested", "used", "saved")
 
 
 def _key(name: str, *, primary: bool = True) -> Column[str]:
     return Column(name, Text(collation="C"), primary_key=primary, nullable=False)
 
 
-def _figures() -> list[Column[int]]:
-    names = (
-        "updated_at",
-        "history_since",
-        "cpu_base_millicores",
-        "cpu_peak_millicores",
-        "memory_base_bytes",
-        "memory_peak_bytes",
-        "memory_7d_max_bytes",
-        "oom_memory_bytes",
-        "memory_last_bytes",
-        "refused_percent",
-        "refused_reasons",
-    )
-    return [Column(name, BigInteger, nullable=False) for name in names]
-
-
 def _statistics(name: str, *key: Column[str]) -> Table:
-    return Table(name, metadata, *key, *_figures(), Column("psi_known", Boolean, nullable=False))
+    columns = (
+        Column(column, Boolean if column == "psi_known" else BigInteger, nullable=False) for column in STATISTIC_COLUMNS
+    )
+    return Table(name, metadata, *key, *columns)
 
 
+# One row per container of a pod, and one per container of a workload and identity.
 pod_statistic = _statistics(
     "pod_statistic",
     _key("namespace"),
@@ -73,20 +62,20 @@ workload_statistic = _statistics(
     "workload_statistic", _key("namespace"), _key("workload"), _key("identity"), _key("container")
 )
 
-# Revisions of workloads, told by what their containers state; times in Unix seconds.
-revision = Table(
-    "revision",
+# Revisions of workloads, identified by the resources that their containers were created with; times in Unix seconds.
+workload_revision = Table(
+    "workload_revision",
     metadata,
     _key("namespace"),
     _key("workload"),
     _key("container"),
     _key("identity"),
-    _key("stated"),
+    _key("original_resources"),
     Column("since", BigInteger, nullable=False),
-    Column("seen", BigInteger, nullable=False),
+    Column("last_seen", BigInteger, nullable=False),
 )
 
-# What hourly peaks belong to, identified by a number of four bytes: there are 192 rows of peaks for each.
+# The container that hourly peaks belong to. Its id has four bytes, because each container has 192 rows of peaks.
 peak_key = Table(
     "peak_key",
     metadata,
@@ -97,7 +86,8 @@ peak_key = Table(
     _key("identity", primary=False),
 )
 
-# `hour` counts hours since the Unix epoch. It leads the primary key: writes and pruning each stay in one place of it.
+# `hour` counts hours since the Unix epoch. It leads the primary key, so that writes and pruning each touch one part of
+# the index.
 hourly_peak = Table(
     "hourly_peak",
     metadata,
@@ -107,7 +97,7 @@ hourly_peak = Table(
     Column("memory_bytes", Double),
 )
 
-# Times in Unix seconds; `gaps` as [[start, end, times asked], ...]; `tail` is packed by `packing`.
+# Times in Unix seconds; `gaps` as [[start, end, attempts], ...]; `counter_tail` is packed by `usage.pack_tail`.
 usage_partition = Table(
     "usage_partition",
     metadata,
@@ -115,10 +105,10 @@ usage_partition = Table(
     Column("read_from", BigInteger, nullable=False),
     Column("read_until", BigInteger, nullable=False),
     Column("gaps", JSONB, nullable=False),
-    Column("tail", LargeBinary),
+    Column("counter_tail", LargeBinary),
 )
 
-# One read's samples; `last_time` in Unix seconds, `samples` packed by `packing`.
+# The samples of one read; `last_time` in Unix seconds, `samples` packed by `usage.pack_block`.
 sample_block = Table(
     "sample_block",
     metadata,
@@ -127,7 +117,7 @@ sample_block = Table(
     Column("samples", LargeBinary, nullable=False),
 )
 
-# How stated risks were kept, by day (since the Unix epoch).
+# In how many intervals demand exceeded requests (`short`), by day since the Unix epoch.
 risk_day = Table(
     "risk_day",
     metadata,
@@ -138,7 +128,7 @@ risk_day = Table(
     Column("level", Double, nullable=False),
 )
 
-# One row: what a container gets of its own headroom on an average node.
+# One row: the share of its own headroom that a container gets on an average node.
 headroom_sharing = Table(
     "headroom_sharing",
     metadata,
@@ -162,18 +152,19 @@ oom_record = Table(
     Column("memory_request_bytes", BigInteger),
     Column("last_working_set_bytes", BigInteger),
     Column("oom_memory_bytes", BigInteger, nullable=False),
-    Column("teaches_workload", Boolean, nullable=False),
+    Column("applies_to_workload", Boolean, nullable=False),
 )
 
-# The audit. `action` is the whole action as JSON; the columns beside it are for queries by hand. `at` is when it ended
-# like that last, `first_at` when first, null where it did once.
-outcome = Table(
-    "outcome",
+# The audit: one row per outcome of an action. Equal outcomes in a row share one: `at` is the time of the last,
+# `first_at` that of the first (null for a single one), `occurrences` their number. `action` is the whole action; the
+# other columns are for queries by hand.
+audit = Table(
+    "audit",
     metadata,
     Column("id", BigInteger, Identity(), primary_key=True),
     Column("at", DateTime(timezone=True), nullable=False),
     Column("kind", Text, nullable=False),
-    Column("verdict", Text, nullable=False),
+    Column("result", Text, nullable=False),
     Column("reason", Text, nullable=False),
     Column("detail", Text, nullable=False),
     Column("namespace", Text),
@@ -183,10 +174,10 @@ outcome = Table(
     Column("workload", Text),
     Column("action", JSONB, nullable=False),
     Column("first_at", DateTime(timezone=True)),
-    Column("times", Integer, nullable=False),
+    Column("occurrences", Integer, nullable=False),
 )
 
-# Writes that were begun and whose outcome is not recorded; few rows, since the outcome removes its own.
+# Writes that were started and have no outcome yet. The transaction that stores an outcome deletes its intent.
 intent = Table(
     "intent",
     metadata,
@@ -199,14 +190,14 @@ intent = Table(
     Column("action", JSONB, nullable=False),
 )
 
-# What people did to cruise itself, each line there before the change.
+# What users did to cruise itself; a row is stored before the change is made.
 user_action = Table(
-    "intervention",
+    "user_action",
     metadata,
     Column("id", BigInteger, Identity(), primary_key=True),
     Column("at", DateTime(timezone=True), nullable=False, index=True),
     Column("caller", Text, nullable=False),
-    Column("deed", Text, nullable=False),
+    Column("kind", Text, nullable=False),
     Column("namespace", Text),
     Column("workload_kind", Text),
     Column("workload_name", Text),
@@ -222,19 +213,19 @@ workload_override = Table(
     Column("override", JSONB, nullable=False),
 )
 
-refused_target = Table(
-    "refused_target",
+# The last rejected resize of a pod. `free_…` is the free capacity of its node at that time, null if unknown.
+refused_resize = Table(
+    "refused_resize",
     metadata,
     _key("pod_uid"),
     Column("at", DateTime(timezone=True), nullable=False),
     Column("reason", Text, nullable=False),
     Column("containers", JSONB, nullable=False),
-    # What the node had for the pod then; null where it is not known.
-    Column("room_cpu_millicores", BigInteger),
-    Column("room_memory_bytes", BigInteger),
+    Column("free_cpu_millicores", BigInteger),
+    Column("free_memory_bytes", BigInteger),
 )
 
-# What pods asked for before their first resize; `at` is the time of the last one.
+# The requests and limits of pods before their first resize; `at` is the time of the last resize.
 original_size = Table(
     "original_size",
     metadata,
@@ -245,7 +236,7 @@ original_size = Table(
     Column("at", DateTime(timezone=True), nullable=False),
 )
 
-# What the webhook signs with from `since` on: the latest; the others still verify.
+# The webhook signs with the newest key; older ones still verify.
 signing_key = Table(
     "signing_key",
     metadata,
@@ -253,7 +244,7 @@ signing_key = Table(
     Column("key", LargeBinary, nullable=False),
 )
 
-# The packer's plans: `proposal` as it was made, `progress` how far it is carried out.
+# `proposal` is the plan as the packer made it, `progress` how far it is carried out.
 packing_plan = Table(
     "packing_plan",
     metadata,
@@ -265,29 +256,29 @@ packing_plan = Table(
     Column("progress", JSONB, nullable=False),
 )
 
-# Pods that the plan under way expects, each by the uid of the pod that it replaces, and where they are sent.
+# The placement hints of the current packing plan, by the uid of the pod that a replacement pod replaces.
 placement_hint = Table(
-    "steering",
+    "placement_hint",
     metadata,
     _key("replaces"),
     Column("plan", Text, nullable=False),
-    Column("until", DateTime(timezone=True), nullable=False),
-    Column("steering", JSONB, nullable=False),
+    Column("expires_at", DateTime(timezone=True), nullable=False),
+    Column("hint", JSONB, nullable=False),
 )
 
-# The cluster's sums by clock hours since the epoch.
+# Totals of the cluster by clock hour since the Unix epoch.
 cluster_hour = Table(
     "cluster_hour",
     metadata,
     Column("hour", Integer, primary_key=True, autoincrement=False),
     *(
         Column(f"{name}_{resource}", BigInteger, nullable=False)
-        for name in ("allocatable", "requested", "used", "saved")
+        for name in CLUSTER_TOTALS
         for resource in ("cpu_millicores", "memory_bytes")
     ),
 )
 
-# One row: how much was stored, and until when usage was lost the last time that an earlier state was found.
+# One row: the number of stored updates, and until when usage was lost the last time an earlier state was found.
 database_history = Table(
     "database_history",
     metadata,
@@ -297,15 +288,7 @@ database_history = Table(
     Column("regained", Boolean, nullable=False),
 )
 
-# One row: the oldest schema whose release can use this one as it is.
-schema_compatibility = Table(
-    "schema_promise",
-    metadata,
-    Column("singleton", Boolean, primary_key=True),
-    Column("usable_from", Text, nullable=False),
-)
-
-# One row: what the operator has switched for the whole installation.
+# One row: switches for the whole installation.
 control = Table(
     "control",
     metadata,
@@ -313,66 +296,63 @@ control = Table(
     Column("paused", Boolean, nullable=False),
 )
 
-# The schema brought up to date at start by who may, by one process at a time.
-
 MIGRATION_LOCK = 0x6372_7569_7365_0001  # "cruise", 1
-_MAY_MAKE_TABLES = text("SELECT has_schema_privilege(current_schema(), 'CREATE')")
+_MAY_CREATE_TABLES = text("SELECT has_schema_privilege(current_schema(), 'CREATE')")
 
 
 async def migrate_schema(connection: AsyncConnection, place: str) -> None:
-    """Run the migrations that are missing, in the connection's transaction: all of them or none.
+    """Run the missing migrations in the transaction of `connection`, one process at a time.
 
-    A schema that is newer is used as it is where it says that it may be; elsewhere BadInputError is raised, and Unavailable
-    where it is older and this role may make no tables: another role owns it then. `place` names the database.
+    `place` names the database in messages. Raises BadInputError if the schema is of another version of cruise, and
+    UnavailableError if migrations are missing and this role may not create tables: then another role owns the schema.
     """
     await connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK)))
     await connection.run_sync(_upgrade, place)
 
 
 def find_migrations_directory() -> Path:
-    """Return the directory of the migrations: inside an installed package, else beside it in the checkout."""
+    """Return the directory of the migrations: inside the installed package, or in the root of the checkout."""
     packaged = Path(__file__).parent / "migrations"
     return packaged if packaged.is_dir() else Path(__file__).parents[3] / "migrations"
 
 
 def build_alembic_configuration() -> Config:
-    """Return Alembic's configuration for these migrations."""
+    """Return the configuration of Alembic for these migrations."""
     config = Config()
     config.set_main_option("script_location", str(find_migrations_directory()).replace("%", "%%"))
     return config
 
 
-def read_current_revision(connection: Connection) -> str | None:
-    """Return the revision of the schema, None where there is none yet."""
-    return MigrationContext.configure(connection).get_current_revision()
+def get_newest_revision() -> str | None:
+    """Return the revision that this version of cruise uses."""
+    return ScriptDirectory.from_config(build_alembic_configuration()).get_current_head()
 
 
-def _usable_from(connection: Connection) -> str | None:
-    """Return the oldest schema whose release can use this one, None where nothing is promised."""
-    if not inspect(connection).has_table(schema_compatibility.name):
-        return None
-    promised: str | None = connection.scalar(select(schema_compatibility.c.usable_from))
-    return promised
+def read_current_revision(connection: Connection, place: str) -> str | None:
+    """Return the revision of the schema, None for an empty database.
+
+    `place` names the database. Raises BadInputError for a revision that this version of cruise does not have.
+    """
+    current = MigrationContext.configure(connection).get_current_revision()
+    scripts = ScriptDirectory.from_config(build_alembic_configuration())
+    if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
+        raise BadInputError(
+            f"the schema of Postgres at {place} has revision {current}, which this version of cruise does not know (its "
+            f"own is {scripts.get_current_head()}): run the version that migrated it, or use another database"
+        )
+    return current
 
 
 def _upgrade(connection: Connection, place: str) -> None:
+    current, newest = read_current_revision(connection, place), get_newest_revision()
+    if current == newest:
+        return
+    if not connection.scalar(_MAY_CREATE_TABLES):
+        found = f"has revision {current}" if current else "does not exist"
+        raise UnavailableError(
+            f"the schema of Postgres at {place} {found}, and this version of cruise needs {newest}: run `cruise migrate` "
+            "as the role that owns the schema"
+        )
     config = build_alembic_configuration()
     config.attributes["connection"] = connection
-    scripts = ScriptDirectory.from_config(config)
-    current = read_current_revision(connection)
-    if current == scripts.get_current_head():
-        return
-    if current is not None and current not in {script.revision for script in scripts.walk_revisions()}:
-        usable_from, head = _usable_from(connection), scripts.get_current_head() or ""
-        if usable_from is not None and usable_from <= head:
-            return
-        raise BadInputError(
-            f"the schema of Postgres at {place} ({current}) is newer than this cruise ({head}) can use: "
-            f"start one of schema {usable_from or current} or newer, or use another database"
-        )
-    if not connection.scalar(_MAY_MAKE_TABLES):
-        raise UnavailableError(
-            f"the schema of Postgres at {place} is {current or 'not there'}, this cruise's is "
-            f"{scripts.get_current_head()}: run `cruise migrate` as the role that owns it"
-        )
     command.upgrade(config, "head")

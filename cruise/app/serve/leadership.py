@@ -78,10 +78,10 @@ class _FencedStore:
         self._guard()
         await self._store.begin_writes(intents)
 
-    async def record_usage(self, advance: UsageUpdate) -> None:
+    async def record_usage(self, update: UsageUpdate) -> None:
         """Write, if this process leads."""
         self._guard()
-        await self._store.record_usage(advance)
+        await self._store.record_usage(update)
 
     async def note_lost(self, until: int, *, regained: bool = False) -> None:
         """Write, if this process leads."""

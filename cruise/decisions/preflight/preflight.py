@@ -148,11 +148,8 @@ def _store(facts: StoreFacts, mode: Mode, release: HelmRelease | None) -> CheckI
         )
     if facts.revision == facts.expected:
         return CheckItem("database", "postgres", CheckLevel.OK, f"{facts.place} answers, schema {facts.revision}")
-    words = f"{facts.place} answers; its schema is {facts.revision}, this cruise's is {facts.expected}"
-    fix = (
-        "an older one is brought up to date at the next start, or by `cruise migrate` where another role owns it; "
-        "a newer one is used as it is where it allows that"
-    )
+    words = f"{facts.place} answers; its schema has revision {facts.revision}, this version of cruise needs {facts.expected}"
+    fix = "nothing: the next start of serve migrates it, or run `cruise migrate` if another role owns the schema"
     return CheckItem("database", "postgres", CheckLevel.WARN, words, fix)
 
 

@@ -1,4 +1,4 @@
-"""The roles of deploy/database.sql: the owner makes tables, serve writes rows, the webhook reads."""
+"""The roles of deploy/database.sql: the owner creates tables, serve writes rows, the webhook reads."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -34,15 +34,15 @@ async def opened(url: str) -> AsyncIterator[PostgresStore]:
         yield store
 
 
-def migrated(roles: LeastRoles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> object:
-    """What `cruise migrate` says."""
+def run_migrate(roles: LeastRoles, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> object:
+    """Return the output of `cruise migrate`."""
     monkeypatch.setenv("CRUISE_DATABASE_URL", roles.owner)
     assert main(["migrate", "--format", "json"]) == 0
     return msgspec.json.decode(capsys.readouterr().out)
 
 
-async def attempted(url: str, statement: str) -> str:
-    """How the server answers a statement."""
+async def try_statement(url: str, statement: str) -> str:
+    """Return the name of the error that the statement raises, or "done"."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(statement)
@@ -53,16 +53,16 @@ async def attempted(url: str, statement: str) -> str:
     return "done"
 
 
-def test_the_owner_migrates_and_the_others_wait_for_it(roles, monkeypatch, capsys):
-    async def told(url: str) -> str:
+def test_the_owner_migrates_and_other_roles_wait(roles, monkeypatch, capsys):
+    async def report(url: str) -> str:
         with pytest.raises(UnavailableError) as refused:
             async with opened(url):
                 pass
         return str(refused.value)
 
     for url in (roles.serve, roles.webhook):
-        assert "run `cruise migrate` as the role that owns it" in asyncio.run(told(url))
-    first, second = (migrated(roles, monkeypatch, capsys) for _ in range(2))
+        assert "run `cruise migrate` as the role that owns the schema" in asyncio.run(report(url))
+    first, second = (run_migrate(roles, monkeypatch, capsys) for _ in range(2))
     assert isinstance(first, dict)
     assert first["before"] is None
     assert first["after"]
@@ -71,7 +71,7 @@ def test_the_owner_migrates_and_the_others_wait_for_it(roles, monkeypatch, capsy
 
 
 async def _served(roles: LeastRoles) -> None:
-    """Serve writes rows and changes no table; the webhook reads them and writes none."""
+    """Check that serve may write rows but change no table, and that the webhook may only read."""
     table = make_table(make_statistic("web-1", "shop"))
     async with opened(roles.serve) as serve, opened(roles.webhook) as webhook:
         await serve.write_statistics(table)
@@ -85,7 +85,7 @@ async def _served(roles: LeastRoles) -> None:
         with pytest.raises(CruiseError, match="read-only transaction"):
             await webhook.set_paused(False)
     answers = {
-        statement: [await attempted(url, statement) for url in (roles.serve, roles.webhook)]
+        statement: [await try_statement(url, statement) for url in (roles.serve, roles.webhook)]
         for statement in (
             "CREATE TABLE own (a int)",
             "DROP TABLE control",
@@ -99,13 +99,13 @@ async def _served(roles: LeastRoles) -> None:
     refused = ["InsufficientPrivilegeError"] * 2
     read_only = ["InsufficientPrivilegeError", "ReadOnlySQLTransactionError"]
     assert {statement: found for statement, found in answers.items() if found not in (refused, read_only)} == {}
-    # The setting that makes its transactions read only is the role's to change; its rights are not.
-    for statement in ("INSERT INTO control DEFAULT VALUES", "UPDATE control SET paused = false", "DELETE FROM outcome"):
-        found = await attempted(roles.webhook, f"BEGIN READ WRITE; {statement}")
+    # A role may switch off its read-only setting, but it cannot grant itself rights.
+    for statement in ("INSERT INTO control DEFAULT VALUES", "UPDATE control SET paused = false", "DELETE FROM audit"):
+        found = await try_statement(roles.webhook, f"BEGIN READ WRITE; {statement}")
         assert found == "InsufficientPrivilegeError", statement
 
 
-async def test_a_statement_that_waits_for_another_ends_in_time(debian_postgres: DebianServer):
+async def test_a_statement_that_waits_for_a_lock_times_out(debian_postgres: DebianServer):
     holder = await asyncpg.connect(debian_postgres.url)
     database = Database(convert_to_dsn(debian_postgres.url), statement_timeout=timedelta(seconds=1))
     try:

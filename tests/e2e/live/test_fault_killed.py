@@ -61,8 +61,8 @@ def test_an_eviction_whose_process_is_killed_is_on_record_and_counts_against_the
         time.sleep(SEVERAL_PASSES)
     done = evicted(stage)
     assert [code for _, code in done] == [201, 201]
-    audited = rows(database, "SELECT pod, verdict FROM outcome WHERE kind = 'evict' AND verdict = 'done' ORDER BY at")
-    assert [(row["pod"], row["verdict"]) for row in audited] == [(name, "done") for name, _ in done]
+    audited = rows(database, "SELECT pod, result FROM audit WHERE kind = 'evict' AND result = 'done' ORDER BY at")
+    assert [(row["pod"], row["result"]) for row in audited] == [(name, "done") for name, _ in done]
 
 
 PLACES = ("one", "two", "three")
@@ -161,8 +161,8 @@ def writes_by_pod(stage: LiveStage) -> Counter[tuple[str, str]]:
 def rows_by_pod(database: str, *verdicts: str) -> Counter[tuple[str, str]]:
     """How many lines the audit has of writes to each pod that were done, or whose answer was not seen."""
     wanted = ", ".join(f"'{one}'" for one in verdicts or ("done", "failed"))
-    found = rows(database, f"SELECT kind, pod, times FROM outcome WHERE pod IS NOT NULL AND verdict IN ({wanted})")
-    return Counter([(row["kind"], row["pod"]) for row in found for _ in range(row["times"])])
+    found = rows(database, f"SELECT kind, pod, occurrences FROM audit WHERE pod IS NOT NULL AND result IN ({wanted})")
+    return Counter([(row["kind"], row["pod"]) for row in found for _ in range(row["occurrences"])])
 
 
 def intents_by_pod(database: str) -> Counter[tuple[str, str]]:
