@@ -1,19 +1,18 @@
-"""What a replay of recorded usage found, policy by policy."""
+"""Results of backtests: counts, scores by policy, comparisons of two configurations, and prices."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from cruise.domain.resources import Float64Array, Int64Array, Resources
 
-# What a replay counted, hour by hour and by groups of workloads: what uncertainty is estimated from.
+# Counts by hour and by group of workloads, from which uncertainty is estimated.
 
 HOUR_SECONDS = 3600
 
 
 class ReplayCount(StrEnum):
-    """What is counted; samples and sums of one resource are over samples, the others over time or events."""
+    """The quantities that a replay counts, over samples, time or events."""
 
     CPU_REQUESTED = "cpu-requested"
     CPU_USED = "cpu-used"
@@ -32,19 +31,19 @@ class ReplayCount(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class HourlyCounts:
-    """Counts of H hours: each a matrix (H, groups), with one column for what belongs to the cluster as a whole."""
+    """Counts of H hours, each a matrix (H, groups); one column holds the counts of the cluster as a whole."""
 
     counts: Mapping[ReplayCount, Float64Array]
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceScore:
-    """One resource under one policy; formulas in docs/backtest.md.
+    """Scores of one resource under one policy; formulas in docs/backtest.md.
 
-    `relative_slack` is Σ(request − use) / Σ request; `starved_share` the share of container-minutes in which a
-    container used more than its request while its node's use was over its allocatable; `short_share` the share of
-    intervals of nodes in which the largest summed use passed the summed requests. `mean_slack` is the mean of
-    request − use of a container, in millicores or bytes.
+    `relative_slack` is Σ(request − use) / Σ request. `starved_share` is the share of container-minutes in which a
+    container used more than its request while its node's use was above allocatable. `short_share` is the share of node
+    intervals in which the peak of the summed use exceeded the summed requests. `mean_slack` is the mean of request −
+    use of a container, in millicores or bytes.
     """
 
     relative_slack: float
@@ -55,7 +54,7 @@ class ResourceScore:
 
 @dataclass(frozen=True, slots=True)
 class ContainerScore:
-    """One container under one policy: what it wasted and what it suffered."""
+    """Slack and disturbances of one container under one policy."""
 
     namespace: str
     workload: str
@@ -70,9 +69,9 @@ class ContainerScore:
 
 @dataclass(frozen=True, slots=True)
 class NodeTimeLine:
-    """One node over the replay, one entry a pass; base and headroom are None where a policy does not think in them.
+    """One node over the replay, one entry a pass; base and headroom are None for policies without them.
 
-    `peak` is the largest summed use within the interval that ends at the time.
+    `peak_*` is the largest summed use within the interval that ends at the time.
     """
 
     node: str
@@ -90,12 +89,11 @@ class NodeTimeLine:
 
 @dataclass(frozen=True, slots=True)
 class PolicyScore:
-    """One policy's replay, summed up; `memory` is None where memory was not recorded.
+    """Scores of one policy; `memory` is None if memory was not recorded.
 
-    `evictions_per_1000_pod_days` has consolidation's moves as well, `moves_per_1000_pod_days` those alone.
-    `nodes_mean_by_requests` and `moves_by_requests` are the figures where consolidation judges by the requests that
-    pods have, None where that was not replayed. `cost` is an estimate from prices, None without any. `worst` has the
-    containers that suffered or wasted most, `cells` what was counted by hour. `seconds` is how long the replays took.
+    `evictions_per_1000_pod_days` includes consolidation's moves, `moves_per_1000_pod_days` counts only those.
+    `nodes_mean_by_requests` and `moves_by_requests` are the figures of consolidation by present requests, None if that
+    was not replayed. `cost` is None without prices. `seconds` is the run time of the replays.
     """
 
     policy: str
@@ -120,7 +118,7 @@ class PolicyScore:
 
     @property
     def own_evictions_per_1000_pod_days(self) -> float:
-        """The evictions that the policy itself wanted."""
+        """Evictions by the policy itself, without consolidation's moves."""
         return self.evictions_per_1000_pod_days - self.moves_per_1000_pod_days
 
 
@@ -137,15 +135,11 @@ class BacktestResult:
     capped_containers: int = 0
 
 
-# What two configurations make of the same recording, and how sure that is.
-
-if TYPE_CHECKING:
-    # The command line names the figures, and starts without numpy.
-    pass
+# Comparison of two configurations over the same recording.
 
 
 class ComparedMetric(StrEnum):
-    """What is compared; less is better of each."""
+    """The compared metrics; for each, less is better."""
 
     CPU_SLACK = "cpu-slack"
     MEMORY_SLACK = "memory-slack"
@@ -157,23 +151,24 @@ class ComparedMetric(StrEnum):
 
 
 RATIO_METRICS = frozenset({ComparedMetric.CPU_SLACK, ComparedMetric.MEMORY_SLACK, ComparedMetric.CPU_STARVED})
-"""The figures that are shares, and differ by percentage points."""
+"""These metrics are shares; their differences are in percentage points."""
 
 
 class BoundResult(StrEnum):
-    """How a difference stands to its bound."""
+    """The result of checking a difference against its bound."""
 
     WITHIN_BOUND = "within-bound"
-    INCONCLUSIVE = "inconclusive"  # the difference is within the bound, and its interval reaches beyond
+    INCONCLUSIVE = "inconclusive"  # the difference is within the bound, its interval is not
     EXCEEDED = "exceeded"
     NOT_RECORDED = "not-recorded"
 
 
 @dataclass(frozen=True, slots=True)
 class MetricComparison:
-    """One figure: `delta` is this configuration's less the other's, `low` and `high` the ends of its interval.
+    """One metric under both configurations; `delta` is current − reference, `low` and `high` the ends of its interval.
 
-    Of `forecasts` made from the first part of the recording, `held` had what came next within their interval.
+    `forecasts` counts forecasts from the first part of the recording, `confirmed_forecasts` those whose interval
+    contained the later value.
     """
 
     current: float
@@ -187,7 +182,7 @@ class MetricComparison:
 
 @dataclass(frozen=True, slots=True)
 class BoundCheck:
-    """The largest difference that was stated for a figure, and how it stands."""
+    """The bound that was stated for a metric, and its result."""
 
     bound: float
     result: BoundResult
@@ -195,7 +190,7 @@ class BoundCheck:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationComparison:
-    """A recording's figures that were recorded, in order; `block_hours` is how long the blocks were, for each."""
+    """The recorded metrics of a recording, in order; `block_hours` is the length of the bootstrap blocks by metric."""
 
     result: "BacktestResult"
     metrics: Mapping[ComparedMetric, MetricComparison]
@@ -204,14 +199,14 @@ class ConfigurationComparison:
     bounds: Mapping[ComparedMetric, BoundCheck] = field(default_factory=dict)
 
     def find_exceeded_bounds(self, whole_interval: bool) -> list[ComparedMetric]:
-        """Return the figures whose bound is broken; with `whole_interval` those as well that may break it."""
+        """Return the metrics whose bound is exceeded; `whole_interval` adds those whose interval exceeds it."""
         wrong = {BoundResult.EXCEEDED, BoundResult.NOT_RECORDED} | (
             {BoundResult.INCONCLUSIVE} if whole_interval else set()
         )
-        return [figure for figure, judged in self.bounds.items() if judged.result in wrong]
+        return [metric for metric, check in self.bounds.items() if check.result in wrong]
 
 
-# What resources and disturbances cost, in dollars unless somebody states other prices; reasons in docs/backtest.md.
+# Default prices of resources and disturbances in dollars; reasons in docs/backtest.md.
 
 CORE_HOUR = 0.0145
 GIBIBYTE_HOUR = 0.00724
@@ -219,9 +214,9 @@ GIBIBYTE_HOUR = 0.00724
 
 @dataclass(frozen=True, slots=True)
 class ObjectivePrices:
-    """Prices of an hour of a core and of a GiB, of a starved container-minute, and of single kills, evictions, resizes.
+    """Prices of a core-hour, a GiB-hour, a starved container-minute, an OOM kill, an eviction and a resize.
 
-    The fields are the settings of the same names with `price_` before them.
+    Each field is the setting of the same name with the prefix `price_`.
     """
 
     core_hour: float = CORE_HOUR

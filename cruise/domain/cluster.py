@@ -1,4 +1,4 @@
-"""The state of a cluster as decisions read it: nodes, pods, their owners, and what constrains them."""
+"""The state of a cluster that decisions read: nodes, pods, workloads, autoscalers and limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ DEFAULT_SCHEDULER = "default-scheduler"
 
 
 class ContainerRole(StrEnum):
-    """How a container takes part in its pod's life."""
+    """The kind of a container in its pod."""
 
     MAIN = "main"
     SIDECAR = "sidecar"  # an init container with restartPolicy Always
@@ -39,11 +39,11 @@ class QosClass(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """One container of a pod: what its spec asks for and what the kubelet reports.
+    """One container: its spec, and the kubelet's report.
 
-    `allocated` and `actual` are the requests in `status.containerStatuses[].allocatedResources` and
-    `….resources.requests`, None where the kubelet reports nothing; `actual_limits` is `….resources.limits`.
-    `running` is False where the kubelet says that it waits or has ended.
+    `allocated` and `actual` are `status.containerStatuses[].allocatedResources` and `….resources.requests`, None if not
+    reported; `actual_limits` is `….resources.limits`. `running` is False if the kubelet reports it waiting or
+    terminated.
     """
 
     name: str
@@ -60,7 +60,7 @@ class Container:
 
 
 class ResizePending(StrEnum):
-    """Why the kubelet has not taken up a resize."""
+    """The reason of the condition PodResizePending."""
 
     DEFERRED = "Deferred"
     INFEASIBLE = "Infeasible"
@@ -68,7 +68,7 @@ class ResizePending(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ResizeState:
-    """The resize conditions of a pod; `pending_since` is the condition's last transition."""
+    """The resize conditions of a pod; `pending_since` is the last transition."""
 
     pending: ResizePending | None = None
     pending_since: datetime | None = None
@@ -81,29 +81,26 @@ NO_RESIZE = ResizeState()
 
 @dataclass(frozen=True, slots=True, order=True)
 class WorkloadRef:
-    """The topmost controller of a pod, such as Deployment/web; a bare pod has none."""
+    """The topmost controller of a pod, such as Deployment/web."""
 
     kind: str
     name: str
 
     def __str__(self) -> str:
-        """Format as `Kind/name`, the form used in files and tables."""
+        """Format as `Kind/name`, as in files and tables."""
         return f"{self.kind}/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Pod:
-    """One pod, bound (`node` set) or pending.
+    """One pod, bound (`node` is set) or pending.
 
-    `containers` holds init containers and sidecars in spec order, then the main ones. `annotations` is trimmed to
-    the keys that decisions read. `identity` tells pods of one workload apart where their usage differs by nature:
-    the ordinal of a StatefulSet pod, the node of a DaemonSet pod, empty otherwise.
-    `priority_class` is the name of its PriorityClass, empty where it has none. `restart_policy` is as in its spec.
-    `extended_requests` also has huge pages and local storage. `preempts` is False for a pod whose preemptionPolicy is
-    Never. `ready` is its condition Ready: whether it serves. `scheduler` is the one that is to place it, and
-    `nominated_node` the node on which kube-scheduler keeps room for it, empty for none. `pod_group` names the group
-    with which it is scheduled, empty for a pod that is scheduled by itself. `owner_group` is the API group of what
-    controls it, empty for Kubernetes' own.
+    `containers` has init containers and sidecars in spec order, then the main ones. `annotations` has only the keys
+    that decisions read. `identity` distinguishes pods of one workload whose use differs: the ordinal of a StatefulSet
+    pod, the node of a DaemonSet pod, else empty. `extended_requests` includes huge pages and ephemeral storage. `ready`
+    is the condition Ready. `nominated_node` is the node that kube-scheduler nominated, else empty. `pod_group` is the
+    group that it is scheduled with, else empty. `owner_group` is the API group of its controller, empty for Kubernetes'
+    own groups.
     """
 
     namespace: str
@@ -141,40 +138,40 @@ class Pod:
     pod_group: str = ""
     restart_policy: str = "Always"
     owner_group: str = ""
-    # The resourceVersion that this was read at; two pictures of one pod are equal whatever it is.
+    # The resourceVersion; it does not count in comparisons.
     version: str = field(default="", compare=False)
 
     @property
     def runs_to_completion(self) -> bool:
-        """Tell whether the pod has work to finish, which is lost with it: a Job's, or one that is not always restarted.
+        """Whether eviction loses the pod's work: it belongs to a Job, or its restartPolicy is not Always.
 
-        Controllers of apps/v1 accept no other policy than Always.
+        Controllers of apps/v1 accept only Always.
         """
         return self.restart_policy != "Always" or runs_to_completion(self.owner_kind or "")
 
     @property
     def is_finished(self) -> bool:
-        """Tell whether the pod has finished and holds nothing on its node."""
+        """Whether the pod has finished and uses no capacity."""
         return self.phase in ("Succeeded", "Failed")
 
     @property
     def sized_containers(self) -> tuple[Container, ...]:
-        """The main containers and sidecars, in the pod's order."""
+        """Main containers and sidecars, in the pod's order."""
         return tuple([one for one in self.containers if one.role is not ContainerRole.INIT])
 
     @property
     def workload_name(self) -> str:
-        """The workload as `Kind/name`, the pod itself where it has none."""
+        """The workload as `Kind/name`; the pod itself if it has none."""
         return str(self.workload) if self.workload is not None else f"Pod/{self.name}"
 
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node; `kubelet_version` is (major, minor), None where unknown. `deleting` is one with a deletionTimestamp.
+    """One node.
 
-    `allocatable_extended` also has huge pages and local storage. `cpu_capacity_millicores` and `memory_capacity_bytes`
-    are what the machine has, of which a part may be kept from pods; None where unknown. `address` is where its kubelet
-    listens within the cluster, empty where unknown.
+    `kubelet_version` is (major, minor), None if unknown. `allocatable_extended` includes huge pages and ephemeral
+    storage. `cpu_capacity_millicores` and `memory_capacity_bytes` include what is reserved from pods, None if unknown.
+    `address` is the kubelet's, empty if unknown. `deleting`: it has a deletionTimestamp.
     """
 
     name: str
@@ -194,12 +191,12 @@ class Node:
 
     @property
     def accepts_pods(self) -> bool:
-        """Tell whether pods may be planned onto it, cordons and taints apart: it is ready, and not being deleted."""
+        """Whether plans may place pods on it, apart from cordons and taints: it is ready and not being deleted."""
         return self.ready and not self.deleting
 
 
 class NodeAutoscalerKind(StrEnum):
-    """What adds nodes for pending pods, and removes those that are empty enough."""
+    """The programs that add nodes for pending pods and remove nodes that are little used."""
 
     KARPENTER = "karpenter"
     CLUSTER_AUTOSCALER = "cluster-autoscaler"
@@ -207,16 +204,12 @@ class NodeAutoscalerKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A controller object; `replicas` is None where the kind has none or it is unknown.
+    """A controller object.
 
-    `node_autoscaler` is which one its pods are, None for the pods of any other workload.
-    `controller` is what controls it in turn, such as an operator's custom resource. `uid` is kept of those alone that
-    nothing controls.
-    `memory_limits` and `cpu_limits` are those that its pod template states, by container; None where the template is
-    not known.
-    `requests` are those of every container of its pod template, empty for one that states none; None where the template
-    is not known. `init_containers` are the names of those that the template has among its init containers.
-    `is_read` is False where the object itself was not read: then its ReplicaSets or Jobs alone tell of its template.
+    `replicas` is None if the kind has none or it is unknown. `node_autoscaler` is set for a node autoscaler's own
+    workload. `controller` is its own controller, such as a custom resource of an operator. `uid` is set only if it has
+    none. `memory_limits`, `cpu_limits` and `requests` are those of the pod template by container, None if the template
+    is unknown. `init_containers` are names. `is_read` is False if only its ReplicaSets or Jobs were read.
     """
 
     namespace: str
@@ -235,7 +228,7 @@ class Workload:
     is_read: bool = True
 
     def has_container(self, container: Container) -> bool:
-        """Tell whether the pod template has a container; pods have more where something injects them."""
+        """Return whether the pod template has the container; admission webhooks may inject others."""
         is_init = container.role is not ContainerRole.MAIN
         known = self.requests is not None and container.name in self.requests
         return known and is_init == (container.name in self.init_containers)
@@ -243,10 +236,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class PodDisruptionBudget:
-    """A PodDisruptionBudget: what it selects and how many disruptions its status allows now.
-
-    `blocks_all_evictions` where it asks for all the pods that it covers.
-    """
+    """A PodDisruptionBudget; `blocks_all_evictions` if it requires all of its pods."""
 
     namespace: str
     name: str
@@ -256,7 +246,7 @@ class PodDisruptionBudget:
 
     @property
     def title(self) -> str:
-        """Its kind and name, as in details and in the names of eviction limits."""
+        """Kind, namespace and name, as in messages."""
         return f"PodDisruptionBudget {self.namespace}/{self.name}"
 
 
@@ -272,15 +262,12 @@ POD_CONTROLLER_KINDS = frozenset(
         "StatefulSet",
     }
 )
-"""Kinds whose pods name them as their controller, directly or through a ReplicaSet or Job."""
+"""Kinds that control pods directly or through a ReplicaSet or Job."""
 
 
 @dataclass(frozen=True, slots=True)
 class HorizontalPodAutoscaler:
-    """A HorizontalPodAutoscaler and the resources on which it targets utilisation.
-
-    `target_api` is the group and version of what it scales.
-    """
+    """A HorizontalPodAutoscaler and the resources whose utilization it targets; `target_api` is group and version."""
 
     namespace: str
     name: str
@@ -291,9 +278,9 @@ class HorizontalPodAutoscaler:
 
 @dataclass(frozen=True, slots=True)
 class VerticalPodAutoscaler:
-    """A VerticalPodAutoscaler; `mode` is as it is written, empty where it is not.
+    """A VerticalPodAutoscaler; `mode` is empty if not stated.
 
-    `is_own` tells those whose recommender is cruise, `is_published` those that cruise has made itself.
+    `is_own`: cruise is its recommender. `is_published`: cruise created it.
     """
 
     namespace: str
@@ -307,15 +294,15 @@ class VerticalPodAutoscaler:
 
     @property
     def changes_pods(self) -> bool:
-        """Tell whether somebody else sizes pods by it."""
+        """Whether another recommender resizes pods by it."""
         return self.target is not None and self.mode != "Off" and not self.is_own
 
 
 @dataclass(frozen=True, slots=True)
 class LimitRangeItem:
-    """One entry of a LimitRange's `limits` for type Container or Pod; absent bounds are None.
+    """One entry of a LimitRange, of type Container or Pod; absent bounds are None.
 
-    `default_limits` are what the API server gives a container that states no limit.
+    The API server gives `default_limits` to a container without limits.
     """
 
     is_for_pod: bool
@@ -326,24 +313,22 @@ class LimitRangeItem:
     default_limits: StatedResources = NOTHING_STATED
 
     def max_ratio(self, resource: ResourceName) -> float | None:
-        """Return the largest limit / request of one resource, None where the entry has none."""
+        """Return the maximum limit / request ratio of a resource, or None."""
         return self.max_cpu_ratio if resource is ResourceName.CPU else self.max_memory_ratio
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """A whole cluster at one moment; nodes sorted by name, pods by (namespace, name).
+    """A whole cluster at one moment; nodes are sorted by name, pods by (namespace, name).
 
     `workloads` is keyed by (namespace, workload), `namespace_annotations`, `limit_ranges` and `quotas` by namespace.
-    `oom_kills` are those that the pods' statuses still show, in the pods' order. `scales` has what the scale of an
-    autoscaler's target selects, by namespace and target, for kinds whose pods do not name them: None where it was
-    answered that there is no such scale; one that was not answered yet is not there. `unreadable_scales` says of others
-    why they cannot be read, such as for want of rights. `namespaces` are those seen, None
-    where nothing is followed: then what is missing is no answer that comes later. `former_nodes` has one
-    node of each kind that was there lately and is not now, where nodes come and go by themselves. `node_claims` are
-    nodes that Karpenter has ordered from its `node_pools`, whether they are there yet or not, by the claims' names.
-    `taken_at` is when a live cluster was read, in seconds of `time.monotonic`; None for a file or a simulation.
-    `listed_kinds` are the kinds of objects in a file, None elsewhere.
+    `oom_kills` are those that pod statuses show, in the order of pods. `scales` has the selector of the scale
+    subresource by namespace and target, for kinds that pods do not name: None if there is no such scale, absent if not
+    read yet; `unreadable_scales` has the errors. `namespaces` are those watched, None for a file or a simulation.
+    `removed_nodes` has one example of each kind of node that was removed lately, if a node autoscaler runs.
+    `node_claims` are nodes that Karpenter ordered from its `node_pools`, by the claims' names. `taken_at` is when a
+    live cluster was read, in seconds of `time.monotonic`, else None. `listed_kinds` are the kinds of objects in a file,
+    else None.
     """
 
     nodes: tuple[Node, ...] = ()
@@ -369,17 +354,16 @@ class ClusterSnapshot:
 
     @property
     def known_nodes(self) -> tuple[Node, ...]:
-        """The nodes that there are, and one of each kind that may come again."""
+        """The present nodes, and one of each kind that may be created again."""
         return self.nodes + self.removed_nodes
 
 
 @dataclass(frozen=True, slots=True)
 class OomKill:
-    """One container that ended with reason OOMKilled: at least one of its processes was killed for lack of memory.
+    """A container that was terminated with reason OOMKilled.
 
-    Limit and request are those in force at the kill, None where unstated; `last_working_set_bytes` is the last
-    observation before it, None where there is none. `restarts` counts how often the container was started again.
-    `runs_to_completion` tells that the workload's next run is another pod.
+    Limit and request are those at the kill, None if not stated; `last_working_set_bytes` is the last sample before it,
+    None if there is none. `runs_to_completion`: the workload's next run is another pod.
     """
 
     namespace: str
@@ -399,5 +383,5 @@ class OomKill:
 
     @property
     def key(self) -> tuple[str, str, datetime]:
-        """What makes a replay of the same kill recognisable."""
+        """The identity of the kill, if it is reported again."""
         return (self.pod_uid, self.container, self.finished_at)

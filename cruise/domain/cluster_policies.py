@@ -1,4 +1,4 @@
-"""What Karpenter may order."""
+"""Quotas, container policies of VPAs, NodePools, and kinds of controllers whose pods run to completion."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,12 +7,10 @@ from functools import lru_cache
 from cruise.domain.resources import NOTHING_STATED, ResourceName, StatedResources
 from cruise.domain.scheduling import LabelRequirement, Taint
 
-# What ResourceQuotas still grant.
-
 
 @dataclass(frozen=True, slots=True)
 class QuotaScope:
-    """One condition on the pods that a ResourceQuota counts: a scope by name, or a requirement on a PriorityClass."""
+    """One scope of a ResourceQuota: a scope by name, or a requirement on a PriorityClass."""
 
     name: str
     operator: str = "Exists"
@@ -21,9 +19,9 @@ class QuotaScope:
 
 @dataclass(frozen=True, slots=True)
 class ResourceQuota:
-    """What a ResourceQuota still grants to new pods, never negative; None for what it does not count.
+    """What a ResourceQuota leaves for new pods, at least zero; None for resources that it does not limit.
 
-    It counts the pods for which all of its scopes hold.
+    It counts the pods that match all of its scopes.
     """
 
     requests_left: StatedResources = NOTHING_STATED
@@ -31,14 +29,11 @@ class ResourceQuota:
     scopes: tuple[QuotaScope, ...] = ()
 
 
-# What VerticalPodAutoscalers state for containers.
-
-
 @dataclass(frozen=True, slots=True)
 class VpaContainerPolicy:
-    """What a VerticalPodAutoscaler states for one container, or for all others where `container` is empty.
+    """The policy of a VerticalPodAutoscaler for one container, or for all others if `container` is empty.
 
-    `controlled` is None where nothing is stated, `off` where the container is to be left as it is.
+    `controlled` is None if not stated; `off` is container mode Off.
     """
 
     container: str = ""
@@ -50,11 +45,11 @@ class VpaContainerPolicy:
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """What Karpenter may order: how the nodes of a NodePool are labelled and tainted, and how many more there may be.
+    """A NodePool of Karpenter: labels, taints and remaining limits of the nodes that may be ordered from it.
 
-    `node_class` names the provider's settings of the machines. `limits` and `used` are by resource: millicores of cpu,
-    bytes of memory, numbers of all else, `nodes` among them. Taints that go by themselves are left out. `closed` is
-    the detail for which nothing is ordered from it, empty where something may be.
+    `node_class` names the provider's settings. `limits` and `used` are by resource: millicores of cpu, bytes of memory,
+    counts of others including `nodes`. `taints` has only permanent ones. `unusable_reason` is empty if it can order
+    nodes.
     """
 
     name: str
@@ -68,18 +63,13 @@ class NodePool:
     unusable_reason: str = ""
 
 
-# API groups: which are Kubernetes' own, and which may have kinds of the same names.
-
-
 def get_foreign_group(api_version: str) -> str:
-    """Return the group of an API version, empty where it is Kubernetes' own or not stated."""
+    """Return the API group, or an empty string for Kubernetes' own groups and for none."""
     group = api_version.rpartition("/")[0]
     return group if "." in group and not group.endswith(".k8s.io") else ""
 
 
-# Which controllers create pods that have work to finish, whatever restart policy the pods state.
-
-# Operators restart the containers of these pods in place (Always), and what a pod has calculated is lost with it.
+# Operators give these pods restartPolicy Always, yet their work is lost when they are evicted.
 _KINDS = frozenset(
     {
         "RayCluster",  # KubeRay: heads and workers
@@ -99,9 +89,9 @@ _KINDS = frozenset(
 
 @lru_cache(maxsize=1024)
 def runs_to_completion(kind: str) -> bool:
-    """Tell whether pods of a controller of this kind run to completion: Jobs of any API group, and alike.
+    """Return whether a controller's pods run to completion: Jobs of any API group, and similar kinds.
 
-    Kubeflow's and KubeRay's kinds end with `Job`, such as MPIJob, PyTorchJob and RayJob.
+    Kinds of Kubeflow and KubeRay end with `Job`, such as MPIJob, PyTorchJob and RayJob.
     """
     name = kind.partition(".")[0]
     return name.endswith("Job") or name in _KINDS

@@ -1,7 +1,7 @@
-"""Revisions of workloads: what their templates ask for, and since when pods that ask for it have run.
+"""The resources that pods were created with: the annotation that records them, and revisions of templates told by them.
 
-A revision is told by the resources that its pods were created with, whatever its controller is: Deployments,
-StatefulSets, DaemonSets and Jobs all show it in their pods, and a template that is rolled back is the old one again.
+A revision is identified by the resources of its pods, which works for every controller; a template that is rolled back
+is its earlier revision again.
 """
 
 import hmac
@@ -24,7 +24,7 @@ from cruise.domain.resources import (
     parse_memory_bytes,
 )
 
-# The annotation that keeps what admission replaced, the way back from it, and the signature that makes it cruise's.
+# The annotation with the resources that admission replaced, and its signature.
 
 _encode = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode
 
@@ -45,17 +45,17 @@ def format_original_resources(amounts: Mapping[str, tuple[StatedResources, State
 
 
 def parse_original_resources(text: str) -> dict[str, tuple[StatedResources, StatedResources]]:
-    """Read what `format_original_resources` wrote. Raises ValueError for anything else."""
+    """Read what `format_original_resources` wrote; ValueError for anything else."""
     try:
         stated = msgspec.json.decode(text, type=dict[str, _OriginalContainerResources])
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    return {name: (_amounts(one.requests), _amounts(one.limits)) for name, one in stated.items()}
+    return {name: (_parse_amounts(one.requests), _parse_amounts(one.limits)) for name, one in stated.items()}
 
 
 def sign_original_resources(pod: Pod, text: str, key: bytes) -> str:
-    """Sign a pod's annotation, such that it holds for pods of its direct controller alone."""
-    # At admission a pod has neither a uid nor, mostly, a name; a ReplicaSet's name goes with its template.
+    """Sign the annotation of a pod, so that it is valid only for pods of the same direct controller."""
+    # At admission a pod has no uid and mostly no name; a ReplicaSet's name identifies its template.
     parts = (ORIGINAL_RESOURCES, pod.namespace, pod.owner_kind or "", pod.owner_name or "", text)
     return hmac.new(key, "\0".join(parts).encode("utf-8", "surrogatepass"), sha256).hexdigest()
 
@@ -63,7 +63,7 @@ def sign_original_resources(pod: Pod, text: str, key: bytes) -> str:
 def read_signed_original_resources(
     pod: Pod, keys: Iterable[bytes]
 ) -> dict[str, tuple[StatedResources, StatedResources]] | None:
-    """Read a pod's annotation where cruise's webhook signed it by any of some keys; None for any other."""
+    """Return the pod's annotation if cruise's webhook signed it with one of the keys, else None."""
     text, stated = pod.annotations.get(ORIGINAL_RESOURCES), pod.annotations.get(ORIGINAL_RESOURCES_SIGNATURE)
     if text is None or stated is None:
         return None
@@ -74,7 +74,7 @@ def read_signed_original_resources(
 
 
 def amounts_to_json(amounts: StatedResources) -> dict[str, str]:
-    """Return amounts as Kubernetes writes them, without what is absent."""
+    """Return the stated amounts as Kubernetes quantities."""
     stated = {}
     if amounts.cpu_millicores is not None:
         stated["cpu"] = format_cpu_millicores(amounts.cpu_millicores)
@@ -83,21 +83,21 @@ def amounts_to_json(amounts: StatedResources) -> dict[str, str]:
     return stated
 
 
-def _amounts(stated: Mapping[str, str]) -> StatedResources:
+def _parse_amounts(stated: Mapping[str, str]) -> StatedResources:
     return StatedResources(
         parse_cpu_millicores(stated["cpu"]) if "cpu" in stated else None,
         parse_memory_bytes(stated["memory"]) if "memory" in stated else None,
     )
 
 
-# Annotations of a workload's pods are equal, so few texts stand for many pods.
-_LATEST = 16_384
-# That of twenty containers; longer ones would take much memory, and at admission anybody may send them.
-_LONGEST_KNOWN = 2048
+# Pods of a workload have equal annotations, so a cache needs few entries.
+_CACHE_SIZE = 16_384
+# Enough for twenty containers. Any client may send longer ones at admission: they are not cached.
+_LONGEST_CACHED = 2048
 
 
 class WorkloadContainer(NamedTuple):
-    """A container of a workload's (Kind/name) pods: of all, or of those of an identity (see `Pod.identity`)."""
+    """A container of a workload (Kind/name): of all pods, or of those with an identity (see `Pod.identity`)."""
 
     namespace: str
     workload: str
@@ -106,14 +106,14 @@ class WorkloadContainer(NamedTuple):
 
 
 class RevisionRun(NamedTuple):
-    """Since when pods of a revision have run, and when the last of them was seen, in Unix seconds."""
+    """When pods of a revision were first and last seen, in Unix seconds."""
 
     since: int
     last_seen: int
 
 
 class PodRevision(NamedTuple):
-    """What each sized container of a pod was created with, in the pod's order, and whether the pod was seen to run."""
+    """What each sized container of a pod was created with, in order, and whether the pod was seen running."""
 
     stated: tuple[str, ...]
     was_running: bool
@@ -121,18 +121,18 @@ class PodRevision(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRevisions:
-    """The revisions of all workloads, by what their containers state (see `stated_by`).
+    """The revisions of all workloads, keyed by the resources of their containers (see `get_stated_resources`).
 
-    `of_pods` has the pods that exist, by uid, as they were before any resize; it may be empty.
+    `pods` has the existing pods by uid, before any resize; it may be empty.
     """
 
     runs: Mapping[WorkloadContainer, Mapping[str, RevisionRun]] = field(default_factory=dict)
-    of_pods: Mapping[str, PodRevision] = field(default_factory=dict)
+    pods: Mapping[str, PodRevision] = field(default_factory=dict)
 
     def is_new(self, pod: Pod, stated: tuple[str, ...], since: int) -> bool:
-        """Tell whether what the pod's containers state has run since `since` at most, and something else before it.
+        """Return whether the pod's revision has run at most since `since`, and another one before it.
 
-        Peaks belong to an identity, so what ran is asked of its own, and of the workload where that never ran.
+        Peaks belong to an identity, so the runs of the same identity count, or the workload's if there are none.
         """
         for text, runs in self._runs_of(pod, stated):
             own = runs.get(text)
@@ -141,7 +141,7 @@ class WorkloadRevisions:
         return False
 
     def is_one_of_several(self, pod: Pod, stated: tuple[str, ...], seen_since: int) -> bool:
-        """Tell whether pods like it that state something else were seen since a time."""
+        """Return whether similar pods with other resources were seen since a time."""
         return any(
             other != text and run.last_seen >= seen_since
             for text, runs in self._runs_of(pod, stated)
@@ -149,7 +149,7 @@ class WorkloadRevisions:
         )
 
     def _runs_of(self, pod: Pod, stated: tuple[str, ...]) -> Iterator[tuple[str, Mapping[str, RevisionRun]]]:
-        """Yield what each container of which a revision is known states, and the revisions."""
+        """Yield the resources and the revisions of each container that has known revisions."""
         if not self.runs:
             return
         for container, text in zip(pod.sized_containers, stated, strict=False):
@@ -159,29 +159,29 @@ class WorkloadRevisions:
                 yield text, runs
 
     def get_stated_resources(self, pod: Pod) -> tuple[str, ...]:
-        """Return what each sized container of the pod was created with."""
-        known = self.of_pods.get(pod.uid)
+        """Return the resources that each sized container of the pod was created with."""
+        known = self.pods.get(pod.uid)
         return get_stated_resources(pod) if known is None else known.stated
 
-    def merge(self, news: "WorkloadRevisions") -> "WorkloadRevisions":
-        """Return these and others, of each revision the earliest beginning and the latest sight."""
+    def merge(self, others: "WorkloadRevisions") -> "WorkloadRevisions":
+        """Return both, for each revision with the earliest start and the latest sighting."""
         runs = dict(self.runs)
-        for key, of_key in news.runs.items():
+        for key, revisions in others.runs.items():
             known = runs.get(key, {})
-            pairs = ((text, run, known.get(text, run)) for text, run in of_key.items())
+            pairs = ((text, run, known.get(text, run)) for text, run in revisions.items())
             runs[key] = {
                 **known,
                 **{t: RevisionRun(min(a.since, b.since), max(a.last_seen, b.last_seen)) for t, a, b in pairs},
             }
-        return WorkloadRevisions(runs, self.of_pods)
+        return WorkloadRevisions(runs, self.pods)
 
     def select_seen_since(self, oldest: int) -> "WorkloadRevisions":
-        """Return those that were seen since a time in Unix seconds."""
+        """Return the revisions that were seen since a time in Unix seconds."""
         kept = {
-            key: {text: run for text, run in of_key.items() if run.last_seen >= oldest}
-            for key, of_key in self.runs.items()
+            key: {text: run for text, run in revisions.items() if run.last_seen >= oldest}
+            for key, revisions in self.runs.items()
         }
-        return WorkloadRevisions({key: of_key for key, of_key in kept.items() if of_key}, self.of_pods)
+        return WorkloadRevisions({key: revisions for key, revisions in kept.items() if revisions}, self.pods)
 
 
 NO_REVISIONS = WorkloadRevisions()
@@ -190,36 +190,35 @@ NO_REVISIONS = WorkloadRevisions()
 def get_stated_resources(
     pod: Pod, originals: Mapping[str, tuple[StatedResources, StatedResources]] | None = None
 ) -> tuple[str, ...]:
-    """Return what each sized container was created with: as `originals` or an annotation keep it, else its spec."""
+    """Return what each sized container was created with: from `originals`, the annotation or its spec."""
     if originals is None:
         originals = read_original_resources(pod)
-    return tuple([_text(*originals.get(one.name, (one.requests, one.limits))) for one in pod.sized_containers])
+    return tuple(
+        [_format_resources(*originals.get(one.name, (one.requests, one.limits))) for one in pod.sized_containers]
+    )
 
 
 def read_original_resources(pod: Pod) -> Mapping[str, tuple[StatedResources, StatedResources]]:
-    """Return what containers requested and were limited to before admission changed them, as the pod's annotation says.
-
-    It is empty for a pod that admission did not change.
-    """
+    """Return requests and limits before admission changed them, from the pod's annotation; empty if it did not."""
     annotation = pod.annotations.get(ORIGINAL_RESOURCES)
     if not annotation:
         return {}
-    return _known(annotation) if len(annotation) <= _LONGEST_KNOWN else _kept(annotation)
+    return _parse_cached(annotation) if len(annotation) <= _LONGEST_CACHED else _parse_or_empty(annotation)
 
 
-def _kept(annotation: str) -> Mapping[str, tuple[StatedResources, StatedResources]]:
-    """Read the annotation; one that cruise did not write keeps nothing."""
+def _parse_or_empty(annotation: str) -> Mapping[str, tuple[StatedResources, StatedResources]]:
+    """Read the annotation; one that cruise did not write is ignored."""
     try:
         return parse_original_resources(annotation)
     except (ValueError, msgspec.MsgspecError):
         return {}
 
 
-_known = lru_cache(_LATEST)(_kept)
+_parse_cached = lru_cache(_CACHE_SIZE)(_parse_or_empty)
 
 
-@lru_cache(_LATEST)
-def _text(requests: StatedResources, limits: StatedResources) -> str:
-    """Write requests and limits in millicores and bytes, - for what is not stated."""
+@lru_cache(_CACHE_SIZE)
+def _format_resources(requests: StatedResources, limits: StatedResources) -> str:
+    """Format requests and limits in millicores and bytes, - for those not stated."""
     amounts = (requests.cpu_millicores, requests.memory_bytes, limits.cpu_millicores, limits.memory_bytes)
     return "/".join(["-" if amount is None else str(amount) for amount in amounts])

@@ -1,4 +1,4 @@
-"""A packing plan in a cluster's own names: what is proposed, how far it is carried out, where pods are steered."""
+"""A packing plan with the names of the cluster: what it proposes, its progress, and its placement hints."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,15 +12,15 @@ from cruise.domain.cluster import Node, WorkloadRef
 from cruise.domain.reasons import PlanCondition, UnplacedPod
 from cruise.packer.answer import PackingNote, PackingStatus
 
-_OfPod = TypeVar("_OfPod", bound=PodItem)
+_PodItemT = TypeVar("_PodItemT", bound=PodItem)
 
 
-def _sorted(found: Iterable[_OfPod]) -> tuple[_OfPod, ...]:
+def _sorted(found: Iterable[_PodItemT]) -> tuple[_PodItemT, ...]:
     return tuple(sorted(found, key=attrgetter("key")))
 
 
 class PackingSizes(StrEnum):
-    """Whether pods keep what they ask for, or are sized to their base and a share of their node's headroom."""
+    """Whether pods keep their requests, or request their base and a share of their node's headroom."""
 
     FIXED = "fixed"
     RIGHTSIZED = "rightsized"
@@ -28,10 +28,9 @@ class PackingSizes(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EvictionAllowance:
-    """How many evictions a plan may ask for beside what PodDisruptionBudgets allow; None is no limit.
+    """How many pods a plan may evict, in addition to PodDisruptionBudgets; None: no limit.
 
-    `each_workload` holds for every workload that `of_workloads` does not name, `each_node` for every node that
-    `of_nodes` does not.
+    `per_workload` and `per_node` apply to workloads and nodes that `by_workload` and `by_node` do not name.
     """
 
     total: int | None = None
@@ -54,9 +53,9 @@ UNLIMITED = EvictionAllowance()
 
 @dataclass(frozen=True, slots=True)
 class PlannedPlacement(PodItem):
-    """A pod that is to run on `target`: from `source`, or from pending (None).
+    """A pod that is planned to run on `target`: moved from `source`, or pending (None).
 
-    `containers` is what it asks for there, where that is not what it asks for now.
+    `containers` has its planned sizes, empty if they do not change.
     """
 
     namespace: str
@@ -69,7 +68,7 @@ class PlannedPlacement(PodItem):
 
 @dataclass(frozen=True, slots=True)
 class PlannedPreemption(PodItem):
-    """A running pod that loses its place for pods of a higher priority."""
+    """A running pod that is preempted by pods of a higher priority."""
 
     namespace: str
     pod: str
@@ -79,10 +78,10 @@ class PlannedPreemption(PodItem):
 
 @dataclass(frozen=True, slots=True)
 class PlanStage:
-    """A part of a plan that is carried out whole before the next: shrinks, then evictions, then arrivals in order.
+    """A part of a plan that is completed before the next: shrinks, then evictions, then arrivals in order.
 
-    Everything in `leaves` is out of its node before anything arrives; each arrival is allowed by kube-scheduler's
-    filters with all before it in place.
+    All `evictions` are done before the first arrival. kube-scheduler's filters allow each arrival after those before
+    it.
     """
 
     resizes: tuple[ResizePod, ...]
@@ -92,7 +91,7 @@ class PlanStage:
 
 @dataclass(frozen=True, slots=True)
 class PriorityResult:
-    """How many pods of a priority the plan places, and how many run now; `most` is what no plan surpasses."""
+    """How many pods of a priority run now (`placed`), and with the plan; no plan exceeds `maximum`."""
 
     priority: int
     placed: int
@@ -102,10 +101,10 @@ class PriorityResult:
 
 @dataclass(frozen=True, slots=True)
 class NodeType:
-    """A kind of node that may be ordered: what pods have of one, what one costs, and how many more there may be.
+    """A kind of node that can be ordered.
 
-    `template` is a node of the kind, whatever its name; `price` is in the unit of all types, `limit` None for any
-    number. `pool` is the NodePool that orders it, empty where none does.
+    `template` is a node of the type under any name. All prices have the same unit. `limit` None: any number. `pool` is
+    the NodePool, empty if none orders it.
     """
 
     name: str
@@ -116,7 +115,7 @@ class NodeType:
 
 
 class NodeCostMeasure(StrEnum):
-    """What few nodes are measured by: their number, their size, or stated prices."""
+    """What consolidation minimizes: the number of nodes, their size, or their stated price."""
 
     NUMBER = "number"
     SIZE = "size"
@@ -125,7 +124,7 @@ class NodeCostMeasure(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class AddedNodes:
-    """How many nodes of a type a plan adds, and from which NodePool; empty where they are of none."""
+    """How many nodes of a type a plan adds; `pool` is the NodePool or empty."""
 
     type: str
     count: int
@@ -134,13 +133,13 @@ class AddedNodes:
 
 @dataclass(frozen=True, slots=True)
 class NodeCountChange:
-    """What a plan makes of the nodes in use: how many there are, how many after it, and in any plan at least.
+    """How a plan changes the nodes in use: before, after, and a lower bound over all plans.
 
-    A node is in use while a pod is there that does not belong to the node itself, as those of DaemonSets do. `emptied`
-    are in the order in which the plan empties them. Prices are in the unit of `measure`, None where that is the number.
-    `kept` has for each detail that keeps pods from moving how many nodes stay in use for it alone, `without` for some
-    of those constraints how many nodes a plan without it needs. `silent` has NodePools that offer no type, and the
-    detail behind it.
+    A node is in use if it runs a pod other than those bound to the node itself, such as those of DaemonSets. `drained`
+    is in the order of draining. Prices are in the unit of `measure`, None if it is the number. `kept_by_reason` counts
+    the nodes that stay in use only for a reason why pods cannot be moved; `nodes_after_by_lifted_constraint` has the
+    number of nodes after a plan without that constraint. `pools_without_types` has NodePools that offer no type, and
+    the reason.
     """
 
     nodes_before: int
@@ -158,7 +157,7 @@ class NodeCountChange:
 
 
 class EvictionBudgetKind(StrEnum):
-    """What bounds evictions: of an hour, of a node or a workload in one pass, or of a PodDisruptionBudget."""
+    """The kinds of eviction budgets: by hour, by node or workload and pass, or a PodDisruptionBudget."""
 
     HOUR = "hour"
     NODE = "node"
@@ -168,7 +167,7 @@ class EvictionBudgetKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SpentBudget:
-    """Budgets of one kind of which nothing is left: what each of them allowed, `of` which nodes or the like."""
+    """Spent budgets of one kind, each of which allowed `allowed` evictions."""
 
     budget: EvictionBudgetKind
     subjects: tuple[str, ...]
@@ -177,7 +176,7 @@ class SpentBudget:
 
 @dataclass(frozen=True, slots=True)
 class PlanRound:
-    """What a plan adds to those before it: of the pods that wait now, and by how many evictions."""
+    """What one further round of a plan adds: placements of pods that are pending now, and evictions."""
 
     placed: int
     evictions: int
@@ -185,7 +184,7 @@ class PlanRound:
 
 @dataclass(frozen=True, slots=True)
 class LargerBudgetPlan:
-    """What a plan under larger budgets would add, and how large those would have to be."""
+    """What a plan with larger budgets would add, and the budgets that it needs."""
 
     placed: int
     evictions: int
@@ -194,10 +193,10 @@ class LargerBudgetPlan:
 
 @dataclass(frozen=True, slots=True)
 class RemainingRounds:
-    """What a plan leaves to be done, since budgets end it.
+    """What a plan leaves undone because budgets are spent.
 
-    `goes` are further plans, each once the one before is carried out and budgets have filled up again; `larger` is
-    what none of them does, as it takes more evictions at once than these budgets ever allow.
+    Each of `rounds` is possible after the one before it is carried out and budgets are full again.
+    `with_larger_budgets` needs more evictions in one round than the budgets ever allow.
     """
 
     spent: tuple[SpentBudget, ...]
@@ -207,11 +206,11 @@ class RemainingRounds:
 
 @dataclass(frozen=True, slots=True)
 class PackingProposal:
-    """A whole plan for a cluster: `stages` in their order, and lists of what they do, sorted by namespace and pod.
+    """A whole plan: `stages` in order, and lists of their contents, sorted by namespace and pod.
 
-    `least_evicted` pods at least are evicted by every plan that places as many of each priority. `fleet` is there for
-    a plan that is to need as few nodes as can be. Such a plan is carried out over hours: what a PodDisruptionBudget
-    allows is there again for each stage. `later` is there where eviction budgets end the plan.
+    Every plan that places as many pods of each priority evicts at least `least_evicted`. `node_count_change` is set for
+    consolidation, whose stages each have the full PodDisruptionBudgets. `remaining_rounds` is set if budgets end the
+    plan.
     """
 
     status: PackingStatus
@@ -225,39 +224,39 @@ class PackingProposal:
     least_evicted: int = 0
 
     def with_stages(self, stages: Sequence[PlanStage]) -> "PackingProposal":
-        """Return what some stages do as a plan of its own, which leaves no pod pending."""
+        """Return some of the stages as a plan without unplaced pods."""
         return replace(self, unplaced=(), stages=tuple(stage for stage in stages if stage != PlanStage((), (), ())))
 
     @property
     def placed(self) -> tuple[PlannedPlacement, ...]:
-        """The pods that were pending."""
+        """The placements of pending pods."""
         return _sorted(one for stage in self.stages for one in stage.arrivals if one.source is None)
 
     @property
     def moves(self) -> tuple[PlannedPlacement, ...]:
-        """The pods that run elsewhere then."""
+        """The moves of running pods."""
         return _sorted(one for stage in self.stages for one in stage.arrivals if one.source is not None)
 
     @property
     def preempted(self) -> tuple[PlannedPreemption, ...]:
-        """The pods that lose their place."""
+        """The preempted pods."""
         return _sorted(one for stage in self.stages for one in stage.evictions if isinstance(one, PlannedPreemption))
 
     @property
     def resizes(self) -> tuple[ResizePod, ...]:
-        """The pods that are resized where they are."""
+        """The pods that are resized on their nodes."""
         return _sorted(one for stage in self.stages for one in stage.resizes)
 
     @property
     def evicted(self) -> frozenset[str]:
-        """The uids of the pods that leave their nodes."""
+        """The uids of moved and preempted pods."""
         return frozenset([one.uid for one in self.moves] + [one.uid for one in self.preempted])
 
 
 class PlanPhase(StrEnum):
-    """How far a plan is carried out."""
+    """The progress of a plan."""
 
-    ADVISORY = "advisory"  # the mode goes no further, or there is nothing to do
+    ADVISORY = "advisory"  # not carried out, because of the mode or because there is nothing to do
     IN_PROGRESS = "in-progress"
     FINISHED = "finished"
     DROPPED = "dropped"
@@ -265,7 +264,7 @@ class PlanPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class EvictedPod:
-    """A pod of a plan that was evicted, and when."""
+    """A pod of a plan that was evicted at a time."""
 
     uid: str
     at: datetime
@@ -273,7 +272,7 @@ class EvictedPod:
 
 @dataclass(frozen=True, slots=True)
 class PlacedPod:
-    """The pod that a planned arrival has become: the same pod, or its replacement; `node` None while it waits."""
+    """The pod of a planned arrival: the same pod or its replacement pod; `node` is None while it is pending."""
 
     uid: str
     placed_uid: str
@@ -282,10 +281,10 @@ class PlacedPod:
 
 @dataclass(frozen=True, slots=True)
 class PlacementHint:
-    """One pod that a controller is about to create in another one's place, and the node that it is to prefer.
+    """A pod that a controller will create to replace another one, and the node that it should prefer.
 
-    `pod` is the name that it will have, None where names are drawn. `replaces` is the uid of the pod in whose place it
-    comes; nothing is steered after `until`. `containers` is what it asks for there, where that is planned.
+    `pod` is its name, None if names are generated. `replaces` is the uid of the replaced pod. `containers` has its
+    planned sizes, empty if they do not change.
     """
 
     plan: str
@@ -301,14 +300,13 @@ class PlacementHint:
 
 @dataclass(frozen=True, slots=True)
 class PackingPlan:
-    """A proposal with how far it is carried out; `id` tells plans apart.
+    """A proposal with its progress.
 
-    `at` is when its cluster was looked at, `seconds` what solving took. `stage` counts the stages that are done; what
-    follows is of the present one. `expected` are the pods that are to be created, in place of pods that are evicted: of
-    those that move, and of pending ones that would else go where others are to go. `bystanders` are the uids of pods of
-    the same owners that were there before: a pod that is not among them is a replacement. `ready_at` is when the
-    webhook knows of the stage, None before that. `halt` says why a plan was dropped, is only shown
-    or waits.
+    `at` is when the cluster was read. `stage` counts completed stages; the fields below it are about the current stage.
+    `expected` are the pods that controllers will create, for moved pods and for pending ones that could be scheduled
+    where others are planned. `earlier_pods` are the uids of pods of the same owners that existed before: other pods are
+    replacements. `ready_at` is when the webhook got the stage, None before. `condition` says why a plan was dropped, is
+    advisory or waits.
     """
 
     id: str
@@ -327,7 +325,7 @@ class PackingPlan:
 
     @property
     def placement_hints(self) -> tuple[PlacementHint, ...]:
-        """The pods still to be steered: those expected that nothing has replaced yet."""
-        landed = {landing.uid for landing in self.placed}
-        under_way = self.phase is PlanPhase.IN_PROGRESS
-        return tuple(one for one in self.expected if under_way and one.replaces not in landed)
+        """The hints for expected pods that do not exist yet."""
+        placed = {one.uid for one in self.placed}
+        in_progress = self.phase is PlanPhase.IN_PROGRESS
+        return tuple(one for one in self.expected if in_progress and one.replaces not in placed)

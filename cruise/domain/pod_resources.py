@@ -1,4 +1,4 @@
-"""What kube-scheduler counts for a pod: the room that it takes on its node."""
+"""Resources of pods as kube-scheduler, the kubelet and quotas count them, and QoS classes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
@@ -12,29 +12,28 @@ from cruise.domain.scheduling import UNSCHEDULABLE_TAINT
 
 
 def count_container_requests(container: Container, infeasible: bool = False) -> Resources:
-    """Return what counts for one container: for each resource the largest of spec, allocated and actual.
+    """Return the counted requests of a container: for each resource the maximum of spec, allocated and actual.
 
-    With an Infeasible resize the spec can never come true, so it does not count, unless the kubelet reports nothing.
-    Source: KEP-1287, resource accounting in kube-scheduler.
+    The spec of an Infeasible resize does not count, unless the kubelet reports nothing. Source: KEP-1287, resource
+    accounting in kube-scheduler.
     """
-    cpu, memory = _counted(container, infeasible)
+    cpu, memory = _count_container(container, infeasible)
     return Resources(cpu, memory)
 
 
 def count_pod_requests(pod: Pod, containers: Sequence[Container] | None = None) -> Resources:
-    """Return what kube-scheduler counts for a pod on its node, with other containers where some are given.
+    """Return the requests that kube-scheduler counts for a pod on its node, or with other containers.
 
-    Main containers and sidecars are summed; a regular init container needs its own requests beside the sidecars
-    started before it, and the largest such need is a floor; pod-level requests replace the result for the resource
-    that they state; overhead is added. A terminal pod counts nothing.
-    Source: KEP-753, KEP-1287, KEP-2837.
+    Main containers and sidecars add up. An init container runs next to the sidecars started before it; the largest such
+    sum is a minimum. Pod-level requests replace the sum. Overhead is added. A finished pod counts nothing. Source:
+    KEP-753, KEP-1287, KEP-2837.
     """
     if pod.is_finished:
         return NO_RESOURCES
     infeasible = pod.resize.pending is ResizePending.INFEASIBLE
     cpu = memory = sidecar_cpu = sidecar_memory = floor_cpu = floor_memory = 0
     for container in pod.containers if containers is None else containers:
-        own_cpu, own_memory = _counted(container, infeasible)
+        own_cpu, own_memory = _count_container(container, infeasible)
         role = container.role
         if role is ContainerRole.INIT:
             floor_cpu = max(floor_cpu, own_cpu + sidecar_cpu)
@@ -54,10 +53,9 @@ def count_pod_requests(pod: Pod, containers: Sequence[Container] | None = None) 
 
 
 def count_pod_limits(pod: Pod) -> Resources:
-    """Return what a ResourceQuota counts of a pod's limits.
+    """Return the limits that a ResourceQuota counts for a pod.
 
-    They add up as requests do: main containers and sidecars together, an init container beside the sidecars before it
-    as a floor. Overhead is added to a resource that has a limit, and pod-level limits take the place of the sum.
+    They add up as requests do; overhead is added only to resources with a limit, and pod-level limits replace the sum.
     Source: PodLimits in k8s.io/component-helpers/resource.
     """
     if pod.is_finished:
@@ -81,10 +79,9 @@ def count_pod_limits(pod: Pod) -> Resources:
 
 
 def compute_init_container_minimum(pod: Pod, sidecar_requests: Mapping[str, Resources]) -> Resources:
-    """Return what the pod needs while its regular init containers run: a floor of its requests, without overhead.
+    """Return the requests of a pod while its init containers run, without overhead; zero if it has none.
 
-    `sidecar_requests` are the requests that the sidecars would have, by name; a sidecar that is not named counts as
-    it is. Without regular init containers the floor is zero. Source: KEP-753.
+    `sidecar_requests` has planned requests of sidecars by name; others count as they are. Source: KEP-753.
     """
     infeasible = pod.resize.pending is ResizePending.INFEASIBLE
     sidecars = floor = NO_RESOURCES
@@ -97,7 +94,7 @@ def compute_init_container_minimum(pod: Pod, sidecar_requests: Mapping[str, Reso
     return floor
 
 
-def _counted(container: Container, infeasible: bool) -> tuple[int, int]:
+def _count_container(container: Container, infeasible: bool) -> tuple[int, int]:
     spec, allocated, actual = container.requests, container.allocated, container.actual
     reported = allocated is not None or actual is not None
     cpu = memory = 0
@@ -110,62 +107,66 @@ def _counted(container: Container, infeasible: bool) -> tuple[int, int]:
     return cpu, memory
 
 
-# Copies of dataclasses with some fields replaced, in a fraction of the time that `dataclasses.replace` takes.
+# Copies of dataclasses, faster than `dataclasses.replace`.
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-T = TypeVar("T", bound="DataclassInstance")
+DataclassT = TypeVar("DataclassT", bound="DataclassInstance")
 
 
-def create_fast_replace(shape: type[T], *names: str) -> Callable[..., T]:
-    """Return a function of an instance and of values for the named fields, in this order; it returns the copy.
+def create_fast_replace(dataclass: type[DataclassT], *names: str) -> Callable[..., DataclassT]:
+    """Return a function of an instance and the values of the named fields that returns a copy.
 
-    It is for places that copy something of many fields at every admission. All fields of `shape` are positional.
+    Webhook reviews copy pods and containers often. All fields of `dataclass` must be positional.
     """
-    every = [field.name for field in fields(shape)]
+    every = [field.name for field in fields(dataclass)]
     places = [every.index(name) for name in names]
-    values_of = attrgetter(*every)
+    get_values = attrgetter(*every)
 
-    def replaced(instance: T, *replacements: Any) -> T:  # noqa: ANN401 - as the fields are
-        values = [*values_of(instance)]
+    def replace_fields(instance: DataclassT, *replacements: Any) -> DataclassT:  # noqa: ANN401 - as the fields are
+        values = [*get_values(instance)]
         for place, value in zip(places, replacements, strict=True):
             values[place] = value
-        return shape(*values)
+        return dataclass(*values)
 
-    return replaced
+    return replace_fields
 
 
-# The sizes in a pod's spec, and the pod with others written into it.
+# Requests and limits in a pod's spec.
 
-_resized = create_fast_replace(Container, "requests", "limits")
+_replace_resources = create_fast_replace(Container, "requests", "limits")
 
 
 def replace_spec_resources(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
-    """Return the pod with the targets' requests and limits in place of its own."""
+    """Return the pod with the requests and limits of the targets."""
     return replace(pod, containers=replace_container_resources(pod, targets))
 
 
 def predict_actuated_pod(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
-    """Return the pod as it counts once the kubelet has carried the sizes out."""
+    """Return the pod as it counts after the kubelet has actuated the targets."""
     named = {target.container for target in targets}
     asking = replace_spec_resources(pod, targets)
-    return replace(asking, containers=tuple(_settled(c) if c.name in named else c for c in asking.containers))
+    return replace(
+        asking, containers=tuple(_with_allocated_spec(c) if c.name in named else c for c in asking.containers)
+    )
 
 
 def replace_container_resources(pod: Pod, targets: Sequence[ContainerTarget]) -> tuple[Container, ...]:
-    """Return the pod's containers with the targets' requests and limits in place of their own."""
+    """Return the pod's containers with the requests and limits of the targets."""
     named = {target.container: target for target in targets}
     return tuple(
         [
-            _resized(container, target.requests, target.limits) if (target := named.get(container.name)) else container
+            _replace_resources(container, target.requests, target.limits)
+            if (target := named.get(container.name))
+            else container
             for container in pod.containers
         ]
     )
 
 
 def get_spec_targets(pod: Pod) -> tuple[ContainerTarget, ...]:
-    """Return a pod's sizes as its spec has them now, without those of its init containers."""
+    """Return the requests and limits of a pod's spec, without its init containers."""
     return tuple(
         ContainerTarget(container.name, container.role, container.requests, container.limits)
         for container in pod.containers
@@ -173,57 +174,57 @@ def get_spec_targets(pod: Pod) -> tuple[ContainerTarget, ...]:
     )
 
 
-def _settled(container: Container) -> Container:
+def _with_allocated_spec(container: Container) -> Container:
     if container.allocated is None and container.actual is None:
         return container
     return replace(container, allocated=container.requests, actual=container.requests)
 
 
-# Kubernetes' quality-of-service classes, as the API server assigns them at a pod's creation.
+# QoS classes, as the API server assigns them at a pod's creation.
 
 
 def get_qos_class(pod: Pod) -> QosClass:
-    """Return the class that the pod's stated requests and limits give it, whatever `pod.qos` says."""
+    """Return the class that follows from the pod's requests and limits, regardless of `pod.qos`."""
     return compute_qos_class(pod.containers, pod.pod_requests, pod.pod_limits)
 
 
 def compute_qos_class(
     containers: Iterable[Container], pod_requests: StatedResources | None, pod_limits: StatedResources | None
 ) -> QosClass:
-    """Return the class of a pod with these containers, and with resources of its own where it states any.
+    """Return the QoS class of a pod with these containers and pod-level resources.
 
-    Guaranteed: CPU and memory limits everywhere, each equal to its request; BestEffort: nothing stated anywhere.
-    Pod-level resources, where there are any, speak for the whole pod. Source: Pod Quality of Service Classes.
+    Guaranteed: every CPU and memory limit is set and equals its request. BestEffort: nothing is set. Pod-level
+    resources count in place of the containers'. Source: Pod Quality of Service Classes.
     """
     if pod_requests is not None or pod_limits is not None:
         stated = [(pod_requests or StatedResources(), pod_limits or StatedResources())]
     else:
         stated = [(container.requests, container.limits) for container in containers]
-    # A loop, since this is called for every pod in creation, some times.
-    nothing = everything = True
+    # One loop, for speed: webhook reviews call this several times for each pod.
+    all_empty = all_equal = True
     for requests, limits in stated:
-        nothing = nothing and requests.is_empty and limits.is_empty
-        everything = everything and bool(
+        all_empty = all_empty and requests.is_empty and limits.is_empty
+        all_equal = all_equal and bool(
             limits.cpu_millicores and limits.memory_bytes and requests.with_defaults(limits) == limits
         )
-    if nothing:
+    if all_empty:
         return QosClass.BEST_EFFORT
-    return QosClass.GUARANTEED if everything else QosClass.BURSTABLE
+    return QosClass.GUARANTEED if all_equal else QosClass.BURSTABLE
 
 
-# Which pods kube-scheduler lets onto a cordoned node, and which of them a plan sends there.
+# Pods on cordoned nodes.
 
 
 def tolerates_cordon(pod: Pod) -> bool:
-    """Tell whether kube-scheduler lets a pod onto a cordoned node."""
+    """Return whether kube-scheduler can place a pod on a cordoned node."""
     return pod.placement.tolerates_all((UNSCHEDULABLE_TAINT,))
 
 
 def may_be_planned_on_cordoned_node(pod: Pod) -> bool:
-    """Tell whether a plan sends a pod to a cordoned node: a DaemonSet's that tolerates it belongs there."""
+    """Return whether a plan may place a pod on a cordoned node: only a DaemonSet's pod that tolerates it."""
     return pod.owner_kind == "DaemonSet" and tolerates_cordon(pod)
 
 
 def accepts_pod_despite_cordon(node: Node, pod: Pod) -> bool:
-    """Tell whether a plan may send a pod to a node, as far as cordons matter."""
+    """Return whether cordons let a plan place a pod on a node."""
     return not node.unschedulable or may_be_planned_on_cordoned_node(pod)

@@ -1,4 +1,4 @@
-"""What the operator asks for: the policy of the installation, and the values that overrides choose from."""
+"""The installation's policy, and the values that settings and overrides choose from."""
 
 import re
 from collections.abc import Collection
@@ -21,44 +21,44 @@ from cruise.domain.resources import (
     quote_text,
 )
 
-# Names of namespaces, and patterns of them in the way of fnmatch: `*`, `?`, `[a-c]`, `[!a-c]`.
+# Names and patterns of namespaces; patterns as in fnmatch: `*`, `?`, `[a-c]`, `[!a-c]`.
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789"
-_LONGEST = 63
+_LONGEST_NAME = 63
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", re.ASCII)
 _TOKEN = re.compile(r"\*|\?|\[!?\]?[-a-z0-9*?!\[]*\]|[-a-z0-9]", re.ASCII)
 
 
 def is_namespace_name(text: str) -> bool:
-    """Tell whether text can be the name of a namespace."""
-    return len(text) <= _LONGEST and _NAME.fullmatch(text) is not None
+    """Return whether a text is a valid name of a namespace."""
+    return len(text) <= _LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
 def check_namespace_pattern(text: str) -> None:
-    """Raise ValueError, with the reason in words, for a pattern that matches no name of a namespace."""
+    """Raise ValueError with the reason if a pattern matches no valid name."""
     tokens = _TOKEN.findall(text)
     if not text or "".join(tokens) != text:
         raise ValueError(
-            f"{quote_text(text)} matches no namespace: names have lower-case letters, digits and hyphens, "
-            "and patterns *, ? and [a-c] besides"
+            f"{quote_text(text)} matches no namespace: names have lower-case letters, digits and hyphens; "
+            "patterns may also have *, ? and [a-c]"
         )
     single = [token for token in tokens if token != "*"]
-    allowed = [_allowed(token) for token in tokens]
-    if not all(allowed) or not (_may_end(allowed[0]) and _may_end(allowed[-1])):
+    characters = [_find_matching_characters(token) for token in tokens]
+    if not all(characters) or not (_may_end(characters[0]) and _may_end(characters[-1])):
         raise ValueError(f"{quote_text(text)} matches no namespace: names begin and end with a letter or a digit")
-    if len(single) > _LONGEST:
-        raise ValueError(f"{quote_text(text)} matches no namespace: names have at most {_LONGEST} characters")
+    if len(single) > _LONGEST_NAME:
+        raise ValueError(f"{quote_text(text)} matches no namespace: names have at most {_LONGEST_NAME} characters")
 
 
 def matches_any_pattern(patterns: Collection[str], name: str) -> bool:
-    """Tell whether a namespace is named, or matched, by any of the patterns."""
+    """Return whether a name is among the names and patterns."""
     return name in patterns or any(
         _regex(pattern).fullmatch(name) for pattern in patterns if not is_namespace_name(pattern)
     )
 
 
-def _allowed(token: str) -> str:
-    """Return the characters of names that a part of a pattern stands for."""
+def _find_matching_characters(token: str) -> str:
+    """Return the characters that a part of a pattern matches."""
     return "".join(one for one in f"{_LETTERS}-" if _regex(token).fullmatch(one))
 
 
@@ -71,27 +71,25 @@ def _regex(pattern: str) -> re.Pattern[str]:
     return re.compile(translate(pattern))
 
 
-# Where cruise goes further than the design that it started from: each departure by its name.
+# Rules that were added to the first design, and can be switched off to compare with it.
 
 
 @dataclass(frozen=True, slots=True)
 class RuleSet:
-    """Which departures hold.
+    """The rules in effect.
 
-    `plausible`: samples that cannot be true are refused, and growth is spread over scrapes that were missed.
-    `revisions`: a template that states other resources than the one before it is sized from its own use.
-    `lasting_templates`: no new pod is cut below what its template asks because of the nodes that exist just then.
-    `ceiling`: memory limits end at the node, and at a multiple of what the template states.
-    `fit_by_resource`: a resource that does not fit holds back nothing of the other one, and is shared as far as it
-    goes; a resize that a kubelet put off is asked for again once there may be room.
-    `careful_evictions`: only what lasts is mended by evictions, of pods that have somewhere to go.
-    `own_peak`: no container is given more of its node's headroom than its own peak and a spare.
-    `own_room`: what a workload's annotations ask beyond its requests is granted from free room.
-    `calm`: a size is written where that is worth it; otherwise wherever it leaves its dead band.
-    `quotas`: no write that a ResourceQuota would refuse, or that uses up what it grants.
-    `careful_limits`: a limit is added only where the settings or the namespace ask for one, falls only on a history
-    that is known to be long, and is never lowered below known use because of a LimitRange.
-    `shown_kills`: out-of-memory kills in the pod statuses of a file count as if they had been watched.
+    `plausibility_checks`: implausible samples are rejected, and increases of counters are spread over missed scrapes.
+    `template_revisions`: a template with other resources than its predecessor is sized from its own use.
+    `template_limits`: the present nodes do not reduce new pods below their template. `memory_limit_ceiling`: memory
+    limits end at the node's size and at a multiple of the template's limit. `fit_by_resource`: CPU and memory are
+    fitted separately, each as far as possible; a Deferred resize is sent again when capacity may be free.
+    `eviction_safeguards`: pods are evicted only for lasting conditions, and only if another node can run them.
+    `limit_to_own_peak`: a container gets no more headroom than its own peak and a margin. `reserved_capacity`: user
+    minimums are granted from free capacity only. `quotas`: no write exceeds or exhausts a ResourceQuota.
+    `write_damping`: a size is written if it is worth it, not whenever it leaves the update threshold.
+    `memory_limit_safeguards`: a limit is added only if settings or the namespace say so, decreased only on a long
+    history, and never reduced below known use for a LimitRange. `oom_kills_in_status`: OOM kills in the pod statuses of
+    a file count as observed.
     """
 
     name: str
@@ -129,7 +127,7 @@ RULE_SETS = (DEFAULT_RULES, SEED_RULES)
 
 
 class Mode(IntEnum):
-    """How far cruise may go; the lowest of cluster, namespace and workload counts."""
+    """What cruise may do; the lowest of cluster, namespace and workload applies."""
 
     OFF = 0
     OBSERVE = 1
@@ -139,12 +137,12 @@ class Mode(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name used in settings, annotations and files."""
+        """The name in settings, annotations and files."""
         return self.name.lower()
 
 
 class EvictionRanking(IntEnum):
-    """Who goes first: LOW is evicted before MEDIUM before HIGH, NEVER not at all."""
+    """The order of eviction: LOW before MEDIUM before HIGH; NEVER is not evicted."""
 
     LOW = 0
     MEDIUM = 1
@@ -153,23 +151,23 @@ class EvictionRanking(IntEnum):
 
     @property
     def label(self) -> str:
-        """The name used in annotations and files."""
+        """The name in annotations and files."""
         return self.name.lower()
 
 
 class NodeAutoscalerSetting(StrEnum):
-    """What adds and removes nodes: found out by itself, or stated."""
+    """The node autoscaler: detected or stated."""
 
     DETECT = "detect"
     NONE = "none"
     KARPENTER = NodeAutoscalerKind.KARPENTER.value
     CLUSTER_AUTOSCALER = NodeAutoscalerKind.CLUSTER_AUTOSCALER.value
 
-    def resolve(self, seen: NodeAutoscalerKind | None) -> NodeAutoscalerKind | None:
-        """Return what holds where something is seen: what is stated, if anything is."""
+    def resolve(self, detected: NodeAutoscalerKind | None) -> NodeAutoscalerKind | None:
+        """Return the autoscaler that applies: the stated one, or the detected one."""
         match self:
             case NodeAutoscalerSetting.DETECT:
-                return seen
+                return detected
             case NodeAutoscalerSetting.NONE:
                 return None
             case _:
@@ -177,14 +175,14 @@ class NodeAutoscalerSetting(StrEnum):
 
 
 class AdmissionSize(StrEnum):
-    """What new pods are created with: their peak, or what a node pass would give them."""
+    """The size of new pods: their peak, or what a node pass would give them."""
 
     PEAK = "peak"
     NODE_PASS = "planned"
 
 
 class ConsolidationMode(StrEnum):
-    """Whether it is looked at with how few nodes the cluster would do, and whether pods are moved for that."""
+    """Whether consolidation is computed, and whether pods are moved for it."""
 
     OFF = "off"
     ADVISE = "advise"
@@ -192,7 +190,7 @@ class ConsolidationMode(StrEnum):
 
 
 class MemoryLimitPolicy(StrEnum):
-    """Which containers have their memory limit changed: those that state one, all, or none."""
+    """Whose memory limits are changed: containers that state one, all, or none."""
 
     EXISTING = "existing"
     ALWAYS = "always"
@@ -200,7 +198,7 @@ class MemoryLimitPolicy(StrEnum):
 
 
 class OomReaction(StrEnum):
-    """What follows an out-of-memory kill."""
+    """The reaction to an OOM kill."""
 
     RESIZE_THEN_EVICT = "resize-then-evict"
     EVICT = "evict"
@@ -208,14 +206,14 @@ class OomReaction(StrEnum):
 
 
 MINIMUM_REQUEST = Resources(10, 16 * MEBIBYTE)
-"""The smallest request that cruise gives, and that anybody may state."""
+"""The smallest request that cruise writes and that users may state."""
 PROTECTED_NAMESPACES = frozenset({"kube-system", "cruise"})
-"""Namespaces that are excluded whatever others are, unless they are taken out by name."""
+"""Namespaces that are excluded unless settings include them by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestBounds:
-    """Smallest and largest request that an override allows; None is no bound."""
+    """Minimum and maximum of a request; None: no bound."""
 
     minimum: StatedResources = StatedResources()
     maximum: StatedResources = StatedResources()
@@ -223,25 +221,25 @@ class RequestBounds:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The settings that decisions read, resolved once at the edge."""
+    """The settings that decisions read."""
 
     mode: Mode = Mode.OBSERVE
     rules: RuleSet = DEFAULT_RULES
     excluded_namespaces: frozenset[str] = PROTECTED_NAMESPACES  # names and patterns
     allow_extended_resources: bool = False
     node_autoscaler: NodeAutoscalerSetting = NodeAutoscalerSetting.DETECT
-    admission_size: AdmissionSize | None = None  # None: planned where nodes come and go by themselves
+    admission_size: AdmissionSize | None = None  # None: NODE_PASS if a node autoscaler runs, else PEAK
     max_age: timedelta = timedelta(minutes=15)
-    max_decision_age: timedelta = timedelta(seconds=60)  # since the snapshot; older decisions are not written
+    max_decision_age: timedelta = timedelta(seconds=60)  # since the snapshot; later decisions are not written
     look_ahead: timedelta = timedelta(minutes=15)
     pass_interval: timedelta = timedelta(minutes=5)
     node_load_interval: timedelta = timedelta(minutes=1)
     new_workload_age: timedelta = timedelta(minutes=30)
     memory_limits: MemoryLimitPolicy = MemoryLimitPolicy.EXISTING
     memory_limit_history: timedelta = timedelta(days=28)
-    memory_limit_factor: float = 2.0  # of the largest use seen
-    memory_limit_ceiling: float = 2.0  # of the limit that the pod template states
-    working_set_margin: float = 1.2  # of the working set now, which a memory limit must stay above
+    memory_limit_factor: float = 2.0  # times the largest known use
+    memory_limit_ceiling: float = 2.0  # times the limit of the pod template
+    working_set_margin: float = 1.2  # times the present working set: the least memory limit
     oom_cooldown: timedelta = timedelta(minutes=5)
     oom_reaction: OomReaction = OomReaction.RESIZE_THEN_EVICT
     deferred_resize_timeout: timedelta = timedelta(minutes=5)
@@ -250,81 +248,79 @@ class Policy:
     max_evictions_per_workload: int = 1
     max_evictions_per_hour: int = 20
     headroom: str = "risk"  # the name of a model in decisions/sizing/headroom.py
-    cpu_risk: float = 7e-2  # of a node's intervals, the share in which its demand may pass its pods' requests
-    memory_risk: float = 1e-2  # the same for memory, which kills
+    cpu_risk: float = 7e-2  # share of a node's intervals in which demand may exceed requests
+    memory_risk: float = 1e-2  # the same for memory
     minimum_request: Resources = MINIMUM_REQUEST
     update_threshold_share: float = 0.05
     update_threshold: Resources = Resources(10, 16 * MEBIBYTE)
-    cpu_tolerance: float = 0.15  # of what a node's pods need together, how far above it their sum may stay
+    cpu_tolerance: float = 0.15  # share by which the requests of a node's pods may exceed what they need together
     memory_tolerance: float = 0.15
-    over_requested_stabilization: timedelta = timedelta(minutes=30)  # before what is above its band is cut
-    under_requested_stabilization: timedelta = timedelta(
-        minutes=30
-    )  # before what is below its base is grown on its own account
-    resizes_per_container_day: float = 6.0  # the budget of writes: how many a container gets a day on average
-    shrink_cooldown: timedelta | None = None  # after a write of a request, before it shrinks; None: by the budget
+    over_requested_stabilization: timedelta = timedelta(minutes=30)  # above the tolerance, before pods are shrunk
+    under_requested_stabilization: timedelta = timedelta(minutes=30)  # base above request, before it is increased
+    resizes_per_container_day: float = 6.0  # the budget of writes, as an average of all containers
+    shrink_cooldown: timedelta | None = None  # no decrease after a write of a request; None: from the budget
     overload_taint_threshold: float = 1.0
     overload_untaint_threshold: float = 0.9
 
     def excludes_namespace(self, namespace: str) -> bool:
-        """Tell whether the pods of a namespace are left alone."""
+        """Return whether the pods of a namespace are skipped."""
         return matches_any_pattern(self.excluded_namespaces, namespace)
 
     @property
     def planning_policy(self) -> "Policy":
-        """The policy that plans follow: in mode observe they are those of mode full, and only shown."""
+        """The policy for plans: mode observe plans as mode full does, and only shows them."""
         return replace(self, mode=Mode.FULL) if self.mode is Mode.OBSERVE else self
 
     @property
     def effective_shrink_cooldown(self) -> timedelta:
-        """How long a request that was written is not shrunk: twice the average of a day's writes, spread over the day.
+        """How long a written request is not decreased; by default a day divided by twice the daily resizes.
 
-        A few containers need most of the writes, and the budget is kept by all of them together.
+        All containers share the budget, and a few need most of it.
         """
         if self.shrink_cooldown is not None:
             return self.shrink_cooldown
         return timedelta(days=1) / (2 * max(self.resizes_per_container_day, 1.0))
 
     def get_risk(self, resource: ResourceName) -> float:
-        """Return the share of intervals in which a node's demand for a resource may pass its pods' requests."""
+        """Return the stated risk of a resource."""
         return self.cpu_risk if resource is ResourceName.CPU else self.memory_risk
 
 
-# How much CPU and memory a machine can have: what states more is a slip of the unit.
+# The capacity of machines; a larger quantity has a wrong unit.
 
-# More than any machine has that can be bought, and the largest that is rented by the hour.
+# More than any machine on the market, and the largest cloud instance.
 LARGEST_MACHINE = Resources(2_048_000, 64 << 40)
 LARGEST_CLOUD_MACHINE = Resources(448_000, 24 << 40)
-# A quantity without its `m`, and one with the next larger binary suffix.
-_SLIP = {ResourceName.CPU: 1000, ResourceName.MEMORY: 1024}
-_WRITE = {ResourceName.CPU: format_cpu_millicores, ResourceName.MEMORY: format_memory_bytes}
-_PARSE = {ResourceName.CPU: parse_cpu_millicores, ResourceName.MEMORY: parse_memory_bytes}
-_EXAMPLE = {ResourceName.CPU: "500m", ResourceName.MEMORY: "512Mi"}
+# A missing `m`, and the next larger binary suffix.
+_UNIT_ERROR = {ResourceName.CPU: 1000, ResourceName.MEMORY: 1024}
+_FORMATTERS = {ResourceName.CPU: format_cpu_millicores, ResourceName.MEMORY: format_memory_bytes}
+_PARSERS = {ResourceName.CPU: parse_cpu_millicores, ResourceName.MEMORY: parse_memory_bytes}
+_EXAMPLES = {ResourceName.CPU: "500m", ResourceName.MEMORY: "512Mi"}
 
 
 def explain_too_large(resource: ResourceName, text: str, largest: Resources = LARGEST_MACHINE) -> str:
-    """Say that a quantity is more than any node has, and what was probably meant; empty where it is not.
+    """Return why a quantity exceeds the largest node and what was probably meant; empty if it does not.
 
-    `largest` is what the largest node has.
+    `largest` is the capacity of the largest node.
     """
-    amount, most, write = _PARSE[resource](text), largest.get(resource), _WRITE[resource]
+    amount, most, write = _PARSERS[resource](text), largest.get(resource), _FORMATTERS[resource]
     if amount <= most:
         return ""
-    meant = -(-amount // _SLIP[resource])
+    meant = -(-amount // _UNIT_ERROR[resource])
     likely = MINIMUM_REQUEST.get(resource) <= meant <= most
-    ending = f"did you mean {write(meant)}?" if likely else f"write e.g. {_EXAMPLE[resource]}"
+    ending = f"did you mean {write(meant)}?" if likely else f"write e.g. {_EXAMPLES[resource]}"
     return f"{quote_text(text)} is more than any node has (at most {write(most)}); {ending}"
 
 
 def parse_size(resource: ResourceName, text: str, *, may_be_zero: bool = False) -> int:
-    """Read a size from the smallest request to the largest machine. Raises ValueError with the fix."""
-    amount, least = _PARSE[resource](text), MINIMUM_REQUEST.get(resource)
+    """Parse a quantity between the smallest request and the largest machine; ValueError with the fix."""
+    amount, least = _PARSERS[resource](text), MINIMUM_REQUEST.get(resource)
     if amount < 0:
         raise ValueError(f"{quote_text(text)} is negative")
     if amount < least and (amount or not may_be_zero):
-        smallest = _WRITE[resource](least)
+        smallest = _FORMATTERS[resource](least)
         raise ValueError(
-            f"{quote_text(text)} is below {smallest}, the smallest request; write e.g. {_EXAMPLE[resource]}"
+            f"{quote_text(text)} is below {smallest}, the smallest request; write e.g. {_EXAMPLES[resource]}"
         )
     too_large = explain_too_large(resource, text)
     if too_large:

@@ -49,7 +49,7 @@ def update_revisions(
     for pod in pods:
         if pod.workload is None:
             continue
-        before = known.of_pods.get(pod.uid)
+        before = known.pods.get(pod.uid)
         runs = pod.node is not None and pod.phase != "Pending"
         if before is not None and (before.was_running or not runs):
             of_pods[pod.uid] = before

@@ -130,7 +130,7 @@ async def _learn_revisions(
     known = earlier.revisions or NO_REVISIONS
     unseen = None
     if state.has_originals:
-        unseen = [pod.uid for pod in snapshot.pods if pod.workload is not None and pod.uid not in known.of_pods]
+        unseen = [pod.uid for pod in snapshot.pods if pod.workload is not None and pod.uid not in known.pods]
     originals: OriginalResources = {}
     if unseen is None or unseen:
         originals = {
