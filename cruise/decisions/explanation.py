@@ -17,7 +17,7 @@ from cruise.decisions.sizing.fitting import ContendedNode
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
 from cruise.decisions.sizing.node_plans import NodePlan, NodeSizing, build_node_plans, size_cluster
 from cruise.decisions.sizing.risk_level import ObservedRisk
-from cruise.domain.actions import EvictPod, ReasonCode, RefusedTarget, ResizePod, SkippedPod
+from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
 from cruise.domain.overrides import StatedSetting, StoredOverrides
@@ -136,7 +136,7 @@ class ExplanationBasis:
     statistics: StatisticsTable
     policy: Policy
     now: datetime
-    refused: Mapping[str, RefusedTarget]
+    refused: Mapping[str, RefusedResize]
     headroom: HeadroomModel
     eligibility: Eligibility
     sized: NodeSizing | None
@@ -150,7 +150,7 @@ def explain_pod(
     now: datetime,
     *,
     stored: StoredOverrides | None = None,
-    refused: Mapping[str, RefusedTarget] | None = None,
+    refused: Mapping[str, RefusedResize] | None = None,
     headroom: HeadroomModel = SHARED_MAX_HEADROOM,
     earlier: EarlierPasses = ASSUME_UNCHANGED,
 ) -> Explanation:
@@ -182,7 +182,7 @@ def prepare_basis(
     now: datetime,
     *,
     stored: StoredOverrides | None = None,
-    refused: Mapping[str, RefusedTarget] | None = None,
+    refused: Mapping[str, RefusedResize] | None = None,
     headroom: HeadroomModel = SHARED_MAX_HEADROOM,
     earlier: EarlierPasses = ASSUME_UNCHANGED,
     nodes: frozenset[str] | None = None,

@@ -19,12 +19,12 @@ from cruise.decisions.sizing.memory_limit import (
 from cruise.decisions.sizing.resizes import (
     build_withdrawn_target,
     is_refusal_outdated,
-    matches_refused_target,
+    matches_refused_resize,
     would_become_guaranteed,
 )
 from cruise.decisions.sizing.update_threshold import get_update_threshold
 from cruise.decisions.usage.oom_records import find_relevant_oom_kills, raise_oom_memory, summarize_oom_records
-from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedTarget, ResizePod, SkippedPod
+from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.cluster import (
     NO_RESIZE,
     ClusterSnapshot,
@@ -151,7 +151,7 @@ class OomContext:
     free_capacity: Resources
     statistics: Mapping[str, Statistic]
     limit_ranges: Sequence[LimitRangeItem] = ()
-    refused: RefusedTarget | None = None
+    refused: RefusedResize | None = None
     last_reaction_at: datetime | None = None
     quotas: Sequence[ResourceQuota] = ()
     original_limits: Mapping[str, int] | None = None
@@ -191,7 +191,7 @@ def _stands_refused(
         return False
     beside = scene.free_capacity + count_pod_requests(pod)
     forgotten = is_refusal_outdated(scene.refused, beside, scene.node.allocatable, policy, now)
-    return not forgotten and matches_refused_target(asked, scene.refused, get_update_threshold(pod, policy))
+    return not forgotten and matches_refused_resize(asked, scene.refused, get_update_threshold(pod, policy))
 
 
 def _why_hold(

@@ -272,7 +272,7 @@ def find_counted_evictions(outcomes: Iterable[Outcome]) -> list[Outcome]:
 
 
 @dataclass(frozen=True, slots=True)
-class RefusedTarget:
+class RefusedResize:
     """A resize that the kubelet or the API server rejected; it is not sent again unchanged for this pod.
 
     `free_capacity` is what the node had for the pod then: after a Deferred resize what its other pods left, after an

@@ -78,7 +78,7 @@ class RetentionPeriods:
     partitions: timedelta = timedelta(days=8)  # nothing left to continue from: read anew
     outcomes: timedelta = timedelta(days=30)
     user_actions: timedelta = timedelta(days=90)
-    refused_targets: timedelta = timedelta(days=1)
+    refused_resizes: timedelta = timedelta(days=1)
     original_sizes: timedelta = timedelta(days=90)  # since the pod's last resize; few pods live as long unchanged
     signing_key: timedelta = timedelta(days=30)  # then another one signs; it is dropped `original_sizes` later
     risk_days: timedelta = timedelta(days=29)  # the level of headroom, and how risks were kept

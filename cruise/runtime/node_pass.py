@@ -21,7 +21,7 @@ from cruise.domain.actions import (
     EvictPod,
     Outcome,
     ReasonCode,
-    RefusedTarget,
+    RefusedResize,
     ResizePod,
     SkippedPod,
 )
@@ -167,7 +167,7 @@ class _NodePassSteps:
     statistics: StatisticsTable = field(init=False)
     model: HeadroomModel = field(init=False)
     stored: StoredOverrides = field(init=False)
-    refused: Mapping[str, RefusedTarget] = field(init=False)
+    refused: Mapping[str, RefusedResize] = field(init=False)
     plans: Sequence[NodePlan] = field(init=False)
     shrunk: Sequence[ResizePod] = field(init=False)
     waiting: Sequence[SkippedPod] = field(init=False)
@@ -185,7 +185,7 @@ class _NodePassSteps:
             self.model = await self.headroom.prepare(self.store, self.statistics, self.policy)
 
     async def read_overrides(self) -> None:
-        self.stored, self.refused = await self.store.overrides(), await self.store.refused_targets()
+        self.stored, self.refused = await self.store.overrides(), await self.store.refused_resizes()
 
     async def decide_nodes(self) -> None:
         def decide(nodes: frozenset[str]) -> list[NodePlan]:

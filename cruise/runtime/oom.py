@@ -230,7 +230,7 @@ class OomReactor:
     ) -> ResizePod | EvictPod | SkippedPod:
         policy = self._policy.planning_policy
         eligibility = Eligibility(snapshot, statistics, await self._store.overrides(), policy, now)
-        refused = await self._store.refused_targets()
+        refused = await self._store.refused_resizes()
         node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)
         scene = OomContext(
             node=node,

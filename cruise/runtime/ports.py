@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedTarget, WriteIntent
+from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedResize, WriteIntent
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod, WorkloadRef
 from cruise.domain.packing_plan import PackingPlan, PlacementHint
@@ -217,10 +217,10 @@ class StorePort(Protocol):
     async def set_paused(self, paused: bool) -> None:
         """Pause or resume all writes."""
 
-    async def refused_targets(self) -> Mapping[str, RefusedTarget]:
+    async def refused_resizes(self) -> Mapping[str, RefusedResize]:
         """Return the refused resize of each pod uid."""
 
-    async def remember_refused(self, refused: Sequence[RefusedTarget]) -> None:
+    async def remember_refused(self, refused: Sequence[RefusedResize]) -> None:
         """Store refused resizes; each replaces the earlier one of its pod."""
 
     async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:

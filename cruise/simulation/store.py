@@ -14,7 +14,7 @@ from cruise.domain.actions import (
     EvictPod,
     OriginalSizes,
     Outcome,
-    RefusedTarget,
+    RefusedResize,
     ResizePod,
     WriteIntent,
     find_counted_evictions,
@@ -65,7 +65,7 @@ class InMemoryStore:
         self._intents: dict[int, WriteIntent] = {}
         self._interventions: list[UserAction] = []
         self._overrides: dict[tuple[str, WorkloadRef], Overrides] = {}
-        self._refused: dict[str, RefusedTarget] = {}
+        self._refused: dict[str, RefusedResize] = {}
         self._originals: dict[str, OriginalSizes] = {}
         self._packings: dict[str, PackingPlan] = {}
         self._steered: tuple[PlacementHint, ...] = ()
@@ -235,10 +235,10 @@ class InMemoryStore:
     async def set_paused(self, paused: bool) -> None:
         self._paused = paused
 
-    async def refused_targets(self) -> Mapping[str, RefusedTarget]:
+    async def refused_resizes(self) -> Mapping[str, RefusedResize]:
         return dict(self._refused)
 
-    async def remember_refused(self, refused: Sequence[RefusedTarget]) -> None:
+    async def remember_refused(self, refused: Sequence[RefusedResize]) -> None:
         self._refused |= {one.pod_uid: one for one in refused}
 
     async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
@@ -287,7 +287,7 @@ class InMemoryStore:
             del lines[: bisect_left(lines, now - kept.outcomes, key=_at)]
         self._interventions = [one for one in self._interventions if one.at >= now - kept.user_actions]
         self._refused = {
-            uid: refused for uid, refused in self._refused.items() if refused.at >= now - kept.refused_targets
+            uid: refused for uid, refused in self._refused.items() if refused.at >= now - kept.refused_resizes
         }
         self._originals = {
             uid: original for uid, original in self._originals.items() if original.at >= now - kept.original_sizes

@@ -25,7 +25,7 @@ from cruise.domain.actions import (
     OriginalSizes,
     Outcome,
     ReasonCode,
-    RefusedTarget,
+    RefusedResize,
     ResizePod,
     TaintNode,
     UntaintNode,
@@ -699,15 +699,15 @@ async def test_a_refused_target_is_remembered_until_the_next_one(open_empty, con
         await store.remember_refused([])
         await store.remember_refused(
             [
-                RefusedTarget(uid, (), ReasonCode.RESIZE_REFUSED, NOW),
-                RefusedTarget(f"{uid}-other", (), ReasonCode.RESIZE_REFUSED, NOW),
+                RefusedResize(uid, (), ReasonCode.RESIZE_REFUSED, NOW),
+                RefusedResize(f"{uid}-other", (), ReasonCode.RESIZE_REFUSED, NOW),
             ]
         )
-        await store.remember_refused([RefusedTarget(uid, containers, reason, at, room)])
-        refused = await store.refused_targets()
+        await store.remember_refused([RefusedResize(uid, containers, reason, at, room)])
+        refused = await store.refused_resizes()
     assert refused == {
-        uid: RefusedTarget(uid, containers, reason, at, room),
-        f"{uid}-other": RefusedTarget(f"{uid}-other", (), ReasonCode.RESIZE_REFUSED, NOW),
+        uid: RefusedResize(uid, containers, reason, at, room),
+        f"{uid}-other": RefusedResize(f"{uid}-other", (), ReasonCode.RESIZE_REFUSED, NOW),
     }
 
 
@@ -963,7 +963,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
     done = eviction(0)
     await store.record_outcomes([Outcome(last_moment(RETENTION.outcomes), done.action, done.result, done.reason)])
     await store.remember_refused(
-        [RefusedTarget("uid", (), ReasonCode.RESIZE_REFUSED, last_moment(RETENTION.refused_targets))]
+        [RefusedResize("uid", (), ReasonCode.RESIZE_REFUSED, last_moment(RETENTION.refused_resizes))]
     )
     await store.remember_original_sizes(
         [OriginalSizes("uid", "shop", "web-0", (), last_moment(RETENTION.original_sizes))]
@@ -985,7 +985,7 @@ async def test_each_kind_is_kept_for_its_time(store, late):
         "kills": len(await store.oom_records(long_ago)),
         "outcomes": len(await store.outcomes(long_ago)),
         "evictions": len(await store.evictions_since(long_ago)),
-        "refusals": len(await store.refused_targets()),
+        "refusals": len(await store.refused_resizes()),
         "originals": len(await store.original_sizes()),
         "packings": int(await store.packing() is not None),
         "risk days": len(await store.risk_days()),

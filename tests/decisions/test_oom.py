@@ -7,7 +7,7 @@ import pytest
 
 from cruise.decisions.oom import OomContext, compute_raised_memory_in_order, decide_oom_reaction, get_raised_memory
 from cruise.decisions.pod_policy.eligibility import Eligibility
-from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedTarget, ResizePod, SkippedPod
+from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, OomKill, Pod, QosClass, ResizePending, ResizeState
 from cruise.domain.policy import SEED_RULES, EvictionRanking, MemoryLimitPolicy, Mode, OomReaction, Policy
@@ -65,7 +65,7 @@ def react(
     version=(1, 34),
     node_known: bool = True,
     ranges=(),
-    refused: RefusedTarget | None = None,
+    refused: RefusedResize | None = None,
     last: datetime | None = None,
     statistic=None,
     **snapshot,
@@ -275,7 +275,7 @@ def test_the_reaction_is_a_setting(reaction, kind):
 def test_what_was_refused_is_not_asked_again():
     pod = pod_of()
     target = grown(pod)
-    refused = RefusedTarget(pod.uid, (target,), ReasonCode.RESIZE_INFEASIBLE, NOW)
+    refused = RefusedResize(pod.uid, (target,), ReasonCode.RESIZE_INFEASIBLE, NOW)
     assert isinstance(react(pod, refused=refused), EvictPod)
     elsewhere = replace(refused, containers=(replace(target, requests=make_amounts(4000, 4000)),))
     assert isinstance(react(pod, refused=elsewhere), ResizePod)

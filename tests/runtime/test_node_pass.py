@@ -9,7 +9,7 @@ import structlog
 from structlog.testing import capture_logs
 
 from cruise.decisions.sizing.node_plans import NodePlan
-from cruise.domain.actions import ActionResult, EvictPod, ReasonCode, RefusedTarget, ResizePod
+from cruise.domain.actions import ActionResult, EvictPod, ReasonCode, RefusedResize, ResizePod
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy, RequestBounds
@@ -161,7 +161,7 @@ async def test_an_infeasible_resize_is_withdrawn_once_and_not_tried_again() -> N
     second = await run_node_pass(world, store, FULL, world.now)
     assert [(o.result, o.reason) for o in second.outcomes] == [(ActionResult.DONE, ReasonCode.RIGHTSIZED)]
     run(world, 10)
-    [known] = (await store.refused_targets()).values()
+    [known] = (await store.refused_resizes()).values()
     assert known.containers[0].requests.cpu_millicores == 9000
 
 
@@ -170,7 +170,7 @@ async def test_what_is_known_to_be_refused_is_not_tried_again() -> None:
     store = await with_statistics(world, cpu=900, mebibytes=900)
     observed = await run_node_pass(world, store, Policy(), START)
     [wanted] = [one for plan in observed.plans for one in plan.resize]
-    await store.remember_refused([RefusedTarget(wanted.uid, wanted.containers, ReasonCode.RESIZE_INFEASIBLE, START)])
+    await store.remember_refused([RefusedResize(wanted.uid, wanted.containers, ReasonCode.RESIZE_INFEASIBLE, START)])
     done = await run_node_pass(world, store, FULL, START)
     assert done.outcomes == []
     assert [hold.reason for plan in done.plans for hold in plan.skipped] == [ReasonCode.RESIZE_REFUSED]

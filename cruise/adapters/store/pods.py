@@ -22,7 +22,7 @@ from cruise.adapters.store.schema import (
     signing_key,
     workload_override,
 )
-from cruise.domain.actions import OriginalSizes, ReasonCode, RefusedTarget
+from cruise.domain.actions import OriginalSizes, ReasonCode, RefusedResize
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.records import RETENTION
@@ -125,10 +125,10 @@ async def prune_original_sizes(connection: AsyncConnection, resized_before: date
     await connection.execute(delete(original_size).where(original_size.c.at < resized_before))
 
 
-async def read_refused_resizes(connection: AsyncConnection) -> dict[str, RefusedTarget]:
+async def read_refused_resizes(connection: AsyncConnection) -> dict[str, RefusedResize]:
     """Return the refused resizes by pod uid."""
     return {
-        row.pod_uid: RefusedTarget(
+        row.pod_uid: RefusedResize(
             row.pod_uid,
             deserialize_targets(row.containers),
             ReasonCode(row.reason),
@@ -139,7 +139,7 @@ async def read_refused_resizes(connection: AsyncConnection) -> dict[str, Refused
     }
 
 
-async def write_refused_resizes(connection: AsyncConnection, refused: Sequence[RefusedTarget]) -> None:
+async def write_refused_resizes(connection: AsyncConnection, refused: Sequence[RefusedResize]) -> None:
     """Store refused resizes; each replaces an earlier one of its pod."""
     by_pod = {one.pod_uid: one for one in refused}
     # Sorted, because two writers that lock the same rows in different orders would deadlock.
@@ -150,7 +150,7 @@ async def write_refused_resizes(connection: AsyncConnection, refused: Sequence[R
         await connection.execute(statement.on_conflict_do_update(index_elements=["pod_uid"], set_=replaced), rows)
 
 
-def _refused_row(refused: RefusedTarget) -> dict[str, object]:
+def _refused_row(refused: RefusedResize) -> dict[str, object]:
     free = refused.free_capacity
     return {
         "pod_uid": refused.pod_uid,

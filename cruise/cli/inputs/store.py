@@ -12,7 +12,7 @@ from cruise.adapters.store.embedded_postgres import get_default_data_dir
 from cruise.adapters.store.postgres import PostgresStore, open_store
 from cruise.decisions.pod_history import PodHistory, build_pod_history
 from cruise.decisions.sizing.headroom import HeadroomModel
-from cruise.domain.actions import RefusedTarget
+from cruise.domain.actions import RefusedResize
 from cruise.domain.cluster import Pod
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.records import RETENTION
@@ -34,7 +34,7 @@ class StoredPodData:
     statistics: StatisticsTable
     own_statistics: StatisticsTable
     overrides: StoredOverrides
-    refused: Mapping[str, RefusedTarget]
+    refused: Mapping[str, RefusedResize]
     past: PodHistory
     headroom: HeadroomModel
 
@@ -71,7 +71,7 @@ async def read_stored_pod_data(
             await store.hourly_peaks(namespace, workload or f"Pod/{pod_name}", since_hour),
         )
         headroom = await prepare_stored_headroom(store, whole, settings.to_policy())
-        return StoredPodData(whole, own, await store.overrides(), await store.refused_targets(), past, headroom)
+        return StoredPodData(whole, own, await store.overrides(), await store.refused_resizes(), past, headroom)
 
 
 def open_existing_store(

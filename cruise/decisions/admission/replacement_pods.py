@@ -12,9 +12,9 @@ from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize, violates_limit_range
 from cruise.decisions.pod_policy.quotas import allows_one_more_pod
 from cruise.decisions.scheduling.filters import get_replacement_constraints
-from cruise.decisions.sizing.resizes import matches_refused_target, would_become_guaranteed
+from cruise.decisions.sizing.resizes import matches_refused_resize, would_become_guaranteed
 from cruise.decisions.sizing.update_threshold import get_update_threshold
-from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedTarget, ResizePod, SkippedPod
+from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
 from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Container, ContainerRole, LimitRangeItem, Pod
 from cruise.domain.cluster_policies import ResourceQuota
@@ -35,7 +35,7 @@ def decide_unschedulable_pods(
     now: datetime,
     *,
     stored: StoredOverrides | None = None,
-    refused: Mapping[str, RefusedTarget] | None = None,
+    refused: Mapping[str, RefusedResize] | None = None,
 ) -> tuple[list[ResizePod], list[SkippedPod]]:
     """Return the resizes of unschedulable pods and the pods held, both in the pods' order.
 
@@ -88,7 +88,7 @@ def _decide(
     snapshot: ClusterSnapshot,
     nodes: NodeIndex,
     policy: Policy,
-    refused: Mapping[str, RefusedTarget],
+    refused: Mapping[str, RefusedResize],
 ) -> ResizePod | SkippedPod:
     ranges = snapshot.limit_ranges.get(pod.namespace, ())
     decision = decide_admission(pod, eligibility, statistics, nodes, ranges, policy)
@@ -110,7 +110,7 @@ def _decide(
     if (
         reason is None
         and earlier is not None
-        and matches_refused_target(targets, earlier, get_update_threshold(pod, policy))
+        and matches_refused_resize(targets, earlier, get_update_threshold(pod, policy))
     ):
         reason = ReasonCode.RESIZE_REFUSED
     if reason is not None:

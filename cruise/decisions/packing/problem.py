@@ -31,7 +31,7 @@ from cruise.decisions.packing.resources import (
 from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.scheduling.placements import find_leftover_attachments
 from cruise.decisions.sizing.recommendation import DemandTable, build_demand_table
-from cruise.domain.actions import RefusedTarget
+from cruise.domain.actions import RefusedResize
 from cruise.domain.cluster import ClusterSnapshot, Node, Pod
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.packing_plan import UNLIMITED, EvictionAllowance, PackingSizes
@@ -54,7 +54,7 @@ class UsageInputs:
     statistics: StatisticsTable
     now: datetime
     stored: StoredOverrides = field(default_factory=dict)
-    refused: Mapping[str, RefusedTarget] = field(default_factory=dict)
+    refused: Mapping[str, RefusedResize] = field(default_factory=dict)
     not_resizable: frozenset[str] = frozenset()
 
 

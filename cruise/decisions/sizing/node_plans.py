@@ -37,7 +37,7 @@ from cruise.decisions.sizing.recommendation import build_demand_table
 from cruise.decisions.sizing.resizes import ResizeRefusals, SizeDecision, is_refusal_outdated, withdraw_pending_resize
 from cruise.decisions.sizing.sharing import HeadroomShares
 from cruise.decisions.sizing.user_minimums import count_at_submitted_requests
-from cruise.domain.actions import EvictPod, ReasonCode, RefusedTarget, ResizePod, SkippedPod
+from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.overrides import StoredOverrides
 from cruise.domain.policy import Policy
@@ -108,7 +108,7 @@ def decide_node_plans(
     now: datetime,
     *,
     stored: StoredOverrides | None = None,
-    refused: Mapping[str, RefusedTarget] | None = None,
+    refused: Mapping[str, RefusedResize] | None = None,
     nodes: frozenset[str] | None = None,
     headroom: HeadroomModel = SHARED_MAX_HEADROOM,
     earlier: EarlierPasses = ASSUME_UNCHANGED,
@@ -142,7 +142,7 @@ def size_cluster(
     policy: Policy,
     now: datetime,
     *,
-    refused: Mapping[str, RefusedTarget] | None = None,
+    refused: Mapping[str, RefusedResize] | None = None,
     nodes: frozenset[str] | None = None,
     headroom: HeadroomModel = SHARED_MAX_HEADROOM,
     earlier: EarlierPasses = ASSUME_UNCHANGED,
@@ -207,8 +207,8 @@ def size_cluster(
 
 
 def _still_refused(
-    rooms: NodeCapacities, refused: Mapping[str, RefusedTarget], policy: Policy, now: datetime
-) -> Mapping[str, RefusedTarget]:
+    rooms: NodeCapacities, refused: Mapping[str, RefusedResize], policy: Policy, now: datetime
+) -> Mapping[str, RefusedResize]:
     """Return the refusals that still stand."""
     standing = dict(refused)
     for touchable, number in zip(rooms.resizable_pods, rooms.capacity_by_pod, strict=True) if refused else ():
@@ -253,7 +253,7 @@ def _spare(columns: NodePodColumns, rooms: Sequence[NodeCapacity]) -> dict[str, 
 
 
 def build_node_plans(
-    found: NodeSizing, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime
+    found: NodeSizing, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
 ) -> list[NodePlan]:
     """Return what to do on each node of `rooms`, which may be some of those that were sized."""
     resizes, holds = _resizes(found, policy, refused, now)
@@ -284,7 +284,7 @@ def _growing(sized: SizingResult) -> Mapping[int, Sequence[SkippedPod]]:
 
 
 def _resizes(
-    found: NodeSizing, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime
+    found: NodeSizing, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
 ) -> tuple[list[ResizePod | None], list[SkippedPod | None]]:
     """Return for each pod its resize, or why it is held back; both None where it is settled, evicted or elsewhere."""
     sized = found.sized

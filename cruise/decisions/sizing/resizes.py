@@ -12,7 +12,7 @@ from cruise.decisions.pod_policy.eligibility import ResizablePod
 from cruise.decisions.pod_policy.limit_ranges import forbids_resize
 from cruise.decisions.sizing.recommendation import DemandTable
 from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_update_threshold
-from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedTarget, ResizePod, SkippedPod
+from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.cluster import Container, LimitRangeItem, Pod, QosClass, ResizePending
 from cruise.domain.pod_resources import compute_qos_class, replace_container_resources
 from cruise.domain.policy import Policy
@@ -29,7 +29,7 @@ from cruise.domain.usage import StatisticsTable
 
 
 def withdraw_pending_resize(
-    pod: ResizablePod, policy: Policy, refused: Mapping[str, RefusedTarget], now: datetime
+    pod: ResizablePod, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
 ) -> tuple[ResizePod | None, SkippedPod | None]:
     """Withdraw a resize that the kubelet cannot do, or has put off for too long; leave a younger one be."""
     state, one = pod.pod.resize, pod.pod
@@ -105,7 +105,7 @@ def _not_above(target: ContainerTarget, container: Container) -> ContainerTarget
     return replace(target, requests=kept, limits=limits)
 
 
-def matches_refused_target(targets: Sequence[ContainerTarget], earlier: RefusedTarget, band: UpdateThreshold) -> bool:
+def matches_refused_resize(targets: Sequence[ContainerTarget], earlier: RefusedResize, band: UpdateThreshold) -> bool:
     """Tell whether the targets of all of a pod's containers are refused as an earlier one was.
 
     What the API server refused is not tried again while no value is outside the dead band around it; what the kubelet
@@ -122,7 +122,7 @@ def matches_refused_target(targets: Sequence[ContainerTarget], earlier: RefusedT
 
 
 def is_refusal_outdated(
-    earlier: RefusedTarget, room: Resources, allocatable: Resources, policy: Policy, now: datetime
+    earlier: RefusedResize, room: Resources, allocatable: Resources, policy: Policy, now: datetime
 ) -> bool:
     """Tell whether a refusal no longer says anything, so that the same may be asked for again.
 
@@ -221,7 +221,7 @@ class ResizeRefusals:
     """What keeps a pod from its new sizes: its namespace's LimitRanges, and by uid the target refused before."""
 
     limit_ranges: Mapping[str, Sequence[LimitRangeItem]] = field(default_factory=dict)
-    targets: Mapping[str, RefusedTarget] = field(default_factory=dict)
+    targets: Mapping[str, RefusedResize] = field(default_factory=dict)
 
 
 NO_RESIZE_REFUSALS = ResizeRefusals()
@@ -281,7 +281,7 @@ def _cause(
     pod = table.candidates.pods[index].pod
     earlier, ranges = refusals.targets.get(pod.uid), refusals.limit_ranges.get(pod.namespace)
     band = table.candidates.update_threshold.for_container(int(table.candidates.first_container[index]))
-    if earlier is not None and matches_refused_target(targets, earlier, band):
+    if earlier is not None and matches_refused_resize(targets, earlier, band):
         return SizeDecision.REFUSED
     if ranges and forbids_resize(pod, targets, ranges):
         return SizeDecision.LIMIT_RANGE

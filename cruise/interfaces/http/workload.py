@@ -156,7 +156,7 @@ class PodExplanations:
     async def _basis(self, snapshot: ClusterSnapshot, stored: StoredOverrides) -> ExplanationBasis:
         view = self._view
         statistics = await wait_for_store(view.statistics())
-        refused = await wait_for_store(view.store.refused_targets())
+        refused = await wait_for_store(view.store.refused_resizes())
         headroom = await wait_for_store(prepare_stored_headroom(view.store, statistics, view.policy))
         now, last = view.now(), view.get_last_pass()
         return await asyncio.to_thread(

@@ -255,7 +255,7 @@ async def gather_inputs(
     snapshot: ClusterSnapshot, store: StorePort, known: UsageState, policy: Policy, now: datetime
 ) -> PlanningInputs:
     """Read what plans are made from beside the cluster itself, with what is left of the eviction budgets."""
-    usage = UsageInputs(await known.statistics(store), now, await store.overrides(), await store.refused_targets())
+    usage = UsageInputs(await known.statistics(store), now, await store.overrides(), await store.refused_resizes())
     spent = await store.evictions_since(now - BUDGET_WINDOW)
     return PlanningInputs(
         snapshot, policy.planning_policy, usage, EvictionBudgets(snapshot, policy, now).get_allowance(spent)

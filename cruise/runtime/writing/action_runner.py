@@ -15,7 +15,7 @@ from cruise.domain.actions import (
     EvictPod,
     Outcome,
     ReasonCode,
-    RefusedTarget,
+    RefusedResize,
     ResizePod,
 )
 from cruise.domain.cluster import ClusterSnapshot, ResizePending
@@ -71,7 +71,7 @@ class ActionRunner:
         self._brake = WriteThrottle(pause, waits)
         self._forbidden: set[type[Action]] = set()
         self._spent: Sequence[Outcome] | None = None
-        self._to_remember: list[RefusedTarget] = []
+        self._to_remember: list[RefusedResize] = []
         self._outcomes: list[Outcome | None] = [None] * len(actions)
         self._intents = PlanIntents(actions, store, audit, now, self._sizes_before, self._may_be_sent)
 
@@ -333,7 +333,7 @@ class ActionRunner:
 
     def _remember(self, action: ResizePod, containers: Sequence[ContainerTarget], why: ReasonCode) -> None:
         room = self._guards.get_capacity_at_refusal(action, why)
-        self._to_remember.append(RefusedTarget(action.uid, tuple(containers), why, self._now, room))
+        self._to_remember.append(RefusedResize(action.uid, tuple(containers), why, self._now, room))
 
     def _outcome(self, action: Action, verdict: ActionResult, reason: ReasonCode, detail: str = "") -> Outcome:
         return Outcome(self._now, action, verdict, reason, detail, before=self._sizes_before(action))

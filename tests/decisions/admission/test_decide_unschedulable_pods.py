@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from cruise.decisions.admission.replacement_pods import decide_unschedulable_pods
-from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedTarget, ResizePod, SkippedPod
+from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.cluster import ContainerRole, LimitRangeItem, NodeAutoscalerKind, Pod, QosClass
 from cruise.domain.original_resources import format_original_resources
@@ -142,7 +142,7 @@ def test_a_limit_falls_with_the_request_where_a_limit_range_asks_for_it_and_is_k
 
 def test_a_refused_target_is_not_asked_for_again():
     [resize], _ = decide(waiting())
-    refused = {resize.uid: RefusedTarget(resize.uid, resize.containers, ReasonCode.RESIZE_REFUSED, NOW)}
+    refused = {resize.uid: RefusedResize(resize.uid, resize.containers, ReasonCode.RESIZE_REFUSED, NOW)}
     assert reasons(decide(waiting(), refused=refused)) == [ReasonCode.RESIZE_REFUSED]
 
 

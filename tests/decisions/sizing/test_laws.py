@@ -11,7 +11,7 @@ from cruise.decisions.pod_policy.eligibility import Eligibility, ResizablePod
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.recommendation import build_demand_table
 from cruise.decisions.usage.revisions import update_revisions
-from cruise.domain.actions import ReasonCode, RefusedTarget, ResizePod
+from cruise.domain.actions import ReasonCode, RefusedResize, ResizePod
 from cruise.domain.cluster import NO_RESIZE, ClusterSnapshot, Container, ContainerRole, Node, Pod, QosClass
 from cruise.domain.original_resources import NO_REVISIONS
 from cruise.domain.pod_resources import (
@@ -128,11 +128,11 @@ def applied(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> ClusterSnap
     return replace(snapshot, pods=after)
 
 
-def remembered(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> dict[str, RefusedTarget]:
+def remembered(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> dict[str, RefusedResize]:
     """What is known to be refused once the withdrawals among the resizes are done."""
     withdrawn = {r.uid for plan in plans for r in plan.resize if r.reason is ReasonCode.WITHDRAWN}
     return {
-        pod.uid: RefusedTarget(pod.uid, get_spec_targets(pod), ReasonCode.RESIZE_INFEASIBLE, NOW)
+        pod.uid: RefusedResize(pod.uid, get_spec_targets(pod), ReasonCode.RESIZE_INFEASIBLE, NOW)
         for pod in snapshot.pods
         if pod.uid in withdrawn
     }
@@ -346,7 +346,7 @@ def settle(snapshot: ClusterSnapshot, table: StatisticsTable) -> int:
     """Carry plans out until nothing is left to do; return how many those are."""
     # As a usage pass has them. From resized pods alone it is not seen what their templates state.
     table = replace(table, revisions=update_revisions(NO_REVISIONS, snapshot.pods, {}, NOW_SECONDS).revisions)
-    refused: dict[str, RefusedTarget] = {}
+    refused: dict[str, RefusedResize] = {}
     for round_number in range(4):
         plans = decide_node_plans(snapshot, table, FULL, NOW, refused=refused)
         actions = actions_of(plans)

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
-from cruise.domain.actions import ReasonCode, RefusedTarget, ResizePod
+from cruise.domain.actions import ReasonCode, RefusedResize, ResizePod
 from cruise.domain.cluster import ContainerRole, Node, Pod, QosClass, ResizePending, ResizeState
 from cruise.domain.policy import SEED_RULES, EvictionRanking, Mode, Policy
 from cruise.domain.resources import MEBIBYTE, ResourceName, Resources
@@ -395,7 +395,7 @@ def test_a_refused_target_is_held_and_told():
     pod = make_pod()
     rows = [use(pod, cpu=(900, 900))]
     [resize] = plan_of([pod], rows).resize
-    refused = {pod.uid: RefusedTarget(pod.uid, resize.containers, ReasonCode.RESIZE_INFEASIBLE, NOW)}
+    refused = {pod.uid: RefusedResize(pod.uid, resize.containers, ReasonCode.RESIZE_INFEASIBLE, NOW)}
     plan = plan_of([pod], rows, refused=refused)
     assert plan.resize == ()
     assert [hold.reason for hold in plan.skipped] == [ReasonCode.RESIZE_REFUSED]

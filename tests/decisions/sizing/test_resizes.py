@@ -8,7 +8,7 @@ import pytest
 from cruise.decisions.pod_policy.limit_ranges import violates_limit_range
 from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans
 from cruise.decisions.sizing.resizes import remove_growth, would_become_guaranteed
-from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedTarget, ResizePod
+from cruise.domain.actions import ContainerTarget, ReasonCode, RefusedResize, ResizePod
 from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod, ResizePending, ResizeState
 from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
 from cruise.domain.policy import SEED_RULES, MemoryLimitPolicy, Mode, Policy
@@ -245,7 +245,7 @@ def test_a_withdrawn_request_stays_under_its_limit():
 def test_a_withdrawal_that_the_server_refused_is_not_repeated():
     pod = waiting(ResizePending.INFEASIBLE, 0)
     resize = only_resize(plan_of(pod))
-    refused = {pod.uid: RefusedTarget(pod.uid, resize.containers, ReasonCode.RESIZE_REFUSED, NOW)}
+    refused = {pod.uid: RefusedResize(pod.uid, resize.containers, ReasonCode.RESIZE_REFUSED, NOW)}
     assert hold_of(plan_of(pod, refused=refused)) is ReasonCode.RESIZE_INFEASIBLE
 
 
@@ -268,7 +268,7 @@ def test_a_resize_in_progress_may_be_followed_by_another():
 
 def refusal(pod: Pod, reason: ReasonCode, minutes: float = 5, room: Resources | None = None, **values):
     asked = (target(**values),)
-    return {pod.uid: RefusedTarget(pod.uid, asked, reason, NOW - timedelta(minutes=minutes), room)}
+    return {pod.uid: RefusedResize(pod.uid, asked, reason, NOW - timedelta(minutes=minutes), room)}
 
 
 @pytest.mark.parametrize("reason", [ReasonCode.RESIZE_INFEASIBLE, ReasonCode.RESIZE_DEFERRED])

@@ -383,7 +383,7 @@ async def test_what_a_refused_resize_teaches(cause, reason, remembered_as):
     world, store = many(1, refuse=lambda action: RefusedError("no", cause)), InMemoryStore()
     [pod] = await pods(world.cluster)
     assert told(await applied(world, [shrink(pod)], store)) == [(ActionResult.REFUSED, reason)]
-    remembered = (await store.refused_targets()).get(pod.uid)
+    remembered = (await store.refused_resizes()).get(pod.uid)
     assert (remembered and remembered.reason) == remembered_as
     if remembered is not None:
         assert remembered.containers == shrink(pod).containers

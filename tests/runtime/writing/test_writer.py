@@ -426,7 +426,7 @@ async def test_a_resize_that_the_server_refuses_is_remembered():
     over_its_limit = sized(pod, 500, 2000, resources(0, 1488))
     [outcome] = await applied(world, [over_its_limit], store=store)
     assert told([outcome]) == [(ActionResult.REFUSED, ReasonCode.RESIZE_REFUSED)]
-    known = (await store.refused_targets())[pod.uid]
+    known = (await store.refused_resizes())[pod.uid]
     assert (known.containers, known.reason, known.at) == (
         over_its_limit.containers,
         ReasonCode.RESIZE_REFUSED,
@@ -442,7 +442,7 @@ async def test_a_resize_over_the_node_counts_as_infeasible():
     store = InMemoryStore()
     [outcome] = await applied(world, [sized(pod, 9000, 512, resources(8500, 0))], store=store, snapshot=larger)
     assert outcome.result is ActionResult.REFUSED
-    assert (await store.refused_targets())[pod.uid].reason is ReasonCode.RESIZE_INFEASIBLE
+    assert (await store.refused_resizes())[pod.uid].reason is ReasonCode.RESIZE_INFEASIBLE
 
 
 @pytest.mark.parametrize(
@@ -462,7 +462,7 @@ async def test_a_withdrawal_remembers_the_refused_target(cpu, state, why):
     store = InMemoryStore()
     back = sized(waiting, 500, 512, reason=ReasonCode.WITHDRAWN)
     assert told(await applied(world, [back], store=store)) == [(ActionResult.DONE, ReasonCode.WITHDRAWN)]
-    known = (await store.refused_targets())[pod.uid]
+    known = (await store.refused_resizes())[pod.uid]
     assert (known.containers, known.reason) == (get_spec_targets(waiting), why)
     assert known.containers[0].requests.cpu_millicores == cpu
     # What the other pod left, and for what the node cannot do all that it has.
