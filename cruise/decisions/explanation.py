@@ -15,7 +15,7 @@ from cruise.decisions.scan.risks import ContainerRisk, find_oom_kill_risks
 from cruise.decisions.size_steps import ContainerSteps, build_size_steps
 from cruise.decisions.sizing.fitting import ContendedNode
 from cruise.decisions.sizing.headroom import SHARED_MAX_HEADROOM, HeadroomModel
-from cruise.decisions.sizing.node_plans import NodePlan, NodeSizing, build_node_plans, size_cluster
+from cruise.decisions.sizing.node_plans import NodePlan, NodeSizing, SizingContext, build_node_plans, size_cluster
 from cruise.decisions.sizing.risk_level import ObservedRisk
 from cruise.domain.actions import EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import EffectivePolicy
@@ -196,11 +196,8 @@ def prepare_basis(
             statistics,
             policy,
             now,
-            refused=refused,
-            nodes=nodes,
-            headroom=headroom,
-            earlier=earlier,
-            replacements=predict_replacement_pods,
+            SizingContext(refused or {}, headroom, earlier, predict_replacement_pods),
+            nodes,
         )
         if nodes is None or nodes
         else None

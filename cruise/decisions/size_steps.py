@@ -228,11 +228,11 @@ def _request(
 ) -> RequestSteps:
     columns = sized.columns
     demand, shares = columns.table.get_resource(resource), sized.headroom_shares[resource]
-    node = int(columns.node_of[at])
+    node = int(columns.node_of_container[at])
     current, clamped, final = (
         int(demand.current[at]),
         int(shares.clamped[at]),
-        int(sized.trimmed.from_table(resource)[at]),
+        int(sized.targets.get_requests(resource)[at]),
     )
     wish = _wish(sized, at, resource, pod, base)
     lower, upper = _ends(
@@ -251,8 +251,8 @@ def _request(
         peak=int(demand.peak[at]),
         headroom_factor=float(columns.candidates.headroom_factor[at]),
         headroom=int(demand.headroom[at]),
-        needed=int(sized.sums[resource].headroom[node]),
-        largest=int(sized.sums[resource].shared[node]),
+        needed=int(sized.node_needs[resource].headroom[node]),
+        largest=int(sized.node_needs[resource].shared[node]),
         total=int(shares.total[node]),
         by_base=bool(shares.by_base[node]),
         at_peak=bool(shares.at_peak[at]),
@@ -268,8 +268,8 @@ def _request(
         trimmed=clamped + (wish.granted if wish is not None else 0) - final,
         user_minimum=wish,
         final=final,
-        written=int(sized.sizes_to_write.from_table(resource)[at])
-        if sized.rightsized[columns.candidates.pod_of[at]]
+        written=int(sized.sizes_to_write.get_requests(resource)[at])
+        if sized.rightsized[columns.candidates.pod_of_container[at]]
         else None,
         resize_cause=_worth(sized, at, resource),
         update_threshold=_dead_band(sized, at, resource, current, final),
@@ -289,9 +289,9 @@ def _worth(sized: SizingResult, at: int, resource: ResourceName) -> ResizeCauseS
     writes, calm = sized.damped_sizes, sized.damping
     if writes is None or calm is None:
         return None
-    node, below = int(sized.columns.node_of[at]), bool(writes.under_requested[resource][at])
+    node, below = int(sized.columns.node_of_container[at]), bool(writes.under_requested[resource][at])
     pod, cause = (
-        int(sized.columns.candidates.pod_of[at]),
+        int(sized.columns.candidates.pod_of_container[at]),
         ResizeUrgency(int(writes.urgency[resource][at])).resize_cause,
     )
     return ResizeCauseStep(
@@ -309,7 +309,7 @@ def _worth(sized: SizingResult, at: int, resource: ResourceName) -> ResizeCauseS
 
 def _init_sum(sized: SizingResult, pod: int, resource: ResourceName) -> int:
     candidates = sized.columns.candidates
-    now, targets = sized.columns.table.get_resource(resource).current, sized.trimmed.from_table(resource)
+    now, targets = sized.columns.table.get_resource(resource).current, sized.targets.get_requests(resource)
     floor = candidates.init_container_minimums.get_for_pod(resource, pod, targets)
     sums = {candidates.sum_pod(resource, pod, values) for values in (now, targets)}
     return floor if sums == {floor} else 0
@@ -319,7 +319,7 @@ def _wish(sized: SizingResult, at: int, resource: ResourceName, pod: ResizablePo
     if not pod.submitted_requests or not sized.user_minimum_grants.requested[resource][at]:
         return None
     columns = sized.columns
-    own = pod.submitted_requests[at - int(columns.candidates.first_container[columns.candidates.pod_of[at]])]
+    own = pod.submitted_requests[at - int(columns.candidates.first_container[columns.candidates.pod_of_container[at]])]
     return UserMinimumStep(
         requested=int(sized.user_minimum_grants.requested[resource][at]),
         granted=int(sized.user_minimum_grants.granted[resource][at]),
@@ -330,8 +330,8 @@ def _wish(sized: SizingResult, at: int, resource: ResourceName, pod: ResizablePo
 
 def _memory_limit(sized: SizingResult, at: int, statistic: Statistic) -> MemoryLimitSteps:
     table = sized.columns.table
-    most = table.candidates.get_max_limit(ResourceName.MEMORY, sized.trimmed.memory_bytes)
-    current, final, cap = int(table.memory_limit[at]), int(sized.trimmed.memory_limit_bytes[at]), int(most[at])
+    most = table.candidates.get_max_limit(ResourceName.MEMORY, sized.targets.memory_bytes)
+    current, final, cap = int(table.memory_limit[at]), int(sized.targets.memory_limit_bytes[at]), int(most[at])
     return MemoryLimitSteps(
         managed=bool(table.memory.managed[at]),
         current=current,
@@ -341,14 +341,14 @@ def _memory_limit(sized: SizingResult, at: int, statistic: Statistic) -> MemoryL
         safe=int(table.limit_demand.minimum_safe[at]),
         cap=None if cap >= UNBOUNDED else cap,
         ceiling=_ceiling(sized, at),
-        kept=not supports_lowering_memory_limits(sized.columns.nodes[int(sized.columns.node_of[at])]),
+        kept=not supports_lowering_memory_limits(sized.columns.nodes[int(sized.columns.node_of_container[at])]),
         has_short_history=current > 0 and not bool(table.limit_demand.may_fall[at]),
         unchanged=keeps_limit(sized.columns, ResourceName.MEMORY, at),
         grows=bool(sized.memory_leak_suspected[at]),
         minimum=0 if table.minimum_limit is None else int(table.minimum_limit[ResourceName.MEMORY][at]),
         adds=bool(table.candidates.adds_limit[ResourceName.MEMORY][at]),
         keeps_existing=bool(table.candidates.keeps_memory_limit[at]),
-        in_sum=ResourceName.MEMORY in table.candidates.pod_ranges.get(int(table.candidates.pod_of[at]), {}),
+        in_sum=ResourceName.MEMORY in table.candidates.pod_ranges.get(int(table.candidates.pod_of_container[at]), {}),
         final=final,
         update_threshold=_dead_band(sized, at, ResourceName.MEMORY, current, final),
     )
@@ -359,7 +359,7 @@ def _ceiling(sized: SizingResult, at: int) -> int | None:
     ceiling, table = get_node_limit_ceilings(sized.columns), sized.columns.table
     if ceiling is None:
         return None
-    demand, current, request = table.limit_demand, int(table.memory_limit[at]), int(sized.trimmed.memory_bytes[at])
+    demand, current, request = table.limit_demand, int(table.memory_limit[at]), int(sized.targets.memory_bytes[at])
     wanted = round_up_to_mebibytes(max(int(demand.target[at]), int(demand.minimum_safe[at]), request))
     has_to = bool(demand.was_oom_killed[at] | demand.is_varying[at]) or request > current
     highest = max(int((ceiling.absolute if has_to else ceiling.without_cause)[at]), current)
@@ -368,11 +368,11 @@ def _ceiling(sized: SizingResult, at: int) -> int | None:
 
 def _cpu_limit(sized: SizingResult, at: int) -> CpuLimitSteps:
     columns = sized.columns
-    current, final = int(columns.table.cpu_limit[at]), int(sized.trimmed.cpu_limit_millicores[at])
+    current, final = int(columns.table.cpu_limit[at]), int(sized.targets.cpu_limit_millicores[at])
     return CpuLimitSteps(
         managed=bool(columns.table.cpu.managed[at]),
         current=current,
-        node_allocatable=columns.nodes[int(columns.node_of[at])].allocatable.cpu_millicores,
+        node_allocatable=columns.nodes[int(columns.node_of_container[at])].allocatable.cpu_millicores,
         unchanged=keeps_limit(columns, ResourceName.CPU, at),
         final=final,
         update_threshold=_dead_band(sized, at, ResourceName.CPU, current, final),

@@ -12,7 +12,7 @@ from cruise.decisions.explanation import explain_pod
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.size_steps import ContainerSteps
 from cruise.decisions.sizing.headroom import HeadroomModel
-from cruise.decisions.sizing.node_plans import NodePlan, decide_node_plans, size_cluster
+from cruise.decisions.sizing.node_plans import NodePlan, SizingContext, decide_node_plans, size_cluster
 from cruise.domain.actions import ContainerTarget, ReasonCode
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole, LimitRangeItem
 from cruise.domain.policy import Mode, Policy
@@ -164,22 +164,22 @@ def test_no_size_is_above_its_own_peak_and_a_tenth_and_nodes_keep_their_headroom
         snapshot, table = generated(seed)
         for model in every_model(table, np.random.default_rng(seed)).values():
             eligibility = Eligibility(snapshot, table, {}, FULL, NOW)
-            sized = size_cluster(snapshot, eligibility, table, FULL, NOW, headroom=model).sized
-            columns, there = sized.columns, sized.fit.remains[sized.columns.candidates.pod_of]
+            sized = size_cluster(snapshot, eligibility, table, FULL, NOW, SizingContext(headroom=model)).sized
+            columns, there = sized.columns, sized.fit.remains[sized.columns.candidates.pod_of_container]
             for resource, unit in ((ResourceName.CPU, 1), (ResourceName.MEMORY, MEBIBYTE)):
-                demand, targets = columns.table.get_resource(resource), sized.trimmed.from_table(resource)
+                demand, targets = columns.table.get_resource(resource), sized.targets.get_requests(resource)
                 peaks = np.maximum(demand.raw_base, demand.peak)
                 most = np.maximum(round_up(1.1 * peaks, unit), demand.lower)
                 assert (targets <= most)[demand.managed & there].all()
-                grown = demand.managed & there & (sized.sizes_to_write.from_table(resource) > demand.current)
-                assert (sized.sizes_to_write.from_table(resource) <= most)[grown].all()
+                grown = demand.managed & there & (sized.sizes_to_write.get_requests(resource) > demand.current)
+                assert (sized.sizes_to_write.get_requests(resource) <= most)[grown].all()
                 capped += int(sized.headroom_shares[resource].at_peak.sum())
                 # Bounds and ceilings of single containers take from a node what no other gets.
                 bound = demand.managed & (
                     sized.headroom_shares[resource].clamped < sized.headroom_shares[resource].rounded
                 )
                 free = columns.sum_containers_by_node(np.where(bound & there, 1, 0)) == 0
-                promised = sized.sums[resource].base + sized.sums[resource].shared
+                promised = sized.node_needs[resource].base + sized.node_needs[resource].shared
                 together = columns.sum_containers_by_node(np.where(demand.managed & there, peaks, 0))
                 given = columns.sum_containers_by_node(
                     np.where(demand.managed & there, sized.headroom_shares[resource].clamped, 0)

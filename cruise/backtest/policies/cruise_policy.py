@@ -117,7 +117,7 @@ class ReplayedDamping:
             self._below[one] = _since(below, self._below[one], time)
         containers, table = chosen[resized], sized.columns.table
         for one in ResourceName:
-            changed = sized.sizes_to_write.from_table(one)[resized] != table.get_resource(one).current[resized]
+            changed = sized.sizes_to_write.get_requests(one)[resized] != table.get_resource(one).current[resized]
             self._resized[one][containers[changed]] = time
         self._writes.append((time, containers))
         self._written[containers] += 1
@@ -208,16 +208,20 @@ class CruisePolicy:
         )
         headroom = self._headroom.get_for_pass(row_of_container, len(statistics.updated_at), self._known.pod_rows)
         calm = self._calm.get_for_pass(view, chosen)
-        sized = size_nodes(columns, self._fit(view, columns), headroom, calm=calm)
-        self._sharing = compute_average_sharing(summarize_node_headroom(sized.sums, sized.headroom_shares))
-        staying = sized.fit.remains[columns.candidates.pod_of]
+        sized = size_nodes(columns, self._fit(view, columns), headroom, damping=calm)
+        self._sharing = compute_average_sharing(summarize_node_headroom(sized.node_needs, sized.headroom_shares))
+        staying = sized.fit.remains[columns.candidates.pod_of_container]
         rests = self._kills.is_in_cooldown(view)[chosen]
         wanted = ContainerSizes(
             sized.sizes_to_write.cpu_millicores.copy(),
             sized.sizes_to_write.memory_bytes.copy(),
             sized.sizes_to_write.memory_limit_bytes.copy(),
         )
-        free, cpu, memory = _room(view, NO_CONTAINERS), sized.sums[ResourceName.CPU], sized.sums[ResourceName.MEMORY]
+        free, cpu, memory = (
+            _room(view, NO_CONTAINERS),
+            sized.node_needs[ResourceName.CPU],
+            sized.node_needs[ResourceName.MEMORY],
+        )
         patched = limit_growth_to_capacity(
             sized.rightsized & ~rests,
             wanted,
@@ -232,7 +236,7 @@ class CruisePolicy:
             ResourceName.CPU: np.where(patched, wanted.cpu_millicores, sizes.cpu_millicores)[staying],
             ResourceName.MEMORY: np.where(patched, wanted.memory_bytes, sizes.memory_bytes)[staying],
         }
-        nodes = columns.node_of[staying]
+        nodes = columns.node_of_container[staying]
         self._headroom.note_requests(RequestsInForce(view.time, chosen[staying], nodes, len(columns.nodes), in_force))
         return ReplayDecision(
             resize=chosen[resized],

@@ -1,4 +1,4 @@
-"""What each container of a node shall have, row by row for what reads single containers."""
+"""The target of each container as a row, for code that reads single containers."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, overload
@@ -12,9 +12,9 @@ from cruise.domain.usage import ContainerKey
 
 
 class PlannedContainerSize(NamedTuple):
-    """What one container shall have; `memory_limit_bytes` is 0 where it has no limit and gets none.
+    """The target of one container; `memory_limit_bytes` is 0 if it has no limit and gets none.
 
-    The bases and headrooms say how the requests came about: base + share of the node's headroom, rounded, clamped.
+    A request is base + share of the node's headroom, rounded and clamped; bases and headrooms show how it came about.
     """
 
     namespace: str
@@ -31,9 +31,9 @@ class PlannedContainerSize(NamedTuple):
 
 
 class PlannedContainerSizes(Sequence[PlannedContainerSize]):
-    """The sizes of the surviving containers of some pods, sorted by namespace, pod and container.
+    """The targets of the remaining containers of some pods, sorted by namespace, pod and container.
 
-    The rows are made from the columns when they are first read, which a pass over a cluster never does.
+    Rows are built from the columns when they are first read; a pass over a cluster never does.
     """
 
     __slots__ = ("_pods", "_rows", "_sized")
@@ -45,56 +45,60 @@ class PlannedContainerSizes(Sequence[PlannedContainerSize]):
         self._rows: tuple[PlannedContainerSize, ...] | None = None
 
     def get_containers(self) -> Iterator[ContainerKey]:
-        """Yield the containers without their sizes, pod by pod, at a fraction of the cost."""
-        for at in self._staying():
+        """Yield the containers without their sizes, at a fraction of the cost."""
+        for at in self._get_remaining_pods():
             pod = self._sized.columns.candidates.pods[at]
             for container in pod.sized:
                 yield ContainerKey(pod.pod.namespace, pod.pod.name, container.name)
 
     def get_requests(self) -> dict[ResourceName, Int64Array]:
-        """Return what the containers request now, before anything is written, in the order of `containers`."""
+        """Return the present requests of the containers, in the order of `get_containers`."""
         table = self._sized.columns.table
         first = table.candidates.first_container
-        pods = [(int(first[at]), len(table.candidates.pods[at].sized)) for at in self._staying()]
-        places = np.array([place + nth for place, count in pods for nth in range(count)], dtype=np.int64)
-        return {resource: table.get_resource(resource).current[places] for resource in ResourceName}
+        pods = [(int(first[at]), len(table.candidates.pods[at].sized)) for at in self._get_remaining_pods()]
+        indices = np.array(
+            [first_index + offset for first_index, count in pods for offset in range(count)], dtype=np.int64
+        )
+        return {resource: table.get_resource(resource).current[indices] for resource in ResourceName}
 
     @overload
     def __getitem__(self, index: int) -> PlannedContainerSize: ...
     @overload
     def __getitem__(self, index: slice) -> tuple[PlannedContainerSize, ...]: ...
     def __getitem__(self, index: int | slice) -> PlannedContainerSize | tuple[PlannedContainerSize, ...]:
-        return self._all()[index]
+        return self._get_rows()[index]
 
     def __iter__(self) -> Iterator[PlannedContainerSize]:
-        return iter(self._all())
+        return iter(self._get_rows())
 
     def __len__(self) -> int:
-        return len(self._all())
+        return len(self._get_rows())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Sequence) and self._all() == tuple(other)
+        return isinstance(other, Sequence) and self._get_rows() == tuple(other)
 
     def __hash__(self) -> int:
-        return hash(self._all())
+        return hash(self._get_rows())
 
     def __repr__(self) -> str:
-        return repr(self._all())
+        return repr(self._get_rows())
 
-    def _all(self) -> tuple[PlannedContainerSize, ...]:
+    def _get_rows(self) -> tuple[PlannedContainerSize, ...]:
         if self._rows is None:
-            self._rows = tuple(sorted(self._made()))
+            self._rows = tuple(sorted(self._build_rows()))
         return self._rows
 
-    def _made(self) -> Iterator[PlannedContainerSize]:
-        sizes, table, staying = self._sized.trimmed, self._sized.columns.table, self._staying()
+    def _build_rows(self) -> Iterator[PlannedContainerSize]:
+        sizes, table, remaining = self._sized.targets, self._sized.columns.table, self._get_remaining_pods()
         named = [
             (pod.pod.namespace, pod.pod.name, container.name, container.role)
-            for pod in map(table.candidates.pods.__getitem__, staying)
+            for pod in map(table.candidates.pods.__getitem__, remaining)
             for container in pod.sized
         ]
         first = table.candidates.first_container
-        places = [int(first[at]) + nth for at in staying for nth in range(len(table.candidates.pods[at].sized))]
+        indices = [
+            int(first[at]) + offset for at in remaining for offset in range(len(table.candidates.pods[at].sized))
+        ]
         columns = (
             sizes.cpu_millicores,
             sizes.memory_bytes,
@@ -104,8 +108,8 @@ class PlannedContainerSizes(Sequence[PlannedContainerSize]):
             table.memory.raw_base,
             table.memory.headroom,
         )
-        values = zip(*(column[places].tolist() for column in columns), strict=True)
+        values = zip(*(column[indices].tolist() for column in columns), strict=True)
         return (PlannedContainerSize._make(name + numbers) for name, numbers in zip(named, values, strict=True))
 
-    def _staying(self) -> list[int]:
+    def _get_remaining_pods(self) -> list[int]:
         return [at for at in self._pods if self._sized.fit.remains[at]]

@@ -163,7 +163,7 @@ class _ResourceDamping:
         self._whole_targets = targets.with_limit_ranges[resource]
         demand = columns.table.get_resource(resource)
         self._demand: ResourceDemand = demand
-        self._counts = demand.managed & fit.remains[columns.candidates.pod_of]
+        self._counts = demand.managed & fit.remains[columns.candidates.pod_of_container]
         self.need = self._sum_by_node(self._targets)
         # A headroom factor below 1 reduces the margin as well.
         self._margin_factor = np.minimum(columns.candidates.headroom_factor, 1.0)
@@ -190,9 +190,9 @@ class _ResourceDamping:
         possible = np.where(self._counts & (self._targets > self.sizes), self._growth_targets - self.sizes, 0)
         # Growth below what init containers request adds nothing to the pod's sum.
         growth_by_pod = self._sum_by_pod(self.sizes + possible) - self._sum_by_pod(self.sizes)
-        chosen = (self._share_among_fewest(growth_by_pod, missing, missing) > 0)[self._columns.candidates.pod_of] & (
-            possible > 0
-        )
+        chosen = (self._share_among_fewest(growth_by_pod, missing, missing) > 0)[
+            self._columns.candidates.pod_of_container
+        ] & (possible > 0)
         self._set(chosen, self._growth_targets, ResizeUrgency.NODE_UNDER_PRESSURE)
         return bool(chosen.any())
 
@@ -203,7 +203,7 @@ class _ResourceDamping:
     def apply_limit_ranges(self, written: BoolArray) -> bool:
         """Increase requests that a LimitRange would reject, in pods that are written anyway; return whether any did."""
         least = np.minimum(self._demand.lower, self._whole_targets)
-        short = self._counts & written[self._columns.candidates.pod_of] & (self.sizes < least)
+        short = self._counts & written[self._columns.candidates.pod_of_container] & (self.sizes < least)
         self._set(short, least, ResizeUrgency.OUT_OF_BOUNDS)
         self._targets = np.where(short, np.maximum(self._targets, least), self._targets)
         return bool(short.any())
@@ -220,7 +220,7 @@ class _ResourceDamping:
         if not lasting.any():
             return
         peaks = np.maximum(self._targets_with_margin, np.minimum(self._round_up(self._demand.peak), self._demand.upper))
-        past_cooldown = self._damping.past_cooldown[self.resource][self._columns.candidates.pod_of]
+        past_cooldown = self._damping.past_cooldown[self.resource][self._columns.candidates.pod_of_container]
         may_shrink = self._counts & (self.urgency == ResizeUrgency.UNCHANGED) & past_cooldown
         for floor in (peaks, self._targets_with_margin):
             excess = np.where(lasting, self.get_requested() - self.need * (1 + tolerance * TOLERANCE_LEFT_SHARE), 0.0)
@@ -280,7 +280,7 @@ class _ResourceDamping:
         """
         reductions = self._sum_by_pod(self.sizes) - self._sum_by_pod(self.sizes - amounts)
         maximum = np.maximum(self._sum_by_node(np.minimum(self.sizes, self._demand.current)) - self.need, excess)
-        share = self._share_among_fewest(reductions, excess, maximum)[self._columns.candidates.pod_of]
+        share = self._share_among_fewest(reductions, excess, maximum)[self._columns.candidates.pod_of_container]
         reduced = np.maximum(-self._round_up(amounts * share - self.sizes), self.sizes - amounts)
         self._set((share > 0) & (reduced < self.sizes), reduced, urgency)
 

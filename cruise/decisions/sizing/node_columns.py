@@ -1,4 +1,4 @@
-"""The touchable pods of some nodes in columns, with what the nodes have for them, and the sums over pods and nodes."""
+"""The resizable pods of some nodes in columns, with the capacity of the nodes and sums per pod and node."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,12 +16,12 @@ from cruise.domain.resources import Float64Array, Int64Array, ResourceName, Reso
 
 
 class NodePodColumns:
-    """What a pass sizes: candidates, their demand, and the rooms that they share.
+    """The input of a pass: the resizable pods, their demand, and the nodes that they share.
 
-    The table's pods stand in the order of their names, which is that of memory, and `node_of_pod` has the index of
-    each one's node. `available` is each node's room for them, overheads already taken off, and `counted` what
-    kube-scheduler counts for each pod now without its overhead. `base` and `spike` have each pod's sum of bases and
-    its largest headroom, `base_of_nodes` and `spike_of_nodes` those of all pods of each node.
+    Pods are sorted by name; `node_of_pod` and `node_of_container` hold indices into `nodes`. `available` is each node's
+    capacity for these pods without their overhead, `counted` what kube-scheduler counts for each pod now without
+    overhead. `base` and `largest_headroom` have an entry per pod, `base_by_node` and `largest_headroom_by_node` one per
+    node.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class NodePodColumns:
         self.counted = counted
         self.table = table
         self.candidates = table.candidates
-        self.node_of = node_of_pod[table.candidates.pod_of]
+        self.node_of_container = node_of_pod[table.candidates.pod_of_container]
         self.base = {one: self.candidates.sum_by_pod(one, table.get_resource(one).base) for one in ResourceName}
         self.largest_headroom = {
             one: self.candidates.max_by_pod(table.get_resource(one).headroom) for one in ResourceName
@@ -50,7 +50,7 @@ class NodePodColumns:
         self._by_node: tuple[Int64Array, Int64Array] | None = None
 
     def get_pods_on_node(self, node: int) -> Sequence[int]:
-        """Return the indices of a node's pods, in the order of their names."""
+        """Return the indices of a node's pods, sorted by name."""
         if self._by_node is None:
             counts = np.bincount(self.node_of_pod, minlength=len(self.nodes))
             ends = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(counts)))
@@ -60,43 +60,41 @@ class NodePodColumns:
         return pods
 
     def sum_by_node(self, of_pods: Int64Array) -> Int64Array:
-        """Sum pods to nodes."""
+        """Sum a column of pods by node."""
         sums = np.zeros(len(self.nodes), dtype=np.int64)
         np.add.at(sums, self.node_of_pod, of_pods)
         return sums
 
     def sum_rows_by_node(self, of_pods: Float64Array) -> Float64Array:
-        """Sum the rows of pods to nodes: (P, W) to (N, W)."""
+        """Sum the rows of pods by node: (P, W) to (N, W)."""
         sums = np.zeros((len(self.nodes), of_pods.shape[1]))
         if of_pods.size:
             np.add.at(sums, self.node_of_pod, of_pods)
         return sums
 
     def max_by_node(self, of_pods: Int64Array) -> Int64Array:
-        """Return the largest value over each node's pods, 0 without pods."""
+        """Return the largest value among each node's pods, 0 without pods."""
         largest = np.zeros(len(self.nodes), dtype=np.int64)
         np.maximum.at(largest, self.node_of_pod, of_pods)
         return largest
 
     def sum_containers_by_node(self, of_containers: Int64Array) -> Float64Array:
-        """Sum containers to nodes."""
-        sums = np.bincount(self.node_of, weights=of_containers, minlength=len(self.nodes))
+        """Sum a column of containers by node."""
+        sums = np.bincount(self.node_of_container, weights=of_containers, minlength=len(self.nodes))
         return sums.astype(np.float64)
 
 
 def split_into_columns(amounts: Sequence[Resources]) -> Mapping[ResourceName, Int64Array]:
-    """Put amounts into a column a resource."""
+    """Split amounts into one column per resource."""
     return {one: convert_to_int64([amount.get(one) for amount in amounts]) for one in ResourceName}
 
-
-# What every node has left for touchable pods, once fixed pods and overheads are taken off.
 
 _NAME = attrgetter("namespace", "name")
 
 
 @dataclass(slots=True)
 class NodeCapacity:
-    """What a node has left for touchable pods, added up pod by pod; `apart` are those that are left alone."""
+    """The capacity of a node for resizable pods; `fixed_pods` are the pods that are not resized."""
 
     node: Node
     number: int
@@ -109,7 +107,7 @@ class NodeCapacity:
 
     @property
     def available(self) -> Resources:
-        """What is left once fixed pods and overheads are taken off."""
+        """What remains after fixed pods and the overhead of resizable pods."""
         return self.node.allocatable - Resources(self.reserved_cpu, self.reserved_memory)
 
     @property
@@ -124,9 +122,9 @@ class NodeCapacity:
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacities:
-    """The rooms of all nodes, sorted by name, and the touchable pods, sorted by namespace and name.
+    """The capacities of all nodes, sorted by name, and the resizable pods, sorted by namespace and name.
 
-    For each of the pods: the index of its room, and what it counts now without its overhead.
+    Per pod: the index of its node in `by_node`, and what it counts now without its overhead.
     """
 
     by_node: Sequence[NodeCapacity]
@@ -139,34 +137,34 @@ class NodeCapacities:
 def build_node_capacities(
     snapshot: ClusterSnapshot, eligibility: Eligibility, nodes: frozenset[str] | None
 ) -> NodeCapacities:
-    """Sort every bound pod to its node, as touchable or as fixed, and take what is fixed from the node's room."""
+    """Assign every bound pod to its node, as resizable or fixed, and subtract fixed pods from the node's capacity."""
     wanted = sorted((node for node in snapshot.nodes if nodes is None or node.name in nodes), key=attrgetter("name"))
-    rooms = {node.name: NodeCapacity(node, number) for number, node in enumerate(wanted)}
-    touchable: list[ResizablePod] = []
-    room_of: list[int] = []
+    capacities = {node.name: NodeCapacity(node, number) for number, node in enumerate(wanted)}
+    resizable: list[ResizablePod] = []
+    capacity_by_pod: list[int] = []
     own_cpu: list[int] = []
     own_memory: list[int] = []
-    # Sorted already where a snapshot was read; the order must not depend on how one was put together.
+    # The order must not depend on how the snapshot was built.
     for pod in sorted(snapshot.pods, key=_NAME):
-        room = rooms.get(pod.node) if pod.node is not None else None
-        if room is None:
+        capacity = capacities.get(pod.node) if pod.node is not None else None
+        if capacity is None:
             continue
         counted = count_pod_requests(pod)
         cpu, memory = counted.cpu_millicores, counted.memory_bytes
-        room.counted_cpu += cpu
-        room.counted_memory += memory
+        capacity.counted_cpu += cpu
+        capacity.counted_memory += memory
         verdict = eligibility.check(pod)
         if isinstance(verdict, SkippedPod):
-            room.skipped_pods.append(verdict)
-            room.fixed_pods.append(pod)
-            room.reserved_cpu += cpu
-            room.reserved_memory += memory
+            capacity.skipped_pods.append(verdict)
+            capacity.fixed_pods.append(pod)
+            capacity.reserved_cpu += cpu
+            capacity.reserved_memory += memory
         else:
-            over_cpu, over_memory = pod.overhead.cpu_millicores, pod.overhead.memory_bytes
-            touchable.append(verdict)
-            room_of.append(room.number)
-            own_cpu.append(cpu - over_cpu)
-            own_memory.append(memory - over_memory)
-            room.reserved_cpu += over_cpu if verdict.manages_cpu else cpu
-            room.reserved_memory += over_memory if verdict.manages_memory else memory
-    return NodeCapacities(list(rooms.values()), touchable, room_of, own_cpu, own_memory)
+            overhead_cpu, overhead_memory = pod.overhead.cpu_millicores, pod.overhead.memory_bytes
+            resizable.append(verdict)
+            capacity_by_pod.append(capacity.number)
+            own_cpu.append(cpu - overhead_cpu)
+            own_memory.append(memory - overhead_memory)
+            capacity.reserved_cpu += overhead_cpu if verdict.manages_cpu else cpu
+            capacity.reserved_memory += overhead_memory if verdict.manages_memory else memory
+    return NodeCapacities(list(capacities.values()), resizable, capacity_by_pod, own_cpu, own_memory)

@@ -1,4 +1,4 @@
-"""One pass over nodes: what fits, which pods must go, what every other container gets, and what is done about it."""
+"""One node pass as a pure function: which pods are evicted, and what every other container should request."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,7 +44,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import NO_RESOURCES, Int64Array, ResourceName, Resources, convert_to_int64
 from cruise.domain.usage import StatisticsTable
 
-_HELD = {
+_SKIP_REASONS = {
     SizeDecision.REFUSED: ReasonCode.RESIZE_REFUSED,
     SizeDecision.LIMIT_RANGE: ReasonCode.LIMIT_RANGE,
     SizeDecision.QOS_CHANGE: ReasonCode.QOS_CHANGE,
@@ -53,7 +53,7 @@ _HELD = {
 }
 
 
-# What finds the replacements of evicted pods, for one snapshot; None where evictions need not know them.
+# Predicts the replacements of evicted pods for one snapshot.
 ReplacementPredictor = Callable[[ClusterSnapshot, Eligibility, StatisticsTable, Policy], PodPredictions | None]
 
 
@@ -61,15 +61,15 @@ ReplacementPredictor = Callable[[ClusterSnapshot, Eligibility, StatisticsTable, 
 class NodePlan:
     """What to do on one node.
 
-    `fits` tells whether the surviving pods' bases and the largest headroom fit `available`; of what does not fit they
-    share what there is, the bases first, and `reason` is `oversubscribed` where no eviction would mend it, `crowded`
-    where none is due. `short` is what the node was short of before anyone goes, and `pressing` what of it
-    evictions mend if the next pass finds it again. `evict` is in marking order, `resize`
-    has the shrinks first, `targets` and `hold` are sorted by namespace, pod, container. `base` and `headroom` are those
-    of the survivors, `growing` are pods whose memory only grows, towards a limit that does not follow, whatever else is
-    done about them; `own_headrooms` is the sum of what each of their containers has by itself, zero where headroom is
-    not shared by it. `counted` is what kube-scheduler counts on the node now. `above` has the resources whose sum is
-    above its band, and `below` the containers, by uid and name, whose bases are above their requests.
+    `fits` tells whether the bases and the largest headroom of the remaining pods fit `available`; if they do not, the
+    pods share what there is, bases first, and `reason` is `overcommitted` if no eviction would help, else
+    `under-pressure`. `shortages` are the resources that the node lacked before evictions, `eviction_pressure` those of
+    them for which pods are evicted if the next pass finds the same. `evict` is in marking order, `resize` has decreases
+    first; `targets` and `skipped` are sorted by namespace, pod and container. `base` and `headroom` are the sums of the
+    remaining pods, `headroom_by_pod` the sum of their containers' own headrooms (zero where headroom is shared by
+    base). `counted` is what kube-scheduler counts on the node now. `suspected_leaks` are pods whose memory use only
+    grows, towards a limit that does not follow. `over_requested` and `under_requested` (pod uid, container) are the
+    conditions of this pass.
     """
 
     node: str
@@ -93,8 +93,21 @@ class NodePlan:
 
 
 @dataclass(frozen=True, slots=True)
+class SizingContext:
+    """What a pass takes from earlier passes and from outside the snapshot.
+
+    `refused` holds the rejected resizes by pod uid. `replacements` is None where evictions need no destination.
+    """
+
+    refused: Mapping[str, RefusedResize] = field(default_factory=dict)
+    headroom: HeadroomModel = SHARED_MAX_HEADROOM
+    earlier: EarlierPasses = ASSUME_UNCHANGED
+    replacements: ReplacementPredictor | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NodeSizing:
-    """What a pass sized: the rooms of the nodes, the crowded ones' pods, and every step of the sizes in columns."""
+    """The sizes that a pass computed, step by step in columns, with the capacity of its nodes and the contended ones."""
 
     capacities: Sequence[NodeCapacity]
     sized: SizingResult
@@ -114,25 +127,15 @@ def decide_node_plans(
     earlier: EarlierPasses = ASSUME_UNCHANGED,
     replacements: ReplacementPredictor | None = None,
 ) -> list[NodePlan]:
-    """Decide every node of a snapshot, or only `nodes`; sorted by node name.
+    """Decide the plan of every node of a snapshot, or only of `nodes`; sorted by node name.
 
-    `headroom` is prepared for the rows of `statistics`. `earlier` is what the pass before saw. Without `replacements`
-    every evicted pod is taken to have somewhere to go.
+    `headroom` must be prepared for the rows of `statistics`. Without `replacements` every evicted pod is assumed to
+    find another node.
     """
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
-    found = size_cluster(
-        snapshot,
-        eligibility,
-        statistics,
-        policy,
-        now,
-        refused=refused,
-        nodes=nodes,
-        headroom=headroom,
-        earlier=earlier,
-        replacements=replacements,
-    )
-    return build_node_plans(found, policy, refused or {}, now)
+    context = SizingContext(refused or {}, headroom, earlier, replacements)
+    sizing = size_cluster(snapshot, eligibility, statistics, policy, now, context, nodes)
+    return build_node_plans(sizing, policy, refused or {}, now)
 
 
 def size_cluster(
@@ -141,168 +144,179 @@ def size_cluster(
     statistics: StatisticsTable,
     policy: Policy,
     now: datetime,
-    *,
-    refused: Mapping[str, RefusedResize] | None = None,
+    context: SizingContext,
     nodes: frozenset[str] | None = None,
-    headroom: HeadroomModel = SHARED_MAX_HEADROOM,
-    earlier: EarlierPasses = ASSUME_UNCHANGED,
-    replacements: ReplacementPredictor | None = None,
 ) -> NodeSizing:
-    """Put the touchable pods of a snapshot, or of some `nodes`, into columns, and size them."""
-    rooms = build_node_capacities(snapshot, eligibility, nodes)
+    """Compute the sizes of the resizable pods of a snapshot, or only of `nodes`."""
+    capacities = build_node_capacities(snapshot, eligibility, nodes)
     counted = {
-        ResourceName.CPU: convert_to_int64(rooms.own_cpu),
-        ResourceName.MEMORY: convert_to_int64(rooms.own_memory),
+        ResourceName.CPU: convert_to_int64(capacities.own_cpu),
+        ResourceName.MEMORY: convert_to_int64(capacities.own_memory),
     }
-    table = build_demand_table(rooms.resizable_pods, statistics, snapshot.limit_ranges, policy)
-    demanded = NodePodColumns(
-        nodes=[room.node for room in rooms.by_node],
-        available=split_into_columns([room.available for room in rooms.by_node]),
-        node_of_pod=np.array(rooms.capacity_by_pod, dtype=np.int64),
+    table = build_demand_table(capacities.resizable_pods, statistics, snapshot.limit_ranges, policy)
+    demand_columns = NodePodColumns(
+        nodes=[capacity.node for capacity in capacities.by_node],
+        available=split_into_columns([capacity.available for capacity in capacities.by_node]),
+        node_of_pod=np.array(capacities.capacity_by_pod, dtype=np.int64),
         counted=counted,
         table=limit_demand_to_quotas(table, counted, snapshot.quotas)
         if policy.rules.quotas and snapshot.quotas
         else table,
     )
 
-    def crowds_at(
-        columns: NodePodColumns, short: Mapping[int, frozenset[ResourceName]]
+    def find_contended(
+        columns: NodePodColumns, shortages: Mapping[int, frozenset[ResourceName]]
     ) -> tuple[ContendedNodes, ReplacementDestinations | None]:
-        if not short:
+        if not shortages:
             return {}, None
-        prospects = replacements(snapshot, eligibility, statistics, policy) if replacements is not None else None
-        places = (
-            None if prospects is None else ReplacementDestinations(snapshot, prospects, _spare(columns, rooms.by_node))
+        predict = context.replacements
+        predictions = None if predict is None else predict(snapshot, eligibility, statistics, policy)
+        destinations = (
+            None
+            if predictions is None
+            else ReplacementDestinations(snapshot, predictions, _compute_spare_capacity(columns, capacities.by_node))
         )
-        around = ContentionContext(
-            cpu_demand=_cpu_demand(columns, rooms.by_node, short, statistics),
-            earlier=earlier,
-            fixed_pods={node: rooms.by_node[node].fixed_pods for node in short},
-            destinations=None if places is None else places.for_node,
+        contention = ContentionContext(
+            cpu_demand=_compute_cpu_demand(columns, capacities.by_node, shortages, statistics),
+            earlier=context.earlier,
+            fixed_pods={node: capacities.by_node[node].fixed_pods for node in shortages},
+            destinations=None if destinations is None else destinations.for_node,
         )
-        return find_contended_nodes(columns, eligibility, policy.rules, around, short), places
+        return find_contended_nodes(columns, eligibility, policy.rules, contention, shortages), destinations
 
-    short = find_shortages(demanded)
-    crowds, places = crowds_at(demanded, short)
-    columns = count_at_submitted_requests(demanded, [node for node, crowd in crowds.items() if crowd.has_candidates])
-    if columns is not demanded:
-        short = find_shortages(columns)
-        crowds, places = crowds_at(columns, short)
-    fit = decide_node_fit(columns, crowds, short)
-    if places is not None and fit.evicted:
-        promised, going = (
-            places.get_reserved_capacity(),
-            [one.index for marked in fit.evicted.values() for one in marked],
-        )
+    shortages = find_shortages(demand_columns)
+    contended, destinations = find_contended(demand_columns, shortages)
+    with_candidates = [node for node, one in contended.items() if one.has_candidates]
+    columns = count_at_submitted_requests(demand_columns, with_candidates)
+    if columns is not demand_columns:
+        shortages = find_shortages(columns)
+        contended, destinations = find_contended(columns, shortages)
+    fit = decide_node_fit(columns, contended, shortages)
+    if destinations is not None and fit.evicted:
+        reserved = destinations.get_reserved_capacity()
+        evicted = [one.index for marked in fit.evicted.values() for one in marked]
         fit = replace(
             fit,
             reserved_for_replacements={
-                at: promised[one.name] for at, one in enumerate(columns.nodes) if one.name in promised
+                at: reserved[one.name] for at, one in enumerate(columns.nodes) if one.name in reserved
             },
-            pending_replacements={at: places.get_replacement_requests(columns.candidates.pods[at].pod) for at in going},
+            pending_replacements={
+                at: destinations.get_replacement_requests(columns.candidates.pods[at].pod) for at in evicted
+            },
         )
-    refusals = ResizeRefusals(snapshot.limit_ranges, _still_refused(rooms, refused or {}, policy, now))
-    calm = build_write_damping(columns, earlier, policy, now)
-    return NodeSizing(rooms.by_node, size_nodes(columns, fit, headroom, refusals, calm), crowds)
+    refusals = ResizeRefusals(snapshot.limit_ranges, _select_valid_refusals(capacities, context.refused, policy, now))
+    damping = build_write_damping(columns, context.earlier, policy, now)
+    sized = size_nodes(columns, fit, context.headroom, refusals, damping)
+    return NodeSizing(capacities.by_node, sized, contended)
 
 
-def _still_refused(
-    rooms: NodeCapacities, refused: Mapping[str, RefusedResize], policy: Policy, now: datetime
+def _select_valid_refusals(
+    capacities: NodeCapacities, refused: Mapping[str, RefusedResize], policy: Policy, now: datetime
 ) -> Mapping[str, RefusedResize]:
-    """Return the refusals that still stand."""
-    standing = dict(refused)
-    for touchable, number in zip(rooms.resizable_pods, rooms.capacity_by_pod, strict=True) if refused else ():
-        pod, room = touchable.pod, rooms.by_node[number]
+    """Return the refusals that are still valid."""
+    current_use = dict(refused)
+    for resizable, number in zip(capacities.resizable_pods, capacities.capacity_by_pod, strict=True) if refused else ():
+        pod, capacity = resizable.pod, capacities.by_node[number]
         earlier = refused.get(pod.uid)
         if earlier is None:
             continue
-        left = room.get_available_without(pod)
-        if is_refusal_outdated(earlier, left, room.node.allocatable, policy, now):
-            del standing[pod.uid]
-    return standing
+        free_capacity = capacity.get_available_without(pod)
+        if is_refusal_outdated(earlier, free_capacity, capacity.node.allocatable, policy, now):
+            del current_use[pod.uid]
+    return current_use
 
 
-def _cpu_demand(
-    columns: NodePodColumns, rooms: Sequence[NodeCapacity], short: Iterable[int], statistics: StatisticsTable
+def _compute_cpu_demand(
+    columns: NodePodColumns, capacities: Sequence[NodeCapacity], shortages: Iterable[int], statistics: StatisticsTable
 ) -> Int64Array:
-    """Return what the pods of each node demand of CPU at P75; those apart count on the nodes that are short alone."""
+    """Return the P75 CPU demand of each node's resizable pods; of fixed pods only on nodes with shortages."""
     demand = columns.sum_containers_by_node(statistics.cpu_base_millicores[columns.table.rows]).astype(np.int64)
-    for node in short:
-        for pod in rooms[node].fixed_pods:
+    for node in shortages:
+        for pod in capacities[node].fixed_pods:
             for container in () if pod.is_finished else pod.sized_containers:
                 row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
                 demand[node] += 0 if row is None else int(statistics.cpu_base_millicores[row])
     return demand
 
 
-def _spare(columns: NodePodColumns, rooms: Sequence[NodeCapacity]) -> dict[str, SpareCapacity]:
-    """Return what each node could give to more pods: of CPU beside the bases, of memory beside the headroom as well."""
+def _compute_spare_capacity(columns: NodePodColumns, capacities: Sequence[NodeCapacity]) -> dict[str, SpareCapacity]:
+    """Return what each node can give to more pods: CPU beyond the bases, memory beyond bases and headroom."""
     cpu, memory = (columns.available[resource] - columns.base_by_node[resource] for resource in ResourceName)
-    found = {}
-    for room, *beside in zip(
-        rooms,
+    by_node = {}
+    for capacity, *amounts in zip(
+        capacities,
         cpu.tolist(),
         memory.tolist(),
         columns.largest_headroom_by_node[ResourceName.MEMORY].tolist(),
         strict=True,
     ):
-        free, (of_cpu, of_memory, spike) = room.node.allocatable - room.counted_requests, beside
-        at_most = free.at_least(Resources(of_cpu, of_memory))
-        found[room.node.name] = SpareCapacity(free, Resources(of_cpu, of_memory - spike), at_most)
-    return found
+        free, (spare_cpu, spare_memory, largest_headroom) = (
+            capacity.node.allocatable - capacity.counted_requests,
+            amounts,
+        )
+        at_most = free.at_least(Resources(spare_cpu, spare_memory))
+        by_node[capacity.node.name] = SpareCapacity(
+            free, Resources(spare_cpu, spare_memory - largest_headroom), at_most
+        )
+    return by_node
 
 
 def build_node_plans(
-    found: NodeSizing, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
+    sizing: NodeSizing, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
 ) -> list[NodePlan]:
-    """Return what to do on each node of `rooms`, which may be some of those that were sized."""
-    resizes, holds = _resizes(found, policy, refused, now)
-    growing, below = _growing(found.sized), find_under_requested_containers(found.sized)
+    """Return what to do on each node of `sizing.capacities`, which may be a part of the nodes that were sized."""
+    resizes, skipped = _build_resizes(sizing, policy, refused, now)
+    suspected_leaks, under_requested = (
+        _find_suspected_leaks(sizing.sized),
+        find_under_requested_containers(sizing.sized),
+    )
     return [
         replace(
-            _plan(room, found.sized, resizes, holds, growing),
-            over_requested=find_over_requested_resources(found.sized, room.number),
-            under_requested=tuple(below.get(room.number, ())),
+            _build_plan(capacity, sizing.sized, resizes, skipped, suspected_leaks),
+            over_requested=find_over_requested_resources(sizing.sized, capacity.number),
+            under_requested=tuple(under_requested.get(capacity.number, ())),
         )
-        for room in found.capacities
+        for capacity in sizing.capacities
     ]
 
 
-def _growing(sized: SizingResult) -> Mapping[int, Sequence[SkippedPod]]:
-    """Return the pods whose memory only grows, by the index of their node."""
-    columns, found = sized.columns, dict[int, list[SkippedPod]]()
-    names: dict[int, list[str]] = {}
+def _find_suspected_leaks(sized: SizingResult) -> Mapping[int, Sequence[SkippedPod]]:
+    """Return the pods whose memory use only grows, by the index of their node."""
+    columns, by_node = sized.columns, dict[int, list[SkippedPod]]()
+    names_by_pod: dict[int, list[str]] = {}
     for at in np.flatnonzero(sized.memory_leak_suspected).tolist():
-        pod = int(columns.candidates.pod_of[at])
+        pod = int(columns.candidates.pod_of_container[at])
         container = columns.candidates.pods[pod].sized[at - int(columns.candidates.first_container[pod])]
-        names.setdefault(pod, []).append(container.name)
-    for index, containers in names.items():
-        pod_there, node = columns.candidates.pods[index].pod, int(columns.node_of_pod[index])
-        hold = SkippedPod(pod_there.namespace, pod_there.name, ReasonCode.MEMORY_LEAK_SUSPECTED, ", ".join(containers))
-        found.setdefault(node, []).append(hold)
-    return found
+        names_by_pod.setdefault(pod, []).append(container.name)
+    for index, containers in names_by_pod.items():
+        pod_object, node = columns.candidates.pods[index].pod, int(columns.node_of_pod[index])
+        skipped = SkippedPod(
+            pod_object.namespace, pod_object.name, ReasonCode.MEMORY_LEAK_SUSPECTED, ", ".join(containers)
+        )
+        by_node.setdefault(node, []).append(skipped)
+    return by_node
 
 
-def _resizes(
-    found: NodeSizing, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
+def _build_resizes(
+    sizing: NodeSizing, policy: Policy, refused: Mapping[str, RefusedResize], now: datetime
 ) -> tuple[list[ResizePod | None], list[SkippedPod | None]]:
-    """Return for each pod its resize, or why it is held back; both None where it is settled, evicted or elsewhere."""
-    sized = found.sized
+    """Return for each pod its resize, or why it is skipped; both None if it does not change or is not included."""
+    sized = sizing.sized
     table = sized.columns.table
-    here = np.zeros(len(sized.columns.nodes), dtype=np.bool_)
-    here[[room.number for room in found.capacities]] = True
-    here = here[sized.columns.node_of_pod]
+    is_included = np.zeros(len(sized.columns.nodes), dtype=np.bool_)
+    is_included[[capacity.number for capacity in sizing.capacities]] = True
+    is_included = is_included[sized.columns.node_of_pod]
     resizes: list[ResizePod | None] = [None] * len(table.candidates.pods)
-    holds: list[SkippedPod | None] = [None] * len(table.candidates.pods)
-    for index in np.flatnonzero(here & (sized.decisions > SizeDecision.RIGHTSIZED)).tolist():
-        cause, touchable = SizeDecision(int(sized.decisions[index])), table.candidates.pods[index]
-        if cause is SizeDecision.RESIZING:
-            resizes[index], holds[index] = withdraw_pending_resize(touchable, policy, refused, now)
-        elif cause is not SizeDecision.EVICTED:
-            holds[index] = SkippedPod(touchable.pod.namespace, touchable.pod.name, _HELD[cause])
-    written = here & sized.rightsized
+    skipped: list[SkippedPod | None] = [None] * len(table.candidates.pods)
+    for index in np.flatnonzero(is_included & (sized.decisions > SizeDecision.RIGHTSIZED)).tolist():
+        decision, resizable = SizeDecision(int(sized.decisions[index])), table.candidates.pods[index]
+        if decision is SizeDecision.RESIZING:
+            resizes[index], skipped[index] = withdraw_pending_resize(resizable, policy, refused, now)
+        elif decision is not SizeDecision.EVICTED:
+            skipped[index] = SkippedPod(resizable.pod.namespace, resizable.pod.name, _SKIP_REASONS[decision])
+    written = is_included & sized.rightsized
     indices = np.flatnonzero(written)
-    growth_cpu, growth_memory = (sized.growth(resource)[indices].tolist() for resource in ResourceName)
+    growth_cpu, growth_memory = (sized.compute_growth(resource)[indices].tolist() for resource in ResourceName)
     for index, targets, cpu, memory in zip(
         indices.tolist(), sized.sizes_to_write.to_targets(table, written), growth_cpu, growth_memory, strict=True
     ):
@@ -318,43 +332,43 @@ def _resizes(
             ReasonCode.RIGHTSIZED,
             None if sized.urgency is None else ResizeUrgency(int(sized.urgency[index])).resize_cause,
         )
-    return resizes, holds
+    return resizes, skipped
 
 
-def _own_headroom(shares: HeadroomShares, node: int) -> int:
+def _sum_own_headroom(shares: HeadroomShares, node: int) -> int:
     return 0 if shares.by_base[node] else int(shares.total[node])
 
 
-def _plan(
-    room: NodeCapacity,
+def _build_plan(
+    capacity: NodeCapacity,
     sized: SizingResult,
     resizes: Sequence[ResizePod | None],
-    holds: Sequence[SkippedPod | None],
-    growing: Mapping[int, Sequence[SkippedPod]],
+    skipped: Sequence[SkippedPod | None],
+    suspected_leaks: Mapping[int, Sequence[SkippedPod]],
 ) -> NodePlan:
-    node, table, pods = room.number, sized.columns.table, sized.columns.get_pods_on_node(room.number)
-    cpu, memory = sized.sums[ResourceName.CPU], sized.sums[ResourceName.MEMORY]
-    own = [resize for resize in map(resizes.__getitem__, pods) if resize is not None]
-    # The pods of a room are in the order of their names already, and sorting keeps it.
-    own.sort(key=lambda resize: resize.needs_capacity)
-    held = [*room.skipped_pods, *(hold for hold in map(holds.__getitem__, pods) if hold is not None)]
+    node, table, pods = capacity.number, sized.columns.table, sized.columns.get_pods_on_node(capacity.number)
+    cpu, memory = sized.node_needs[ResourceName.CPU], sized.node_needs[ResourceName.MEMORY]
+    own_resizes = [resize for resize in map(resizes.__getitem__, pods) if resize is not None]
+    # The pods of a node are sorted by name; a stable sort keeps that order.
+    own_resizes.sort(key=lambda resize: resize.needs_capacity)
+    own_skipped = [*capacity.skipped_pods, *(one for one in map(skipped.__getitem__, pods) if one is not None)]
     fits = all(bool(fits[node]) for fits in sized.fit.fits.values())
     reason = ReasonCode.OVERCOMMITTED if node in sized.fit.unfit else ReasonCode.UNDER_PRESSURE
     return NodePlan(
-        node=room.node.name,
+        node=capacity.node.name,
         fits=fits,
         reason=None if fits else reason,
-        available=room.available,
+        available=capacity.available,
         base=Resources(int(cpu.base[node]), int(memory.base[node])),
         headroom=Resources(int(cpu.headroom[node]), int(memory.headroom[node])),
-        counted=room.counted_requests,
-        allocatable=room.node.allocatable,
+        counted=capacity.counted_requests,
+        allocatable=capacity.node.allocatable,
         evict=tuple(one.to_action(table.candidates.pods[one.index].pod) for one in sized.fit.evicted.get(node, ())),
         targets=PlannedContainerSizes(sized, pods),
-        resize=tuple(own),
-        skipped=tuple(sorted(held, key=lambda hold: (hold.namespace, hold.pod))),
-        suspected_leaks=tuple(growing.get(node, ())),
-        headroom_by_pod=Resources(*(_own_headroom(sized.headroom_shares[one], node) for one in ResourceName)),
+        resize=tuple(own_resizes),
+        skipped=tuple(sorted(own_skipped, key=lambda one: (one.namespace, one.pod))),
+        suspected_leaks=tuple(suspected_leaks.get(node, ())),
+        headroom_by_pod=Resources(*(_sum_own_headroom(sized.headroom_shares[one], node) for one in ResourceName)),
         shortages=sized.fit.shortages.get(node, frozenset()),
         eviction_pressure=sized.fit.eviction_pressure.get(node, frozenset()),
     )

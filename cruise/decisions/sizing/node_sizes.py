@@ -1,4 +1,4 @@
-"""The sizes of every container of some nodes, in columns: one function, with all its steps laid open."""
+"""Computes the sizes of all containers of some nodes in columns, and keeps every step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -49,21 +49,20 @@ _NO_BOUND = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class SizingResult:
-    """Every step from demand to what is written; `columns` and `fit` are what was sized.
+    """Every step from demand to what is sizes; `columns` and `fit` are the input.
 
-    `sums` has an entry a node: the bases, and the headroom that is shared. The others have an entry a container:
-    `shares` goes from base to share, rounded and clamped; `trimmed` is what is left of that, with the limits, once the
-    sum of each node fits, and with what is granted of wishes: the target of the plan. `written` has the growth taken
-    back for which quotas, or pods that keep their sizes, leave no room. `causes` has an entry a pod, and tells whether
-    `written` is written; `writes` are what was chosen to be, and `why` by pod, both None where all changes are written.
+    `node_needs` has an entry per node, `decisions` and `urgency` one per pod, the others one per container.
+    `headroom_shares` go from base to clamped size; `targets` are what remains of them, with limits, once each node's
+    sum fits, plus the granted user minimums; `sizes_to_write` lack the growth that does not fit quotas, or next to pods
+    that keep their sizes. Without write damping `damped_sizes` and `urgency` are None: all changes are sizes.
     """
 
     columns: NodePodColumns
     fit: NodeFit
-    sums: Mapping[ResourceName, NodeNeeds]
+    node_needs: Mapping[ResourceName, NodeNeeds]
     headroom_shares: Mapping[ResourceName, HeadroomShares]
     user_minimum_grants: UserMinimumGrants
-    trimmed: ContainerSizeColumns
+    targets: ContainerSizeColumns
     sizes_to_write: ContainerSizeColumns
     decisions: SizeDecisions
     damping: WriteDamping | None = None
@@ -72,22 +71,22 @@ class SizingResult:
 
     @property
     def rightsized(self) -> BoolArray:
-        """Tell for each pod whether its sizes are written."""
+        """Return for each pod whether its sizes are sizes."""
         return np.asarray(self.decisions == SizeDecision.RIGHTSIZED)
 
     @property
     def memory_leak_suspected(self) -> BoolArray:
-        """Tell for each container whether its memory only grows, towards a limit that does not follow."""
+        """Return for each container whether its memory use only grows, towards a limit that does not follow."""
         table = self.columns.table
         if table.ceilings is None:
             return np.zeros(len(table.rows), dtype=np.bool_)
         return detect_memory_leaks(table.limit_demand, self.sizes_to_write.memory_limit_bytes) & table.memory.managed
 
-    def growth(self, resource: ResourceName) -> Int64Array:
-        """Return what each pod's requests, as kube-scheduler counts them, would rise by; 0 where they fall or stay."""
-        sums = self.columns.candidates.sum_by_pod(resource, self.sizes_to_write.from_table(resource))
-        more = np.maximum(sums - self.columns.counted[resource], 0)
-        return np.where(self.columns.candidates.manages[resource], more, 0)
+    def compute_growth(self, resource: ResourceName) -> Int64Array:
+        """Return by how much each pod's requests increase, as kube-scheduler counts them; 0 if they decrease or stay."""
+        sums = self.columns.candidates.sum_by_pod(resource, self.sizes_to_write.get_requests(resource))
+        growth = np.maximum(sums - self.columns.counted[resource], 0)
+        return np.where(self.columns.candidates.manages[resource], growth, 0)
 
 
 def size_nodes(
@@ -95,208 +94,232 @@ def size_nodes(
     fit: NodeFit,
     headroom: HeadroomModel,
     refusals: ResizeRefusals = NO_RESIZE_REFUSALS,
-    calm: WriteDamping | None = None,
+    damping: WriteDamping | None = None,
 ) -> SizingResult:
-    """Size all containers of all nodes; without `calm` whatever leaves its dead band is written."""
-    sums = {one: sum_node_needs(columns, fit, headroom, one) for one in ResourceName}
-    shares = {one: share_headroom(columns, fit, sums[one].shared, one) for one in ResourceName}
+    """Size all containers of all nodes; without `damping` every change beyond the update threshold is sizes."""
+    node_needs = {one: sum_node_needs(columns, fit, headroom, one) for one in ResourceName}
+    shares = {one: share_headroom(columns, fit, node_needs[one].shared, one) for one in ResourceName}
     requests: Sizes = {one: shares[one].clamped.copy() for one in ResourceName}
     trim_to_capacity(columns, fit, requests)
     grants = grant_user_minimums(columns, fit, requests, get_node_limit_ceilings(columns))
-    trimmed = _with_limits(columns, requests)
-    needed = {one: _needed(columns, one, requests[one], shares[one], grants) for one in ResourceName}
-    chosen = _choose(columns, fit, Targets(requests, needed), refusals, calm)
-    requests, written, causes = chosen.requests, chosen.written, chosen.causes
+    targets = _add_limits(columns, requests)
+    without_limit_ranges = {
+        one: _exclude_limit_ranges(columns, one, requests[one], shares[one], grants) for one in ResourceName
+    }
+    chosen = _choose_sizes_to_write(columns, fit, Targets(requests, without_limit_ranges), refusals, damping)
+    requests, sizes, decisions = chosen.requests, chosen.sizes, chosen.decisions
     while cut := trim_growth_to_capacity(
-        columns, fit, requests := _copied(requests), causes == SizeDecision.RIGHTSIZED, grants.sizes_before
+        columns, fit, requests := _copy(requests), decisions == SizeDecision.RIGHTSIZED, grants.sizes_before
     ):
-        written = _with_limits(columns, requests)
-        causes = _causes_after_cut(columns, written, causes, cut, refusals)
+        sizes = _add_limits(columns, requests)
+        decisions = _decide_again(columns, sizes, decisions, cut, refusals)
     return SizingResult(
-        columns, fit, sums, shares, grants, trimmed, written, causes, calm, chosen.writes, chosen.reason
+        columns, fit, node_needs, shares, grants, targets, sizes, decisions, damping, chosen.damped, chosen.urgency
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _SizesToWrite:
-    """What is written of the way to the targets, as far as quotas let it."""
+    """The part of the way to the targets that is sizes, as far as quotas allow."""
 
     requests: Sizes
-    written: ContainerSizeColumns
-    causes: SizeDecisions
-    writes: DampedSizes | None = None
-    reason: ResizeUrgencyColumn | None = None
+    sizes: ContainerSizeColumns
+    decisions: SizeDecisions
+    damped: DampedSizes | None = None
+    urgency: ResizeUrgencyColumn | None = None
 
 
-def _needed(
+def _exclude_limit_ranges(
     columns: NodePodColumns,
     resource: ResourceName,
     targets: Int64Array,
     shares: HeadroomShares,
     grants: UserMinimumGrants,
 ) -> Int64Array:
-    """Return the targets without what a LimitRange alone makes a container grow by."""
-    demand, stated = columns.table.get_resource(resource), columns.candidates.stated_least[resource]
+    """Return the targets without growth that only a LimitRange requires."""
+    demand, stated_minimum = columns.table.get_resource(resource), columns.candidates.stated_least[resource]
     granted = targets - grants.sizes_before.get(resource, targets)
-    alone = np.clip(np.maximum(shares.rounded, stated) + granted, demand.current, np.maximum(targets, demand.current))
-    return np.where((demand.lower > stated) & (targets > demand.current), alone, targets)
+    without_ranges = np.clip(
+        np.maximum(shares.rounded, stated_minimum) + granted, demand.current, np.maximum(targets, demand.current)
+    )
+    return np.where((demand.lower > stated_minimum) & (targets > demand.current), without_ranges, targets)
 
 
-def _choose(
-    columns: NodePodColumns, fit: NodeFit, targets: Targets, refusals: ResizeRefusals, calm: WriteDamping | None
+def _choose_sizes_to_write(
+    columns: NodePodColumns, fit: NodeFit, targets: Targets, refusals: ResizeRefusals, damping: WriteDamping | None
 ) -> _SizesToWrite:
-    """Choose what is written; what quotas take back of a pod's growth is chosen among the other pods of its node."""
+    """Choose the sizes to write; growth that quotas reject is offered to the other pods of the node."""
     whole = targets.with_limit_ranges
-    most: Sizes = whole if calm is None else {one: np.full_like(values, _NO_BOUND) for one, values in whole.items()}
-    cut: set[int] = set()
+    maximum: Sizes = (
+        whole if damping is None else {one: np.full_like(values, _NO_BOUND) for one, values in whole.items()}
+    )
+    all_cut_pods: set[int] = set()
     while True:
-        writes = why = None
-        requests, written = whole, _with_limits(columns, whole)
-        if calm is not None:
-            writes = choose_sizes_to_write(columns, fit, targets, calm, most)
-            requests = _copied(writes.requests)
-            written = _with_limits(columns, requests)
-            why = _why_of_pods(columns, writes, written)
-            written = _left_alone(columns, written, why == ResizeUrgency.UNCHANGED)
-        causes = decide_size_changes(columns.table, written, fit.remains, refusals)
-        release_user_minimums(columns, fit, requests, causes)
+        damped = urgency = None
+        requests, sizes = whole, _add_limits(columns, whole)
+        if damping is not None:
+            damped = choose_sizes_to_write(columns, fit, targets, damping, maximum)
+            requests = _copy(damped.requests)
+            sizes = _add_limits(columns, requests)
+            urgency = _compute_urgency_by_pod(columns, damped, sizes)
+            sizes = _keep_present_sizes(columns, sizes, urgency == ResizeUrgency.UNCHANGED)
+        decisions = decide_size_changes(columns.table, sizes, fit.remains, refusals)
+        release_user_minimums(columns, fit, requests, decisions)
         if columns.table.quotas is None:
-            return _SizesToWrite(requests, written, causes, writes, why)
-        left = _copied(requests)
-        now_cut = trim_growth_to_quotas(
-            columns.table, columns.counted, left, causes == SizeDecision.RIGHTSIZED, fit.pending_replacements
+            return _SizesToWrite(requests, sizes, decisions, damped, urgency)
+        within_quotas = _copy(requests)
+        cut_pods = trim_growth_to_quotas(
+            columns.table,
+            columns.counted,
+            within_quotas,
+            decisions == SizeDecision.RIGHTSIZED,
+            fit.pending_replacements,
         )
-        cut.update(now_cut)
-        if not now_cut or calm is None:
+        all_cut_pods.update(cut_pods)
+        if not cut_pods or damping is None:
             break
-        bounds = {one: np.where(left[one] < requests[one], left[one], most[one]) for one in most}
-        if all(np.array_equal(bounds[one], most[one]) for one in most):
+        reduced = {
+            one: np.where(within_quotas[one] < requests[one], within_quotas[one], maximum[one]) for one in maximum
+        }
+        if all(np.array_equal(reduced[one], maximum[one]) for one in maximum):
             break
-        most = bounds
-    written = _with_limits(columns, left)
-    causes = _causes_after_cut(columns, written, causes, sorted(cut), refusals, SizeDecision.QUOTA)
-    causes[(causes == SizeDecision.NO_CHANGE_NEEDED) & columns.table.quotas.withholds_growth] = SizeDecision.QUOTA
-    return _SizesToWrite(left, written, causes, writes, why)
+        maximum = reduced
+    sizes = _add_limits(columns, within_quotas)
+    decisions = _decide_again(columns, sizes, decisions, sorted(all_cut_pods), refusals, SizeDecision.QUOTA)
+    decisions[(decisions == SizeDecision.NO_CHANGE_NEEDED) & columns.table.quotas.withholds_growth] = SizeDecision.QUOTA
+    return _SizesToWrite(within_quotas, sizes, decisions, damped, urgency)
 
 
-def _why_of_pods(columns: NodePodColumns, writes: DampedSizes, written: ContainerSizeColumns) -> ResizeUrgencyColumn:
-    """Return the most urgent cause of each pod's containers; a limit that use is near is one as well."""
+def _compute_urgency_by_pod(
+    columns: NodePodColumns, damped: DampedSizes, sizes: ContainerSizeColumns
+) -> ResizeUrgencyColumn:
+    """Return the highest urgency of each pod's containers; a usage near the limit counts as well."""
     table = columns.table
-    near = table.memory.managed & (table.memory_limit > 0) & (table.limit_demand.minimum_safe > table.memory_limit)
-    near &= written.memory_limit_bytes > table.memory_limit
-    near |= table.cpu.managed & (written.cpu_limit_millicores > table.cpu_limit)
-    of_limits = np.where(near, np.int8(ResizeUrgency.USAGE_NEAR_LIMIT), np.int8(ResizeUrgency.UNCHANGED))
-    found: ResizeUrgencyColumn = np.maximum.reduce([of_limits, *writes.urgency.values()])
-    if found.size:
-        found = np.maximum.reduceat(found, columns.candidates.first_container)
-    return found
+    near_limit = (
+        table.memory.managed & (table.memory_limit > 0) & (table.limit_demand.minimum_safe > table.memory_limit)
+    )
+    near_limit &= sizes.memory_limit_bytes > table.memory_limit
+    near_limit |= table.cpu.managed & (sizes.cpu_limit_millicores > table.cpu_limit)
+    limit_urgency = np.where(near_limit, np.int8(ResizeUrgency.USAGE_NEAR_LIMIT), np.int8(ResizeUrgency.UNCHANGED))
+    urgency: ResizeUrgencyColumn = np.maximum.reduce([limit_urgency, *damped.urgency.values()])
+    if urgency.size:
+        urgency = np.maximum.reduceat(urgency, columns.candidates.first_container)
+    return urgency
 
 
-def _left_alone(columns: NodePodColumns, sizes: ContainerSizeColumns, alone: BoolArray) -> ContainerSizeColumns:
-    """Return sizes that are what they are now for the pods that are left alone."""
-    table, there = columns.table, alone[columns.candidates.pod_of]
+def _keep_present_sizes(
+    columns: NodePodColumns, sizes: ContainerSizeColumns, unchanged: BoolArray
+) -> ContainerSizeColumns:
+    """Return sizes that are the present ones for the flagged pods."""
+    table, flags = columns.table, unchanged[columns.candidates.pod_of_container]
     return ContainerSizeColumns(
-        np.where(there, table.cpu.current, sizes.cpu_millicores),
-        np.where(there, table.memory.current, sizes.memory_bytes),
-        np.where(there, table.memory_limit, sizes.memory_limit_bytes),
-        np.where(there, table.cpu_limit, sizes.cpu_limit_millicores),
+        np.where(flags, table.cpu.current, sizes.cpu_millicores),
+        np.where(flags, table.memory.current, sizes.memory_bytes),
+        np.where(flags, table.memory_limit, sizes.memory_limit_bytes),
+        np.where(flags, table.cpu_limit, sizes.cpu_limit_millicores),
     )
 
 
-def _copied(requests: Sizes) -> dict[ResourceName, Int64Array]:
+def _copy(requests: Sizes) -> dict[ResourceName, Int64Array]:
     return {one: values.copy() for one, values in requests.items()}
 
 
-def _causes_after_cut(
+def _decide_again(
     columns: NodePodColumns,
     sizes: ContainerSizeColumns,
-    causes: SizeDecisions,
-    cut: list[int],
+    decisions: SizeDecisions,
+    cut_pods: list[int],
     refusals: ResizeRefusals,
-    settled: SizeDecision = SizeDecision.WAITING_FOR_CAPACITY,
+    reason_if_unchanged: SizeDecision = SizeDecision.WAITING_FOR_CAPACITY,
 ) -> SizeDecisions:
-    among = np.zeros(len(causes), dtype=np.bool_)
-    among[cut] = True
-    again = decide_size_changes(columns.table, sizes, among, refusals)
-    again[again == SizeDecision.NO_CHANGE_NEEDED] = settled
-    return np.where(among, again, causes)
+    is_cut = np.zeros(len(decisions), dtype=np.bool_)
+    is_cut[cut_pods] = True
+    renewed = decide_size_changes(columns.table, sizes, is_cut, refusals)
+    renewed[renewed == SizeDecision.NO_CHANGE_NEEDED] = reason_if_unchanged
+    return np.where(is_cut, renewed, decisions)
 
 
-def _with_limits(columns: NodePodColumns, requests: Sizes) -> ContainerSizeColumns:
+def _add_limits(columns: NodePodColumns, requests: Sizes) -> ContainerSizeColumns:
     cpu, memory = requests[ResourceName.CPU], requests[ResourceName.MEMORY]
-    return ContainerSizeColumns(cpu, memory, _memory_limits(columns, memory), _cpu_limits(columns, cpu))
+    return ContainerSizeColumns(cpu, memory, _compute_memory_limits(columns, memory), _compute_cpu_limits(columns, cpu))
 
 
-def _memory_limits(columns: NodePodColumns, memory: Int64Array) -> Int64Array:
+def _compute_memory_limits(columns: NodePodColumns, memory: Int64Array) -> Int64Array:
     table = columns.table
-    most = columns.candidates.get_max_limit(ResourceName.MEMORY, memory)
-    lowers = np.array([supports_lowering_memory_limits(node) for node in columns.nodes], dtype=np.bool_)[
-        columns.node_of
+    maximum = columns.candidates.get_max_limit(ResourceName.MEMORY, memory)
+    supports_lowering = np.array([supports_lowering_memory_limits(node) for node in columns.nodes], dtype=np.bool_)[
+        columns.node_of_container
     ]
     terms = None
     if table.minimum_limit is not None:
         candidates = columns.candidates
-        adds, keeps = candidates.adds_limit[ResourceName.MEMORY], candidates.keeps_memory_limit
-        terms = MemoryLimitTerms(table.minimum_limit[ResourceName.MEMORY], adds, keeps)
+        adds_missing, keeps_existing = candidates.adds_limit[ResourceName.MEMORY], candidates.keeps_memory_limit
+        terms = MemoryLimitTerms(table.minimum_limit[ResourceName.MEMORY], adds_missing, keeps_existing)
     limits = compute_memory_limits(
-        table.limit_demand, table.memory_limit, memory, most, lowers, get_node_limit_ceilings(columns), terms
+        table.limit_demand,
+        table.memory_limit,
+        memory,
+        maximum,
+        supports_lowering,
+        get_node_limit_ceilings(columns),
+        terms,
     )
-    limits = _within_pod_ranges(columns, ResourceName.MEMORY, memory, limits, most)
-    return np.where(table.memory.managed & ~_stay(columns, ResourceName.MEMORY), limits, table.memory_limit)
+    limits = _apply_pod_ranges(columns, ResourceName.MEMORY, memory, limits, maximum)
+    return np.where(table.memory.managed & ~_keep_limits(columns, ResourceName.MEMORY), limits, table.memory_limit)
 
 
-def _within_pod_ranges(
-    columns: NodePodColumns, resource: ResourceName, requests: Int64Array, limits: Int64Array, most: Int64Array
+def _apply_pod_ranges(
+    columns: NodePodColumns, resource: ResourceName, requests: Int64Array, limits: Int64Array, maximum: Int64Array
 ) -> Int64Array:
-    """Return limits whose sums over a pod are within the LimitRanges of type Pod, where they can be."""
+    """Return limits whose sums per pod are within LimitRanges of type Pod, if possible."""
     candidates, table = columns.candidates, columns.table
     if not candidates.pod_ranges or table.minimum_limit is None:
         return limits
     current = table.memory_limit if resource is ResourceName.MEMORY else table.cpu_limit
-    least = np.where(current > 0, np.minimum(table.minimum_limit[resource], current), table.minimum_limit[resource])
+    minimum = np.where(current > 0, np.minimum(table.minimum_limit[resource], current), table.minimum_limit[resource])
     limits = limits.copy()
     for index, ranges in candidates.pod_ranges.items():
         if resource in ranges:
             first = int(candidates.first_container[index])
-            at = slice(first, first + len(candidates.pods[index].sized))
-            own = (column[at].tolist() for column in (requests, least, limits, most))
-            limits[at] = ranges[resource].limits(*own)
+            containers = slice(first, first + len(candidates.pods[index].sized))
+            columns_of_pod = (column[containers].tolist() for column in (requests, minimum, limits, maximum))
+            limits[containers] = ranges[resource].limits(*columns_of_pod)
     return limits
 
 
 def get_node_limit_ceilings(columns: NodePodColumns) -> MemoryLimitCeilings | None:
-    """Return how far memory limits may rise on the nodes that the containers are on, None where anything goes."""
+    """Return the ceilings of memory limits on the containers' nodes, None if there are none."""
     if columns.table.ceilings is None:
         return None
     memory = convert_to_int64([node.allocatable.memory_bytes for node in columns.nodes])
-    return columns.table.ceilings.for_nodes(memory[columns.node_of])
+    return columns.table.ceilings.for_nodes(memory[columns.node_of_container])
 
 
-def _cpu_limits(columns: NodePodColumns, cpu: Int64Array) -> Int64Array:
-    """Return the CPU limit of each container: what the node has, where there is or must be one; 0 for none.
+def _compute_cpu_limits(columns: NodePodColumns, cpu: Int64Array) -> Int64Array:
+    """Return the CPU limit of each container: the node's capacity if it has or needs a limit, 0 for none.
 
-    It cannot be removed in place. A limit above the node's CPU limits nothing, and stays.
+    A CPU limit cannot be removed in place. One above the node's CPU limits nothing, and stays.
     """
     table = columns.table
-    whole = convert_to_int64([node.allocatable.cpu_millicores for node in columns.nodes])[columns.node_of]
-    most = columns.candidates.get_max_limit(ResourceName.CPU, cpu)
-    raised = np.maximum(np.minimum(np.maximum(whole, table.cpu_limit), most), cpu)
+    node_cpu = convert_to_int64([node.allocatable.cpu_millicores for node in columns.nodes])[columns.node_of_container]
+    maximum = columns.candidates.get_max_limit(ResourceName.CPU, cpu)
+    raised = np.maximum(np.minimum(np.maximum(node_cpu, table.cpu_limit), maximum), cpu)
     if table.minimum_limit is not None:
-        least = table.minimum_limit[ResourceName.CPU]
-        raised = np.maximum(raised, np.where(table.cpu_limit > 0, np.minimum(least, table.cpu_limit), least))
-    there = (table.cpu_limit > 0) | (columns.candidates.adds_limit[ResourceName.CPU] & (cpu > 0))
-    raised = _within_pod_ranges(columns, ResourceName.CPU, cpu, np.where(there, raised, 0), most)
-    rises = table.cpu.managed & there & ~_stay(columns, ResourceName.CPU)
-    return np.where(rises, raised, table.cpu_limit)
+        minimum = table.minimum_limit[ResourceName.CPU]
+        raised = np.maximum(raised, np.where(table.cpu_limit > 0, np.minimum(minimum, table.cpu_limit), minimum))
+    has_limit = (table.cpu_limit > 0) | (columns.candidates.adds_limit[ResourceName.CPU] & (cpu > 0))
+    raised = _apply_pod_ranges(columns, ResourceName.CPU, cpu, np.where(has_limit, raised, 0), maximum)
+    changes = table.cpu.managed & has_limit & ~_keep_limits(columns, ResourceName.CPU)
+    return np.where(changes, raised, table.cpu_limit)
 
 
 def keeps_limit(columns: NodePodColumns, resource: ResourceName, at: int) -> bool:
-    """Tell whether one container's limit is left as it is, since a quota counts it."""
+    """Return whether one container's limit stays as it is because a quota counts it."""
     quotas = columns.table.quotas
     return quotas is not None and bool(quotas.keeps_limits[resource][at])
 
 
-def _stay(columns: NodePodColumns, resource: ResourceName) -> BoolArray:
-    """Tell for each container whether its limit is left as it is, since a quota counts it."""
+def _keep_limits(columns: NodePodColumns, resource: ResourceName) -> BoolArray:
+    """Return for each container whether its limit stays as it is because a quota counts it."""
     quotas = columns.table.quotas
-    return np.zeros(len(columns.node_of), dtype=np.bool_) if quotas is None else quotas.keeps_limits[resource]
+    return np.zeros(len(columns.node_of_container), dtype=np.bool_) if quotas is None else quotas.keeps_limits[resource]

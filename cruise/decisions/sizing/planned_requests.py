@@ -1,4 +1,4 @@
-"""What a node plan leads to once it is done: the requests that kube-scheduler will count."""
+"""The requests that kube-scheduler will count once a node plan is carried out."""
 
 from collections.abc import Collection, Mapping
 
@@ -9,26 +9,26 @@ from cruise.domain.resources import Resources
 
 
 def estimate_requests_after_plan(plan: NodePlan, pods: Mapping[tuple[str, str], Pod]) -> Resources:
-    """Return what counts on the node with the evicted gone and the resizes actual; `pods` by (namespace, name)."""
+    """Return what counts on the node after the plan's evictions and resizes; `pods` by (namespace, name)."""
     cpu, memory = plan.counted.cpu_millicores, plan.counted.memory_bytes
     for eviction in plan.evict:
-        gone = count_pod_requests(pods[(eviction.namespace, eviction.pod)])
-        cpu -= gone.cpu_millicores
-        memory -= gone.memory_bytes
-    more = _growth(get_planned_sizes(plan), pods)
-    return Resources(cpu + more.cpu_millicores, memory + more.memory_bytes)
+        evicted = count_pod_requests(pods[(eviction.namespace, eviction.pod)])
+        cpu -= evicted.cpu_millicores
+        memory -= evicted.memory_bytes
+    growth = _compute_growth(get_planned_sizes(plan), pods)
+    return Resources(cpu + growth.cpu_millicores, memory + growth.memory_bytes)
 
 
 def estimate_requests_at_targets(
-    plan: NodePlan, pods: Mapping[tuple[str, str], Pod], without: Collection[tuple[str, str]] = ()
+    plan: NodePlan, pods: Mapping[tuple[str, str], Pod], excluded: Collection[tuple[str, str]] = ()
 ) -> Resources:
-    """Return what would count on the node if every pod but those `without` had its target, and none were evicted."""
-    sizes = {name: own for name, own in get_target_sizes(plan).items() if name not in without}
-    return plan.counted + _growth(sizes, pods)
+    """Return what would count on the node if every pod but the excluded ones had its target and none were evicted."""
+    sizes = {name: sizes_of_pod for name, sizes_of_pod in get_target_sizes(plan).items() if name not in excluded}
+    return plan.counted + _compute_growth(sizes, pods)
 
 
 def get_planned_sizes(plan: NodePlan) -> Mapping[tuple[str, str], Mapping[str, Resources]]:
-    """Return the requests that the plan writes, by namespace and pod, and by container."""
+    """Return the requests that the plan writes, by (namespace, pod) and container."""
     return {
         (resize.namespace, resize.pod): {one.container: one.requests.resources for one in resize.containers}
         for resize in plan.resize
@@ -36,16 +36,18 @@ def get_planned_sizes(plan: NodePlan) -> Mapping[tuple[str, str], Mapping[str, R
 
 
 def get_target_sizes(plan: NodePlan) -> Mapping[tuple[str, str], Mapping[str, Resources]]:
-    """Return the requests that containers should have, by namespace and pod, and by container."""
-    found: dict[tuple[str, str], dict[str, Resources]] = {}
+    """Return the targets, by (namespace, pod) and container."""
+    by_pod: dict[tuple[str, str], dict[str, Resources]] = {}
     for target in plan.targets:
-        own = found.setdefault((target.namespace, target.pod), {})
-        own[target.container] = Resources(target.cpu_millicores, target.memory_bytes)
-    return found
+        sizes_of_pod = by_pod.setdefault((target.namespace, target.pod), {})
+        sizes_of_pod[target.container] = Resources(target.cpu_millicores, target.memory_bytes)
+    return by_pod
 
 
-def _growth(sizes: Mapping[tuple[str, str], Mapping[str, Resources]], pods: Mapping[tuple[str, str], Pod]) -> Resources:
-    """Return how much more these sizes count than now; negative where they count less."""
+def _compute_growth(
+    sizes: Mapping[tuple[str, str], Mapping[str, Resources]], pods: Mapping[tuple[str, str], Pod]
+) -> Resources:
+    """Return by how much more these sizes count than the present ones; may be negative."""
     cpu = memory = 0
     for name, own in sizes.items():
         before, after = count_pod_requests(pods[name]), count_requests_when_resized(pods[name], own)
@@ -55,9 +57,9 @@ def _growth(sizes: Mapping[tuple[str, str], Mapping[str, Resources]], pods: Mapp
 
 
 def count_requests_when_resized(pod: Pod, sizes: Mapping[str, Resources]) -> Resources:
-    """Return what will count for a pod once these requests, by container, are allocated and actual.
+    """Return what counts for a pod once these requests, by container, are allocated and actual.
 
-    For pods without pod-level resources, since only these are sized.
+    Only for pods without pod-level resources; no others are sized.
     """
     cpu = memory = 0
     has_init = False

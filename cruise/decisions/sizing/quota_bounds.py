@@ -56,8 +56,8 @@ def limit_demand_to_quotas(table: DemandTable, counted: PerResource, quotas: Quo
     short = np.zeros(len(candidates.pods), dtype=np.bool_)
     rooms = {namespace: QuotaAllowance(found) for namespace, found in quotas.items()}
     for resource, demand in ((ResourceName.CPU, cpu), (ResourceName.MEMORY, memory)):
-        standing = _CurrentUse(candidates, resource, demand.current, counted[resource], concerned)
-        for grown in standing.growth(_whole_bases(demand, resource)):
+        current_use = _CurrentUse(candidates, resource, demand.current, counted[resource], concerned)
+        for grown in current_use.find_growth(_whole_bases(demand, resource)):
             one = candidates.pods[grown.pod].pod
             if rooms[one.namespace].consume(one, _amount(resource, grown.more)):
                 continue
@@ -102,9 +102,9 @@ def trim_growth_to_quotas(
     for resource, final in sizes.items():
         demand = table.get_resource(resource)
         least = np.minimum(final, np.maximum(_whole_bases(demand, resource), demand.current))
-        standing = _CurrentUse(candidates, resource, demand.current, counted[resource], pods)
-        bases = {one.pod: one.more for one in standing.growth(least)}
-        wanted = standing.growth(final)
+        current_use = _CurrentUse(candidates, resource, demand.current, counted[resource], pods)
+        bases = {one.pod: one.more for one in current_use.find_growth(least)}
+        wanted = current_use.find_growth(final)
         granted = set()
         for grown in wanted:
             pod = candidates.pods[grown.pod].pod
@@ -159,7 +159,7 @@ class _CurrentUse:
                     count_container_requests(container, infeasible).get(resource) for container in sized
                 ]
 
-    def growth(self, values: Int64Array) -> list[_QuotaGrowth]:
+    def find_growth(self, values: Int64Array) -> list[_QuotaGrowth]:
         """Return which of the pods would count more as soon as they are written with these values, in their order."""
         rising = np.maximum(values, self._of_containers)
         more = self._candidates.sum_by_pod(self._resource, rising) - self._counted

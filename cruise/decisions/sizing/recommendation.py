@@ -272,10 +272,14 @@ def _ceilings(
     since none is ever removed in place.
     """
     template = np.where(current > 0, current, UNBOUNDED)
-    asking = False if candidates.user_minimums is None else candidates.user_minimums.requested[candidates.pod_of]
+    asking = (
+        False
+        if candidates.user_minimums is None
+        else candidates.user_minimums.has_user_minimum[candidates.pod_of_container]
+    )
     might_rise = (current == 0) & candidates.adds_limit[ResourceName.MEMORY] | (demand.target > current) | asking
     for at in np.flatnonzero((current > 0) & might_rise).tolist():
-        pod = int(candidates.pod_of[at])
+        pod = int(candidates.pod_of_container[at])
         touchable = candidates.pods[pod]
         if touchable.template_limits is None:
             template[at] = -1
@@ -294,7 +298,7 @@ def _demand(
     current: Int64Array,
     policy: Policy,
 ) -> ResourceDemand:
-    factor, managed = candidates.headroom_factor, candidates.manages[resource][candidates.pod_of]
+    factor, managed = candidates.headroom_factor, candidates.manages[resource][candidates.pod_of_container]
     headroom = np.maximum(peak - base, 0)
     scaled = _scaled(headroom, factor)
     wishes = candidates.user_minimums

@@ -236,13 +236,13 @@ class ContainerSizeColumns:
     memory_limit_bytes: Int64Array
     cpu_limit_millicores: Int64Array
 
-    def from_table(self, resource: ResourceName) -> Int64Array:
+    def get_requests(self, resource: ResourceName) -> Int64Array:
         """Return one resource's requests."""
         return self.cpu_millicores if resource is ResourceName.CPU else self.memory_bytes
 
     def to_targets(self, table: DemandTable, pods: BoolArray) -> Iterator[tuple[ContainerTarget, ...]]:
         """Yield the targets of the pods that are flagged, pod by pod."""
-        chosen = pods[table.candidates.pod_of]
+        chosen = pods[table.candidates.pod_of_container]
         columns = (self.cpu_millicores, self.memory_bytes, self.cpu_limit_millicores, self.memory_limit_bytes)
         values = zip(*(column[chosen].tolist() for column in columns), strict=True)
         for index in np.flatnonzero(pods).tolist():

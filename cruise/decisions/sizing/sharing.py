@@ -58,13 +58,13 @@ class HeadroomShares:
 
 
 def summarize_node_headroom(
-    sums: Mapping[ResourceName, NodeNeeds], shares: Mapping[ResourceName, HeadroomShares]
+    node_needs: Mapping[ResourceName, NodeNeeds], shares: Mapping[ResourceName, HeadroomShares]
 ) -> list[tuple[Resources, Resources]]:
     """Return for each node the headroom that its pods share, and the sum of its containers' own headrooms.
 
     The sum is zero on nodes where headroom is shared by base.
     """
-    shared = [sums[one].headroom.tolist() for one in ResourceName]
+    shared = [node_needs[one].headroom.tolist() for one in ResourceName]
     own = [np.where(shares[one].by_base, 0, shares[one].total).astype(np.int64).tolist() for one in ResourceName]
     pairs = zip(zip(*shared, strict=True), zip(*own, strict=True), strict=True)
     return [(Resources(*of_node), Resources(*own_of_node)) for of_node, own_of_node in pairs]
@@ -115,8 +115,8 @@ def share_headroom(
     What that limit takes from one container is shared by the others (ADR 0008). If no container of a node has headroom,
     the node's is shared by base.
     """
-    demand, unit, node_of = columns.table.get_resource(resource), ROUNDING_UNIT[resource], columns.node_of
-    remains = fit.remains[columns.candidates.pod_of]
+    demand, unit, node_of = columns.table.get_resource(resource), ROUNDING_UNIT[resource], columns.node_of_container
+    remains = fit.remains[columns.candidates.pod_of_container]
     by_base = (columns.sum_containers_by_node(np.where(remains, demand.headroom, 0)) == 0) & (headroom > 0)
     weight = np.where(by_base[node_of], demand.raw_base, demand.headroom).astype(np.float64)
     total = unallocated_total = columns.sum_containers_by_node(np.where(remains, weight, 0.0))
@@ -173,14 +173,16 @@ def _level_growth(
         return short
     wanted = np.where(demand.managed, np.minimum(final, bases), final)
     limited = short & (_compute_free_capacity(columns, fit, resource, wanted) < 0)
-    final[:] = np.where(limited[columns.node_of], wanted, final)
-    growing = limited[columns.node_of] & fit.remains[columns.candidates.pod_of] & (final > demand.current)
+    final[:] = np.where(limited[columns.node_of_container], wanted, final)
+    growing = (
+        limited[columns.node_of_container] & fit.remains[columns.candidates.pod_of_container] & (final > demand.current)
+    )
     if not growing.any():
         return limited
     minimum, maximum = demand.current, final.copy()
 
     def at_most(level: Int64Array) -> Int64Array:
-        cut = np.minimum(np.maximum(level[columns.node_of], minimum), maximum)
+        cut = np.minimum(np.maximum(level[columns.node_of_container], minimum), maximum)
         return np.where(growing, np.where((cut < maximum) & (cut < demand.lower), minimum, cut), final)
 
     # Bisection, since a pod's sum need not rise with its containers: an init container may request more than they do.

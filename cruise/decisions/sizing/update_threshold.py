@@ -1,4 +1,4 @@
-"""The dead band: how far a value has to move to be written."""
+"""The update threshold: how far a request or limit must move to be written."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,14 +13,16 @@ from cruise.domain.resources import BoolArray, Int64Array, ResourceName, Resourc
 
 @dataclass(frozen=True, slots=True)
 class UpdateThreshold:
-    """A value is written where it moves by `least` at least, and by `share` of what it is now."""
+    """A value is written if it moves by at least `minimum`, and by at least `share` of its present value."""
 
     share: float
     minimum: Resources
 
     def for_container(self, index: int) -> "UpdateThreshold":
-        """Return the dead band of one container of the columns."""
+        """Return the update threshold of one container of the columns."""
         return self
+
+        """Return whether a value, or each value of a column of containers, moves far enough."""
 
     @overload
     def is_exceeded(self, resource: ResourceName, before: int, after: int) -> bool: ...
@@ -29,17 +31,17 @@ class UpdateThreshold:
     def is_exceeded(
         self, resource: ResourceName, before: int | Int64Array, after: int | Int64Array
     ) -> bool | BoolArray:
-        """Tell whether a value, or each of a column with an entry a container, moves far enough."""
-        step: Any = abs(after - before)
-        far: bool | BoolArray = (step >= self.minimum.get(resource)) & (step >= before * self.share)
-        return far
+        """Return whether a value, or each value of a column of containers, moves far enough."""
+        change: Any = abs(after - before)
+        exceeded: bool | BoolArray = (change >= self.minimum.get(resource)) & (change >= before * self.share)
+        return exceeded
 
     def is_any_exceeded(self, before: Resources, after: Resources) -> bool:
-        """Tell whether one of the two resources moves far enough."""
+        """Return whether either resource moves far enough."""
         return any(self.is_exceeded(resource, before.get(resource), after.get(resource)) for resource in ResourceName)
 
     def is_exceeded_by(self, changes: Iterable[tuple[Container | ContainerTarget, ContainerTarget]]) -> bool:
-        """Tell whether a request or a limit of some containers, before and after, moves far enough."""
+        """Return whether any request or limit of the (before, after) pairs moves far enough."""
         return any(
             self.is_any_exceeded(before.requests.resources, after.requests.resources)
             or self.is_any_exceeded(before.limits.resources, after.limits.resources)
@@ -48,15 +50,15 @@ class UpdateThreshold:
 
 
 def get_default_update_threshold(policy: Policy) -> UpdateThreshold:
-    """Return the dead band of pods for which nothing else is stated."""
+    """Return the update threshold of pods for which no other is configured."""
     return UpdateThreshold(policy.update_threshold_share, policy.update_threshold)
 
 
 def get_update_threshold(pod: Pod, policy: Policy) -> UpdateThreshold:
-    """Return the dead band of a pod."""
+    """Return the update threshold of a pod."""
     return get_default_update_threshold(policy)
 
 
 def get_update_thresholds(pods: Sequence[ResizablePod], policy: Policy) -> UpdateThreshold:
-    """Return the dead bands of the sized containers of `pods`, to compare columns with."""
+    """Return the update thresholds of the sized containers of `pods`, for comparing columns."""
     return get_default_update_threshold(policy)

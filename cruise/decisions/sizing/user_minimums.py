@@ -1,6 +1,6 @@
-"""What workloads' own annotations ask beyond what is theirs: it costs no neighbour, so it is granted from free room.
+"""User minimums: what workloads' own annotations request beyond their templates, granted from free capacity only.
 
-Everything else is decided without it. What the nodes have left then goes to the smallest wishes first.
+Everything else is decided without them. The remaining capacity of a node goes to the smallest grants first. ADR 0013.
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,9 +21,9 @@ SizesByResource = Mapping[ResourceName, Int64Array]
 
 @dataclass(frozen=True, slots=True)
 class UserMinimumGrants:
-    """By resource and container what was wished for and what was granted, both empty where nothing was wished for.
+    """By resource and container: what user minimums requested, and what was granted; empty if there are none.
 
-    `without` are the sizes before.
+    `sizes_before` are the sizes without grants.
     """
 
     requested: SizesByResource = field(default_factory=dict)
@@ -35,16 +35,17 @@ NO_USER_MINIMUM_GRANTS = UserMinimumGrants()
 
 
 def count_at_submitted_requests(columns: NodePodColumns, nodes: Sequence[int]) -> NodePodColumns:
-    """Count pods that rank themselves `high` or `never` at what they were submitted with, on `nodes` that are short.
+    """Count pods that rank themselves `high` or `never` at their submitted requests on the given nodes.
 
-    So their rank costs no other pod its place. What they need beyond is one of their wishes.
+    The nodes are short of a resource, and a pod's own ranking must not cost another pod its node. What it needs beyond
+    its submitted requests becomes a user minimum.
     """
-    wishes = columns.candidates.user_minimums
-    if wishes is None or not nodes or not wishes.has_own_protection.any():
+    user_minimums = columns.candidates.user_minimums
+    if user_minimums is None or not nodes or not user_minimums.has_own_protection.any():
         return columns
-    concerned = np.zeros(len(columns.nodes), dtype=np.bool_)
-    concerned[nodes] = True
-    cpu, memory = (_yielding(columns, wishes, concerned, resource) for resource in ResourceName)
+    is_short = np.zeros(len(columns.nodes), dtype=np.bool_)
+    is_short[nodes] = True
+    cpu, memory = (_reduce_to_submitted(columns, user_minimums, is_short, resource) for resource in ResourceName)
     table = columns.table
     if cpu is table.cpu and memory is table.memory:
         return columns
@@ -53,76 +54,88 @@ def count_at_submitted_requests(columns: NodePodColumns, nodes: Sequence[int]) -
     )
 
 
-def _yielding(
-    columns: NodePodColumns, wishes: UserMinimums, nodes: BoolArray, resource: ResourceName
+def _reduce_to_submitted(
+    columns: NodePodColumns, user_minimums: UserMinimums, is_short: BoolArray, resource: ResourceName
 ) -> ResourceDemand:
     demand = columns.table.get_resource(resource)
-    short = nodes & (
+    short = is_short & (
         columns.base_by_node[resource] + columns.largest_headroom_by_node[resource] > columns.available[resource]
     )
-    shields = wishes.has_own_protection[columns.candidates.pod_of] & short[columns.node_of] & demand.managed
-    beyond = np.where(shields, np.maximum(demand.base - np.maximum(wishes.submitted[resource], demand.lower), 0), 0)
-    if not beyond.any():
+    protected = (
+        user_minimums.has_own_protection[columns.candidates.pod_of_container]
+        & short[columns.node_of_container]
+        & demand.managed
+    )
+    excess = np.where(
+        protected, np.maximum(demand.base - np.maximum(user_minimums.submitted[resource], demand.lower), 0), 0
+    )
+    if not excess.any():
         return demand
-    base = demand.base - beyond
-    raw_base = np.where(beyond > 0, base, demand.raw_base)
-    return replace(demand, base=base, raw_base=raw_base, user_minimum=demand.user_minimum + beyond)
+    base = demand.base - excess
+    raw_base = np.where(excess > 0, base, demand.raw_base)
+    return replace(demand, base=base, raw_base=raw_base, user_minimum=demand.user_minimum + excess)
 
 
 def grant_user_minimums(
     columns: NodePodColumns, fit: NodeFit, sizes: SizesByResource, ceilings: MemoryLimitCeilings | None = None
 ) -> UserMinimumGrants:
-    """Raise `sizes`, in place, by what is wished for, as far as the nodes have room left, the smallest wishes first.
+    """Increase `sizes`, in place, towards the user minimums as far as the nodes have free capacity, the smallest first.
 
-    No memory is granted that would lift a limit above its ceiling.
+    Memory that would raise a limit above its ceiling is not granted.
     """
-    wishes = columns.candidates.user_minimums
-    if wishes is None:
+    user_minimums = columns.candidates.user_minimums
+    if user_minimums is None:
         return NO_USER_MINIMUM_GRANTS
     grants = UserMinimumGrants({}, {}, {resource: final.copy() for resource, final in sizes.items()})
-    wished, granted = dict(grants.requested), dict(grants.granted)
+    requested, granted = dict(grants.requested), dict(grants.granted)
     for resource, final in sizes.items():
         demand, unit = columns.table.get_resource(resource), ROUNDING_UNIT[resource]
-        there = (fit.remains & fit.fits[resource][columns.node_of_pod])[columns.candidates.pod_of]
-        whole = round_up_integers(np.maximum(final + demand.user_minimum, wishes.minimum[resource]), unit)
-        most = demand.upper
+        may_grow = (fit.remains & fit.fits[resource][columns.node_of_pod])[columns.candidates.pod_of_container]
+        rounded = round_up_integers(np.maximum(final + demand.user_minimum, user_minimums.minimum[resource]), unit)
+        maximum = demand.upper
         if resource is ResourceName.MEMORY and ceilings is not None:
-            most = np.minimum(most, ceilings.absolute)
+            maximum = np.minimum(maximum, ceilings.absolute)
         if fit.evicted:
-            # Replacements go where there is room: nothing new is granted before they are there.
-            most = np.minimum(most, np.maximum(demand.current, final))
-        wants = np.where(demand.managed & there, np.minimum(whole, most) - final, 0)
-        order = np.flatnonzero(wants > 0)
-        order = order[np.lexsort((order, wants[order], columns.node_of[order]))]
+            # Replacements need the free capacity: nothing more is granted until they run.
+            maximum = np.minimum(maximum, np.maximum(demand.current, final))
+        wanted = np.where(demand.managed & may_grow, np.minimum(rounded, maximum) - final, 0)
+        order = np.flatnonzero(wanted > 0)
+        order = order[np.lexsort((order, wanted[order], columns.node_of_container[order]))]
         sums = np.where(fit.remains, columns.candidates.sum_by_pod(resource, final), 0)
-        room = columns.available[resource] - columns.sum_by_node(sums)
-        given = np.zeros_like(final)
-        given[order] = _smallest_first(wants[order], columns.node_of[order], room) // unit * unit
-        final += given
-        wished[resource], granted[resource] = np.maximum(wants, 0), given
-    return UserMinimumGrants(wished, granted, grants.sizes_before)
+        free_capacity = columns.available[resource] - columns.sum_by_node(sums)
+        amounts = np.zeros_like(final)
+        amounts[order] = _smallest_first(wanted[order], columns.node_of_container[order], free_capacity) // unit * unit
+        final += amounts
+        requested[resource], granted[resource] = np.maximum(wanted, 0), amounts
+    return UserMinimumGrants(requested, granted, grants.sizes_before)
 
 
-def _smallest_first(wants: Int64Array, nodes: Int64Array, room: Int64Array) -> Int64Array:
-    """Share each node's room among wishes, which are sorted by node and then in the order of their turns."""
-    before = np.cumsum(wants) - wants
+def _smallest_first(wanted: Int64Array, nodes: Int64Array, free_capacity: Int64Array) -> Int64Array:
+    """Share each node's free capacity among requests that are sorted by node and then by size."""
+    before = np.cumsum(wanted) - wanted
     first = np.searchsorted(nodes, nodes)
-    left = np.maximum(room[nodes] - (before - before[first]), 0)
-    return np.minimum(wants, left)
+    remaining = np.maximum(free_capacity[nodes] - (before - before[first]), 0)
+    return np.minimum(wanted, remaining)
 
 
-def release_user_minimums(columns: NodePodColumns, fit: NodeFit, sizes: SizesByResource, causes: SizeDecisions) -> None:
-    """Have pods written, in `causes`, that hold more than is granted now, where their nodes need it.
+def release_user_minimums(
+    columns: NodePodColumns, fit: NodeFit, sizes: SizesByResource, decisions: SizeDecisions
+) -> None:
+    """Have pods written, in `decisions`, that request more than is granted now where their nodes need the capacity.
 
-    A dead band around a large grant would keep from its neighbours what they need.
+    An update threshold around a large grant would withhold capacity that other pods need.
     """
-    wishes = columns.candidates.user_minimums
-    if wishes is None:
+    user_minimums = columns.candidates.user_minimums
+    if user_minimums is None:
         return
     for resource, final in sizes.items():
         demand, managed = columns.table.get_resource(resource), columns.candidates.manages[resource]
         sums, counted = columns.candidates.sum_by_pod(resource, final), columns.counted[resource]
-        after = np.where(causes == SizeDecision.RIGHTSIZED, sums, np.where(managed, counted, 0))
-        short = columns.sum_by_node(np.where(fit.remains, after, 0)) > columns.available[resource]
-        held = columns.candidates.any_by_pod(demand.managed & (demand.current > final)) & wishes.requested
-        causes[held & (causes == SizeDecision.NO_CHANGE_NEEDED) & short[columns.node_of_pod]] = SizeDecision.RIGHTSIZED
+        planned = np.where(decisions == SizeDecision.RIGHTSIZED, sums, np.where(managed, counted, 0))
+        short = columns.sum_by_node(np.where(fit.remains, planned, 0)) > columns.available[resource]
+        exceeds_grant = (
+            columns.candidates.any_by_pod(demand.managed & (demand.current > final)) & user_minimums.has_user_minimum
+        )
+        decisions[exceeds_grant & (decisions == SizeDecision.NO_CHANGE_NEEDED) & short[columns.node_of_pod]] = (
+            SizeDecision.RIGHTSIZED
+        )

@@ -131,7 +131,7 @@ def test_containers_stand_pod_by_pod_and_init_containers_do_not():
     rows = [make_statistic_for(first, name, cpu_base=base) for name, base in (("b", 11), ("c", 12))]
     table = table_of(first, second, rows=[*rows, make_statistic_for(second, cpu_base=13)])
     assert table.candidates.first_container.tolist() == [0, 2]
-    assert table.candidates.pod_of.tolist() == [0, 0, 1]
+    assert table.candidates.pod_of_container.tolist() == [0, 0, 1]
     assert table.cpu.raw_base.tolist() == [11, 12, 13]
     assert table.cpu.current.tolist() == [100, 100, 0]
     assert (table.cpu_limit.tolist(), table.memory_limit.tolist()) == ([0, 0, 50], [0, 0, 300 * MEBIBYTE])
@@ -172,7 +172,7 @@ def test_bounds_are_the_namespaces():
 
 def test_no_pods_make_an_empty_table():
     table = table_of(rows=[])
-    assert (table.candidates.pods, table.candidates.pod_of.tolist(), table.cpu.base.tolist()) == ([], [], [])
+    assert (table.candidates.pods, table.candidates.pod_of_container.tolist(), table.cpu.base.tolist()) == ([], [], [])
 
 
 # ---- numbers ----
