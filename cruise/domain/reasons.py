@@ -93,7 +93,7 @@ def parse_detail_code(text: str) -> ReasonDetail | None:
 class PlanStatusReason(StrEnum):
     """What a halt says of its subject; `interfaces` has the words."""
 
-    OTHER = "template"  # in words, as the world refuses or as releases before this one stored it
+    API_ERROR = "api-error"  # `detail` is the error
     FAILED = "failed"
     MODE = "mode"
     PAUSED = "paused"
@@ -153,8 +153,6 @@ class PlanCondition:
 class UnschedulableCode(StrEnum):
     """What a finding says with its values."""
 
-    OTHER = "template"  # in words, as releases before this one stored it
-    GATED = "gated"  # as releases before this one stored it
     NOT_EVALUATED = "not-judged"  # by a rule that cruise does not know
     CLAIM_UNKNOWN = "claim-unknown"
     CLAIM_UNBOUND = "claim-unbound"
@@ -197,7 +195,6 @@ class UnschedulableReason:
     """
 
     code: UnschedulableCode
-    message: str = ""
     claim: str = ""
     unsupported: str = ""
     preemptible: bool = False

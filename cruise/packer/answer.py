@@ -81,8 +81,6 @@ class PackingNoteCode(StrEnum):
     PLAN_DROPPED = "plan-dropped"
     NODES_KEPT = "nodes-kept"
     OTHER_ORDERS = "other-orders"
-    # in words, as an earlier release left it
-    OTHER = "template"
     # of the cluster
     PODS_IGNORED = "pods-ignored"
     NODES_MISSING = "nodes-missing"

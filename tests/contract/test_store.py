@@ -846,7 +846,7 @@ requirements = st.builds(LabelRequirement, names, st.sampled_from(SelectorOperat
 findings = st.builds(
     UnschedulableReason,
     st.sampled_from(UnschedulableCode),
-    message=names,
+    unsupported=names,
     nodes=figures,
     blocking_pods=st.sampled_from(BlockingPods),
     missing_resources=some(st.tuples(names, figures)),

@@ -105,7 +105,7 @@ async def test_the_packing_pass_is_told_with_its_plan_and_what_was_done():
             done,
             Mode.FULL,
             False,
-            PackingPassResult(NOW, 2, condition=PlanCondition(PlanStatusReason.OTHER, detail="no order")),
+            PackingPassResult(NOW, 2, condition=PlanCondition(PlanStatusReason.API_ERROR, detail="no order")),
         )
     )["packing"]
     assert none == {"waiting": 2, "why": "no order", "plan": None, "outcomes": []}

@@ -99,7 +99,7 @@ async def test_the_packing_pass_tells_who_goes_where_and_what_is_proved():
     assert "The plan is in-progress (1 of 2 stages done): waits" in text
     [row] = [line for line in text.splitlines() if line.startswith("shop/web-1 ")][-1:]
     assert row.split() == ["shop/web-1", "n1", "n2"]
-    assert "stays: no node is large enough" in text
+    assert "stays: the cluster has no nodes" in text
     assert "Packing: 2 pods found no node; 1 placed" in text
     none = render_to_text(
         lambda console: render_single_pass_table(
@@ -107,7 +107,7 @@ async def test_the_packing_pass_tells_who_goes_where_and_what_is_proved():
             Mode.FULL,
             False,
             console,
-            PackingPassResult(NOW, 1, condition=PlanCondition(PlanStatusReason.OTHER, detail="no order")),
+            PackingPassResult(NOW, 1, condition=PlanCondition(PlanStatusReason.API_ERROR, detail="no order")),
         ),
         140,
     )

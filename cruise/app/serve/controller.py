@@ -250,7 +250,7 @@ class Controller:
         except CruiseError as error:
             # What was found before need not be true any more.
             self.activity.consolidation = ConsolidationPassResult(
-                now, condition=PlanCondition(PlanStatusReason.OTHER, detail=str(error))
+                now, condition=PlanCondition(PlanStatusReason.API_ERROR, detail=str(error))
             )
             raise
         self.activity.consolidation = done

@@ -20,7 +20,7 @@ from cruise.packer.answer import PackingNote, PackingNoteCode
 # Why there is no plan, or why a plan goes no further, in words.
 
 _CONDITION_DESCRIPTIONS: Mapping[PlanStatusReason, str] = {
-    PlanStatusReason.OTHER: "{detail}",
+    PlanStatusReason.API_ERROR: "{detail}",
     PlanStatusReason.FAILED: "failed: {detail}",
     PlanStatusReason.MODE: "mode {subject}",
     PlanStatusReason.PAUSED: "paused",
@@ -58,7 +58,7 @@ _CONDITION_DESCRIPTIONS: Mapping[PlanStatusReason, str] = {
     PlanStatusReason.RESIZE_REFUSED: "the resize of {subject} was refused: {detail}",
 }
 # What says by itself that a plan is not carried out.
-_COMPLETE = (PlanStatusReason.NOTHING_TO_DO, PlanStatusReason.OTHER)
+_COMPLETE = (PlanStatusReason.NOTHING_TO_DO, PlanStatusReason.API_ERROR)
 
 
 def describe_condition(halt: PlanCondition | None) -> str:
@@ -176,7 +176,6 @@ _NOTE_DESCRIPTIONS: Mapping[PackingNoteCode, str] = {
     PackingNoteCode.EVICTIONS_NOT_PROVED: "more would be placed by evictions, but it is not proved that this takes evictions",
     PackingNoteCode.PACKING_DROPPED: "a packing was dropped: {detail}",
     PackingNoteCode.PLAN_DROPPED: "a better packing was found, but dropped: {detail}",
-    PackingNoteCode.OTHER: "{detail}",
     PackingNoteCode.NODES_KEPT: (
         "some nodes stay in use: no order was found in which kube-scheduler would let every pod in"
     ),

@@ -269,9 +269,8 @@ def _places(arrivals: Sequence[PlannedPlacement]) -> Text:
 
 
 def _stays(one: UnplacedPod, words: str) -> Text:
-    reason = words or ", ".join(one.blocked_by) or "no room was found in the time"
     style = "red" if one.impossible else "yellow"
-    return Text.assemble(("impossible: " if one.impossible else "stays pending: ", style), reason)
+    return Text.assemble(("impossible: " if one.impossible else "stays pending: ", style), words)
 
 
 def _tiers(tiers: Sequence[PriorityResult]) -> RenderableType | None:

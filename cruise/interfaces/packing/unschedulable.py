@@ -136,7 +136,7 @@ def _taint_words(taint: Taint) -> str:
 def describe_unplaced_pod(one: UnplacedPod) -> str:
     """Say what keeps a pod pending: `both nodes are full; 1 more of them, or 300 m CPU less, would do`."""
     finding = one.reason
-    words = _SHORT.get(finding.code, finding.message)
+    words = _SHORT.get(finding.code, "")
     match finding.code:
         case UnschedulableCode.NO_MATCHING_NODE:
             words = _nowhere(one)
@@ -173,7 +173,6 @@ _OF_AFFINITY = (
     UnschedulableCode.ONLY_FIRST_POD_OF_GROUP,
 )
 _SHORT = {
-    UnschedulableCode.GATED: "its scheduling gates are not lifted yet",
     UnschedulableCode.CLAIM_UNKNOWN: "is not known",
     UnschedulableCode.CLAIM_UNBOUND: "is not bound",
     UnschedulableCode.CLAIM_OF_ANOTHER: "is not owned by this pod",

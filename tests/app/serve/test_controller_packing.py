@@ -174,7 +174,7 @@ async def test_advice_goes_where_the_world_refuses_to_be_looked_at():
         await controller.consolidate()
     assert controller.activity.consolidation is not None
     assert controller.activity.consolidation.condition == PlanCondition(
-        PlanStatusReason.OTHER, detail="the packing process cannot be started"
+        PlanStatusReason.API_ERROR, detail="the packing process cannot be started"
     )
 
 

@@ -56,7 +56,7 @@ def make_proposal(namespace: str = "a", **changes: object) -> PackingProposal:
                 namespace,
                 "z",
                 ("cpu", "node-selector"),
-                UnschedulableReason(UnschedulableCode.OTHER, message=WORDS),
+                UnschedulableReason(UnschedulableCode.NOT_EVALUATED, unsupported=WORDS),
                 True,
             ),
         ),

@@ -6,6 +6,7 @@ from cruise.domain.packing_plan import PlannedPlacement, PlannedPreemption, Plan
 from cruise.domain.reasons import UnplacedPod, UnschedulableCode, UnschedulableReason
 from cruise.interfaces.packing.nodes import compute_node_loads
 from cruise.interfaces.packing.table import format_solve_time, render_pack_table
+from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
 from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
 from tests.builders import make_container, make_node, make_pod, make_snapshot
 from tests.interfaces.packing.proposals import WORDS, by_name, make_proposal, make_scene
@@ -81,21 +82,27 @@ def test_a_pending_pod_shows_what_it_asks_for_and_what_becomes_of_it():
     lines = table().splitlines()
     [placed] = [line for line in lines if "a/p " in line and "on n1" in line and "place" not in line]
     assert placed.split() == ["a/p", "1,000", "1500m", "1.0Gi", "on", "n1"]
-    assert f"impossible: {WORDS}" in flat(table())
+    assert f"impossible: {describe_unplaced_pod(make_proposal().unplaced[0])}" in flat(table())
 
 
 def test_what_is_possible_but_not_found_is_not_called_impossible():
     open_end = make_proposal(
-        unplaced=(UnplacedPod("a", "z", ("cpu",), UnschedulableReason(UnschedulableCode.OTHER), False),)
+        unplaced=(UnplacedPod("a", "z", ("cpu",), UnschedulableReason(UnschedulableCode.NO_NODES), False),)
     )
-    assert "stays pending: cpu" in flat(table(open_end))
+    assert "stays pending: the cluster has no nodes" in flat(table(open_end))
 
 
 def test_replicas_that_stay_pending_for_the_same_reason_share_a_line():
     pods = [make_pod(f"w-{number}", "a", None, owner_name="w-1") for number in range(40)]
     snapshot = make_snapshot(pods, nodes=[make_node()])
     unplaced = tuple(
-        UnplacedPod("a", pod.name, ("cpu",), UnschedulableReason(UnschedulableCode.OTHER, message="needs more"), True)
+        UnplacedPod(
+            "a",
+            pod.name,
+            ("cpu",),
+            UnschedulableReason(UnschedulableCode.NOT_EVALUATED, unsupported="needs more"),
+            True,
+        )
         for pod in snapshot.pods
     )
     proposal = make_proposal(status=PackingStatus.ALREADY_OPTIMAL, unplaced=unplaced, stages=())
@@ -208,7 +215,11 @@ def test_lines_keep_within_the_terminal(width):
     proposal = make_proposal(
         unplaced=(
             UnplacedPod(
-                namespace, names[1], ("cpu",), UnschedulableReason(UnschedulableCode.OTHER, message=WORDS), True
+                namespace,
+                names[1],
+                ("cpu",),
+                UnschedulableReason(UnschedulableCode.NOT_EVALUATED, unsupported=WORDS),
+                True,
             ),
         ),
         stages=(PlanStage((), (move, preemption), (*placed, move)),),
