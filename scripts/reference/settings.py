@@ -18,7 +18,7 @@ TOML file that `--config` names; the environment goes before the file, and the f
 default. A name or value that is not understood ends the process with one line that names it,
 and the nearest one known. Durations are written `90s`, `5m`, `1h30m` or `7d`, lists with
 commas or as TOML's. What matters most, and when to change it, is in
-[operating.md](../operating.md#settings-that-matter)."""
+[operating.md](../operating.md#important-settings)."""
 _PLAIN = {form.description for form in (FLAG, NAMES, PATH, SECRET)}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
