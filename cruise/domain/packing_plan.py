@@ -91,11 +91,11 @@ class PlanStage:
 
 @dataclass(frozen=True, slots=True)
 class PriorityResult:
-    """How many pods of a priority run now (`placed`), and with the plan; no plan exceeds `maximum`."""
+    """How many pods of a priority run with the plan and now, and at most with any plan."""
 
     priority: int
     placed: int
-    bound: int
+    running: int
     maximum: int
 
 

@@ -1,4 +1,4 @@
-"""What a preflight finds out about the surroundings; None where it could not be found out."""
+"""Findings of the preflight checks; None where something could not be determined."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,14 +10,14 @@ from cruise.domain.records import RiskDay
 from cruise.domain.resources import Float64Array
 from cruise.domain.usage import ContainerKey, SampleBlock
 
-# What kubelets say themselves of containers whose use is read from elsewhere.
+# Comparison of Prometheus with the kubelets.
 
 
 @dataclass(frozen=True, slots=True)
 class KubeletReport:
-    """What a kubelet told of its containers at a time, in Unix seconds; one entry a container and id of the runtime.
+    """Usage that a kubelet reported, at a time in Unix seconds; one entry a container and runtime id.
 
-    NaN where it did not tell.
+    NaN: not reported.
     """
 
     node: str
@@ -29,7 +29,7 @@ class KubeletReport:
 
 
 class MetricMismatch(NamedTuple):
-    """A figure of a container that its kubelet contradicts: seconds counted, or bytes."""
+    """A metric of a container that its kubelet contradicts, in CPU seconds or bytes."""
 
     node: str
     resource: str
@@ -39,7 +39,7 @@ class MetricMismatch(NamedTuple):
 
 @dataclass(slots=True)
 class CrossCheckResult:
-    """How many nodes were asked and could not be read, which containers were compared, and which figures differ."""
+    """The containers that were compared with their kubelets, and the mismatches."""
 
     nodes: int = 0
     unreadable_nodes: int = 0
@@ -50,7 +50,7 @@ class CrossCheckResult:
 
 @dataclass(frozen=True, slots=True)
 class CrossCheckCounts:
-    """Comparisons of a process so far: nodes asked, those of them that could not be read, and containers compared."""
+    """Totals of the comparisons of this process."""
 
     nodes: int = 0
     unreadable: int = 0
@@ -58,7 +58,7 @@ class CrossCheckCounts:
     disagreeing: int = 0
 
     def add(self, found: CrossCheckResult) -> "CrossCheckCounts":
-        """Return it with one pass more."""
+        """Return the totals with one more comparison."""
         disagreeing = len(found.disagreements)
         return CrossCheckCounts(
             self.nodes + found.nodes,
@@ -80,13 +80,13 @@ class RequiredAccess:
     name: str = ""
 
     def __str__(self) -> str:
-        """Name it as RBAC rules do, such as `patch pods/resize`."""
+        """Format as in RBAC rules, such as `patch pods/resize`."""
         return f"{self.verb} {self.resource}{'/' if self.subresource else ''}{self.subresource}"
 
 
 @dataclass(frozen=True, slots=True)
 class ServerFacts:
-    """What the API server serves; `version` is for people."""
+    """The API server's version and subresources."""
 
     version: str
     resizes_pods: bool
@@ -95,9 +95,9 @@ class ServerFacts:
 
 @dataclass(frozen=True, slots=True)
 class AccessFacts:
-    """Who asks, and what of the needs is denied.
+    """The account, and the denied ones of the required rights.
 
-    `held` tells whether policies hold cruise's accounts to their own writes, None where that cannot be looked at.
+    `restricted_by_policy`: admission policies restrict the account to cruise's own writes; None if unknown.
     """
 
     account: str | None
@@ -107,7 +107,7 @@ class AccessFacts:
 
 @dataclass(frozen=True, slots=True)
 class IgnoredExporter:
-    """An exporter that is not read, by the labels that tell it from others, and a container or node that it names."""
+    """An exporter that is not read, identified by labels, and a container or node that it reports."""
 
     exporter: str
     example: str
@@ -115,11 +115,11 @@ class IgnoredExporter:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSeriesFacts:
-    """Which series of a server are this cluster's, where it holds those of several.
+    """Which series of a Prometheus server belong to this cluster, if it stores several clusters.
 
-    `matchers` select them, empty where nothing else is known to be there. `others` has the labels of other clusters,
-    and `left_out` how many of their series there were, such as those of container `example`. `strangers` names some
-    pods that the matchers select and that this cluster does not have, of `strangers_in_all`: no label tells them apart.
+    `matchers` select them, empty if there are no others. `other_clusters` has the labels of other clusters, whose
+    `ignored_series` include those of container `example`. `unknown_pods` are some of the `unknown_pod_count` pods that
+    the matchers select and this cluster does not have: no label distinguishes them.
     """
 
     matchers: str = ""
@@ -131,22 +131,19 @@ class ClusterSeriesFacts:
 
     @property
     def distinguishes_clusters(self) -> bool:
-        """Tell whether series that are selected are this cluster's."""
+        """Whether all selected series belong to this cluster."""
         return self.unknown_pod_count == 0
 
 
 @dataclass(frozen=True, slots=True)
 class UsageFacts:
-    """What a Prometheus server holds of a sample of the running containers.
+    """What a Prometheus server stores about a sample of the running containers.
 
-    `with_cpu` and `with_memory` count those of the `queried` containers that have series under the labels that are set;
-    `labels` are the labels of any such series where none was found under these. `samples_in_10_minutes` is what half
-    of the series have at least; `newest_at` is when the newest was scraped; `history_days` how far back samples reach,
-    as far as was queried. Nodes are counted by what their containers' pressure is: seen, all zero, or absent; `loaded`
-    have a reading of their load, and `loads` has the load average of each of them; `disputed_nodes` have several that
-    differ. `exporters` are those that containers are read from, where that was looked up, and `left_out` those that are
-    not read beside them. `cluster` tells series of this cluster from others'. `recent` has the samples of the last
-    minutes.
+    `with_cpu` and `with_memory` count those of the `queried` containers that have series under the configured labels;
+    `labels` has the labels of any such series if none was found. Half of the series have at least
+    `samples_in_10_minutes`. `history_days` ends at the oldest queried time. `pressured` nodes have pressure above zero,
+    `nodes_without_series` no pressure series. `loads` has the load average of each of the `loaded` nodes;
+    `disputed_nodes` have several that differ. `exporters` are those read. `recent` has the samples of the last minutes.
     """
 
     queried: int
@@ -172,7 +169,7 @@ class UsageFacts:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusFacts:
-    """Where Prometheus is, whether that is set or was found, and what it holds, or why that is not known."""
+    """The Prometheus server, and its contents or the problem; `is_set`: the address comes from the settings."""
 
     place: str
     is_set: bool
@@ -182,7 +179,7 @@ class PrometheusFacts:
 
 @dataclass(frozen=True, slots=True)
 class KubeletFacts:
-    """How many kubelets were asked for usage, how many answered and tell of pressure, and why the first did not."""
+    """How many kubelets were asked for usage, answered and reported pressure, and the first error."""
 
     queried: int
     read: int
@@ -192,9 +189,9 @@ class KubeletFacts:
 
 @dataclass(frozen=True, slots=True)
 class StoreFacts:
-    """The database; `exists` is False for an embedded one that is yet to be made, `problem` why it cannot be used.
+    """The database; `exists` is False for an embedded one that is not created yet.
 
-    `verified`: it is known to be the server that is meant. `risk_days` say how stated risks were kept.
+    `verified`: the server's identity is verified. `risk_days` has observed risks.
     """
 
     place: str
@@ -211,9 +208,8 @@ class StoreFacts:
 class WebhookFacts:
     """The registration of the webhook.
 
-    `trusts` tells whether the CA that is published vouches for the certificate in use, None where the certificate
-    cannot be looked at; `fails_open` whether pods are created without the webhook too, `verifies_clients` whether it asks
-    for the API server's certificate.
+    `trusts_certificate`: the published CA signed the certificate in use, None if it cannot be read. `fails_open`: pods
+    are created while the webhook does not answer. `verifies_clients`: it requires the API server's client certificate.
     """
 
     present: bool
@@ -226,7 +222,7 @@ class WebhookFacts:
 
 @dataclass(frozen=True, slots=True)
 class HelmRelease:
-    """What installed cruise in a cluster, by the notes that Helm leaves on objects."""
+    """The Helm release that installed cruise, from the annotations on its objects."""
 
     name: str
     namespace: str
@@ -234,7 +230,7 @@ class HelmRelease:
 
 @dataclass(frozen=True, slots=True)
 class PreflightFacts:
-    """All that was found out; `problems` has (area, name, why) of what could not be."""
+    """All findings; `problems` has (area, name, reason) of checks that failed to run."""
 
     server: ServerFacts | None = None
     access: AccessFacts | None = None

@@ -1,4 +1,4 @@
-"""Why a pod stays pending, as values."""
+"""Details of skip reasons, conditions of plans, and reasons why pods stay pending, as codes with values."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,13 +6,13 @@ from enum import StrEnum
 from cruise.domain.actions import PodItem
 from cruise.domain.scheduling import NodeSelectorTerm, PodAffinityTerm, Taint
 
-# Details of reasons: codes, each with the name or figure it is about; `interfaces` has the words.
+# Details of reasons; `interfaces` has the words.
 
 
 class ReasonDetail(StrEnum):
-    """What lies behind a reason that has several causes."""
+    """A detail of a reason that has several causes."""
 
-    # why a pod may not be evicted
+    # a pod may not be evicted
     NO_CONTROLLER = "no-controller"
     DAEMON_SET = "daemon-set"
     PROTECTED = "protected"
@@ -39,7 +39,7 @@ class ReasonDetail(StrEnum):
     NO_NODE_FOR_REPLACEMENT = "no-node-for-replacement"
     LOWER_PRIORITY_STAYS = "lower-priority-stays"
     EVICTION_NOT_NEEDED = "eviction-not-needed"
-    # why an OOM kill has no other consequence
+    # an OOM kill has no further consequence
     NO_EVICTIONS = "no-evictions"
     NODE_UNKNOWN = "node-unknown"
     OOM_KILL_TOO_OLD = "oom-kill-too-old"
@@ -47,7 +47,7 @@ class ReasonDetail(StrEnum):
     LIMIT_AT_CEILING = "limit-at-ceiling"
     NODE_OUT_OF_MEMORY = "node-out-of-memory"
     INIT_CONTAINER = "init-container"
-    # why a NodePool offers no node
+    # a NodePool offers no node
     POOL_FIXED = "pool-fixed"
     POOL_NOT_READY = "pool-not-ready"
     POOL_UNREADABLE = "pool-unreadable"
@@ -75,7 +75,7 @@ class ReasonDetail(StrEnum):
     MEMORY_LIMIT_FIXED = "memory-limit-fixed"
 
     def create(self, subject: object) -> str:
-        """Return the code with what it is about."""
+        """Return the code with its subject."""
         return f"{self.value}: {subject}"
 
 
@@ -83,21 +83,21 @@ _CODES = {detail.value: detail for detail in ReasonDetail}
 
 
 def parse_detail_code(text: str) -> ReasonDetail | None:
-    """Return the code of a detail, None for one that is a name, a figure or a server's message alone."""
+    """Return the code of a detail, None for one without a code."""
     return _CODES.get(text.partition(": ")[0])
 
 
-# Why a pass comes to no plan, or why a plan waits, is only shown or was dropped, as values.
+# Conditions of passes without a plan, and of plans that wait, are advisory or were dropped.
 
 
 class PlanStatusReason(StrEnum):
-    """What a halt says of its subject; `interfaces` has the words."""
+    """The reason of a plan's condition; `interfaces` has the words."""
 
     API_ERROR = "api-error"  # `detail` is the error
     FAILED = "failed"
     MODE = "mode"
     PAUSED = "paused"
-    # why a pass comes to no plan
+    # a pass makes no plan
     NO_PENDING_PODS = "no-pending-pods"
     OTHER_PLAN_ACTIVE = "other-plan-active"
     NO_STATISTICS = "no-statistics"
@@ -105,16 +105,16 @@ class PlanStatusReason(StrEnum):
     NO_MOVE_ORDER = "no-move-order"
     NODE_TOO_SMALL = "node-too-small"
     VERIFICATION_FAILED = "verification-failed"
-    # why a plan is only shown
+    # a plan is advisory
     NOTHING_TO_DO = "nothing-to-do"
     NOT_PROVED = "not-proved"
     SWITCHED_OFF = "switched-off"
     NO_EVICTIONS = "no-evictions"
-    # why nothing is begun of a plan for fewer nodes
+    # a consolidation plan is not started
     PENDING_PODS_FIRST = "pending-pods-first"
     NO_NODE_REMOVABLE = "no-node-removable"
     NO_POD_MOVED = "no-pod-moved"
-    # what a plan waits for
+    # a plan waits for something
     PLACEMENT_HINT = "placement-hint"
     RECREATION = "recreation"
     RESIZE = "resize"
@@ -122,7 +122,7 @@ class PlanStatusReason(StrEnum):
     POD_BINDING = "pod-binding"
     EVICTION_IN_PROGRESS = "eviction-in-progress"
     SKIPPED = "skipped"
-    # why a plan was dropped
+    # a plan was dropped
     TOO_OLD = "too-old"
     POD_NOT_FOUND = "pod-not-found"
     NODE_NOT_FOUND = "node-not-found"
@@ -138,7 +138,7 @@ class PlanStatusReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PlanCondition:
-    """A code with the name or figure that it is about, what others said of it, and how many more there are like it."""
+    """A reason with its subject, a message of another program, and the number of similar ones."""
 
     code: PlanStatusReason
     subject: str = ""
@@ -146,35 +146,33 @@ class PlanCondition:
     similar_count: int = 0
 
     def __str__(self) -> str:
-        """Return it in one line, for logs."""
+        """Format in one line, for logs."""
         return ": ".join(filter(None, (self.code.value, self.subject, self.detail)))
 
 
 class UnschedulableCode(StrEnum):
-    """What a finding says with its values."""
+    """The reason why a pod is unschedulable."""
 
-    NOT_EVALUATED = "not-judged"  # by a rule that cruise does not know
+    NOT_EVALUATED = "not-judged"  # it has a constraint that cruise does not support
     CLAIM_UNKNOWN = "claim-unknown"
     CLAIM_UNBOUND = "claim-unbound"
     CLAIM_OF_ANOTHER = "claim-of-another"
     CLAIM_OUT_OF_REACH = "claim-out-of-reach"
     NO_NODES = "no-nodes"
-    SCHEDULABLE = "schedulable"  # a node would take it, which no plan found in the time has used
-    NO_MATCHING_NODE = "no-matching-node"  # its one obstacle holds on every node
+    SCHEDULABLE = "schedulable"  # a node fits it; the search ended before a plan used it
+    NO_MATCHING_NODE = "no-matching-node"  # one obstacle applies to every node
     AFFINITY_UNLABELLED = "affinity-unlabelled"
     AFFINITY_CONTRADICTED = "affinity-contradicted"
     AFFINITY_WITHOUT_PODS = "affinity-without-pods"
     AFFINITY_NOWHERE = "affinity-nowhere"
-    ONLY_FIRST_POD_OF_GROUP = (
-        "only-first-pod-of-group"  # its anti-affinity keeps it away from just the pods that its affinity names
-    )
+    ONLY_FIRST_POD_OF_GROUP = "only-first-pod-of-group"  # its anti-affinity excludes the pods that its affinity needs
     TOO_LARGE = "too-large"
     NODES_FULL = "nodes-full"
-    NODES_UNSCHEDULABLE = "nodes-unschedulable"  # the obstacles close the nodes that are otherwise open to it
+    NODES_UNSCHEDULABLE = "nodes-unschedulable"  # the obstacles exclude all nodes that have capacity
 
 
 class BlockingPods(StrEnum):
-    """The pods that fill nodes, by what they have in common."""
+    """The pods that fill nodes, by priority."""
 
     ANY = ""
     HIGHER = "higher"
@@ -184,14 +182,14 @@ class BlockingPods(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UnschedulableReason:
-    """What keeps a pod pending, beside the obstacles: how many nodes that is about, and what they lack.
+    """Why a pod is pending, in addition to the obstacles.
 
-    `unjudged` is what no rule here can judge, and `preemptible` tells that kube-scheduler may preempt for it what stays
-    in every plan.
-    `node` names the only one of the `nodes`, `nearest` the one that lacks least; `of_all` tells that there are no
-    others. `narrowed_by` are the label obstacles that leave others out, `narrowed_further` that more obstacles do.
-    Amounts are by resource: `lacking` on the nearest node, `size` what the pod requests of the same. The rest is what
-    the pod asks for, and the taints that it does not tolerate, as far as the obstacles are about it.
+    `unsupported` is a constraint that cruise cannot evaluate. `preemptible`: kube-scheduler may preempt for it pods
+    that every plan keeps. `nodes` counts the nodes concerned, `node` names the only one, `nearest` the one that lacks
+    least; `covers_all_nodes`: there are no others. `narrowed_by` are label obstacles that exclude other nodes,
+    `narrowed_further` if there are more. `missing_resources` is by resource on the nearest node, `size` the pod's
+    requests of the same. The rest are the pod's constraints and the taints that it does not tolerate, as far as the
+    obstacles concern them.
     """
 
     code: UnschedulableCode
@@ -216,9 +214,9 @@ class UnschedulableReason:
 
 @dataclass(frozen=True, slots=True)
 class UnplacedPod(PodItem):
-    """A pod that stays pending: a smallest set of obstacles that together keep it out, and what was found of them.
+    """A pod that stays pending, with a minimal set of obstacles.
 
-    `impossible` tells that this is proved, whatever is moved or preempted for it.
+    `impossible`: it is proved that no moves or preemptions can place it.
     """
 
     namespace: str

@@ -1,4 +1,4 @@
-"""What is published about a workload's sizes: targets between bounds, as a VerticalPodAutoscaler shows them."""
+"""Records in the database: hourly totals, observed risks, recommendations, and how long each is kept."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -6,15 +6,15 @@ from datetime import UTC, datetime, timedelta
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.resources import ResourceName, Resources
 
-# The sums of the cluster by the hour, as they are kept.
+# Hourly totals of the cluster.
 
 
 @dataclass(frozen=True, slots=True)
 class HourlyClusterTotals:
-    """The cluster at the first pass of a clock hour that knew what is used; `hour` counts them since the epoch.
+    """The cluster at the first pass of a clock hour with statistics; `hour` counts hours since the epoch.
 
-    `used` is the sum of bases, `saved` what pods of known original sizes requested before cruise less what they
-    request now, so below zero where they needed more.
+    `used` is the sum of bases. `saved` is original minus present requests of the pods with known original sizes;
+    negative if they needed more.
     """
 
     hour: int
@@ -25,7 +25,7 @@ class HourlyClusterTotals:
 
     @property
     def at(self) -> datetime:
-        """When the hour began."""
+        """The start of the hour."""
         return datetime.fromtimestamp(self.hour * 3600, UTC)
 
 
@@ -34,15 +34,15 @@ def get_clock_hour(at: datetime) -> int:
     return int(at.timestamp()) // 3600
 
 
-# What is kept of how stated risks were kept, and of how headroom is shared.
+# Observed risks, and the sharing of headroom.
 
 
 @dataclass(frozen=True, slots=True)
 class RiskDay:
-    """How often demand passed the requests in force on one day, over all nodes.
+    """How often demand exceeded requests on one day, over all nodes.
 
-    `day` counts days since the Unix epoch. Of `intervals` (one for each node and pass) `short` were passed; `level` is
-    the level of headroom at the end of the day.
+    `day` counts days since the Unix epoch. `intervals` counts one for each node and pass; in `short` of them demand was
+    higher. `level` is the level of headroom at the end of the day.
     """
 
     resource: ResourceName
@@ -54,47 +54,47 @@ class RiskDay:
 
 @dataclass(frozen=True, slots=True)
 class HeadroomSharing:
-    """What a container gets of its own headroom on an average node, from 0 to 1: the node's pods share the rest."""
+    """The share of its own headroom that a container requests on an average node, 0 to 1; pods share the rest."""
 
     cpu: float
     memory: float
 
     def get_share(self, resource: ResourceName) -> float:
-        """Return one resource's share."""
+        """Return the share of one resource."""
         return self.cpu if resource is ResourceName.CPU else self.memory
 
 
-# How long each kind of record is kept.
+# Retention.
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionPeriods:
-    """The age past which `Store.prune` drops a record."""
+    """The age at which `Store.prune` deletes a record."""
 
     sample_blocks: timedelta = timedelta(minutes=70)  # the 60-minute window and two passes
     hourly_peaks: timedelta = timedelta(days=8)  # the 7-day windows and the hours of a day on either side
     oom_records: timedelta = timedelta(days=8)
     statistics: timedelta = timedelta(days=8)
-    partitions: timedelta = timedelta(days=8)  # nothing left to continue from: read anew
+    partitions: timedelta = timedelta(days=8)  # older ones cannot be continued and are read again
     outcomes: timedelta = timedelta(days=30)
     user_actions: timedelta = timedelta(days=90)
     refused_resizes: timedelta = timedelta(days=1)
     original_sizes: timedelta = timedelta(days=90)  # since the pod's last resize; few pods live as long unchanged
-    signing_key: timedelta = timedelta(days=30)  # then another one signs; it is dropped `original_sizes` later
-    risk_days: timedelta = timedelta(days=29)  # the level of headroom, and how risks were kept
+    signing_key: timedelta = timedelta(days=30)  # then a new key signs; the old one is deleted `original_sizes` later
+    risk_days: timedelta = timedelta(days=29)  # the level of headroom, and observed risks
     cluster_hours: timedelta = timedelta(days=90)  # a row an hour
-    packing_plans: timedelta = timedelta(days=1)  # one may be of thousands of moves
+    packing_plans: timedelta = timedelta(days=1)  # a plan may have thousands of moves
 
 
 RETENTION = RetentionPeriods()
 
-# A target that moves by less is not worth a write.
-_WORTH_SHARE, _WORTH_CPU_MILLICORES, _WORTH_MEMORY_BYTES = 0.05, 10, 16 << 20
+# A smaller change of a target is not written.
+_UPDATE_SHARE, _UPDATE_CPU_MILLICORES, _UPDATE_MEMORY_BYTES = 0.05, 10, 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerRecommendation:
-    """One container: what it usually uses, what it should request, what it used most; `uncapped` without any bound."""
+    """One container's base, target and peak, as a VPA's bounds; `uncapped` is without minimum and maximum."""
 
     name: str
     lower: Resources
@@ -103,18 +103,18 @@ class ContainerRecommendation:
     uncapped: Resources
 
     def differs(self, other: "ContainerRecommendation") -> bool:
-        """Tell whether the targets are far enough apart to be worth a write."""
+        """Return whether the targets differ by more than the update threshold."""
         mine, theirs = self.target, other.target
         return (
             self.name != other.name
-            or _far(mine.cpu_millicores, theirs.cpu_millicores, _WORTH_CPU_MILLICORES)
-            or _far(mine.memory_bytes, theirs.memory_bytes, _WORTH_MEMORY_BYTES)
+            or _exceeds_threshold(mine.cpu_millicores, theirs.cpu_millicores, _UPDATE_CPU_MILLICORES)
+            or _exceeds_threshold(mine.memory_bytes, theirs.memory_bytes, _UPDATE_MEMORY_BYTES)
         )
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRecommendation:
-    """What is published about one workload, whose `uid` it is; `is_confident` tells whether a day was seen."""
+    """The published recommendation of the workload with this `uid`; `is_confident`: it has a day of history."""
 
     namespace: str
     workload: WorkloadRef
@@ -125,11 +125,11 @@ class WorkloadRecommendation:
 
     @property
     def name(self) -> str:
-        """What its VerticalPodAutoscaler is called: like none of a user's, and one for each kind."""
+        """The name of its VerticalPodAutoscaler, which differs from users' names and between kinds."""
         return f"cruise-{self.workload.kind.lower()}-{self.workload.name}"
 
     def differs(self, other: "WorkloadRecommendation | None") -> bool:
-        """Tell whether it is worth a write after another one."""
+        """Return whether it differs enough from another one to be written."""
         if other is None or (self.uid, self.is_confident) != (other.uid, other.is_confident):
             return True
         if len(self.containers) != len(other.containers):
@@ -137,19 +137,19 @@ class WorkloadRecommendation:
         return any(mine.differs(theirs) for mine, theirs in zip(self.containers, other.containers, strict=True))
 
 
-def _far(one: int, other: int, least: int) -> bool:
-    return abs(one - other) > max(least, _WORTH_SHARE * max(one, other))
+def _exceeds_threshold(one: int, other: int, least: int) -> bool:
+    return abs(one - other) > max(least, _UPDATE_SHARE * max(one, other))
 
 
-# What a database says of its own past, so that a copy of an earlier state is recognised.
+# History of the database, to detect a restored backup.
 
 
 @dataclass(frozen=True, slots=True)
 class DatabaseHistory:
-    """`epoch` grows with each stored read of usage, intent and kill; a database with a smaller one is an earlier state.
+    """`epoch` increases with each stored read of usage, intent and kill; a smaller one means an earlier state.
 
-    `lost_until` (Unix seconds, 0 for never) is until when usage and evictions were missing the last time that the
-    database was found to be at an earlier state; `regained` tells whether that usage was read again since.
+    `lost_until` (Unix seconds, 0: never) is the end of the time whose usage and evictions were missing when an earlier
+    state was last detected; `regained`: that usage was read again.
     """
 
     epoch: int = 0

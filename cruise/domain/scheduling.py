@@ -1,15 +1,15 @@
-"""Where a pod may run: selectors, node affinity, taints and tolerations, as kube-scheduler reads them."""
+"""Constraints on where pods may run, as kube-scheduler reads them."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-# What Go's strconv.ParseInt takes for a number of 64 bits: no blanks, no underscores, no digits of other scripts.
+# As Go's strconv.ParseInt reads 64-bit numbers: no blanks, underscores or non-ASCII digits.
 _WHOLE_NUMBER = re.compile(r"[+-]?[0-9]+")
-_NUMBERS = range(-(2**63), 2**63)
-# As long as a label's value may be; Python refuses to read numbers of some thousand digits.
-_LONGEST = 63
+_INT64_RANGE = range(-(2**63), 2**63)
+# The longest label value; Python refuses to parse numbers of some thousand digits.
+_LONGEST_LABEL = 63
 
 
 class SelectorOperator(StrEnum):
@@ -25,14 +25,14 @@ class SelectorOperator(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LabelRequirement:
-    """One requirement on a label, or on a node field such as `metadata.name`."""
+    """A requirement on a label, or on a node field such as `metadata.name`."""
 
     key: str
     operator: SelectorOperator
     values: tuple[str, ...] = ()
 
     def is_met_by(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether `labels` satisfy it; a Gt or Lt on a value that is no whole number is not met."""
+        """Return whether `labels` meet it; Gt and Lt are not met by a value that is not an integer."""
         present = self.key in labels
         match self.operator:
             case SelectorOperator.IN:
@@ -44,42 +44,42 @@ class LabelRequirement:
             case SelectorOperator.DOES_NOT_EXIST:
                 return not present
             case SelectorOperator.GREATER | SelectorOperator.LESS:
-                return present and self._compares(labels[self.key])
+                return present and self._compare(labels[self.key])
 
-    def _compares(self, text: str) -> bool:
-        have, bound = _whole_number(text), _whole_number(self.values[0]) if self.values else None
+    def _compare(self, text: str) -> bool:
+        have, bound = _parse_int64(text), _parse_int64(self.values[0]) if self.values else None
         if have is None or bound is None:
             return False
         return have > bound if self.operator is SelectorOperator.GREATER else have < bound
 
 
-def _whole_number(text: str) -> int | None:
-    if _WHOLE_NUMBER.fullmatch(text) is None or len(text) > _LONGEST:
+def _parse_int64(text: str) -> int | None:
+    if _WHOLE_NUMBER.fullmatch(text) is None or len(text) > _LONGEST_LABEL:
         return None
     number = int(text)
-    return number if number in _NUMBERS else None
+    return number if number in _INT64_RANGE else None
 
 
 @dataclass(frozen=True, slots=True)
 class LabelSelector:
-    """A label selector: all requirements hold; none selects everything."""
+    """A label selector: all requirements must be met; without any it selects everything."""
 
     requirements: tuple[LabelRequirement, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether an object with `labels` is selected."""
+        """Return whether it selects an object with `labels`."""
         return all(requirement.is_met_by(labels) for requirement in self.requirements)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSelectorTerm:
-    """One term of a required node affinity: all expressions and all fields hold; an empty term matches nothing."""
+    """A term of a required node affinity: all expressions and fields must match; an empty term matches nothing."""
 
     expressions: tuple[LabelRequirement, ...] = ()
     fields: tuple[LabelRequirement, ...] = ()
 
     def matches(self, node_name: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether the node meets the term."""
+        """Return whether the node matches."""
         if not self.expressions and not self.fields:
             return False
         names = {"metadata.name": node_name}
@@ -87,7 +87,7 @@ class NodeSelectorTerm:
 
 
 class TaintEffect(StrEnum):
-    """What a taint does to pods that do not tolerate it."""
+    """The effect of a taint on pods that do not tolerate it."""
 
     NO_SCHEDULE = "NoSchedule"
     PREFER_NO_SCHEDULE = "PreferNoSchedule"
@@ -96,7 +96,7 @@ class TaintEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Taint:
-    """A node's taint."""
+    """A taint of a node."""
 
     key: str
     value: str
@@ -105,7 +105,7 @@ class Taint:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A pod's toleration; an empty key with `exists` tolerates everything, `effect` None every effect."""
+    """A toleration of a pod; an empty key with `exists` tolerates every taint, `effect` None every effect."""
 
     key: str = ""
     exists: bool = False
@@ -113,7 +113,7 @@ class Toleration:
     effect: TaintEffect | None = None
 
     def tolerates(self, taint: Taint) -> bool:
-        """Tell whether it covers `taint`."""
+        """Return whether it tolerates `taint`."""
         if self.effect is not None and self.effect is not taint.effect:
             return False
         if self.key and self.key != taint.key:
@@ -123,20 +123,20 @@ class Toleration:
 
 @dataclass(frozen=True, slots=True)
 class SchedulingConstraints:
-    """Where a pod may go: `node_selector` and one of `terms` (none: no affinity), tolerating what repels."""
+    """Node selector, required node affinity (any of `terms`; None: no affinity) and tolerations of a pod."""
 
     node_selector: tuple[tuple[str, str], ...] = ()
     terms: tuple[NodeSelectorTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
 
     def allows_node(self, node_name: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether node selector and required affinity let the pod run on the node."""
+        """Return whether node selector and required affinity match the node."""
         if any(labels.get(key) != value for key, value in self.node_selector):
             return False
         return self.terms is None or any(term.matches(node_name, labels) for term in self.terms)
 
     def tolerates_all(self, taints: Sequence[Taint]) -> bool:
-        """Tell whether no taint that forbids scheduling is left untolerated."""
+        """Return whether the pod tolerates all taints that prevent scheduling."""
         return all(
             taint.effect is TaintEffect.PREFER_NO_SCHEDULE or any(t.tolerates(taint) for t in self.tolerations)
             for taint in taints
@@ -145,31 +145,31 @@ class SchedulingConstraints:
 
 UNCONSTRAINED_SCHEDULING = SchedulingConstraints()
 
-# What a cordoned node has.
+# The taint of a cordoned node.
 UNSCHEDULABLE_TAINT = Taint("node.kubernetes.io/unschedulable", "", TaintEffect.NO_SCHEDULE)
 OVERLOADED_TAINT = Taint("cruise.io/overloaded", "true", TaintEffect.NO_SCHEDULE)
-# The taints that cruise puts on nodes and takes off again.
+# The taints that cruise adds and removes.
 OWN_TAINTS = frozenset({OVERLOADED_TAINT})
-# Taints that Kubernetes itself puts on and takes off: not ready, under pressure, cordoned.
+# Kubernetes adds and removes these: not ready, under pressure, cordoned.
 _CONDITION_TAINT_PREFIX = "node.kubernetes.io/"
 
 
 def get_permanent_taints(taints: Iterable[Taint]) -> tuple[Taint, ...]:
-    """Return the taints that a node has for good, and another like it would have as well."""
+    """Return the taints that a new node of the same kind would also have."""
     return tuple(
         taint for taint in taints if taint not in OWN_TAINTS and not taint.key.startswith(_CONDITION_TAINT_PREFIX)
     )
 
 
-# What a pod asks of its neighbours and of its node's ports and volumes, as kube-scheduler reads it.
+# Pod affinity, topology spread, host ports and volumes.
 
 
 @dataclass(frozen=True, slots=True)
 class PodAffinityTerm:
-    """A required term of pod affinity or anti-affinity: which pods are meant, within which topology.
+    """A required term of pod affinity or anti-affinity.
 
-    `namespaces` are those listed, the pod's own where the term says nothing; `namespace_selector` adds those whose
-    labels it selects, None none. `selector` None selects no pod. Label keys to match or mismatch are in it already.
+    `namespaces` are those listed, or the pod's own; `namespace_selector` adds others by their labels. A `selector` of
+    None matches no pod; it includes matchLabelKeys and mismatchLabelKeys.
     """
 
     topology_key: str
@@ -178,7 +178,7 @@ class PodAffinityTerm:
     namespace_selector: LabelSelector | None = None
 
     def matches(self, namespace: str, labels: Mapping[str, str], namespace_labels: Mapping[str, str]) -> bool:
-        """Tell whether a pod of a namespace, with these labels, is meant."""
+        """Return whether it selects a pod with these labels in a namespace."""
         if self.selector is None or not self.selector.matches(labels):
             return False
         if namespace in self.namespaces:
@@ -188,10 +188,10 @@ class PodAffinityTerm:
 
 @dataclass(frozen=True, slots=True)
 class TopologySpreadConstraint:
-    """A topology spread constraint with DoNotSchedule, over pods of the pod's own namespace.
+    """A topology spread constraint with DoNotSchedule, over pods of the pod's namespace.
 
-    Label keys to match are in `selector` already; None selects no pod. The two policies tell whether nodes that the
-    pod's node affinity, or its tolerations, keep it from still count as domains.
+    `selector` includes matchLabelKeys; None selects no pod. The policies say whether nodes that the pod's node
+    affinity, or its tolerations, exclude count as domains.
     """
 
     topology_key: str
@@ -202,30 +202,30 @@ class TopologySpreadConstraint:
     honours_node_taints: bool = False
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Tell whether a pod of the namespace, with these labels, is counted."""
+        """Return whether it counts a pod of the namespace with these labels."""
         return self.selector is not None and self.selector.matches(labels)
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class HostPort:
-    """A port of the node that a container takes; an empty address stands for all of them."""
+    """A host port of a container; an empty address means all."""
 
     protocol: str
     port: int
     address: str = ""
 
     def collides_with(self, other: "HostPort") -> bool:
-        """Tell whether one node cannot give both."""
+        """Return whether one node cannot serve both."""
         same = self.protocol == other.protocol and self.port == other.port
         return same and (not self.address or not other.address or self.address == other.address)
 
 
 @dataclass(frozen=True, slots=True)
 class PodConstraints:
-    """Everything a pod asks beside resources, node selectors and tolerations; `claims` are of its own namespace.
+    """Constraints of a pod other than resources, node selectors and tolerations; `claims` are in its namespace.
 
-    Of these the `own_claims` are made with the pod and go with it: of a pod that is `replaced`, anew. `unjudged` is
-    what kube-scheduler minds and cruise cannot judge, such as `device gpu`.
+    `own_claims` are those of `claims` that are created and deleted with the pod; a pod that `is_replacement` gets new
+    ones. `unsupported_constraints` are kube-scheduler's constraints that cruise cannot evaluate, such as `device gpu`.
     """
 
     affinity: tuple[PodAffinityTerm, ...] = ()
@@ -243,13 +243,13 @@ UNCONSTRAINED = PodConstraints()
 
 @dataclass(frozen=True, slots=True)
 class PersistentVolumeClaim:
-    """A PersistentVolumeClaim with what is known of its volume and its storage class.
+    """A PersistentVolumeClaim with its volume and storage class.
 
-    `terms` are where the volume (or, before there is one, its class) may be used, None everywhere. A claim that is
-    neither `bound` nor `waits` for its first pod keeps that pod pending. `driver` is the CSI driver whose attach limit
-    it counts against, None for none; `volume` tells equal volumes of different claims apart. With `single_pod` no
-    second pod may use it, with `single_node` none on another node. `controller` is the uid of the pod that it was made
-    with, empty for none. `anew` is another claim of its class before it has a volume, None where that is not known.
+    `terms` are the topology of the volume, or of its class before there is one; None: every node. A claim that is
+    neither `bound` nor `waits_for_first_consumer` keeps its pod pending. `driver` is the CSI driver whose attach limit
+    applies, or None; `volume` identifies volumes that several claims share. `single_pod` allows one pod, `single_node`
+    pods of one node. `controller` is the uid of the pod that owns it, or empty. `replacement_claim` is a new claim of
+    its class without a volume, None if unknown.
     """
 
     namespace: str
@@ -266,15 +266,15 @@ class PersistentVolumeClaim:
 
 
 AttachedVolume = tuple[str, str]
-"""CSI driver and volume, as attach limits count them."""
+"""CSI driver and volume, which attach limits count."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageAndNamespaces:
-    """What pods' constraints refer to: claims by (namespace, name), attach limits by node, labels by namespace.
+    """Objects that pods' constraints refer to: claims by (namespace, name), attach limits by node, labels by namespace.
 
-    `unjudged` has the claims of which not enough is known to say where they can be used, with what is missing.
-    `attached` are the volumes of VolumeAttachments by node, whether or not a pod there still uses them.
+    `unsupported` has claims whose topology is unknown, and what is missing. `attached` are the volumes of
+    VolumeAttachments by node, used or not.
     """
 
     claims: Mapping[tuple[str, str], PersistentVolumeClaim] = field(default_factory=dict)
@@ -284,7 +284,7 @@ class StorageAndNamespaces:
     attached: Mapping[str, frozenset[AttachedVolume]] = field(default_factory=dict)
 
     def term_matches_pod(self, term: PodAffinityTerm, namespace: str, labels: Mapping[str, str]) -> bool:
-        """Tell whether a term means a pod of a namespace, with these labels."""
+        """Return whether a term selects a pod with these labels in a namespace."""
         return term.matches(namespace, labels, self.namespace_labels.get(namespace, {}))
 
 

@@ -1,4 +1,4 @@
-"""Usage as it is read (minute samples, columnar) and as it is summed up (statistics, one row a container)."""
+"""Usage as samples (columns of one-minute samples) and as statistics (one row a container)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -23,7 +23,7 @@ class ContainerKey(NamedTuple):
 
 
 class PeakKey(NamedTuple):
-    """What peaks belong to: a container of a workload, distinguished by identity (see `Pod.identity`)."""
+    """A container of a workload and identity (see `Pod.identity`), to which peaks belong."""
 
     namespace: str
     workload: str  # Kind/name
@@ -32,7 +32,7 @@ class PeakKey(NamedTuple):
 
 
 class SampleRejection(StrEnum):
-    """Why a sample cannot be true; the order numbers the bits of `refused_reasons`."""
+    """Why a sample is implausible; the order numbers the bits of `rejected_reasons`."""
 
     ABOVE_NODE_CAPACITY = "above-node-capacity"
     ABOVE_LIMIT = "above-limit"
@@ -43,16 +43,15 @@ class SampleRejection(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SampleBlock:
-    """Samples of many containers on one regular grid of times.
+    """Samples of many containers on a regular grid of times.
 
-    `times` has the T grid times as Unix seconds, ascending and evenly spaced; the matrices have one row a container
-    of `keys` and T columns, NaN where there is no sample. `cpu_demand_millicores` is usage × (1 + psi) over the step
-    that ends at the time; `memory_bytes` is the working set at the time. `psi_known` is False for a container
-    whose pressure series is absent. `nodes` has the node of each container, empty where the source does not say;
-    it may be left out whole. `cpu_use_millicores` is the demand without the pressure; a source may leave it out.
-    `refused` (R, T) tells where a sample is missing because it cannot be true; left out, there is no such sample.
-    `of_others` counts samples that were left out whole since they are, or may be, another cluster's, with one of these
-    containers.
+    `times` has T ascending, evenly spaced Unix seconds. Matrices have one row for each of `keys` and T columns, NaN
+    without a sample. `cpu_demand_millicores` is usage × (1 + psi) over the step that ends at the time; `memory_bytes`
+    is the working set at the time. `psi_known` is False without a pressure series. `nodes` has the node of each
+    container, empty if unknown; it may be empty as a whole. `cpu_use_millicores` is the demand without pressure, None
+    if not read. `rejected` (R, T) is True for missing samples that were implausible, None if there are none.
+    `from_other_clusters` counts samples that were excluded because they belong, or may belong, to another cluster, with
+    one such container.
     """
 
     keys: Sequence[ContainerKey]
@@ -68,7 +67,7 @@ class SampleBlock:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """What nodes used in all, by their root control groups: one row a node, one column a time, NaN where unknown."""
+    """Usage of nodes by their root control groups: one row a node, one column a time, NaN if unknown."""
 
     nodes: Sequence[str]
     times: Int64Array
@@ -80,14 +79,14 @@ NO_NODE_USAGE = NodeUsage((), np.empty(0, dtype=np.int64), np.empty((0, 0)), np.
 
 
 class NodeLoadSample(NamedTuple):
-    """A node's 1-minute load average, and when it was taken in Unix seconds: the same time means the same sample."""
+    """A node's 1-minute load average and its time in Unix seconds, which identifies the sample."""
 
     load1: float
     at: float
 
 
 class StatisticKey(NamedTuple):
-    """What a statistic is about; an empty `pod` means every pod of the workload that has none of its own."""
+    """The subject of a statistic; an empty `pod` means all pods of the workload without a statistic of their own."""
 
     namespace: str
     pod: str
@@ -98,11 +97,11 @@ class StatisticKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StatisticColumns:
-    """Statistics of many containers in columns, without their keys; all have the same length.
+    """Statistics of many containers in columns of equal length, without keys.
 
-    `updated_at` and `history_since` are Unix seconds (`history_since` 0: unknown). `oom_memory_bytes` is 0 where there
-    was no kill in the last 7 days. `refused_percent` is how much of a window of samples could not be true, and
-    `refused_reasons` why: bit n for the n-th `Refusal`.
+    `updated_at` and `history_since` are Unix seconds (`history_since` 0: unknown). `oom_memory_bytes` is 0 without a
+    kill in the last 7 days. `rejected_percent` is the share of implausible samples in a window; bit n of
+    `rejected_reasons` is the n-th `SampleRejection`.
     """
 
     updated_at: Int64Array
@@ -120,19 +119,19 @@ class StatisticColumns:
 
     @staticmethod
     def from_getter(entries: Callable[[str], Sequence[Any]]) -> "StatisticColumns":
-        """Build the columns from the entries of each, given by its name."""
+        """Build the columns from a function of their names."""
         columns: dict[str, Any] = {
             name: np.array(entries(name), dtype=np.bool_ if name == "psi_known" else np.int64)
             for name in STATISTIC_COLUMNS
         }
         return StatisticColumns(**columns)
 
-    def take(self, places: Int64Array) -> "StatisticColumns":
-        """Return the entries at some places, in their order."""
-        return StatisticColumns(*(getattr(self, name)[places] for name in STATISTIC_COLUMNS))
+    def take(self, positions: Int64Array) -> "StatisticColumns":
+        """Return the entries at these positions, in order."""
+        return StatisticColumns(*(getattr(self, name)[positions] for name in STATISTIC_COLUMNS))
 
     def concatenate(self, others: "StatisticColumns") -> "StatisticColumns":
-        """Return these entries and then others."""
+        """Return these entries, then others."""
         return StatisticColumns(
             *(np.concatenate((getattr(self, name), getattr(others, name))) for name in STATISTIC_COLUMNS)
         )
@@ -145,8 +144,8 @@ STATISTIC_COLUMNS = tuple(column.name for column in fields(StatisticColumns))
 class StatisticsTable(StatisticColumns):
     """Statistics with their keys, one row a key.
 
-    Rows whose base is not known yet are not in the table. `revisions` is None where they are not followed,
-    `sharing` where no node pass has said yet how headroom is shared.
+    Containers without a base are not in the table. `revisions` is None if they are not tracked, `sharing` if no node
+    pass has stored it yet.
     """
 
     keys: Sequence[StatisticKey]
@@ -157,7 +156,7 @@ class StatisticsTable(StatisticColumns):
 
     @staticmethod
     def from_columns(columns: StatisticColumns, keys: Sequence[StatisticKey]) -> "StatisticsTable":
-        """Give each entry of some columns its key."""
+        """Add keys to columns."""
         figures: dict[str, Any] = {name: getattr(columns, name) for name in STATISTIC_COLUMNS}
         return StatisticsTable(
             **figures,
@@ -168,22 +167,22 @@ class StatisticsTable(StatisticColumns):
 
     @staticmethod
     def from_rows(rows: Sequence["Statistic"]) -> "StatisticsTable":
-        """Build a table from single statistics, in their order."""
+        """Build a table from rows, in order."""
         columns = StatisticColumns.from_getter(lambda name: [getattr(row, name) for row in rows])
         return StatisticsTable.from_columns(columns, [row.key for row in rows])
 
     def select(self, rows: Int64Array) -> "StatisticsTable":
-        """Return a table of some rows, in their order."""
+        """Return a table of some rows, in order."""
         table = StatisticsTable.from_columns(self.take(rows), [self.keys[row] for row in rows.tolist()])
         return replace(table, revisions=self.revisions, sharing=self.sharing)
 
     def join(self, others: "StatisticsTable") -> "StatisticsTable":
-        """Return these rows and then others; they have no key in common."""
+        """Return these rows, then others; no key is in both."""
         table = StatisticsTable.from_columns(self.concatenate(others), [*self.keys, *others.keys])
         return replace(table, revisions=self.revisions, sharing=self.sharing)
 
     def row(self, index: int) -> "Statistic":
-        """Return one row as a plain statistic, for explanations and single decisions."""
+        """Return one row as a `Statistic`."""
         return Statistic(
             key=self.keys[index],
             updated_at=self.updated_at.item(index),
@@ -201,15 +200,15 @@ class StatisticsTable(StatisticColumns):
         )
 
     def find(self, namespace: str, pod: str, workload: WorkloadRef | None, container: str, identity: str) -> int | None:
-        """Return the row that speaks for a container: its own, else its workload's, else None."""
-        # A plain tuple finds what a named one put there, in half the time.
+        """Return the row of a container: its own, or its workload's, or None."""
+        # A plain tuple equals a named one and is made in half the time.
         row = self.row_of_container.get((namespace, pod, container))  # type: ignore[call-overload]
         if row is not None or workload is None:
             return row  # type: ignore[no-any-return]
-        of_workload = str(workload)
-        row = self.row_of_workload.get((namespace, of_workload, container, identity))  # type: ignore[call-overload]
+        workload_name = str(workload)
+        row = self.row_of_workload.get((namespace, workload_name, container, identity))  # type: ignore[call-overload]
         if row is None and identity:
-            row = self.row_of_workload.get((namespace, of_workload, container, ""))  # type: ignore[call-overload]
+            row = self.row_of_workload.get((namespace, workload_name, container, ""))  # type: ignore[call-overload]
         return row  # type: ignore[no-any-return]
 
 
@@ -233,17 +232,17 @@ class Statistic:
 
     @property
     def rejections(self) -> tuple[SampleRejection, ...]:
-        """Why samples were refused."""
+        """The reasons why samples were rejected."""
         return tuple(reason for bit, reason in enumerate(SampleRejection) if self.rejected_reasons >> bit & 1)
 
 
 def index_containers(keys: Sequence[StatisticKey]) -> dict[ContainerKey, int]:
-    """Map each pod-level key to its row."""
+    """Map each key of a pod to its row."""
     return {ContainerKey(key.namespace, key.pod, key.container): row for row, key in enumerate(keys) if key.pod}
 
 
 def index_workloads(keys: Sequence[StatisticKey]) -> dict[PeakKey, int]:
-    """Map each workload-level key to its row."""
+    """Map each key of a workload to its row."""
     return {
         PeakKey(key.namespace, key.workload, key.container, key.identity): row
         for row, key in enumerate(keys)
@@ -253,12 +252,11 @@ def index_workloads(keys: Sequence[StatisticKey]) -> dict[PeakKey, int]:
 
 @dataclass(frozen=True, slots=True)
 class CounterTail:
-    """The last raw counters of a partition, so that the next read continues without asking for them again.
+    """The last raw counters of a partition, with which the next read continues.
 
-    One row a series (`series` identifies it within the container: the runtime's id); NaN where a counter is absent.
-    `changed_at` has the grid time of the last scrape that is known to have seen it, in Unix seconds: `at`, or earlier
-    where nothing that is scraped with it has moved since. Where no scrape is known yet it is negative: the time since
-    which nothing has moved.
+    One row a series (`series`: the runtime's container id); NaN if a counter is absent. `changed_at` is the grid time
+    of the last scrape that is known to have read it, in Unix seconds: `at`, or earlier if no series of that scrape has
+    changed since. Negative if no scrape is known: the time since which nothing has changed.
     """
 
     at: int  # Unix seconds of the grid time that the counters were read for
@@ -271,9 +269,9 @@ class CounterTail:
 
 @dataclass(frozen=True, slots=True)
 class OomRecord:
-    """An out-of-memory kill as it is remembered.
+    """A stored OOM kill; `oom_memory_bytes` is the limit at the kill, or else the last peak.
 
-    `teaches_workload` tells that it counts for all pods of the workload, since the killed pod does not run again.
+    `applies_to_workload`: it counts for all pods of the workload, because the killed pod does not run again.
     """
 
     namespace: str
@@ -287,15 +285,15 @@ class OomRecord:
     memory_limit_bytes: int | None
     memory_request_bytes: int | None
     last_working_set_bytes: int | None
-    oom_memory_bytes: int  # what it teaches: the limit at the kill, else the last observed peak
+    oom_memory_bytes: int
     applies_to_workload: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class HourlyPeaks:
-    """Largest samples of clock hours, one row a (key, hour); `hours` counts hours since the Unix epoch.
+    """Largest samples of clock hours, one row a (key, hour); `hours` are hours since the Unix epoch.
 
-    NaN where a resource had no sample in the hour.
+    NaN if a resource had no sample in the hour.
     """
 
     keys: Sequence[PeakKey]
@@ -306,10 +304,10 @@ class HourlyPeaks:
 
 @dataclass(frozen=True, slots=True)
 class PeakSummary:
-    """Maxima over chosen hours, one row a key; NaN where there was no sample.
+    """Maxima over selected hours, one row a key; NaN without a sample.
 
-    `cpu_peak_millicores` and `memory_peak_bytes` over the hours of the query, `memory_7d_max_bytes` over all hours
-    since its start, `first_hour` the earliest of these hours with a sample.
+    `cpu_peak_millicores` and `memory_peak_bytes` are over the hours of the query, `memory_7d_max_bytes` over all hours
+    since its start. `first_hour` is the earliest of these with a sample.
     """
 
     keys: Sequence[PeakKey]
@@ -321,9 +319,9 @@ class PeakSummary:
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far a partition's samples were read: everything in [read_from, read_until], but for `gaps`.
+    """The time range of a partition that has been read, [read_from, read_until] except `gaps`, in Unix seconds.
 
-    Unix seconds. A gap is (start, end, tries); after two tries in vain it stays unknown.
+    A gap is (start, end, tries); it is not read again after two tries.
     """
 
     read_from: int
@@ -334,10 +332,10 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True)
 class UsageUpdate:
-    """What one read of one partition adds: stored whole or not at all.
+    """The result of reading one partition, stored as a whole.
 
-    `block` holds only samples young enough for the windows (None if none are). It is stored where the partition was
-    read until `continues` by what the store has; None for whatever it has.
+    `block` has only samples within the windows, or None. The update is stored if the database has read the partition
+    until `continues_from`; None: in any case.
     """
 
     partition: str

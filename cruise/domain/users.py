@@ -1,4 +1,4 @@
-"""What people are notified of, and how much of it at a time."""
+"""Users of the API: callers, access, their actions, sign-in, what-if runs and notifications."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from enum import StrEnum
 from cruise.domain.backtest import ComparedMetric, MetricComparison
 from cruise.domain.cluster import WorkloadRef
 
-# Who asks the API for something, what it takes to be answered, and what was written through it.
+# Callers, the access that they need, and their actions.
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """A user as an API server knows one; `extra` are its further attributes, sorted by key."""
+    """A user as the API server knows it; `extra` has further attributes, sorted by key."""
 
     name: str
     uid: str = ""
@@ -23,24 +23,24 @@ class Caller:
 
 @dataclass(frozen=True, slots=True)
 class PathAccess:
-    """A request to a path of the API, such as `get` of /api/v1/status."""
+    """Access to a path of the API, such as `get` of /api/v1/status."""
 
     verb: str
     path: str
 
     def __str__(self) -> str:
-        """Write it as roles state it."""
+        """Format as in roles."""
         return f"{self.verb} {self.path}"
 
 
 @dataclass(frozen=True, slots=True)
 class PodAccess:
-    """The right to get the pods of a namespace, of all where it is empty: whoever has it may read about them."""
+    """Access to the pods of a namespace, or of all if it is empty; it allows reading about them."""
 
     namespace: str
 
     def __str__(self) -> str:
-        """Write it as roles state it."""
+        """Format as in roles."""
         return f"get pods in {f'namespace {self.namespace}' if self.namespace else 'all namespaces'}"
 
 
@@ -48,7 +48,7 @@ Access = PathAccess | PodAccess
 
 
 class UserActionKind(StrEnum):
-    """What people do to cruise itself."""
+    """What users do to cruise."""
 
     PAUSE = "pause"
     RESUME = "resume"
@@ -59,9 +59,10 @@ class UserActionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class UserAction:
-    """Who did what: an override has a namespace, a workload and its settings in `detail`, a pause none of them.
+    """An action of a user.
 
-    A revert has a namespace where it was of one alone.
+    An override has a namespace, a workload and its settings in `detail`; a pause has none; a revert may have a
+    namespace.
     """
 
     at: datetime
@@ -72,12 +73,12 @@ class UserAction:
     detail: str = ""
 
 
-# Signing in by an identity provider: what has to be remembered between leaving for it and coming back.
+# Sign-in with an identity provider.
 
 
 @dataclass(frozen=True, slots=True)
 class SignInRequest:
-    """A browser on its way to the provider: where to, and what only the one that left can come back with."""
+    """A sign-in in progress: the provider's address, and the secrets that its answer must match."""
 
     redirect_url: str
     state: str
@@ -86,14 +87,14 @@ class SignInRequest:
 
 
 class SignInDenied(Exception):
-    """Somebody is not signed in; the message says why in one line, and quotes no token."""
+    """A denied sign-in; the message gives the reason in one line, without a token."""
 
 
-# A change of rules tried on the cluster's own history before it holds: what is tried, and what it showed.
+# What-if runs: changed settings replayed on the cluster's own history.
 
 
 class WhatIfStage(StrEnum):
-    """How far a rehearsal is."""
+    """The stage of a what-if run."""
 
     RUNNING = "running"
     DONE = "done"
@@ -103,7 +104,7 @@ class WhatIfStage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WhatIfProposal:
-    """What is tried: overrides of one workload as annotations have them, or settings of the cluster by their keys."""
+    """The changed settings: overrides of one workload as in annotations, or the cluster's settings by key."""
 
     settings: Mapping[str, str]
     namespace: str | None = None
@@ -112,7 +113,7 @@ class WhatIfProposal:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfComparison:
-    """What is proposed (`here`) against what holds today, over the same days; `notes` say what is left out."""
+    """The proposed (`current`) and the present settings over the same days; `notes` say what is not replayed."""
 
     days: float
     containers: int
@@ -122,7 +123,7 @@ class WhatIfComparison:
 
 @dataclass(frozen=True, slots=True)
 class WhatIfRun:
-    """The last one that was asked for; `what` says what it is at, `done` how much of that, from 0 to 1."""
+    """The last what-if run; `progress` is the part of `current_step` that is done, 0 to 1."""
 
     proposal: WhatIfProposal
     caller: str
@@ -135,7 +136,7 @@ class WhatIfRun:
 
 
 class NotificationTopic(StrEnum):
-    """What a notice is about."""
+    """The topic of a notification."""
 
     OOM_KILLED = "oom-killed"
     REFUSED = "refused"
@@ -144,7 +145,7 @@ class NotificationTopic(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NotificationEvent:
-    """One thing that happened; notices that share topic, namespace and reason are reported together."""
+    """One event; those with the same topic, namespace and reason are reported together."""
 
     at: datetime
     topic: NotificationTopic
@@ -155,7 +156,7 @@ class NotificationEvent:
 
 @dataclass(frozen=True, slots=True)
 class NotificationGroup:
-    """Notices of one topic, namespace and reason: how many, since when until when, and what the last one said."""
+    """Events of one topic, namespace and reason; `message` is the last one's."""
 
     topic: NotificationTopic
     namespace: str
@@ -168,7 +169,7 @@ class NotificationGroup:
 
 @dataclass(frozen=True, slots=True)
 class Notification:
-    """One message, `key` its own; `dropped` notices did not get into this or an earlier one."""
+    """One message with a unique `key`; `dropped` events are in neither this message nor an earlier one."""
 
     key: str
     at: datetime
@@ -176,14 +177,14 @@ class Notification:
     dropped: int = 0
 
 
-def group_notifications(notices: Iterable[NotificationEvent]) -> tuple[NotificationGroup, ...]:
-    """Group notices: kills first, then refusals, then pauses; within a topic the largest group first."""
+def group_notifications(events: Iterable[NotificationEvent]) -> tuple[NotificationGroup, ...]:
+    """Group events: kills first, then rejections, then pauses; within a topic the largest group first."""
     found: dict[tuple[NotificationTopic, str, str], list[NotificationEvent]] = {}
-    for notice in notices:
-        found.setdefault((notice.topic, notice.namespace, notice.reason), []).append(notice)
+    for event in events:
+        found.setdefault((event.topic, event.namespace, event.reason), []).append(event)
     groups = [
-        NotificationGroup(*key, len(alike), alike[0].at, alike[-1].at, alike[-1].message)
-        for key, alike in found.items()
+        NotificationGroup(*key, len(group), group[0].at, group[-1].at, group[-1].message)
+        for key, group in found.items()
     ]
     order = list(NotificationTopic)
     return tuple(sorted(groups, key=lambda one: (order.index(one.topic), -one.count, one.namespace, one.reason)))
@@ -191,7 +192,7 @@ def group_notifications(notices: Iterable[NotificationEvent]) -> tuple[Notificat
 
 @dataclass(frozen=True, slots=True)
 class NotificationCounts:
-    """What others got to know of one pass: VerticalPodAutoscalers written, notices sent, and notices dropped."""
+    """Counts of one pass: VerticalPodAutoscalers written, events sent, and events dropped."""
 
     published: int = 0
     sent: int = 0

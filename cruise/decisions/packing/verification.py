@@ -58,8 +58,8 @@ def _find_wrong_priorities(snapshot: ClusterSnapshot, proposal: PackingProposal)
     for priority in sorted(priorities - set(listed)):
         yield f"by_priority has no line for priority {priority}"
     for line in proposal.by_priority:
-        if line.bound != running[line.priority]:
-            yield f"{running[line.priority]} pods of priority {line.priority} run, not {line.bound}"
+        if line.running != running[line.priority]:
+            yield f"{running[line.priority]} pods of priority {line.priority} run, not {line.running}"
         if line.placed != running_after[line.priority]:
             yield f"{running_after[line.priority]} pods of priority {line.priority} are placed in the end, not {line.placed}"
         if line.maximum < line.placed:

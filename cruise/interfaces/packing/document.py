@@ -171,7 +171,7 @@ def build_packing_document(plan: PackingPlan) -> PackingDocument:
             for one in proposal.unplaced
         ],
         by_priority=[
-            PriorityDocument(line.priority, line.placed, running=line.bound, bound=line.maximum)
+            PriorityDocument(line.priority, line.placed, running=line.running, bound=line.maximum)
             for line in proposal.by_priority
         ],
         stages=[_steps(stage) for stage in proposal.stages],

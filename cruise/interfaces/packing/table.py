@@ -275,7 +275,7 @@ def _stays(one: UnplacedPod, words: str) -> Text:
 
 def _tiers(tiers: Sequence[PriorityResult]) -> RenderableType | None:
     """Show the priorities at which something changes or is open."""
-    telling = [tier for tier in tiers if tier.placed != tier.bound or tier.maximum != tier.placed]
+    telling = [tier for tier in tiers if tier.placed != tier.running or tier.maximum != tier.placed]
     if len(tiers) < 2 or not telling:
         return None
     table = create_plain_table("Pods with a place")
@@ -283,7 +283,7 @@ def _tiers(tiers: Sequence[PriorityResult]) -> RenderableType | None:
         table.add_column(heading, justify="right", no_wrap=True)
     for tier in telling[:_MOST_TIERS]:
         most = Text(f"{tier.maximum:,}", style="dim" if tier.maximum == tier.placed else "yellow")
-        table.add_row(f"{tier.priority:,}", f"{tier.bound:,}", f"{tier.placed:,}", most)
+        table.add_row(f"{tier.priority:,}", f"{tier.running:,}", f"{tier.placed:,}", most)
     return Group("", table)
 
 

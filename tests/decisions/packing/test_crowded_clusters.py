@@ -18,8 +18,8 @@ def test_plans_are_sound_and_no_order_of_arriving_lets_in_more_than_is_proved(se
         plan = build_proposal(built, pack(built.problem, SolveBudget(work_units=5e8), lambda packing: None))
         assert isinstance(plan, PackingProposal), seed
         assert find_plan_objections(snapshot, plan) == (), seed
-        placed = Counter({line.priority: line.placed - line.bound for line in plan.by_priority})
-        most = Counter({line.priority: line.maximum - line.bound for line in plan.by_priority})
+        placed = Counter({line.priority: line.placed - line.running for line in plan.by_priority})
+        most = Counter({line.priority: line.maximum - line.running for line in plan.by_priority})
         let_in = count_most_placed(snapshot)
         # Of the first priority of which an order lets in another number than the plan.
         for priority in sorted(let_in, reverse=True):

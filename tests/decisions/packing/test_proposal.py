@@ -54,7 +54,7 @@ def test_a_preemption_comes_right_before_the_pod_it_is_for() -> None:
     )
     found = proposal_for(snapshot, {"low": None, "new": "n1"})
     assert stages_of(found) == [(["low"], ["new"])]
-    assert [(line.priority, line.placed, line.bound, line.maximum) for line in found.by_priority] == [
+    assert [(line.priority, line.placed, line.running, line.maximum) for line in found.by_priority] == [
         (5, 1, 0, 1),
         (0, 0, 1, 0),
     ]

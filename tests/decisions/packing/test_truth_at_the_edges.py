@@ -301,7 +301,7 @@ def two_zones() -> list[Json]:
 def says_more_may_come(plan: PackingProposal, waiting: int) -> bool:
     """Tell whether nothing is proved about the pods that stay pending, of `waiting` in all."""
     unproved = plan.status is PackingStatus.FEASIBLE or plan.status is PackingStatus.NO_IMPROVEMENT
-    most = sum(line.maximum - line.bound for line in plan.by_priority)
+    most = sum(line.maximum - line.running for line in plan.by_priority)
     noted = PackingNote(PackingNoteCode.OTHER_ORDERS) in plan.notes
     return unproved and noted and most == waiting and not any(impossible for _, impossible in said(plan).values())
 
