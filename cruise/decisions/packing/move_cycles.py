@@ -1,261 +1,258 @@
-"""Knots of a plan: pods none of which can arrive before others have left, cut by taking a few out at once."""
+"""Orders the evictions and arrivals of a plan, and breaks cycles in which each pod needs the place of another."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from cruise.decisions.packing.move_order import InterimPlacement, MoveQueue
 
-# How many pods are tried as the start of a knot before the smallest one found is cut.
-_STARTS = 32
+# Cycles are searched from so many pods before the smallest one found is broken.
+_MAX_STARTS = 32
 
 
 @dataclass(slots=True)
 class MoveStep:
-    """Pods, by index, that leave together, and then those that arrive, in order."""
+    """Pods, by index, that are evicted together, and then those that arrive, in order."""
 
     evictions: list[int] = field(default_factory=list)
     arrivals: list[int] = field(default_factory=list)
 
 
 class MoveCycles:
-    """Finds the smallest set of pods that have to be without a node at once for another to arrive."""
+    """Finds the fewest pods that must be without a node at the same time so that another pod can arrive."""
 
-    def __init__(self, standing: InterimPlacement, agenda: MoveQueue) -> None:
-        self._standing = standing
-        self._agenda = agenda
-        self._largest = 2
+    def __init__(self, interim: InterimPlacement, queue: MoveQueue) -> None:
+        self._interim = interim
+        self._queue = queue
+        self._largest_accepted = 2
 
     def find_smallest(self) -> MoveStep | None:
-        """Return the smallest knot found, or one no larger than a plan with the others had anyway."""
-        found = self._smallest_by(self._cycle_through) or self._smallest_by(self._around)
-        if found is not None:
-            self._largest = max(self._largest, self._homeless_by(found))
-        return found
+        """Return the smallest step found, or one that is no larger than a step the plan needs anyway."""
+        step = self._find_smallest_by(self._find_cycle) or self._find_smallest_by(self._find_blocking_set)
+        if step is not None:
+            self._largest_accepted = max(self._largest_accepted, self._count_moved(step))
+        return step
 
-    def _smallest_by(self, cut: Callable[[int, int], MoveStep | None]) -> MoveStep | None:
+    def _find_smallest_by(self, find_step: Callable[[int, int], MoveStep | None]) -> MoveStep | None:
         best: MoveStep | None = None
-        least = len(self._agenda.to_place) + 1
-        for start, _ in zip(self._agenda.to_place, range(_STARTS), strict=False):
-            knot = cut(start, least - 1)
-            if knot is None:
+        least = len(self._queue.to_place) + 1
+        for start, _ in zip(self._queue.to_place, range(_MAX_STARTS), strict=False):
+            step = find_step(start, least - 1)
+            if step is None:
                 continue
-            best, least = knot, self._homeless_by(knot)
-            if least <= self._largest:
+            best, least = step, self._count_moved(step)
+            if least <= self._largest_accepted:
                 break
         return best
 
-    def _homeless_by(self, knot: MoveStep) -> int:
-        return sum(1 for pod in knot.evictions if pod in self._agenda.to_move)
+    def _count_moved(self, step: MoveStep) -> int:
+        return sum(1 for pod in step.evictions if pod in self._queue.to_move)
 
     def get_all_pods(self) -> MoveStep | None:
-        """Take out all pods that are to leave at once: what is left is to find an order for those that arrive."""
-        leaves, waiting = list(self._agenda.to_evict), list(self._agenda.to_place)
-        found = self._attempt(leaves, waiting)
-        if found is not None:
-            return found
-        # The first of a group may stand where the others cannot follow.
-        founders = {(self._standing.get_class(pod), self._agenda.target[pod]): pod for pod in reversed(waiting)}
-        for pod, _ in zip(founders.values(), range(_STARTS), strict=False):
-            found = self._attempt(leaves, [pod, *(other for other in waiting if other != pod)])
-            if found is not None:
-                return found
+        """Return the step that evicts all pods that must leave, if the others can then arrive in some order."""
+        evictions, arriving = list(self._queue.to_evict), list(self._queue.to_place)
+        step = self._attempt(evictions, arriving)
+        if step is not None:
+            return step
+        # The first pod of an affinity group may be on a node where the others cannot follow.
+        first_pods = {(self._interim.get_class(pod), self._queue.target[pod]): pod for pod in reversed(arriving)}
+        for pod, _ in zip(first_pods.values(), range(_MAX_STARTS), strict=False):
+            step = self._attempt(evictions, [pod, *(other for other in arriving if other != pod)])
+            if step is not None:
+                return step
         return None
 
-    def _attempt(self, leaves: list[int], homeless: list[int]) -> MoveStep | None:
-        """Return the step in which the homeless arrive once all the leaves are out; None where one cannot."""
-        knot = MoveStep(leaves)
-        for pod in leaves:
-            self._standing.evict(pod)
-        while homeless:
-            left = [pod for pod in homeless if not self._arrives(pod, knot)]
-            if len(left) == len(homeless):
+    def _attempt(self, evictions: list[int], arriving: list[int]) -> MoveStep | None:
+        """Return the step in which all pods arrive after the evictions; None if one cannot."""
+        step = MoveStep(evictions)
+        for pod in evictions:
+            self._interim.evict(pod)
+        while arriving:
+            remaining = [pod for pod in arriving if not self._try_arrival(pod, step)]
+            if len(remaining) == len(arriving):
                 break
-            homeless = left
-        self._undo(knot)
-        return None if homeless else knot
+            arriving = remaining
+        self._undo(step)
+        return None if arriving else step
 
-    def _arrives(self, pod: int, knot: MoveStep) -> bool:
-        target = self._agenda.target[pod]
-        if not self._standing.accepts(pod, target):
+    def _try_arrival(self, pod: int, step: MoveStep) -> bool:
+        target = self._queue.target[pod]
+        if not self._interim.accepts(pod, target):
             return False
-        self._standing.place(pod, target)
-        knot.arrivals.append(pod)
+        self._interim.place(pod, target)
+        step.arrivals.append(pod)
         return True
 
-    def _undo(self, knot: MoveStep) -> None:
-        for pod in knot.arrivals:
-            self._standing.evict(pod)
-        for pod in knot.evictions:
-            self._standing.place(pod, self._agenda.source[pod])
+    def _undo(self, step: MoveStep) -> None:
+        for pod in step.arrivals:
+            self._interim.evict(pod)
+        for pod in step.evictions:
+            self._interim.place(pod, self._queue.source[pod])
 
-    def _cycle_through(self, start: int, most: int) -> MoveStep | None:
-        """Exchange a pod with as few others as can be, each of which goes where the next one was."""
-        agenda = self._agenda
-        if start not in agenda.to_move:
+    def _find_cycle(self, start: int, most: int) -> MoveStep | None:
+        """Return the step in which a pod exchanges places with as few others as possible."""
+        queue = self._queue
+        if start not in queue.to_move:
             return None
-        home = agenda.source[start]
-        came_by: dict[int, int] = {}
-        ends = [agenda.target[start]]
+        source = queue.source[start]
+        pod_to: dict[int, int] = {}
+        frontier = [queue.target[start]]
         for _ in range(most - 1):
-            following = []
-            for node in ends:
-                for pod in agenda.get_leaving_node(node):
-                    target = agenda.target[pod]
-                    if pod == start or pod not in agenda.to_move or target in came_by:
+            next_frontier = []
+            for node in frontier:
+                for pod in queue.get_leaving_node(node):
+                    target = queue.target[pod]
+                    if pod == start or pod not in queue.to_move or target in pod_to:
                         continue
-                    came_by[target] = pod
-                    if target == home:
-                        cycle = self._way(came_by, start)
+                    pod_to[target] = pod
+                    if target == source:
+                        cycle = self._trace_cycle(pod_to, start)
                         return self._attempt(cycle, list(cycle))
-                    following.append(target)
-            ends = following
+                    next_frontier.append(target)
+            frontier = next_frontier
         return None
 
-    def _way(self, came_by: dict[int, int], start: int) -> list[int]:
-        way = [start]
-        node = self._agenda.source[start]
-        while node != self._agenda.target[start]:
-            way.append(came_by[node])
-            node = self._agenda.source[came_by[node]]
-        return way
+    def _trace_cycle(self, pod_to: dict[int, int], start: int) -> list[int]:
+        cycle = [start]
+        node = self._queue.source[start]
+        while node != self._queue.target[start]:
+            cycle.append(pod_to[node])
+            node = self._queue.source[pod_to[node]]
+        return cycle
 
-    def _around(self, start: int, most: int) -> MoveStep | None:
-        """Take out the pods in a pod's way, and in the way of those, until all of them have arrived."""
-        standing, movers = self._standing, self._agenda.to_move
-        knot, homeless = MoveStep(), [start]
-        if start in movers:
-            standing.evict(start)
-            knot.evictions.append(start)
-        while homeless and len(knot.evictions) - len(knot.arrivals) <= most:
-            fits = next((pod for pod in homeless if self._arrives(pod, knot)), None)
-            if fits is not None:
-                homeless.remove(fits)
+    def _find_blocking_set(self, start: int, most: int) -> MoveStep | None:
+        """Return the step that evicts the pods that block a pod, and those that block these, until all have arrived."""
+        interim, to_move = self._interim, self._queue.to_move
+        step, arriving = MoveStep(), [start]
+        if start in to_move:
+            interim.evict(start)
+            step.evictions.append(start)
+        while arriving and len(step.evictions) - len(step.arrivals) <= most:
+            accepted = next((pod for pod in arriving if self._try_arrival(pod, step)), None)
+            if accepted is not None:
+                arriving.remove(accepted)
                 continue
-            in_the_way = next((found for pod in homeless if (found := self._in_the_way_of(pod))), None)
-            if in_the_way is None:
+            blocking = next((pods for pod in arriving if (pods := self._find_blocking_pods(pod))), None)
+            if blocking is None:
                 break
-            for pod in in_the_way:
-                standing.evict(pod)
-                knot.evictions.append(pod)
-                if pod in movers:
-                    homeless.append(pod)
-        self._undo(knot)
-        # Some came while others were still there, and those may have been what let them in.
-        return None if homeless else self._attempt(knot.evictions, knot.arrivals)
+            for pod in blocking:
+                interim.evict(pod)
+                step.evictions.append(pod)
+                if pod in to_move:
+                    arriving.append(pod)
+        self._undo(step)
+        # Some arrived while others were still there, and may depend on them.
+        return None if arriving else self._attempt(step.evictions, step.arrivals)
 
-    def _in_the_way_of(self, pod: int) -> list[int]:
-        """Return a few pods, none of them needlessly, without which a pod would be let in; none where there are none.
+    def _find_blocking_pods(self, pod: int) -> list[int]:
+        """Return a few pods without which a pod would be accepted, none of them superfluous.
 
-        Those that lose their place come first, then those that can go where they are to.
+        Pods that lose their place come first, then those that can go to their target.
         """
-        candidates = self._candidates(pod)
-        candidates.sort(key=lambda other: (other in self._agenda.to_move, other))
-        last = None
+        candidates = self._list_candidates(pod)
+        candidates.sort(key=lambda other: (other in self._queue.to_move, other))
+        blocking = None
         for other in candidates:
-            helps, finds_room = self._without(other, pod)
-            if helps and finds_room:
+            helps, can_arrive = self._try_without(other, pod)
+            if helps and can_arrive:
                 return [other]
-            if helps and last is None:
-                last = other
-        return self._several_in_the_way_of(pod, candidates) if last is None else [last]
+            if helps and blocking is None:
+                blocking = other
+        return self._find_several_blocking_pods(pod, candidates) if blocking is None else [blocking]
 
-    def _without(self, other: int, pod: int) -> tuple[bool, bool]:
-        """Tell whether a pod would be let in without another one, and whether that one could go where it is to."""
-        standing, agenda = self._standing, self._agenda
-        standing.evict(other)
-        helps = standing.accepts(pod, agenda.target[pod])
-        finds_room = helps and (other not in agenda.to_move or standing.accepts(other, agenda.target[other]))
-        standing.place(other, agenda.source[other])
-        return helps, finds_room
+    def _try_without(self, other: int, pod: int) -> tuple[bool, bool]:
+        """Tell whether a pod would be accepted without another, and whether that one could go to its target."""
+        interim, queue = self._interim, self._queue
+        interim.evict(other)
+        helps = interim.accepts(pod, queue.target[pod])
+        can_arrive = helps and (other not in queue.to_move or interim.accepts(other, queue.target[other]))
+        interim.place(other, queue.source[other])
+        return helps, can_arrive
 
-    def _several_in_the_way_of(self, pod: int, candidates: Iterable[int]) -> list[int]:
-        standing, target, source = self._standing, self._agenda.target[pod], self._agenda.source
-        out: list[int] = []
+    def _find_several_blocking_pods(self, pod: int, candidates: Iterable[int]) -> list[int]:
+        interim, target, source = self._interim, self._queue.target[pod], self._queue.source
+        evicted: list[int] = []
         for other in candidates:
-            standing.evict(other)
-            out.append(other)
-            if standing.accepts(pod, target):
+            interim.evict(other)
+            evicted.append(other)
+            if interim.accepts(pod, target):
                 break
-        found = standing.accepts(pod, target)
+        is_accepted = interim.accepts(pod, target)
         needed = []
-        for other in reversed(out):
-            standing.place(other, source[other])
-            if found and not standing.accepts(pod, target):
+        for other in reversed(evicted):
+            interim.place(other, source[other])
+            if is_accepted and not interim.accepts(pod, target):
                 needed.append(other)
-                standing.evict(other)
+                interim.evict(other)
         for other in needed:
-            standing.place(other, source[other])
+            interim.place(other, source[other])
         return needed[::-1]
 
-    def _candidates(self, pod: int) -> list[int]:
-        """Return the pods that are still to leave and may be in a pod's way: on its node, or named by its rules."""
-        standing, agenda = self._standing, self._agenda
-        found = dict.fromkeys(agenda.get_leaving_node(agenda.target[pod]))
-        for pod_class in sorted(standing.get_dependencies(standing.get_class(pod))):
-            found.update(dict.fromkeys(agenda.get_leaving_class(pod_class)))
-        return [other for other in found if other != pod and standing.node_of[other] == agenda.source[other]]
-
-
-# In which order a plan's pods leave and arrive: as few as can be are without a node at once.
+    def _list_candidates(self, pod: int) -> list[int]:
+        """Return the pods that must still leave and may block a pod: on its node, or named by its rules."""
+        interim, queue = self._interim, self._queue
+        candidates = dict.fromkeys(queue.get_leaving_node(queue.target[pod]))
+        for pod_class in sorted(interim.get_dependencies(interim.get_class(pod))):
+            candidates.update(dict.fromkeys(queue.get_leaving_class(pod_class)))
+        return [other for other in candidates if other != pod and interim.node_of[other] == queue.source[other]]
 
 
 class MoveStaging:
-    """Works a plan off: every pod that can arrive does, so chains of moves go from their tails; then a knot is cut."""
+    """Carries out a plan in steps: every pod that can arrive does, from the ends of chains; then a cycle is broken."""
 
-    def __init__(self, standing: InterimPlacement, agenda: MoveQueue) -> None:
-        self._standing = standing
-        self._agenda = agenda
-        self._knots = MoveCycles(standing, agenda)
+    def __init__(self, interim: InterimPlacement, queue: MoveQueue) -> None:
+        self._interim = interim
+        self._queue = queue
+        self._cycles = MoveCycles(interim, queue)
         self._steps: list[MoveStep] = [MoveStep()]
 
     def build_steps(self) -> list[MoveStep] | None:
-        """Return the steps in order; None where none is found."""
-        agenda = self._agenda
-        self._work_off(agenda.to_place)
-        while agenda.to_place:
-            knot = self._knots.find_smallest() or self._knots.get_all_pods()
-            if knot is None:
+        """Return the steps in order; None if no order is found."""
+        queue = self._queue
+        self._place_accepted(queue.to_place)
+        while queue.to_place:
+            step = self._cycles.find_smallest() or self._cycles.get_all_pods()
+            if step is None:
                 return None
-            self._carry_out(knot)
-            self._work_off(agenda.get_unblocked_by([*knot.evictions, *knot.arrivals]))
-        if agenda.to_evict:
-            # No pod waited for these, so they go last.
-            self._steps.append(MoveStep(list(agenda.to_evict)))
-        return self.start()
+            self._carry_out(step)
+            self._place_accepted(queue.get_unblocked_by([*step.evictions, *step.arrivals]))
+        if queue.to_evict:
+            # No pod needs their places, so they are evicted last.
+            self._steps.append(MoveStep(list(queue.to_evict)))
+        return self.get_steps()
 
-    def start(self) -> list[MoveStep]:
-        """Return the steps so far: what can be done although no order was found for all."""
+    def get_steps(self) -> list[MoveStep]:
+        """Return the steps so far, which can be carried out even if the others have no order."""
         return [step for step in self._steps if step.evictions or step.arrivals]
 
-    def _work_off(self, candidates: Iterable[int]) -> None:
-        """Let pods arrive that can by themselves, and then those that this lets in."""
+    def _place_accepted(self, candidates: Iterable[int]) -> None:
+        """Place pods that are accepted, and then those that this unblocks."""
         while candidates:
-            arrived = [pod for pod in self._agenda.get_in_order(candidates) if self._arrives_alone(pod)]
-            candidates = self._agenda.get_unblocked_by(arrived)
+            arrived = [pod for pod in self._queue.get_in_order(candidates) if self._try_move(pod)]
+            candidates = self._queue.get_unblocked_by(arrived)
 
-    def _arrives_alone(self, pod: int) -> bool:
-        standing, target, source = self._standing, self._agenda.target[pod], self._standing.node_of[pod]
+    def _try_move(self, pod: int) -> bool:
+        interim, target, source = self._interim, self._queue.target[pod], self._interim.node_of[pod]
         if source >= 0:
-            standing.evict(pod)
-        if not standing.accepts(pod, target):
+            interim.evict(pod)
+        if not interim.accepts(pod, target):
             if source >= 0:
-                standing.place(pod, source)
+                interim.place(pod, source)
             return False
-        standing.place(pod, target)
+        interim.place(pod, target)
         if source >= 0:
             self._steps.append(MoveStep([pod]))
         self._steps[-1].arrivals.append(pod)
-        self._agenda.complete(pod)
+        self._queue.complete(pod)
         return True
 
-    def _carry_out(self, knot: MoveStep) -> None:
-        for pod in knot.evictions:
-            self._standing.evict(pod)
-        for pod in knot.arrivals:
-            self._standing.place(pod, self._agenda.target[pod])
-        for pod in dict.fromkeys([*knot.evictions, *knot.arrivals]):
-            self._agenda.complete(pod)
-        if knot.evictions:
-            self._steps.append(knot)
+    def _carry_out(self, step: MoveStep) -> None:
+        for pod in step.evictions:
+            self._interim.evict(pod)
+        for pod in step.arrivals:
+            self._interim.place(pod, self._queue.target[pod])
+        for pod in dict.fromkeys([*step.evictions, *step.arrivals]):
+            self._queue.complete(pod)
+        if step.evictions:
+            self._steps.append(step)
         else:
-            self._steps[-1].arrivals += knot.arrivals
+            self._steps[-1].arrivals += step.arrivals

@@ -1,4 +1,4 @@
-"""Which pods are on which node while a plan is carried out, and whether one more pod would be let in."""
+"""Simulates the placements while a plan is carried out, and queues the pods that must leave or arrive."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence, Set
@@ -12,8 +12,6 @@ from cruise.packer.rules.by_class import RulesByClass, build_rules_by_class
 from cruise.packer.rules.domain_counts import RuleCounts
 from cruise.packer.rules.preemption import has_undue_profit
 
-# Which pod goes where, once it is known how many of a class are on each node.
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodChanges:
@@ -26,78 +24,80 @@ class PodChanges:
 
 
 def match_pods_to_places(problem: PackingProblem, pod_node: Int64Array) -> PodChanges:
-    """Give a packing's places to pods of the same class so that the most stay, and then as few as can are preempted.
+    """Assign the places of a packing to pods of the same class so that most stay, and fewest are preempted.
 
-    A solver may have exchanged pods of a class with each other: they are all the same to it.
+    A solver may have exchanged pods of a class, which it does not distinguish.
     """
     target = problem.pod_node.copy()
     changed = np.unique(problem.pod_class[pod_node != problem.pod_node])
-    mine = np.flatnonzero(np.isin(problem.pod_class, changed))
+    pods_of_changed = np.flatnonzero(np.isin(problem.pod_class, changed))
     by_class: dict[int, list[int]] = defaultdict(list)
-    for pod, pod_class in zip(mine.tolist(), problem.pod_class[mine].tolist(), strict=True):
+    for pod, pod_class in zip(pods_of_changed.tolist(), problem.pod_class[pods_of_changed].tolist(), strict=True):
         by_class[pod_class].append(pod)
     for pods in by_class.values():
         _match_class(pods, problem.pod_node, pod_node, target)
     if has_undue_profit(problem, target):
-        # Preempted and moved pods are then told apart by the node that they leave.
+        # Then pods are distinguished by the node that they leave.
         target = pod_node
     return find_pod_changes(problem, target)
 
 
 def find_pod_changes(problem: PackingProblem, pod_node: Int64Array) -> PodChanges:
-    """Say what it takes to get to an assignment, pod by pod."""
-    was, now = problem.pod_node, pod_node
+    """Return which pods are placed, moved and preempted by an assignment."""
+    before, after = problem.pod_node, pod_node
     return PodChanges(
         pod_node=pod_node,
-        placed=tuple(np.flatnonzero((was < 0) & (now >= 0)).tolist()),
-        moved=tuple(np.flatnonzero((was >= 0) & (now >= 0) & (was != now)).tolist()),
-        preempted=tuple(np.flatnonzero((was >= 0) & (now < 0)).tolist()),
+        placed=tuple(np.flatnonzero((before < 0) & (after >= 0)).tolist()),
+        moved=tuple(np.flatnonzero((before >= 0) & (after >= 0) & (before != after)).tolist()),
+        preempted=tuple(np.flatnonzero((before >= 0) & (after < 0)).tolist()),
     )
 
 
-def _match_class(pods: list[int], was: Int64Array, wanted: Int64Array, target: Int64Array) -> None:
+def _match_class(pods: list[int], before: Int64Array, wanted: Int64Array, target: Int64Array) -> None:
     places: dict[int, int] = defaultdict(int)
     for pod in pods:
         if wanted[pod] >= 0:
             places[int(wanted[pod])] += 1
     waiting: list[int] = []
-    # A pod that the solver leaves in place comes first: it may be the one that a person looks for.
-    for pod in sorted(pods, key=lambda pod: wanted[pod] != was[pod]):
-        node = int(was[pod])
+    # A pod that the solver leaves in place comes first, because its name may be in the report.
+    for pod in sorted(pods, key=lambda pod: wanted[pod] != before[pod]):
+        node = int(before[pod])
         if node >= 0 and places[node] > 0:
             places[node] -= 1
             target[pod] = node
         else:
             waiting.append(pod)
-    rest: list[int] = []
-    for pod in sorted(waiting, key=lambda pod: (was[pod] < 0, wanted[pod] < 0, pod)):
+    unmatched: list[int] = []
+    for pod in sorted(waiting, key=lambda pod: (before[pod] < 0, wanted[pod] < 0, pod)):
         node = int(wanted[pod])
-        if was[pod] >= 0 and node >= 0 and places[node] > 0:
+        if before[pod] >= 0 and node >= 0 and places[node] > 0:
             places[node] -= 1
             target[pod] = node
         else:
-            rest.append(pod)
-    # Running pods first: a move gives back what a preemption takes. From which nodes something is preempted is the
-    # solver's to say, since not every pod may profit from that.
-    left = [node for node in sorted(places) for _ in range(places[node])]
-    for place, pod in enumerate(rest):
-        target[pod] = left[place] if place < len(left) else -1
+            unmatched.append(pod)
+    # Running pods first: then a pod moves instead of being preempted. The solver decides from which nodes pods are
+    # preempted, because not every pod may profit from that.
+    free_places = [node for node in sorted(places) for _ in range(places[node])]
+    for number, pod in enumerate(unmatched):
+        target[pod] = free_places[number] if number < len(free_places) else -1
 
 
-# CPU, memory and places: what each pod takes for itself, or by sizes that are decided.
-_SIZED = 3
+# The first columns are CPU, memory and pod slots, which depend on decided sizes.
+_SIZED_COLUMNS = 3
 
 
 class InterimPlacement:
-    """The moment: where each pod is, what is taken on each node, and the counts of rules between pods.
+    """The node of each pod at a moment of a plan, the use of each node, and the counts for rules between pods.
 
-    `now[pod, resource]` is what a pod counts for where it is at first, `there` wherever it arrives.
+    `current[pod, resource]` is what a pod counts for on its first node, `on_target` wherever it arrives.
     """
 
-    def __init__(self, problem: PackingProblem, arriving: frozenset[int], now: Int64Array, there: Int64Array) -> None:
+    def __init__(
+        self, problem: PackingProblem, arriving: frozenset[int], current: Int64Array, on_target: Int64Array
+    ) -> None:
         self._problem = problem
-        self._now = now
-        self._there = there
+        self._current = current
+        self._on_target = on_target
         self._source: list[int] = problem.pod_node.tolist()
         self._class_of: list[int] = problem.pod_class.tolist()
         self.node_of: list[int] = list(self._source)
@@ -108,34 +108,34 @@ class InterimPlacement:
         for pod_class, others in self._depends_on.items():
             for other in others:
                 self._dependents.setdefault(other, set()).add(pod_class)
-        # Beside CPU and memory, headroom is what pods on a node take once together.
-        self._shares = problem.headroom[:, _SIZED:]
-        self._sharing = np.zeros_like(problem.capacities[:, _SIZED:]) if self._shares.any() else None
+        # In the columns after these, headroom is what the pods of a node need once together.
+        self._shared_once = problem.headroom[:, _SIZED_COLUMNS:]
+        self._sharing_count = np.zeros_like(problem.capacities[:, _SIZED_COLUMNS:]) if self._shared_once.any() else None
         self._used = np.zeros_like(problem.capacities)
-        here = problem.pod_node >= 0
-        np.add.at(self._used, problem.pod_node[here], now[here])
-        if self._sharing is not None:
-            np.add.at(self._sharing, problem.pod_node[here], self._shares[problem.pod_class[here]])
-        self._copies = Counter(
+        running = problem.pod_node >= 0
+        np.add.at(self._used, problem.pod_node[running], current[running])
+        if self._sharing_count is not None:
+            np.add.at(self._sharing_count, problem.pod_node[running], self._shared_once[problem.pod_class[running]])
+        self._count_on_node = Counter(
             (pod_class, node)
             for pod_class, node in zip(self._class_of, self.node_of, strict=True)
             if node >= 0 and pod_class in arriving
         )
 
     def get_class(self, pod: int) -> int:
-        """Return a pod's class."""
+        """Return the class of a pod."""
         return self._class_of[pod]
 
     def get_dependencies(self, pod_class: int) -> Set[int]:
-        """Return the classes on whose pods the arrival of one of this class may depend."""
+        """Return the classes whose pods may decide whether a pod of this class is accepted."""
         return self._depends_on.get(pod_class, frozenset())
 
     def get_dependents(self, pod_class: int) -> Set[int]:
-        """Return the classes whose arrival may depend on pods of this one."""
+        """Return the classes whose acceptance may depend on pods of this class."""
         return self._dependents.get(pod_class, frozenset())
 
     def evict(self, pod: int) -> None:
-        """Take a pod off its node."""
+        """Remove a pod from its node."""
         self._counts.evict(pod)
         self._change(pod, self.node_of[pod], -1)
         self.node_of[pod] = -1
@@ -147,34 +147,34 @@ class InterimPlacement:
         self._change(pod, node, 1)
 
     def accepts(self, pod: int, node: int) -> bool:
-        """Tell whether kube-scheduler's filters would let the pod onto the node now."""
+        """Tell whether kube-scheduler's filters would accept the pod on the node now."""
         pod_class, problem = self._class_of[pod], self._problem
-        wanted = self._there[pod]
+        requests = self._on_target[pod]
         if not problem.allowed_nodes[problem.node_mask_of_class[pod_class], node]:
             return False
-        if ((self._used[node] + wanted > problem.capacities[node]) & (wanted > 0)).any():
+        if ((self._used[node] + requests > problem.capacities[node]) & (requests > 0)).any():
             return False
-        if self._sharing is not None and self._lacks_for_all(pod_class, node, wanted[_SIZED:]):
+        if self._sharing_count is not None and self._lacks_shared(pod_class, node, requests[_SIZED_COLUMNS:]):
             return False
-        if self._copies[pod_class, node] >= problem.max_on_node[pod_class]:
+        if self._count_on_node[pod_class, node] >= problem.max_on_node[pod_class]:
             return False
         return self._counts.allows(pod_class, node)
 
-    def _lacks_for_all(self, pod_class: int, node: int, wanted: Int64Array) -> bool:
-        """Tell whether what pods share is too much beside the rest, once one of the class is among them."""
-        assert self._sharing is not None
-        shares = self._shares[pod_class]
-        once = (self._sharing[node] + shares) > 0
-        over = self._used[node, _SIZED:] + wanted + once > self._problem.capacities[node, _SIZED:]
-        return bool((over & ((wanted > 0) | (shares > 0))).any())
+    def _lacks_shared(self, pod_class: int, node: int, requests: Int64Array) -> bool:
+        """Tell whether shared resources are too small with one more pod of the class."""
+        assert self._sharing_count is not None
+        shared = self._shared_once[pod_class]
+        once = (self._sharing_count[node] + shared) > 0
+        exceeded = self._used[node, _SIZED_COLUMNS:] + requests + once > self._problem.capacities[node, _SIZED_COLUMNS:]
+        return bool((exceeded & ((requests > 0) | (shared > 0))).any())
 
-    def _change(self, pod: int, node: int, by: int) -> None:
+    def _change(self, pod: int, node: int, sign: int) -> None:
         pod_class = self._class_of[pod]
-        amounts = self._now if node == self._source[pod] else self._there
-        self._used[node] += by * amounts[pod]
-        if self._sharing is not None:
-            self._sharing[node] += by * self._shares[pod_class]
-        self._copies[pod_class, node] += by
+        amounts = self._current if node == self._source[pod] else self._on_target
+        self._used[node] += sign * amounts[pod]
+        if self._sharing_count is not None:
+            self._sharing_count[node] += sign * self._shared_once[pod_class]
+        self._count_on_node[pod_class, node] += sign
 
 
 def _depends_on(rules: RulesByClass, pod_class: int) -> frozenset[int]:
@@ -184,58 +184,61 @@ def _depends_on(rules: RulesByClass, pod_class: int) -> frozenset[int]:
     return frozenset(other for others in named for other in others.tolist())
 
 
-# What is left to do of a plan: the pods that are to arrive and to leave, and where they come from and go.
-
-
 class MoveQueue:
-    """Pods by index. `waiting` ones arrive, the most important first; `leaving` those still on their old nodes."""
+    """The pods, by index, that must still leave or arrive, with their nodes; arrivals are in order of importance."""
 
-    def __init__(self, standing: InterimPlacement, changes: PodChanges, priorities: Sequence[int]) -> None:
-        self._standing = standing
+    def __init__(self, interim: InterimPlacement, changes: PodChanges, priorities: Sequence[int]) -> None:
+        self._interim = interim
         self.target: list[int] = changes.pod_node.tolist()
         self.to_move = frozenset(changes.moved)
-        waiting = [*changes.placed, *changes.moved]
-        # Pending ones come before those that run already.
-        waiting.sort(key=lambda pod: (-priorities[pod], pod in self.to_move, pod))
-        self._rank = {pod: rank for rank, pod in enumerate(waiting)}
-        self.to_place = dict.fromkeys(waiting)
+        arriving = [*changes.placed, *changes.moved]
+        # Pending pods come before running ones.
+        arriving.sort(key=lambda pod: (-priorities[pod], pod in self.to_move, pod))
+        self._rank = {pod: rank for rank, pod in enumerate(arriving)}
+        self.to_place = dict.fromkeys(arriving)
         self.to_evict = dict.fromkeys([*changes.preempted, *changes.moved])
-        self.source = {pod: standing.node_of[pod] for pod in self.to_evict}
-        self._to_node, self._of_class = defaultdict[int, set[int]](set), defaultdict[int, set[int]](set)
-        for pod in waiting:
-            self._to_node[self.target[pod]].add(pod)
-            self._of_class[standing.get_class(pod)].add(pod)
-        self._leaving_of_class, self._from_node = defaultdict[int, list[int]](list), defaultdict[int, list[int]](list)
+        self.source = {pod: interim.node_of[pod] for pod in self.to_evict}
+        self._arriving_on_node, self._arriving_of_class = (
+            defaultdict[int, set[int]](set),
+            defaultdict[int, set[int]](set),
+        )
+        for pod in arriving:
+            self._arriving_on_node[self.target[pod]].add(pod)
+            self._arriving_of_class[interim.get_class(pod)].add(pod)
+        self._leaving_of_class, self._leaving_node = (
+            defaultdict[int, list[int]](list),
+            defaultdict[int, list[int]](list),
+        )
         for pod, node in self.source.items():
-            self._leaving_of_class[standing.get_class(pod)].append(pod)
-            self._from_node[node].append(pod)
+            self._leaving_of_class[interim.get_class(pod)].append(pod)
+            self._leaving_node[node].append(pod)
 
     def complete(self, pod: int) -> None:
-        """Strike off a pod that has left, or arrived."""
+        """Remove a pod that has left or arrived."""
         self.to_evict.pop(pod, None)
         if pod in self.to_place:
             del self.to_place[pod]
-            self._to_node[self.target[pod]].discard(pod)
-            self._of_class[self._standing.get_class(pod)].discard(pod)
+            self._arriving_on_node[self.target[pod]].discard(pod)
+            self._arriving_of_class[self._interim.get_class(pod)].discard(pod)
 
     def get_in_order(self, pods: Iterable[int]) -> list[int]:
-        """Return those of the pods that still wait, the most important first."""
+        """Return which of the pods must still arrive, the most important first."""
         return sorted(set(pods) & self.to_place.keys(), key=self._rank.__getitem__)
 
     def get_unblocked_by(self, pods: Iterable[int]) -> set[int]:
-        """Return the waiting pods that may be let in now that some pods have changed places."""
-        found: set[int] = set()
+        """Return the pods that may be accepted now that these pods have left or arrived."""
+        unblocked: set[int] = set()
         for pod in pods:
-            found |= self._to_node[self.source.get(pod, -1)]
-            for pod_class in self._standing.get_dependents(self._standing.get_class(pod)):
-                found |= self._of_class[pod_class]
-        return found
+            unblocked |= self._arriving_on_node[self.source.get(pod, -1)]
+            for pod_class in self._interim.get_dependents(self._interim.get_class(pod)):
+                unblocked |= self._arriving_of_class[pod_class]
+        return unblocked
 
     def get_leaving_node(self, node: int) -> list[int]:
-        """Return the pods that are still to leave a node."""
-        self._from_node[node] = [pod for pod in self._from_node[node] if pod in self.to_evict]
-        return self._from_node[node]
+        """Return the pods that must still leave a node."""
+        self._leaving_node[node] = [pod for pod in self._leaving_node[node] if pod in self.to_evict]
+        return self._leaving_node[node]
 
     def get_leaving_class(self, pod_class: int) -> list[int]:
-        """Return the pods of a class that are still to leave their nodes."""
+        """Return the pods of a class that must still leave their nodes."""
         return [pod for pod in self._leaving_of_class[pod_class] if pod in self.to_evict]

@@ -1,7 +1,6 @@
-"""The nodes of a plan as they would be with all pods in place: the sizes that the node pass decides there."""
+"""Decides the sizes of a plan: what the node pass would write on its nodes, for as few pods as possible."""
 
 from collections.abc import Collection, Mapping, Sequence
-from collections.abc import Container as abc_Container
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import NamedTuple
@@ -21,8 +20,8 @@ from cruise.domain.cluster import ClusterSnapshot, Container, Pod
 from cruise.domain.pod_resources import count_pod_requests, get_spec_targets, predict_actuated_pod
 from cruise.domain.resources import NO_RESOURCES, Int64Array, Resources, StatedResources
 
-# A pod held for one of these keeps the size that it has.
-_KEEPS_ITS_SIZE = frozenset(
+# A pod that the node pass skips for one of these reasons keeps its size.
+_REASONS_TO_KEEP_SIZE = frozenset(
     {
         ReasonCode.LIMIT_RANGE,
         ReasonCode.QOS_CHANGE,
@@ -35,14 +34,14 @@ _KEEPS_ITS_SIZE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class PlannedPodSize:
-    """Sizes for a pod's containers, and what it then counts for."""
+    """Sizes for a pod's containers, and the requests that the pod then counts for."""
 
     targets: tuple[ContainerTarget, ...]
     counted_requests: Resources
 
 
 class PlannedNodeSizes:
-    """What the node pass would give the pods of one node."""
+    """The sizes that the node pass would give the pods of one node."""
 
     def __init__(self, snapshot: ClusterSnapshot, plan: NodePlan) -> None:
         self._snapshot = snapshot
@@ -50,52 +49,52 @@ class PlannedNodeSizes:
         for size in plan.targets:
             self._sizes.setdefault((size.namespace, size.pod), {})[size.container] = size
         self._resizes = {one.key: one for one in plan.resize}
-        self._kept = {hold.key for hold in plan.skipped if hold.reason in _KEEPS_ITS_SIZE}
+        self._not_resizable = {hold.key for hold in plan.skipped if hold.reason in _REASONS_TO_KEEP_SIZE}
 
     def get_shrunk(self, pod: Pod) -> PlannedPodSize | None:
-        """Return a pod with what it may give back; None where that is nothing, or it may not be taken.
+        """Return a pod's smaller sizes; None if nothing can be reclaimed from it.
 
-        A pod that waits for its node keeps its limits.
+        A pod that is pending on its node keeps its limits.
         """
         key = get_pod_key(pod)
         sizes = self._sizes.get(key)
-        if sizes is None or key in self._kept or pod.resize.pending is not None:
+        if sizes is None or key in self._not_resizable or pod.resize.pending is not None:
             return None
         resize = self._resizes.get(key) if pod.node is not None else None
         targets = tuple(
             ContainerTarget(
                 container.name,
                 container.role,
-                _smaller(container.requests, sizes[container.name]),
-                _limits(container, resize),
+                _get_smaller(container.requests, sizes[container.name]),
+                _get_planned_limits(container, resize),
             )
             for container in pod.containers
             if container.name in sizes
         )
-        counts = count_pod_requests(predict_actuated_pod(pod, targets))
+        after = count_pod_requests(predict_actuated_pod(pod, targets))
         before = count_pod_requests(pod)
-        if counts == before or not counts.fits_in(before) or self._refuses(pod, targets):
+        if after == before or not after.fits_in(before) or self._is_rejected(pod, targets):
             return None
-        return PlannedPodSize(targets, counts)
+        return PlannedPodSize(targets, after)
 
     def get_created(self, pod: Pod) -> PlannedPodSize | None:
-        """Return what a pod's replacement asks for on this node; None where that is what the pod asks for now."""
+        """Return the sizes of a pod's replacement on this node; None if it keeps the pod's sizes."""
         key = get_pod_key(pod)
         sizes = self._sizes.get(key)
-        if sizes is None or key in self._kept:
+        if sizes is None or key in self._not_resizable:
             return None
         resize = self._resizes.get(key)
         targets = tuple(
-            _whole(container, sizes[container.name], _limits(container, resize))
+            _build_target(container, sizes[container.name], _get_planned_limits(container, resize))
             for container in pod.containers
             if container.name in sizes
         )
         quotas = self._snapshot.quotas.get(pod.namespace, ())
-        if self._refuses(pod, targets) or exceeds_quota(pod, targets, quotas):
+        if self._is_rejected(pod, targets) or exceeds_quota(pod, targets, quotas):
             return None
         return PlannedPodSize(targets, count_pod_requests(predict_actuated_pod(pod, targets)))
 
-    def _refuses(self, pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
+    def _is_rejected(self, pod: Pod, targets: Sequence[ContainerTarget]) -> bool:
         ranges = self._snapshot.limit_ranges.get(pod.namespace, ())
         return would_become_guaranteed(pod, targets) or (bool(ranges) and violates_limit_range(pod, targets, ranges))
 
@@ -103,15 +102,15 @@ class PlannedNodeSizes:
 def decide_plan_sizes(
     built: BuiltProblem, on_node: Mapping[int, Sequence[int]], arriving: Collection[int]
 ) -> dict[int, PlannedNodeSizes]:
-    """Decide all sizes on nodes, given the pods there in the end; both by index."""
+    """Decide the sizes on nodes, given the pods that are there in the end; all by index."""
     pods: list[Pod] = []
     for node, members in on_node.items():
         name = built.nodes[node].name
         for pod in members:
-            one = built.pods[pod]
-            there = _there(one, name) if pod in arriving else one
-            # To the node pass, a pod that keeps its size is like a static pod: its room is taken off first.
-            pods.append(replace(there, mirror=True) if keeps_current_size(one, built.usage) else there)
+            original = built.pods[pod]
+            planned = _predict_on_node(original, name) if pod in arriving else original
+            # A pod that keeps its size is passed as a static pod, whose requests are subtracted first.
+            pods.append(replace(planned, mirror=True) if keeps_current_size(original, built.usage) else planned)
     nodes = tuple(built.nodes[node] for node in on_node)
     hypothetical = replace(built.snapshot, nodes=nodes, pods=tuple(pods))
     usage = built.usage
@@ -122,16 +121,18 @@ def decide_plan_sizes(
     return {node: PlannedNodeSizes(built.snapshot, by_name[built.nodes[node].name]) for node in on_node}
 
 
-def _there(pod: Pod, node: str) -> Pod:
-    """Return a pod as it runs on its target; of one that is created anew nothing is reported yet."""
+def _predict_on_node(pod: Pod, node: str) -> Pod:
+    """Return a pod as it runs on its target; a created pod has no reported resources yet."""
     if pod.node is None:
         return replace(pod, node=node, phase="Running")
-    fresh = tuple(replace(one, allocated=None, actual=None, actual_limits=None) for one in pod.containers)
-    return replace(pod, node=node, containers=fresh)
+    containers = tuple(
+        replace(container, allocated=None, actual=None, actual_limits=None) for container in pod.containers
+    )
+    return replace(pod, node=node, containers=containers)
 
 
-def _smaller(stated: StatedResources, size: PlannedContainerSize) -> StatedResources:
-    """Return the smaller of two; what is not stated stays so, since a resize must not change the QoS class."""
+def _get_smaller(stated: StatedResources, size: PlannedContainerSize) -> StatedResources:
+    """Return the smaller values; unstated ones stay so, because a resize must not change the QoS class."""
     cpu, memory = stated.cpu_millicores, stated.memory_bytes
     return StatedResources(
         None if cpu is None else min(cpu, size.cpu_millicores),
@@ -139,13 +140,13 @@ def _smaller(stated: StatedResources, size: PlannedContainerSize) -> StatedResou
     )
 
 
-def _limits(container: Container, resize: ResizePod | None) -> StatedResources:
+def _get_planned_limits(container: Container, resize: ResizePod | None) -> StatedResources:
     if resize is None:
         return container.limits
     return next((target.limits for target in resize.containers if target.container == container.name), container.limits)
 
 
-def _whole(container: Container, size: PlannedContainerSize, limits: StatedResources) -> ContainerTarget:
+def _build_target(container: Container, size: PlannedContainerSize, limits: StatedResources) -> ContainerTarget:
     cpu_limit, memory_limit = limits.cpu_millicores, limits.memory_bytes
     return ContainerTarget(
         container.name,
@@ -158,14 +159,13 @@ def _whole(container: Container, size: PlannedContainerSize, limits: StatedResou
     )
 
 
-# The fewest pods whose shrinking makes the room that is needed.
+# With at most so many candidates, all pairs are tried before the greedy choice.
 
-# With so many candidates all pairs are tried before the greedy choice.
-_PAIRS_AMONG = 64
+_MAX_CANDIDATES_FOR_PAIRS = 64
 
 
 class ShrinkCandidate(NamedTuple):
-    """A pod, by index, and what it would give back."""
+    """A pod, by index, and the resources that can be reclaimed from it."""
 
     pod: int
     cpu: int
@@ -173,51 +173,60 @@ class ShrinkCandidate(NamedTuple):
 
 
 def choose_fewest_to_shrink(candidates: Sequence[ShrinkCandidate], cpu: int, memory: int) -> tuple[int, ...] | None:
-    """Choose pods that give back so much CPU and memory; None where all of them do not.
+    """Choose pods from which so much CPU and memory is reclaimable; None if all are not enough.
 
-    One or two are found if they are enough; beyond that, no one chosen can be spared.
+    If one or two pods are enough, that many are found; of more, none is superfluous.
     """
     if cpu <= 0 and memory <= 0:
         return ()
-    useful = [one for one in candidates if (cpu > 0 and one.cpu > 0) or (memory > 0 and one.memory > 0)]
-    sizes = (1, 2) if len(useful) <= _PAIRS_AMONG else (1,)
+    useful = [
+        candidate
+        for candidate in candidates
+        if (cpu > 0 and candidate.cpu > 0) or (memory > 0 and candidate.memory > 0)
+    ]
+    sizes = (1, 2) if len(useful) <= _MAX_CANDIDATES_FOR_PAIRS else (1,)
     for size in sizes:
-        for some in combinations(useful, size):
-            if _enough(some, cpu, memory):
-                return tuple(one.pod for one in some)
-    if not _enough(useful, cpu, memory):
+        for subset in combinations(useful, size):
+            if _is_enough(subset, cpu, memory):
+                return tuple(candidate.pod for candidate in subset)
+    if not _is_enough(useful, cpu, memory):
         return None
     chosen: list[ShrinkCandidate] = []
-    while not _enough(chosen, cpu, memory):
-        lacks_cpu = cpu - sum(one.cpu for one in chosen)
-        lacks_memory = memory - sum(one.memory for one in chosen)
-        best = max(useful, key=lambda one: _share(one.cpu, lacks_cpu) + _share(one.memory, lacks_memory))
+    while not _is_enough(chosen, cpu, memory):
+        lacks_cpu = cpu - sum(candidate.cpu for candidate in chosen)
+        lacks_memory = memory - sum(candidate.memory for candidate in chosen)
+        best = max(
+            useful,
+            key=lambda candidate: (
+                _get_covered_share(candidate.cpu, lacks_cpu) + _get_covered_share(candidate.memory, lacks_memory)
+            ),
+        )
         useful.remove(best)
         chosen.append(best)
-    for one in list(chosen):
-        others = [other for other in chosen if other is not one]
-        if _enough(others, cpu, memory):
+    for candidate in list(chosen):
+        others = [other for other in chosen if other is not candidate]
+        if _is_enough(others, cpu, memory):
             chosen = others
-    return tuple(sorted(one.pod for one in chosen))
+    return tuple(sorted(candidate.pod for candidate in chosen))
 
 
-def _enough(some: Sequence[ShrinkCandidate], cpu: int, memory: int) -> bool:
-    return sum(one.cpu for one in some) >= cpu and sum(one.memory for one in some) >= memory
+def _is_enough(candidates: Sequence[ShrinkCandidate], cpu: int, memory: int) -> bool:
+    return (
+        sum(candidate.cpu for candidate in candidates) >= cpu
+        and sum(candidate.memory for candidate in candidates) >= memory
+    )
 
 
-def _share(gives: int, lacks: int) -> float:
-    return min(gives, lacks) / lacks if lacks > 0 else 0.0
-
-
-# What pods ask for once a plan is carried out, and which of them are resized for it: as few as can be.
+def _get_covered_share(reclaimable: int, missing: int) -> float:
+    return min(reclaimable, missing) / missing if missing > 0 else 0.0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlanSizing:
-    """`now` and `there` [pod, resource]: what a pod counts for where it is and, once it arrives, on its target.
+    """The requests [pod, resource] of pods during a plan: `current` on their present node, `on_target` on arrival.
 
-    `resizes` are shrinks, by pod; `containers` is what pods ask for that are created anew, where that is something
-    else. Rows of `now` hold for the nodes at which something arrives.
+    `resizes` are shrinks by pod. `containers` has the sizes of created pods that differ. Rows of `current` are exact
+    for the nodes at which pods arrive.
     """
 
     current: Int64Array
@@ -228,94 +237,96 @@ class PlanSizing:
 
 @dataclass(frozen=True, slots=True)
 class NodeTooSmall:
-    """A node that cannot hold what a packing puts there; `unsizable` are the uids of the pods in the way."""
+    """A node that cannot hold what a packing places there; `not_resizable` has the uids of the pods in the way."""
 
     node: str
     not_resizable: frozenset[str]
 
 
 def keep_sizes(built: BuiltProblem) -> PlanSizing:
-    """Take all pods at the size that the problem has."""
+    """Return the sizing in which all pods keep the size that the problem has."""
     amounts = built.problem.demands[built.problem.pod_class]
     return PlanSizing(amounts, amounts)
 
 
 def decide_plan_sizing(built: BuiltProblem, changes: PodChanges) -> PlanSizing | NodeTooSmall:
-    """Size the nodes at which something arrives as the node pass would, and shrink there no more pods than needed."""
+    """Size the nodes at which pods arrive like the node pass, and shrink as few pods there as needed."""
     target, arriving = changes.pod_node, frozenset((*changes.placed, *changes.moved))
     on_node: dict[int, list[int]] = {int(target[pod]): [] for pod in sorted(arriving)}
     involved = np.isin(target, list(on_node))
     for pod in np.flatnonzero(involved).tolist():
         on_node[int(target[pod])].append(pod)
-    now = built.problem.demands[built.problem.pod_class]
-    # A pod that leaves such a node counts there until then.
+    current = built.problem.demands[built.problem.pod_class]
+    # A pod that leaves such a node counts there until it is evicted.
     for pod in np.flatnonzero(np.isin(built.problem.pod_node, list(on_node)) | involved).tolist():
-        now[pod, :2] = _amounts(count_pod_requests(built.pods[pod]))
-    sizing = PlanSizing(now, now.copy())
+        current[pod, :2] = _get_cpu_and_memory(count_pod_requests(built.pods[pod]))
+    sizing = PlanSizing(current, current.copy())
     sized = decide_plan_sizes(built, on_node, arriving)
     for node, pods in sorted(on_node.items()):
-        unsizable = _size(built, sizing, sized[node], node, pods, arriving)
+        unsizable = _size_node(built, sizing, sized[node], node, pods, arriving)
         if unsizable is not None:
             return NodeTooSmall(built.nodes[node].name, unsizable)
     return sizing
 
 
-def _size(
+def _size_node(
     built: BuiltProblem,
     sizing: PlanSizing,
     sized: PlannedNodeSizes,
     node: int,
     pods: Sequence[int],
-    arriving: abc_Container[int],
+    arriving: Collection[int],
 ) -> frozenset[str] | None:
-    """Decide which pods are resized on a node; return those in the way where it cannot hold them all."""
+    """Decide which pods are resized on a node; return the pods in the way if the node cannot hold them all."""
     shrinks: dict[int, PlannedPodSize] = {}
     candidates = []
     for pod in pods:
-        one = built.pods[pod]
-        if pod in arriving and one.node is not None:
-            anew = sized.get_created(one)
-            if anew is not None:
-                if anew.targets != get_spec_targets(one):
-                    sizing.containers[pod] = anew.targets
-                sizing.on_target[pod, :2] = _amounts(anew.counted_requests)
+        original = built.pods[pod]
+        if pod in arriving and original.node is not None:
+            created = sized.get_created(original)
+            if created is not None:
+                if created.targets != get_spec_targets(original):
+                    sizing.containers[pod] = created.targets
+                sizing.on_target[pod, :2] = _get_cpu_and_memory(created.counted_requests)
             continue
-        smaller = sized.get_shrunk(one)
-        if smaller is not None:
-            shrinks[pod] = smaller
-            candidates.append(ShrinkCandidate(pod, *_amounts(count_pod_requests(one) - smaller.counted_requests)))
-    # A node that is over its CPU already still takes a pod that asks for none.
-    wanted = sizing.on_target[[pod for pod in pods if pod in arriving], :2].any(axis=0)
-    excess = np.where(wanted, sizing.on_target[pods, :2].sum(axis=0) - built.problem.capacities[node, :2], 0)
+        shrunk = sized.get_shrunk(original)
+        if shrunk is not None:
+            shrinks[pod] = shrunk
+            candidates.append(
+                ShrinkCandidate(pod, *_get_cpu_and_memory(count_pod_requests(original) - shrunk.counted_requests))
+            )
+    # A node without CPU left still takes a pod that requests none.
+    needed = sizing.on_target[[pod for pod in pods if pod in arriving], :2].any(axis=0)
+    excess = np.where(needed, sizing.on_target[pods, :2].sum(axis=0) - built.problem.capacities[node, :2], 0)
     chosen = choose_fewest_to_shrink(candidates, int(excess[0]), int(excess[1]))
     if chosen is None:
-        return _in_the_way(built, sizing, [pod for pod in pods if pod not in shrinks])
+        return _find_pods_in_the_way(built, sizing, [pod for pod in pods if pod not in shrinks])
     for pod in chosen:
-        one, smaller = built.pods[pod], shrinks[pod]
-        sizing.current[pod, :2] = sizing.on_target[pod, :2] = _amounts(smaller.counted_requests)
+        original, shrunk = built.pods[pod], shrinks[pod]
+        sizing.current[pod, :2] = sizing.on_target[pod, :2] = _get_cpu_and_memory(shrunk.counted_requests)
         sizing.resizes[pod] = ResizePod(
-            one.namespace,
-            one.name,
-            one.uid,
-            one.node,
-            one.workload,
-            smaller.targets,
+            original.namespace,
+            original.name,
+            original.uid,
+            original.node,
+            original.workload,
+            shrunk.targets,
             NO_RESOURCES,
             ReasonCode.RIGHTSIZED,
         )
     return None
 
 
-def _in_the_way(built: BuiltProblem, sizing: PlanSizing, pods: Sequence[int]) -> frozenset[str]:
-    """Return those of the pods that the packing took to be smaller than they can be made."""
-    taken = built.problem.demands[built.problem.pod_class[pods]]
-    larger = np.asarray((sizing.on_target[pods, :2] > taken[:, :2]).any(axis=1)).tolist()
+def _find_pods_in_the_way(built: BuiltProblem, sizing: PlanSizing, pods: Sequence[int]) -> frozenset[str]:
+    """Return the pods that are larger than the packing assumes."""
+    assumed = built.problem.demands[built.problem.pod_class[pods]]
+    is_larger = np.asarray((sizing.on_target[pods, :2] > assumed[:, :2]).any(axis=1)).tolist()
     return frozenset(
         built.pods[pod].uid
-        for pod, is_larger in zip(pods, larger, strict=True)
-        if is_larger and pod not in sizing.containers
+        for pod, larger in zip(pods, is_larger, strict=True)
+        if larger and pod not in sizing.containers
     )
 
 
-def _amounts(counted: Resources) -> tuple[int, int]:
-    return counted.cpu_millicores, counted.memory_bytes
+def _get_cpu_and_memory(resources: Resources) -> tuple[int, int]:
+    return resources.cpu_millicores, resources.memory_bytes

@@ -57,7 +57,7 @@ class LabelGroups:
     def find_selected(self, selector: LabelSelector, namespace: str | None = None) -> list[int]:
         """Return the numbers of the pairs that a selector matches in a namespace, or in all namespaces (None)."""
         index = self._everywhere if namespace is None else self._of_namespace[namespace]
-        return [number for number in index.candidates(selector) if selector.matches(self.groups[number][1])]
+        return [number for number in index.find_candidates(selector) if selector.matches(self.groups[number][1])]
 
 
 Labels = tuple[tuple[str, str], ...]

@@ -1,4 +1,4 @@
-"""Puts a packing into a cluster's names, with the order in which it can be carried out."""
+"""Turns a packing into a proposal: named pods and nodes, in stages that can be carried out."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ from cruise.domain.reasons import PlanCondition, PlanStatusReason
 from cruise.packer.answer import Packing, PackingNote, PackingNoteCode, PackingStatus, build_alternative_packing
 from cruise.packer.problem import PackingObjective, PackingProblem, find_nodes_in_use
 
-# What keeps a pod pending for which there is a place that no plan found so far has used.
+# The obstacle of a pod that could be placed, though no plan found in time does so.
 TIMED_OUT = "time-limit"
 _OTHER_ORDERS = PackingNote(PackingNoteCode.OTHER_ORDERS)
 _UNPROVED = {PackingStatus.OPTIMAL: PackingStatus.FEASIBLE, PackingStatus.ALREADY_OPTIMAL: PackingStatus.NO_IMPROVEMENT}
@@ -46,9 +46,10 @@ _UNPROVED = {PackingStatus.OPTIMAL: PackingStatus.FEASIBLE, PackingStatus.ALREAD
 
 @dataclass(frozen=True, slots=True)
 class NoMoveOrder:
-    """A packing that cannot be carried out step by step, so that it is no plan, and why.
+    """A packing that cannot be carried out step by step, and why.
 
-    `unsizable` are uids of pods whose sizes stood in the way: a problem built with them in `Usage.unsizable` minds it.
+    If sizes of pods are the reason, `not_resizable` has their uids, for `UsageInputs.not_resizable` of the next
+    problem.
     """
 
     reason: PlanCondition
@@ -56,13 +57,13 @@ class NoMoveOrder:
 
 
 def build_proposal(built: BuiltProblem, packing: Packing) -> PackingProposal | NoMoveOrder:
-    """Say what a packing of `built.problem` changes, pod by pod, in which stages, and why pods stay pending."""
-    ordered = _in_order(built, match_pods_to_places(built.problem, packing.pod_node))
+    """Return the changes of a packing pod by pod, in stages, and why other pods stay pending."""
+    ordered = _order_changes(built, match_pods_to_places(built.problem, packing.pod_node))
     if ordered is None:
-        # Pods of a class are equal in the end, but not on the way if one stands where the others cannot follow.
-        ordered = _in_order(built, find_pod_changes(built.problem, packing.pod_node))
+        # Pods of a class are equal in the end, but one may now be on a node where the others cannot follow.
+        ordered = _order_changes(built, find_pod_changes(built.problem, packing.pod_node))
     if ordered is None and built.problem.node_prices is not None:
-        ordered = _in_order(built, match_pods_to_places(built.problem, packing.pod_node), as_far_as_can_be=True)
+        ordered = _order_changes(built, match_pods_to_places(built.problem, packing.pod_node), allow_partial=True)
         if isinstance(ordered, _OrderedChanges):
             notes = (*packing.notes, PackingNote(PackingNoteCode.NODES_KEPT))
             packing = build_alternative_packing(built.problem, packing, ordered.changes.pod_node, notes)
@@ -72,143 +73,146 @@ def build_proposal(built: BuiltProblem, packing: Packing) -> PackingProposal | N
         return NoMoveOrder(PlanCondition(PlanStatusReason.NODE_TOO_SMALL, ordered.node), ordered.not_resizable)
     changes = ordered.changes
     unplaced = [
-        one if one.blocked_by else replace(one, blocked_by=(TIMED_OUT,))
-        for one in explain_unplaced_pods(built, replace(packing, pod_node=changes.pod_node))
+        pod if pod.blocked_by else replace(pod, blocked_by=(TIMED_OUT,))
+        for pod in explain_unplaced_pods(built, replace(packing, pod_node=changes.pod_node))
     ]
-    stages = tuple(_stages(built, ordered))
-    may_turn = still_open = find_pods_open_to_other_orders(built, unplaced)
+    stages = tuple(_build_stages(built, ordered))
+    alternating_candidates = still_open = find_pods_open_to_other_orders(built, unplaced)
     if packing.status in _UNPROVED and built.problem.rules.are_binding and built.sizes is PackingSizes.FIXED:
-        waiting = np.flatnonzero((built.problem.pod_node < 0) & (changes.pod_node < 0)).tolist()
-        still_open |= find_pods_scheduled_afterwards(built, stages, (*changes.preempted, *waiting))
-    # Where no pod waits in the end, another order might evict fewer.
-    in_turns = bool(still_open or ((changes.moved or changes.preempted) and does_order_matter(built.problem)))
+        pending = np.flatnonzero((built.problem.pod_node < 0) & (changes.pod_node < 0)).tolist()
+        still_open |= find_pods_scheduled_afterwards(built, stages, (*changes.preempted, *pending))
+    # If no pod is pending in the end, another order might evict fewer.
+    depends_on_order = bool(still_open or ((changes.moved or changes.preempted) and does_order_matter(built.problem)))
     plan = PackingProposal(
         status=_UNPROVED.get(packing.status, packing.status)
-        if in_turns or _may_lack_domains(built) or _may_evict_less(built, changes)
+        if depends_on_order or _may_lack_domains(built) or _may_evict_less(built, changes)
         else packing.status,
         sizes=built.sizes,
-        unplaced=tuple(replace(one, impossible=False) if one.key in still_open else one for one in unplaced),
-        by_priority=_tier_lines(built, packing, still_open, changes.preempted if in_turns else ()),
+        unplaced=tuple(replace(pod, impossible=False) if pod.key in still_open else pod for pod in unplaced),
+        by_priority=_count_by_priority(built, packing, still_open, changes.preempted if depends_on_order else ()),
         stages=stages,
-        notes=tuple(dict.fromkeys((*built.notes, *packing.notes, *((_OTHER_ORDERS,) if in_turns else ())))),
-        least_evicted=0 if in_turns else packing.least_evicted,
+        notes=tuple(dict.fromkeys((*built.notes, *packing.notes, *((_OTHER_ORDERS,) if depends_on_order else ())))),
+        least_evicted=0 if depends_on_order else packing.least_evicted,
     )
-    by_turns = find_alternating_arrivals(built, plan.stages, may_turn)
-    return plan if by_turns is None else _with_more(built, plan, by_turns)
+    alternating_stages = find_alternating_arrivals(built, plan.stages, alternating_candidates)
+    return plan if alternating_stages is None else _add_arrivals(built, plan, alternating_stages)
 
 
 def _may_lack_domains(built: BuiltProblem) -> bool:
-    """Tell whether pods are spread over domains of which a node that is not known may be one more."""
+    """Tell whether pods are spread over domains, and an unknown node may be in another one."""
     return bool(built.problem.rules.spreads) and any(note.code is PackingNoteCode.NODES_MISSING for note in built.notes)
 
 
 def _may_evict_less(built: BuiltProblem, changes: PodChanges) -> bool:
-    """Tell whether a pod for which others leave might come instead where room is kept for a lower priority."""
-    leaves = changes.moved or changes.preempted
-    return bool(leaves) and any(find_pods_that_may_use_nominated_capacity(built.snapshot, built.pods))
+    """Tell whether a pod that needs evictions might use capacity that is reserved for a lower priority instead."""
+    evicts = changes.moved or changes.preempted
+    return bool(evicts) and any(find_pods_that_may_use_nominated_capacity(built.snapshot, built.pods))
 
 
-def _with_more(built: BuiltProblem, plan: PackingProposal, stages: tuple[PlanStage, ...]) -> PackingProposal:
-    """Return a plan whose first stage lets more pods in.
+def _add_arrivals(built: BuiltProblem, plan: PackingProposal, stages: tuple[PlanStage, ...]) -> PackingProposal:
+    """Return a plan whose first stage places more pods.
 
-    It is proved by itself where no pod is left to wait and none is evicted; else another order might do better.
+    It is proved only if no pod stays pending and none is evicted; otherwise another order might do better.
     """
     longer = replace(plan, stages=stages)
-    came = {one.key for one in longer.placed}
-    more = came - {one.key for one in plan.placed}
-    by_priority = Counter(pod.priority for pod in built.pods if get_pod_key(pod) in more)
-    unplaced = tuple(one for one in plan.unplaced if one.key not in came)
-    waiting = {one.key for one in unplaced} & {get_pod_key(pod) for pod in built.pods}
-    is_open = bool(waiting or plan.evicted) or _may_lack_domains(built)
+    placed = {one.key for one in longer.placed}
+    added = placed - {one.key for one in plan.placed}
+    by_priority = Counter(pod.priority for pod in built.pods if get_pod_key(pod) in added)
+    unplaced = tuple(one for one in plan.unplaced if one.key not in placed)
+    pending = {one.key for one in unplaced} & {get_pod_key(pod) for pod in built.pods}
+    is_unproved = bool(pending or plan.evicted) or _may_lack_domains(built)
     return replace(
         longer,
-        status=PackingStatus.FEASIBLE if is_open else PackingStatus.OPTIMAL,
+        status=PackingStatus.FEASIBLE if is_unproved else PackingStatus.OPTIMAL,
         unplaced=unplaced,
         by_priority=tuple(replace(line, placed=line.placed + by_priority[line.priority]) for line in plan.by_priority),
-        notes=plan.notes if is_open else tuple(note for note in plan.notes if note != _OTHER_ORDERS),
+        notes=plan.notes if is_unproved else tuple(note for note in plan.notes if note != _OTHER_ORDERS),
     )
 
 
 def get_reached_packing(built: BuiltProblem, packing: Packing, plan: PackingProposal) -> Packing:
-    """Return the packing that a plan arrives at, which may be less than the one that it was made from."""
+    """Return the packing at which a plan arrives, which may achieve less than the one it was made from."""
     pod_node = built.problem.pod_node.copy()
     index = {get_pod_key(pod): number for number, pod in enumerate(built.pods)}
     nodes = {node.name: number for number, node in enumerate(built.nodes)}
     for arrival in (*plan.placed, *plan.moves):
         pod_node[index[arrival.key]] = nodes[arrival.target]
-    for gone in plan.preempted:
-        pod_node[index[gone.key]] = -1
+    for preemption in plan.preempted:
+        pod_node[index[preemption.key]] = -1
     return build_alternative_packing(built.problem, packing, pod_node, packing.notes)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _OrderedChanges:
-    """The pods that change places, at which sizes, in which steps."""
+    """The pods that change places, their sizes, and the steps in order."""
 
     changes: PodChanges
     sizing: PlanSizing
     steps: Sequence[MoveStep]
 
 
-def _in_order(
-    built: BuiltProblem, changes: PodChanges, *, as_far_as_can_be: bool = False
+def _order_changes(
+    built: BuiltProblem, changes: PodChanges, *, allow_partial: bool = False
 ) -> _OrderedChanges | NodeTooSmall | None:
-    """Return the changes in an order, None where none is found; else, if asked for, the steps up to there alone."""
-    problem, fixed = built.problem, built.sizes is PackingSizes.FIXED
-    sizing = keep_sizes(built) if fixed else decide_plan_sizing(built, changes)
+    """Return the changes in an order; None if there is none.
+
+    With `allow_partial`, the steps up to the first one without an order are returned instead of None.
+    """
+    problem, has_fixed_sizes = built.problem, built.sizes is PackingSizes.FIXED
+    sizing = keep_sizes(built) if has_fixed_sizes else decide_plan_sizing(built, changes)
     if isinstance(sizing, NodeTooSmall):
         return sizing
     arriving = frozenset(problem.pod_class[[*changes.placed, *changes.moved]].tolist())
-    standing = InterimPlacement(problem, arriving, sizing.current, sizing.on_target)
-    agenda = MoveQueue(standing, changes, _importance(problem, changes))
-    staging = MoveStaging(standing, agenda)
+    interim = InterimPlacement(problem, arriving, sizing.current, sizing.on_target)
+    queue = MoveQueue(interim, changes, _rank_pods(problem, changes))
+    staging = MoveStaging(interim, queue)
     steps = staging.build_steps()
     if problem.node_prices is None:
         return None if steps is None else _OrderedChanges(changes, sizing, steps)
-    sound = _up_to_what_overdraws(built, staging.start())
-    if steps is not None and len(sound) == len(steps):
+    allowed_steps = _keep_within_budgets(built, staging.get_steps())
+    if steps is not None and len(allowed_steps) == len(steps):
         return _OrderedChanges(changes, sizing, steps)
-    if not as_far_as_can_be:
+    if not allow_partial:
         return None
     pod_node = problem.pod_node.copy()
-    for step in sound:
+    for step in allowed_steps:
         pod_node[step.arrivals] = changes.pod_node[step.arrivals]
-    done = find_pod_changes(problem, pod_node)
-    if fixed:
-        return _OrderedChanges(done, sizing, sound)
-    # What stays where it is makes other sizes, which may be in another order's way.
-    return _in_order(built, done) if len(done.moved) < len(changes.moved) else None
+    partial = find_pod_changes(problem, pod_node)
+    if has_fixed_sizes:
+        return _OrderedChanges(partial, sizing, allowed_steps)
+    # Pods that stay change the sizes on their nodes, which may require another order.
+    return _order_changes(built, partial) if len(partial.moved) < len(changes.moved) else None
 
 
-def _up_to_what_overdraws(built: BuiltProblem, steps: Sequence[MoveStep]) -> Sequence[MoveStep]:
-    """Return the steps before the first that evicts more pods of a PodDisruptionBudget than this allows at once."""
-    covering = DisruptionBudgetIndex(built.snapshot.budgets)
+def _keep_within_budgets(built: BuiltProblem, steps: Sequence[MoveStep]) -> Sequence[MoveStep]:
+    """Return the steps before the first that evicts more pods at the same time than a PodDisruptionBudget allows."""
+    budgets = DisruptionBudgetIndex(built.snapshot.budgets)
     for number, step in enumerate(steps):
-        if len(step.evictions) > 1 and covering.find_exceeded(built.pods[pod] for pod in step.evictions):
+        if len(step.evictions) > 1 and budgets.find_exceeded(built.pods[pod] for pod in step.evictions):
             return steps[:number]
     return steps
 
 
-def _importance(problem: PackingProblem, changes: PodChanges) -> list[int]:
-    """Return what each pod comes by, the greatest first: its priority, or its node's turn to be emptied."""
+def _rank_pods(problem: PackingProblem, changes: PodChanges) -> list[int]:
+    """Return the importance of each pod: its priority, or the order in which its node is drained."""
     if problem.node_prices is None or problem.node_count == 0:
         return list(problem.priorities[problem.pod_class].tolist())
     moved = problem.pod_node[list(changes.moved)]
-    leaving = np.bincount(moved, minlength=problem.node_count)
-    emptied = find_nodes_in_use(problem, problem.pod_node) & ~find_nodes_in_use(problem, changes.pod_node)
-    # What makes room elsewhere first, then the nodes with the least to move, each whole before the next.
-    turn = np.empty(problem.node_count, dtype=np.int64)
-    turn[np.lexsort((leaving, emptied))] = np.arange(problem.node_count)
-    importance = np.where(problem.pod_node >= 0, -turn[problem.pod_node], problem.priorities[problem.pod_class])
+    moved_count = np.bincount(moved, minlength=problem.node_count)
+    is_drained = find_nodes_in_use(problem, problem.pod_node) & ~find_nodes_in_use(problem, changes.pod_node)
+    # Moves that free capacity on other nodes first, then each node as a whole, those with the fewest moves first.
+    drain_order = np.empty(problem.node_count, dtype=np.int64)
+    drain_order[np.lexsort((moved_count, is_drained))] = np.arange(problem.node_count)
+    importance = np.where(problem.pod_node >= 0, -drain_order[problem.pod_node], problem.priorities[problem.pod_class])
     return list(importance.tolist())
 
 
-def _stages(built: BuiltProblem, ordered: _OrderedChanges) -> Iterator[PlanStage]:
-    """Yield the steps in names, with the shrinks of every node at which something arrives for the first time."""
+def _build_stages(built: BuiltProblem, ordered: _OrderedChanges) -> Iterator[PlanStage]:
+    """Yield the steps by name, with the shrinks of each node before the first arrival there."""
     sizing, target = ordered.sizing, ordered.changes.pod_node.tolist()
-    unsaid: dict[int, list[int]] = {}
+    pending_shrinks: dict[int, list[int]] = {}
     for pod in sizing.resizes:
-        unsaid.setdefault(target[pod], []).append(pod)
+        pending_shrinks.setdefault(target[pod], []).append(pod)
 
     def arrival(index: int) -> PlannedPlacement:
         pod, node = built.pods[index], built.nodes[target[index]]
@@ -220,7 +224,7 @@ def _stages(built: BuiltProblem, ordered: _OrderedChanges) -> Iterator[PlanStage
 
     for step in ordered.steps:
         nodes = dict.fromkeys(target[pod] for pod in step.arrivals)
-        shrinks = [pod for node in nodes for pod in unsaid.pop(node, ())]
+        shrinks = [pod for node in nodes for pod in pending_shrinks.pop(node, ())]
         yield PlanStage(
             resizes=tuple(sizing.resizes[pod] for pod in sorted(shrinks)),
             evictions=tuple(arrival(pod) if target[pod] >= 0 else preemption(pod) for pod in sorted(step.evictions)),
@@ -228,21 +232,23 @@ def _stages(built: BuiltProblem, ordered: _OrderedChanges) -> Iterator[PlanStage
         )
 
 
-def _tier_lines(
+def _count_by_priority(
     built: BuiltProblem, packing: Packing, still_open: frozenset[PodKey], preempted: Sequence[int]
 ) -> tuple[PriorityResult, ...]:
-    """Say for each priority what the plan places, what runs now, and what no plan surpasses.
+    """Return for each priority the pods that the plan places, that run now, and that any plan could place.
 
-    Open pods, and those `preempted` where another order might let them stay, might have a place by other plans.
+    Pods that are still open, or `preempted` and might stay with another order, could be placed by other plans.
     """
-    paper = built.problem.objective is PackingObjective.PAPER
-    most = packing.bound[::2] if paper else packing.bound[: len(packing.current.priorities)]
-    out = still_open.union(get_pod_key(built.pods[pod]) for pod in preempted)
-    more = Counter(pod.priority for pod in built.pods if get_pod_key(pod) in out) if out else Counter[int]()
-    there = Counter(built.problem.priorities[built.problem.pod_class].tolist())
+    is_paper = built.problem.objective is PackingObjective.PAPER
+    bounds = packing.bound[::2] if is_paper else packing.bound[: len(packing.current.priorities)]
+    uncertain = still_open.union(get_pod_key(built.pods[pod]) for pod in preempted)
+    additional = (
+        Counter(pod.priority for pod in built.pods if get_pod_key(pod) in uncertain) if uncertain else Counter[int]()
+    )
+    total = Counter(built.problem.priorities[built.problem.pod_class].tolist())
     return tuple(
         PriorityResult(
-            after.priority, after.placed, now.placed, min(bound + more[after.priority], there[after.priority])
+            after.priority, after.placed, now.placed, min(bound + additional[after.priority], total[after.priority])
         )
-        for after, now, bound in zip(packing.planned.priorities, packing.current.priorities, most, strict=True)
+        for after, now, bound in zip(packing.planned.priorities, packing.current.priorities, bounds, strict=True)
     )

@@ -1,4 +1,4 @@
-"""The cluster once a plan is carried out, and which eviction budgets that plan uses up."""
+"""Predicts the sizes and the cluster that a plan leads to, and what its remaining stages depend on."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,6 @@ from cruise.domain.packing_plan import (
 from cruise.domain.pod_resources import count_pod_requests, predict_actuated_pod, replace_spec_resources
 from cruise.domain.resources import Resources
 
-# What is left of a plan, and what its pods ask for.
-
 PodsByUid = Mapping[str, Pod]
 
 
@@ -30,14 +28,14 @@ def index_pods_by_uid(snapshot: ClusterSnapshot) -> PodsByUid:
 
 
 def get_current_stage(plan: PackingPlan) -> PlanStage | None:
-    """Return the stage that is being carried out, None where all are done."""
+    """Return the stage that is being carried out; None if all are done."""
     stages = plan.proposal.stages
     return stages[plan.stage] if plan.stage < len(stages) else None
 
 
 @dataclass(frozen=True, slots=True)
 class PlanSubjects:
-    """What is left of a plan counts on: nodes, pods by uid, workloads that it evicts from, and so many evictions."""
+    """What the remaining stages depend on: nodes, pods by uid, workloads they evict from, and the number of evictions."""
 
     nodes: frozenset[str] = frozenset()
     uids: frozenset[str] = frozenset()
@@ -46,64 +44,66 @@ class PlanSubjects:
 
 
 def get_plan_subjects(plan: PackingPlan, snapshot: ClusterSnapshot) -> PlanSubjects:
-    """Return what the stages that are left of a plan count on."""
+    """Return what the remaining stages of a plan depend on."""
     nodes: set[str | None] = set()
     uids: set[str] = set()
     for stage in plan.proposal.stages[plan.stage :]:
         nodes |= {one.node for one in stage.resizes} | {one.source for one in stage.evictions}
         nodes |= {one.target for one in stage.arrivals}
         uids |= {one.uid for one in (*stage.resizes, *stage.evictions, *stage.arrivals)}
-    departed = {one.uid for one in plan.evicted}
-    leaving = {one.uid for stage in plan.proposal.stages[plan.stage :] for one in stage.evictions} - departed
-    refs = {(pod.namespace, pod.workload) for pod in snapshot.pods if pod.uid in leaving and pod.workload is not None}
+    evicted = {one.uid for one in plan.evicted}
+    leaving = {one.uid for stage in plan.proposal.stages[plan.stage :] for one in stage.evictions} - evicted
+    workloads = {
+        (pod.namespace, pod.workload) for pod in snapshot.pods if pod.uid in leaving and pod.workload is not None
+    }
     return PlanSubjects(
-        frozenset(node for node in nodes if node is not None), frozenset(uids), frozenset(refs), len(leaving)
+        frozenset(node for node in nodes if node is not None), frozenset(uids), frozenset(workloads), len(leaving)
     )
 
 
 def get_arrival_sizes(stage: PlanStage, arrival: PlannedPlacement) -> tuple[ContainerTarget, ...]:
-    """Return what a pod is to ask for where it arrives: its own sizes, or those of its resize before; none as it is."""
+    """Return the planned sizes of an arrival: its own, or those of its resize before; empty if it keeps its sizes."""
     return arrival.containers or next((one.containers for one in stage.resizes if one.uid == arrival.uid), ())
 
 
 def has_sizes(pod: Pod, containers: Sequence[ContainerTarget]) -> bool:
     """Tell whether a pod's spec has these sizes."""
-    spec = {one.name: (one.requests, one.limits) for one in pod.containers}
-    wanted = {one.container: (one.requests, one.limits) for one in containers}
-    # None wants nothing.
-    return wanted.keys() <= spec.keys() and all(
+    spec = {container.name: (container.requests, container.limits) for container in pod.containers}
+    targets = {container.container: (container.requests, container.limits) for container in containers}
+    # None leaves a value as it is.
+    return targets.keys() <= spec.keys() and all(
         amounts.with_defaults(stated) == stated
-        for name in wanted
-        for amounts, stated in zip(wanted[name], spec[name], strict=True)
+        for name in targets
+        for amounts, stated in zip(targets[name], spec[name], strict=True)
     )
 
 
 def count_arrival_requests(pod: Pod, containers: Sequence[ContainerTarget] = ()) -> Resources:
-    """Return what a pod counts where it arrives, with these sizes: nothing of it runs there yet."""
+    """Return what a pod counts on arrival with these sizes, before a kubelet reports anything."""
     return count_pod_requests(replace_spec_resources(replace(reset_kubelet_status(pod), phase="Pending"), containers))
 
 
 def reset_kubelet_status(pod: Pod) -> Pod:
-    """Return the pod as a new one of its kind: no kubelet has given it anything."""
+    """Return the pod as a new one, without what a kubelet has reported."""
     return replace(
         pod, containers=tuple(replace(container, allocated=None, actual=None) for container in pod.containers)
     )
 
 
 def predict_cluster_after_plan(snapshot: ClusterSnapshot, proposal: PackingProposal) -> ClusterSnapshot:
-    """Return the cluster with every pod where a plan puts it, ready and as large as planned.
+    """Return the cluster with every pod where a plan places it, ready and with its planned sizes.
 
     Pods keep their names and uids, though replacements have others; disruption budgets allow what they allow now.
     """
-    arrivals = {one.uid: one for one in (*proposal.placed, *proposal.moves)}
-    gone = {one.uid for one in proposal.preempted}
-    sizes = {one.uid: one.containers for one in proposal.resizes}
+    arrivals = {arrival.uid: arrival for arrival in (*proposal.placed, *proposal.moves)}
+    preempted = {arrival.uid for arrival in proposal.preempted}
+    sizes = {arrival.uid: arrival.containers for arrival in proposal.resizes}
     pods = []
     for pod in snapshot.pods:
-        one = arrivals.get(pod.uid)
-        if one is not None:
-            pods.append(_running(pod, one.target, one.containers or sizes.get(pod.uid, ())))
-        elif pod.uid in gone:
+        arrival = arrivals.get(pod.uid)
+        if arrival is not None:
+            pods.append(_predict_running(pod, arrival.target, arrival.containers or sizes.get(pod.uid, ())))
+        elif pod.uid in preempted:
             pods.append(replace(reset_kubelet_status(pod), node=None, phase="Pending", ready=False))
         else:
             pods.append(predict_actuated_pod(pod, sizes[pod.uid]) if pod.uid in sizes else pod)
@@ -113,48 +113,55 @@ def predict_cluster_after_plan(snapshot: ClusterSnapshot, proposal: PackingPropo
 def find_spent_budgets(
     snapshot: ClusterSnapshot, proposal: PackingProposal, allowance: EvictionAllowance
 ) -> tuple[SpentBudget, ...]:
-    """Return the budgets that a plan uses up where they hold others back; none that were spent before it."""
-    leaving = proposal.evicted
-    covering = DisruptionBudgetIndex(snapshot.budgets)
-    gone, running = Counter[_Of](), Counter[_Of]()
-    for pod in snapshot.pods if leaving else ():
+    """Return the budgets that a plan uses up while other pods could still be evicted."""
+    evicted_uids = proposal.evicted
+    disruption_budgets = DisruptionBudgetIndex(snapshot.budgets)
+    evicted, running = Counter[_BudgetKey](), Counter[_BudgetKey]()
+    for pod in snapshot.pods if evicted_uids else ():
         if pod.node is not None and not pod.is_finished:
-            budgets = _budgets_of(pod, pod.node, covering, allowance)
+            budgets = _list_budgets(pod, pod.node, disruption_budgets, allowance)
             running.update(budgets)
-            gone.update(budgets if pod.uid in leaving else ())
-    alike: dict[tuple[EvictionBudgetKind, int], list[str]] = {}
-    for one, many in gone.items():
-        budget, name, allowed = one
-        if allowed is not None and many >= allowed and running[one] > many:
-            alike.setdefault((budget, allowed), []).extend([name] if name else ())
+            evicted.update(budgets if pod.uid in evicted_uids else ())
+    names_by_budget: dict[tuple[EvictionBudgetKind, int], list[str]] = {}
+    for budget_key, count in evicted.items():
+        kind, name, allowed = budget_key
+        if allowed is not None and count >= allowed and running[budget_key] > count:
+            names_by_budget.setdefault((kind, allowed), []).extend([name] if name else ())
     return tuple(
-        SpentBudget(budget, tuple(sorted(names)), allowed) for (budget, allowed), names in sorted(alike.items())
+        SpentBudget(kind, tuple(sorted(names)), allowed) for (kind, allowed), names in sorted(names_by_budget.items())
     )
 
 
-# A budget with the name of what it is of, empty for all, and how many evictions it allows, None for any number.
-_Of = tuple[EvictionBudgetKind, str, int | None]
+# The kind of a budget, the object it is for (empty: the cluster), and how many evictions it allows; None for any
+# number.
+_BudgetKey = tuple[EvictionBudgetKind, str, int | None]
 
 
-def _budgets_of(pod: Pod, node: str, covering: DisruptionBudgetIndex, allowance: EvictionAllowance) -> list[_Of]:
+def _list_budgets(
+    pod: Pod, node: str, disruption_budgets: DisruptionBudgetIndex, allowance: EvictionAllowance
+) -> list[_BudgetKey]:
     """Return the budgets against which an eviction of a pod from its node counts."""
-    found: list[_Of] = [
+    budgets: list[_BudgetKey] = [
         (EvictionBudgetKind.HOUR, "", allowance.total),
         (EvictionBudgetKind.NODE, node, allowance.get_for_node(node)),
     ]
-    space, ref = pod.namespace, pod.workload
+    namespace, ref = pod.namespace, pod.workload
     if ref is not None:
-        found.append(
-            (EvictionBudgetKind.WORKLOAD, f"{ref.kind} {space}/{ref.name}", allowance.get_for_workload(space, ref))
+        budgets.append(
+            (
+                EvictionBudgetKind.WORKLOAD,
+                f"{ref.kind} {namespace}/{ref.name}",
+                allowance.get_for_workload(namespace, ref),
+            )
         )
-    return found + [
-        (EvictionBudgetKind.DISRUPTION, f"{space}/{one.name}", one.disruptions_allowed)
-        for one in covering.find_for_pod(pod)
+    return budgets + [
+        (EvictionBudgetKind.DISRUPTION, f"{namespace}/{budget.name}", budget.disruptions_allowed)
+        for budget in disruption_budgets.find_for_pod(pod)
     ]
 
 
-def _running(pod: Pod, node: str, containers: Sequence[ContainerTarget]) -> Pod:
-    there = replace(
+def _predict_running(pod: Pod, node: str, containers: Sequence[ContainerTarget]) -> Pod:
+    running = replace(
         reset_kubelet_status(pod), node=node, phase="Running", ready=True, unschedulable_since=None, nominated_node=""
     )
-    return predict_actuated_pod(there, containers)
+    return predict_actuated_pod(running, containers)

@@ -32,7 +32,7 @@ class DisruptionBudgetIndex:
         key = (pod.namespace, frozenset(pod.labels.items()))
         found = self._known.get(key)
         if found is None:
-            candidates = [self._budgets[number] for number in sorted(index.candidates(pod.labels))]
+            candidates = [self._budgets[number] for number in sorted(index.find_candidates(pod.labels))]
             found = self._known[key] = tuple([one for one in candidates if one.selector.matches(pod.labels)])
         return found
 

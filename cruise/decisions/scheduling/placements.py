@@ -1,4 +1,4 @@
-"""Which pods are on which nodes while a plan is replayed, indexed by node, by namespace and labels, and by term."""
+"""Indexes which pods are on which nodes while a plan is replayed."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,11 +14,11 @@ from cruise.domain.scheduling import (
     StorageAndNamespaces,
 )
 
-# Which volumes are attached to nodes, as kube-scheduler's NodeVolumeLimits counts them.
+# kube-scheduler's NodeVolumeLimits counts attached volumes like this.
 
 
 def get_attached_volumes(claims: Iterable[PersistentVolumeClaim | None]) -> set[AttachedVolume]:
-    """Return what a pod with these claims has attached to its node."""
+    """Return the volumes that a pod with these claims attaches to its node."""
     return {
         (claim.driver, claim.volume or f"{claim.namespace}/{claim.name}")
         for claim in claims
@@ -26,15 +26,17 @@ def get_attached_volumes(claims: Iterable[PersistentVolumeClaim | None]) -> set[
     }
 
 
-def get_attached_volumes_of_running_pod(surroundings: StorageAndNamespaces, pod: Pod) -> set[AttachedVolume]:
-    """Return what a pod has attached to the node that it is on."""
-    return get_attached_volumes(surroundings.claims.get((pod.namespace, name)) for name in pod.constraints.claims)
+def get_attached_volumes_of_running_pod(storage_and_namespaces: StorageAndNamespaces, pod: Pod) -> set[AttachedVolume]:
+    """Return the volumes that a pod has attached to its present node."""
+    return get_attached_volumes(
+        storage_and_namespaces.claims.get((pod.namespace, name)) for name in pod.constraints.claims
+    )
 
 
 def find_leftover_attachments(snapshot: ClusterSnapshot) -> Mapping[str, frozenset[AttachedVolume]]:
-    """Return by node the volumes that VolumeAttachments still name and that no pod there uses any more.
+    """Return by node the volumes of VolumeAttachments that no pod on the node uses any more.
 
-    A volume that a pod there uses is detached once that pod is gone, so it counts with the pod alone.
+    The volume of a running pod is detached when the pod is deleted, so it counts with the pod only.
     """
     attached = snapshot.storage_and_namespaces.attached
     if not attached:
@@ -46,14 +48,14 @@ def find_leftover_attachments(snapshot: ClusterSnapshot) -> Mapping[str, frozens
     return {node: left for node, volumes in attached.items() if (left := volumes - used[node])}
 
 
-# Which selectors may select given labels, and which labels a selector may select, without trying every pair. Both only leave out what cannot match: the selector itself decides about the rest.
+# Both indexes only leave out what cannot match; the caller evaluates the selector.
 
 Labels = frozenset[tuple[str, str]]
 Item = TypeVar("Item")
 
 
 def get_required_labels(selector: LabelSelector) -> list[list[tuple[str, str]]]:
-    """For each requirement of a selector that names values, the labels of which it needs one."""
+    """Return for each requirement that names values the labels of which the selector needs one."""
     return [
         [(requirement.key, value) for value in requirement.values]
         for requirement in selector.requirements
@@ -62,49 +64,49 @@ def get_required_labels(selector: LabelSelector) -> list[list[tuple[str, str]]]:
 
 
 class SelectorIndex(Generic[Item]):
-    """Things with a selector, found by labels."""
+    """Finds items with a selector by labels."""
 
     def __init__(self) -> None:
         self._by_label: defaultdict[tuple[str, str], dict[Item, None]] = defaultdict(dict)
         self._by_none: dict[Item, None] = {}
 
     def add(self, selector: LabelSelector, item: Item) -> None:
-        """Remember an item."""
+        """Add an item."""
         choices = get_required_labels(selector)
         if not choices:
             self._by_none[item] = None
             return
-        # Mostly one label tells selectors apart, and they share the others.
-        for label in min(choices, key=self._crowd):
+        # Mostly one label distinguishes selectors, and they share the others.
+        for label in min(choices, key=self._count_items):
             self._by_label[label][item] = None
 
-    def candidates(self, labels: Mapping[str, str]) -> Iterator[Item]:
-        """The items whose selector may select the labels, each once."""
+    def find_candidates(self, labels: Mapping[str, str]) -> Iterator[Item]:
+        """Return the items whose selector may match the labels."""
         found = dict(self._by_none)
         for label in labels.items():
             if label in self._by_label:
                 found |= self._by_label[label]
         return iter(found)
 
-    def _crowd(self, labels: Sequence[tuple[str, str]]) -> int:
+    def _count_items(self, labels: Sequence[tuple[str, str]]) -> int:
         return sum(len(self._by_label[label]) for label in labels if label in self._by_label)
 
 
 class LabelIndex(Generic[Item]):
-    """Things with labels, found by selectors."""
+    """Finds items with labels by selector."""
 
     def __init__(self) -> None:
         self._all: dict[Item, None] = {}
         self._by_label: defaultdict[tuple[str, str], dict[Item, None]] = defaultdict(dict)
 
     def add(self, labels: Labels, item: Item) -> None:
-        """Remember an item."""
+        """Add an item."""
         self._all[item] = None
         for label in labels:
             self._by_label[label][item] = None
 
-    def candidates(self, selector: LabelSelector) -> Iterator[Item]:
-        """The items whose labels the selector may select, each once."""
+    def find_candidates(self, selector: LabelSelector) -> Iterator[Item]:
+        """Return the items whose labels the selector may match."""
         choices = get_required_labels(selector)
         if not choices:
             return iter(self._all)
@@ -119,28 +121,28 @@ PodKey = tuple[str, str]
 
 
 def get_pod_key(pod: Pod) -> PodKey:
-    """Namespace and name, by which plans speak of a pod."""
+    """Return the namespace and name by which plans identify a pod."""
     return (pod.namespace, pod.name)
 
 
 def is_waiting_for_scheduling(pod: Pod) -> bool:
-    """Tell whether a pod is pending and kube-scheduler may place it."""
-    over = pod.is_finished or pod.terminating or pod.scheduling_gated
-    return pod.node is None and not over and pod.scheduler == DEFAULT_SCHEDULER
+    """Tell whether a pod is pending and kube-scheduler may bind it."""
+    excluded = pod.is_finished or pod.terminating or pod.scheduling_gated
+    return pod.node is None and not excluded and pod.scheduler == DEFAULT_SCHEDULER
 
 
 class PodPlacements:
-    """The pods that hold room on nodes; finished ones hold none. Terminating pods do until they are gone.
+    """The pods on nodes, without finished ones; terminating pods count until they no longer exist.
 
-    `left_attached` has by node the volumes that are still attached there for pods that are gone.
+    `leftover_attachments` has by node the volumes that are still attached for pods that no longer exist.
     """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self.nodes: dict[str, Node] = {node.name: node for node in snapshot.nodes}
         self.storage_and_namespaces: StorageAndNamespaces = snapshot.storage_and_namespaces
-        self._place: dict[PodKey, str] = {}
+        self._node_of_pod: dict[PodKey, str] = {}
         self._on_node: defaultdict[str, dict[PodKey, Pod]] = defaultdict(dict)
-        self._crowds: defaultdict[str, _LabelledPods] = defaultdict(_LabelledPods)
+        self._pods_by_namespace: defaultdict[str, _LabelledPods] = defaultdict(_LabelledPods)
         self._terms: dict[PodAffinityTerm, Counter[str]] = {}
         self._terms_on_namespace: defaultdict[str, SelectorIndex[PodAffinityTerm]] = defaultdict(SelectorIndex)
         self._terms_by_selector: SelectorIndex[PodAffinityTerm] = SelectorIndex()
@@ -154,77 +156,77 @@ class PodPlacements:
                 self.add(pod, pod.node)
 
     def add(self, pod: Pod, node: str) -> None:
-        """Put a pod on a node."""
-        self._place[get_pod_key(pod)] = node
+        """Place a pod on a node."""
+        self._node_of_pod[get_pod_key(pod)] = node
         self._on_node[node][get_pod_key(pod)] = pod
         self._count(pod, node, 1)
 
     def remove(self, key: PodKey) -> Pod:
-        """Take a pod off its node."""
-        node = self._place.pop(key)
+        """Remove a pod from its node."""
+        node = self._node_of_pod.pop(key)
         pod = self._on_node[node].pop(key)
         self._count(pod, node, -1)
         return pod
 
     def get_node(self, key: PodKey) -> str | None:
-        """The node that a pod is on, None if it is on none."""
-        return self._place.get(key)
+        """Return the node of a pod; None if it is on none."""
+        return self._node_of_pod.get(key)
 
     def get_pods_on(self, node: str) -> Iterator[Pod]:
-        """The pods that hold room on a node."""
+        """Return the pods on a node."""
         return iter(self._on_node[node].values())
 
     def get_pods_expected_on(self, node: str, pod: Pod) -> list[Pod]:
-        """The nominated pods that kube-scheduler counts on a node as if they were there: none of lower priority."""
+        """Return the nominated pods that kube-scheduler counts as if they were on a node: none of lower priority."""
         return [
             one
             for one in self._nominated.get(node, ())
             if one.priority >= pod.priority
             and get_pod_key(one) != get_pod_key(pod)
-            and get_pod_key(one) not in self._place
+            and get_pod_key(one) not in self._node_of_pod
         ]
 
     def get_claim_users(self, claim: PodKey) -> Counter[str]:
-        """How many pods on each node use a claim."""
+        """Return how many pods on each node use a claim."""
         return +self._claims[claim] if claim in self._claims else Counter()
 
     def find_matching_groups(
-        self, namespace: str, selector: LabelSelector, with_ending: bool
+        self, namespace: str, selector: LabelSelector, include_terminating: bool
     ) -> Iterator[tuple[dict[str, str], Counter[str]]]:
-        """Each set of labels that a selector selects among a namespace's pods, with how many have it on each node."""
-        crowd = self._crowds.get(namespace)
-        if crowd is None:
+        """Yield each set of labels in a namespace that a selector matches, with the number of its pods on each node."""
+        labelled_pods = self._pods_by_namespace.get(namespace)
+        if labelled_pods is None:
             return
-        for labels in crowd.index.candidates(selector):
+        for labels in labelled_pods.index.find_candidates(selector):
             if selector.matches(dict(labels)):
-                yield dict(labels), crowd.not_terminating[labels]
-                if with_ending:
-                    yield dict(labels), crowd.terminating[labels]
+                yield dict(labels), labelled_pods.not_terminating[labels]
+                if include_terminating:
+                    yield dict(labels), labelled_pods.terminating[labels]
 
-    def namespaces(self) -> list[str]:
-        """The namespaces of pods on nodes."""
-        return list(self._crowds)
+    def get_namespaces(self) -> list[str]:
+        """Return the namespaces of pods on nodes."""
+        return list(self._pods_by_namespace)
 
     def find_anti_affinity_against(
         self, namespace: str, labels: Mapping[str, str]
     ) -> Iterator[tuple[PodAffinityTerm, Counter[str]]]:
-        """Each anti-affinity term on nodes that may mean such a pod, with how many pods hold it on each."""
-        found = dict.fromkeys(self._terms_by_selector.candidates(labels))
+        """Yield each anti-affinity term that may match such a pod, with the number of its holders on each node."""
+        found = dict.fromkeys(self._terms_by_selector.find_candidates(labels))
         if namespace in self._terms_on_namespace:
-            found |= dict.fromkeys(self._terms_on_namespace[namespace].candidates(labels))
+            found |= dict.fromkeys(self._terms_on_namespace[namespace].find_candidates(labels))
         for term in found:
             yield term, self._terms[term]
 
     def _count(self, pod: Pod, node: str, step: int) -> None:
-        self._crowds[pod.namespace].count(pod, node, step)
+        self._pods_by_namespace[pod.namespace].count(pod, node, step)
         for term in pod.constraints.anti_affinity:
             if term not in self._terms:
-                self._learn(term)
+                self._index_term(term)
             self._terms[term][node] += step
         for claim in pod.constraints.claims:
             self._claims[(pod.namespace, claim)][node] += step
 
-    def _learn(self, term: PodAffinityTerm) -> None:
+    def _index_term(self, term: PodAffinityTerm) -> None:
         self._terms[term] = Counter()
         if term.selector is None:
             return
@@ -235,7 +237,7 @@ class PodPlacements:
 
 
 class _LabelledPods:
-    """The pods of one namespace, those with the same labels together: how many on each node, ending ones apart."""
+    """The pods of a namespace by their labels: how many are on each node, terminating ones separately."""
 
     def __init__(self) -> None:
         self.index: LabelIndex[Labels] = LabelIndex()
@@ -243,7 +245,7 @@ class _LabelledPods:
         self.terminating: dict[Labels, Counter[str]] = {}
 
     def count(self, pod: Pod, node: str, step: int) -> None:
-        """Add or take a pod."""
+        """Add (step 1) or remove (step -1) a pod."""
         labels = frozenset(pod.labels.items())
         if labels not in self.not_terminating:
             self.not_terminating[labels], self.terminating[labels] = Counter(), Counter()

@@ -1,4 +1,4 @@
-"""A packing plan with how far it is carried out, as the API and `cruise serve --once` show it."""
+"""Builds the documents of packing plans: for the API, for `cruise serve --once` and for `cruise pack -o json`."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _CAMEL: dict[str, Any] = {"alias_generator": convert_to_camel_case, "populate_by
 
 @dataclass(frozen=True, slots=True)
 class PlacedPodDocument:
-    """A pending pod and its node in the plan."""
+    """A pending pod and its planned node."""
 
     namespace: str
     pod: str
@@ -43,7 +43,7 @@ class PlacedPodDocument:
 
 @dataclass(frozen=True, slots=True)
 class MovedPodDocument:
-    """A running pod that goes elsewhere."""
+    """A running pod that moves to another node."""
 
     __pydantic_config__ = _CAMEL
     namespace: str
@@ -54,7 +54,7 @@ class MovedPodDocument:
 
 @dataclass(frozen=True, slots=True)
 class PreemptedPodDocument:
-    """A running pod that gives way to a higher priority."""
+    """A running pod that is preempted for a higher priority."""
 
     __pydantic_config__ = _CAMEL
     namespace: str
@@ -64,7 +64,7 @@ class PreemptedPodDocument:
 
 @dataclass(frozen=True, slots=True)
 class ContainerRequestsDocument:
-    """What a container is to request; null leaves a value as it is."""
+    """The planned requests of a container; null leaves a value as it is."""
 
     __pydantic_config__ = _CAMEL
     container: str
@@ -74,7 +74,7 @@ class ContainerRequestsDocument:
 
 @dataclass(frozen=True, slots=True)
 class ResizedPodDocument:
-    """A pod that shrinks to make room."""
+    """A pod whose requests decrease to free capacity."""
 
     namespace: str
     pod: str
@@ -84,7 +84,7 @@ class ResizedPodDocument:
 
 @dataclass(frozen=True, slots=True)
 class UnplacedPodDocument:
-    """A pod that stays pending, and what keeps it out."""
+    """A pod that stays pending, and its obstacles."""
 
     __pydantic_config__ = _CAMEL
     namespace: str
@@ -96,7 +96,7 @@ class UnplacedPodDocument:
 
 @dataclass(frozen=True, slots=True)
 class PriorityDocument:
-    """How many pods of a priority the plan places, how many ran before, and how many no plan surpasses."""
+    """For a priority, the pods that the plan places, that run now, and that no plan exceeds."""
 
     priority: int
     placed: int
@@ -106,7 +106,7 @@ class PriorityDocument:
 
 @dataclass(frozen=True, slots=True)
 class StageDocument:
-    """A stage, in words: resizes, then evictions, then arrivals, each as NAMESPACE/POD with its node."""
+    """A stage: resizes, then evictions, then arrivals, each as NAMESPACE/POD with its node."""
 
     resizes: list[str]
     evictions: list[str]
@@ -115,7 +115,7 @@ class StageDocument:
 
 @dataclass(frozen=True, slots=True)
 class PackingDocument:
-    """The last packing plan; `phase` is shown, in-progress, finished or dropped, `stage` counts the stages done."""
+    """The last packing plan; `phase` is shown, in-progress, finished or dropped, `stage` counts finished stages."""
 
     __pydantic_config__ = _CAMEL
     id: str
@@ -141,13 +141,13 @@ class PackingDocument:
 
 @dataclass(frozen=True, slots=True)
 class PackingPage:
-    """The last packing plan, null where none was ever made."""
+    """The last packing plan; null if none was made."""
 
     plan: PackingDocument | None
 
 
 def build_packing_document(plan: PackingPlan) -> PackingDocument:
-    """Return a plan as it is shown."""
+    """Return a plan as a document."""
     proposal = plan.proposal
     return PackingDocument(
         id=plan.id,
@@ -163,7 +163,10 @@ def build_packing_document(plan: PackingPlan) -> PackingDocument:
         placed=list_placed_pods(proposal.placed),
         moves=list_moved_pods(proposal.moves),
         preempted=list_preempted_pods(proposal.preempted),
-        resizes=[ResizedPodDocument(one.namespace, one.pod, one.node, _sizes(one)) for one in proposal.resizes],
+        resizes=[
+            ResizedPodDocument(one.namespace, one.pod, one.node, _list_container_requests(one))
+            for one in proposal.resizes
+        ],
         unplaced=[
             UnplacedPodDocument(
                 one.namespace, one.pod, list(one.blocked_by), describe_unplaced_pod(one), one.impossible
@@ -174,35 +177,35 @@ def build_packing_document(plan: PackingPlan) -> PackingDocument:
             PriorityDocument(line.priority, line.placed, running=line.running, bound=line.maximum)
             for line in proposal.by_priority
         ],
-        stages=[_steps(stage) for stage in proposal.stages],
+        stages=[_build_stage(stage) for stage in proposal.stages],
         notes=[describe_note(note) for note in proposal.notes],
         later=None if proposal.remaining_rounds is None else build_remaining_rounds_document(proposal.remaining_rounds),
     )
 
 
 def list_placed_pods(arrivals: Iterable[PlannedPlacement]) -> list[PlacedPodDocument]:
-    """Return pending pods with the nodes they get."""
+    """Return pending pods with their planned nodes."""
     return [PlacedPodDocument(one.namespace, one.pod, one.target) for one in arrivals]
 
 
 def list_moved_pods(arrivals: Iterable[PlannedPlacement]) -> list[MovedPodDocument]:
-    """Return running pods with the nodes that they leave and get."""
+    """Return moved pods with their present and planned nodes."""
     return [MovedPodDocument(one.namespace, one.pod, one.source or "", one.target) for one in arrivals]
 
 
 def list_preempted_pods(preemptions: Iterable[PlannedPreemption]) -> list[PreemptedPodDocument]:
-    """Return running pods with the nodes that they lose."""
+    """Return preempted pods with their present nodes."""
     return [PreemptedPodDocument(one.namespace, one.pod, one.source) for one in preemptions]
 
 
-def _sizes(resize: ResizePod) -> list[ContainerRequestsDocument]:
+def _list_container_requests(resize: ResizePod) -> list[ContainerRequestsDocument]:
     return [
         ContainerRequestsDocument(one.container, one.requests.cpu_millicores, one.requests.memory_bytes)
         for one in resize.containers
     ]
 
 
-def _steps(stage: PlanStage) -> StageDocument:
+def _build_stage(stage: PlanStage) -> StageDocument:
     return StageDocument(
         resizes=[f"{one.namespace}/{one.pod} on {one.node or 'no node yet'}" for one in stage.resizes],
         evictions=[f"{one.namespace}/{one.pod} from {one.source}" for one in stage.evictions],
@@ -210,7 +213,7 @@ def _steps(stage: PlanStage) -> StageDocument:
     )
 
 
-# A packing plan as the JSON document that scripts read; its keys are a contract.
+# The keys of this JSON document are a contract.
 
 _DECIMALS = 3
 _Json = dict[str, object]
@@ -219,10 +222,11 @@ _Json = dict[str, object]
 def render_pack_json(
     proposal: PackingProposal, pods: PodsByName, seconds: float, *, within_budgets: bool = False
 ) -> Iterator[bytes]:
-    """Yield the document; `pods` are the snapshot's by (namespace, name), `seconds` what solving took.
+    """Yield the JSON document of `cruise pack`; `pods` by (namespace, name), `seconds` of solving.
 
-    `within_budgets` adds what eviction budgets leave to later plans. A resize has what will count for the whole pod. A
-    tier's `bound` is what no plan surpasses, `evictionsBound` how many pods every plan evicts that places as many.
+    `within_budgets` adds what eviction budgets leave to later rounds. A resize has the requests of the whole pod.
+    `bound` of a priority is what no plan exceeds, `evictionsBound` the evictions that every plan needs to place as many
+    pods.
     """
     document: _Json = {
         "status": proposal.status,
@@ -241,15 +245,16 @@ def render_pack_json(
             }
             for (namespace, pod), (node, size) in sorted(compute_sizes_after_plan(proposal, pods).items())
         ],
-        "unplaced": [_unplaced(one) for one in proposal.unplaced],
+        "unplaced": [_build_unplaced(one) for one in proposal.unplaced],
         "byPriority": [
-            {"priority": tier.priority, "placed": tier.placed, "bound": tier.maximum} for tier in proposal.by_priority
+            {"priority": priority.priority, "placed": priority.placed, "bound": priority.maximum}
+            for priority in proposal.by_priority
         ],
         "evictions": len(proposal.evicted),
         "evictionsBound": proposal.least_evicted,
     }
     if proposal.node_count_change is not None:
-        document |= _fleet(proposal.node_count_change)
+        document |= _build_node_count_change(proposal.node_count_change)
     elif within_budgets:
         document["later"] = (
             None if proposal.remaining_rounds is None else build_remaining_rounds_document(proposal.remaining_rounds)
@@ -258,30 +263,30 @@ def render_pack_json(
     yield b"\n"
 
 
-def _unplaced(one: UnplacedPod) -> _Json:
+def _build_unplaced(one: UnplacedPod) -> _Json:
     document: _Json = {"namespace": one.namespace, "pod": one.pod, "blockedBy": one.blocked_by}
     return document | {"impossible": True} if one.impossible else document
 
 
-def _fleet(fleet: NodeCountChange) -> _Json:
-    priced = fleet.measure is NodeCostMeasure.PRICE
+def _build_node_count_change(change: NodeCountChange) -> _Json:
+    has_prices = change.measure is NodeCostMeasure.PRICE
     return {
-        "nodesBefore": fleet.nodes_before,
-        "nodesAfter": fleet.nodes_after,
-        "nodesBound": fleet.nodes_bound,
-        "emptied": fleet.drained,
-        "add": [_added(one) for one in fleet.added],
-        "priceBefore": fleet.price_before if priced else None,
-        "priceAfter": fleet.price_after if priced else None,
-        "priceBound": fleet.price_bound if priced else None,
-        "kept": [{"by": detail, "nodes": nodes} for detail, nodes in fleet.kept_by_reason],
+        "nodesBefore": change.nodes_before,
+        "nodesAfter": change.nodes_after,
+        "nodesBound": change.nodes_bound,
+        "emptied": change.drained,
+        "add": [_build_added_nodes(one) for one in change.added],
+        "priceBefore": change.price_before if has_prices else None,
+        "priceAfter": change.price_after if has_prices else None,
+        "priceBound": change.price_bound if has_prices else None,
+        "kept": [{"by": detail, "nodes": nodes} for detail, nodes in change.kept_by_reason],
         "without": [
-            {"constraint": constraint, "nodes": nodes} for constraint, nodes in fleet.nodes_after_by_lifted_constraint
+            {"constraint": constraint, "nodes": nodes} for constraint, nodes in change.nodes_after_by_lifted_constraint
         ],
-        "silentNodePools": [{"nodePool": name, "why": detail} for name, detail in fleet.pools_without_types],
+        "silentNodePools": [{"nodePool": name, "why": detail} for name, detail in change.pools_without_types],
     }
 
 
-def _added(one: AddedNodes) -> _Json:
+def _build_added_nodes(one: AddedNodes) -> _Json:
     document: _Json = {"type": one.type, "count": one.count}
     return document | {"nodePool": one.pool} if one.pool else document

@@ -1,4 +1,4 @@
-"""A packing plan for people: what it achieves, what is proved, what was pending, its steps, the nodes after it."""
+"""Renders a packing plan for people: what it achieves and proves, pending pods, steps and nodes."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -34,19 +34,17 @@ from cruise.interfaces.text import format_count, format_cpu, format_memory
 from cruise.packer.answer import Packing, PackingStatus
 from cruise.packer.problem import PackingObjective
 
-# The stages of a packing plan for people, each step a line.
-
 _MOST_STEPS = 40
 
 
 def render_steps(
     proposal: PackingProposal, pods: PodsByName, console: Console, in_full: bool = False
 ) -> Iterator[RenderableType]:
-    """Yield the steps in their order; of a long plan the first."""
+    """Yield the table of steps in order; of a long plan the first ones."""
     steps = [
         (number, step)
         for number, stage in enumerate(proposal.stages, start=1)
-        for step in _steps(stage, pods, console.width >= WIDE_TABLE_COLUMNS)
+        for step in _format_steps(stage, pods, console.width >= WIDE_TABLE_COLUMNS)
     ]
     if not steps:
         return
@@ -56,36 +54,36 @@ def render_steps(
     table.add_column("POD", overflow="fold")
     table.add_column("NODE", overflow="fold")
     shown, last = steps if in_full else steps[:_MOST_STEPS], 0
-    sized = any(cells[-1] for _, cells in shown)
-    if sized:
+    has_sizes = any(cells[-1] for _, cells in shown)
+    if has_sizes:
         table.add_column("SIZE", no_wrap=True)
     for number, cells in shown:
-        table.add_row(Text(f"{number:,}" if number != last else ""), *(cells if sized else cells[:-1]))
+        table.add_row(Text(f"{number:,}" if number != last else ""), *(cells if has_sizes else cells[:-1]))
         last = number
     notes = []
     if len(shown) < len(steps):
-        left = format_count(len(steps) - len(shown), "more step")
-        notes.append(f"{left} in {format_count(len(proposal.stages), 'stage')}: --full has all.")
+        hidden = format_count(len(steps) - len(shown), "more step")
+        notes.append(f"{hidden} in {format_count(len(proposal.stages), 'stage')}: --full shows all.")
     if proposal.moves:
-        notes.append("A moved pod is evicted, and the one that replaces it steered to its node.")
+        notes.append("A moved pod is evicted, and its replacement gets a placement hint for its node.")
     if len(proposal.stages) > 1:
         notes.append("A stage begins when the one before is done; within it resizes come first, then evictions.")
     yield Group("", table, *(Text(note, style="dim") for note in notes))
 
 
-def _steps(stage: PlanStage, pods: PodsByName, wide: bool) -> Iterator[tuple[Text, Text, Text, Text]]:
+def _format_steps(stage: PlanStage, pods: PodsByName, wide: bool) -> Iterator[tuple[Text, Text, Text, Text]]:
     for resize in stage.resizes:
         pod = pods[resize.key]
-        size = _size(count_pod_requests(pod), count_requests_with(pod, resize.containers))
+        size = _format_sizes(count_pod_requests(pod), count_requests_with(pod, resize.containers))
         yield Text("resize", style="cyan"), Text(f"{pod.namespace}/{pod.name}"), Text(resize.node or ""), size
-    alone = stage.evictions[0] if len(stage.evictions) == 1 else None
-    # A pod that leaves alone and comes first arrives at once: one step to a reader.
-    moves = isinstance(alone, PlannedPlacement) and stage.arrivals[:1] == (alone,)
-    for leave in () if moves else stage.evictions:
-        yield _leave(leave, wide)
+    only_eviction = stage.evictions[0] if len(stage.evictions) == 1 else None
+    # A pod that is evicted alone and arrives first is shown as one step.
+    moves = isinstance(only_eviction, PlannedPlacement) and stage.arrivals[:1] == (only_eviction,)
+    for eviction in () if moves else stage.evictions:
+        yield _format_eviction(eviction, wide)
     for arrival in stage.arrivals:
         now = count_pod_requests(pods[arrival.key])
-        size = _size(now, compute_size_on_arrival(arrival, pods)) if arrival.containers else Text("")
+        size = _format_sizes(now, compute_size_on_arrival(arrival, pods)) if arrival.containers else Text("")
         name = Text(f"{arrival.namespace}/{arrival.pod}")
         if moves and arrival is stage.arrivals[0]:
             yield Text("move", style="yellow"), name, format_change(arrival.source or "", arrival.target), size
@@ -93,17 +91,17 @@ def _steps(stage: PlanStage, pods: PodsByName, wide: bool) -> Iterator[tuple[Tex
             yield Text("place", style="green"), name, Text(f"on {arrival.target}" if wide else arrival.target), size
 
 
-def _leave(leave: PlannedPlacement | PlannedPreemption, wide: bool) -> tuple[Text, Text, Text, Text]:
-    pod, node = Text(f"{leave.namespace}/{leave.pod}"), leave.source or ""
-    match leave:
+def _format_eviction(eviction: PlannedPlacement | PlannedPreemption, wide: bool) -> tuple[Text, Text, Text, Text]:
+    pod, node = Text(f"{eviction.namespace}/{eviction.pod}"), eviction.source or ""
+    match eviction:
         case PlannedPreemption():
             return Text("preempt", style="red"), pod, Text(f"from {node}" if wide else node), Text("")
         case PlannedPlacement():
-            where = Text(f"from {node}, to run on {leave.target}") if wide else format_change(node, leave.target)
-            return Text("evict", style="yellow"), pod, where, Text("")
+            nodes = Text(f"from {node}, to run on {eviction.target}") if wide else format_change(node, eviction.target)
+            return Text("evict", style="yellow"), pod, nodes, Text("")
 
 
-def _size(now: Resources, after: Resources) -> Text:
+def _format_sizes(now: Resources, after: Resources) -> Text:
     return Text.assemble(
         format_change(format_cpu(now.cpu_millicores), format_cpu(after.cpu_millicores)),
         "  ",
@@ -127,31 +125,33 @@ def render_pack_table(
     console: Console,
     in_full: bool = False,
 ) -> Iterator[RenderableType]:
-    """Yield the parts of the report; `pods` are the snapshot's by (namespace, name), `in_full` leaves nothing out."""
-    yield _headline(proposal, seconds)
+    """Yield the parts of the report; `pods` by (namespace, name), `in_full` omits nothing."""
+    yield _render_headline(proposal, seconds)
     if proposal.remaining_rounds is not None:
-        yield Group(*(Text(said) for said in describe_remaining_rounds(proposal.remaining_rounds)), "")
+        yield Group(*(Text(sentence) for sentence in describe_remaining_rounds(proposal.remaining_rounds)), "")
     if proposal.node_count_change is not None:
         yield render_node_count_change(proposal.node_count_change, snapshot)
     if proposal.placed or proposal.unplaced:
-        yield _pending(proposal, pods, console.width >= WIDE_TABLE_COLUMNS, in_full)
+        yield _render_pending_pods(proposal, pods, console.width >= WIDE_TABLE_COLUMNS, in_full)
     yield from render_steps(proposal, pods, console, in_full)
     yield from render_nodes(snapshot, proposal, pods, console, in_full)
-    tiers = _tiers(proposal.by_priority)
-    if tiers is not None:
-        yield tiers
+    priorities = _render_priorities(proposal.by_priority)
+    if priorities is not None:
+        yield priorities
     if proposal.notes:
         yield Group("", *(Text(f"Note: {describe_note(note)}.", style="yellow") for note in proposal.notes))
 
 
-def _headline(proposal: PackingProposal, seconds: float) -> Group:
-    waiting = len(proposal.placed) + len(proposal.unplaced)
-    found = (
-        f"{len(proposal.placed):,} of {format_count(waiting, 'pending pod')} placed" if waiting else "No pod is pending"
+def _render_headline(proposal: PackingProposal, seconds: float) -> Group:
+    pending_count = len(proposal.placed) + len(proposal.unplaced)
+    summary = (
+        f"{len(proposal.placed):,} of {format_count(pending_count, 'pending pod')} placed"
+        if pending_count
+        else "No pod is pending"
     )
     changes = [
-        f"{len(changed):,} {one if len(changed) == 1 else many}"
-        for changed, one, many in (
+        f"{len(changed):,} {singular if len(changed) == 1 else plural}"
+        for changed, singular, plural in (
             (proposal.moves, "moves", "move"),
             (proposal.preempted, "is preempted", "are preempted"),
             (proposal.resizes, "is resized", "are resized"),
@@ -159,47 +159,47 @@ def _headline(proposal: PackingProposal, seconds: float) -> Group:
         if changed
     ]
     if proposal.placed and not proposal.moves and not proposal.preempted:
-        changes.append("no pod is evicted" if changes else "nothing else is touched")
-    proved = proposal.status.is_proved
+        changes.append("no pod is evicted" if changes else "nothing else changes")
+    is_proved = proposal.status.is_proved
     return Group(
-        Text(f"{found}; {', '.join(changes)}." if changes else f"{found}.", style="bold"),
+        Text(f"{summary}; {', '.join(changes)}." if changes else f"{summary}.", style="bold"),
         Text.assemble(
-            (proposal.status.value, "green" if proved else "yellow"),
+            (proposal.status.value, "green" if is_proved else "yellow"),
             f" in {format_solve_time(seconds)}: {describe_proof(proposal)}.\n",
         ),
     )
 
 
 def describe_proof(proposal: PackingProposal) -> str:
-    """Say what is proved of a plan, and how far it is from that else."""
+    """Describe what is proved about a plan, or how far it is from that."""
     if proposal.node_count_change is not None:
         return describe_node_count_proof(proposal.node_count_change)
     match proposal.status:
         case PackingStatus.OPTIMAL | PackingStatus.ALREADY_OPTIMAL:
-            no_plan = "no plan" if proposal.remaining_rounds is None else "no plan in one go"
+            no_plan = "no plan" if proposal.remaining_rounds is None else "no plan in one round"
             return f"proved that {no_plan} {_PROVED[proposal.sizes]}"
         case PackingStatus.FEASIBLE:
-            return f"better than now; {_open(proposal)}"
+            return f"better than now; {_describe_unproved(proposal)}"
         case PackingStatus.NO_IMPROVEMENT:
-            return f"nothing better than now was found in the time; {_open(proposal)}"
+            return f"nothing better than now was found in time; {_describe_unproved(proposal)}"
 
 
-def _open(proposal: PackingProposal) -> str:
-    """Say how far from proved a plan is."""
+def _describe_unproved(proposal: PackingProposal) -> str:
+    """Describe how far a plan is from proved."""
     evicted, least = len(proposal.evicted), proposal.least_evicted
-    for tier in proposal.by_priority:
-        if tier.maximum > tier.placed:
-            more = format_count(tier.maximum - tier.placed, "more pod")
-            words = f"not proved to be the best: at most {more} of priority {tier.priority} could be placed"
-            return f"{words}; {_gap(evicted, least)}" if 0 < least else words
+    for priority in proposal.by_priority:
+        if priority.maximum > priority.placed:
+            pods = format_count(priority.maximum - priority.placed, "more pod")
+            description = f"not proved to be the best: at most {pods} of priority {priority.priority} could be placed"
+            return f"{description}; {_describe_gap(evicted, least)}" if 0 < least else description
     if not 0 < least < evicted:
         return "no plan places more pods, whether one needs fewer evictions is open"
-    return f"no plan places more pods, proved; {_gap(evicted, least)}"
+    return f"no plan places more pods, proved; {_describe_gap(evicted, least)}"
 
 
-def _gap(evicted: int, least: int) -> str:
-    apart = f" (gap {math.ceil(100 * (evicted - least) / evicted)} %)" if evicted > least else ""
-    return f"it evicts {evicted:,}, and to place as many takes at least {least:,}{apart}"
+def _describe_gap(evicted: int, least: int) -> str:
+    gap = f" (gap {math.ceil(100 * (evicted - least) / evicted)} %)" if evicted > least else ""
+    return f"it evicts {evicted:,}, and to place as many takes at least {least:,}{gap}"
 
 
 def format_solve_time(seconds: float) -> str:
@@ -211,95 +211,99 @@ def format_solve_time(seconds: float) -> str:
 
 @dataclass(slots=True)
 class _PendingPodRow:
-    """Pending pods of one owner that ask for the same, and of which the same becomes."""
+    """Pending pods of one owner with the same requests and the same result."""
 
     pods: list[Pod]
-    becomes: Text
+    result: Text
     stays: bool
 
 
-def _pending(proposal: PackingProposal, pods: PodsByName, wide: bool, in_full: bool) -> RenderableType:
-    rows = sorted(_waiting(proposal, pods), key=lambda row: (not row.stays, -row.pods[0].priority))
-    most = len(rows) if in_full else _MOST_PENDING
-    shown, left = rows[:most], rows[most:]
+def _render_pending_pods(proposal: PackingProposal, pods: PodsByName, wide: bool, in_full: bool) -> RenderableType:
+    rows = sorted(_build_pending_rows(proposal, pods), key=lambda row: (not row.stays, -row.pods[0].priority))
+    row_limit = len(rows) if in_full else _MOST_PENDING
+    shown, hidden_rows = rows[:row_limit], rows[row_limit:]
     table = create_plain_table("Pending")
     table.add_column("POD", overflow="fold", max_width=None if wide else 26)
     table.add_column("PRIORITY" if wide else "PRIO", justify="right", no_wrap=True)
     table.add_column("CPU", justify="right", no_wrap=True)
     table.add_column("MEMORY", justify="right", no_wrap=True)
-    table.add_column("BECOMES", overflow="fold")
+    table.add_column("RESULT", overflow="fold")
     for row in shown:
         first = row.pods[0]
         more = f" and {len(row.pods) - 1:,} more" if len(row.pods) > 1 else ""
-        counted = count_pod_requests(first)
-        cpu, memory = format_cpu(counted.cpu_millicores), format_memory(counted.memory_bytes)
+        requests = count_pod_requests(first)
+        cpu, memory = format_cpu(requests.cpu_millicores), format_memory(requests.memory_bytes)
         name = Text.assemble(f"{first.namespace}/{first.name}", (more, "dim"))
-        table.add_row(name, f"{first.priority:,}", cpu, memory, row.becomes)
-    if not left:
+        table.add_row(name, f"{first.priority:,}", cpu, memory, row.result)
+    if not hidden_rows:
         return table
-    hidden = sum(len(row.pods) for row in left)
-    return Group(table, Text(f"{format_count(hidden, 'more pending pod')}: --full has all.", style="dim"))
+    hidden_pods = sum(len(row.pods) for row in hidden_rows)
+    return Group(table, Text(f"{format_count(hidden_pods, 'more pending pod')}: --full shows all.", style="dim"))
 
 
-def _waiting(proposal: PackingProposal, pods: PodsByName) -> list[_PendingPodRow]:
-    found: dict[tuple[object, ...], _PendingPodRow] = {}
+def _build_pending_rows(proposal: PackingProposal, pods: PodsByName) -> list[_PendingPodRow]:
+    rows: dict[tuple[object, ...], _PendingPodRow] = {}
     for one in proposal.unplaced:
         pod = pods[one.key]
-        words = describe_unplaced_pod(one)
-        row = found.setdefault((*_alike(pod), words, one.impossible), _PendingPodRow([], _stays(one, words), True))
+        description = describe_unplaced_pod(one)
+        row = rows.setdefault(
+            (*_get_row_key(pod), description, one.impossible),
+            _PendingPodRow([], _format_unplaced(one, description), True),
+        )
         row.pods.append(pod)
     placed: dict[tuple[object, ...], list[PlannedPlacement]] = {}
     for arrival in proposal.placed:
-        placed.setdefault(_alike(pods[arrival.key]), []).append(arrival)
+        placed.setdefault(_get_row_key(pods[arrival.key]), []).append(arrival)
     for arrivals in placed.values():
-        waiting = [pods[one.key] for one in arrivals]
-        found["placed", *_alike(waiting[0])] = _PendingPodRow(waiting, _places(arrivals), False)
-    return list(found.values())
+        placed_pods = [pods[one.key] for one in arrivals]
+        rows["placed", *_get_row_key(placed_pods[0])] = _PendingPodRow(placed_pods, _format_nodes(arrivals), False)
+    return list(rows.values())
 
 
-def _alike(pod: Pod) -> tuple[object, ...]:
-    """What pods of one line have in common."""
+def _get_row_key(pod: Pod) -> tuple[object, ...]:
+    """Return what the pods of one row have in common."""
     return (pod.namespace, pod.owner_name or pod.name, pod.priority, count_pod_requests(pod))
 
 
-def _places(arrivals: Sequence[PlannedPlacement]) -> Text:
+def _format_nodes(arrivals: Sequence[PlannedPlacement]) -> Text:
     nodes = sorted({arrival.target for arrival in arrivals})
     more = len(nodes) - _MOST_PLACES
     return Text(f"on {', '.join(nodes[:_MOST_PLACES])}{f' and {more:,} more' if more > 0 else ''}", style="green")
 
 
-def _stays(one: UnplacedPod, words: str) -> Text:
+def _format_unplaced(one: UnplacedPod, description: str) -> Text:
     style = "red" if one.impossible else "yellow"
-    return Text.assemble(("impossible: " if one.impossible else "stays pending: ", style), words)
+    return Text.assemble(("impossible: " if one.impossible else "stays pending: ", style), description)
 
 
-def _tiers(tiers: Sequence[PriorityResult]) -> RenderableType | None:
-    """Show the priorities at which something changes or is open."""
-    telling = [tier for tier in tiers if tier.placed != tier.running or tier.maximum != tier.placed]
-    if len(tiers) < 2 or not telling:
+def _render_priorities(priorities: Sequence[PriorityResult]) -> RenderableType | None:
+    """Render the priorities at which something changes or is not proved."""
+    shown = [
+        priority
+        for priority in priorities
+        if priority.placed != priority.running or priority.maximum != priority.placed
+    ]
+    if len(priorities) < 2 or not shown:
         return None
-    table = create_plain_table("Pods with a place")
+    table = create_plain_table("Placed pods")
     for heading in ("PRIORITY", "NOW", "AFTER", "AT MOST"):
         table.add_column(heading, justify="right", no_wrap=True)
-    for tier in telling[:_MOST_TIERS]:
-        most = Text(f"{tier.maximum:,}", style="dim" if tier.maximum == tier.placed else "yellow")
-        table.add_row(f"{tier.priority:,}", f"{tier.running:,}", f"{tier.placed:,}", most)
+    for priority in shown[:_MOST_TIERS]:
+        maximum = Text(f"{priority.maximum:,}", style="dim" if priority.maximum == priority.placed else "yellow")
+        table.add_row(f"{priority.priority:,}", f"{priority.running:,}", f"{priority.placed:,}", maximum)
     return Group("", table)
 
 
-# One line on how far a search has got.
-
-
 def format_progress(packing: Packing, objective: PackingObjective, pods: int) -> str:
-    """Write the best packing so far and what none surpasses: `131 of 140 pods placed, at most 133; 4 leave`."""
+    """Write the best packing so far and its bound: `131 of 140 pods placed, at most 133; 4 evicted`."""
     if objective is PackingObjective.FLEET:
         least = -packing.bound[len(packing.planned.priorities)]
         return f"nodes at {packing.planned.price:,} of {packing.current.price:,}, at least {least:,}"
-    placed = sum(tier.placed for tier in packing.planned.priorities)
-    stayed = sum(tier.not_moved for tier in packing.planned.priorities)
-    ran = sum(tier.placed for tier in packing.current.priorities)
-    step = 2 if objective is PackingObjective.PAPER else 1
-    counts = packing.bound[: step * len(packing.planned.priorities) : step]
-    most = min(pods, sum(counts))
-    bound = f", at most {most:,}" if most > placed else ", no more can be"
-    return f"{placed:,} of {format_count(pods, 'pod')} placed{bound}; {ran - stayed:,} leave"
+    placed = sum(priority.placed for priority in packing.planned.priorities)
+    stayed = sum(priority.not_moved for priority in packing.planned.priorities)
+    running = sum(priority.placed for priority in packing.current.priorities)
+    entries_per_priority = 2 if objective is PackingObjective.PAPER else 1
+    counts = packing.bound[: entries_per_priority * len(packing.planned.priorities) : entries_per_priority]
+    maximum = min(pods, sum(counts))
+    bound = f", at most {maximum:,}" if maximum > placed else ", no more can be"
+    return f"{placed:,} of {format_count(pods, 'pod')} placed{bound}; {running - stayed:,} evicted"

@@ -168,7 +168,7 @@ async def run_packing_pass(
         why_not = PlanCondition(PlanStatusReason.SWITCHED_OFF)
     if await store.paused():
         why_not = PlanCondition(PlanStatusReason.PAUSED)
-    plan = start_plan(made.plan, now, now, made.seconds, policy.mode, why_not=why_not)
+    plan = start_plan(made.plan, now, now, made.seconds, policy.mode, advisory_reason=why_not)
     await store.save_packing(plan)
     _log(plan, len(waiting))
     return PackingPassResult(now, len(waiting), plan)

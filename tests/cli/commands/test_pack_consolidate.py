@@ -154,7 +154,7 @@ def test_the_table_says_what_is_proved_and_in_which_order_nodes_empty(tmp_path, 
     assert main(["pack", "--snapshot", file, *SOLVED]) == 0
     out = capsys.readouterr().out
     assert "proved that no plan needs fewer nodes" in " ".join(out.split())
-    assert "Emptied in this order: n" in out
+    assert "Drained in this order: n" in out
 
 
 @pytest.mark.parametrize(

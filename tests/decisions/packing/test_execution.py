@@ -110,13 +110,13 @@ def test_a_plan_is_finished_when_everybody_is_bound_and_who_left_is_gone():
 @pytest.mark.parametrize(
     ("snapshot", "why"),
     [
-        (cluster(DB, BIG), "pod shop/web-1 is gone"),
-        (cluster(WEB, DB), "pod shop/big-1 is gone"),
-        (make_snapshot([WEB, BIG], nodes=NODES[:1]), "node n2 is gone"),
-        (make_snapshot([WEB, DB, BIG], nodes=[NODES[0], replace(NODES[1], ready=False)]), "node n2 takes no pods"),
+        (cluster(DB, BIG), "pod shop/web-1 no longer exists"),
+        (cluster(WEB, DB), "pod shop/big-1 no longer exists"),
+        (make_snapshot([WEB, BIG], nodes=NODES[:1]), "node n2 no longer exists"),
+        (make_snapshot([WEB, DB, BIG], nodes=[NODES[0], replace(NODES[1], ready=False)]), "node n2 is unschedulable"),
         (cluster(WEB, pod("db-1", 3900, "n2"), BIG), "lacks cpu"),
         (cluster(replace(WEB, annotations={"cruise.io/mode": "resize"}), DB, BIG), "its mode is resize"),
-        (cluster(WEB, DB, replace(BIG, node="n2", phase="Running")), "has found a node by itself"),
+        (cluster(WEB, DB, replace(BIG, node="n2", phase="Running")), "was scheduled without the plan"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -145,7 +145,7 @@ def test_room_that_somebody_else_took_after_the_eviction_drops_the_plan():
     new = pod("web-9", 1500, None, uid="uid-new")
     step = decide_next_step(plan, cluster(DB, BIG, intruder, new), FULL, SOON)
     assert step.plan.phase is PlanPhase.DROPPED
-    assert "no room" in describe_plan_condition(step.plan)
+    assert "too little free capacity" in describe_plan_condition(step.plan)
 
 
 def shrink(one: Pod, cpu: int) -> ResizePod:

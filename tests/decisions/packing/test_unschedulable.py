@@ -58,7 +58,7 @@ def only(found: tuple[UnplacedPod, ...]) -> tuple[tuple[str, ...], str, bool]:
 
 def test_a_pod_larger_than_any_node_is_told_by_how_much():
     found = explained([a_node("n1"), a_node("n2", cpu=1500)], make_shop_pod("big", cpu=2000))
-    words = "asks for 2,000 m CPU: both nodes offer less even when empty; 500 m CPU less would do on n2"
+    words = "requests 2,000 m CPU: both nodes offer less even when empty; 500 m CPU less would be enough on n2"
     assert only(found) == (("cpu",), words, True)
 
 
@@ -68,7 +68,7 @@ def test_nodes_full_of_higher_priority_say_so_with_what_would_help():
     found = explained(nodes, *running, make_shop_pod("low", placement=SSD))
     words = (
         "needs disk=ssd; the 2 nodes that have it are full of higher priority; "
-        "1 more of them, or 300 m CPU less, would do"
+        "1 more of them, or 300 m CPU less, would be enough"
     )
     assert only(found) == (("cpu",), words, False)
 
@@ -77,7 +77,7 @@ def test_equal_priority_and_several_resources_are_named():
     found = explained([a_node("n1", memory=1)], make_shop_pod("there", "n1", cpu=800), make_shop_pod("late"))
     words = (
         "the only node, n1, is full of equal or higher priority; "
-        "1 more like it, or 300 m CPU and 1 GiB memory less, would do"
+        "1 more like it, or 300 m CPU and 1 GiB memory less, would be enough"
     )
     assert only(found) == (("cpu", "memory"), words, False)
 
@@ -86,13 +86,15 @@ def test_a_full_count_of_pods():
     found = explained([a_node("n1", allocatable_pods=1)], make_shop_pod("there", "n1"), make_shop_pod("late", cpu=100))
     blocked, words, _ = only(found)
     assert blocked == ("pods",)
-    assert words.endswith("1 more like it, or 1 pod fewer there, would do")
+    assert words.endswith("1 more like it, or 1 pod fewer there, would be enough")
 
 
 def test_an_extended_resource():
     gpu = (("nvidia.com/gpu", 1),)
     found = explained([a_node("n1"), a_node("n2")], make_shop_pod("train", extended_requests=gpu))
-    words = "asks for 1 nvidia.com/gpu: both nodes offer less even when empty; 1 nvidia.com/gpu less would do on n1"
+    words = (
+        "requests 1 nvidia.com/gpu: both nodes offer less even when empty; 1 nvidia.com/gpu less would be enough on n1"
+    )
     assert only(found) == (("nvidia.com/gpu",), words, True)
 
 
@@ -129,7 +131,7 @@ def test_a_node_that_would_do_but_for_its_label_and_its_taint():
     full = a_node("n1", cpu=500, labels={"disk": "ssd"}, unschedulable=True, ready=False)
     found = explained([full, tainted], make_shop_pod("late", cpu=600, placement=SSD))
     words = (
-        "the one node otherwise open to it, n2, has the taint dedicated:NoSchedule, which it does not tolerate "
+        "the one node with no other obstacle, n2, has the taint dedicated:NoSchedule, which it does not tolerate "
         "and lacks disk=ssd"
     )
     assert only(found) == (("taints", "node-selector"), words, True)
@@ -140,7 +142,7 @@ def test_anti_affinity_with_pods_that_stay():
     found = explained(
         [a_node("n1")], bare, make_shop_pod("late", cpu=100, labels={"app": "db"}, constraints=APART_FROM_WEB)
     )
-    words = "the only node, n1, has pods that anti-affinity keeps it away from"
+    words = "the only node, n1, has pods that its anti-affinity excludes"
     assert only(found) == (("anti-affinity",), words, True)
 
 
@@ -148,12 +150,12 @@ def test_one_of_itself_on_each_node():
     pods = [make_shop_pod(name, cpu=100, constraints=APART_FROM_WEB) for name in ("a", "b")]
     blocked, words, impossible = only(explained([a_node("n1")], *pods))
     assert (blocked, impossible) == (("anti-affinity",), False)
-    assert words.endswith("has pods that anti-affinity keeps it away from")
+    assert words.endswith("has pods that its anti-affinity excludes")
 
 
 def test_company_of_which_there_is_none():
     found = explained([a_node("n1")], make_shop_pod("late", constraints=PodConstraints(affinity=(BESIDE_CACHE,))))
-    words = f"wants to run beside pods with app=cache in the same {HOST}, of which there are none"
+    words = f"must run next to pods with app=cache in the same {HOST}, of which there are none"
     assert only(found) == (("affinity",), words, True)
 
 
@@ -162,8 +164,8 @@ def test_affinity_that_its_own_anti_affinity_contradicts():
     cache = make_shop_pod("cache", "n1", cpu=100, labels={"app": "cache"})
     found = explained([a_node("n1")], cache, make_shop_pod("late", cpu=100, constraints=constraints))
     words = (
-        f"wants to run beside pods with app=cache in the same {HOST}, and its anti-affinity keeps it away from just "
-        "these: no node can ever match"
+        f"must run next to pods with app=cache in the same {HOST}, and its anti-affinity excludes the same "
+        "pods: no node can ever match"
     )
     assert only(found) == (("affinity",), words, True)
 
@@ -175,8 +177,8 @@ def test_affinity_and_anti_affinity_to_its_own_kind():
         [a_node("n1"), a_node("n2")], *[make_shop_pod(name, cpu=9, constraints=constraints) for name in "ab"]
     )
     words = (
-        f"wants to run beside pods with app=web in the same {HOST}, and its anti-affinity keeps it away from just "
-        "these: only the first of them can ever run"
+        f"must run next to pods with app=web in the same {HOST}, and its anti-affinity excludes the same "
+        "pods: only the first of them can ever run"
     )
     assert only(found)[1:] == (words, False)
 
@@ -190,10 +192,10 @@ def test_unknown_topology_keys():
     assert [(one.blocked_by, describe_unplaced_pod(one), one.impossible) for one in found] == [
         (
             ("affinity",),
-            "wants to run beside pods with app=web in the same rack, but no node has the label rack",
+            "must run next to pods with app=web in the same rack, but no node has the label rack",
             True,
         ),
-        (("topology-spread",), "spreads over rack, which no node is labelled with", True),
+        (("topology-spread",), "spreads over rack, a label that no node has", True),
     ]
 
 
@@ -203,7 +205,7 @@ def test_spread_that_would_be_too_uneven():
     pods = [make_shop_pod(name, cpu=200, constraints=spread) for name in ("a", "b")]
     blocked, words, impossible = only(explained(nodes, *pods))
     assert (blocked, impossible) == (("topology-spread",), False)
-    assert words == f"the one node otherwise open to it, n1, would make it too uneven over {HOST}"
+    assert words == f"the one node with no other obstacle, n1, would make it too uneven over {HOST}"
 
 
 def test_host_ports_that_are_taken():
@@ -222,7 +224,7 @@ def test_claims_that_are_missing_unbound_or_elsewhere():
     pods = [make_shop_pod(name, constraints=PodConstraints(claims=(name,))) for name in ("far", "lost", "missing")]
     found = explained([a_node("n1")], *pods, storage_and_namespaces=StorageAndNamespaces(claims))
     assert [(one.blocked_by, describe_unplaced_pod(one), one.impossible) for one in found] == [
-        (("volume",), "its volume can be used on no node that there is", True),
+        (("volume",), "its volume cannot be used on any node", True),
         (("volume",), "its claim lost is not bound", True),
         (("volume",), "its claim missing is not known", True),
     ]
@@ -256,7 +258,7 @@ def test_a_pod_that_preempts_nobody():
 
 
 def test_gates_and_a_cluster_without_nodes():
-    words = "cruise cannot judge where it may run: scheduling gates"
+    words = "cruise cannot evaluate where it may run: scheduling gates"
     gated = explained([a_node("n1")], make_shop_pod("gated", scheduling_gated=True))
     assert only(gated) == (("not-judged: scheduling gates",), words, False)
     assert only(explained([], make_shop_pod("late"))) == (("no-nodes",), "the cluster has no nodes", True)

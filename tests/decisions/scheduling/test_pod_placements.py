@@ -38,7 +38,7 @@ def test_those_that_are_ending_are_counted_apart():
     board = PodPlacements(make_snapshot([replace(make_pod("a"), terminating=True)]))
     assert crowds(board, with_ending=False) == {}
     assert crowds(board) == {"n1": 1}
-    assert board.namespaces() == ["shop"]
+    assert board.get_namespaces() == ["shop"]
 
 
 def test_claims_and_anti_affinity_are_given_back_with_their_pod():

@@ -20,7 +20,7 @@ def test_selectors_are_found_by_the_labels_that_they_select(all_selectors, wante
     index: SelectorIndex[int] = SelectorIndex()
     for number, selector in enumerate(all_selectors):
         index.add(selector, number)
-    found = list(index.candidates(wanted))
+    found = list(index.find_candidates(wanted))
     assert len(found) == len(set(found))
     assert {n for n, selector in enumerate(all_selectors) if selector.matches(wanted)} <= set(found)
 
@@ -30,7 +30,7 @@ def test_labels_are_found_by_the_selectors_that_select_them(all_labels, selector
     index: LabelIndex[frozenset[tuple[str, str]]] = LabelIndex()
     for one in all_labels:
         index.add(frozenset(one.items()), frozenset(one.items()))
-    found = list(index.candidates(selector))
+    found = list(index.find_candidates(selector))
     assert len(found) == len(set(found))
     assert {frozenset(one.items()) for one in all_labels if selector.matches(one)} <= set(found)
 
@@ -40,6 +40,6 @@ def test_what_names_a_value_leaves_out_the_rest():
     index: SelectorIndex[str] = SelectorIndex()
     index.add(one, "one")
     index.add(LabelSelector(), "all")
-    assert list(index.candidates({"app": "b"})) == ["all"]
+    assert list(index.find_candidates({"app": "b"})) == ["all"]
     assert get_required_labels(one) == [[("app", "a")]]
     assert get_required_labels(LabelSelector()) == []

@@ -67,15 +67,15 @@ async def test_the_page_of_nodes_says_how_few_would_do(scene):
         scene.consolidation = advice(autoscaler=NodeAutoscalerKind.KARPENTER)
         shown = (await page.get("/nodes")).text
     assert "12 nodes in use; 9 suffice after 0 moves, proved." in shown
-    assert "Without PodDisruptionBudget shop/web 8 would do." in shown
-    assert "Karpenter removes nodes that are empty." in shown
+    assert "Without PodDisruptionBudget shop/web 8 would be enough." in shown
+    assert "Karpenter removes empty nodes." in shown
 
 
 @pytest.mark.parametrize(
     ("fleet", "said"),
     [
-        (NodeCountChange(3, 3, 3), "3 nodes in use; none can be spared, proved."),
-        (NodeCountChange(3, 3, 2), "3 nodes in use; no way was found to spare one."),
+        (NodeCountChange(3, 3, 3), "3 nodes in use; none can be drained, proved."),
+        (NodeCountChange(3, 3, 2), "3 nodes in use; no plan was found that drains one."),
         (NodeCountChange(3, 2, 1), "3 nodes in use; 2 suffice after 0 moves, at least 1 in any plan."),
         (
             NodeCountChange(1, 3, 3, added=(AddedNodes("m6.large", 2),)),
@@ -106,7 +106,7 @@ async def test_the_page_of_pending_pods_says_which_nodes_would_hold_them(scene):
     async with browser(scene) as page:
         text = (await page.get("/pending")).text
     assert "need 2 nodes of type m5.large from NodePool default and 1 node of type c5.large more, proved." in text
-    assert "NodePool arm is left out: no machine that it may order was seen yet, so no size is known." in text
+    assert "NodePool arm is ignored: no machine that it may order was seen yet, so no size is known." in text
     scene.consolidation = advice()
     async with browser(scene) as page:
         assert "Nodes to add" not in (await page.get("/pending")).text

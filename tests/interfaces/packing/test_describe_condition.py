@@ -19,7 +19,7 @@ def test_every_halt_has_words_with_what_is_behind_it(code):
 def test_more_of_a_kind_are_counted():
     assert (
         describe_condition(PlanCondition(PlanStatusReason.NODE_NOT_FOUND, "n1", similar_count=2))
-        == "node n1 is gone (and 2 more)"
+        == "node n1 no longer exists (and 2 more)"
     )
     assert describe_condition(None) == ""
 

@@ -13,7 +13,7 @@ HOUR = SpentBudget(EvictionBudgetKind.HOUR, (), 20)
     [
         (
             RemainingRounds((HOUR,), (PlanRound(3, 2),)),
-            ["20 evictions left in this hour end the plan here; 3 more pods with a second go (2 evictions)."],
+            ["20 evictions left in this hour end the plan here; 3 more pods in a second round (2 evictions)."],
         ),
         (
             RemainingRounds(
@@ -24,34 +24,34 @@ HOUR = SpentBudget(EvictionBudgetKind.HOUR, (), 20)
                 (PlanRound(1, 1), PlanRound(2, 3)),
             ),
             [
-                "1 eviction in one go from n1 and n2 each and 1 eviction in one go of Deployment shop/web end the plan "
-                "here; 1 more pod with a second go (1 eviction) and 2 more with a third go (3 evictions)."
+                "1 eviction in one round from n1 and n2 each and 1 eviction in one round of Deployment shop/web end the plan "
+                "here; 1 more pod in a second round (1 eviction) and 2 more in a third round (3 evictions)."
             ],
         ),
         (
             RemainingRounds((SpentBudget(EvictionBudgetKind.DISRUPTION, ("shop/web",), 1),), (PlanRound(2, 1),)),
             [
                 "1 eviction under PodDisruptionBudget shop/web ends the plan here; "
-                "2 more pods with a second go (1 eviction)."
+                "2 more pods in a second round (1 eviction)."
             ],
         ),
         (
             RemainingRounds((), (PlanRound(2, 1),)),
-            ["Once budgets have filled up again: 2 more pods with a second go (1 eviction)."],
+            ["Once budgets are renewed: 2 more pods in a second round (1 eviction)."],
         ),
         (
             RemainingRounds(
                 (), (), LargerBudgetPlan(1, 3, ((EvictionBudgetKind.NODE, 3), (EvictionBudgetKind.WORKLOAD, 2)))
             ),
             [
-                "1 pod takes 3 evictions in one go: with max_evictions_per_node of 3 and max_evictions_per_workload "
-                "of 2 that would be a plan."
+                "1 pod takes 3 evictions in one round: with max_evictions_per_node of 3 and max_evictions_per_workload "
+                "of 2 it would be planned."
             ],
         ),
         (
             RemainingRounds((), (), LargerBudgetPlan(2, 1, ())),
             [
-                "2 pods take 1 eviction in one go, which budgets do not allow now: "
+                "2 pods take 1 eviction in one round, which budgets do not allow now: "
                 "pods that are not ready count as well."
             ],
         ),

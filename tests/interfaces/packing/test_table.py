@@ -38,7 +38,7 @@ def test_the_first_lines_say_what_is_achieved_and_proved():
             PackingStatus.FEASIBLE,
             "better than now; not proved to be the best: at most 3 more pods of priority 5 could be placed",
         ),
-        (PackingStatus.NO_IMPROVEMENT, "nothing better than now was found in the time; not proved"),
+        (PackingStatus.NO_IMPROVEMENT, "nothing better than now was found in time; not proved"),
         (PackingStatus.ALREADY_OPTIMAL, "already-optimal in 0.41 s: proved that no plan places more"),
     ],
 )
@@ -185,7 +185,7 @@ def test_extended_resources_have_a_column():
 
 
 def test_priorities_that_change_show_now_after_and_the_most():
-    rows = [line.split() for line in table().partition("Pods with a place")[2].splitlines()]
+    rows = [line.split() for line in table().partition("Placed pods")[2].splitlines()]
     assert ["1,000", "0", "1", "1"] in rows
     assert ["-10", "1", "0", "0"] in rows
     assert ["0", "3", "3", "3"] not in rows
