@@ -1,4 +1,4 @@
-"""The node pass, as an ordered list of steps: what is read, what is decided, what is written, and what became of it."""
+"""The node pass, an ordered list of steps: read the cluster, decide each node's plan, write it, report the outcomes."""
 
 import asyncio
 import time
@@ -37,16 +37,16 @@ from cruise.runtime.writing.writer import ClusterWriter
 
 log = structlog.get_logger()
 
-# To find one odd node in 5,000 takes 13 halvings.
+# Bisection finds one failing node among 5,000 in 13 steps.
 _MOST_FAILURES = 60
 
 
 @dataclass(frozen=True, slots=True)
 class NodePassResult:
-    """What one node pass saw, decided and did; `waiting` are the unschedulable pods that it left as they are.
+    """What one node pass read, decided and did.
 
-    `seen` is what the next pass is to know of this one and those before it. `seconds` is how long each step took, by
-    its name and in order; `kept_risks` how stated risks were kept lately.
+    `unschedulable` are the pending pods that it skipped. `for_next_pass` is what the next pass must know of this one
+    and earlier ones. `seconds` is the duration of each step, by name and in order.
     """
 
     at: datetime
@@ -59,8 +59,8 @@ class NodePassResult:
     for_next_pass: EarlierPasses = ASSUME_UNCHANGED
 
     @property
-    def get_remaining(self) -> bool:
-        """Tell whether it wrote something, and left something else because its decisions grew too old."""
+    def has_stale_writes(self) -> bool:
+        """Whether the pass wrote something and skipped other writes because its decisions became too old."""
         is_stale = any(outcome.reason is ReasonCode.STALE_DECISION for outcome in self.outcomes)
         return is_stale and any(outcome.result is ActionResult.DONE for outcome in self.outcomes)
 
@@ -78,12 +78,11 @@ async def run_node_pass(
 ) -> NodePassResult:
     """Rightsize every node once.
 
-    `earlier` is what the pass before saw; without it, what nodes are short of now was so then as well.
-
-    `usage` has the statistics of the process's last usage pass; without it they are read from the store. `headroom`
-    prepares the policy's headroom model; without it, headroom is shared by the largest single one. In mode `observe`
-    the plans are those of mode `full`, so that people see what would be done; nothing is written. Raises Unavailable
-    where the cluster or the store is out of reach: then the pass is dropped whole.
+    `earlier` describes the earlier passes; without it, nodes are assumed to have been under the same pressure. `usage`
+    has the statistics of the process's last usage pass; without it they are read from the database. `headroom` prepares
+    the policy's headroom model; without it, the largest single headroom of a node is shared. In mode `observe` the
+    plans are those of mode `full`, so that users see what would be done; nothing is written. Raises Unavailable if the
+    cluster or the database is unreachable: then the whole pass is dropped.
     """
     steps = _NodePassSteps(
         cluster,
@@ -97,13 +96,15 @@ async def run_node_pass(
     )
     seconds = {}
     for name, step in STEPS:
-        began = time.monotonic()
+        started = time.monotonic()
         await step(steps)
-        seconds[name] = time.monotonic() - began
-    kept_risks = headroom.observed_risks if headroom is not None else {}
+        seconds[name] = time.monotonic() - started
+    observed_risks = headroom.observed_risks if headroom is not None else {}
     pods = {pod.uid: pod for pod in steps.snapshot.pods} if steps.outcomes else {}
-    seen = summarize_for_next_pass(steps.plans, steps.outcomes, pods, earlier, now)
-    return NodePassResult(now, steps.snapshot, steps.plans, steps.outcomes, steps.waiting, seconds, kept_risks, seen)
+    for_next_pass = summarize_for_next_pass(steps.plans, steps.outcomes, pods, earlier, now)
+    return NodePassResult(
+        now, steps.snapshot, steps.plans, steps.outcomes, steps.skipped_pending, seconds, observed_risks, for_next_pass
+    )
 
 
 def summarize_for_next_pass(
@@ -113,7 +114,7 @@ def summarize_for_next_pass(
     earlier: EarlierPasses,
     now: datetime,
 ) -> EarlierPasses:
-    """Return what the pass after one is to know of it and of those before it; `pods` are as they were, by uid."""
+    """Return what the next pass must know of a pass and of earlier ones; `pods` are as they were before it, by uid."""
     refused, resized = set(), dict(earlier.resized)
     writes = [write for write in earlier.recent_resizes if now - write.at < timedelta(days=1)]
     for outcome in outcomes:
@@ -138,7 +139,7 @@ def summarize_for_next_pass(
 
 
 def get_changed_resources(action: ResizePod, pod: Pod | None) -> frozenset[ResourceName]:
-    """Return the resources whose requests a resize changes; both where the pod is not known."""
+    """Return the resources whose requests a resize changes; both if the pod is not known."""
     if pod is None:
         return frozenset(ResourceName)
     before = {container.name: container.requests for container in pod.containers}
@@ -153,7 +154,7 @@ def get_changed_resources(action: ResizePod, pod: Pod | None) -> frozenset[Resou
 
 @dataclass(slots=True)
 class _NodePassSteps:
-    """The steps of one pass; each leaves what those after it need."""
+    """The steps of one pass and what they pass on to each other."""
 
     cluster: ClusterPort
     store: StorePort
@@ -169,8 +170,8 @@ class _NodePassSteps:
     stored: StoredOverrides = field(init=False)
     refused: Mapping[str, RefusedResize] = field(init=False)
     plans: Sequence[NodePlan] = field(init=False)
-    shrunk: Sequence[ResizePod] = field(init=False)
-    waiting: Sequence[SkippedPod] = field(init=False)
+    pending_resizes: Sequence[ResizePod] = field(init=False)
+    skipped_pending: Sequence[SkippedPod] = field(init=False)
     outcomes: Sequence[Outcome] = field(init=False)
 
     async def take_snapshot(self) -> None:
@@ -202,7 +203,7 @@ class _NodePassSteps:
                 replacements=predict_replacement_pods,
             )
 
-        # In a thread, since it takes seconds in a large cluster: Leases are to be renewed, and kills to be answered.
+        # In a thread: this takes seconds in a large cluster, while Leases are renewed and kills handled.
         nodes = sorted(node.name for node in self.snapshot.nodes)
         self.plans = await asyncio.to_thread(plan_nodes_separately, decide, nodes)
 
@@ -216,7 +217,7 @@ class _NodePassSteps:
         await self.store.record_sharing(sharing)
 
     async def decide_unschedulable_pods(self) -> None:
-        self.shrunk, self.waiting = await asyncio.to_thread(
+        self.pending_resizes, self.skipped_pending = await asyncio.to_thread(
             decide_unschedulable_pods,
             self.snapshot,
             self.statistics,
@@ -227,46 +228,46 @@ class _NodePassSteps:
         )
 
     async def write(self) -> None:
-        actions = [*self.shrunk, *order_actions(self.plans)]
+        actions = [*self.pending_resizes, *order_actions(self.plans)]
         self.outcomes = await self.writer.apply_plan(actions, self.snapshot, self.now, statistics=self.statistics)
 
     async def report(self) -> None:
         log.info(
             "node pass",
             nodes=len(self.plans),
-            oversubscribed=sum(plan.reason is ReasonCode.OVERCOMMITTED for plan in self.plans),
-            crowded=sum(plan.reason is ReasonCode.UNDER_PRESSURE for plan in self.plans),
-            left_alone=dict(Counter(hold.reason.value for plan in self.plans for hold in plan.skipped)),
+            overcommitted=sum(plan.reason is ReasonCode.OVERCOMMITTED for plan in self.plans),
+            under_pressure=sum(plan.reason is ReasonCode.UNDER_PRESSURE for plan in self.plans),
+            skipped=dict(Counter(skipped.reason.value for plan in self.plans for skipped in plan.skipped)),
             outcomes=dict(Counter(outcome.result.value for outcome in self.outcomes)),
         )
 
 
 STEPS: Sequence[tuple[str, Callable[[_NodePassSteps], Awaitable[None]]]] = (
-    # One picture, on which all is decided. Whatever changes after it, the writer's guards find.
+    # Everything is decided from one snapshot; the writer's guards detect what has changed since.
     ("snapshot", _NodePassSteps.take_snapshot),
-    # After the snapshot, so that a pod in it is sized by the newest statistics that may speak for it.
+    # After the snapshot, so that its pods are sized by the newest statistics that apply to them.
     ("statistics", _NodePassSteps.take_statistics),
-    # Judges the requests that the last pass left in force, before those of this pass take their place.
+    # Evaluates the requests that the last pass left in effect, before this pass replaces them.
     ("headroom model", _NodePassSteps.prepare_headroom),
-    # Last of what is read: a person's override counts from the next decision on.
+    # Read last, so that a new override applies to the next decision.
     ("stored overrides", _NodePassSteps.read_overrides),
     ("node plans", _NodePassSteps.decide_nodes),
-    # Before pods that wait are sized, and for those that are created until the next pass.
+    # Before pending pods are sized, and for pods that are created before the next pass.
     ("sharing", _NodePassSteps.note_sharing),
-    # After the plans, and apart from them: a pod without a node is in no node's sums.
-    ("waiting pods", _NodePassSteps.decide_unschedulable_pods),
-    # Once, for all of it: shrinks free the room that grows wait for, over all nodes.
+    # After the plans and separate from them: a pod without a node counts on no node.
+    ("pending pods", _NodePassSteps.decide_unschedulable_pods),
+    # In one plan for all nodes: decreases free the capacity that increases wait for.
     ("writes", _NodePassSteps.write),
-    # After the writes: a risk is kept by the requests that are in force, and some writes are refused.
-    ("requests in force", _NodePassSteps.note_requests),
+    # After the writes: the observed risk depends on the requests in effect, and some writes are refused.
+    ("requests in effect", _NodePassSteps.note_requests),
     ("report", _NodePassSteps.report),
 )
 
 
 def plan_nodes_separately(decide: Callable[[frozenset[str]], list[NodePlan]], nodes: Sequence[str]) -> list[NodePlan]:
-    """Return the plans of all nodes but those that `decide` fails on: what is odd about one must not keep the rest.
+    """Return the plans of all nodes except those that `decide` fails on, so that one bad node does not stop the rest.
 
-    Raises what it raised where more than a few are odd: then it is no node's fault.
+    Raises the exception of `decide` if more than a few nodes fail: then the cause is not a node.
     """
     plans: list[NodePlan] = []
     failures = 0
@@ -275,12 +276,12 @@ def plan_nodes_separately(decide: Callable[[frozenset[str]], list[NodePlan]], no
         part = parts.pop()
         try:
             plans += decide(frozenset(part))
-        except Exception as mistake:
+        except Exception as error:
             failures += 1
             if failures > _MOST_FAILURES:
                 raise
             if len(part) <= 1:
-                log.error("node left out", nodes=part, error=repr(mistake))
+                log.error("node skipped", nodes=part, error=repr(error))
                 continue
             middle = len(part) // 2
             parts += [part[middle:], part[:middle]]
@@ -288,20 +289,17 @@ def plan_nodes_separately(decide: Callable[[frozenset[str]], list[NodePlan]], no
 
 
 def order_actions(plans: Sequence[NodePlan]) -> list[Action]:
-    """Return all actions of a pass: every node's shrinks, then the evictions, then the grows."""
+    """Return all actions of a pass: every node's decreases, then the evictions, then the increases."""
     resizes = [resize for plan in plans for resize in plan.resize]
-    shrinks = [resize for resize in resizes if not resize.needs_capacity]
-    grows = [resize for resize in resizes if resize.needs_capacity]
-    return [*shrinks, *(eviction for plan in plans for eviction in plan.evict), *grows]
-
-
-# What was written before this process began, as far as later passes go by it.
+    decreases = [resize for resize in resizes if not resize.needs_capacity]
+    increases = [resize for resize in resizes if resize.needs_capacity]
+    return [*decreases, *(eviction for plan in plans for eviction in plan.evict), *increases]
 
 
 async def add_stored_resizes(earlier: EarlierPasses, store: StorePort, policy: Policy, now: datetime) -> EarlierPasses:
-    """Return what earlier passes saw with each pod's last resize of the last day.
+    """Return `earlier` with each pod's last stored resize of the last day.
 
-    Which resource it changed is not known: both count as written then.
+    The database does not say which resource a resize changed: both count as written.
     """
     if not policy.rules.write_damping:
         return earlier

@@ -54,7 +54,7 @@ async def run_revert_pass(
     await store.record_outcomes(outcomes)
     tried = [one for one in reversions if one.skipped is None]
     writer = writer or ClusterWriter(cluster, store, policy)
-    ended = await writer.apply_plan([one.resize for one in tried], snapshot, now, asked_for=True)
+    ended = await writer.apply_plan([one.resize for one in tried], snapshot, now, user_requested=True)
     for one, outcome in zip(tried, ended, strict=True):
         details = [text for text in (outcome.detail, one.detail) if text]
         outcomes.append(replace(outcome, detail="; ".join(details)))

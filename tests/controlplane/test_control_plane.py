@@ -169,7 +169,7 @@ def test_eviction_keeps_to_the_budget(admin: Api, namespace: str):
     name, uid = first["metadata"]["name"], first["metadata"]["uid"]
     with pytest.raises(ApiError) as refused:
         admin.evict(namespace, name, uid)
-    assert (refused.value.status, refused.value.causes) == (429, ["PodDisruptionBudget"])
+    assert (refused.value.status, refused.value.causes) == (429, ["DisruptionBudget"])
 
     admin.patch("poddisruptionbudgets.policy", namespace, "web", {"spec": {"minAvailable": 1}}, kind="merge")
     wait_until(

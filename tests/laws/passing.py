@@ -123,7 +123,7 @@ class ObservedRun:
         self._usage = UsageState()
         self._revisions = NO_REVISIONS
         grows = PendingGrowths(lambda: world.now.timestamp())
-        self._writer = ClusterWriter(self._recorder, self._store, drawn.policy, grows=grows)
+        self._writer = ClusterWriter(self._recorder, self._store, drawn.policy, growths=grows)
         self._creations: list[ObservedCreation] = []
         # The first pass goes by what it sees alone, so that evictions are tried from the start.
         self._before = self._earlier = ASSUME_UNCHANGED

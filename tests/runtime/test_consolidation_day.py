@@ -68,7 +68,7 @@ async def day_of(size: AdmissionSize, rules: RuleSet = DEFAULT_RULES, hours: int
         lambda: world.now,
         UsageReadingSettings(scrape_delay_seconds=0),
         hooks=ControllerHooks(on_statistics=admission.update),
-        shared=SharedWriterState(grows=PendingGrowths(lambda: world.now.timestamp())),
+        shared=SharedWriterState(growths=PendingGrowths(lambda: world.now.timestamp())),
     )
     for part in range(1, 12 * hours + 1):
         world.advance(START + timedelta(minutes=5 * part))

@@ -44,7 +44,7 @@ async def test_over_a_day_no_neighbour_goes_or_is_smaller_than_its_base_for_a_te
         lambda: world.now,
         UsageReadingSettings(scrape_delay_seconds=0),
         # What was grown a moment ago is remembered by the clock of the scene.
-        shared=SharedWriterState(grows=PendingGrowths(lambda: world.now.timestamp())),
+        shared=SharedWriterState(growths=PendingGrowths(lambda: world.now.timestamp())),
     )
     granted = []
     for part in range(1, 24 * 6 + 1):

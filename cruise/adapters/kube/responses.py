@@ -157,8 +157,8 @@ ERROR_MAPPINGS: Sequence[ErrorMapping] = (
     ),  # concerns some objects, not the whole server
     # pods/eviction
     ErrorMapping(500, r"more than one PodDisruptionBudget", "MultipleDisruptionBudgets"),
-    ErrorMapping(504, r"PodDisruptionBudget", "PodDisruptionBudget", ThrottledError),  # others write the same budget
-    ErrorMapping(403, r"\bpoddisruptionbudgets?\b", "PodDisruptionBudget"),
+    ErrorMapping(504, r"PodDisruptionBudget", "DisruptionBudget", ThrottledError),  # others write the same budget
+    ErrorMapping(403, r"\bpoddisruptionbudgets?\b", "DisruptionBudget"),
 )
 _USUAL: Mapping[int, type[CruiseError]] = {
     404: NotFoundError,

@@ -61,7 +61,7 @@ class SharedWriterState:
 
     audit: AuditQueue = field(default_factory=AuditQueue)
     evictions: EvictionLock = field(default_factory=EvictionLock)
-    grows: PendingGrowths = field(default_factory=PendingGrowths)
+    growths: PendingGrowths = field(default_factory=PendingGrowths)
     exclusions: WriteExclusions = field(default_factory=WriteExclusions)
     concurrent_writes: int = CONCURRENT_WRITES
 
@@ -106,8 +106,10 @@ class Controller:
         shared.evictions.lost_until = lambda: self._usage.evictions_lost_until
         # All add to one audit, and taints need no more. Node passes, reactions to kills and packing take turns in
         # evictions and count each other's grows. The latter two also exclude pods and nodes from node passes.
-        of_taints = partial(ClusterWriter, cluster, store, policy, audit=shared.audit, at_once=shared.concurrent_writes)
-        of_pods = partial(of_taints, evictions=shared.evictions, grows=shared.grows, latest=self._usage.latest)
+        of_taints = partial(
+            ClusterWriter, cluster, store, policy, audit=shared.audit, concurrent=shared.concurrent_writes
+        )
+        of_pods = partial(of_taints, evictions=shared.evictions, growths=shared.growths, latest=self._usage.latest)
         self._load_writer, self._node_writer = of_taints(), of_pods(exclusions=exclusions)
         self._reverting = of_pods()
         self._headroom = HeadroomState(self._usage)
@@ -351,7 +353,7 @@ class Controller:
 
     async def _rightsize_all(self) -> None:
         """Run node passes until none leaves writes behind for being too old: what is left is decided anew at once."""
-        while (await self.rightsize()).get_remaining:
+        while (await self.rightsize()).has_stale_writes:
             self._extend("node pass")
 
     def _extend(self, name: str) -> None:

@@ -93,7 +93,7 @@ class PlanExecutor:
             await self._store.save_packing(step.plan)
         after, done = step.plan, False
         if step.actions:
-            outcomes = await self._writer.apply_plan(step.actions, snapshot, now, pass_began=plan.at)
+            outcomes = await self._writer.apply_plan(step.actions, snapshot, now, pass_started_at=plan.at)
             after = apply_outcomes(step.plan, outcomes, self._clock())
             if after != step.plan:
                 await self._store.save_packing(after)

@@ -1,4 +1,4 @@
-"""One application of a plan: each action guarded, sent, and its answer judged."""
+"""The application of one plan: each action is checked, sent, and its answer turned into an outcome."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -37,13 +37,13 @@ from cruise.runtime.writing.guards import WriteGuards
 
 log = structlog.get_logger()
 
-_MOST_ATTEMPTS = 5
-_ORIGINALS_AT_ONCE = 5000
-_UNTRIED = (ReasonCode.FORBIDDEN, ReasonCode.THROTTLED, ReasonCode.STALE_DECISION)
+_MAX_ATTEMPTS = 5
+_ORIGINALS_PER_BATCH = 5000
+_NOT_TRIED_REASONS = (ReasonCode.FORBIDDEN, ReasonCode.THROTTLED, ReasonCode.STALE_DECISION)
 
 
 class ActionRunner:
-    """Runs the actions of one plan, and keeps what one action teaches about the next."""
+    """Runs the actions of one plan; refusals and delays of one action apply to the next."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class ActionRunner:
         audit: AuditQueue,
         evictions: EvictionLock,
         pause: PauseState,
-        waits: WriteTimeouts,
+        timeouts: WriteTimeouts,
         snapshot: ClusterSnapshot,
         now: datetime,
     ) -> None:
@@ -66,68 +66,68 @@ class ActionRunner:
         self._audit = audit
         self._evictions = evictions
         self._pause = pause
-        self._waits = waits
+        self._timeouts = timeouts
         self._now = now
-        self._brake = WriteThrottle(pause, waits)
+        self._throttle = WriteThrottle(pause, timeouts)
         self._forbidden: set[type[Action]] = set()
-        self._spent: Sequence[Outcome] | None = None
-        self._to_remember: list[RefusedResize] = []
+        self._spent_evictions: Sequence[Outcome] | None = None
+        self._refused_targets: list[RefusedResize] = []
         self._outcomes: list[Outcome | None] = [None] * len(actions)
         self._intents = PlanIntents(actions, store, audit, now, self._sizes_before, self._may_be_sent)
 
     def outcomes(self) -> list[Outcome]:
-        """Return how each action ended, in their order."""
+        """Return how each action ended, in the order of the actions."""
         return [outcome for outcome in self._outcomes if outcome is not None]
 
     @property
     def needs_store(self) -> bool:
-        """Tell whether there is anything that is not done without a store: all but taking off a taint of cruise's."""
+        """Whether any action requires the database: all do except the removal of cruise's own taints."""
         return any(self._guards.needs_store(action) for action in self._actions)
 
     async def begin(self) -> None:
-        """Before the first write: see what others left open, read the pause, store sizes of pods never resized."""
+        """Before the first write: resolve open intents, read the pause, store original sizes before first resizes."""
         if all(self._guards.is_forbidden_by_mode(action) for action in self._actions) or not self.needs_store:
             return
         for found in await reconcile_intents(self._cluster, self._store, self._audit, self._snapshot):
             if isinstance(found.action, ResizePod):
-                # It may arrive yet, or have arrived after the snapshot: its room is not given to another.
+                # It may still take effect, or did so after the snapshot: its capacity is not free.
                 self._guards.consume(found.action)
         await self._pause.read()
         keys = await self._store.signing_keys()
-        for first in range(0, len(self._actions), _ORIGINALS_AT_ONCE):
-            # In parts, since a plan may be about all pods of a large cluster, and other tasks wait for their turn.
-            originals = self._guards.original_sizes(self._actions[first : first + _ORIGINALS_AT_ONCE], keys)
+        for first in range(0, len(self._actions), _ORIGINALS_PER_BATCH):
+            # In batches: a plan may cover all pods of a large cluster, and other tasks must run in between.
+            originals = self._guards.original_sizes(self._actions[first : first + _ORIGINALS_PER_BATCH], keys)
             if originals and await self._pause.allows_writing():
                 await self._store.remember_original_sizes(originals)
 
     def announce(self, numbers: Iterable[int]) -> None:
-        """Say which actions come next, in their order."""
+        """State which actions come next, in their order."""
         self._intents.announce(numbers)
 
     def finish(self) -> None:
-        """After the last write: close what was recorded and not sent."""
+        """After the last write: close the intents that were not sent."""
         self._intents.close()
 
     async def record(self) -> None:
-        """Bring the store up to date."""
-        refused, self._to_remember = self._to_remember, []
+        """Store refused resizes and the audit queue."""
+        refused, self._refused_targets = self._refused_targets, []
         if refused:
             await self._store.remember_refused(refused)
         await self._audit.record(self._store)
 
     async def run_one(self, number: int) -> None:
-        """Take one action to its end."""
-        outcome = await self._ended(number, self._actions[number])
+        """Run one action until it has an outcome."""
+        outcome = await self._run(number, self._actions[number])
         if self._outcomes[number] is None:
-            self._take(number, outcome)
+            self._set_outcome(number, outcome)
 
-    def _take(self, number: int, outcome: Outcome) -> None:
-        """Keep the outcome of an action, for the audit as well."""
+    def _set_outcome(self, number: int, outcome: Outcome) -> None:
+        """Keep the outcome of an action and add it to the audit."""
         self._outcomes[number] = outcome
         intent = self._intents.get_intent(number)
-        # The first refusal of a kind stands for the rest, which is not even tried.
-        untried = outcome.result is ActionResult.SKIPPED and outcome.reason in _UNTRIED
-        if outcome.result is not ActionResult.OBSERVED and not untried:
+        # Of actions that are not tried after a refusal of their kind, only that refusal is recorded.
+        is_not_tried = outcome.result is ActionResult.SKIPPED and outcome.reason in _NOT_TRIED_REASONS
+        if outcome.result is not ActionResult.OBSERVED and not is_not_tried:
             self._audit.add(outcome, intent)
         elif intent is not None:
             self._audit.close_intents([intent])
@@ -138,162 +138,164 @@ class ActionRunner:
             return False
         return not self._guards.is_forbidden_by_mode(action) and self._guards.explain_exclusion(action) is None
 
-    async def _ended(self, number: int, action: Action) -> Outcome:
+    async def _run(self, number: int, action: Action) -> Outcome:
         if self._guards.is_forbidden_by_mode(action):
             return self._outcome(action, ActionResult.OBSERVED, ReasonCode.MODE_FORBIDS)
         excluded = self._guards.explain_exclusion(action)
         if excluded is not None:
             return self._outcome(action, ActionResult.SKIPPED, excluded)
         if isinstance(action, EvictPod):
-            return await self._evicted(number, action)
+            return await self._evict(number, action)
         if isinstance(action, ResizePod):
-            return await self._resized(number, action)
-        return await self._attempted(number, action)
+            return await self._resize(number, action)
+        return await self._send_with_retries(number, action)
 
-    async def _evicted(self, number: int, action: EvictPod) -> Outcome:
-        """Evict in turn, on budgets read from the store where other writers may have spent them."""
+    async def _evict(self, number: int, action: EvictPod) -> Outcome:
+        """Evict while holding the lock, within budgets that count the evictions of other writers."""
         if not self._evictions.are_known(self._now):
             return self._outcome(action, ActionResult.SKIPPED, ReasonCode.HISTORY_INCOMPLETE)
-        over = None if self._spent is None else self._guards.find_exceeded_budget(action, self._spent)
-        if over is not None:
-            return self._outcome(action, ActionResult.SKIPPED, over)
-        async with self._evictions.acquire(self._store, self._audit, self._now) as self._spent:
-            over = self._guards.find_exceeded_budget(action, self._spent)
-            if over is not None:
-                return self._outcome(action, ActionResult.SKIPPED, over)
-            outcome = await self._attempted(number, action)
+        exceeded = (
+            None if self._spent_evictions is None else self._guards.find_exceeded_budget(action, self._spent_evictions)
+        )
+        if exceeded is not None:
+            return self._outcome(action, ActionResult.SKIPPED, exceeded)
+        async with self._evictions.acquire(self._store, self._audit, self._now) as self._spent_evictions:
+            exceeded = self._guards.find_exceeded_budget(action, self._spent_evictions)
+            if exceeded is not None:
+                return self._outcome(action, ActionResult.SKIPPED, exceeded)
+            outcome = await self._send_with_retries(number, action)
             if outcome.result is ActionResult.REFUSED:
                 self._guards.refusing_nodes.add(action.node)
-            # Within the turn, so that the next one knows.
-            self._take(number, outcome)
+            # Before the lock is released, so that the next eviction counts this one.
+            self._set_outcome(number, outcome)
             return outcome
 
-    async def _resized(self, number: int, action: ResizePod) -> Outcome:
+    async def _resize(self, number: int, action: ResizePod) -> Outcome:
         detail = ""
         if not self._guards.requires_fresh_read(action) and self._guards.is_resized_by_other(action):
             return self._outcome(action, ActionResult.SKIPPED, ReasonCode.CHANGED)
         if not self._guards.has_capacity(action):
-            part = self._guards.remove_growth(action)
-            if part is None:
+            without_growth = self._guards.remove_growth(action)
+            if without_growth is None:
                 return self._outcome(action, ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)
-            action, detail = part, ReasonDetail.GROWTH_PENDING
-        give_back = self._guards.consume(action)
-        outcome = await self._attempted(number, action, detail)
+            action, detail = without_growth, ReasonDetail.GROWTH_PENDING
+        release = self._guards.consume(action)
+        outcome = await self._send_with_retries(number, action, detail)
         if outcome.result is not ActionResult.DONE:
-            give_back()
+            release()
         return outcome
 
-    async def _attempted(self, number: int, action: Action, detail: str = "") -> Outcome:
-        """Try an action until the server answers something else than "too many requests", within bounds."""
+    async def _send_with_retries(self, number: int, action: Action, detail: str = "") -> Outcome:
+        """Send an action until the server answers other than 429, at most a few times."""
         if self._guards.respects_pause(action) and not await self._pause.allows_writing():
             return self._outcome(action, ActionResult.OBSERVED, ReasonCode.PAUSED)
         await self._begin(number, action)
-        for left in reversed(range(_MOST_ATTEMPTS)):
-            async with self._brake.acquire():
+        for attempts_left in reversed(range(_MAX_ATTEMPTS)):
+            async with self._throttle.acquire():
                 if type(action) in self._forbidden:
                     return self._outcome(action, ActionResult.SKIPPED, ReasonCode.FORBIDDEN)
-                if self._brake.has_given_up:
+                if self._throttle.has_given_up:
                     return self._outcome(action, ActionResult.SKIPPED, ReasonCode.THROTTLED)
-                outcome = await self._attempt(number, action, detail, last=left == 0)
+                outcome = await self._send_once(number, action, detail, last=attempts_left == 0)
             if outcome is not None:
                 return outcome
         raise AssertionError("the last attempt has an outcome")
 
     async def _begin(self, number: int, action: Action) -> None:
-        """Record the action before it is sent; what is not recorded is not sent, but for taking off a taint."""
+        """Store the action's intent before it is sent; without one only cruise's own taints are removed."""
         if isinstance(action, EvictPod):
-            # Alone, since what is begun counts against the budgets.
+            # Not in a batch: open intents count against the budgets.
             await self._intents.begin_single(number)
         elif self._guards.needs_store(action):
             await self._intents.begin(number)
         else:
             with suppress(CruiseError, TimeoutError):
-                async with asyncio.timeout(self._waits.response):
+                async with asyncio.timeout(self._timeouts.response):
                     await self._intents.begin(number)
 
-    async def _attempt(self, number: int, action: Action, detail: str, *, last: bool) -> Outcome | None:
-        """Try an action once; None if it is to be tried again."""
+    async def _send_once(self, number: int, action: Action, detail: str, *, last: bool) -> Outcome | None:
+        """Send an action once; return None if it must be sent again."""
         try:
-            sendable = await self._checked(action)
+            sendable = await self._check(action)
             if isinstance(sendable, Outcome):
                 return sendable
             await self._send(number, sendable, detail)
         except ThrottledError as error:
             if is_disruption_budget_refusal(action, error):
-                return self._judged(action, error, detail)
+                return self._build_outcome_of_answer(action, error, detail)
             if error.cause == WEBHOOK_FAILED:
-                self._brake.report_failure()
-                return self._judged(action, error, detail)
-            self._brake.slow_down(error.retry_after_seconds)
-            return self._judged(action, error, detail) if last or self._brake.has_given_up else None
+                self._throttle.report_failure()
+                return self._build_outcome_of_answer(action, error, detail)
+            self._throttle.slow_down(error.retry_after_seconds)
+            return self._build_outcome_of_answer(action, error, detail) if last or self._throttle.has_given_up else None
         except (ConflictError, NotFoundError, RefusedError) as error:
-            self._brake.report_success()
-            return self._judged(action, error, detail)
-        self._brake.report_success()
-        return self._judged(action, None, detail)
+            self._throttle.report_success()
+            return self._build_outcome_of_answer(action, error, detail)
+        self._throttle.report_success()
+        return self._build_outcome_of_answer(action, None, detail)
 
-    async def _checked(self, action: Action) -> Action | Outcome:
-        """Return an action as it is to be sent, by what is known right before, or how it ends if it is not."""
+    async def _check(self, action: Action) -> Action | Outcome:
+        """Return the action to send, or its outcome if the state right before sending forbids it."""
         if self._guards.is_too_old():
             return self._outcome(action, ActionResult.SKIPPED, ReasonCode.STALE_DECISION)
         changed, pod = None, None
-        read_again = self._guards.requires_fresh_read(action)
+        needs_read = self._guards.requires_fresh_read(action)
         if self._guards.respects_pause(action):
-            if await self._pause.allows_writing() and read_again:
+            if await self._pause.allows_writing() and needs_read:
                 assert isinstance(action, ResizePod | EvictPod)
                 pod = await self._cluster.read_pod(action.namespace, action.pod)
                 changed = self._guards.explain_change(action, pod)
-            # Once more, since reading may have taken its time.
+            # Again: reading the pod may have taken long.
             if not await self._pause.allows_writing():
                 return self._outcome(action, ActionResult.OBSERVED, ReasonCode.PAUSED)
-        # Once more, after every wait.
+        # Again, after all waits.
         if self._guards.is_too_old():
             return self._outcome(action, ActionResult.SKIPPED, ReasonCode.STALE_DECISION)
         if isinstance(action, EvictPod) and not self._evictions.are_known(self._now):
-            # Once more, since the budget may have been read before the loss was noticed.
+            # Again: the budget may have been read before the loss was detected.
             return self._outcome(action, ActionResult.SKIPPED, ReasonCode.HISTORY_INCOMPLETE)
-        if isinstance(action, ResizePod) and not read_again:
+        if isinstance(action, ResizePod) and not needs_read:
             pod = self._cluster.get_cached_pod(action.namespace, action.pod)
             changed = self._guards.explain_shrink_refusal(action, pod)
         if changed is not None:
             return self._outcome(action, ActionResult.SKIPPED, changed)
-        # A pod that anybody has changed since then is left to the next pass: the server refuses the write.
+        # The server refuses the write if another client has changed the pod since; the next pass decides again.
         return replace(action, version=pod.version) if pod and isinstance(action, ResizePod | EvictPod) else action
 
     async def _send(self, number: int, action: Action, detail: str) -> None:
-        """Send a write and wait for its answer, even where the plan is given up meanwhile."""
-        # A task of its own, since a cancellation must not end it: it may be done already.
+        """Send a write and wait for its answer, even if the plan is cancelled meanwhile."""
+        # In a separate task, which a cancellation must not end: the write may have been done.
         sending = asyncio.ensure_future(self._cluster.perform(action))
         try:
             await asyncio.shield(sending)
         except asyncio.CancelledError:
-            await asyncio.wait({sending}, timeout=self._waits.response)
+            await asyncio.wait({sending}, timeout=self._timeouts.response)
             if not sending.done():
                 sending.cancel()
                 await asyncio.wait({sending})
             unanswered = UnavailableError("given up before it was answered: it may have been done")
             error = unanswered if sending.cancelled() else sending.exception()
             if error is None or isinstance(error, CruiseError):
-                self._leave(number, action, error, detail)
+                self._set_final_outcome(number, action, error, detail)
             raise
         except UnavailableError as error:
-            self._leave(number, action, error, detail)
+            self._set_final_outcome(number, action, error, detail)
             raise
 
-    def _leave(self, number: int, action: Action, error: CruiseError | None, detail: str) -> None:
-        """Note how an action ended that ends its plan; without an answer it is compared with the cluster later."""
-        outcome = self._judged(action, error, detail)
+    def _set_final_outcome(self, number: int, action: Action, error: CruiseError | None, detail: str) -> None:
+        """Record the outcome of the action that ended the plan; without an answer it is later compared with the cluster."""
+        outcome = self._build_outcome_of_answer(action, error, detail)
         intent = self._intents.get_intent(number)
         if intent is not None and isinstance(error, UnavailableError):
             self._audit.leave_open(intent, outcome)
         else:
             self._audit.add(outcome, intent)
 
-    def _judged(self, action: Action, error: CruiseError | None, detail: str) -> Outcome:
-        """Return the outcome that an answer means, and remember what it teaches."""
+    def _build_outcome_of_answer(self, action: Action, error: CruiseError | None, detail: str) -> Outcome:
+        """Return the outcome of an answer, and apply it to later actions."""
         match error:
             case None:
-                self._learn_from_done(action)
+                self._record_withdrawn_target(action)
                 return self._outcome(action, ActionResult.DONE, action.reason, detail)
             case ConflictError():
                 return self._outcome(action, ActionResult.SKIPPED, ReasonCode.CHANGED, str(error))
@@ -308,38 +310,38 @@ class ActionRunner:
                     str(error),
                 )
             case RefusedError():
-                return self._refused(action, error)
+                return self._build_refusal_outcome(action, error)
             case _:
                 return self._outcome(action, ActionResult.FAILED, action.reason, str(error))
 
-    def _refused(self, action: Action, error: RefusedError) -> Outcome:
+    def _build_refusal_outcome(self, action: Action, error: RefusedError) -> Outcome:
         refusal = classify_refusal(action, error)
         if refusal.remembered_as is not None and isinstance(action, ResizePod):
-            self._remember(action, action.containers, refusal.remembered_as)
+            self._add_refused_target(action, action.containers, refusal.remembered_as)
         if refusal.for_verb:
             if type(action) in self._forbidden:
-                # One of those that were under way together.
+                # It was sent at the same time as the first one.
                 return self._outcome(action, ActionResult.SKIPPED, refusal.reason, str(error))
             self._forbidden.add(type(action))
             log.warning("not permitted", action=type(action).__name__, error=str(error))
         return self._outcome(action, ActionResult.REFUSED, refusal.reason, str(error))
 
-    def _learn_from_done(self, action: Action) -> None:
-        decided_on = self._guards.set_decision(action) if isinstance(action, ResizePod) else None
+    def _record_withdrawn_target(self, action: Action) -> None:
+        decided_on = self._guards.get_decided_pod(action) if isinstance(action, ResizePod) else None
         if isinstance(action, ResizePod) and action.reason is ReasonCode.WITHDRAWN and decided_on is not None:
             deferred = decided_on.resize.pending is ResizePending.DEFERRED
-            why = ReasonCode.RESIZE_DEFERRED if deferred else ReasonCode.RESIZE_INFEASIBLE
-            self._remember(action, get_spec_targets(decided_on), why)
+            reason = ReasonCode.RESIZE_DEFERRED if deferred else ReasonCode.RESIZE_INFEASIBLE
+            self._add_refused_target(action, get_spec_targets(decided_on), reason)
 
-    def _remember(self, action: ResizePod, containers: Sequence[ContainerTarget], why: ReasonCode) -> None:
-        room = self._guards.get_capacity_at_refusal(action, why)
-        self._to_remember.append(RefusedResize(action.uid, tuple(containers), why, self._now, room))
+    def _add_refused_target(self, action: ResizePod, containers: Sequence[ContainerTarget], reason: ReasonCode) -> None:
+        capacity = self._guards.get_capacity_at_refusal(action, reason)
+        self._refused_targets.append(RefusedResize(action.uid, tuple(containers), reason, self._now, capacity))
 
-    def _outcome(self, action: Action, verdict: ActionResult, reason: ReasonCode, detail: str = "") -> Outcome:
-        return Outcome(self._now, action, verdict, reason, detail, before=self._sizes_before(action))
+    def _outcome(self, action: Action, result: ActionResult, reason: ReasonCode, detail: str = "") -> Outcome:
+        return Outcome(self._now, action, result, reason, detail, before=self._sizes_before(action))
 
     def _sizes_before(self, action: Action) -> tuple[ContainerTarget, ...]:
         if not isinstance(action, ResizePod):
             return ()
-        found = self._guards.set_decision(action)
+        found = self._guards.get_decided_pod(action)
         return get_spec_targets(found) if found is not None and found.uid == action.uid else ()

@@ -1,4 +1,4 @@
-"""The operator's pause, known to every writer within a second without a query for each action."""
+"""The API server's answers to writes, the database's answer to whether writes are paused, and how writers slow down."""
 
 import asyncio
 import time
@@ -10,16 +10,14 @@ from cruise.domain.actions import Action, EvictPod, ReasonCode, ResizePod
 from cruise.errors import CruiseError, RefusedError, ThrottledError, UnavailableError
 from cruise.runtime.ports import StorePort
 
-# What the API server's answers to a write mean: an outcome, and what is remembered of a refusal.
-
-# The API server's causes, as the adapters name them.
+# The API server's causes, by the names of the adapters.
 NODE_CAPACITY = "NodeCapacity"
 QUOTA_EXCEEDED = "QuotaExceeded"
 MULTIPLE_BUDGETS = "MultipleDisruptionBudgets"
-DISRUPTION_BUDGET = "PodDisruptionBudget"
-# The client may not do this at all, whatever the pod.
+DISRUPTION_BUDGET = "DisruptionBudget"
+# The client lacks the permission, for any pod.
 FORBIDDEN_CAUSE = frozenset({"Unauthorized", "Forbidden"})
-# An admission webhook does not answer: that is about some objects, and no reason to slow down for all.
+# An admission webhook does not answer: this concerns some objects only, so other writes are not slowed down.
 WEBHOOK_FAILED = "WebhookFailed"
 
 _UNEVICTABLE = {MULTIPLE_BUDGETS: ReasonCode.NOT_EVICTABLE, DISRUPTION_BUDGET: ReasonCode.POD_DISRUPTION_BUDGET}
@@ -27,10 +25,10 @@ _UNEVICTABLE = {MULTIPLE_BUDGETS: ReasonCode.NOT_EVICTABLE, DISRUPTION_BUDGET: R
 
 @dataclass(frozen=True, slots=True)
 class WriteRefusal:
-    """Why a write was not done.
+    """Why a write was refused.
 
-    `remembered_as` is the reason under which the same resize is not tried again, None where it may be; `of_verb` says
-    that no action of its kind will be let through.
+    `remembered_as` is the reason under which the same resize is not tried again, None if it may be. `for_verb` tells
+    that every action of its kind is refused.
     """
 
     reason: ReasonCode
@@ -39,7 +37,7 @@ class WriteRefusal:
 
 
 def classify_refusal(action: Action, error: RefusedError) -> WriteRefusal:
-    """Return what a refusal for good means for an action."""
+    """Return what a permanent refusal means for an action."""
     if error.cause in FORBIDDEN_CAUSE:
         return WriteRefusal(ReasonCode.FORBIDDEN, for_verb=True)
     if isinstance(action, EvictPod):
@@ -54,27 +52,23 @@ def classify_refusal(action: Action, error: RefusedError) -> WriteRefusal:
 
 
 def is_disruption_budget_refusal(action: Action, error: ThrottledError) -> bool:
-    """Tell a disruption budget's refusal from an overloaded server's: both are answered 429.
+    """Tell a refusal by a PodDisruptionBudget from one by an overloaded server: both are answered with 429.
 
-    Older servers give a budget's refusal without its cause, and an overloaded one says when to come again.
+    Older servers state no cause for a PodDisruptionBudget; an overloaded server states a Retry-After.
     """
     if not isinstance(action, EvictPod):
         return False
     return error.cause == DISRUPTION_BUDGET or (not error.cause and error.retry_after_seconds is None)
 
 
-# How long writers wait for what.
-
-
 @dataclass(frozen=True, slots=True)
 class WriteTimeouts:
     """The waits of the writers of one process, in seconds.
 
-    Between `poll` and `poll` the store is read for the pause, and the audit written; `pause_answer` is how long the
-    store may take to say whether writing is paused. After a 429 the server's own delay counts, else `first_delay`,
-    doubled each time, never over `longest_delay`; after `most_delay` in which nothing went through, the rest is left
-    to the next pass. A write under way when its plan is given up has `answer` to be answered, well inside what a Lease
-    leaves.
+    The pause is read and the audit stored every `poll`; `pause_check` is the longest wait for the database to report
+    the pause. After a 429 the server's Retry-After applies, otherwise `first_delay`, doubled each time up to
+    `longest_delay`; after `max_total_delay` without a success, the rest is left to the next pass. A write in progress
+    whose plan is cancelled has `response` to be answered, well within the duration of a Lease.
     """
 
     poll: float = 0.4
@@ -89,66 +83,65 @@ WRITE_TIMEOUTS = WriteTimeouts()
 
 
 class PauseState:
-    """Reads from the store again and again whether writing is paused; without a store it never is.
+    """Polls the database for the pause; without a database writes are never paused.
 
-    Once paused it stays so: a pause in the middle of a plan ends the plan, and going on is for the next one.
+    Once paused it stays paused: a pause ends the plan, and the next pass continues.
     """
 
-    def __init__(self, store: StorePort | None, waits: WriteTimeouts = WRITE_TIMEOUTS) -> None:
+    def __init__(self, store: StorePort | None, timeouts: WriteTimeouts = WRITE_TIMEOUTS) -> None:
         self._store = store
-        self._waits = waits
-        # With the time to the next read, and in the queue of a slow client, this stays under a second.
-        self._good_for_seconds = 1.8 * waits.poll
+        self._timeouts = timeouts
+        # With the time until the next read and the wait in a slow client, this stays below a second.
+        self._valid_seconds = 1.8 * timeouts.poll
         self._answered_at = -float("inf")
-        self._news = asyncio.Event()
+        self._changed = asyncio.Event()
         self._failure: CruiseError | None = None
         self.is_paused = False
 
     async def watch(self, stop: asyncio.Event) -> None:
-        """Read until `stop`; a failure reaches the writers through `allows_writing`."""
-        while not self.is_paused and self._failure is None and not await wait_for_event(stop, self._waits.poll):
+        """Read until `stop`; `allows_writing` raises a failure."""
+        while not self.is_paused and self._failure is None and not await wait_for_event(stop, self._timeouts.poll):
             await self.read()
 
     async def read(self) -> None:
         """Read once."""
         if self._store is None:
             return
-        began = time.monotonic()
+        started = time.monotonic()
         try:
             paused = await self._store.paused()
         except CruiseError as error:
             self._failure = error
         else:
             self.is_paused = self.is_paused or paused
-            self._answered_at = began
-        self._news.set()
-        self._news = asyncio.Event()
+            self._answered_at = started
+        self._changed.set()
+        self._changed = asyncio.Event()
 
     async def allows_writing(self) -> bool:
-        """Tell whether writing may go on, by an answer that is young enough; a slow store makes slow writers.
+        """Tell whether writes are allowed, by a recent answer; a slow database slows the writers.
 
-        Raises what the store raised, and Unavailable where no answer was young enough within `pause_answer`, however
-        many came too late.
+        Raises what the database raised, and Unavailable if no recent answer arrived within `pause_check`.
         """
-        until = time.monotonic() + self._waits.pause_check
+        until = time.monotonic() + self._timeouts.pause_check
         while not self.is_paused:
             if self._failure is not None:
                 raise UnavailableError(f"whether writing is paused is not known: {self._failure}") from self._failure
-            if self._store is None or time.monotonic() - self._answered_at <= self._good_for_seconds:
+            if self._store is None or time.monotonic() - self._answered_at <= self._valid_seconds:
                 return True
-            if not await wait_for_event(self._news, max(0.0, until - time.monotonic())):
+            if not await wait_for_event(self._changed, max(0.0, until - time.monotonic())):
                 raise UnavailableError("whether writing is paused is not known: the store does not answer in time")
         return False
 
     async def sleep(self, seconds: float) -> None:
         """Wait for a time, or until paused."""
         until = time.monotonic() + seconds
-        while not self.is_paused and (left := until - time.monotonic()) > 0:
-            await wait_for_event(self._news, min(left, self._waits.poll))
+        while not self.is_paused and (remaining := until - time.monotonic()) > 0:
+            await wait_for_event(self._changed, min(remaining, self._timeouts.poll))
 
 
 async def wait_for_event(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event for at most a time; tell whether it came."""
+    """Wait for an event for at most a time; tell whether it was set."""
     try:
         async with asyncio.timeout(seconds):
             await event.wait()
@@ -157,58 +150,56 @@ async def wait_for_event(event: asyncio.Event, seconds: float) -> bool:
     return True
 
 
-# Slowing down when the API server answers that there are too many requests.
-
 MAX_SEQUENTIAL_FAILURES = 50
 
 
 class WriteThrottle:
-    """Lets writers through freely, and after a 429 one at a time and later, until one goes through again."""
+    """Slows writers down after a 429: one at a time, with growing delays, until one write succeeds."""
 
-    def __init__(self, pause: PauseState, waits: WriteTimeouts = WRITE_TIMEOUTS) -> None:
+    def __init__(self, pause: PauseState, timeouts: WriteTimeouts = WRITE_TIMEOUTS) -> None:
         self._pause = pause
-        self._waits = waits
+        self._timeouts = timeouts
         self._one_at_a_time = asyncio.Lock()
-        self._in_a_row = 0
-        self._alone_in_a_row = 0
+        self._throttled_in_a_row = 0
+        self._failures_in_a_row = 0
         self._resume_at = 0.0
         self._waited_seconds = 0.0
         self.has_given_up = False
 
     @asynccontextmanager
     async def acquire(self) -> AsyncIterator[None]:
-        """Wait until the next request may go out; while slowed down, hold the others back until it is answered."""
-        if self._in_a_row == 0:
+        """Wait until the next request may be sent; while slowed down, only one request is in progress."""
+        if self._throttled_in_a_row == 0:
             yield
             return
         async with self._one_at_a_time:
-            if self._in_a_row and not self.has_given_up:
+            if self._throttled_in_a_row and not self.has_given_up:
                 await self._pause.sleep(self._resume_at - time.monotonic())
                 yield
                 return
         yield
 
     def report_success(self) -> None:
-        """Let all writers through again."""
-        self._in_a_row = 0
-        self._alone_in_a_row = 0
+        """Stop slowing down."""
+        self._throttled_in_a_row = 0
+        self._failures_in_a_row = 0
         self._waited_seconds = 0.0
 
     def report_failure(self) -> None:
-        """Count a write that failed for itself; where only such come, the rest is left to the next pass."""
-        self._alone_in_a_row += 1
-        self.has_given_up = self.has_given_up or self._alone_in_a_row >= MAX_SEQUENTIAL_FAILURES
+        """Count a write that failed by itself; after many in a row the rest is left to the next pass."""
+        self._failures_in_a_row += 1
+        self.has_given_up = self.has_given_up or self._failures_in_a_row >= MAX_SEQUENTIAL_FAILURES
 
     def slow_down(self, retry_after_seconds: float | None) -> None:
-        """Slow down for as long as the server states, or for twice as long as the last time."""
+        """Slow down for the time that the server states, or for twice the last delay."""
         now = time.monotonic()
-        if self._in_a_row and now < self._resume_at:
-            return  # one of those that were under way together: the same storm
-        doubled = self._waits.first_delay * 2.0 ** min(self._in_a_row, 10)
-        seconds = min(doubled if retry_after_seconds is None else retry_after_seconds, self._waits.longest_delay)
-        # Where the server states no time at all, retries would come all at once.
-        seconds = max(seconds, self._waits.first_delay)
-        self._in_a_row += 1
+        if self._throttled_in_a_row and now < self._resume_at:
+            return  # sent at the same time as the request that slowed down
+        doubled = self._timeouts.first_delay * 2.0 ** min(self._throttled_in_a_row, 10)
+        seconds = min(doubled if retry_after_seconds is None else retry_after_seconds, self._timeouts.longest_delay)
+        # A stated time of zero would send all retries at the same time.
+        seconds = max(seconds, self._timeouts.first_delay)
+        self._throttled_in_a_row += 1
         self._waited_seconds += seconds
         self._resume_at = now + seconds
-        self.has_given_up = self._waited_seconds > self._waits.max_total_delay
+        self.has_given_up = self._waited_seconds > self._timeouts.max_total_delay

@@ -1,4 +1,4 @@
-"""Intents: every write is recorded before it is sent, and what was left open is compared with the cluster."""
+"""The audit queue, and the intents that record every write before it is sent."""
 
 import asyncio
 import secrets
@@ -25,17 +25,15 @@ from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.pod_resources import get_spec_targets
 from cruise.runtime.ports import ClusterPort, StorePort
 
-# The audit as writers fill it: lines in order, repetitions counted, kept until the store has them.
-
-# A line of what goes on is brought up to date after this time, and what has not come again for as long has ended.
-_TOLD_AFTER = timedelta(hours=1)
-_MANY = 10_000
+# A repeated outcome updates its line after this time; one that did not repeat for as long starts a new line.
+_UPDATE_INTERVAL = timedelta(hours=1)
+_PRUNE_COUNT = 10_000
 _Ending = tuple[ActionResult, ReasonCode]
 
 
 @dataclass(slots=True)
 class _OngoingEntry:
-    """What goes on: its line as it is now, and as of when and with which count it was last told."""
+    """The line of a repeated outcome, and the time and count that were last stored."""
 
     entry: Outcome
     reported_at: datetime
@@ -47,54 +45,54 @@ class _OngoingEntry:
 
 
 class AuditQueue:
-    """Outcomes on their way into the audit; one for a process, so that what the store refused is not lost."""
+    """Outcomes that are not stored yet, one queue for a process: lines stay in order, and repetitions are counted."""
 
     def __init__(self) -> None:
         self._recording = asyncio.Lock()
         self._unrecorded: list[Outcome] = []
-        # Intents: those of this process of which the outcome is still to be stored, those that wait to be closed, and
-        # those that were left open after their line.
-        self._under_way: set[int] = set()
+        # Intents of this process without a stored outcome, intents to be closed, intents that were left open after
+        # their line, and open intents that were found in the database.
+        self._in_progress: set[int] = set()
         self._closed: list[int] = []
-        self._told_open: set[int] = set()
+        self._reported_open: set[int] = set()
         self._found: set[int] = set()
-        self._going: dict[tuple[type[Action], str], dict[_Ending, _OngoingEntry]] = {}
-        self._most_kept = _MANY
+        self._ongoing: dict[tuple[type[Action], str], dict[_Ending, _OngoingEntry]] = {}
+        self._prune_count = _PRUNE_COUNT
 
     def add_intents(self, intents: Iterable[int]) -> None:
-        """Take on intents, until their outcomes are stored."""
-        self._under_way.update(intents)
+        """Add intents whose outcomes will be stored later."""
+        self._in_progress.update(intents)
 
     @property
     def open_intents(self) -> int:
-        """The intents without a stored outcome: of this process, and those of others that it has found."""
-        return len(self._under_way | self._told_open | self._found)
+        """How many intents have no stored outcome: of this process, and of others that it has found."""
+        return len(self._in_progress | self._reported_open | self._found)
 
     def find(self, intents: Iterable[int]) -> None:
-        """Take note of intents that nobody saw the end of, until they are compared with the cluster."""
+        """Record which intents without an outcome are in the database, until they are compared with the cluster."""
         self._found = set(intents)
 
     def is_in_progress(self, intent: int) -> bool:
-        """Tell whether the outcome of an intent is still to come from this process."""
-        return intent in self._under_way
+        """Tell whether this process will store the outcome of an intent."""
+        return intent in self._in_progress
 
     def close_intents(self, intents: Iterable[int]) -> None:
         """Close intents that were never sent."""
         self._closed += intents
 
     def leave_open(self, intent: int, line: Outcome | None = None) -> None:
-        """Leave an intent to be compared with the cluster; `line` says what is known of it until then."""
-        self._under_way.discard(intent)
+        """Leave an intent open, to be compared with the cluster; `line` describes it until then."""
+        self._in_progress.discard(intent)
         if line is not None:
-            self._told_open.add(intent)
+            self._reported_open.add(intent)
             self.add(line)
 
     def mark_reconciled(self, intent: int, outcome: Outcome) -> None:
-        """Close an intent that was compared with the cluster, with a line where there is news."""
+        """Close an intent that was compared with the cluster; add a line unless it repeats the last one."""
         self._found.discard(intent)
-        told = intent in self._told_open and outcome.result is ActionResult.FAILED
-        self._told_open.discard(intent)
-        if told:
+        is_reported = intent in self._reported_open and outcome.result is ActionResult.FAILED
+        self._reported_open.discard(intent)
+        if is_reported:
             self._closed.append(intent)
         else:
             self.add(outcome, intent)
@@ -102,32 +100,32 @@ class AuditQueue:
     def add(self, outcome: Outcome, intent: int | None = None) -> None:
         """Add an outcome, which closes its intent.
 
-        What was not done, and was not done last time for the same reason, counts on its line.
+        An action that was not done again, for the same reason, counts on its earlier line.
         """
         if intent is not None:
             self._closed.append(intent)
         key = (type(outcome.action), _subject(outcome.action))
         if outcome.result is ActionResult.DONE:
-            self._tell(self._going.pop(key, {}).values())
+            self._report(self._ongoing.pop(key, {}).values())
             self._unrecorded.append(outcome)
             return
         self._forget_old(outcome.at)
-        endings = self._going.setdefault(key, {})
+        by_ending = self._ongoing.setdefault(key, {})
         ending = (outcome.result, outcome.reason)
-        before = endings.get(ending)
-        if before is None or outcome.at - before.entry.at > _TOLD_AFTER:
-            self._tell([] if before is None else [before])
-            endings[ending] = _OngoingEntry(outcome, outcome.at)
+        before = by_ending.get(ending)
+        if before is None or outcome.at - before.entry.at > _UPDATE_INTERVAL:
+            self._report([] if before is None else [before])
+            by_ending[ending] = _OngoingEntry(outcome, outcome.at)
             self._unrecorded.append(outcome)
             return
         line = before.entry
         before.entry = replace(line, at=outcome.at, first_at=line.since, count=line.count + 1)
-        if outcome.at - before.reported_at >= _TOLD_AFTER or outcome.action.reason is ReasonCode.OOM_KILLED:
-            # Each kill is an event of its own, and rare: its count is not kept back.
-            self._tell([before])
+        if outcome.at - before.reported_at >= _UPDATE_INTERVAL or outcome.action.reason is ReasonCode.OOM_KILLED:
+            # Kills are rare, so each one is stored.
+            self._report([before])
 
     async def record(self, store: StorePort) -> None:
-        """Write the waiting lines to the store; where it fails they go on waiting."""
+        """Store the queued lines; if that fails they stay in the queue."""
         async with self._recording:
             lines, self._unrecorded = self._unrecorded, []
             closed, self._closed = self._closed, []
@@ -139,26 +137,26 @@ class AuditQueue:
                 self._unrecorded = [*lines, *self._unrecorded]
                 self._closed = [*closed, *self._closed]
                 raise
-            self._under_way.difference_update(closed)
+            self._in_progress.difference_update(closed)
 
     @property
     def unrecorded(self) -> Sequence[Outcome]:
-        """The lines that wait for the store."""
+        """The lines that are not stored yet."""
         return tuple(self._unrecorded)
 
-    def _tell(self, some: Iterable[_OngoingEntry]) -> None:
-        for going in some:
-            if going.is_unreported:
-                self._unrecorded.append(going.entry)
-                going.reported_at, going.reported_count = going.entry.at, going.entry.count
+    def _report(self, entries: Iterable[_OngoingEntry]) -> None:
+        for ongoing in entries:
+            if ongoing.is_unreported:
+                self._unrecorded.append(ongoing.entry)
+                ongoing.reported_at, ongoing.reported_count = ongoing.entry.at, ongoing.entry.count
 
     def _forget_old(self, now: datetime) -> None:
-        if len(self._going) <= self._most_kept:
+        if len(self._ongoing) <= self._prune_count:
             return
-        for key, endings in list(self._going.items()):
-            if all(now - going.entry.at > _TOLD_AFTER for going in endings.values()):
-                self._tell(self._going.pop(key).values())
-        self._most_kept = max(_MANY, 2 * len(self._going))
+        for key, by_ending in list(self._ongoing.items()):
+            if all(now - ongoing.entry.at > _UPDATE_INTERVAL for ongoing in by_ending.values()):
+                self._report(self._ongoing.pop(key).values())
+        self._prune_count = max(_PRUNE_COUNT, 2 * len(self._ongoing))
 
 
 def _subject(action: Action) -> str:
@@ -170,13 +168,13 @@ log = structlog.get_logger()
 RECONCILED_DONE = "its answer was not seen; the cluster shows it done"
 RECONCILED_NOT_DONE = "its answer was not seen; the cluster does not show it"
 
-# A statement for so many writes: a large pass makes some sixty statements, and a lost process leaves no more open.
+# Writes a statement: a large pass needs about sixty statements, and a killed process leaves at most this many open.
 _AT_ONCE = 500
 _READS_AT_ONCE = 16
 
 
 class PlanIntents:
-    """The intents of one application of a plan, recorded some hundred at a time before the first of them is sent."""
+    """The intents of one application of a plan, stored in batches before their writes are sent."""
 
     def __init__(
         self,
@@ -198,11 +196,11 @@ class PlanIntents:
         self._beginning = asyncio.Lock()
 
     def announce(self, numbers: Iterable[int]) -> None:
-        """Say which actions come next, in their order; they may be recorded together."""
+        """State which actions come next, in their order; they may be stored in one batch."""
         self._ahead = deque(numbers)
 
     async def begin(self, number: int) -> None:
-        """Record an action, and those that are expected next. Raises what the store raises: then it is not sent."""
+        """Store an action's intent, and those of the next actions; if the database raises, the action is not sent."""
         async with self._beginning:
             if number in self._open:
                 return
@@ -214,15 +212,15 @@ class PlanIntents:
             await self._record(batch)
 
     async def begin_single(self, number: int) -> None:
-        """Record one action."""
+        """Store the intent of one action."""
         await self._record([number])
 
     def get_intent(self, number: int) -> int | None:
-        """Return the intent of an action that has ended, None where none was recorded."""
+        """Return the intent of an action that has ended, None if none was stored."""
         return self._open.pop(number, None)
 
     def close(self) -> None:
-        """Close what was recorded and is not sent any more."""
+        """Close the intents of actions that will not be sent."""
         self._audit.close_intents(self._open.values())
         self._open.clear()
 
@@ -234,7 +232,7 @@ class PlanIntents:
             await self._store.begin_writes(intents)
         except BaseException:
             for one in intents:
-                # It may be stored all the same.
+                # It may have been stored.
                 self._audit.leave_open(one.id)
             raise
         self._open |= {number: one.id for number, one in zip(numbers, intents, strict=True)}
@@ -243,25 +241,25 @@ class PlanIntents:
 async def reconcile_intents(
     cluster: ClusterPort, store: StorePort, audit: AuditQueue, snapshot: ClusterSnapshot
 ) -> Sequence[Outcome]:
-    """Give an outcome to each write that nobody saw the end of, from the cluster as it is now.
+    """Give an outcome to each write whose end was not observed, by comparing it with the cluster.
 
-    Those are the writes that a former leader left open, and those of this process whose answer was lost. Raises
-    Unavailable where the cluster or the store is out of reach: then nothing may be written.
+    These are the writes that a former leader left open, and those of this process whose answer was lost. Raises
+    Unavailable if the cluster or the database is unreachable: then nothing may be written.
     """
-    left = [one for one in await store.open_intents() if not audit.is_in_progress(one.id)]
-    audit.find(one.id for one in left)
-    if not left:
+    unresolved = [one for one in await store.open_intents() if not audit.is_in_progress(one.id)]
+    audit.find(one.id for one in unresolved)
+    if not unresolved:
         return ()
-    turns = asyncio.Semaphore(_READS_AT_ONCE)
+    semaphore = asyncio.Semaphore(_READS_AT_ONCE)
 
-    async def ended(intent: WriteIntent) -> Outcome:
-        async with turns:
+    async def reconcile(intent: WriteIntent) -> Outcome:
+        async with semaphore:
             done = await _is_done(intent, cluster, snapshot)
-        verdict, detail = (ActionResult.DONE, RECONCILED_DONE) if done else (ActionResult.FAILED, RECONCILED_NOT_DONE)
-        return Outcome(intent.at, intent.action, verdict, intent.action.reason, detail, before=intent.before)
+        result, detail = (ActionResult.DONE, RECONCILED_DONE) if done else (ActionResult.FAILED, RECONCILED_NOT_DONE)
+        return Outcome(intent.at, intent.action, result, intent.action.reason, detail, before=intent.before)
 
-    outcomes = await asyncio.gather(*map(ended, left))
-    for intent, outcome in zip(left, outcomes, strict=True):
+    outcomes = await asyncio.gather(*map(reconcile, unresolved))
+    for intent, outcome in zip(unresolved, outcomes, strict=True):
         audit.mark_reconciled(intent.id, outcome)
     await audit.record(store)
     done = sum(one.result is ActionResult.DONE for one in outcomes)
@@ -284,7 +282,7 @@ async def _is_done(intent: WriteIntent, cluster: ClusterPort, snapshot: ClusterS
 
 
 def _is_resized(before: Sequence[ContainerTarget], action: ResizePod, pod: Pod) -> bool:
-    """Tell whether a pod has not the sizes any more that it had: of a resize a part may have been sent."""
+    """Tell whether a pod's sizes differ from those before the resize: a resize may have been sent in part."""
     if before:
         return tuple(before) != get_spec_targets(pod)
     spec = {target.container: target for target in get_spec_targets(pod)}

@@ -1,4 +1,4 @@
-"""What stands before a write: mode, exclusions, room on the node, eviction budgets, and the pod as it is now."""
+"""The checks before a write: mode, exclusions, capacity of the node, eviction budgets, and the pod's present state."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +31,7 @@ from cruise.runtime.writing.evictions import (
 
 
 class WriteGuards:
-    """The guards of one application of a plan: what it was decided on, and what it has used up since."""
+    """The checks of one application of a plan: what it was decided on, and what it has used since."""
 
     def __init__(
         self,
@@ -40,64 +40,64 @@ class WriteGuards:
         policy: Policy,
         now: datetime,
         *,
-        grows: PendingGrowths,
+        growths: PendingGrowths,
         exclusions: WriteExclusions,
-        asked_for: bool = False,
-        pass_began: datetime | None = None,
+        user_requested: bool = False,
+        pass_started_at: datetime | None = None,
         statistics: StatisticsTable | None = None,
         latest: Callable[[], StatisticsTable | None] = lambda: None,
     ) -> None:
         self._taken_at = snapshot.taken_at
         self._statistics, self._latest = statistics, latest
-        self._asked_for = asked_for
+        self._user_requested = user_requested
         self._policy = policy
-        self._grows = grows
+        self._growths = growths
         self._exclusions = exclusions
         self._now = now
-        self._began = grows.get_current()
+        self._started = growths.get_current()
         self._limit_ranges = snapshot.limit_ranges
         self._workloads = snapshot.workloads
         self.refusing_nodes: set[str | None] = set()
-        named = {(one.namespace, one.pod) for one in actions if isinstance(one, ResizePod | EvictPod)}
-        self._pods = {key: pod for pod in snapshot.pods if (key := (pod.namespace, pod.name)) in named}
-        self._rooms = _RemainingCapacities(actions, snapshot)
+        addressed = {(one.namespace, one.pod) for one in actions if isinstance(one, ResizePod | EvictPod)}
+        self._pods = {key: pod for pod in snapshot.pods if (key := (pod.namespace, pod.name)) in addressed}
+        self._capacities = _RemainingCapacities(actions, snapshot)
         self._budgets = EvictionBudgets(
-            snapshot, policy, pass_began or now, evicting=any(isinstance(one, EvictPod) for one in actions)
+            snapshot, policy, pass_started_at or now, evicting=any(isinstance(one, EvictPod) for one in actions)
         )
 
-    def set_decision(self, action: ResizePod | EvictPod) -> Pod | None:
-        """Return the pod as it was when the action was decided."""
+    def get_decided_pod(self, action: ResizePod | EvictPod) -> Pod | None:
+        """Return the pod in the snapshot that the action was decided on."""
         return self._pods.get((action.namespace, action.pod))
 
     def is_forbidden_by_mode(self, action: Action) -> bool:
-        """Tell whether the mode stops short of an action; cruise's own taints may always be taken off."""
+        """Tell whether the mode forbids an action; cruise's own taints may always be removed."""
         if isinstance(action, UntaintNode):
             return False
-        needed = Mode.RESIZE if isinstance(action, ResizePod) else Mode.FULL
-        return self._policy.mode < needed and not self._asked_for
+        required = Mode.RESIZE if isinstance(action, ResizePod) else Mode.FULL
+        return self._policy.mode < required and not self._user_requested
 
     def respects_pause(self, action: Action) -> bool:
-        """Tell whether a pause holds an action back: a taint of cruise's own must not outlast its reason."""
+        """Tell whether a pause stops an action; the removal of cruise's own taints is not stopped."""
         return not isinstance(action, UntaintNode)
 
     def needs_store(self, action: Action) -> bool:
-        """Tell whether an action is not done unless it is recorded before: a taint that stays harms, and is seen."""
+        """Tell whether an action must be stored before it is done; the removal of cruise's own taints need not be."""
         return not isinstance(action, UntaintNode)
 
     def explain_exclusion(self, action: Action) -> ReasonCode | None:
-        """Return why a node pass must leave the pod or node alone now, None where it need not."""
-        if self._exclusions.history_incomplete() and self._rests_on_history(action):
+        """Return why a node pass must not change the pod or node now, None if it may."""
+        if self._exclusions.history_incomplete() and self._depends_on_history(action):
             return ReasonCode.HISTORY_INCOMPLETE
         return self._exclusions.explain_exclusion(action, self._now)
 
-    def _rests_on_history(self, action: Action) -> bool:
-        """Tell whether an action takes something from a pod because of what its usage was."""
+    def _depends_on_history(self, action: Action) -> bool:
+        """Tell whether an action decreases or evicts because of past usage."""
         if not isinstance(action, ResizePod | EvictPod) or action.reason not in (
             *NODE_PASS_REASONS,
             ReasonCode.FREED_CAPACITY_FOR_PENDING_PODS,
         ):
             return False
-        pod = self.set_decision(action)
+        pod = self.get_decided_pod(action)
         if isinstance(action, EvictPod) or pod is None:
             return True
         now = {one.container: one for one in get_spec_targets(pod)}
@@ -108,79 +108,79 @@ class WriteGuards:
         )
 
     def original_sizes(self, actions: Sequence[Action], signing_keys: Sequence[bytes]) -> list[OriginalSizes]:
-        """Return what the pods to be resized were submitted with, where this is their first resize.
+        """Return the sizes that pods were created with, for those that are resized for the first time.
 
-        It is what the webhook replaced and signed; else what the owner's template states, since the store may have
-        forgotten an earlier resize; and what they request now where no template states anything.
+        These are the sizes that the webhook replaced and signed; otherwise those of the owner's template, because the
+        database may have lost an earlier resize; the present requests if no template states any.
         """
         originals = []
         for action in actions:
             if not isinstance(action, ResizePod) or action.reason is ReasonCode.REVERTED:
                 continue
-            pod = self.set_decision(action)
+            pod = self.get_decided_pod(action)
             if pod is not None and pod.uid == action.uid:
                 owner = None if pod.workload is None else self._workloads.get((pod.namespace, pod.workload))
-                sizes = _submitted(pod, owner, signing_keys)
+                sizes = _get_original_sizes(pod, owner, signing_keys)
                 originals.append(OriginalSizes(pod.uid, pod.namespace, pod.name, sizes, self._now))
         return originals
 
     def has_capacity(self, action: ResizePod) -> bool:
-        """Tell whether a grow fits what its node counts now: a shrink frees room only once it is actual.
+        """Tell whether an increase fits the free capacity of its node; a decrease frees capacity only once it took effect.
 
-        On a node whose pod had to stay nothing does: it was not to be in the sums.
+        It does not fit on a node where an eviction was refused: the plan counted on that pod's capacity.
         """
         if action.node is None or not action.needs_capacity:
             return True
         if action.node in self.refusing_nodes:
             return False
-        others = self._grows.get_on_node(action.node, self._began)
-        # An earlier try of the same grow may have failed: it does not take the room twice.
+        others = self._growths.get_on_node(action.node, self._started)
+        # An earlier attempt of the same increase must not count twice.
         others.pop(action.uid, None)
-        return action.growth.growth_fits_in(self._rooms.left_on(action.node, others))
+        return action.growth.growth_fits_in(self._capacities.left_on(action.node, others))
 
-    def get_capacity_at_refusal(self, action: ResizePod, why: ReasonCode) -> Resources | None:
-        """Return what the node had for a pod whose resize was refused, as a refusal is remembered."""
-        return self._rooms.at_refusal(action, why)
+    def get_capacity_at_refusal(self, action: ResizePod, reason: ReasonCode) -> Resources | None:
+        """Return the node's capacity for a pod whose resize was refused, to be stored with the refusal."""
+        return self._capacities.at_refusal(action, reason)
 
     def remove_growth(self, action: ResizePod) -> ResizePod | None:
-        """Return the part of a rightsizing or a revert that needs no room, None where there is none worth a patch."""
-        decided_on = self.set_decision(action)
+        """Return the part of a rightsizing or a revert that needs no capacity, None if none is worth a patch."""
+        decided_on = self.get_decided_pod(action)
         if decided_on is None or action.reason not in (ReasonCode.RIGHTSIZED, ReasonCode.REVERTED):
             return None
         return remove_growth(decided_on, action, self._limit_ranges.get(action.namespace, ()), self._policy)
 
     def consume(self, action: ResizePod) -> Callable[[], None]:
-        """Take the room of a grow, just before it is sent; return how to give it back."""
+        """Use the capacity of an increase, just before it is sent; return a function that releases it."""
         if not action.needs_capacity and action.reason is ReasonCode.RIGHTSIZED:
             return lambda: None
-        before = self._grows.add(self, action)
-        return lambda: self._grows.restore(action, before)
+        before = self._growths.add(self, action)
+        return lambda: self._growths.restore(action, before)
 
     def is_resized_by_other(self, action: ResizePod) -> bool:
-        """Tell whether another plan in this process has resized the pod since the decision.
+        """Tell whether another plan of this process has resized the pod since the decision.
 
-        For pods that are not read again; reading shows it otherwise.
+        Used for pods that are not read again before the write.
         """
-        grow = self._grows.get_on_node(action.node, self._began).get(action.uid)
-        decided_on = self.set_decision(action)
+        growth = self._growths.get_on_node(action.node, self._started).get(action.uid)
+        decided_on = self.get_decided_pod(action)
         return (
-            grow is not None
-            and grow.plan_run is not self
+            growth is not None
+            and growth.plan_run is not self
             and decided_on is not None
-            and not grow.is_visible_in(decided_on)
+            and not growth.is_visible_in(decided_on)
         )
 
     def is_too_old(self) -> bool:
-        """Tell whether the snapshot that was decided on is older than `max_decision_age`."""
+        """Tell whether the snapshot of the decision is older than `max_decision_age`."""
         taken_at = self._taken_at
         return (
             taken_at is not None
-            and self._grows.get_current() - taken_at > self._policy.max_decision_age.total_seconds()
+            and self._growths.get_current() - taken_at > self._policy.max_decision_age.total_seconds()
         )
 
     def explain_shrink_refusal(self, action: ResizePod, pod: Pod | None) -> ReasonCode | None:
-        """Return why a shrink does not fit the pod as the watch has it now, or its usage as of the last usage pass."""
-        if pod is None or pod is not self.set_decision(action):
+        """Return why a decrease does not fit the pod in the watch, or its usage in the last usage pass."""
+        if pod is None or pod is not self.get_decided_pod(action):
             changed = self.explain_change(action, pod)
             if changed is not None or pod is None:
                 return changed
@@ -191,61 +191,61 @@ class WriteGuards:
         return ReasonCode.USAGE_INCREASED if is_below_usage(action, pod, before, now, margin) else None
 
     def requires_fresh_read(self, action: Action) -> bool:
-        """Tell whether an action's pod is read once more from the API server right before.
+        """Tell whether an action's pod is read from the API server right before the write.
 
-        For a pure shrink it is not, which spares a request a pod: `why_not_to_shrink` compares it with what the watch
-        has, and the server checks uid, version and values itself.
+        Not for a pure decrease, which saves a request a pod: `explain_shrink_refusal` compares it with the watch, and
+        the server checks uid, version and values.
         """
         if isinstance(action, ResizePod):
             return action.needs_capacity or action.reason is not ReasonCode.RIGHTSIZED or action.node is None
         return isinstance(action, EvictPod)
 
     def explain_change(self, action: ResizePod | EvictPod, pod: Pod | None) -> ReasonCode | None:
-        """Return what about a pod, freshly read, is not as it was when the action was decided."""
+        """Return how a pod that was just read differs from the one that the action was decided on."""
         if pod is None or pod.uid != action.uid or pod.terminating or pod.is_finished:
             return ReasonCode.NOT_FOUND
-        decided_on = self.set_decision(action)
+        decided_on = self.get_decided_pod(action)
         if decided_on is None or decided_on.node != pod.node or get_spec_targets(decided_on) != get_spec_targets(pod):
             return ReasonCode.CHANGED
         return None
 
     def find_exceeded_budget(self, action: EvictPod, spent: Sequence[Outcome]) -> ReasonCode | None:
-        """Return the budget that an eviction would overdraw; `spent` are the evictions of the last hour."""
+        """Return the budget that an eviction would exceed; `spent` are the evictions of the last hour."""
         reason = self._budgets.find_exceeded_budget(action, spent)
-        if reason is None and action.reason in NODE_PASS_REASONS and self._is_left_to_the_plan(spent):
+        if reason is None and action.reason in NODE_PASS_REASONS and self._is_reserved_for_plan(spent):
             return ReasonCode.PACKING_PLAN_ACTIVE
         if reason is None and action.node in self.refusing_nodes:
-            # Without the pod that had to stay the node does not fit: another eviction may be in vain.
+            # The node does not fit without the pod whose eviction was refused: another eviction may not help.
             return ReasonCode.POD_DISRUPTION_BUDGET
         return reason
 
-    def _is_left_to_the_plan(self, spent: Sequence[Outcome]) -> bool:
-        """Tell whether the packing plan under way would miss one more eviction of this hour."""
+    def _is_reserved_for_plan(self, spent: Sequence[Outcome]) -> bool:
+        """Tell whether the remaining evictions of the hour are reserved for the active packing plan."""
         reserved = self._exclusions.reserved.evictions
         return reserved > 0 and self._budgets.get_remaining_in_hour(spent) <= reserved
 
 
-def _submitted(pod: Pod, owner: Workload | None, signing_keys: Sequence[bytes]) -> tuple[ContainerTarget, ...]:
-    noted = read_signed_original_resources(pod, signing_keys)
-    if noted is not None:
+def _get_original_sizes(pod: Pod, owner: Workload | None, signing_keys: Sequence[bytes]) -> tuple[ContainerTarget, ...]:
+    signed = read_signed_original_resources(pod, signing_keys)
+    if signed is not None:
         return tuple(
-            replace(one, requests=noted[one.container][0], limits=noted[one.container][1])
-            if one.container in noted
+            replace(one, requests=signed[one.container][0], limits=signed[one.container][1])
+            if one.container in signed
             else one
             for one in get_spec_targets(pod)
         )
-    return tuple(one if owner is None else _as_in_template(one, owner) for one in get_spec_targets(pod))
+    return tuple(one if owner is None else _get_template_sizes(one, owner) for one in get_spec_targets(pod))
 
 
-def _as_in_template(now: ContainerTarget, owner: Workload) -> ContainerTarget:
-    """Return what the template states for a container; what it does not state, a default or a webhook has set."""
+def _get_template_sizes(now: ContainerTarget, owner: Workload) -> ContainerTarget:
+    """Return the sizes in the owner's template; values that it does not state were set by a default or a webhook."""
     name = now.container
     stated = (owner.requests or {}).get(name, NOTHING_STATED)
     limits = StatedResources((owner.cpu_limits or {}).get(name), (owner.memory_limits or {}).get(name))
-    return replace(now, requests=_else(stated, now.requests), limits=_else(limits, now.limits))
+    return replace(now, requests=_fill_missing(stated, now.requests), limits=_fill_missing(limits, now.limits))
 
 
-def _else(stated: StatedResources, otherwise: StatedResources) -> StatedResources:
+def _fill_missing(stated: StatedResources, otherwise: StatedResources) -> StatedResources:
     cpu, memory = stated.cpu_millicores, stated.memory_bytes
     return StatedResources(
         otherwise.cpu_millicores if cpu is None else cpu, otherwise.memory_bytes if memory is None else memory
@@ -258,35 +258,35 @@ def _is_less(target: StatedResources, now: StatedResources) -> bool:
 
 
 class _RemainingCapacities:
-    """What the nodes of a plan's grows have left."""
+    """The free capacity of the nodes on which a plan increases requests."""
 
     def __init__(self, actions: Sequence[Action], snapshot: ClusterSnapshot) -> None:
-        growing = {
+        growing_nodes = {
             one.node
             for one in actions
             if isinstance(one, ResizePod) and (one.needs_capacity or one.reason is ReasonCode.WITHDRAWN)
         }
-        self._allocatable = {node.name: node.allocatable for node in snapshot.nodes if node.name in growing}
+        self._allocatable = {node.name: node.allocatable for node in snapshot.nodes if node.name in growing_nodes}
         self._counted: dict[str, Resources] = {}
         self._pods: dict[str, Pod] = {}
-        for pod in snapshot.pods if growing else ():
-            if pod.node in growing and pod.node is not None:
+        for pod in snapshot.pods if growing_nodes else ():
+            if pod.node in growing_nodes and pod.node is not None:
                 self._counted[pod.node] = self._counted.get(pod.node, NO_RESOURCES) + count_pod_requests(pod)
                 self._pods[pod.uid] = pod
 
-    def at_refusal(self, action: ResizePod, why: ReasonCode) -> Resources | None:
-        """Return all that the node has where it cannot do a resize, else what its other pods left."""
+    def at_refusal(self, action: ResizePod, reason: ReasonCode) -> Resources | None:
+        """Return the node's allocatable capacity if it can never do a resize, otherwise what its other pods leave."""
         allocatable, pod = self._allocatable.get(action.node or ""), self._pods.get(action.uid)
-        if allocatable is None or action.node is None or why is ReasonCode.RESIZE_INFEASIBLE:
+        if allocatable is None or action.node is None or reason is ReasonCode.RESIZE_INFEASIBLE:
             return allocatable
-        if pod is None or why is not ReasonCode.RESIZE_DEFERRED:
+        if pod is None or reason is not ReasonCode.RESIZE_DEFERRED:
             return None
         return allocatable - self._counted[action.node] + count_pod_requests(pod)
 
-    def left_on(self, node: str, grows: Mapping[str, PendingGrowth]) -> Resources:
-        """Return what a node has left once the grows that the snapshot does not show are done."""
+    def left_on(self, node: str, growths: Mapping[str, PendingGrowth]) -> Resources:
+        """Return the free capacity of a node once the growths that the snapshot does not show are done."""
         left = self._allocatable.get(node, NO_RESOURCES) - self._counted.get(node, NO_RESOURCES)
-        for uid, grow in grows.items():
-            if uid in self._pods and not grow.is_visible_in(self._pods[uid]):
-                left -= grow.growth
+        for uid, growth in growths.items():
+            if uid in self._pods and not growth.is_visible_in(self._pods[uid]):
+                left -= growth.growth
         return left

@@ -1,4 +1,4 @@
-"""The one way to write to a cluster: a plan in its phases, many actions at once, until done, paused or cancelled."""
+"""The only way to write to a cluster: a plan in phases, many actions at the same time, until done, paused or cancelled."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -20,25 +20,26 @@ from cruise.runtime.writing.guards import WriteGuards
 
 log = structlog.get_logger()
 
-# Chains of action numbers, each to go through in sequence, and how many chains at once.
+# Chains of action numbers, each run in sequence, and how many chains run at the same time.
 WritePhase = tuple[Sequence[Sequence[int]], int]
 
 CONCURRENT_WRITES = 16
-# What waits for its turn was let through before: a pause must not find more than this much of a second in the queue.
+# Requests that wait for the client's rate limit ignore a new pause: at most this many seconds of them may wait.
 _QUEUED_SECONDS = 0.2
 
 
 def compute_concurrent_writes(per_second: float) -> int:
-    """Return how many writes may be under way where so many requests are let through in a second."""
+    """Return how many writes may run at the same time under a limit of requests a second."""
     return min(CONCURRENT_WRITES, max(1, int(per_second * _QUEUED_SECONDS)))
 
 
 class ClusterWriter:
-    """Writes to one cluster under one policy, several plans at the same time if need be.
+    """Writes to one cluster under one policy; several plans may be applied at the same time.
 
-    Writers of one process share what keeps their plans apart: `audit`, what waits for the store; `evictions`, the turn
-    in which budgets are spent; `grows`, the room taken on nodes; `exclusions`, what node passes leave alone. No plan
-    has more than `at_once` writes under way. `latest` returns the statistics of the last usage pass.
+    Writers of one process share the state that keeps their plans consistent: `audit`, the outcomes that are not stored
+    yet; `evictions`, the lock of the budgets; `growths`, the capacity used on nodes; `exclusions`, what node passes
+    must not change. A plan has at most `concurrent` writes in progress. `latest` returns the statistics of the last
+    usage pass.
     """
 
     def __init__(
@@ -49,10 +50,10 @@ class ClusterWriter:
         *,
         audit: AuditQueue | None = None,
         evictions: EvictionLock | None = None,
-        grows: PendingGrowths | None = None,
+        growths: PendingGrowths | None = None,
         exclusions: WriteExclusions | None = None,
-        at_once: int = CONCURRENT_WRITES,
-        waits: WriteTimeouts = WRITE_TIMEOUTS,
+        concurrent: int = CONCURRENT_WRITES,
+        timeouts: WriteTimeouts = WRITE_TIMEOUTS,
         latest: Callable[[], StatisticsTable | None] = lambda: None,
     ) -> None:
         self._cluster = cluster
@@ -60,10 +61,10 @@ class ClusterWriter:
         self._policy = policy
         self._audit = audit or AuditQueue()
         self._evictions = evictions or EvictionLock()
-        self._grows = grows or PendingGrowths()
+        self._growths = growths or PendingGrowths()
         self._exclusions = exclusions or WriteExclusions()
-        self._at_once = at_once
-        self._waits = waits
+        self._concurrent = concurrent
+        self._timeouts = timeouts
         self._latest = latest
 
     async def apply_plan(
@@ -72,41 +73,50 @@ class ClusterWriter:
         snapshot: ClusterSnapshot,
         now: datetime,
         *,
-        asked_for: bool = False,
-        pass_began: datetime | None = None,
+        user_requested: bool = False,
+        pass_started_at: datetime | None = None,
         statistics: StatisticsTable | None = None,
     ) -> list[Outcome]:
-        """Do what mode, pause, budgets and the cluster as it is now allow; return each action's outcome, in order.
+        """Perform the actions that mode, pause, budgets and the present cluster allow; return their outcomes, in order.
 
         `snapshot` and `statistics` are what the actions were decided on. They are written while the snapshot is younger
-        than `max_decision_age`, and a shrink only where the usage of the latest usage pass has not outgrown it. First
-        everything that takes no room, many together; then the evictions, one after the other; then the grows, those of
-        one node in sequence. What a person has `asked_for` is done in any mode and while paused, and so is the removal
-        of cruise's own taints. Where the actions are a part of a longer pass, `pass_began` is since when evictions
-        count against a node's budget. What mode or pause forbids is not audited: it comes again with every pass.
-        Raises Unavailable where the cluster or the store is out of reach; what was done until then, and what may have
-        been, is in the audit, as it is when this is cancelled.
+        than `max_decision_age`, and a decrease only if the latest usage still fits. The order: actions that need no
+        capacity, at the same time; evictions, one by one; increases, in sequence on each node. Actions that a user
+        requested (`user_requested`) are done in any mode and while paused, and so is the removal of cruise's own
+        taints. If the actions are a part of a longer pass, evictions since `pass_started_at` count against a node's
+        budget. Actions that the mode or a pause forbids are not audited: every pass repeats them. Raises Unavailable if
+        the cluster or the database is unreachable; what was done until then, and what may have been done, is in the
+        audit, also after a cancellation.
         """
         guards = WriteGuards(
             actions,
             snapshot,
             self._policy,
             now,
-            grows=self._grows,
+            growths=self._growths,
             exclusions=self._exclusions,
-            asked_for=asked_for,
-            pass_began=pass_began,
+            user_requested=user_requested,
+            pass_started_at=pass_started_at,
             statistics=statistics,
             latest=self._latest,
         )
-        # What no pause holds back does not wait for the store to say so.
-        heeded = not asked_for and any(guards.respects_pause(action) for action in actions)
-        pause = PauseState(self._store if heeded else None, self._waits)
+        # Actions that ignore a pause do not wait for the database to report it.
+        respects_pause = not user_requested and any(guards.respects_pause(action) for action in actions)
+        pause = PauseState(self._store if respects_pause else None, self._timeouts)
         run = ActionRunner(
-            actions, self._cluster, self._store, guards, self._audit, self._evictions, pause, self._waits, snapshot, now
+            actions,
+            self._cluster,
+            self._store,
+            guards,
+            self._audit,
+            self._evictions,
+            pause,
+            self._timeouts,
+            snapshot,
+            now,
         )
-        # In a task of its own: a task group that failed leaves no trace in its task of a cancellation from outside.
-        applying = asyncio.ensure_future(self._run(run, _phases(actions, self._at_once), pause))
+        # In a separate task: a failed task group hides a cancellation from outside.
+        applying = asyncio.ensure_future(self._run(run, _phases(actions, self._concurrent), pause))
         task = asyncio.current_task()
         cancelled_before = 0 if task is None else task.cancelling()
         try:
@@ -118,7 +128,7 @@ class ClusterWriter:
         return run.outcomes()
 
     async def add_outcome(self, outcome: Outcome) -> None:
-        """Add to the audit what was not tried; where the store is out of reach the line waits."""
+        """Add an action that was not tried to the audit; if the database is unreachable the line is stored later."""
         self._audit.add(outcome)
         await self._in_audit(lambda: self._audit.record(self._store))
 
@@ -130,9 +140,9 @@ class ClusterWriter:
                 tasks.create_task(self._record_meanwhile(run, ended))
                 try:
                     await run.begin()
-                    for chains, together in phases:
+                    for chains, concurrent in phases:
                         run.announce(number for chain in chains for number in chain)
-                        await _in_turn(run, chains, together)
+                        await _run_phase(run, chains, concurrent)
                 finally:
                     ended.set()
                     run.finish()
@@ -141,17 +151,17 @@ class ClusterWriter:
             raise
         except BaseExceptionGroup as group:
             await self._record_if_possible(run)
-            raise _first(group) from group
+            raise _first_failure(group) from group
         await run.record()
 
     async def _record_meanwhile(self, run: ActionRunner, ended: asyncio.Event) -> None:
-        """Bring the audit up to date while a long plan goes on, so that not much is lost with the process."""
-        while not await wait_for_event(ended, self._waits.poll):
-            # What is done without a store goes on without one.
+        """Store the audit while a long plan is applied, so that little is lost with the process."""
+        while not await wait_for_event(ended, self._timeouts.poll):
+            # Actions that need no database do not stop without one.
             await (run.record() if run.needs_store else self._record_if_possible(run))
 
     async def _record_if_possible(self, run: ActionRunner) -> None:
-        """Bring the audit up to date after something else went wrong, which must not be hidden."""
+        """Store the audit after another failure, which must not be hidden."""
         await self._in_audit(run.record)
 
     async def _in_audit(self, record: Callable[[], Awaitable[None]]) -> None:
@@ -161,38 +171,38 @@ class ClusterWriter:
             log.warning("the audit waits for the store", lines=len(self._audit.unrecorded), error=str(error))
 
 
-def _phases(actions: Sequence[Action], at_once: int) -> Iterable[WritePhase]:
+def _phases(actions: Sequence[Action], concurrent: int) -> Iterable[WritePhase]:
     """Yield the phases of a plan."""
-    grows: dict[str | None, list[int]] = {}
+    growths: dict[str | None, list[int]] = {}
     evictions: list[int] = []
     others: list[list[int]] = []
     for number, action in enumerate(actions):
         if isinstance(action, EvictPod):
             evictions.append(number)
         elif isinstance(action, ResizePod) and action.needs_capacity:
-            grows.setdefault(action.node, []).append(number)
+            growths.setdefault(action.node, []).append(number)
         else:
             others.append([number])
-    yield others, at_once
+    yield others, concurrent
     yield [evictions], 1
-    yield list(grows.values()), at_once
+    yield list(growths.values()), concurrent
 
 
-async def _in_turn(run: ActionRunner, chains: Sequence[Sequence[int]], at_once: int) -> None:
-    left = iter(chains)
+async def _run_phase(run: ActionRunner, chains: Sequence[Sequence[int]], concurrent: int) -> None:
+    remaining = iter(chains)
 
     async def work() -> None:
-        for chain in left:
+        for chain in remaining:
             for number in chain:
                 await run.run_one(number)
 
     async with asyncio.TaskGroup() as workers:
-        for _ in range(min(at_once, len(chains))):
+        for _ in range(min(concurrent, len(chains))):
             workers.create_task(work())
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """Return a mistake of ours if there is one among what ended a group, else what the world refused first."""
+def _first_failure(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """Return the first exception of a group that is not a CruiseError, otherwise the first CruiseError."""
     leaves: list[BaseException] = []
     pending: list[BaseException] = [group]
     while pending:

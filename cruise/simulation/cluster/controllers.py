@@ -218,7 +218,7 @@ def check_eviction_allowed(
         raise ThrottledError(
             "Cannot evict pod as it would violate the pod's disruption budget. The disruption budget "
             f"{covering[0].name} needs {status.desired} healthy pods and has {status.healthy} currently",
-            cause="PodDisruptionBudget",
+            cause="DisruptionBudget",
         )
 
 

@@ -511,7 +511,7 @@ async def test_a_budget_forbids_an_eviction_for_now(client: KubernetesClient, ad
     )
     with pytest.raises(ThrottledError, match="disruption budget") as throttled:
         await perform_action(client, evict(one))
-    assert throttled.value.cause == "PodDisruptionBudget"
+    assert throttled.value.cause == "DisruptionBudget"
     assert throttled.value.retry_after_seconds is None
 
 
@@ -527,7 +527,7 @@ async def test_a_budget_that_nobody_has_counted_yet_says_when_to_come_again(
             await perform_action(client, evict(one))
     finally:
         os.kill(controllers, signal.SIGCONT)
-    assert throttled.value.cause == "PodDisruptionBudget"
+    assert throttled.value.cause == "DisruptionBudget"
     assert throttled.value.retry_after_seconds == 10
 
 

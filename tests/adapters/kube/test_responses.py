@@ -123,7 +123,7 @@ SAID = [
     ),
     (403, 'admission webhook "x.example.com" denied the request: no', "AdmissionDenied"),
     (422, "ValidatingAdmissionPolicy 'x' with binding 'x' denied request: no", "AdmissionDenied"),
-    (403, 'poddisruptionbudgets.policy "b" is forbidden: pdb disruptions allowed is negative', "PodDisruptionBudget"),
+    (403, 'poddisruptionbudgets.policy "b" is forbidden: pdb disruptions allowed is negative', "DisruptionBudget"),
     (
         500,
         "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
@@ -200,12 +200,12 @@ def test_a_failure_counts_whatever_the_http_code(http: int):
 
 
 def test_waits_are_read_from_the_header_and_else_from_the_details():
-    said = body(429, "slow down", "TooManyRequests", retryAfterSeconds=10, causes=[{"reason": "PodDisruptionBudget"}])
+    said = body(429, "slow down", "TooManyRequests", retryAfterSeconds=10, causes=[{"reason": "DisruptionBudget"}])
     by_header, by_details = create_error(429, said, ASKED, "3"), create_error(429, said, ASKED)
     assert isinstance(by_header, ThrottledError)
     assert isinstance(by_details, ThrottledError)
     assert (by_header.retry_after_seconds, by_details.retry_after_seconds) == (3, 10)
-    assert by_header.cause == "PodDisruptionBudget"
+    assert by_header.cause == "DisruptionBudget"
 
 
 @pytest.mark.parametrize("header", ["Wed, 21 Oct 2026 07:28:00 GMT", "", "-1", "soon", "1.5"])
@@ -220,7 +220,7 @@ def test_what_concerns_some_objects_only_is_no_outage():
     budget = create_error(504, body(504, 'couldn\'t update PodDisruptionBudget "b" due to conflicts'), ASKED)
     assert isinstance(webhook, ThrottledError)
     assert isinstance(budget, ThrottledError)
-    assert (webhook.cause, budget.cause) == ("WebhookFailed", "PodDisruptionBudget")
+    assert (webhook.cause, budget.cause) == ("WebhookFailed", "DisruptionBudget")
 
 
 def test_admission_that_is_not_ready_is_an_outage():

@@ -54,7 +54,7 @@ class LivePasses:
         self.earlier = NO_EARLIER_PASSES
         exclusions = WriteExclusions()
         self.writer = ClusterWriter(
-            self.cluster, self.store, self.policy, grows=PendingGrowths(lambda: self.seconds), exclusions=exclusions
+            self.cluster, self.store, self.policy, growths=PendingGrowths(lambda: self.seconds), exclusions=exclusions
         )
         self.reactor = OomReactor(self.cluster, self.store, self.policy, self.writer, exclusions, self.state)
         self.reading = UsageReadingSettings(step_seconds=recording.step_seconds, scrape_delay_seconds=0)

@@ -95,7 +95,7 @@ class PackingSimulation:
 
     def carrying(self) -> PlanExecutor:
         """A process that carries plans out."""
-        writer = ClusterWriter(self.port, self.store, self.policy, audit=self.audit, grows=self.grows)
+        writer = ClusterWriter(self.port, self.store, self.policy, audit=self.audit, growths=self.grows)
         return PlanExecutor(
             self.port, self.store, self.policy, writer, self.exclusions, lambda: self.world.now, poll_seconds=0
         )

@@ -80,7 +80,7 @@ async def test_a_node_pass_leaves_a_plan_the_evictions_that_it_counts_on(shared)
     plan = await theatre.step(await theatre.begin(*(PlanStage((), (one,), (one,)) for one in moves)))
     asked = replace(evict(stranger), reason=ReasonCode.NODE_OVER_CAPACITY, node="n9")
     writer = ClusterWriter(
-        theatre.world, theatre.store, policy, audit=theatre.audit, grows=theatre.grows, exclusions=theatre.exclusions
+        theatre.world, theatre.store, policy, audit=theatre.audit, growths=theatre.grows, exclusions=theatre.exclusions
     )
     [held] = await writer.apply_plan([asked], await theatre.world.snapshot(), theatre.world.now)
     assert (held.result, held.reason) == (ActionResult.SKIPPED, ReasonCode.PACKING_PLAN_ACTIVE)
@@ -165,9 +165,7 @@ async def test_a_preempted_pod_waits_for_better_times():
 async def test_a_refused_eviction_drops_the_plan():
     theatre, stage = await moving()
     faults = ClusterFaults(
-        refuse=lambda action: (
-            ThrottledError("no", cause="PodDisruptionBudget") if isinstance(action, EvictPod) else None
-        )
+        refuse=lambda action: ThrottledError("no", cause="DisruptionBudget") if isinstance(action, EvictPod) else None
     )
     theatre.port = FaultyCluster(theatre.world, faults)
     plan = await theatre.to_the_end(await theatre.begin(stage))

@@ -333,7 +333,7 @@ async def test_a_pod_that_was_resized_before_it_was_seen_first_is_of_no_other_re
     [one] = shown.shown.pods[0].containers
     submitted = (ContainerTarget("app", ContainerRole.MAIN, one.requests, one.limits),)
     await cruise.store.remember_original_sizes([OriginalSizes(late.uid, "shop", "web-3", submitted, NOW)])
-    shown.shown = replace(shown.prometheus_value, pods=(*shown.prometheus_value.pods, late))
+    shown.shown = replace(shown.shown, pods=(*shown.shown.pods, late))
     table = await cruise.run(AT + 300)
     runs = table.revisions.runs[WorkloadContainer("shop", "Deployment/web", "app")]
     assert len(runs) == 1

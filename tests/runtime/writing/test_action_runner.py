@@ -60,9 +60,18 @@ def grow(pod: Pod, by: int) -> ResizePod:
 
 
 async def applied(
-    world: FaultyCluster, actions: Sequence[Action], store=None, policy=FULL, *, at_once=16, waits=WAITS, **options
+    world: FaultyCluster,
+    actions: Sequence[Action],
+    store=None,
+    policy=FULL,
+    *,
+    concurrent=16,
+    timeouts=WAITS,
+    **options,
 ) -> list[Outcome]:
-    writer = ClusterWriter(world, InMemoryStore() if store is None else store, policy, at_once=at_once, waits=waits)
+    writer = ClusterWriter(
+        world, InMemoryStore() if store is None else store, policy, concurrent=concurrent, timeouts=timeouts
+    )
     return await writer.apply_plan(actions, await world.snapshot(), world.cluster.now, **options)
 
 
@@ -78,11 +87,11 @@ def many(replicas: int = 40, **faults) -> FaultyCluster:
 # ---- many at once ----
 
 
-@pytest.mark.parametrize(("at_once", "most"), [(1, 1), (4, 4), (16, 16), (100, 40)])
-async def test_so_many_are_under_way_together_and_no_more(at_once, most):
+@pytest.mark.parametrize(("concurrent", "most"), [(1, 1), (4, 4), (16, 16), (100, 40)])
+async def test_so_many_are_under_way_together_and_no_more(concurrent, most):
     # Longer than it takes to begin them all on a busy machine.
-    world = many(write_seconds=0.005 * at_once)
-    outcomes = await applied(world, [shrink(pod) for pod in await pods(world.cluster)], at_once=at_once)
+    world = many(write_seconds=0.005 * concurrent)
+    outcomes = await applied(world, [shrink(pod) for pod in await pods(world.cluster)], concurrent=concurrent)
     assert set(told(outcomes)) == {(ActionResult.DONE, ReasonCode.RIGHTSIZED)}
     assert world.faults.most_under_way == most
 
@@ -116,10 +125,10 @@ def phase(action: Action) -> int:
 
 @given(
     kinds=st.lists(st.tuples(st.sampled_from(["shrink", "grow", "evict", "taint"]), st.integers(0, 11)), max_size=16),
-    at_once=st.integers(1, 6),
+    concurrent=st.integers(1, 6),
 )
 @examples(40)
-async def test_shrinks_end_before_evictions_begin_and_those_before_grows(kinds, at_once):
+async def test_shrinks_end_before_evictions_begin_and_those_before_grows(kinds, concurrent):
     nodes = [node(f"n{number}", cpu=6000) for number in range(3)]
     world = Recording(cluster(workload(replicas=12), nodes), ClusterFaults(write_seconds=0.0001))
     there = await pods(world.cluster)
@@ -130,7 +139,7 @@ async def test_shrinks_end_before_evictions_begin_and_those_before_grows(kinds, 
         "taint": lambda pod: TaintNode(pod.node or "", ReasonCode.OVERLOADED),
     }
     actions = [make[kind](there[index]) for kind, index in kinds]
-    outcomes = await applied(world, actions, at_once=at_once)
+    outcomes = await applied(world, actions, concurrent=concurrent)
     assert [outcome.action for outcome in outcomes] == actions
     under_way: list[Action] = []
     latest = 0
@@ -147,7 +156,7 @@ async def test_shrinks_end_before_evictions_begin_and_those_before_grows(kinds, 
             assert isinstance(action, ResizePod)
             assert all(isinstance(other, ResizePod) and other.node != action.node for other in under_way)
         under_way.append(action)
-        assert len(under_way) <= at_once
+        assert len(under_way) <= concurrent
     for figure in world.cluster.node_figures():
         assert figure.requested.fits_in(figure.allocatable)
 
@@ -196,7 +205,7 @@ async def test_nothing_is_written_by_an_answer_that_is_too_old():
     hold = asyncio.Event()
     world, store = many(write_seconds=0.002), Slow()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
-    plan = asyncio.ensure_future(applied(world, actions, store, at_once=2))
+    plan = asyncio.ensure_future(applied(world, actions, store, concurrent=2))
     while store.answers < 2 or world.faults.under_way:
         await asyncio.sleep(FAST)
     sent = len(world.faults.sent)
@@ -219,7 +228,7 @@ async def test_a_store_that_cannot_tell_of_a_pause_stops_the_writes():
     world, store = many(write_seconds=0.002), Lost()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
     with pytest.raises(UnavailableError, match="paused is not known"):
-        await applied(world, actions, store, at_once=2)
+        await applied(world, actions, store, concurrent=2)
     assert 0 < len(world.faults.sent) < len(actions)
     assert world.faults.under_way == 0
     # What was done is in the audit.
@@ -230,7 +239,7 @@ async def test_what_a_person_asked_for_is_done_in_any_mode_and_while_paused():
     world, store = many(3), InMemoryStore()
     await store.set_paused(True)
     actions = [shrink(pod) for pod in await pods(world.cluster)]
-    outcomes = await applied(world, actions, store, Policy(mode=Mode.OFF), asked_for=True)
+    outcomes = await applied(world, actions, store, Policy(mode=Mode.OFF), user_requested=True)
     assert set(told(outcomes)) == {(ActionResult.DONE, ReasonCode.RIGHTSIZED)}
 
 
@@ -240,7 +249,7 @@ async def test_what_a_person_asked_for_is_done_in_any_mode_and_while_paused():
 async def test_a_cancelled_plan_sends_nothing_more_and_audits_what_was_under_way():
     world, store = many(write_seconds=0.01), InMemoryStore()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
-    plan = asyncio.ensure_future(applied(world, actions, store, at_once=4))
+    plan = asyncio.ensure_future(applied(world, actions, store, concurrent=4))
     while len(world.faults.sent) < 6:
         await asyncio.sleep(0.001)
     sent = len(world.faults.sent)
@@ -257,10 +266,10 @@ async def test_a_cancelled_plan_sends_nothing_more_and_audits_what_was_under_way
 
 
 async def test_what_is_not_answered_after_a_cancellation_is_audited_as_failed():
-    waits = replace(WAITS, response=0.01)
+    timeouts = replace(WAITS, response=0.01)
     world, store = many(write_seconds=60), InMemoryStore()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
-    plan = asyncio.ensure_future(applied(world, actions, store, at_once=4, waits=waits))
+    plan = asyncio.ensure_future(applied(world, actions, store, concurrent=4, timeouts=timeouts))
     while world.faults.under_way < 4:
         await asyncio.sleep(0.001)
     plan.cancel()
@@ -302,7 +311,9 @@ async def test_a_cancellation_is_not_hidden_by_a_cluster_that_is_lost_at_the_sam
         return UnavailableError("no answer")
 
     world, store = many(2, refuse=lost), InMemoryStore()
-    plan = asyncio.ensure_future(applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, at_once=1))
+    plan = asyncio.ensure_future(
+        applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, concurrent=1)
+    )
     with pytest.raises(asyncio.CancelledError):
         await plan
     assert [one.result for one in await store.outcomes(START)] == [ActionResult.FAILED]
@@ -312,7 +323,7 @@ async def test_a_cancellation_is_not_hidden_by_a_cluster_that_is_lost_at_the_sam
 async def test_a_cluster_that_is_lost_in_mid_plan_ends_the_pass_with_all_audited(all_the_same):
     world, store = many(write_seconds=0.001, answered_writes=10, all_the_same=all_the_same), InMemoryStore()
     with pytest.raises(UnavailableError):
-        await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, at_once=4)
+        await applied(world, [shrink(pod) for pod in await pods(world.cluster)], store, concurrent=4)
     audited = Counter(one.result for one in await store.outcomes(START))
     assert audited[ActionResult.DONE] == 10
     assert 1 <= audited[ActionResult.FAILED] <= 4
@@ -340,7 +351,7 @@ async def test_a_storm_of_429_slows_down_and_loses_nothing():
 async def test_a_server_that_only_answers_429_is_tried_a_few_times_and_then_left_alone():
     world, store = many(400, refuse=lambda action: ThrottledError("too many requests", 0.01)), InMemoryStore()
     actions = [shrink(pod) for pod in await pods(world.cluster)]
-    outcomes = await applied(world, actions, store, waits=replace(WAITS, max_total_delay=0.05))
+    outcomes = await applied(world, actions, store, timeouts=replace(WAITS, max_total_delay=0.05))
     assert {outcome.reason for outcome in outcomes} == {ReasonCode.THROTTLED}
     # The first wave, and then one at a time.
     assert len(world.faults.sent) <= 16 + 12
@@ -353,7 +364,7 @@ async def test_an_overloaded_server_is_no_disruption_budget():
     world = many(2, refuse=lambda action: storm.pop() if storm else None)
     outcomes = await applied(world, [evict(pod) for pod in await pods(world.cluster)])
     assert told(outcomes) == [(ActionResult.DONE, ReasonCode.NODE_OVER_CAPACITY)] * 2
-    for refusal in (ThrottledError("budget", None), ThrottledError("budget", 10, "PodDisruptionBudget")):
+    for refusal in (ThrottledError("budget", None), ThrottledError("budget", 10, "DisruptionBudget")):
         world = many(2, refuse=lambda action, refusal=refusal: refusal)
         outcomes = await applied(world, [evict(pod) for pod in await pods(world.cluster)])
         assert told(outcomes) == [
@@ -437,7 +448,7 @@ async def test_an_admission_webhook_that_fails_holds_up_its_own_objects_alone():
 
 
 async def test_an_eviction_that_a_budget_refuses_for_good_is_audited_as_such():
-    world = many(1, refuse=lambda action: RefusedError("disruptionsAllowed is negative", "PodDisruptionBudget"))
+    world = many(1, refuse=lambda action: RefusedError("disruptionsAllowed is negative", "DisruptionBudget"))
     assert told(await applied(world, [evict(pod) for pod in await pods(world.cluster)])) == [
         (ActionResult.REFUSED, ReasonCode.POD_DISRUPTION_BUDGET)
     ]
@@ -513,7 +524,7 @@ async def test_two_plans_together_take_the_room_of_a_node_once():
     a, b = await pods(world.cluster)
     ended = await asyncio.gather(
         *(
-            ClusterWriter(world, store, FULL, grows=grows).apply_plan([grow(pod, 800)], snapshot, START)
+            ClusterWriter(world, store, FULL, growths=grows).apply_plan([grow(pod, 800)], snapshot, START)
             for pod in (a, b)
         )
     )
@@ -525,14 +536,14 @@ async def test_two_plans_together_take_the_room_of_a_node_once():
     run(world.cluster, 30)
     c = await only_pod(world.cluster, "b" if ended[0][0].result is ActionResult.DONE else "a")
     fresh = await world.snapshot()
-    assert told(await ClusterWriter(world, store, FULL, grows=grows).apply_plan([grow(c, 200)], fresh, START)) == [
+    assert told(await ClusterWriter(world, store, FULL, growths=grows).apply_plan([grow(c, 200)], fresh, START)) == [
         (ActionResult.DONE, ReasonCode.RIGHTSIZED)
     ]
 
 
 async def test_a_stale_shrink_does_not_undo_what_another_plan_grew():
     world, grows = many(2), PendingGrowths()
-    one, other = (ClusterWriter(world, InMemoryStore(), FULL, grows=grows) for _ in range(2))
+    one, other = (ClusterWriter(world, InMemoryStore(), FULL, growths=grows) for _ in range(2))
     pod, _ = await pods(world.cluster)
     stale = await world.snapshot()
     whole = replace(grow(pod, 300), reason=ReasonCode.OOM_KILLED)
@@ -600,7 +611,7 @@ async def test_whatever_the_server_answers_no_node_is_overfilled_and_every_write
         for pod, by in zip(there, steps, strict=True)
     ]
     store = InMemoryStore()
-    outcomes = await applied(world, actions, store, at_once=3)
+    outcomes = await applied(world, actions, store, concurrent=3)
     run(world.cluster, 30)
     for figure in world.cluster.node_figures():
         assert figure.requested.fits_in(figure.allocatable)

@@ -61,10 +61,10 @@ class LateStore(InMemoryStore):
 
 async def test_answers_that_all_come_too_late_end_the_plan():
     world = cluster(workload(replicas=1))
-    waits = WriteTimeouts(poll=0.01, pause_check=0.3)
+    timeouts = WriteTimeouts(poll=0.01, pause_check=0.3)
     with pytest.raises(UnavailableError, match="does not answer in time"):
         await asyncio.wait_for(
-            applied(world, [sized(await only_pod(world), 100, 100)], FULL, LateStore(), writing={"waits": waits}), 20
+            applied(world, [sized(await only_pod(world), 100, 100)], FULL, LateStore(), writing={"waits": timeouts}), 20
         )
     assert world.counts.resizes_requested == 0
 

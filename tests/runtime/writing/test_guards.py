@@ -28,11 +28,11 @@ def grow(one: Pod, by: int, **fields) -> ResizePod:
     return replace(resize(one, amounts(now + by, 128)), growth=resources(by, 0), **fields)
 
 
-def guards(*actions, pods=(), policy=FULL, grows=None, workloads=None, exclusions=None, **options) -> WriteGuards:
+def guards(*actions, pods=(), policy=FULL, growths=None, workloads=None, exclusions=None, **options) -> WriteGuards:
     snapshot = ClusterSnapshot((node("n1"), node("n2")), tuple(pods), workloads=workloads or {})
-    grows = grows or PendingGrowths()
+    growths = growths or PendingGrowths()
     return WriteGuards(
-        actions, snapshot, policy, START, grows=grows, exclusions=exclusions or WriteExclusions(), **options
+        actions, snapshot, policy, START, growths=growths, exclusions=exclusions or WriteExclusions(), **options
     )
 
 
@@ -50,7 +50,7 @@ def test_modes_stop_short_of_actions(mode):
     policy = replace(FULL, mode=mode)
     allowed = [not guards(pods=[one], policy=policy).is_forbidden_by_mode(action) for action in actions]
     assert allowed == [mode >= Mode.RESIZE, mode >= Mode.FULL, mode >= Mode.FULL]
-    asked = guards(pods=[one], policy=policy, asked_for=True)
+    asked = guards(pods=[one], policy=policy, user_requested=True)
     assert not any(asked.is_forbidden_by_mode(action) for action in actions)
 
 
@@ -72,7 +72,7 @@ def test_what_was_taken_is_gone_until_it_is_given_back():
     a, b = pod("a"), pod("b")
     first, second = grow(a, 1500), grow(b, 1500)
     grows = PendingGrowths()
-    mine, others = guards(first, pods=[a, b], grows=grows), guards(second, pods=[a, b], grows=grows)
+    mine, others = guards(first, pods=[a, b], growths=grows), guards(second, pods=[a, b], growths=grows)
     give_back = mine.consume(first)
     # It may be tried again by whoever took it, and nobody else has it.
     assert mine.has_capacity(first)
@@ -84,17 +84,17 @@ def test_what_was_taken_is_gone_until_it_is_given_back():
 def test_a_plan_whose_snapshot_shows_a_grow_counts_it_once():
     a, b = pod("a"), pod("b")
     first, grows = grow(a, 1500), PendingGrowths()
-    guards(first, pods=[a, b], grows=grows).consume(first)
+    guards(first, pods=[a, b], growths=grows).consume(first)
     later = replace(a, containers=(replace(a.containers[0], requests=first.containers[0].requests),))
-    assert guards(grow(b, 500), pods=[later, b], grows=grows).has_capacity(grow(b, 500))
-    assert not guards(grow(b, 501), pods=[later, b], grows=grows).has_capacity(grow(b, 501))
+    assert guards(grow(b, 500), pods=[later, b], growths=grows).has_capacity(grow(b, 500))
+    assert not guards(grow(b, 501), pods=[later, b], growths=grows).has_capacity(grow(b, 501))
 
 
 def test_a_shrink_leaves_no_trace_and_a_grow_of_another_stops_stale_ones():
     a = pod("a")
     grows = PendingGrowths()
     shrink, bigger = resize(a, amounts(500, 128)), grow(a, 500, reason=ReasonCode.OOM_KILLED)
-    mine, others = guards(shrink, pods=[a], grows=grows), guards(bigger, pods=[a], grows=grows)
+    mine, others = guards(shrink, pods=[a], growths=grows), guards(bigger, pods=[a], growths=grows)
     mine.consume(shrink)
     assert not others.is_resized_by_other(bigger)
     others.consume(bigger)
@@ -273,7 +273,7 @@ def test_a_namespace_with_a_quota_loses_one_pod_at_a_time_to_what_does_not_fit()
     quotas = {"shop": (ResourceQuota(amounts(1000, None)),)}
     for counted, held in ((quotas, ReasonCode.QUOTA_EXCEEDED), ({"bank": quotas["shop"]}, None)):
         snapshot = ClusterSnapshot((node("n1"), node("n2")), (first, second), quotas=counted)
-        guard = WriteGuards([action], snapshot, FULL, START, grows=PendingGrowths(), exclusions=WriteExclusions())
+        guard = WriteGuards([action], snapshot, FULL, START, growths=PendingGrowths(), exclusions=WriteExclusions())
         assert guard.find_exceeded_budget(action, []) is None
         assert guard.find_exceeded_budget(action, spent) is held
         # A plan was made with all its moves in view, and a kill does not wait.

@@ -35,7 +35,7 @@ WAITS = WriteTimeouts(poll=0.005, response=0.05)
 
 async def applied(world: FaultyCluster, actions: Sequence[Action], store: InMemoryStore, policy=FULL) -> list[Outcome]:
     """Apply a plan as a process that has nothing in memory."""
-    return await ClusterWriter(world, store, policy, waits=WAITS).apply_plan(
+    return await ClusterWriter(world, store, policy, timeouts=WAITS).apply_plan(
         actions, await world.snapshot(), world.cluster.now
     )
 
@@ -229,7 +229,7 @@ async def test_nothing_is_written_before_what_is_open_could_be_looked_at():
 async def test_a_lost_answer_is_looked_up_by_the_next_plan_of_the_same_process(all_the_same):
     world = FaultyCluster(cluster(workload(replicas=2)), ClusterFaults(answered_writes=0, all_the_same=all_the_same))
     store, audit = InMemoryStore(), AuditQueue()
-    writer = ClusterWriter(world, store, FULL, audit=audit, evictions=EvictionLock(), waits=WAITS)
+    writer = ClusterWriter(world, store, FULL, audit=audit, evictions=EvictionLock(), timeouts=WAITS)
     first, second = await pods(world.cluster)
     with pytest.raises(UnavailableError):
         await writer.apply_plan([evict(first)], await world.snapshot(), START)
@@ -244,7 +244,7 @@ async def test_a_lost_answer_is_looked_up_by_the_next_plan_of_the_same_process(a
 
 async def test_what_another_plan_of_the_process_has_under_way_is_left_to_it():
     world, store, audit = many(3, write_seconds=0.2), InMemoryStore(), AuditQueue()
-    writer = ClusterWriter(world, store, FULL, audit=audit, waits=WAITS)
+    writer = ClusterWriter(world, store, FULL, audit=audit, timeouts=WAITS)
     first, second, _ = await pods(world.cluster)
     slow = asyncio.ensure_future(writer.apply_plan([shrink(first)], await world.snapshot(), START))
     while not world.faults.sent:
@@ -273,7 +273,7 @@ async def test_no_pod_is_evicted_within_an_hour_of_evictions_that_the_database_h
     turns = EvictionLock()
     lost_at = int((world.cluster.now - timedelta(minutes=minutes)).timestamp())
     turns.lost_until = lambda: lost_at
-    writer = ClusterWriter(world, InMemoryStore(), FULL, waits=WAITS, evictions=turns)
+    writer = ClusterWriter(world, InMemoryStore(), FULL, timeouts=WAITS, evictions=turns)
     [outcome] = await writer.apply_plan([evict(pod)], await world.snapshot(), world.cluster.now)
     assert outcome.result is verdict
     assert outcome.reason is (ReasonCode.HISTORY_INCOMPLETE if verdict is ActionResult.SKIPPED else evict(pod).reason)
@@ -323,7 +323,7 @@ async def test_an_eviction_is_held_back_when_a_loss_is_noticed_after_its_budget_
     world, turns = FaultyCluster(cluster(workload()), ClusterFaults()), EvictionLock()
     [pod] = await pods(world.cluster)
     store = WentBack()
-    writer = ClusterWriter(world, store, FULL, waits=WAITS, evictions=turns)
+    writer = ClusterWriter(world, store, FULL, timeouts=WAITS, evictions=turns)
     [outcome] = await writer.apply_plan([evict(pod)], await world.snapshot(), world.cluster.now)
     assert (outcome.result, outcome.reason) == (ActionResult.SKIPPED, ReasonCode.HISTORY_INCOMPLETE)
     assert world.faults.sent == []

@@ -106,7 +106,7 @@ async def test_one_that_somebody_deleted_comes_back():
 
 async def test_a_pass_has_a_budget_and_the_next_goes_on():
     recording = Recording()
-    publication = VpaPublication(recording, InMemoryStore(), FULL, most=2)
+    publication = VpaPublication(recording, InMemoryStore(), FULL, limit=2)
     snapshot, statistics = world(5)
     for expected in (2, 2, 1, 0):
         assert await publication.publish(shown(snapshot, recording), statistics, NOW) == expected

@@ -20,7 +20,7 @@ def test_a_missing_right_is_about_the_verb(action, cause):
     ("action", "cause", "expected"),
     [
         (EVICT, "MultipleDisruptionBudgets", WriteRefusal(ReasonCode.NOT_EVICTABLE)),
-        (EVICT, "PodDisruptionBudget", WriteRefusal(ReasonCode.POD_DISRUPTION_BUDGET)),
+        (EVICT, "DisruptionBudget", WriteRefusal(ReasonCode.POD_DISRUPTION_BUDGET)),
         (EVICT, "AdmissionDenied", WriteRefusal(ReasonCode.RESIZE_REFUSED)),
         (TAINT, "AdmissionDenied", WriteRefusal(ReasonCode.RESIZE_REFUSED)),
         (RESIZE, "QuotaExceeded", WriteRefusal(ReasonCode.QUOTA_EXCEEDED)),
@@ -34,9 +34,9 @@ def test_refusals_by_cause(action, cause, expected):
 
 
 def test_a_budgets_refusal_is_distinguished_from_an_overloaded_server():
-    assert is_disruption_budget_refusal(EVICT, ThrottledError("no", None, "PodDisruptionBudget"))
-    assert is_disruption_budget_refusal(EVICT, ThrottledError("no", 10, "PodDisruptionBudget"))
+    assert is_disruption_budget_refusal(EVICT, ThrottledError("no", None, "DisruptionBudget"))
+    assert is_disruption_budget_refusal(EVICT, ThrottledError("no", 10, "DisruptionBudget"))
     assert is_disruption_budget_refusal(EVICT, ThrottledError("no"))
     assert not is_disruption_budget_refusal(EVICT, ThrottledError("too many requests", 1))
     assert not is_disruption_budget_refusal(EVICT, ThrottledError("failed calling webhook", None, "WebhookFailed"))
-    assert not is_disruption_budget_refusal(RESIZE, ThrottledError("no", None, "PodDisruptionBudget"))
+    assert not is_disruption_budget_refusal(RESIZE, ThrottledError("no", None, "DisruptionBudget"))
