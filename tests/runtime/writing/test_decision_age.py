@@ -44,7 +44,7 @@ async def test_a_plan_that_takes_too_long_leaves_its_rest_to_the_next_pass():
     actions = [sized(pod, 100, 100) for pod in await pods(world.cluster)]
     store = InMemoryStore()
     policy = replace(FULL, max_decision_age=timedelta(seconds=0.25))
-    outcomes = await applied(world, actions, policy, store, writing={"at_once": 1})
+    outcomes = await applied(world, actions, policy, store, writing={"concurrent": 1})
     assert set(told(outcomes)) == {STALE, WRITTEN}
     assert told(outcomes) == sorted(told(outcomes), key=lambda one: one == STALE)
     # What was not tried is no line of the audit: it would be one for each pod that is left.
@@ -64,7 +64,8 @@ async def test_answers_that_all_come_too_late_end_the_plan():
     timeouts = WriteTimeouts(poll=0.01, pause_check=0.3)
     with pytest.raises(UnavailableError, match="does not answer in time"):
         await asyncio.wait_for(
-            applied(world, [sized(await only_pod(world), 100, 100)], FULL, LateStore(), writing={"waits": timeouts}), 20
+            applied(world, [sized(await only_pod(world), 100, 100)], FULL, LateStore(), writing={"timeouts": timeouts}),
+            20,
         )
     assert world.counts.resizes_requested == 0
 

@@ -152,7 +152,7 @@ async def test_a_pause_in_the_middle_of_a_plan_stops_the_rest_with_all_under_way
         await store.set_paused(True)
 
     outcomes, _ = await asyncio.gather(
-        applied(world, actions, store=store, writing={"at_once": 2, "waits": WriteTimeouts(poll=0.005)}),
+        applied(world, actions, store=store, writing={"concurrent": 2, "timeouts": WriteTimeouts(poll=0.005)}),
         pause_after_the_first(),
     )
     done = [outcome for outcome in outcomes if outcome.result is ActionResult.DONE]
