@@ -256,7 +256,7 @@ def _all_statistics(draw: st.DrawFn, pods: Sequence[Pod]) -> StatisticsTable:
 
 limit_range_items = st.builds(
     LimitRangeItem,
-    of_pod=st.booleans(),
+    is_for_pod=st.booleans(),
     minimum=st.sampled_from([StatedResources(), StatedResources(20, None), StatedResources(None, 32 * MEBIBYTE)]),
     maximum=st.sampled_from([StatedResources(), StatedResources(8000, 8 << 30), StatedResources(2000, None)]),
     max_cpu_ratio=st.sampled_from([None, None, 4.0]),

@@ -1,8 +1,8 @@
-"""The memory limit of a container: a multiple of the largest use seen, within what is safe and what may change.
+"""Memory limits: a multiple of the largest use seen, within what is safe and what may change (ADR 0010).
 
-A limit is not reserved, so a lower one frees nothing, and what comes once a month is in no shorter history: it falls
-only on a long history. Nor does it follow use upwards for ever: a leak is to meet its limit before it meets the node's
-end. What only grows has its limit raised no further than the pod template states, and nothing above its ceiling.
+A limit is not reserved, so lowering one frees nothing, and a monthly peak is in no shorter history: a limit falls only
+on a long history. It does not follow use upwards forever either: a leak must reach its limit before the node runs out
+of memory. If use only grows, the limit rises at most to what the pod template states; no limit exceeds its ceiling.
 """
 
 import math
@@ -28,19 +28,19 @@ from cruise.domain.usage import OomRecord, Statistic, StatisticColumns
 # Kubernetes 1.34 is the first version whose kubelet lowers, and adds, memory limits in place.
 FIRST_KUBELET_LOWERING_MEMORY_LIMITS = (1, 34)
 BURST_SHARE = 0.8
-"""Under which share of the use now its base shows a burst: what grows by a tenth every five minutes is above."""
+"""A base below this share of the present use shows a burst; use that grows by a tenth every five minutes is above."""
 AFTER_OOM_KILL_FACTOR = 1.5
-"""What a limit that was reached is multiplied with at least, within its ceiling."""
+"""The least factor, within the ceiling, for a limit that was reached."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimitDemand:
-    """What containers need of their memory limits, one entry each, in bytes.
+    """What containers need of their memory limits in bytes, one entry each.
 
-    `wanted` is the multiple of the largest use seen, `safe` the working set now with a margin, and `known` the largest
-    known use: the largest seen, what kills have taught, and `safe`. `may_fall` tells where the history is long enough
-    for a limit to be lowered, `killed` where a kill has taught something, `rising` where use is at its highest, and
-    above its base, `varying` where it is known to go up and down: it was higher, or is in a burst.
+    `target` is the multiple of the largest use seen, `minimum_safe` the present working set with a margin, `known` the
+    largest of the use seen, the OOM memory and `minimum_safe`. `may_fall` tells whether the history is long enough to
+    lower the limit, `is_rising` whether use is at its highest and above its base, `is_varying` whether it is known to
+    go up and down: it was higher before, or is in a burst.
     """
 
     target: Int64Array
@@ -54,69 +54,78 @@ class MemoryLimitDemand:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimitCeilings:
-    """How far memory limits may rise, one entry a container, in bytes: in passing, and at all."""
+    """How far memory limits may rise, in bytes, one entry per container: without a specific cause, and at most."""
 
     without_cause: Int64Array
     absolute: Int64Array
 
     def for_nodes(self, allocatable: Int64Array) -> "MemoryLimitCeilings":
-        """Return the same on nodes that have no more than `allocatable`, one entry a container."""
+        """Return the same ceilings, at most each container's `allocatable` memory of its node."""
         return MemoryLimitCeilings(np.minimum(self.without_cause, allocatable), np.minimum(self.absolute, allocatable))
 
 
 def compute_limit_demand(statistics: StatisticColumns, rows: Int64Array, policy: Policy) -> MemoryLimitDemand:
-    """Put together what the statistics at `rows` need of memory limits."""
-    lesson, largest = (
+    """Compute from the statistics at `rows` what memory limits need."""
+    oom_memory, largest = (
         cap_to_bounds(statistics.oom_memory_bytes[rows]),
         cap_to_bounds(statistics.memory_7d_max_bytes[rows]),
     )
     last, base = cap_to_bounds(statistics.memory_last_bytes[rows]), cap_to_bounds(statistics.memory_base_bytes[rows])
-    seen, safe = np.maximum(largest, lesson), np.ceil(last * policy.working_set_margin).astype(np.int64)
+    seen, safe = np.maximum(largest, oom_memory), np.ceil(last * policy.working_set_margin).astype(np.int64)
     return MemoryLimitDemand(
         target=np.ceil(seen * policy.memory_limit_factor).astype(np.int64),
         minimum_safe=safe,
         known=round_up_integers(np.maximum(seen, safe), MEBIBYTE),
-        may_fall=_may_fall(statistics.history_since[rows], statistics.updated_at[rows], lesson, policy),
-        was_oom_killed=lesson > 0,
+        may_fall=_may_fall(statistics.history_since[rows], statistics.updated_at[rows], oom_memory, policy),
+        was_oom_killed=oom_memory > 0,
         is_rising=(last >= largest) & (last > base),
         is_varying=(last > 0) & ((last < largest) | (base < last * BURST_SHARE)),
     )
 
 
 def compute_limit_ceilings(template: Int64Array, current: Int64Array, policy: Policy) -> MemoryLimitCeilings:
-    """Return how far limits of running containers may rise, their nodes apart.
+    """Return how far limits of running containers may rise, regardless of their nodes.
 
-    `template` is what the pod template states, `UNBOUNDED` where it states none, negative where it is not known: such
-    a limit does not rise by itself, since what it is now may be what it was raised to.
+    `template` is the limit in the pod template, `UNBOUNDED` if it states none, negative if it is unknown: such a limit
+    does not rise by itself, since an earlier pass may have raised it already.
     """
-    most = np.minimum(template * policy.memory_limit_ceiling, UNBOUNDED).astype(np.int64) // MEBIBYTE * MEBIBYTE
+    absolute = np.minimum(template * policy.memory_limit_ceiling, UNBOUNDED).astype(np.int64) // MEBIBYTE * MEBIBYTE
     known = template >= 0
-    return MemoryLimitCeilings(np.where(known, np.minimum(template, most), current), np.where(known, most, current))
+    return MemoryLimitCeilings(
+        np.where(known, np.minimum(template, absolute), current), np.where(known, absolute, current)
+    )
 
 
 def compute_limit_ceiling(template: int | None, allocatable: int | None, policy: Policy) -> int:
     """Return what one memory limit may rise to.
 
-    `template` is the limit that the pod template states, None where it states none; `allocatable` the memory of the
-    node that the pod is bound to, None where it is not bound.
+    `template` is the limit in the pod template, None if it states none; `allocatable` the memory of the pod's node,
+    None for a pod without a node.
     """
     if not policy.rules.memory_limit_ceiling:
         return UNBOUNDED
-    most = UNBOUNDED if template is None else int(template * policy.memory_limit_ceiling) // MEBIBYTE * MEBIBYTE
-    return min(most, UNBOUNDED if allocatable is None else allocatable)
+    ceiling = UNBOUNDED if template is None else int(template * policy.memory_limit_ceiling) // MEBIBYTE * MEBIBYTE
+    return min(ceiling, UNBOUNDED if allocatable is None else allocatable)
 
 
 def detect_memory_leaks(demand: MemoryLimitDemand, limits: Int64Array) -> BoolArray:
-    """Tell for each container whether its use is at its highest and so near a limit that does not rise with it."""
+    """Return for each container whether its use is at its highest and close to a limit that does not rise with it."""
     return demand.is_rising & (limits > 0) & (demand.minimum_safe > limits)
 
+    """Return whether a history is long enough to lower a limit; one of unknown length (0) is not.
+
+    While an OOM kill is remembered it is not: the use at the kill may be in no sample.
+    """
+
 
 @overload
-def _may_fall(history_since: int, updated_at: int, lesson: int, policy: Policy) -> bool: ...
+def _may_fall(history_since: int, updated_at: int, oom_memory: int, policy: Policy) -> bool: ...
 @overload
-def _may_fall(history_since: Int64Array, updated_at: Int64Array, lesson: Int64Array, policy: Policy) -> BoolArray: ...
 def _may_fall(
-    history_since: int | Int64Array, updated_at: int | Int64Array, lesson: int | Int64Array, policy: Policy
+    history_since: Int64Array, updated_at: Int64Array, oom_memory: Int64Array, policy: Policy
+) -> BoolArray: ...
+def _may_fall(
+    history_since: int | Int64Array, updated_at: int | Int64Array, oom_memory: int | Int64Array, policy: Policy
 ) -> bool | BoolArray:
     """Tell whether a history is long enough for a limit to be lowered; one of unknown length (0) counts as none.
 
@@ -126,15 +135,15 @@ def _may_fall(
     falls: bool | BoolArray = (updated_at - history_since) * known >= int(policy.memory_limit_history.total_seconds())
     if not policy.rules.memory_limit_safeguards:
         falls = falls | (history_since == 0)
-    return falls & (lesson == 0) if policy.rules.memory_limit_ceiling else falls
+    return falls & (oom_memory == 0) if policy.rules.memory_limit_ceiling else falls
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimitTerms:
-    """What limits of running pods keep to, one entry a container.
+    """What limits of running pods must keep to, one entry per container.
 
-    None is lowered below `least`, `adds` tells where a container without a limit gets one, and `keeps` where a limit
-    stays unless the request passes it.
+    No limit is lowered below `minimum`; `adds_missing` tells whether a container without a limit gets one, and
+    `keeps_existing` whether a limit stays unless the request exceeds it.
     """
 
     minimum: Int64Array
@@ -146,50 +155,52 @@ def compute_memory_limits(
     demand: MemoryLimitDemand,
     current: Int64Array,
     request: Int64Array,
-    most: Int64Array,
-    lowers: BoolArray,
+    limit_range_maximum: Int64Array,
+    supports_lowering: BoolArray,
     ceiling: MemoryLimitCeilings | None = None,
     terms: MemoryLimitTerms | None = None,
 ) -> Int64Array:
     """Return the memory limit of each container of a running pod, 0 for none.
 
-    `most` is what the LimitRanges leave, `lowers` tells where the kubelet lowers and adds limits in place. Without a
-    `ceiling` limits follow use wherever it goes; without `terms` every container gets a limit, and a LimitRange may
-    lower it as far as the working set now.
+    `limit_range_maximum` is the most that LimitRanges allow; `supports_lowering` tells whether the kubelet lowers and
+    adds limits in place. Without a `ceiling` limits follow use without bound; without `terms` every container gets a
+    limit, and a LimitRange may lower it to the present working set.
     """
-    stated = current > 0
+    has_limit = current > 0
     safe = np.maximum(demand.minimum_safe, request)
     wanted = round_up_integers(np.maximum(demand.target, safe), MEBIBYTE)
     if ceiling is not None:
-        has_to = demand.was_oom_killed | demand.is_varying | (request > current)
-        highest = np.maximum(np.where(has_to, ceiling.absolute, ceiling.without_cause), current)
+        has_cause = demand.was_oom_killed | demand.is_varying | (request > current)
+        highest = np.maximum(np.where(has_cause, ceiling.absolute, ceiling.without_cause), current)
         wanted = np.maximum(np.minimum(wanted, highest), request)
     if terms is not None:
-        # Where a LimitRange leaves no safe limit the value stays safe, and the pod is held for breaking the range.
-        floor = np.where(stated, np.where(lowers, np.minimum(terms.minimum, current), current), terms.minimum)
-        limits = np.maximum(np.minimum(wanted, most), np.maximum(floor, request))
+        # If a LimitRange allows no safe limit, the value stays safe and the pod is skipped for violating the range.
+        minimum = np.where(
+            has_limit, np.where(supports_lowering, np.minimum(terms.minimum, current), current), terms.minimum
+        )
+        limits = np.maximum(np.minimum(wanted, limit_range_maximum), np.maximum(minimum, request))
         limits = np.where(terms.keeps_existing, np.maximum(current, request), limits)
-        # The API server would make a limit without a request the request, and that may not grow here.
-        adds = terms.adds_missing & lowers & (request > 0)
+        # The API server would set the missing request to the limit, and the request may not grow here.
+        adds_limit = terms.adds_missing & supports_lowering & (request > 0)
         if ceiling is not None:
-            # Nor is one added that would be above the node's memory.
-            adds &= terms.minimum <= ceiling.absolute
-        return np.where(stated, limits, np.where(adds, limits, 0))
-    wanted = np.minimum(wanted, np.maximum(most, safe))
-    wanted = np.where((request > 0) | stated, wanted, 0)
-    least = np.where(stated & ~demand.may_fall, np.minimum(current, most), 0)
-    # An old kubelet refuses to add a limit as it refuses to lower one.
-    kept = np.where(stated, np.maximum(wanted, current), 0)
-    return np.where(lowers, np.maximum(wanted, least), kept)
+            # A limit above the node's memory is not added.
+            adds_limit &= terms.minimum <= ceiling.absolute
+        return np.where(has_limit, limits, np.where(adds_limit, limits, 0))
+    wanted = np.minimum(wanted, np.maximum(limit_range_maximum, safe))
+    wanted = np.where((request > 0) | has_limit, wanted, 0)
+    minimum_by_history = np.where(has_limit & ~demand.may_fall, np.minimum(current, limit_range_maximum), 0)
+    # An old kubelet rejects adding a limit as well as lowering one.
+    raised_only = np.where(has_limit, np.maximum(wanted, current), 0)
+    return np.where(supports_lowering, np.maximum(wanted, minimum_by_history), raised_only)
 
 
 def compute_min_admission_limit(
-    statistic: Statistic, stated: int | None, bounds: ContainerBounds, policy: Policy, ceiling: int, adds: bool
+    statistic: Statistic, stated: int | None, bounds: ContainerBounds, policy: Policy, ceiling: int, adds_limit: bool
 ) -> int:
-    """Return the least memory limit that a container is created with, 0 where it states and gets none."""
+    """Return the least memory limit that a container is created with, 0 if it states none and gets none."""
     known = get_largest_known_usage(statistic, policy)
     if stated is None:
-        return known if adds and known <= ceiling else 0
+        return known if adds_limit and known <= ceiling else 0
     if bounds.keeps_memory_limit:
         return stated
     known = min(known, max(ceiling, stated))
@@ -198,7 +209,7 @@ def compute_min_admission_limit(
 
 
 def get_largest_known_usage(statistic: Statistic, policy: Policy) -> int:
-    """Return the largest known use: of seven days, what kills have taught, and the working set now with a margin."""
+    """Return the largest known use: of seven days, the OOM memory, and the present working set with a margin."""
     safe = math.ceil(statistic.memory_last_bytes * policy.working_set_margin)
     return round_up_to_mebibytes(max(statistic.memory_7d_max_bytes, statistic.oom_memory_bytes, safe))
 
@@ -210,22 +221,22 @@ def compute_admission_limit(
     bounds: ContainerBounds,
     policy: Policy,
     ceiling: int = UNBOUNDED,
-    adds: bool = True,
+    adds_limit: bool = True,
 ) -> int | None:
-    """Return the memory limit that a container is created with beside its `request`, None for none."""
-    wanted = min(_wanted(max(statistic.memory_7d_max_bytes, statistic.oom_memory_bytes), policy), ceiling)
+    """Return the memory limit that a container is created with, given its `request`; None for none."""
+    wanted = min(_multiply_usage(max(statistic.memory_7d_max_bytes, statistic.oom_memory_bytes), policy), ceiling)
     if stated is not None and not _may_fall(
         statistic.history_since, statistic.updated_at, statistic.oom_memory_bytes, policy
     ):
         wanted = max(wanted, stated)
     if not policy.rules.memory_limit_safeguards:
-        return _bounded(wanted, request, bounds)
+        return _apply_bounds(wanted, request, bounds)
     if stated is not None and bounds.keeps_memory_limit:
         return max(stated, request)
-    least = compute_min_admission_limit(statistic, stated, bounds, policy, ceiling, adds)
-    if stated is None and not least:
+    minimum = compute_min_admission_limit(statistic, stated, bounds, policy, ceiling, adds_limit)
+    if stated is None and not minimum:
         return None
-    return max(_bounded(wanted, request, bounds), least if stated is None else min(least, stated))
+    return max(_apply_bounds(wanted, request, bounds), minimum if stated is None else min(minimum, stated))
 
 
 def compute_limit_after_oom_kill(
@@ -238,14 +249,14 @@ def compute_limit_after_oom_kill(
     policy: Policy,
     ceiling: int = UNBOUNDED,
 ) -> int | None:
-    """Return the memory limit of a killed container beside its `request`, never lower; None where it has none.
+    """Return the memory limit of a killed container, given its `request`; never lower than before, None if it has none.
 
-    One that was reached rises, however little use was seen before: what came at once is in no sample.
+    A limit that was reached rises however little use was seen before: a sudden rise is in no sample.
     """
     seen, working_set = (0, 0) if statistic is None else (statistic.memory_7d_max_bytes, statistic.memory_last_bytes)
     largest = max(record.oom_memory_bytes, seen)
-    adds = bounds.adds_memory_limit and largest and (node is None or supports_lowering_memory_limits(node))
-    if stated is None and not adds:
+    adds_limit = bounds.adds_memory_limit and largest and (node is None or supports_lowering_memory_limits(node))
+    if stated is None and not adds_limit:
         return None
     if stated is not None and bounds.keeps_memory_limit:
         return max(stated, request)
@@ -255,7 +266,9 @@ def compute_limit_after_oom_kill(
         if policy.rules.memory_limit_ceiling
         else 0
     )
-    return max(_bounded(min(max(_wanted(largest, policy), safe, reached), ceiling), request, bounds), stated or 0)
+    return max(
+        _apply_bounds(min(max(_multiply_usage(largest, policy), safe, reached), ceiling), request, bounds), stated or 0
+    )
 
 
 def compute_min_limit_after_oom_kill(
@@ -266,7 +279,7 @@ def compute_min_limit_after_oom_kill(
     policy: Policy,
     ceiling: int,
 ) -> int:
-    """Return the memory limit that a killed container needs at least, as far as it may rise; 0 where it stays."""
+    """Return the least memory limit that a killed container needs, within its ceiling; 0 if the limit stays."""
     if stated is None or bounds.keeps_memory_limit:
         return 0
     known = 0 if statistic is None else get_largest_known_usage(statistic, policy)
@@ -274,15 +287,15 @@ def compute_min_limit_after_oom_kill(
     return max(min(max(known, record.oom_memory_bytes, reached), ceiling), stated)
 
 
-def _wanted(largest: int, policy: Policy) -> int:
+def _multiply_usage(largest: int, policy: Policy) -> int:
     return round_up_to_mebibytes(math.ceil(largest * policy.memory_limit_factor))
 
 
-def _bounded(wanted: int, request: int, bounds: ContainerBounds) -> int:
-    """Return a limit within what the LimitRanges leave, and never under the request."""
+def _apply_bounds(wanted: int, request: int, bounds: ContainerBounds) -> int:
+    """Return a limit within what LimitRanges allow, and at least the request."""
     return max(min(wanted, bounds.whole_unit_bounds[5], int(min(request * bounds.ratios[1], wanted))), request)
 
 
 def supports_lowering_memory_limits(node: Node) -> bool:
-    """Tell whether the node's kubelet lowers, and adds, memory limits in place; an unknown one counts as new."""
+    """Return whether the node's kubelet lowers and adds memory limits in place; an unknown version counts as new."""
     return node.kubelet_version is None or node.kubelet_version >= FIRST_KUBELET_LOWERING_MEMORY_LIMITS

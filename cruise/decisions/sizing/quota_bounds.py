@@ -1,11 +1,10 @@
-"""What ResourceQuotas leave to pods that run: limits that they count stay, and growth that they would refuse is not.
+"""ResourceQuotas for running pods: limits that a quota counts stay, and growth that it would reject is not planned.
 
-A pod that may not grow asks for no more than it has before the fit, so that nobody is evicted for it. What pods of a
-namespace may still grow by they take one after the other, in the order of the columns: their bases first, and what
-they have of the node's headroom from what is left then.
+A pod that may not grow needs no more than it has before the fit, so that nothing is evicted for it. The pods of a
+namespace take what the quota has left in the order of the columns: first their bases, then their headroom.
 
-Until the kubelet has done a resize, each container counts with the larger of what it had and what it is to have. So a
-pod whose containers shrink and grow at once counts more from the resize on, though its sum stays.
+Until the kubelet has completed a resize, each container counts with the larger of its old and its new request. So a pod
+whose containers shrink and grow in one resize counts more until then, although its sum stays. ADR 0016.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +31,7 @@ QuotasByNamespace = Mapping[str, Sequence[ResourceQuota]]
 
 @dataclass(frozen=True, slots=True)
 class _QuotaGrowth:
-    """A resource that a pod's requests would grow by, and its containers in the columns."""
+    """By how much a pod's requests of a resource would grow, and its containers in the columns."""
 
     pod: int
     resource: ResourceName
@@ -41,100 +40,102 @@ class _QuotaGrowth:
 
 
 def limit_demand_to_quotas(table: DemandTable, counted: PerResource, quotas: QuotasByNamespace) -> DemandTable:
-    """Return the demand as far as quotas let it be written; `counted` is what each pod counts now."""
+    """Return the demand that quotas allow; `counted` is what each pod counts now."""
     candidates = table.candidates
-    concerned = [index for index, pod in enumerate(candidates.pods) if pod.pod.namespace in quotas]
-    if not concerned:
+    pods_with_quota = [index for index, pod in enumerate(candidates.pods) if pod.pod.namespace in quotas]
+    if not pods_with_quota:
         return table
-    stay = {one: np.zeros(len(table.rows), dtype=np.bool_) for one in ResourceName}
-    for pod in concerned:
-        one = candidates.pods[pod].pod
+    keeps_limit = {pod_object: np.zeros(len(table.rows), dtype=np.bool_) for pod_object in ResourceName}
+    for pod in pods_with_quota:
+        pod_object = candidates.pods[pod].pod
         for resource in ResourceName:
-            stay[resource][_containers(candidates, pod)] = keeps_limits(one, quotas[one.namespace], resource)
-    cpu = _under_limits(table.cpu, table.cpu_limit, stay[ResourceName.CPU])
-    memory = _under_limits(table.memory, table.memory_limit, stay[ResourceName.MEMORY])
-    short = np.zeros(len(candidates.pods), dtype=np.bool_)
-    rooms = {namespace: QuotaAllowance(found) for namespace, found in quotas.items()}
+            keeps_limit[resource][_get_containers(candidates, pod)] = keeps_limits(
+                pod_object, quotas[pod_object.namespace], resource
+            )
+    cpu = _cap_at_kept_limits(table.cpu, table.cpu_limit, keeps_limit[ResourceName.CPU])
+    memory = _cap_at_kept_limits(table.memory, table.memory_limit, keeps_limit[ResourceName.MEMORY])
+    withholds_growth = np.zeros(len(candidates.pods), dtype=np.bool_)
+    allowances = {namespace: QuotaAllowance(found) for namespace, found in quotas.items()}
     for resource, demand in ((ResourceName.CPU, cpu), (ResourceName.MEMORY, memory)):
-        current_use = _CurrentUse(candidates, resource, demand.current, counted[resource], concerned)
-        for grown in current_use.find_growth(_whole_bases(demand, resource)):
-            one = candidates.pods[grown.pod].pod
-            if rooms[one.namespace].consume(one, _amount(resource, grown.more)):
+        current_use = _CurrentUse(candidates, resource, demand.current, counted[resource], pods_with_quota)
+        for growth in current_use.find_growth(_round_bases_up(demand, resource)):
+            pod_object = candidates.pods[growth.pod].pod
+            if allowances[pod_object.namespace].consume(pod_object, _build_amount(resource, growth.more)):
                 continue
-            short[grown.pod] = True
-            at = grown.containers
+            withholds_growth[growth.pod] = True
+            at = growth.containers
             demand.upper[at] = np.minimum(demand.upper[at], demand.current[at])
             demand.lower[at] = np.minimum(demand.lower[at], demand.upper[at])
             demand.base[at] = np.minimum(demand.base[at], demand.upper[at])
-    found = replace(table, cpu=cpu, memory=memory, quotas=QuotaConstraints(quotas, stay, short))
-    return found if table.minimum_limit is None else apply_min_limits(found, _kept(table, stay))
+    found = replace(table, cpu=cpu, memory=memory, quotas=QuotaConstraints(quotas, keeps_limit, withholds_growth))
+    return found if table.minimum_limit is None else apply_min_limits(found, _keep_limits_of_quotas(table, keeps_limit))
 
 
-def _kept(table: DemandTable, stay: Mapping[ResourceName, BoolArray]) -> PerResource:
-    """Return the least limits, which are those of now where limits stay."""
+def _keep_limits_of_quotas(table: DemandTable, keeps_limit: Mapping[ResourceName, BoolArray]) -> PerResource:
+    """Return the least limits; a limit that stays is its own minimum."""
     assert table.minimum_limit is not None
     limits = {ResourceName.CPU: table.cpu_limit, ResourceName.MEMORY: table.memory_limit}
-    return {one: np.where(stay[one], limits[one], least) for one, least in table.minimum_limit.items()}
+    return {one: np.where(keeps_limit[one], limits[one], least) for one, least in table.minimum_limit.items()}
 
 
 def trim_growth_to_quotas(
     table: DemandTable,
     counted: PerResource,
     sizes: Mapping[ResourceName, Int64Array],
-    patched: BoolArray,
-    awaited: Mapping[int, Resources],
+    written: BoolArray,
+    pending_replacements: Mapping[int, Resources],
 ) -> list[int]:
-    """Take back, in place, growth above the base for which no quota is left; return the pods cut.
+    """Cut growth that exceeds a quota, in place, to the base or the present size; return the pods that were cut.
 
-    `patched` flags the pods whose `sizes` are to be written. `awaited` is what the replacements of evicted pods need,
-    which is kept for them: of each namespace one is evicted at a time.
+    `written` marks the pods whose `sizes` are written. `pending_replacements` are the requests of evicted pods'
+    replacements, which are reserved: of each namespace one pod is evicted at a time.
     """
     bounds, candidates = table.quotas, table.candidates
     if bounds is None:
         return []
-    pods = [pod for pod in np.flatnonzero(patched).tolist() if candidates.pods[pod].pod.namespace in bounds.quotas]
-    rooms = {namespace: QuotaAllowance(found) for namespace, found in bounds.quotas.items()}
-    for index, need in awaited.items():
-        leaving = candidates.pods[index].pod
-        if leaving.namespace in rooms:
-            rooms[leaving.namespace].reserve(leaving, need)
-    cut: set[int] = set()
+    pods = [pod for pod in np.flatnonzero(written).tolist() if candidates.pods[pod].pod.namespace in bounds.quotas]
+    allowances = {namespace: QuotaAllowance(found) for namespace, found in bounds.quotas.items()}
+    for index, requests in pending_replacements.items():
+        evicted = candidates.pods[index].pod
+        if evicted.namespace in allowances:
+            allowances[evicted.namespace].reserve(evicted, requests)
+    cut_pods: set[int] = set()
     for resource, final in sizes.items():
         demand = table.get_resource(resource)
-        least = np.minimum(final, np.maximum(_whole_bases(demand, resource), demand.current))
+        base_sizes = np.minimum(final, np.maximum(_round_bases_up(demand, resource), demand.current))
         current_use = _CurrentUse(candidates, resource, demand.current, counted[resource], pods)
-        bases = {one.pod: one.more for one in current_use.find_growth(least)}
-        wanted = current_use.find_growth(final)
-        granted = set()
-        for grown in wanted:
-            pod = candidates.pods[grown.pod].pod
-            if rooms[pod.namespace].consume(pod, _amount(resource, bases.get(grown.pod, 0))):
-                granted.add(grown.pod)
-        for grown in wanted:
-            pod, at = candidates.pods[grown.pod].pod, grown.containers
-            extra = grown.more - bases.get(grown.pod, 0)
-            if grown.pod in granted and rooms[pod.namespace].consume(pod, _amount(resource, extra)):
+        base_growth = {one.pod: one.more for one in current_use.find_growth(base_sizes)}
+        growth = current_use.find_growth(final)
+        allowed = set()
+        for one in growth:
+            pod = candidates.pods[one.pod].pod
+            if allowances[pod.namespace].consume(pod, _build_amount(resource, base_growth.get(one.pod, 0))):
+                allowed.add(one.pod)
+        for one in growth:
+            pod, at = candidates.pods[one.pod].pod, one.containers
+            extra = one.more - base_growth.get(one.pod, 0)
+            if one.pod in allowed and allowances[pod.namespace].consume(pod, _build_amount(resource, extra)):
                 continue
-            keeps = least if grown.pod in granted else demand.current
-            final[at] = np.minimum(final[at], keeps[at])
-            cut.add(grown.pod)
-    return sorted(cut)
+            kept_sizes = base_sizes if one.pod in allowed else demand.current
+            final[at] = np.minimum(final[at], kept_sizes[at])
+            cut_pods.add(one.pod)
+    return sorted(cut_pods)
 
 
-def _under_limits(demand: ResourceDemand, limit: Int64Array, stays: BoolArray) -> ResourceDemand:
-    """Return a demand of its own, whose requests stay under the limits that may not rise with them."""
-    upper = np.where(stays & (limit > 0), np.minimum(demand.upper, limit), demand.upper)
+def _cap_at_kept_limits(demand: ResourceDemand, limit: Int64Array, keeps_limit: BoolArray) -> ResourceDemand:
+    """Return a copy of the demand with requests below the limits that may not rise with them."""
+    upper = np.where(keeps_limit & (limit > 0), np.minimum(demand.upper, limit), demand.upper)
     return replace(demand, upper=upper, lower=np.minimum(demand.lower, upper), base=np.minimum(demand.base, upper))
 
 
-def _whole_bases(demand: ResourceDemand, resource: ResourceName) -> Int64Array:
+def _round_bases_up(demand: ResourceDemand, resource: ResourceName) -> Int64Array:
     return np.clip(round_up_integers(demand.base, ROUNDING_UNIT[resource]), demand.lower, demand.upper)
 
 
 class _CurrentUse:
-    """What some pods count of a resource now; `counted` has it for every pod, overheads apart.
+    """What some pods count of a resource now; `counted` holds it for every pod without overhead.
 
-    Mostly each container counts what its spec states, and the pods need not be looked at one by one.
+    Usually each container counts its request in the spec, and pods need not be examined one by one.
     """
 
     def __init__(
@@ -153,27 +154,27 @@ class _CurrentUse:
         differs[list(candidates.resizing)] = True
         for pod in self._pods:
             if differs[pod]:
-                one, sized = candidates.pods[pod].pod, candidates.pods[pod].sized
-                infeasible = one.resize.pending is ResizePending.INFEASIBLE
-                self._of_containers[_containers(candidates, pod)] = [
+                pod_object, sized = candidates.pods[pod].pod, candidates.pods[pod].sized
+                infeasible = pod_object.resize.pending is ResizePending.INFEASIBLE
+                self._of_containers[_get_containers(candidates, pod)] = [
                     count_container_requests(container, infeasible).get(resource) for container in sized
                 ]
 
     def find_growth(self, values: Int64Array) -> list[_QuotaGrowth]:
-        """Return which of the pods would count more as soon as they are written with these values, in their order."""
-        rising = np.maximum(values, self._of_containers)
-        more = self._candidates.sum_by_pod(self._resource, rising) - self._counted
+        """Return which pods would count more once these values are written, in order."""
+        counted_sizes = np.maximum(values, self._of_containers)
+        growth = self._candidates.sum_by_pod(self._resource, counted_sizes) - self._counted
         return [
-            _QuotaGrowth(pod, self._resource, int(more[pod]), _containers(self._candidates, pod))
+            _QuotaGrowth(pod, self._resource, int(growth[pod]), _get_containers(self._candidates, pod))
             for pod in self._pods
-            if more[pod] > 0
+            if growth[pod] > 0
         ]
 
 
-def _containers(candidates: ResizablePodColumns, pod: int) -> slice:
+def _get_containers(candidates: ResizablePodColumns, pod: int) -> slice:
     first = int(candidates.first_container[pod])
     return slice(first, first + len(candidates.pods[pod].sized))
 
 
-def _amount(resource: ResourceName, value: int) -> Resources:
+def _build_amount(resource: ResourceName, value: int) -> Resources:
     return Resources(value, 0) if resource is ResourceName.CPU else Resources(0, value)

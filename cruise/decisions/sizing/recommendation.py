@@ -30,12 +30,15 @@ from cruise.domain.resources import (
 )
 from cruise.domain.usage import StatisticColumns, StatisticsTable
 
-# What LimitRanges ask of pods that run: requests that are large enough beside the limits that they must keep. A limit is not lowered below known use, nor on a short history. So where a LimitRange has a largest limit / request, the request rises to what that limit needs. Where no request is enough, the pod is held.
+ROUNDING_UNIT = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
+# A request that is increased gets this margin above its target, so that the next rise needs no write. No request exceeds
+# the container's own peak by more.
+PEAK_MARGIN_SHARE = {ResourceName.CPU: 0.1, ResourceName.MEMORY: 0.1}
 
 
 @dataclass(frozen=True, slots=True)
 class LimitRangeBounds:
-    """The smallest and the largest request of each container, and what it needs and has now; `limit` 0 is none."""
+    """The bounds of each container's request, its needs, and its present request and limit (0 for none)."""
 
     lower: Int64Array
     upper: Int64Array
@@ -47,82 +50,90 @@ class LimitRangeBounds:
 
 
 def compute_min_cpu_limits(candidates: ResizablePodColumns, current: Int64Array, peak: Int64Array) -> Int64Array:
-    """Return the least that each container's CPU limit may be, 0 where it has and gets none.
+    """Return the least that each container's CPU limit may be, 0 if it has and gets none.
 
-    A CPU limit does not kill, but a container is throttled below its peak.
+    A CPU limit does not kill, but throttles a container below its peak.
     """
-    adds = candidates.adds_limit[ResourceName.CPU]
-    return np.where(current > 0, np.minimum(current, peak), np.where(adds, peak, 0))
+    adds_limit = candidates.adds_limit[ResourceName.CPU]
+    return np.where(current > 0, np.minimum(current, peak), np.where(adds_limit, peak, 0))
 
 
 def compute_min_memory_limits(
     candidates: ResizablePodColumns, current: Int64Array, demand: MemoryLimitDemand, ceiling: MemoryLimitCeilings | None
 ) -> Int64Array:
-    """Return the least that each container's memory limit may be, 0 where it has and gets none."""
+    """Return the least that each container's memory limit may be, 0 if it has and gets none."""
     known = demand.known
     if ceiling is not None:
         highest = np.where(demand.was_oom_killed | demand.is_varying, ceiling.absolute, ceiling.without_cause)
         known = np.minimum(known, np.maximum(highest, current))
-    stated = np.where(demand.may_fall, known, np.maximum(known, current))
-    stated = np.where(candidates.keeps_memory_limit, current, stated)
-    added = np.where(candidates.adds_limit[ResourceName.MEMORY], demand.known, 0)
-    return np.where(current > 0, stated, added)
+    minimum = np.where(demand.may_fall, known, np.maximum(known, current))
+    minimum = np.where(candidates.keeps_memory_limit, current, minimum)
+    minimum_if_added = np.where(candidates.adds_limit[ResourceName.MEMORY], demand.known, 0)
+    return np.where(current > 0, minimum, minimum_if_added)
 
 
 def apply_limit_ranges(
-    candidates: ResizablePodColumns, resource: ResourceName, bounds: LimitRangeBounds, least_limit: Int64Array
+    candidates: ResizablePodColumns, resource: ResourceName, bounds: LimitRangeBounds, minimum_limit: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
-    """Return the smallest and the largest request of each container, as LimitRanges ask for beside the least limits."""
-    lower, upper = _beside_limits(candidates, resource, bounds, least_limit), bounds.upper
+    """Return the smallest and the largest request of each container that LimitRanges allow with the least limits.
+
+    A limit is not lowered below known use, nor on a short history. If a LimitRange has a maximum limit/request ratio,
+    the request rises to what that limit needs; if no request is enough, the pod is skipped.
+    """
+    lower, upper = _raise_to_limit_ratio(candidates, resource, bounds, minimum_limit), bounds.upper
     if not candidates.pod_ranges:
         return lower, upper
     lower, upper = lower.copy(), upper.copy()
     for index, ranges in candidates.pod_ranges.items():
         first = int(candidates.first_container[index])
-        at, bound = slice(first, first + len(candidates.pods[index].sized)), ranges.get(resource)
-        if bound is None or not bounds.managed[first]:
+        containers, pod_range = slice(first, first + len(candidates.pods[index].sized)), ranges.get(resource)
+        if pod_range is None or not bounds.managed[first]:
             continue
-        low, high, limits = lower[at].tolist(), upper[at].tolist(), least_limit[at].tolist()
-        base, now = np.maximum(bounds.base[at], lower[at]).tolist(), bounds.current[at].tolist()
-        # A limit of now may stay, where no more can be had.
-        kept = np.where(bounds.limit[at] > 0, np.minimum(bounds.limit[at], least_limit[at]), least_limit[at]).tolist()
-        most = bound.get_maximum_requests(low, base, bounds.peak[at].tolist(), kept)
-        if most is not None:
-            high = [max(floor, min(pair)) for floor, *pair in zip(low, high, most, strict=True)]
-        least = bound.get_minimum_requests(now, base, high, limits)
-        lower[at], upper[at] = np.maximum(lower[at], least), high
+        minimums, maximums, limits = (
+            lower[containers].tolist(),
+            upper[containers].tolist(),
+            minimum_limit[containers].tolist(),
+        )
+        base, current = (
+            np.maximum(bounds.base[containers], lower[containers]).tolist(),
+            bounds.current[containers].tolist(),
+        )
+        # The present limit may stay if no larger one is allowed.
+        kept_limits = np.where(
+            bounds.limit[containers] > 0,
+            np.minimum(bounds.limit[containers], minimum_limit[containers]),
+            minimum_limit[containers],
+        ).tolist()
+        allowed = pod_range.get_maximum_requests(minimums, base, bounds.peak[containers].tolist(), kept_limits)
+        if allowed is not None:
+            maximums = [max(floor, min(pair)) for floor, *pair in zip(minimums, maximums, allowed, strict=True)]
+        required = pod_range.get_minimum_requests(current, base, maximums, limits)
+        lower[containers], upper[containers] = np.maximum(lower[containers], required), maximums
     return lower, upper
 
 
-def _beside_limits(
-    candidates: ResizablePodColumns, resource: ResourceName, bounds: LimitRangeBounds, least_limit: Int64Array
+def _raise_to_limit_ratio(
+    candidates: ResizablePodColumns, resource: ResourceName, bounds: LimitRangeBounds, minimum_limit: Int64Array
 ) -> Int64Array:
     ratio, unit = candidates.limit_ratio[resource], UNITS[resource]
-    bound = bounds.managed & (least_limit > 0) & ~np.isinf(ratio)
-    if not bound.any():
+    applies = bounds.managed & (minimum_limit > 0) & ~np.isinf(ratio)
+    if not applies.any():
         return bounds.lower
-    finite = np.where(bound, ratio, 1.0)
-    needed = round_up_integers(np.ceil(least_limit / finite).astype(np.int64), unit)
-    needed += np.where(needed * finite < least_limit, unit, 0)
-    return np.where(bound & (needed <= bounds.upper), np.maximum(bounds.lower, needed), bounds.lower)
-
-
-ROUNDING_UNIT = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
-# What grows gets this much more than its target, so that the next rise is no write; nothing gets more than its own peak
-# and this much more.
-PEAK_MARGIN_SHARE = {ResourceName.CPU: 0.1, ResourceName.MEMORY: 0.1}
+    finite = np.where(applies, ratio, 1.0)
+    needed = round_up_integers(np.ceil(minimum_limit / finite).astype(np.int64), unit)
+    needed += np.where(needed * finite < minimum_limit, unit, 0)
+    return np.where(applies & (needed <= bounds.upper), np.maximum(bounds.lower, needed), bounds.lower)
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceDemand:
-    """One resource of C sized containers: what each needs, may get, and has now.
+    """The demand of C sized containers for one resource: what each needs, may get, and has now.
 
-    `base` is the fit's base: the statistic, clamped to [`lower`, `upper`]; what a LimitRange asks beyond the current
-    request is no need of the container. `raw_base`, `peak` and `headroom` are as the statistic has them, the headroom
-    already multiplied by its factor. Where the resource is not managed, base and headroom are zero. `peak_with_spare`
-    is the most that use alone makes a target. `current` is the request in the spec, 0 where there is none. `wished` is
-    what annotations of the workload's own ask beyond all of this, over any size; a smallest request that is asked for
-    comes on top.
+    `base` is the statistic clamped to [`lower`, `upper`]; what a LimitRange requires above the present request is no
+    need. `raw_base`, `peak` and `headroom` are the statistic's, the headroom multiplied by its factor. Base and
+    headroom are zero if the resource is not managed. `peak_with_margin` is the largest target that use alone causes.
+    `current` is the request in the spec, 0 for none. `user_minimum` is what the workload's own annotations request
+    beyond all of this; a smallest request of theirs is added separately.
     """
 
     raw_base: Int64Array
@@ -139,7 +150,7 @@ class ResourceDemand:
 
 @dataclass(frozen=True, slots=True)
 class QuotaConstraints:
-    """What quotas hold back: `limits_stay` tells it of each container's limits, `short` of each pod's growth."""
+    """What quotas restrict: whether each container's limits stay, and whether each pod's growth is withheld."""
 
     quotas: Mapping[str, Sequence[ResourceQuota]]
     keeps_limits: Mapping[ResourceName, BoolArray]
@@ -148,11 +159,11 @@ class QuotaConstraints:
 
 @dataclass(frozen=True, slots=True)
 class DemandTable:
-    """The demand of touchable pods, in the order of `candidates`; `rows` are the rows of their statistics.
+    """The demand of resizable pods, in the order of `candidates`; `rows` are the rows of their statistics.
 
-    `cpu_limit` and `memory_limit` are those in the spec, 0 where there is none; `ceilings` is None where limits have
-    none, `quotas` where no quota concerns a pod. `least_limit` is what each container's limits are not lowered below, 0
-    where it has and gets none; None by the first design.
+    `cpu_limit` and `memory_limit` are those in the spec, 0 for none. `ceilings` is None if limits have none, `quotas`
+    if no quota applies to a pod. `minimum_limit` is what a container's limit is not lowered below, 0 if it has and gets
+    none; None under the first rule set.
     """
 
     candidates: ResizablePodColumns
@@ -167,7 +178,7 @@ class DemandTable:
     minimum_limit: PerResource | None = None
 
     def get_resource(self, resource: ResourceName) -> ResourceDemand:
-        """Return one resource's demand."""
+        """Return the demand for one resource."""
         return self.cpu if resource is ResourceName.CPU else self.memory
 
 
@@ -189,9 +200,9 @@ def build_demand_table(
 def compute_demand(
     candidates: ResizablePodColumns, stated: Int64Array, statistics: StatisticColumns, rows: Int64Array, policy: Policy
 ) -> DemandTable:
-    """Put together what containers need by their statistics, at `rows`, and what they state now.
+    """Compute what containers need by their statistics, at `rows`, and what they state now.
 
-    `stated` has a row a container: CPU request, memory request, CPU limit, memory limit, 0 for what is absent.
+    `stated` has a row per container: CPU request, memory request, CPU limit, memory limit, 0 for none.
     """
     cpu_peak = cap_to_bounds(statistics.cpu_peak_millicores[rows])
     memory_peak = np.maximum(
@@ -201,96 +212,102 @@ def compute_demand(
         cap_to_bounds(statistics.cpu_base_millicores[rows]),
         cap_to_bounds(statistics.memory_base_bytes[rows]),
     )
-    of_limits = compute_limit_demand(statistics, rows, policy)
-    memory = _demand(memory_base, memory_peak, candidates, ResourceName.MEMORY, stated[:, 1], policy)
-    highest = _ceilings(candidates, stated[:, 3], of_limits, policy) if policy.rules.memory_limit_ceiling else None
+    limit_demand = compute_limit_demand(statistics, rows, policy)
+    memory = _compute_resource_demand(memory_base, memory_peak, candidates, ResourceName.MEMORY, stated[:, 1], policy)
+    ceilings = (
+        _compute_ceilings(candidates, stated[:, 3], limit_demand, policy) if policy.rules.memory_limit_ceiling else None
+    )
     table = DemandTable(
         candidates=candidates,
         rows=rows,
-        cpu=_demand(cpu_base, cpu_peak, candidates, ResourceName.CPU, stated[:, 0], policy),
-        memory=memory if highest is None else _within_limits(memory, stated[:, 3], highest),
+        cpu=_compute_resource_demand(cpu_base, cpu_peak, candidates, ResourceName.CPU, stated[:, 0], policy),
+        memory=memory if ceilings is None else _cap_at_limit_ceilings(memory, stated[:, 3], ceilings),
         cpu_limit=stated[:, 2],
         memory_limit=stated[:, 3],
-        limit_demand=of_limits,
-        ceilings=highest,
+        limit_demand=limit_demand,
+        ceilings=ceilings,
     )
     if not policy.rules.memory_limit_safeguards:
         return table
-    least = {
+    minimum_limits = {
         ResourceName.CPU: compute_min_cpu_limits(candidates, table.cpu_limit, table.cpu.peak),
-        ResourceName.MEMORY: compute_min_memory_limits(candidates, table.memory_limit, of_limits, highest),
+        ResourceName.MEMORY: compute_min_memory_limits(candidates, table.memory_limit, limit_demand, ceilings),
     }
-    return apply_min_limits(table, least)
+    return apply_min_limits(table, minimum_limits)
 
 
-def apply_min_limits(table: DemandTable, least: PerResource) -> DemandTable:
-    """Return the demand with limits that are not lowered below `least`, and with requests that LimitRanges ask for."""
-    cpu = _beside(table.cpu, table.cpu_limit, table.candidates, ResourceName.CPU, least[ResourceName.CPU])
-    memory = _beside(
-        table.memory, table.memory_limit, table.candidates, ResourceName.MEMORY, least[ResourceName.MEMORY]
+def apply_min_limits(table: DemandTable, minimum_limits: PerResource) -> DemandTable:
+    """Return the demand with the given least limits, and with the requests that LimitRanges require for them."""
+    cpu = _apply_min_limit(
+        table.cpu, table.cpu_limit, table.candidates, ResourceName.CPU, minimum_limits[ResourceName.CPU]
     )
-    return replace(table, cpu=cpu, memory=memory, minimum_limit=least)
+    memory = _apply_min_limit(
+        table.memory, table.memory_limit, table.candidates, ResourceName.MEMORY, minimum_limits[ResourceName.MEMORY]
+    )
+    return replace(table, cpu=cpu, memory=memory, minimum_limit=minimum_limits)
 
 
-def _beside(
+def _apply_min_limit(
     demand: ResourceDemand,
     limit: Int64Array,
     candidates: ResizablePodColumns,
     resource: ResourceName,
-    least: Int64Array,
+    minimum_limit: Int64Array,
 ) -> ResourceDemand:
     bounds = LimitRangeBounds(
         demand.lower, demand.upper, demand.base, demand.peak, demand.current, limit, demand.managed
     )
-    lower, upper = apply_limit_ranges(candidates, resource, bounds, least)
+    lower, upper = apply_limit_ranges(candidates, resource, bounds, minimum_limit)
     if lower is demand.lower and upper is demand.upper:
         return demand
     base = np.clip(demand.base, np.minimum(lower, demand.current), upper)
     return replace(demand, lower=lower, upper=upper, base=np.where(demand.managed, base, 0))
 
 
-def _within_limits(memory: ResourceDemand, limit: Int64Array, highest: MemoryLimitCeilings) -> ResourceDemand:
-    """Keep what requests have above their bases within what the limits may rise to.
+def _cap_at_limit_ceilings(memory: ResourceDemand, limit: Int64Array, ceilings: MemoryLimitCeilings) -> ResourceDemand:
+    """Cap requests above their bases at what the limits may rise to.
 
-    A share of a node's headroom may be more than a container ever used, and a request above a limit would lift it.
+    A share of a node's headroom may exceed everything that the container ever used, and would raise its limit.
     """
-    return replace(memory, upper=np.minimum(memory.upper, compute_max_requests(memory, limit, highest)))
+    return replace(memory, upper=np.minimum(memory.upper, compute_max_requests(memory, limit, ceilings)))
 
 
-def compute_max_requests(memory: ResourceDemand, limit: Int64Array, highest: MemoryLimitCeilings) -> Int64Array:
-    """Return the largest memory request of each container under what its limit may rise to."""
-    least = np.maximum(memory.lower, round_up_integers(memory.base, MEBIBYTE))
-    return np.where(limit > 0, np.maximum.reduce([highest.absolute, limit, least]), UNBOUNDED)
+def compute_max_requests(memory: ResourceDemand, limit: Int64Array, ceilings: MemoryLimitCeilings) -> Int64Array:
+    """Return the largest memory request of each container that fits what its limit may rise to."""
+    minimum = np.maximum(memory.lower, round_up_integers(memory.base, MEBIBYTE))
+    return np.where(limit > 0, np.maximum.reduce([ceilings.absolute, limit, minimum]), UNBOUNDED)
 
 
-def _ceilings(
+def _compute_ceilings(
     candidates: ResizablePodColumns, current: Int64Array, demand: MemoryLimitDemand, policy: Policy
 ) -> MemoryLimitCeilings:
-    """Return the ceilings of the limits that might rise; others stay, and their templates are not looked at.
+    """Return the ceilings of limits that might rise; others stay, and their templates are not read.
 
-    Use may lift a limit, and so may a wish for a request above it. Where there is no limit the template states none,
-    since none is ever removed in place.
+    A limit may rise because of use or because of a user minimum. A container without a limit has none in its template,
+    since a limit cannot be removed in place.
     """
     template = np.where(current > 0, current, UNBOUNDED)
-    asking = (
+    has_user_minimum = (
         False
         if candidates.user_minimums is None
         else candidates.user_minimums.has_user_minimum[candidates.pod_of_container]
     )
-    might_rise = (current == 0) & candidates.adds_limit[ResourceName.MEMORY] | (demand.target > current) | asking
+    might_rise = (
+        (current == 0) & candidates.adds_limit[ResourceName.MEMORY] | (demand.target > current) | has_user_minimum
+    )
     for at in np.flatnonzero((current > 0) & might_rise).tolist():
         pod = int(candidates.pod_of_container[at])
-        touchable = candidates.pods[pod]
-        if touchable.template_limits is None:
+        resizable = candidates.pods[pod]
+        if resizable.template_limits is None:
             template[at] = -1
         else:
-            container = touchable.sized[at - int(candidates.first_container[pod])]
-            template[at] = min(touchable.template_limits.get(container.name, UNBOUNDED), UNBOUNDED)
-    found = compute_limit_ceilings(template, current, policy)
-    return replace(found, absolute=np.where(might_rise, found.absolute, current))
+            container = resizable.sized[at - int(candidates.first_container[pod])]
+            template[at] = min(resizable.template_limits.get(container.name, UNBOUNDED), UNBOUNDED)
+    ceilings = compute_limit_ceilings(template, current, policy)
+    return replace(ceilings, absolute=np.where(might_rise, ceilings.absolute, current))
 
 
-def _demand(
+def _compute_resource_demand(
     base: Int64Array,
     peak: Int64Array,
     candidates: ResizablePodColumns,
@@ -300,33 +317,37 @@ def _demand(
 ) -> ResourceDemand:
     factor, managed = candidates.headroom_factor, candidates.manages[resource][candidates.pod_of_container]
     headroom = np.maximum(peak - base, 0)
-    scaled = _scaled(headroom, factor)
-    wishes = candidates.user_minimums
-    wished = np.zeros_like(scaled) if wishes is None else _scaled(headroom, wishes.headroom_factor) - scaled
+    scaled = _multiply_headroom(headroom, factor)
+    user_minimums = candidates.user_minimums
+    user_minimum = (
+        np.zeros_like(scaled)
+        if user_minimums is None
+        else _multiply_headroom(headroom, user_minimums.headroom_factor) - scaled
+    )
     lower, upper = candidates.minimum[resource], candidates.maximum[resource]
-    # The server checks a LimitRange where something is written: that it was added makes no pod need more.
-    needed = lower
+    # The API server checks a LimitRange only when something is written: adding one makes no pod need more.
+    required = lower
     if policy.rules.memory_limit_safeguards:
-        needed = np.maximum(candidates.stated_least[resource], np.minimum(lower, current))
-    most = np.full_like(base, UNBOUNDED)
+        required = np.maximum(candidates.stated_least[resource], np.minimum(lower, current))
+    peak_with_margin = np.full_like(base, UNBOUNDED)
     if policy.rules.limit_to_own_peak:
-        # A factor below 1 asks for less than usual, and gets less to spare as well.
-        most = cap_to_bounds(
+        # A factor below 1 reduces the margin as well.
+        peak_with_margin = cap_to_bounds(
             ((base + scaled) * (1 + PEAK_MARGIN_SHARE[resource] * np.minimum(factor, 1.0))).astype(np.int64)
         )
     return ResourceDemand(
         raw_base=np.where(managed, base, 0),
         peak=peak,
-        base=np.where(managed, np.clip(base, needed, upper), 0),
+        base=np.where(managed, np.clip(base, required, upper), 0),
         headroom=np.where(managed, scaled, 0),
-        peak_with_margin=most,
+        peak_with_margin=peak_with_margin,
         lower=lower,
         upper=upper,
         current=current,
         managed=managed,
-        user_minimum=wished,
+        user_minimum=user_minimum,
     )
 
 
-def _scaled(headroom: Int64Array, factor: Float64Array) -> Int64Array:
+def _multiply_headroom(headroom: Int64Array, factor: Float64Array) -> Int64Array:
     return cap_to_bounds(np.where(factor == 1.0, headroom, np.ceil(headroom * factor)).astype(np.int64))

@@ -60,7 +60,7 @@ def in_node_pass(statistic, request, stated, bounds, policy):
     demand, always, never = compute_limit_demand(table, np.array([0]), policy), np.array([True]), np.array([False])
     terms = None
     if policy.rules.memory_limit_safeguards:
-        least = compute_min_admission_limit(statistic, stated, bounds, policy, UNBOUNDED, adds=True)
+        least = compute_min_admission_limit(statistic, stated, bounds, policy, UNBOUNDED, adds_limit=True)
         terms = MemoryLimitTerms(np.array([least], dtype=np.int64), adds_missing=always, keeps_existing=never)
     [limit] = compute_memory_limits(demand, now, asked, allowed, always, terms=terms).tolist()
     return limit
