@@ -1,4 +1,4 @@
-"""Overrides: read from annotations, resolved nearest first, each value with its source."""
+"""Overrides: parsed from annotations and resolved, nearest first, each with its source."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,12 +31,12 @@ from cruise.domain.policy import MINIMUM_REQUEST, Mode, RequestBounds
 from cruise.domain.resources import ResourceName, StatedResources
 
 StoredOverrides = Mapping[tuple[str, WorkloadRef], Overrides]
-# What VerticalPodAutoscalers state that size no pods, by namespace and target.
+# Overrides from VerticalPodAutoscalers that change no pods, by namespace and target.
 VpaOverrides = Mapping[tuple[str, WorkloadRef], Sequence[tuple["SettingSource", "Overrides | UnreadableAnnotations"]]]
 
 
 def parse_overrides(annotations: Mapping[str, str]) -> Overrides | UnreadableAnnotations:
-    """Read the override annotations of one object; other annotations are passed over."""
+    """Parse the override annotations of one object; other annotations are ignored."""
     values: dict[str, Any] = {}
     for key, text in sorted(annotations.items()):
         if not key.startswith(PREFIX) or key in CRUISE_RECORDS:
@@ -52,33 +52,35 @@ def parse_overrides(annotations: Mapping[str, str]) -> Overrides | UnreadableAnn
             values[f"{setting}.{container}" if container else setting] = override.read(text.strip())
         except ValueError as error:
             return UnreadableAnnotations(f"{key}: {error}")
-    for off in (EXCLUDED_LABEL, SIZED_BY_KRR):
+    for exclusion in (EXCLUDED_LABEL, SIZED_BY_KRR):
         try:
-            if off.read(annotations.get(off.name, "false")):
+            if exclusion.read(annotations.get(exclusion.name, "false")):
                 values[MODE.setting] = Mode.OFF
         except ValueError as error:
-            return UnreadableAnnotations(f"{off.name}: {error}")
+            return UnreadableAnnotations(f"{exclusion.name}: {error}")
     read = Overrides(**build_override_fields(values))
-    crossed = _crossed(EffectivePolicy(Mode.OFF, bounds=read.bounds, container_bounds=read.container_bounds))
-    return read if crossed is None else UnreadableAnnotations(crossed)
+    contradiction = _find_contradiction(
+        EffectivePolicy(Mode.OFF, bounds=read.bounds, container_bounds=read.container_bounds)
+    )
+    return read if contradiction is None else UnreadableAnnotations(contradiction)
 
 
-def _crossed(guidance: EffectivePolicy) -> str | None:
-    """Say which minimum is above the maximum that holds for the same container; None where none is."""
-    for container in ("", *guidance.container_bounds):
-        bounds = guidance.get_container_bounds(container)
-        if _above(bounds.minimum, bounds.maximum):
+def _find_contradiction(policy: EffectivePolicy) -> str | None:
+    """Return the first minimum that is above the maximum of the same container, or None."""
+    for container in ("", *policy.container_bounds):
+        bounds = policy.get_container_bounds(container)
+        if _is_above(bounds.minimum, bounds.maximum):
             return f"{PREFIX}…-min{'.' + container if container else ''}: the minimum is above the maximum"
     return None
 
 
-def _above(low: StatedResources, high: StatedResources) -> bool:
+def _is_above(low: StatedResources, high: StatedResources) -> bool:
     pairs = ((low.cpu_millicores, high.cpu_millicores), (low.memory_bytes, high.memory_bytes))
     return any(least is not None and most is not None and least > most for least, most in pairs)
 
 
 def iterate_settings(overrides: Overrides) -> Iterator[tuple[str, Any]]:
-    """Yield each stated setting, `NAME.CONTAINER` for one that holds for one container, and its value."""
+    """Yield each stated setting and its value; the name is `NAME.CONTAINER` if it applies to one container."""
     for override in SETTINGS:
         value = getattr(overrides, override.field)
         if value is not None:
@@ -93,7 +95,7 @@ def iterate_settings(overrides: Overrides) -> Iterator[tuple[str, Any]]:
 
 
 def build_override_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of `Overrides` or `Guidance` for values as `values_of` yields them."""
+    """Return the fields of `Overrides` or `EffectivePolicy` for the settings that `iterate_settings` yields."""
     fields = {one.field: values[one.setting] for one in SETTINGS if one.setting in values}
     by_setting: dict[str, dict[str, Any]] = {}
     for name, value in values.items():
@@ -103,71 +105,72 @@ def build_override_fields(values: Mapping[str, Any]) -> dict[str, Any]:
     limits = by_setting.pop(MEMORY_LIMITS.setting, {})
     return {
         **fields,
-        "bounds": _bounds(values, ""),
+        "bounds": _build_bounds(values, ""),
         "container_bounds": {
-            container: _bounds(values, f".{container}") for container in sorted({*chain(*by_setting.values())})
+            container: _build_bounds(values, f".{container}") for container in sorted({*chain(*by_setting.values())})
         },
         "container_memory_limits": limits,
     }
 
 
-def _bounds(values: Mapping[str, Any], suffix: str) -> RequestBounds:
+def _build_bounds(values: Mapping[str, Any], suffix: str) -> RequestBounds:
     cpu_min, memory_min, cpu_max, memory_max = (values.get(f"{one.setting}{suffix}") for one in BOUNDS)
     return RequestBounds(StatedResources(cpu_min, memory_min), StatedResources(cpu_max, memory_max))
 
 
 def format_setting_value(setting: str, value: object) -> str:
-    """Write the value of a setting as its annotation has it."""
+    """Format a value as in its annotation."""
     return OVERRIDES[setting.partition(".")[0]].write(value)
 
 
 def format_settings(overrides: Overrides) -> dict[str, str]:
-    """Return what overrides state as annotations have it: names without their prefix, and values."""
+    """Return overrides as annotations: names without prefix, and values."""
     return {setting: format_setting_value(setting, value) for setting, value in iterate_settings(overrides)}
 
 
 def read_vpa_overrides(snapshot: ClusterSnapshot) -> VpaOverrides:
-    """Read the VerticalPodAutoscalers whose bounds hold: those of mode `Off`, and those that name cruise.
+    """Return the overrides of VerticalPodAutoscalers with update mode `Off` or with cruise as recommender.
 
-    One that sizes pods by itself holds them whole, and one that cruise has made says nothing new.
+    Pods of one that changes pods are skipped, and one that cruise created states nothing.
     """
     found: dict[tuple[str, WorkloadRef], list[tuple[SettingSource, Overrides | UnreadableAnnotations]]] = {}
-    for one in snapshot.vertical_autoscalers:
-        if one.target is not None and one.rules and not one.changes_pods and not one.is_published:
-            layer = SettingSource(OverrideSource.VERTICAL_POD_AUTOSCALER, one.name), get_vpa_overrides(one)
-            found.setdefault((one.namespace, one.target), []).append(layer)
+    for vpa in snapshot.vertical_autoscalers:
+        if vpa.target is not None and vpa.rules and not vpa.changes_pods and not vpa.is_published:
+            layer = SettingSource(OverrideSource.VERTICAL_POD_AUTOSCALER, vpa.name), get_vpa_overrides(vpa)
+            found.setdefault((vpa.namespace, vpa.target), []).append(layer)
     return found
 
 
-def get_vpa_overrides(one: VerticalPodAutoscaler) -> Overrides | UnreadableAnnotations:
-    """Return what a VerticalPodAutoscaler states as overrides.
+def get_vpa_overrides(vpa: VerticalPodAutoscaler) -> Overrides | UnreadableAnnotations:
+    """Return the overrides that a VerticalPodAutoscaler states.
 
-    A container that is to be left as it is takes its pods along, since a pod is sized whole; so it is with a resource.
+    Mode `Off` of one container skips the pod, because a pod is sized as a whole; a resource that one container does not
+    control is not sized.
     """
-    controlled = [rule.controlled for rule in one.rules if rule.controlled is not None]
+    controlled = [rule.controlled for rule in vpa.rules if rule.controlled is not None]
     resources = frozenset(ResourceName).intersection(*controlled) if controlled else None
-    if any(rule.off for rule in one.rules) or (controlled and not resources):
+    if any(rule.off for rule in vpa.rules) or (controlled and not resources):
         return Overrides(mode=Mode.OFF)
-    for rule in one.rules:
-        if _above(rule.minimum, rule.maximum):
+    for rule in vpa.rules:
+        if _is_above(rule.minimum, rule.maximum):
             return UnreadableAnnotations(f"minAllowed of {rule.container or '*'} is above maxAllowed")
-        if _above(StatedResources(MINIMUM_REQUEST.cpu_millicores, MINIMUM_REQUEST.memory_bytes), rule.maximum):
+        if _is_above(StatedResources(MINIMUM_REQUEST.cpu_millicores, MINIMUM_REQUEST.memory_bytes), rule.maximum):
             return UnreadableAnnotations(
                 f"maxAllowed of {rule.container or '*'} is below the smallest request, 10m and 16Mi"
             )
-    bounds = {rule.container: RequestBounds(rule.minimum, rule.maximum) for rule in one.rules}
-    rest = bounds.pop("", RequestBounds())
-    return Overrides(resources=resources, bounds=rest, container_bounds=bounds)
+    bounds = {rule.container: RequestBounds(rule.minimum, rule.maximum) for rule in vpa.rules}
+    other_containers = bounds.pop("", RequestBounds())
+    return Overrides(resources=resources, bounds=other_containers, container_bounds=bounds)
 
 
 class SettingSource(NamedTuple):
-    """Where something is stated: at what, and its name where there are several."""
+    """The source of a setting, with the name of the object if there are several."""
 
     setter: OverrideSource
     name: str = ""
 
     def __str__(self) -> str:
-        """Name it as an unreadable annotation's place is named."""
+        """Format as in messages about unreadable annotations."""
         if self.setter is OverrideSource.VERTICAL_POD_AUTOSCALER:
             return f"VPA {self.name}"
         return f"namespace {self.name}" if self.setter is OverrideSource.NAMESPACE else self.name or self.setter.value
@@ -175,7 +178,7 @@ class SettingSource(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StatedSetting:
-    """One override: `setting` and `value` as an annotation has them, its source, and whether it holds."""
+    """One stated setting: `setting` and `value` as in an annotation, its source, and whether it takes effect."""
 
     setting: str
     value: str
@@ -185,9 +188,9 @@ class StatedSetting:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedOverrides:
-    """What holds for a pod, and all statements on it, grouped by setting, nearest first.
+    """The effective policy of a pod, and all stated settings, grouped by setting, nearest first.
 
-    Of an unreadable layer there are no statements.
+    Sources that cannot be read have no statements.
     """
 
     effective_policy: EffectivePolicy | UnreadableAnnotations
@@ -203,9 +206,9 @@ def resolve_overrides(
     cluster_mode: Mode,
     vertical: VpaOverrides,
 ) -> ResolvedOverrides:
-    """Resolve what a pod's own annotations, its workload, its namespace and the store state, nearest first.
+    """Resolve the annotations of a pod, its workload and its namespace, and stored overrides, nearest first.
 
-    What a VerticalPodAutoscaler states comes right after its target.
+    A VerticalPodAutoscaler's come right after those of its target.
     """
     workload = snapshot.workloads.get((namespace, ref)) if ref is not None else None
     stated = (
@@ -220,7 +223,7 @@ def resolve_overrides(
     if ref is not None and (namespace, ref) in stored:
         layers.append((SettingSource(OverrideSource.DATABASE, str(ref)), stored[namespace, ref]))
     if not layers:
-        return _of_cluster(cluster_mode)
+        return _resolve_cluster_mode(cluster_mode)
     unreadable = next(
         (
             UnreadableAnnotations(f"{source}: {layer.detail}")
@@ -232,40 +235,46 @@ def resolve_overrides(
     readable = [(source, layer) for source, layer in layers if isinstance(layer, Overrides)]
     resolution = resolve_layers(cluster_mode, readable)
     if unreadable is None and isinstance(resolution.effective_policy, EffectivePolicy):
-        crossed = _crossed(resolution.effective_policy)
-        unreadable = None if crossed is None else UnreadableAnnotations(f"{_places(resolution)}: {crossed}")
+        contradiction = _find_contradiction(resolution.effective_policy)
+        unreadable = (
+            None
+            if contradiction is None
+            else UnreadableAnnotations(f"{_list_bound_sources(resolution)}: {contradiction}")
+        )
     return resolution if unreadable is None else ResolvedOverrides(unreadable, resolution.statements)
 
 
-def _places(resolution: ResolvedOverrides) -> str:
-    """Name where the bounds that hold are stated."""
+def _list_bound_sources(resolution: ResolvedOverrides) -> str:
+    """Return the sources of the bounds that take effect."""
     names = {override.setting for override in BOUNDS}
-    held = [one for one in resolution.statements if one.is_effective and one.setting.partition(".")[0] in names]
-    return " and ".join(dict.fromkeys(str(one.source) for one in held))
+    effective = [one for one in resolution.statements if one.is_effective and one.setting.partition(".")[0] in names]
+    return " and ".join(dict.fromkeys(str(one.source) for one in effective))
 
 
 @cache
-def _of_cluster(mode: Mode) -> ResolvedOverrides:
-    """Resolve no overrides: most workloads state none, and share what holds then."""
+def _resolve_cluster_mode(mode: Mode) -> ResolvedOverrides:
+    """Resolve no overrides; most workloads have none and share the result."""
     return resolve_layers(mode, ())
 
 
 def resolve_layers(cluster_mode: Mode, layers: Sequence[tuple[SettingSource, Overrides]]) -> ResolvedOverrides:
-    """Resolve layers that are given nearest first: the nearest value holds, of the modes the lowest."""
-    values, statements = _resolved(cluster_mode, layers)
-    guidance = EffectivePolicy(**build_override_fields(values))
+    """Resolve layers, given nearest first: the nearest value takes effect, and the lowest of the modes."""
+    values, statements = _collect_values(cluster_mode, layers)
+    policy = EffectivePolicy(**build_override_fields(values))
     if any(
         one.is_effective
         and one.source.setter in TENANT_SOURCES
         and one.setting.partition(".")[0] in USER_MINIMUM_ANNOTATIONS
         for one in statements
     ):
-        administered, _ = _resolved(cluster_mode, [layer for layer in layers if layer[0].setter not in TENANT_SOURCES])
-        guidance = replace(guidance, set_by_administrator=EffectivePolicy(**build_override_fields(administered)))
-    return ResolvedOverrides(guidance, tuple(statements))
+        administered, _ = _collect_values(
+            cluster_mode, [layer for layer in layers if layer[0].setter not in TENANT_SOURCES]
+        )
+        policy = replace(policy, set_by_administrator=EffectivePolicy(**build_override_fields(administered)))
+    return ResolvedOverrides(policy, tuple(statements))
 
 
-def _resolved(
+def _collect_values(
     cluster_mode: Mode, layers: Sequence[tuple[SettingSource, Overrides]]
 ) -> tuple[dict[str, Any], list[StatedSetting]]:
     stated: dict[str, list[tuple[Any, SettingSource]]] = {MODE.setting: []}
@@ -277,9 +286,9 @@ def _resolved(
     statements: list[StatedSetting] = []
     for setting, found in stated.items():
         values[setting] = min(value for value, _ in found) if setting == MODE.setting else found[0][0]
-        holding = next(at for at, (value, _) in enumerate(found) if value is values[setting])
+        effective = next(index for index, (value, _) in enumerate(found) if value is values[setting])
         statements += [
-            StatedSetting(setting, format_setting_value(setting, value), source, at == holding)
-            for at, (value, source) in enumerate(found)
+            StatedSetting(setting, format_setting_value(setting, value), source, index == effective)
+            for index, (value, source) in enumerate(found)
         ]
     return values, statements
