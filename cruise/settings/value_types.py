@@ -4,10 +4,11 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 from cruise.adapters.kubelets.client import KubeletAccess, KubeletEndpoint
 from cruise.decisions.sizing.headroom import HEADROOM_MODELS
@@ -48,6 +49,11 @@ class ValueType:
     example: str
     read: Callable[[object], object]
     secret: bool = False
+
+
+def create_setting(value_type: ValueType, default: object) -> Any:  # noqa: ANN401 - the field states the type
+    """Return a dataclass field for a setting; secrets are left out of its repr."""
+    return field(default=default, repr=not value_type.secret, metadata={"type": value_type})
 
 
 class InvalidValue(ValueError):

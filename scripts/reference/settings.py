@@ -1,43 +1,62 @@
-"""The page of settings, from the table that reads them."""
+"""The reference page of settings, from their fields and the strings below them."""
 
+import ast
+import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from datetime import timedelta
 from enum import Enum
+from itertools import pairwise
 
 from cruise.domain.policy import Mode, RuleSet
 from cruise.settings.loading import PREFIX
 from cruise.settings.settings import SETTING_TYPES, Settings
 from cruise.settings.value_types import FLAG, NAMES, PATH, SECRET, ValueType
 from scripts.reference.markdown import code, page, section, table
-from scripts.reference.setting_words import WORDS
 
-_INTRODUCTION = f"""A setting is an environment variable, `{PREFIX}` and its name in upper case, or a line of the
-TOML file that `--config` names; the environment goes before the file, and the file before the
-default. A name or value that is not understood ends the process with one line that names it,
-and the nearest one known. Durations are written `90s`, `5m`, `1h30m` or `7d`, lists with
-commas or as TOML's. What matters most, and when to change it, is in
-[operating.md](../operating.md#important-settings)."""
+_INTRODUCTION = f"""Look up what each setting does, how its value is written, and its default. A setting is an
+environment variable, `{PREFIX}` and its name in upper case, or a line of the TOML file that
+`--config` names. The environment takes precedence over the file, and the file over the
+default. An unknown name or an invalid value ends the process with one line that names it and
+the nearest known name. Durations are written `90s`, `5m`, `1h30m` or `7d`, lists with commas
+or as in TOML. [operating.md](../operating.md#important-settings) has the most important settings,
+and when to change them."""
 _PLAIN = {form.description for form in (FLAG, NAMES, PATH, SECRET)}
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
 
 def settings_page() -> str:
-    """Return the page. Raises ValueError where a setting has no description, or a description no setting."""
-    described = {name for words in WORDS.values() for name in words}
-    if described != set(SETTING_TYPES):
-        raise ValueError(
-            f"setting_words.py: described or set, not both: {', '.join(sorted(described ^ set(SETTING_TYPES)))}"
+    """Return the page: a section for each group of settings."""
+    parts = [
+        section(
+            (group.__doc__ or "").removesuffix("."), table(("setting", "value", "default", "meaning"), _rows(group))
         )
-    parts = [section(topic, table(("setting", "value", "default", "meaning"), _rows(topic))) for topic in WORDS]
+        for group in Settings.__bases__
+    ]
     return page("Settings", _INTRODUCTION, *parts)
 
 
-def _rows(topic: str) -> Iterator[tuple[str, ...]]:
-    defaults = {entry.name: entry.default for entry in fields(Settings)}
-    for name, words in WORDS[topic].items():
-        yield code(name), _form(SETTING_TYPES[name], written(defaults[name])), written(defaults[name]), words
+def _rows(group: type) -> Iterator[tuple[str, ...]]:
+    descriptions = read_descriptions(group)
+    for entry in fields(group):
+        default = written(entry.default)
+        yield code(entry.name), _form(SETTING_TYPES[entry.name], default), default, descriptions.get(entry.name, "")
+
+
+def read_descriptions(group: type) -> Mapping[str, str]:
+    """Return the string below each field of a class, by field."""
+    [definition] = ast.parse(inspect.getsource(group)).body
+    assert isinstance(definition, ast.ClassDef)
+    return {
+        entry.target.id: " ".join(text.value.value.split())
+        for entry, text in pairwise(definition.body)
+        if isinstance(entry, ast.AnnAssign)
+        and isinstance(entry.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
 
 
 def _form(form: ValueType, default: str) -> str:

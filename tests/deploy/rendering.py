@@ -8,7 +8,8 @@ from pathlib import Path
 
 import yaml
 
-from cruise.settings.settings import SETTING_TYPES
+from cruise.settings.settings import SETTING_TYPES, Settings
+from scripts.reference.settings import read_descriptions
 from tests.controlplane.api import Json
 from tests.deploy.installing import CHART, DEPLOY, NAMESPACE
 from tests.helm.binary import helm
@@ -80,9 +81,11 @@ def manifests() -> Iterator[tuple[str, str]]:
 
 def settings_schema() -> Json:
     """The part of the values' schema for `settings`: every setting that is no secret and has no value of its own."""
-    one_of = {"type": ["string", "number", "boolean", "array"]}
+    descriptions = {name: text for group in Settings.__bases__ for name, text in read_descriptions(group).items()}
     names = sorted(name for name, form in SETTING_TYPES.items() if not form.secret and name not in NOT_IN_SETTINGS)
-    return {"type": "object", "additionalProperties": False, "properties": dict.fromkeys(names, one_of)}
+    types = ["string", "number", "boolean", "array"]
+    properties = {name: {"description": descriptions[name], "type": types} for name in names}
+    return {"type": "object", "additionalProperties": False, "properties": properties}
 
 
 if __name__ == "__main__":

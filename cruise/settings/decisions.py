@@ -1,0 +1,195 @@
+"""Settings of decisions: mode, budgets, packing, sizing, and the prices of backtests."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from cruise.domain.backtest import ObjectivePrices
+from cruise.domain.policy import (
+    PROTECTED_NAMESPACES,
+    AdmissionSize,
+    ConsolidationMode,
+    MemoryLimitPolicy,
+    Mode,
+    NodeAutoscalerSetting,
+    OomReaction,
+    Policy,
+    RuleSet,
+)
+from cruise.domain.users import NotificationTopic
+from cruise.settings.value_types import (
+    ADMISSION_SIZE_CHOICE,
+    CONSOLIDATION_CHOICE,
+    FLAG,
+    HEADROOM_CHOICE,
+    MEMORY_LIMITS_CHOICE,
+    MODE_CHOICE,
+    NODE_AUTOSCALER_CHOICE,
+    NOTIFY_FORMAT_CHOICE,
+    NOTIFY_TOPICS_CHOICE,
+    OOM_REACTION_CHOICE,
+    PATH,
+    PUBLISH_VPAS_CHOICE,
+    RULES_CHOICE,
+    TEXT,
+    NotifyFormat,
+    ValueType,
+    VpaPublishing,
+    create_bounded_type,
+    create_choice_type,
+    create_count_type,
+    create_duration_type,
+    create_excluded_namespaces_type,
+    create_number_type,
+    create_price_type,
+    create_setting,
+)
+
+_POLICY = Policy()
+_PRICES = ObjectivePrices()
+_TIMEOUT = create_duration_type("1h", "30s")
+_PASS = create_duration_type("1d")
+_PAUSE = create_duration_type("366d", least=timedelta(0))
+_NOTIFY_INTERVAL = create_duration_type("1d", "1m", least=timedelta(seconds=5))
+_DAYS = create_duration_type("30d")
+_WRITES = create_number_type("a number from 1 to 300", "6", lambda found: 1 <= found <= 300)
+_LOG_FORMAT = create_choice_type("a log format", [(name, name) for name in ("auto", "json", "text")])
+_LOG_LEVEL = create_choice_type("a log level", [(name, name) for name in ("debug", "info", "warning", "error")])
+
+
+@dataclass(frozen=True)
+class ActionOptions:
+    """What cruise may do."""
+
+    mode: Mode = create_setting(MODE_CHOICE, _POLICY.mode)
+    """What cruise may do: `observe` writes nothing, `initial` sizes new pods, `resize` also running ones, `full` also
+    evicts and taints. Annotations may lower it, never raise it."""
+    excluded_namespaces: frozenset[str] = create_setting(
+        create_excluded_namespaces_type(PROTECTED_NAMESPACES), _POLICY.excluded_namespaces
+    )
+    """Namespaces whose pods are skipped, by name or by a pattern such as `openshift-*`. They are added to the default
+    and to cruise's own namespace; `!kube-system` removes one of the default."""
+    rules: RuleSet = create_setting(RULES_CHOICE, _POLICY.rules)
+    """`seeds` uses the rules of the first design, for comparison."""
+    max_evictions_per_node: int = create_setting(create_count_type("1"), _POLICY.max_evictions_per_node)
+    """Evictions per node in one pass, and in one packing plan."""
+    max_evictions_per_workload: int = create_setting(create_count_type("1"), _POLICY.max_evictions_per_workload)
+    """Evictions per workload in one pass, and in one packing plan."""
+    max_evictions_per_hour: int = create_setting(create_count_type("20"), _POLICY.max_evictions_per_hour)
+    """Evictions in the whole cluster in any hour, counted across restarts."""
+    oom_reaction: OomReaction = create_setting(OOM_REACTION_CHOICE, _POLICY.oom_reaction)
+    """What follows an OOM kill: resize in place and evict if that is not possible, evict, or only record it."""
+    oom_cooldown: timedelta = create_setting(create_duration_type("1d", least=timedelta(0)), _POLICY.oom_cooldown)
+    """How long a pod is skipped after cruise reacted to an OOM kill."""
+    allow_extended_resources: bool = create_setting(FLAG, _POLICY.allow_extended_resources)
+    """Also size pods with GPUs and other extended resources."""
+    publish_vpas: VpaPublishing = create_setting(PUBLISH_VPAS_CHOICE, VpaPublishing.NONE)
+    """From mode `resize` on: publish targets as VerticalPodAutoscalers with this update mode; needs
+    `rbac/publish.yaml`. With `initial`, VPA's admission controller would apply them if it runs."""
+    notify_url: str | None = create_setting(
+        ValueType("an address", "https://hooks.example.com/…", TEXT.read, secret=True), None
+    )
+    """Where notifications are posted, with https (http only on this machine); it may contain a secret."""
+    notify_url_file: Path | None = create_setting(PATH, None)
+    """A file with that address."""
+    notify_secret_file: Path | None = create_setting(PATH, None)
+    """A file with the secret that signs notifications, at least 16 characters."""
+    notify_format: NotifyFormat = create_setting(NOTIFY_FORMAT_CHOICE, NotifyFormat.GENERIC)
+    """The receiver of notifications: a program that reads cruise's own document, Slack or Teams."""
+    notify_topics: frozenset[NotificationTopic] = create_setting(NOTIFY_TOPICS_CHOICE, frozenset(NotificationTopic))
+    """The events that are notified."""
+    notify_interval: timedelta = create_setting(_NOTIFY_INTERVAL, timedelta(minutes=1))
+    """The least time between two notifications; events in between are grouped."""
+    packing_enabled: bool = create_setting(FLAG, True)
+    """Carry out plans for pods that stay pending; `false` only shows them."""
+    packing_time_limit: timedelta = create_setting(_TIMEOUT, timedelta(seconds=10))
+    """How long to search for such a plan; then the best one is used, with its distance from the proved bound."""
+    consolidation: ConsolidationMode = create_setting(CONSOLIDATION_CHOICE, ConsolidationMode.ADVISE)
+    """Whether to drain nodes that are not needed: `advise` only shows the plan, `act` also moves pods in mode `full`,
+    `off` does not compute it."""
+    consolidation_interval: timedelta = create_setting(_DAYS, timedelta(minutes=30))
+    """How often consolidation is computed; at each node pass while pods are moved."""
+    consolidation_cooldown: timedelta = create_setting(_PAUSE, timedelta(hours=4))
+    """Consolidation moves no younger pod, so none twice in that time."""
+    node_autoscaler: NodeAutoscalerSetting = create_setting(NODE_AUTOSCALER_CHOICE, _POLICY.node_autoscaler)
+    """The program that adds and removes nodes; set it if cruise detects the wrong one."""
+    overload_taint_threshold: float = create_setting(create_bounded_type(50, "1.0"), _POLICY.overload_taint_threshold)
+    """Load average per core above which a node is tainted, in two consecutive samples."""
+    overload_untaint_threshold: float = create_setting(
+        create_bounded_type(50, "0.9"), _POLICY.overload_untaint_threshold
+    )
+    """Load average per core below which the taint is removed, in two consecutive samples."""
+
+
+@dataclass(frozen=True)
+class SizingOptions:
+    """How pods are sized."""
+
+    pass_interval: timedelta = create_setting(_PASS, _POLICY.pass_interval)
+    """How often nodes are sized."""
+    node_load_interval: timedelta = create_setting(_PASS, _POLICY.node_load_interval)
+    """How often the load average of nodes is read."""
+    max_age: timedelta = create_setting(_PASS, _POLICY.max_age)
+    """Older statistics change nothing."""
+    max_decision_age: timedelta = create_setting(_PASS, _POLICY.max_decision_age)
+    """A decision with an older snapshot is not written; the next pass decides again."""
+    look_ahead: timedelta = create_setting(create_duration_type("1d", least=timedelta(0)), _POLICY.look_ahead)
+    """A pod's peak is the largest of this hour of the day and of the hour that begins within this time, over seven
+    days."""
+    new_workload_age: timedelta = create_setting(_PAUSE, _POLICY.new_workload_age)
+    """How long a new workload is skipped, and how long pods of a changed template get at least what it states."""
+    memory_limits: MemoryLimitPolicy = create_setting(MEMORY_LIMITS_CHOICE, _POLICY.memory_limits)
+    """Which memory limits are changed: `existing`, those that the pod states; `always`, also containers without one;
+    `never`, none, unless the request must exceed it. See [memory limits](../operating.md#memory-limits)."""
+    memory_limit_history: timedelta = create_setting(_PAUSE, _POLICY.memory_limit_history)
+    """No memory limit is decreased on a shorter history."""
+    memory_limit_ceiling: float = create_setting(create_bounded_type(100, "2", least=1), _POLICY.memory_limit_ceiling)
+    """The maximum of a memory limit, as a multiple of the pod template's."""
+    deferred_resize_timeout: timedelta = create_setting(_PASS, _POLICY.deferred_resize_timeout)
+    """How long a resize may stay Deferred before it is withdrawn."""
+    admission_size: AdmissionSize | None = create_setting(ADMISSION_SIZE_CHOICE, _POLICY.admission_size)
+    """What new pods request: their workload's peaks, or what a node pass would give them. Unset: `node-pass` if a node
+    autoscaler runs, else `peak`."""
+    headroom: str = create_setting(HEADROOM_CHOICE, _POLICY.headroom)
+    """The model of the headroom that the pods of a node share: [models](../backtest.md#headroom-models)."""
+    cpu_risk: float = create_setting(create_bounded_type(0.5, "0.05"), _POLICY.cpu_risk)
+    """With model `risk`: the share of a node's intervals in which demand for CPU may exceed what its pods request."""
+    memory_risk: float = create_setting(create_bounded_type(0.5, "0.01"), _POLICY.memory_risk)
+    """The same for memory."""
+    cpu_tolerance: float = create_setting(create_bounded_type(1, "0.15"), _POLICY.cpu_tolerance)
+    """How far the CPU requests of a node's pods may exceed what they need together, as a share of it."""
+    memory_tolerance: float = create_setting(create_bounded_type(1, "0.15"), _POLICY.memory_tolerance)
+    """The same for memory."""
+    over_requested_stabilization: timedelta = create_setting(_PAUSE, _POLICY.over_requested_stabilization)
+    """How long a node must be above the tolerance before its most idle pods are shrunk."""
+    under_requested_stabilization: timedelta = create_setting(_PAUSE, _POLICY.under_requested_stabilization)
+    """How long a container's base must be above its request before the request is increased for that alone."""
+    resizes_per_container_day: float = create_setting(_WRITES, _POLICY.resizes_per_container_day)
+    """The budget of writes: resizes per container and day, as an average of the cluster. While the cluster exceeds it,
+    pods with more are not shrunk."""
+    shrink_cooldown: timedelta | None = create_setting(_PAUSE, _POLICY.shrink_cooldown)
+    """How long a request is not decreased after it was written; it is increased at any time. Unset: a day divided by
+    twice `resizes_per_container_day`."""
+
+
+@dataclass(frozen=True)
+class LogAndPriceOptions:
+    """Logs and prices."""
+
+    log_level: str = create_setting(_LOG_LEVEL, "info")
+    """The lowest level that is logged."""
+    log_format: str = create_setting(_LOG_FORMAT, "auto")
+    """`auto`: text on a terminal, JSON elsewhere."""
+    price_core_hour: float | None = create_setting(create_price_type("0.0145"), None)
+    """The price of a core-hour in `cruise backtest`; together with `price_gibibyte_hour` it adds the cost of nodes.
+    Unset: slack counts at 0.0145."""
+    price_gibibyte_hour: float | None = create_setting(create_price_type("0.00724"), None)
+    """The same for a GiB-hour of memory. Unset: 0.00724."""
+    price_starved_minute: float = create_setting(create_price_type("0.01"), _PRICES.starved_minute)
+    """The price of a minute in which a container gets less CPU than it requests, in `cruise backtest`."""
+    price_oom_kill: float = create_setting(create_price_type("1"), _PRICES.oom_kill)
+    """The price of an OOM kill, in `cruise backtest`."""
+    price_eviction: float = create_setting(create_price_type("0.05"), _PRICES.eviction)
+    """The price of an eviction by the policy, in `cruise backtest`."""
+    price_resize: float = create_setting(create_price_type("0.0002"), _PRICES.resize)
+    """The price of a resize, in `cruise backtest`."""
