@@ -50,7 +50,7 @@ async def _measure(plane: ControlPlane, data_dir: Path) -> list[BenchmarkRow]:
         started = time.perf_counter()
         cluster = KubernetesCluster(client)
         running = tasks.create_task(cluster.run())
-        await cluster.is_synced()
+        await cluster.wait_until_synced()
         listed = time.perf_counter() - started
         rows = [
             BenchmarkRow(

@@ -51,7 +51,7 @@ FindPrometheus = Callable[[KubernetesClient], Awaitable[PrometheusSettings]]
 async def collect_preflight_facts(
     settings: Settings, kube: KubernetesSettings, find_prometheus: FindPrometheus, now: datetime
 ) -> PreflightFacts:
-    """Return the facts that `cruise check` judges. Raises BadInputError where no cluster is known."""
+    """Return the facts that `cruise check` judges. Raises BadInputError where no cluster is configured."""
     problems: list[tuple[str, str, str]] = []
 
     async def found(area: str, name: str, looking: Awaitable[T]) -> T | None:

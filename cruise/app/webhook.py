@@ -86,7 +86,7 @@ class AdmissionRefresher:
 
     async def run(self) -> None:
         """Keep up to date until cancelled. Raises what ended the reading of the store."""
-        await self._cluster.is_synced()
+        await self._cluster.wait_until_synced()
         while True:
             self._store.check()
             if self._expected is not None:

@@ -50,8 +50,8 @@ class ClusterPort(SnapshotSource, Protocol):
 class RecommendationPublisher(Protocol):
     """Publishes recommendations; adapters.kube.actions."""
 
-    async def publish(self, wanted: WorkloadRecommendation, since: datetime, *, is_there: bool) -> None:
-        """Write one workload's recommendation, known `since` a time; `is_there` if it was published before.
+    async def publish(self, recommendation: WorkloadRecommendation, since: datetime, *, exists: bool) -> None:
+        """Write one workload's recommendation, known `since` a time; `exists` if it was published before.
 
         Raises Conflict, NotFoundError, Refused, Throttled, Unavailable.
         """

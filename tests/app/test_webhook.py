@@ -51,7 +51,7 @@ class Cluster:
     async def snapshot(self) -> ClusterSnapshot:
         self.snapshots += 1
         if self.lag > 60:
-            raise UnavailableError("nodes: not in step for 61 s")
+            raise UnavailableError("nodes: not in sync for 61 s")
         # A snapshot is a new object, but its parts are only where they have changed.
         return replace(self.known)
 
@@ -217,7 +217,7 @@ async def test_on_an_old_view_of_the_cluster_nothing_is_decided():
     setting.cluster.lag = 61
     assert await setting.look(1) == 0
     response = setting.review()
-    assert response["warnings"] == ["cruise leaves the pod as it is: nodes: not in step for 61 s"]
+    assert response["warnings"] == ["cruise leaves the pod as it is: nodes: not in sync for 61 s"]
     assert not setting.reviewer.ready
     setting.cluster.lag = 0
     assert await setting.look(1) == 1

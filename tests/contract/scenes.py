@@ -189,7 +189,7 @@ def real(plane: ControlPlane, admin: Api, kubelet: TestKubelet) -> Build:
                 cluster = KubernetesCluster(client)
                 running = asyncio.ensure_future(cluster.run())
                 try:
-                    await asyncio.wait_for(cluster.is_synced(), 60)
+                    await asyncio.wait_for(cluster.wait_until_synced(), 60)
                     yield RealEnvironment(scene, cluster, plane, admin, kubelet, namespace)
                 finally:
                     running.cancel()

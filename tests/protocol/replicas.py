@@ -213,7 +213,7 @@ class _Cluster:
         assert isinstance(action, ResizePod | EvictPod)
         replica = self._replica
         if not replica.construction.may_write(replica):
-            raise UnavailableError("not the leader any more")
+            raise UnavailableError("no longer the leader")
         replica.sent = action
         await replica.wait("answer", number_of(action.pod))
 

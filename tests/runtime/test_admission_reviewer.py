@@ -258,9 +258,9 @@ def test_without_a_state_pods_are_left_with_the_reason():
     assert response["warnings"] == ["cruise leaves the pod as it is: not ready yet"]
     reviewer.set_state(make_admitter(), NO_OWNERS)
     assert reviewer.ready
-    reviewer.suspend("nodes: not in step for 61 s")
+    reviewer.suspend("nodes: not in sync for 61 s")
     response = answer_of(reviewer, pod_json())
-    assert response["warnings"] == ["cruise leaves the pod as it is: nodes: not in step for 61 s"]
+    assert response["warnings"] == ["cruise leaves the pod as it is: nodes: not in sync for 61 s"]
     assert reviewer.counts.answers == {NOT_READY: 2}
 
 

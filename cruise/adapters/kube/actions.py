@@ -1,12 +1,12 @@
-"""The four writes on a cluster, each fenced on what it was decided about.
+"""The four writes to a cluster, each with preconditions, and published recommendations.
 
-| action | request | fence |
+| action | request | precondition |
 |---|---|---|
 | resize | strategic merge on `pods/resize` | the pod's uid and resourceVersion, in the patch |
-| evict | Eviction | the pod's uid and resourceVersion, as preconditions |
+| evict | Eviction | the pod's uid and resourceVersion |
 | taint, untaint | merge patch of all taints | the node's resourceVersion |
 
-What the server may say against each is in `translation.MEANINGS`.
+`responses.ERROR_MAPPINGS` has the rejections of the server.
 """
 
 from datetime import datetime
@@ -25,24 +25,27 @@ from cruise.kube_json.patches import VPA_API_VERSION, build_resize_patch, build_
 
 JsonObject = dict[str, object]
 
-# Kubelets and controllers change nodes all the time, mostly something else than the taints.
-_TAINT_TRIES = 5
+# Kubelets and controllers change other parts of nodes all the time.
+_TAINT_ATTEMPTS = 5
 
 
 async def perform_action(client: KubernetesClient, action: Action) -> None:
-    """Do one action. Raises Conflict, NotFoundError, Refused, Throttled, Unavailable."""
+    """Send one action.
+
+    Raises ConflictError, NotFoundError, RefusedError, ThrottledError and UnavailableError.
+    """
     match action:
         case ResizePod():
-            path = f"{_pod(action.namespace, action.pod)}/resize"
-            # The sizes are absolute and the pod is that very one: the same patch twice is as good as once. Fenced on a
-            # version it is a conflict the second time, which would hide that it was done.
+            path = f"{_pod_path(action.namespace, action.pod)}/resize"
+            # The patch is idempotent. With a resourceVersion, a repetition would be a conflict, which would hide that
+            # the first one succeeded.
             repeatable = not action.version
             await client.send(
                 "PATCH", path, build_resize_patch(action), content_type=STRATEGIC_MERGE, repeatable=repeatable
             )
         case EvictPod():
-            # Never repeated: a pod that is gone would then look as if it had been deleted otherwise.
-            await client.send("POST", f"{_pod(action.namespace, action.pod)}/eviction", _eviction(action))
+            # Never repeated: the second answer would be NotFound, as if another client had deleted the pod.
+            await client.send("POST", f"{_pod_path(action.namespace, action.pod)}/eviction", _build_eviction(action))
         case TaintNode():
             await _set_taint(client, action.node, action.taint, wanted=True)
         case UntaintNode():
@@ -65,30 +68,30 @@ class _TaintedNode(msgspec.Struct, frozen=True):
     spec: _TaintedNodeSpec = _TaintedNodeSpec()
 
 
-async def _set_taint(client: KubernetesClient, name: str, own: Taint, *, wanted: bool) -> None:
-    """Put on or take off a taint of cruise's own, whatever others do to the node's taints meanwhile."""
+async def _set_taint(client: KubernetesClient, name: str, taint: Taint, *, wanted: bool) -> None:
+    """Add or remove a taint, and keep the taints that others set meanwhile."""
     path = f"/api/v1/nodes/{quote(name)}"
-    for attempt in range(_TAINT_TRIES):
+    for attempt in range(_TAINT_ATTEMPTS):
         node = decode_answer(await client.get(path), _TaintedNode, f"Node {name}")
         taints = node.spec.taints or ()
-        others = [taint for taint in taints if (taint.get("key"), taint.get("effect")) != (own.key, own.effect.value)]
+        others = [one for one in taints if (one.get("key"), one.get("effect")) != (taint.key, taint.effect.value)]
         if (len(others) < len(taints)) == wanted:
             return
-        ours: JsonObject = {"key": own.key, "value": own.value, "effect": own.effect.value}
+        added: JsonObject = {"key": taint.key, "value": taint.value, "effect": taint.effect.value}
         patch = {
             "metadata": {"uid": node.metadata.uid, "resourceVersion": node.metadata.resource_version},
-            "spec": {"taints": [*others, ours] if wanted else others or None},
+            "spec": {"taints": [*others, added] if wanted else others or None},
         }
         try:
             await client.send("PATCH", path, patch, content_type=MERGE_PATCH)
         except ConflictError:
-            if attempt + 1 == _TAINT_TRIES:
+            if attempt + 1 == _TAINT_ATTEMPTS:
                 raise
         else:
             return
 
 
-def _eviction(action: EvictPod) -> JsonObject:
+def _build_eviction(action: EvictPod) -> JsonObject:
     preconditions = {"uid": action.uid} | ({"resourceVersion": action.version} if action.version else {})
     return {
         "apiVersion": "policy/v1",
@@ -98,33 +101,30 @@ def _eviction(action: EvictPod) -> JsonObject:
     }
 
 
-def _pod(namespace: str, name: str) -> str:
+def _pod_path(namespace: str, name: str) -> str:
     return f"/api/v1/namespaces/{quote(namespace)}/pods/{quote(name)}"
 
 
-# VerticalPodAutoscalers of cruise's own, created and applied by its field manager.
-
-
 class VpaPublisher:
-    """Publishes recommendations as VerticalPodAutoscalers, which state an `update_mode`."""
+    """Publishes recommendations as VerticalPodAutoscalers with an `update_mode`."""
 
     def __init__(self, client: KubernetesClient, update_mode: str) -> None:
         self._client = client
         self._update_mode = update_mode
 
-    async def publish(self, wanted: WorkloadRecommendation, since: datetime, *, is_there: bool) -> None:
-        """Create the object, or apply it where cruise's own `is_there`, and then its status.
+    async def publish(self, recommendation: WorkloadRecommendation, since: datetime, *, exists: bool) -> None:
+        """Create the object, or apply it if cruise's own `exists`, and then its status.
 
-        Raises Conflict where somebody else has one of that name, or has changed cruise's; NotFoundError where this kind is
-        not served; Refused, Throttled, Unavailable.
+        Raises ConflictError if another client owns the object or changed it, NotFoundError if the kind is not served,
+        RefusedError, ThrottledError and UnavailableError.
         """
-        place = f"/apis/{VPA_API_VERSION}/namespaces/{quote(wanted.namespace)}/verticalpodautoscalers"
-        path = f"{place}/{quote(wanted.name)}"
-        document = build_vpa(wanted, self._update_mode)
-        if is_there:
+        collection = f"/apis/{VPA_API_VERSION}/namespaces/{quote(recommendation.namespace)}/verticalpodautoscalers"
+        path = f"{collection}/{quote(recommendation.name)}"
+        document = build_vpa(recommendation, self._update_mode)
+        if exists:
             await self._client.send("PATCH", path, document, content_type=APPLY, repeatable=True)
         else:
-            # Not applied: that would join an object which somebody has made since.
-            await self._client.send("POST", place, document)
-        status = build_vpa_status(wanted, since)
+            # Not applied: apply would take over an object that another client created meanwhile.
+            await self._client.send("POST", collection, document)
+        status = build_vpa_status(recommendation, since)
         await self._client.send("PATCH", f"{path}/status", status, content_type=APPLY, repeatable=True)

@@ -1,4 +1,4 @@
-"""A cluster's objects as decisions read them, and snapshots that cost what has changed."""
+"""The objects of a cluster as decisions read them; a snapshot costs only what changed since the last one."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -54,11 +54,11 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 ScaleTargetKey = tuple[str, WorkloadRef]
-"""Namespace and what an autoscaler targets there."""
+"""The namespace and the target of an autoscaler."""
 
 _OFF: Mapping[str, str] = {MODE.name: MODE.write(Mode.OFF)}
-# Every pod of a cluster may be odd in the same way.
-_MOST_LOGGED = 20
+# All pods of a cluster may be unreadable for the same reason.
+_MAX_LOGGED = 20
 _WORKLOADS = (
     object_json.DeploymentObject,
     object_json.ReplicaSetObject,
@@ -69,7 +69,7 @@ _WORKLOADS = (
     object_json.CloneSetObject,
 )
 
-# Which parts of a snapshot are made of a kind.
+# The parts of a snapshot that depend on a kind.
 _PARTS: Mapping[str, tuple[str, ...]] = {
     "Pod": (),
     "Node": ("nodes", "windows", "names", "node autoscaler"),
@@ -78,32 +78,32 @@ _PARTS: Mapping[str, tuple[str, ...]] = {
     "VerticalPodAutoscaler": ("vertical autoscalers", "annotations"),
     "LimitRange": ("limit ranges", "annotations"),
     "ResourceQuota": ("quotas", "annotations"),
-    "Namespace": ("annotations", "surroundings", "namespaces"),
-    "PersistentVolumeClaim": ("surroundings",),
-    "PersistentVolume": ("surroundings",),
-    "StorageClass": ("surroundings",),
-    "CSINode": ("surroundings",),
-    "CSIDriver": ("surroundings",),
-    "CSIStorageCapacity": ("surroundings",),
-    "VolumeAttachment": ("surroundings",),
+    "Namespace": ("annotations", "storage", "namespaces"),
+    "PersistentVolumeClaim": ("storage",),
+    "PersistentVolume": ("storage",),
+    "StorageClass": ("storage",),
+    "CSINode": ("storage",),
+    "CSIDriver": ("storage",),
+    "CSIStorageCapacity": ("storage",),
+    "VolumeAttachment": ("storage",),
     "PriorityClass": (),
 }
-_PARTS_OF_WORKLOADS = ("workloads", "annotations", "node autoscaler")
+_WORKLOAD_PARTS = ("workloads", "annotations", "node autoscaler")
 
 
 class ClusterCache:
-    """Objects of all kinds. `version` counts changes.
+    """Objects of all kinds; `version` counts changes.
 
-    An object that cannot be read is logged once and held apart, without harm to what it is about: the node of such a
-    pod is left out, as its room is not known, and so is such a node; such a budget covers its whole namespace and
-    allows nothing; a namespace that is so, or has an autoscaler, limit range, quota or workload that is so, is off.
+    An object that cannot be decoded is logged once and left out. The node of such a pod is left out too, because its
+    free capacity is unknown. Such a PodDisruptionBudget covers its whole namespace and allows no eviction. Such a
+    namespace, and a namespace with such an autoscaler, LimitRange, quota or workload, has mode off.
     """
 
     def __init__(self) -> None:
         self.version = 0
         self.oom_watch = OomKillWatch(lambda: self.pods.shown_kills())
         self._logged: dict[tuple[str, Key], str] = {}
-        self._made: dict[str, object] = {}
+        self._parts: dict[str, object] = {}
         maps, read_workload = SharedStringMaps(), WorkloadReader().read
         self._workloads: dict[str, WorkloadStore] = {
             _tag(shape): ObjectStore(read_workload, partial(self._workload_changed, _tag(shape)))
@@ -137,7 +137,7 @@ class ClusterCache:
             decode_quota, partial(self._changed, "ResourceQuota")
         )
         self._namespaces: ObjectStore[object_json.NamespaceObject, _NamespaceMetadata] = ObjectStore(
-            partial(_marks_of, maps), partial(self._changed, "Namespace")
+            partial(_decode_namespace, maps), partial(self._changed, "Namespace")
         )
         keepers: dict[str, object] = {
             "Pod": self.pods,
@@ -152,33 +152,35 @@ class ClusterCache:
             **self._storage.keepers(),
             **self._workloads,
         }
-        # Each is given objects of its own kind alone.
-        self._shelves = {
+        # Each keeper receives only objects of its own kind.
+        self._watched = {
             kind: WatchedObjectStore(cast(ObjectKeeper[AnyObject], keeper)) for kind, keeper in keepers.items()
         }
-        self._odd = {kind: cast(ObjectStore[AnyObject, object], keeper).unreadable for kind, keeper in keepers.items()}
+        self._unreadable = {
+            kind: cast(ObjectStore[AnyObject, object], keeper).unreadable for kind, keeper in keepers.items()
+        }
 
     def get_store(self, kind: WatchedKind) -> WatchedObjectStore:
-        """Return what takes the objects of a kind."""
-        return self._shelves[_tag(kind.shape)]
+        """Return the store that receives the objects of a kind."""
+        return self._watched[_tag(kind.shape)]
 
     def get_node(self, name: str) -> Node | None:
         """Return one node."""
         return self._nodes.values.get(("", name))
 
     def unreadable(self) -> Iterator[UnreadableObject]:
-        """Yield every object that is held apart."""
-        for odd in self._odd.values():
-            yield from odd.values()
+        """Yield the objects that cannot be decoded."""
+        for unreadable in self._unreadable.values():
+            yield from unreadable.values()
 
     def scale_targets(self) -> dict[ScaleTargetKey, str]:
-        """Return what autoscalers target whose pods do not name it, each with its group and version."""
+        """Return the targets of autoscalers whose kind is not watched, each with its group and version."""
         return find_scale_targets(self._autoscalers.values.values(), self._vertical.values.values())
 
     def set_scales(
         self, scales: Mapping[ScaleTargetKey, LabelSelector | None], unreadable: Mapping[ScaleTargetKey, str]
     ) -> None:
-        """Take over what targets' scales select, None where there is none, and why others cannot be read."""
+        """Set the selectors of scales (None if the target has no scale), and the errors of those that cannot be read."""
         if scales != self._scales:
             self._scales = dict(scales)
             self.version += 1
@@ -187,14 +189,14 @@ class ClusterCache:
             self.version += 1
 
     def snapshot(self) -> ClusterSnapshot:
-        """Return everything as it is now; later changes do not touch what was returned."""
+        """Return the present state; later changes do not affect it."""
         nodes = self._part("nodes", lambda: tuple(_sorted(self._nodes.values)))
         windows = self._part("windows", lambda: frozenset(node.name for node in nodes if _runs_windows(node)))
         names = self._part("names", lambda: frozenset(node.name for node in nodes))
         workloads = self._part("workloads", self._all_workloads)
-        blind = {odd.node for odd in self.pods.unreadable.values() if odd.node is not None}
+        unknown = {one.node for one in self.pods.unreadable.values() if one.node is not None}
         return ClusterSnapshot(
-            nodes=tuple(node for node in nodes if node.name not in blind) if blind else nodes,
+            nodes=tuple(node for node in nodes if node.name not in unknown) if unknown else nodes,
             pods=self.pods.pods(windows, self.pods.nodes_in_use() - names),
             workloads=workloads,
             budgets=self._part("budgets", self._all_budgets),
@@ -207,7 +209,7 @@ class ClusterCache:
             quotas=self._part("quotas", self._all_quotas),
             namespace_annotations=self._part("annotations", self._all_annotations),
             oom_kills=tuple(self.pods.shown_kills()),
-            storage_and_namespaces=self._surroundings(),
+            storage_and_namespaces=self._storage_and_namespaces(),
             node_autoscaler=self._part("node autoscaler", lambda: detect_node_autoscaler(nodes, workloads.values())),
         )
 
@@ -218,8 +220,8 @@ class ClusterCache:
     def _all_workloads(self) -> Mapping[tuple[str, WorkloadRef], Workload]:
         found: dict[tuple[str, WorkloadRef], Workload] = {}
         below: list[Workload] = []
-        for kind, shelf in self._workloads.items():
-            workloads = [one for one in shelf.values.values() if isinstance(one, Workload)]
+        for kind, store in self._workloads.items():
+            workloads = [one for one in store.values.values() if isinstance(one, Workload)]
             if kind in INTERMEDIATE_KINDS:
                 below += [one for one in workloads if one.controller is not None]
                 workloads = [one for one in workloads if one.controller is None]
@@ -227,11 +229,11 @@ class ClusterCache:
         return add_template_resources(found, below)
 
     def _all_budgets(self) -> tuple[PodDisruptionBudget, ...]:
-        odd = {
+        unreadable = {
             (namespace, name): PodDisruptionBudget(namespace, name, LabelSelector(), 0)
             for namespace, name in self._budgets.unreadable
         }
-        return tuple(_sorted(self._budgets.values | odd))
+        return tuple(_sorted(self._budgets.values | unreadable))
 
     def _all_limit_ranges(self) -> Mapping[str, tuple[LimitRangeItem, ...]]:
         ranges: dict[str, tuple[LimitRangeItem, ...]] = {}
@@ -244,48 +246,48 @@ class ClusterCache:
             (namespace, quota) for (namespace, _), quota in sorted(self._quotas.values.items(), key=_key)
         )
 
-    def _surroundings(self) -> StorageAndNamespaces:
-        known = self._part("surroundings", self._all_surroundings)
-        labels = known.namespace_labels
-        unseen = {name: add_namespace_name_label(None, name) for name in self.pods.namespaces() if name not in labels}
-        return replace(known, namespace_labels={**labels, **unseen}) if unseen else known
+    def _storage_and_namespaces(self) -> StorageAndNamespaces:
+        found = self._part("storage", self._resolve_storage)
+        labels = found.namespace_labels
+        missing = {name: add_namespace_name_label(None, name) for name in self.pods.namespaces() if name not in labels}
+        return replace(found, namespace_labels={**labels, **missing}) if missing else found
 
-    def _all_surroundings(self) -> StorageAndNamespaces:
-        return self._storage.resolve({name: marks.labels for (_, name), marks in self._namespaces.values.items()})
+    def _resolve_storage(self) -> StorageAndNamespaces:
+        return self._storage.resolve({name: metadata.labels for (_, name), metadata in self._namespaces.values.items()})
 
     def _all_annotations(self) -> Mapping[str, Mapping[str, str]]:
-        annotations = {name: marks.annotations for (_, name), marks in self._namespaces.values.items()}
-        annotations = {name: stated for name, stated in annotations.items() if stated}
+        annotations = {name: metadata.annotations for (_, name), metadata in self._namespaces.values.items()}
+        annotations = {name: values for name, values in annotations.items() if values}
         off = {name for _, name in self._namespaces.unreadable}
-        for kind, odd in self._odd.items():
-            if "annotations" in _PARTS.get(kind, _PARTS_OF_WORKLOADS):
-                off |= {namespace for namespace, _ in odd if namespace}
+        for kind, unreadable in self._unreadable.items():
+            if "annotations" in _PARTS.get(kind, _WORKLOAD_PARTS):
+                off |= {namespace for namespace, _ in unreadable if namespace}
         return annotations | dict.fromkeys(off, _OFF)
 
     def _part(self, name: str, make: Callable[[], T]) -> T:
-        """Return a part of the snapshot, made anew only after a change to what it is made of."""
-        if name not in self._made:
-            self._made[name] = make()
-        return cast(T, self._made[name])
+        """Return a part of the snapshot, built again only after a change of what it depends on."""
+        if name not in self._parts:
+            self._parts[name] = make()
+        return cast(T, self._parts[name])
 
     def _workload_changed(self, kind: str, key: Key) -> None:
         if kind in INTERMEDIATE_KINDS or kind == "CronJob":
-            self.pods.owner_changed(key[0])
+            self.pods.invalidate_workloads(key[0])
         self._changed(kind, key)
 
     def _changed(self, kind: str, key: Key) -> None:
         self.version += 1
-        for part in _PARTS.get(kind, _PARTS_OF_WORKLOADS):
-            self._made.pop(part, None)
-        odd = self._odd[kind].get(key)
-        if odd is None:
+        for part in _PARTS.get(kind, _WORKLOAD_PARTS):
+            self._parts.pop(part, None)
+        unreadable = self._unreadable[kind].get(key)
+        if unreadable is None:
             self._logged.pop((kind, key), None)
-        elif self._logged.get((kind, key)) != odd.problem:
-            if len(self._logged) < _MOST_LOGGED:
-                log.warning("unreadable object", problem=odd.problem)
-            elif len(self._logged) == _MOST_LOGGED:
-                log.warning("more unreadable objects", problem=odd.problem)
-            self._logged[(kind, key)] = odd.problem
+        elif self._logged.get((kind, key)) != unreadable.problem:
+            if len(self._logged) < _MAX_LOGGED:
+                log.warning("unreadable object", problem=unreadable.problem)
+            elif len(self._logged) == _MAX_LOGGED:
+                log.warning("more unreadable objects", problem=unreadable.problem)
+            self._logged[(kind, key)] = unreadable.problem
 
 
 def _tag(shape: type[AnyObject]) -> str:
@@ -294,13 +296,13 @@ def _tag(shape: type[AnyObject]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _NamespaceMetadata:
-    """What is read of a namespace."""
+    """The fields that are read of a namespace."""
 
     annotations: Mapping[str, str]
     labels: Mapping[str, str]
 
 
-def _marks_of(maps: SharedStringMaps, document: object_json.NamespaceObject) -> _NamespaceMetadata:
+def _decode_namespace(maps: SharedStringMaps, document: object_json.NamespaceObject) -> _NamespaceMetadata:
     metadata = document.metadata
     return _NamespaceMetadata(
         maps.annotations(metadata.annotations), maps.labels(add_namespace_name_label(metadata.labels, metadata.name))

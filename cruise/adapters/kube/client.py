@@ -1,4 +1,4 @@
-"""HTTP to the API server: raw answers, every refusal as one of cruise's errors, requests at a limited rate."""
+"""The client of the API server: HTTP with rate limits, and rejections as cruise's errors."""
 
 import asyncio
 import os
@@ -39,19 +39,19 @@ STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 MERGE_PATCH = "application/merge-patch+json"
 APPLY = "application/apply-patch+yaml"
 
-_READ_TRIES = 4
+_READ_ATTEMPTS = 4
 _CONNECTIONS = 100
-# Those made with the certificate before last are closed: what was under way on them has ended long ago.
-_SESSIONS = 2
-# A quiet watch receives a bookmark about every minute.
-_WATCH_SILENCE_SECONDS = 90.0
+# Requests with a certificate before the previous one ended long ago.
+_MAX_SESSIONS = 2
+# A watch without events receives a bookmark about every minute.
+_WATCH_TIMEOUT_SECONDS = 90.0
 _HEADERS = {"Accept": "application/json", "Accept-Encoding": "identity", "User-Agent": USER_AGENT}
-_NOTHING: Mapping[str, str] = {}
+_EMPTY: Mapping[str, str] = {}
 
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """A request as every identity sends it."""
+    """A request without the headers and address of an identity."""
 
     method: str
     path: str
@@ -65,10 +65,10 @@ class _Request:
 
 
 class KubernetesClient:
-    """One API server, with one identity; made by `connecting.connect`.
+    """A client of one API server with one identity; `connect_to_kubernetes` creates it.
 
-    Everything but watches is counted against `requests_per_second` and `burst`. Errors of all methods: Conflict,
-    Expired, NotFoundError, Refused, Throttled, Unavailable.
+    `requests_per_second` and `burst` limit everything except watches. All methods raise ConflictError,
+    ExpiredVersionError, NotFoundError, RefusedError, ThrottledError and UnavailableError.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class KubernetesClient:
     ) -> None:
         self._credentials = credentials
         self._bucket = TokenBucket(requests_per_second, burst)
-        self._seconds = timeout_seconds
+        self._timeout_seconds = timeout_seconds
         self._sessions: dict[tuple[object, ...], aiohttp.ClientSession] = {}
         self._may_send: Callable[[], bool] = lambda: True
 
-    def check_health(self, may_send: Callable[[], bool]) -> "KubernetesClient":
-        """Return the same client such that it writes only while it may, checked after every wait for its turn.
+    def with_write_guard(self, may_send: Callable[[], bool]) -> "KubernetesClient":
+        """Return this client with a check before each write, after the wait for the rate limit.
 
-        Raises Unavailable for a write that comes too late.
+        A write raises UnavailableError if `may_send` returns False.
         """
         guarded = copy(self)
         guarded._may_send = may_send
@@ -91,27 +91,27 @@ class KubernetesClient:
 
     @property
     def in_cluster(self) -> bool:
-        """Tell whether the identity is a pod's own account, from within the cluster."""
+        """Whether the identity is the service account of cruise's own pod."""
         return self._credentials.in_cluster
 
     async def identity(self) -> ApiIdentity:
-        """Return the identity in use, for other connections to the same server."""
+        """Return the current identity, for other connections to the same server."""
         return await self._credentials.current()
 
-    async def renewed(self, refused: ApiIdentity) -> ApiIdentity:
-        """Return the identity as it is when read anew, since `refused` was not accepted."""
-        return await self._credentials.renewed(refused)
+    async def renew(self, refused: ApiIdentity) -> ApiIdentity:
+        """Read the credentials again after the server rejected an identity, and return the new one."""
+        return await self._credentials.renew(refused)
 
-    async def get(self, path: str, query: Mapping[str, str] = _NOTHING, *, urgent: bool = False) -> bytes:
-        """Return the JSON at a path; when throttled, wait as long as Retry-After says and try again a few times.
+    async def get(self, path: str, query: Mapping[str, str] = _EMPTY, *, urgent: bool = False) -> bytes:
+        """Return the JSON at a path; if throttled, wait as Retry-After says and try again a few times.
 
-        What is `urgent` does not wait behind other requests.
+        An `urgent` request does not wait for the rate limit.
         """
-        for attempt in range(_READ_TRIES):
+        for attempt in range(_READ_ATTEMPTS):
             try:
-                return await self._ask(_Request("GET", path, query, self._timeout), urgent=urgent)
+                return await self._request_body(_Request("GET", path, query, self._timeout), urgent=urgent)
             except ThrottledError as error:
-                if attempt + 1 == _READ_TRIES:
+                if attempt + 1 == _READ_ATTEMPTS:
                     raise
                 await asyncio.sleep(compute_retry_wait(attempt, error.retry_after_seconds))
         raise AssertionError
@@ -123,18 +123,18 @@ class KubernetesClient:
         body: object,
         *,
         content_type: str = "application/json",
-        query: Mapping[str, str] = _NOTHING,
+        query: Mapping[str, str] = _EMPTY,
         repeatable: bool = False,
         urgent: bool = False,
     ) -> bytes:
-        """Write `body` as JSON and return the answer; when throttled, raise Throttled at once.
+        """Write `body` as JSON and return the answer; raise ThrottledError if throttled.
 
-        `repeatable` says that twice is the same as once: only then is it sent again where a connection broke before
-        there was an answer. PUT is so by HTTP's own rules. What is `urgent` does not wait behind other requests.
+        A `repeatable` request is sent again if the connection breaks before the answer. An `urgent` one does not wait
+        for the rate limit.
         """
         query = {**query, "fieldManager": FIELD_MANAGER}
         request = _Request(method, path, query, self._timeout, msgspec.json.encode(body), content_type)
-        answer = await self._ask(request, repeatable=repeatable, urgent=urgent)
+        answer = await self._request_body(request, repeatable=repeatable, urgent=urgent)
         failure = find_failure_status(answer)
         if failure is not None:
             raise create_error_from_status(failure, str(request))
@@ -142,23 +142,23 @@ class KubernetesClient:
 
     @asynccontextmanager
     async def stream_lines(
-        self, path: str, query: Mapping[str, str], silence_seconds: float = _WATCH_SILENCE_SECONDS
+        self, path: str, query: Mapping[str, str], idle_timeout_seconds: float = _WATCH_TIMEOUT_SECONDS
     ) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Open a watch and yield its lines as they come, until the server ends it.
+        """Open a watch and yield its lines until the server ends it.
 
-        There is no limit to the whole, but after `silence_seconds` without a byte, or where a line breaks off, the
-        iterator raises Unavailable.
+        The iterator raises UnavailableError if no byte arrives for `idle_timeout_seconds`, or if the stream ends within
+        a line.
         """
-        timeout = aiohttp.ClientTimeout(total=None, connect=self._seconds, sock_read=silence_seconds)
+        timeout = aiohttp.ClientTimeout(total=None, connect=self._timeout_seconds, sock_read=idle_timeout_seconds)
         request = _Request("GET", path, query, timeout)
-        with translate_network_errors(str(request), silence_seconds):
+        with translate_network_errors(str(request), idle_timeout_seconds):
             response = await self._respond(request)
         async with response:
             if response.status != 200:
-                with translate_network_errors(str(request), self._seconds):
+                with translate_network_errors(str(request), self._timeout_seconds):
                     body = await response.read()
                 raise create_error(response.status, body, str(request), response.headers.get("Retry-After"))
-            yield read_lines(response, str(request), silence_seconds)
+            yield read_lines(response, str(request), idle_timeout_seconds)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -168,13 +168,13 @@ class KubernetesClient:
 
     @property
     def _timeout(self) -> aiohttp.ClientTimeout:
-        return aiohttp.ClientTimeout(total=self._seconds)
+        return aiohttp.ClientTimeout(total=self._timeout_seconds)
 
-    async def _ask(self, request: _Request, *, repeatable: bool = True, urgent: bool = False) -> bytes:
+    async def _request_body(self, request: _Request, *, repeatable: bool = True, urgent: bool = False) -> bytes:
         wait = 0.0 if urgent else self._bucket.reserve(time.monotonic())
         if wait > 0:
             await asyncio.sleep(wait)
-        with translate_network_errors(str(request), self._seconds):
+        with translate_network_errors(str(request), self._timeout_seconds):
             try:
                 response, body = await self._exchange(request)
             except CONNECTION_ERRORS:
@@ -185,7 +185,7 @@ class KubernetesClient:
             raise create_error(response.status, body, str(request), response.headers.get("Retry-After"))
         if "json" not in response.content_type:
             raise UnavailableError(
-                f"{request} was answered with {response.content_type}: is that a Kubernetes API server?"
+                f"{request} was answered with {response.content_type}: check that the address is a Kubernetes API server"
             )
         return body
 
@@ -194,20 +194,20 @@ class KubernetesClient:
             return response, await response.read()
 
     async def _respond(self, request: _Request) -> aiohttp.ClientResponse:
-        """Send a request, once more with credentials read anew where those in use are not accepted."""
+        """Send a request; if the server answers 401, read the credentials again and repeat it."""
         identity = await self._credentials.current()
         response = await self._send_as(identity, request)
         if response.status != 401:
             return response
         response.release()
-        return await self._send_as(await self._credentials.renewed(identity), request)
+        return await self._send_as(await self._credentials.renew(identity), request)
 
     async def _send_as(self, identity: ApiIdentity, request: _Request) -> aiohttp.ClientResponse:
         query = f"?{urlencode(request.query)}" if request.query else ""
-        content = {"Content-Type": request.content_type} if request.content_type else _NOTHING
+        content = {"Content-Type": request.content_type} if request.content_type else _EMPTY
         session = await self._session(identity)
         if request.method != "GET" and not self._may_send():
-            raise UnavailableError(f"{request}: not sent, since this process may not write any more")
+            raise UnavailableError(f"{request}: not sent: this process may no longer write")
         return await session.request(
             request.method,
             URL(f"{identity.server}{request.path}{query}", encoded=True),
@@ -220,20 +220,17 @@ class KubernetesClient:
         )
 
     async def _session(self, identity: ApiIdentity) -> aiohttp.ClientSession:
-        kept = self._sessions.get(identity.connection)
-        if kept is not None:
-            return kept
+        session = self._sessions.get(identity.connection)
+        if session is not None:
+            return session
         connector = aiohttp.TCPConnector(limit=_CONNECTIONS, ssl=identity.tls())
-        # Neither proxies nor passwords are taken from the environment by the library: it reads NO_PROXY otherwise than
-        # kubectl does, and would add a password from a .netrc file.
+        # aiohttp reads NO_PROXY differently from kubectl, and would add a password from a .netrc file.
         session = aiohttp.ClientSession(connector=connector, trust_env=False, read_bufsize=1 << 18)
         self._sessions[identity.connection] = session
-        if len(self._sessions) > _SESSIONS:
+        if len(self._sessions) > _MAX_SESSIONS:
             await self._sessions.pop(next(iter(self._sessions))).close()
         return session
 
-
-# From a kubeconfig or a pod's service account to a client.
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _DEFAULT_NAMESPACE = "cruise"
@@ -241,11 +238,10 @@ _DEFAULT_NAMESPACE = "cruise"
 
 @dataclass(frozen=True, slots=True)
 class KubernetesSettings:
-    """How the API server is found, and how fast and how long it is asked.
+    """How to find the API server, and the limits of requests to it.
 
-    `kubeconfig` None means the pod's own service account, or outside of a cluster what kubectl would use: $KUBECONFIG,
-    then ~/.kube/config. `context` is of a kubeconfig; None means the current one. A request has
-    `timeout_seconds` for its whole answer.
+    Without `kubeconfig`, the service account of the pod is used; outside a cluster, $KUBECONFIG and then
+    ~/.kube/config. `context` None is the current context. `timeout_seconds` is for a whole request.
     """
 
     kubeconfig: Path | None = None
@@ -257,12 +253,9 @@ class KubernetesSettings:
 
 @asynccontextmanager
 async def connect_to_kubernetes(settings: KubernetesSettings) -> AsyncIterator[KubernetesClient]:
-    """Yield a client with the credentials found; nothing is asked of the server yet.
-
-    Raises BadInputError where there are none that can be used.
-    """
+    """Yield a client with the credentials found; no request is sent yet. Raises BadInputError."""
     if settings.requests_per_second <= 0:
-        raise BadInputError("kube_requests_per_second is 0: nothing could ever be asked; set it to 100")
+        raise BadInputError("kube_requests_per_second must be above 0: set it to 100")
     credentials = Credentials(find_credentials(settings.kubeconfig, context=settings.context))
     (await credentials.load()).tls()
     client = KubernetesClient(
@@ -283,29 +276,29 @@ def find_credentials(
     service_account: Path = SERVICE_ACCOUNT,
     context: str | None = None,
 ) -> CredentialSource:
-    """Return where the credentials are: the stated file, else the pod's service account, else kubectl's files.
+    """Return the source of credentials: the given file, else the pod's service account, else kubectl's files.
 
-    A pod's account is not for the context of a kubeconfig.
+    With a `context`, the service account is not used.
     """
     if kubeconfig is not None:
         if not kubeconfig.is_file():
-            raise BadInputError(f"kubeconfig {kubeconfig} is not there; set kubeconfig to the file that kubectl uses")
+            raise BadInputError(f"kubeconfig {kubeconfig} does not exist; set kubeconfig to the file that kubectl uses")
         return KubeconfigCredentials(str(kubeconfig), context)
     if context is None and environment.get("KUBERNETES_SERVICE_HOST") and (service_account / "token").exists():
         return ServiceAccountCredentials(service_account)
-    listed = environment.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
-    if not any(Path(place).expanduser().is_file() for place in listed.split(os.pathsep) if place):
+    paths = environment.get("KUBECONFIG") or str(Path("~/.kube/config").expanduser())
+    if not any(Path(place).expanduser().is_file() for place in paths.split(os.pathsep) if place):
         raise BadInputError(
-            f"no cluster is known: cruise is not in a pod with a service account, and there is no {listed}; "
+            f"no cluster is configured: cruise does not run in a pod with a service account, and {paths} does not exist; "
             "set kubeconfig, or KUBECONFIG"
         )
-    return KubeconfigCredentials(listed, context)
+    return KubeconfigCredentials(paths, context)
 
 
-def find_own_namespace(stated: str | None, service_account: Path = SERVICE_ACCOUNT) -> str:
-    """Return cruise's own namespace: the stated one, else the service account's, else `cruise`."""
-    if stated:
-        return stated
+def find_own_namespace(configured: str | None, service_account: Path = SERVICE_ACCOUNT) -> str:
+    """Return the namespace of cruise: the configured one, else the service account's, else `cruise`."""
+    if configured:
+        return configured
     try:
         return (service_account / "namespace").read_text(encoding="utf-8").strip() or _DEFAULT_NAMESPACE
     except OSError:

@@ -1,4 +1,4 @@
-"""The Cluster port over a real API server."""
+"""The cluster of a real API server: followed by watches, or read once by lists."""
 
 import asyncio
 import time
@@ -35,14 +35,14 @@ from cruise.kube_json.wire.object_json import NodeObject
 from cruise.kube_json.wire.pod_json import PodObject
 
 MAX_LAG_SECONDS = 60.0
-_SCALES_SECONDS = 10.0
+_SCALES_TIMEOUT_SECONDS = 10.0
 
 
 class KubernetesCluster:
-    """A cluster, kept in memory by watches of its API server for as long as `run` does.
+    """A cluster that is kept in memory by watches while `run` runs.
 
-    `may_write` is called with each action right before it is sent: False refuses it. Nothing is decided on old data:
-    `snapshot` raises Unavailable where some kind was not known to be in step within the last minute.
+    Each action is sent only if `may_write` returns True right before. `snapshot` raises UnavailableError if a kind was
+    not in sync within the last `max_lag_seconds`.
     """
 
     def __init__(
@@ -53,82 +53,82 @@ class KubernetesCluster:
         clock: Callable[[], float] = time.monotonic,
         *,
         timing: WatchTiming | None = None,
-        most_lag_seconds: float = MAX_LAG_SECONDS,
+        max_lag_seconds: float = MAX_LAG_SECONDS,
         node_autoscaling: NodeAutoscalerSetting = NodeAutoscalerSetting.DETECT,
     ) -> None:
         self._client = client
         self._may_write = may_write
-        self._most_lag_seconds = most_lag_seconds
+        self._max_lag_seconds = max_lag_seconds
         self._cache = ClusterCache()
-        self._former_nodes = RemovedNodes(clock)
+        self._removed_nodes = RemovedNodes(clock)
         self._node_autoscaling = node_autoscaling
-        self._asked = NodeAutoscalerPoller(client)
+        self._node_autoscalers = NodeAutoscalerPoller(client)
         timing = timing or WatchTiming()
-        self._lines = WatchLog()
+        self._log = WatchLog()
         self._watches = {
-            kind.plural: KindWatch(client, kind, self._cache.get_store(kind), timing, clock, self._lines)
+            kind.plural: KindWatch(client, kind, self._cache.get_store(kind), timing, clock, self._log)
             for kind in kinds
         }
         self._scales = ScaleReader(client, self._cache, clock)
-        self._written = PendingWrites(self._cache, self._read_ahead)
+        self._pending_writes = PendingWrites(self._cache, self._read_ahead)
         self._clock = clock
 
     @property
     def version(self) -> int:
-        """How often what is known has changed."""
+        """The number of changes to the cached objects."""
         return self._cache.version
 
     async def run(self) -> None:
-        """Keep in step until cancelled."""
+        """Follow the cluster until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
                 for watch in self._watches.values():
                     group.create_task(self._follow(watch), name=f"watch {watch.kind.plural}")
-                group.create_task(self._asked.run(), name="node autoscaler")
+                group.create_task(self._node_autoscalers.run(), name="node autoscaler")
                 group.create_task(self._scales.run(), name="scales")
         finally:
-            self._lines.write()
+            self._log.write()
 
-    async def is_synced(self) -> None:
-        """Wait until every kind was listed."""
+    async def wait_until_synced(self) -> None:
+        """Wait until every kind is listed."""
         for watch in self._watches.values():
             await watch.listed.wait()
-        await self._asked.answered.wait()
-        # Late answers are not waited for: until they come, the pods that they could concern are held.
+        await self._node_autoscalers.answered.wait()
+        # Not waited for longer: pods that a missing scale could concern are skipped until it is read.
         with suppress(TimeoutError):
-            async with asyncio.timeout(_SCALES_SECONDS):
+            async with asyncio.timeout(_SCALES_TIMEOUT_SECONDS):
                 await self._scales.read_if_due()
 
     def get_lag_seconds(self) -> float:
-        """How long ago the least fresh kind was last known to be in step; infinite before all were listed."""
+        """Return the age of the least fresh kind; infinite before all kinds are listed."""
         return max(watch.lag_seconds() for watch in self._watches.values())
 
     def count_listed(self) -> dict[str, int]:
-        """Return how often each kind was listed: more than once where a watch could not go on."""
+        """Return how often each kind was listed; more than once if a watch could not continue."""
         return {name: watch.list_count for name, watch in self._watches.items()}
 
     def problems(self) -> list[str]:
-        """Return in words, a line, why kinds are not followed now; empty where all is well."""
+        """Return one line that says why kinds are not followed at present; empty if all are."""
         found = {name: watch.problem for name, watch in self._watches.items() if watch.problem and not watch.is_absent}
         return [f"{format_kinds(list(found))}: {format_shared_problem(found)}"] if found else []
 
     def unreadable(self) -> list[UnreadableObject]:
-        """Return the objects that cannot be decoded and are held apart."""
+        """Return the objects that cannot be decoded."""
         return list(self._cache.unreadable())
 
     def get_owner_index(self) -> OwnerIndex:
-        """Return who controls ReplicaSets and Jobs, for pods that are being created; it stays up to date."""
+        """Return the controllers of ReplicaSets and Jobs, for pods at admission; it stays up to date."""
         return self._cache.owners
 
     async def snapshot(self) -> ClusterSnapshot:
-        self._check_in_step()
-        await self._written.settle()
+        self._check_lag()
+        await self._pending_writes.settle()
         taken_at = self._clock()
-        snapshot = self._asked.objects.combine(self._cache.snapshot())
+        snapshot = self._node_autoscalers.objects.combine(self._cache.snapshot())
         autoscaler = self._node_autoscaling.resolve(snapshot.node_autoscaler)
-        # Where nodes do not come by themselves, one that is gone is gone.
-        former = () if autoscaler is None else self._former_nodes.get_not_in(snapshot.nodes)
-        return replace(snapshot, node_autoscaler=autoscaler, removed_nodes=former, taken_at=taken_at)
+        # Only a node autoscaler adds a node of a removed kind again.
+        removed = () if autoscaler is None else self._removed_nodes.get_not_in(snapshot.nodes)
+        return replace(snapshot, node_autoscaler=autoscaler, removed_nodes=removed, taken_at=taken_at)
 
     async def read_pod(self, namespace: str, name: str) -> Pod | None:
         document = await self._read_pod(namespace, name)
@@ -145,22 +145,22 @@ class KubernetesCluster:
 
     async def perform(self, action: Action) -> None:
         if not self._may_write(action):
-            raise UnavailableError("not the leader any more")
+            raise UnavailableError("no longer the leader")
         try:
             await perform_action(self._client, action)
         except UnavailableError:
-            # It may have been done all the same.
-            self._written.add(action, certain=False)
+            # The server may have received the request.
+            self._pending_writes.add(action, certain=False)
             raise
-        self._written.add(action, certain=True)
+        self._pending_writes.add(action, certain=True)
 
-    def _check_in_step(self) -> None:
+    def _check_lag(self) -> None:
         for name, watch in self._watches.items():
             lag = watch.lag_seconds()
-            if lag > self._most_lag_seconds:
-                because = f": {watch.problem}" if watch.problem else ""
-                since = f"not in step for {lag:.0f} s" if watch.listed.is_set() else "not listed yet"
-                raise UnavailableError(f"{name}: {since}{because}")
+            if lag > self._max_lag_seconds:
+                problem = f": {watch.problem}" if watch.problem else ""
+                state = f"not in sync for {lag:.0f} s" if watch.listed.is_set() else "not listed yet"
+                raise UnavailableError(f"{name}: {state}{problem}")
 
     async def _follow(self, watch: KindWatch) -> None:
         if watch.kind == PODS:
@@ -168,17 +168,17 @@ class KubernetesCluster:
                 await self._watches[plural].listed.wait()
         await watch.run()
 
-    async def _read_ahead(self, place: ObjectKey) -> None:
-        """Read a pod or node that was just written, in front of its watch."""
-        plural, namespace, name = place
+    async def _read_ahead(self, key: ObjectKey) -> None:
+        """Read a pod or node after a write, before its watch reports it."""
+        plural, namespace, name = key
         kind, watch = (NODES, self._watches["nodes"]) if plural == NODES.plural else (PODS, self._watches["pods"])
         document: PodObject | NodeObject | None
         document = await (self._read_node(name) if kind == NODES else self._read_pod(namespace, name))
-        shelf = self._cache.get_store(kind)
+        store = self._cache.get_store(kind)
         if document is None:
-            shelf.clear((namespace, name))
+            store.clear((namespace, name))
         else:
-            shelf.merge(document, watch.version)
+            store.merge(document, watch.version)
 
     async def _read_node(self, name: str) -> NodeObject | None:
         try:
@@ -196,29 +196,27 @@ class KubernetesCluster:
         return decode_answer(answer, PodObject, f"Pod {namespace}/{name}")
 
 
-# A cluster read once, by lists alone: a report needs no watches and no more than read rights.
-
-_PAGE = 500
-# A list that outlived its version is begun anew; one that does so again and again will not end.
-_TRIES = 3
+_PAGE_SIZE = 500
+# A list that takes longer than the server keeps its version is started again.
+_LIST_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterReading:
-    """The cluster, and the objects in it that cannot be read."""
+    """A snapshot, and the objects that cannot be decoded."""
 
     snapshot: ClusterSnapshot
     unreadable: Sequence[UnreadableObject]
 
 
 async def read_cluster_once(client: KubernetesClient, on_read: Callable[[str, int], None]) -> ClusterReading:
-    """List every kind that decisions read; `on_read` gets the number of objects of a kind so far.
+    """List every kind that decisions read; `on_read` receives the number of objects of a kind so far.
 
-    Raises BadInputError where a kind may not be read, Throttled, Unavailable.
+    Raises BadInputError if a kind may not be listed, ThrottledError and UnavailableError.
     """
     cache = ClusterCache()
-    for stage in (True, False):
-        kinds = [kind for kind in ALL_KINDS if (kind.plural in FIRST_LISTED) is stage]
+    for first in (True, False):
+        kinds = [kind for kind in ALL_KINDS if (kind.plural in FIRST_LISTED) is first]
         answers = await asyncio.gather(*(_list(client, kind, cache, on_read) for kind in kinds), return_exceptions=True)
         for answer in answers:
             if isinstance(answer, BaseException):
@@ -231,7 +229,7 @@ async def read_cluster_once(client: KubernetesClient, on_read: Callable[[str, in
 async def _list(
     client: KubernetesClient, kind: WatchedKind, cache: ClusterCache, on_read: Callable[[str, int], None]
 ) -> None:
-    for _ in range(_TRIES):
+    for _ in range(_LIST_ATTEMPTS):
         try:
             await _list_once(client, kind, cache, on_read)
         except ExpiredVersionError:
@@ -241,21 +239,27 @@ async def _list(
                 return
             if isinstance(error, NotFoundError):
                 raise BadInputError(f"the cluster has no {kind.plural}: {error}") from error
-            hint = "; deploy/rbac/observe.yaml has all rights that are needed" if error.cause == "Forbidden" else ""
+            hint = (
+                "; deploy/rbac/observe.yaml grants all permissions that are needed"
+                if error.cause == "Forbidden"
+                else ""
+            )
             raise BadInputError(f"{kind.plural} cannot be listed: {error}{hint}") from error
         return
-    raise UnavailableError(f"{kind.plural}: the list took longer than the server keeps it, {_TRIES} times in a row")
+    raise UnavailableError(
+        f"{kind.plural}: the list took longer than the server keeps it, {_LIST_ATTEMPTS} times in a row"
+    )
 
 
 async def _list_once(
     client: KubernetesClient, kind: WatchedKind, cache: ClusterCache, on_read: Callable[[str, int], None]
 ) -> None:
-    shelf, count = cache.get_store(kind), 0
+    store, count = cache.get_store(kind), 0
     names: set[Key] = set()
-    async for page in list_pages(client, kind, StreamDecoder(kind.shape), _PAGE):
+    async for page in list_pages(client, kind, StreamDecoder(kind.shape), _PAGE_SIZE):
         for item in (*page.items, *page.unreadable):
             names.add(get_object_key(item))
-            shelf.put(item, page.version)
+            store.put(item, page.version)
         count += len(page.items) + len(page.unreadable)
         on_read(kind.plural, count)
-    shelf.retain(names)
+    store.retain(names)

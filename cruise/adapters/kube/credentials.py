@@ -1,4 +1,4 @@
-"""Cruise's identity at the API server, read by kubernetes_asyncio, again as tokens and certificates change."""
+"""Cruise's identity at the API server, read by kubernetes_asyncio and read again when tokens or certificates change."""
 
 import asyncio
 import ipaddress
@@ -23,42 +23,40 @@ from kubernetes_asyncio.config.kube_config import ConfigNode, KubeConfigLoader, 
 
 from cruise.errors import BadInputError
 
-# Which proxy leads to a server, by the environment: as kubectl and every other Go program reads it.
-
 _PORTS = {"http": 80, "https": 443}
 
 
 def find_proxy(server: str, environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the proxy for a server's URL, None for a direct connection.
+    """Return the proxy for a server's URL by the environment, None for a direct connection.
 
-    NO_PROXY lists hosts, domains, addresses and networks such as 10.96.0.0/12, each with a port if need be. Loopback
-    addresses never take a proxy.
+    It follows kubectl and other Go programs: NO_PROXY lists hosts, domains, addresses and networks such as
+    10.96.0.0/12, each with an optional port. Loopback addresses never use a proxy.
     """
     parts = urlsplit(server)
     host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(parts.scheme)
     name = f"{parts.scheme}_proxy"
     proxy = environment.get(name.upper()) or environment.get(name)
-    if not proxy or not host or _excepted(host, port, environment):
+    if not proxy or not host or _is_exempt(host, port, environment):
         return None
     return proxy if "://" in proxy else f"http://{proxy}"
 
 
-def _excepted(host: str, port: int | None, environment: Mapping[str, str]) -> bool:
+def _is_exempt(host: str, port: int | None, environment: Mapping[str, str]) -> bool:
     address = _address(host)
     if host == "localhost" or (address is not None and address.is_loopback):
         return True
-    listed = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
-    return any(_covers(entry.strip().lower(), host, address, port) for entry in listed.split(","))
+    entries = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
+    return any(_matches_entry(entry.strip().lower(), host, address, port) for entry in entries.split(","))
 
 
-def _covers(entry: str, host: str, address: "_Address | None", port: int | None) -> bool:
+def _matches_entry(entry: str, host: str, address: "_Address | None", port: int | None) -> bool:
     if entry in ("", "*"):
         return entry == "*"
     if "/" in entry:
         network = _network(entry)
         return network is not None and address is not None and address in network
-    name, stated_port = _split_port(entry)
-    if stated_port is not None and stated_port != port:
+    name, entry_port = _split_port(entry)
+    if entry_port is not None and entry_port != port:
         return False
     if address is not None:
         return _address(name) == address
@@ -93,13 +91,13 @@ def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
 
 
 # Projected tokens are rotated at four fifths of their life, which is never under 10 minutes.
-_AGE_SECONDS = 60.0
-# Credentials that were read so lately are not worth reading again because of a refusal.
-_FRESH_SECONDS = 1.0
-# Somebody may have to sign in to a plugin.
-_PLUGIN_SECONDS = 60.0
-# What the library raises where files are not what it expects, as it checks little itself, and where plugins fail.
-_BROKEN = (
+_MAX_AGE_SECONDS = 60.0
+# Credentials that were read within this time are not read again after a 401.
+_MIN_AGE_SECONDS = 1.0
+# A user may have to sign in to a plugin.
+_PLUGIN_TIMEOUT_SECONDS = 60.0
+# What the library raises for files of another form, because it checks little itself, and for failing plugins.
+_CONFIG_ERRORS = (
     ConfigException,
     OSError,
     ValueError,
@@ -113,17 +111,17 @@ _BROKEN = (
     yaml.YAMLError,
 )
 
-# The library logs what it raises as well, with the whole user that it did not understand, credentials included.
+# The library also logs its errors, with the whole user entry and its credentials.
 _library_log = logging.getLogger("kubernetes_asyncio.config")
 _library_log.addHandler(logging.NullHandler())
 _library_log.propagate = False
-# A user as the library names the place of what it missed: it may be the user with all its credentials.
+# The user entry in the library's messages, which may contain credentials.
 _QUOTED_USER = re.compile(r"/\{.*\}")
 
 
 @dataclass(frozen=True, slots=True)
 class ApiIdentity:
-    """Credentials as they are now: headers for each request, files for TLS, and their contents to detect a change."""
+    """Current credentials: headers of each request, files for TLS, and their contents to detect changes."""
 
     server: str
     headers: Mapping[str, str]
@@ -136,7 +134,7 @@ class ApiIdentity:
 
     @property
     def connection(self) -> tuple[object, ...]:
-        """What a connection depends on: where it differs, connections are made anew."""
+        """Everything that a connection depends on; if it differs, a new connection is needed."""
         return (
             self.server,
             self.ca_file,
@@ -148,14 +146,14 @@ class ApiIdentity:
         )
 
     def tls(self) -> ssl.SSLContext:
-        """Return the TLS settings. Raises BadInputError where certificates cannot be read."""
+        """Return the TLS context. Raises BadInputError if certificates cannot be read."""
         try:
             context = ssl.create_default_context(cafile=self.ca_file)
             if self.certificate is not None:
                 context.load_cert_chain(*self.certificate)
         except (OSError, ValueError) as error:
             raise BadInputError(f"the certificates for {self.server} cannot be used: {error}") from error
-        # Clusters' own certificates often lack what the strict check asks for, and kubectl does not require it.
+        # Certificates of clusters often fail the strict check, which kubectl does not do either.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         if not self.verify:
             context.check_hostname = False
@@ -164,33 +162,35 @@ class ApiIdentity:
 
 
 class CredentialSource(Protocol):
-    """Where credentials come from."""
+    """A source of credentials."""
 
-    async def read(self, *, anew: bool) -> ApiIdentity:
-        """Read them; `anew` runs a plugin again even if its last answer has not expired. Raises BadInputError."""
+    async def read(self, *, force: bool) -> ApiIdentity:
+        """Read the credentials; `force` runs a plugin again before its credentials expire. Raises BadInputError."""
         ...
 
 
 class ServiceAccountCredentials:
-    """The account of the pod that cruise runs in; its token is rotated under it."""
+    """The service account of cruise's pod; the kubelet rotates its token."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
 
-    async def read(self, *, anew: bool) -> ApiIdentity:
+    async def read(self, *, force: bool) -> ApiIdentity:
         configuration = Configuration()
         loader = InClusterConfigLoader(str(self._directory / "token"), str(self._directory / "ca.crt"))
         try:
             loader.load_and_set(configuration)
-        except _BROKEN as error:
-            raise BadInputError(f"the service account in {self._directory} cannot be used: {_line(error)}") from error
-        return _identity(configuration, {})
+        except _CONFIG_ERRORS as error:
+            raise BadInputError(
+                f"the service account in {self._directory} cannot be used: {_to_line(error)}"
+            ) from error
+        return _to_identity(configuration, {})
 
 
 class KubeconfigCredentials:
-    """One or several kubeconfig files, merged as kubectl merges them; `paths` are separated as $KUBECONFIG's.
+    """One or several kubeconfig files, merged as by kubectl; `paths` as in $KUBECONFIG.
 
-    Without a `context` the current one of the files counts.
+    Without a `context`, the current context of the files is used.
     """
 
     def __init__(self, paths: str, context: str | None = None) -> None:
@@ -199,90 +199,92 @@ class KubeconfigCredentials:
         self._last: ApiIdentity | None = None
         self._context = context
 
-    async def read(self, *, anew: bool) -> ApiIdentity:
+    async def read(self, *, force: bool) -> ApiIdentity:
         configuration = Configuration()
         try:
             merger = KubeConfigMerger(self._paths)
             if merger.config is None or not isinstance(merger.config.value, dict):
                 raise BadInputError(f"kubeconfig {self._paths} is empty")
-            # Switching kubectl's context does not concern a process that runs.
+            # A running process keeps its context when kubectl's is switched.
             context = self._context or str(merger.config["current-context"])
             loader = KubeConfigLoader(
                 merger.config, context, config_base_path=None, config_persister=merger.save_changes
             )
-            user = _user_of(merger.config, context)
-            headers = _impersonation(user)
-            if self._loader is not None and self._last is not None and not anew and "exec" in user:
-                # What a plugin gave without an end is good until it is refused.
+            user = _find_user(merger.config, context)
+            headers = _get_impersonation_headers(user)
+            if self._loader is not None and self._last is not None and not force and "exec" in user:
+                # Credentials of a plugin without an expiry are used until the server rejects them.
                 if not hasattr(self._loader, "exec_plugin_expiry"):
                     return self._last
                 loader = self._loader
-            async with asyncio.timeout(_PLUGIN_SECONDS):
+            async with asyncio.timeout(_PLUGIN_TIMEOUT_SECONDS):
                 await loader.load_and_set(configuration)
-        except _BROKEN as error:
-            raise BadInputError(f"kubeconfig {self._paths} cannot be used: {_why(error)}") from error
+        except _CONFIG_ERRORS as error:
+            raise BadInputError(
+                f"kubeconfig {self._paths} cannot be used: {_describe_kubeconfig_error(error)}"
+            ) from error
         self._loader, self._context = loader, context
-        self._last = _identity(configuration, headers)
+        self._last = _to_identity(configuration, headers)
         return self._last
 
 
 class Credentials:
-    """The identity in use, read again when it is `age_seconds` old and after a refusal; safe for concurrent use."""
+    """The current identity, read again after `max_age_seconds` and after a 401; safe for concurrent use."""
 
-    def __init__(self, account: CredentialSource, age_seconds: float = _AGE_SECONDS) -> None:
-        self._account = account
-        self._age_seconds = age_seconds
+    def __init__(self, source: CredentialSource, max_age_seconds: float = _MAX_AGE_SECONDS) -> None:
+        self._source = source
+        self._max_age_seconds = max_age_seconds
         self._identity: ApiIdentity | None = None
         self._read_at = 0.0
         self._lock = asyncio.Lock()
 
     @property
     def in_cluster(self) -> bool:
-        """Tell whether these are a pod's own."""
-        return isinstance(self._account, ServiceAccountCredentials)
+        """Whether these are the credentials of cruise's pod."""
+        return isinstance(self._source, ServiceAccountCredentials)
 
     async def load(self) -> ApiIdentity:
         """Read the credentials. Raises BadInputError."""
-        self._identity = await self._account.read(anew=True)
+        self._identity = await self._source.read(force=True)
         self._read_at = time.monotonic()
         return self._identity
 
     async def current(self) -> ApiIdentity:
-        """Return the identity to use now; what cannot be read again for the moment goes on as it is."""
+        """Return the identity to use now; if it cannot be read again, the old one stays."""
         identity = self._identity
-        if identity is not None and time.monotonic() - self._read_at < self._age_seconds:
+        if identity is not None and time.monotonic() - self._read_at < self._max_age_seconds:
             return identity
-        return await self._renewed(identity, anew=False)
+        return await self._read_again(identity, force=False)
 
-    async def renewed(self, refused: ApiIdentity) -> ApiIdentity:
-        """Return an identity read after `refused` was; the same one where it had only just been read."""
-        return await self._renewed(refused, anew=True)
+    async def renew(self, refused: ApiIdentity) -> ApiIdentity:
+        """Return an identity that was read after `refused`, or the same one if it was only just read."""
+        return await self._read_again(refused, force=True)
 
-    async def _renewed(self, old: ApiIdentity | None, *, anew: bool) -> ApiIdentity:
+    async def _read_again(self, old: ApiIdentity | None, *, force: bool) -> ApiIdentity:
         async with self._lock:
             if self._identity is not None:
-                fresh = anew and time.monotonic() - self._read_at < _FRESH_SECONDS
-                if self._identity is not old or fresh:
+                is_fresh = force and time.monotonic() - self._read_at < _MIN_AGE_SECONDS
+                if self._identity is not old or is_fresh:
                     return self._identity
             try:
-                found = await self._account.read(anew=anew)
+                found = await self._source.read(force=force)
             except BadInputError:
-                # Files are replaced one after the other, and plugins fail for a while.
+                # Files may be half replaced, and plugins may fail temporarily.
                 if self._identity is None:
                     raise
                 found = self._identity
             self._read_at = time.monotonic()
-            # What is known is known of one server: another has another's pods.
+            # Everything cached belongs to one server, so the server must not change.
             if self._identity is None or found.server == self._identity.server:
                 self._identity = found
             return self._identity
 
 
-def _identity(configuration: Configuration, more_headers: Mapping[str, str]) -> ApiIdentity:
+def _to_identity(configuration: Configuration, extra_headers: Mapping[str, str]) -> ApiIdentity:
     host = configuration.host or ""
-    # A token file mostly ends with a line feed, which no header may.
+    # A token file usually ends with a line feed, which a header must not contain.
     bearer = " ".join(str(configuration.api_key.get("BearerToken", "")).split())
-    headers = {**more_headers, "Authorization": bearer} if bearer else more_headers
+    headers = {**extra_headers, "Authorization": bearer} if bearer else extra_headers
     certificate, key = configuration.cert_file, configuration.key_file
     return ApiIdentity(
         server=host.rstrip("/"),
@@ -292,11 +294,11 @@ def _identity(configuration: Configuration, more_headers: Mapping[str, str]) -> 
         verify=bool(configuration.verify_ssl),
         server_name=configuration.tls_server_name,
         proxy=configuration.proxy or find_proxy(host),
-        file_contents=tuple(_content(file) for file in (configuration.ssl_ca_cert, certificate, key)),
+        file_contents=tuple(_read_content(file) for file in (configuration.ssl_ca_cert, certificate, key)),
     )
 
 
-def _content(file: str | None) -> object:
+def _read_content(file: str | None) -> object:
     if file is None:
         return None
     try:
@@ -305,32 +307,32 @@ def _content(file: str | None) -> object:
         return None
 
 
-def _user_of(config: ConfigNode, context_name: str) -> Mapping[str, Any]:
-    """Return the user of a context as it is written."""
+def _find_user(config: ConfigNode, context_name: str) -> Mapping[str, Any]:
+    """Return the user entry of a context."""
     context = config["contexts"].get_with_name(context_name)
     name = context["context"].safe_get("user") if context else None
     user = config["users"].get_with_name(name, safe=True) if name else None
-    written = user["user"].value if user else {}
-    return written if isinstance(written, dict) else {}
+    entry = user["user"].value if user else {}
+    return entry if isinstance(entry, dict) else {}
 
 
-def _impersonation(user: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return the headers by which one user acts as another: without them cruise would act with more rights."""
+def _get_impersonation_headers(user: Mapping[str, Any]) -> Mapping[str, str]:
+    """Return the headers of impersonation: without them cruise would act with more permissions."""
     for key in ("as-groups", "as-user-extra"):
         if user.get(key):
-            raise ConfigException(f"cruise cannot impersonate with {key}; take it out, or give cruise its own account")
+            raise ConfigException(f"cruise cannot impersonate with {key}: remove it, or give cruise its own account")
     names = {"as": "Impersonate-User", "as-uid": "Impersonate-Uid"}
     return {header: str(user[key]) for key, header in names.items() if user.get(key)}
 
 
-def _why(error: BaseException) -> str:
-    """Return what is wrong with a kubeconfig: what its pieces are not is no text that a person could read."""
+def _describe_kubeconfig_error(error: BaseException) -> str:
+    """Return the problem of a kubeconfig in words; Python's own messages name no field."""
     if isinstance(error, TypeError | AttributeError):
-        return "something is missing in it; `kubectl config view` shows what it has"
-    text = _QUOTED_USER.sub("", _line(error))
+        return "a field is missing; `kubectl config view` shows its content"
+    text = _QUOTED_USER.sub("", _to_line(error))
     return text.removeprefix("Invalid kube-config file. ")
 
 
-def _line(error: BaseException) -> str:
+def _to_line(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return text or type(error).__name__

@@ -1,4 +1,4 @@
-"""Objects that are read singly, besides those that decisions follow: the user, registrations, quotas."""
+"""What the API server serves, and objects that are read once: cruise's user, Helm release, quotas, webhook."""
 
 import re
 from base64 import b64decode
@@ -16,10 +16,8 @@ from cruise.domain.preflight import HelmRelease
 from cruise.errors import DECODE_ERRORS, NotFoundError, RefusedError, UnavailableError
 from cruise.kube_json.objects.quantities import decode_quotas
 
-# What the API server can do, judged by what it serves: its version is for people to read.
-
 _POD_LEVEL_RESIZE = "InPlacePodLevelResourcesVerticalScaling"
-# The groups of which something is read or written; older servers lack some.
+# The groups that cruise uses; older servers lack some.
 _GROUPS = (
     "apps/v1",
     "autoscaling/v2",
@@ -31,9 +29,9 @@ _GROUPS = (
 
 @dataclass(frozen=True, slots=True)
 class ApiDiscovery:
-    """What is served: verbs by `group/version/resource`, such as `v1/pods/resize`.
+    """The served verbs by `group/version/resource`, such as `v1/pods/resize`.
 
-    `pod_level_resize`: kubelets declare that they resize the requests of a pod as a whole.
+    `pod_level_resize`: kubelets declare that they can resize pod-level resources. The version is only for display.
     """
 
     version: tuple[int, int]
@@ -43,12 +41,12 @@ class ApiDiscovery:
 
     @property
     def can_resize_pods(self) -> bool:
-        """Tell whether running pods can be resized at all."""
+        """Whether running pods can be resized."""
         return self.serves("v1/pods/resize", "patch")
 
     @property
     def can_evict_pods(self) -> bool:
-        """Tell whether pods can be evicted with regard to their budgets."""
+        """Whether pods can be evicted within their PodDisruptionBudgets."""
         return self.serves("v1/pods/eviction", "create")
 
     def serves(self, resource: str, verb: str) -> bool:
@@ -84,28 +82,27 @@ class _NodeFeaturesList(msgspec.Struct, frozen=True):
 
 
 async def discover_api(client: KubernetesClient) -> ApiDiscovery:
-    """Read what the server serves. Raises Refused, Throttled, Unavailable."""
+    """Read what the server serves. Raises RefusedError, ThrottledError and UnavailableError."""
     try:
         version = msgspec.json.decode(await client.get("/version"), type=_ServerVersion)
-        verbs = _verbs("v1", await client.get("/api/v1"))
+        verbs = _decode_verbs("v1", await client.get("/api/v1"))
         for group in _GROUPS:
             try:
-                verbs |= _verbs(group, await client.get(f"/apis/{group}"))
+                verbs |= _decode_verbs(group, await client.get(f"/apis/{group}"))
             except NotFoundError:
-                # Not served at that version: nothing to add.
                 continue
         return ApiDiscovery(
-            version=(_number(version.major), _number(version.minor)),
+            version=(_parse_version_part(version.major), _parse_version_part(version.minor)),
             git_version=version.git_version,
             verbs=verbs,
-            pod_level_resize=await _a_node_declares(client, _POD_LEVEL_RESIZE),
+            pod_level_resize=await _is_declared_by_a_node(client, _POD_LEVEL_RESIZE),
         )
     except DECODE_ERRORS as error:
         raise UnavailableError(f"the API server's discovery documents cannot be read: {error}") from error
 
 
-async def _a_node_declares(client: KubernetesClient, feature: str) -> bool:
-    """Ask one node: nodes differ only while they are upgraded, and the server refuses what one of them cannot do."""
+async def _is_declared_by_a_node(client: KubernetesClient, feature: str) -> bool:
+    """Tell whether the first node declares a feature; nodes differ only during an upgrade."""
     try:
         nodes = msgspec.json.decode(await client.get("/api/v1/nodes", {"limit": "1"}), type=_NodeFeaturesList)
     except RefusedError:
@@ -113,21 +110,21 @@ async def _a_node_declares(client: KubernetesClient, feature: str) -> bool:
     return any(feature in (node.status.declared_features or ()) for node in nodes.items or ())
 
 
-def _verbs(group: str, body: bytes) -> dict[str, frozenset[str]]:
+def _decode_verbs(group: str, body: bytes) -> dict[str, frozenset[str]]:
     served = msgspec.json.decode(body, type=_ApiResourceList).resources
     return {f"{group}/{one.name}": frozenset(one.verbs) for one in served}
 
 
-def _number(text: str) -> int:
-    """Read a version's part; some providers write `33+`."""
+def _parse_version_part(text: str) -> int:
+    """Parse a part of a version; some providers write `33+`."""
     digits = re.match(r"\d+", text)
     return int(digits.group()) if digits else 0
 
 
 _QUOTAS = "/api/v1/resourcequotas"
 _DEPLOYMENTS = "/apis/apps/v1/deployments"
-_OF_SERVE = {"labelSelector": "app.kubernetes.io/name=cruise,app.kubernetes.io/component=serve"}
-# As the API server's own cache has them: so fresh is good enough, and costs etcd nothing.
+_SERVE_SELECTOR = {"labelSelector": "app.kubernetes.io/name=cruise,app.kubernetes.io/component=serve"}
+# From the API server's cache, without a read of etcd.
 _FROM_CACHE = {"resourceVersion": "0"}
 _REVIEWS = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
@@ -135,7 +132,7 @@ _WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations
 
 @dataclass(frozen=True, slots=True)
 class WebhookRegistration:
-    """A MutatingWebhookConfiguration: the CAs (PEM) of its webhooks, and whether pods are created without them too."""
+    """The CA bundles (PEM) of a MutatingWebhookConfiguration, and whether all its webhooks have failurePolicy Ignore."""
 
     ca_bundles: tuple[bytes, ...]
     fails_open: bool
@@ -180,23 +177,23 @@ class _Deployments(msgspec.Struct):
 
 
 async def find_helm_release(client: KubernetesClient, namespace: str) -> HelmRelease | None:
-    """Return the Helm release that `cruise serve` is part of, the one of `namespace` before others.
+    """Return the Helm release of `cruise serve`, preferably the one in `namespace`; None if there is none.
 
-    None where it is not there, or came another way. Raises Refused, Throttled, Unavailable.
+    Raises RefusedError, ThrottledError and UnavailableError.
     """
-    answer = await client.get(_DEPLOYMENTS, _OF_SERVE)
+    answer = await client.get(_DEPLOYMENTS, _SERVE_SELECTOR)
     found = decode_answer(answer, _Deployments, "the Deployments of cruise").items or []
     for one in sorted(found, key=lambda one: one.metadata.namespace != namespace):
-        notes = one.metadata.annotations or {}
-        if name := notes.get("meta.helm.sh/release-name"):
-            return HelmRelease(name, notes.get("meta.helm.sh/release-namespace", one.metadata.namespace))
+        annotations = one.metadata.annotations or {}
+        if name := annotations.get("meta.helm.sh/release-name"):
+            return HelmRelease(name, annotations.get("meta.helm.sh/release-namespace", one.metadata.namespace))
     return None
 
 
 async def read_own_user_name(client: KubernetesClient) -> str | None:
-    """Return the name under which the API server knows cruise, None where it does not say.
+    """Return cruise's user name at the API server, None if the server does not report it.
 
-    Raises Refused, Throttled, Unavailable.
+    Raises RefusedError, ThrottledError and UnavailableError.
     """
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
@@ -207,12 +204,15 @@ async def read_own_user_name(client: KubernetesClient) -> str | None:
 
 
 async def read_quotas(client: KubernetesClient) -> Mapping[str, tuple[ResourceQuota, ...]]:
-    """Return what the quotas of each namespace leave. Raises BadInputError, Refused, Throttled, Unavailable."""
+    """Return the quotas by namespace. Raises BadInputError, RefusedError, ThrottledError and UnavailableError."""
     return decode_quotas(await client.get(_QUOTAS, _FROM_CACHE))
 
 
 async def read_webhook_registration(client: KubernetesClient, name: str) -> WebhookRegistration | None:
-    """Return how a webhook is registered, None where it is not. Raises Refused, Throttled, Unavailable."""
+    """Return the registration of a webhook, None if there is none.
+
+    Raises RefusedError, ThrottledError and UnavailableError.
+    """
     try:
         answer = await client.get(f"{_WEBHOOKS}/{quote(name, safe='')}")
     except NotFoundError:

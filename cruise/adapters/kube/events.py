@@ -1,4 +1,4 @@
-"""Events on pods about what cruise did to them or could not do."""
+"""Events on pods that cruise changed or could not change, and on what users changed in cruise."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -15,17 +15,17 @@ from cruise.errors import CruiseError, NotFoundError, ThrottledError, Unavailabl
 log = structlog.get_logger()
 
 _COMPONENT = "cruise"
-_AGAIN_AFTER = timedelta(hours=1)
+_REPEAT_AFTER = timedelta(hours=1)
 _PER_SECOND, _BURST = 5.0, 50
-_LONGEST_MESSAGE = 1000
-_NO_RIGHT = frozenset({"Forbidden", "Unauthorized"})
-_LONGEST_NAME = 200
+_MAX_MESSAGE_LENGTH = 1000
+_NO_PERMISSION = frozenset({"Forbidden", "Unauthorized"})
+_MAX_NAME_LENGTH = 200
 
 
 class PodEventRecorder:
-    """Writes core v1 Events from `host`: the same about a pod once in an hour, and not too many in all.
+    """Writes core v1 Events from `host`: the same one for a pod once per hour, at a limited rate.
 
-    An hour is how long an API server keeps an Event by default. What is too much is dropped, not kept for later.
+    An API server keeps an Event for one hour by default. Events above the rate are dropped.
     """
 
     def __init__(self, client: KubernetesClient, host: str) -> None:
@@ -35,28 +35,26 @@ class PodEventRecorder:
         self._written: dict[tuple[str, ReasonCode], tuple[str, datetime]] = {}
         self._problem = ""
 
-    async def record(self, announcements: Sequence[PodEvent], now: datetime) -> None:
-        """Write what is new; what cannot be written is logged, once for as long as the problem is the same."""
-        self._written = {key: entry for key, entry in self._written.items() if now - entry[1] < _AGAIN_AFTER}
-        for announcement in announcements:
-            key = (announcement.pod_uid, announcement.reason)
-            if self._written.get(key, ("", now))[0] == announcement.message or not self._bucket.acquire(
-                now.timestamp()
-            ):
+    async def record(self, events: Sequence[PodEvent], now: datetime) -> None:
+        """Write new events; log a failure once until the problem changes."""
+        self._written = {key: entry for key, entry in self._written.items() if now - entry[1] < _REPEAT_AFTER}
+        for event in events:
+            key = (event.pod_uid, event.reason)
+            if self._written.get(key, ("", now))[0] == event.message or not self._bucket.acquire(now.timestamp()):
                 continue
-            self._written[key] = (announcement.message, now)
+            self._written[key] = (event.message, now)
             try:
-                await self._write(announcement, now)
+                await self._write(event, now)
             except (UnavailableError, ThrottledError) as error:
-                # The next would fare no better.
+                # The next event would fail too.
                 self._log(error)
                 return
             except NotFoundError:
-                # The namespace went meanwhile, and the pod with it.
+                # The namespace was deleted, and the pod with it.
                 continue
             except CruiseError as error:
                 self._log(error)
-                if getattr(error, "cause", "") in _NO_RIGHT:
+                if getattr(error, "cause", "") in _NO_PERMISSION:
                     return
             else:
                 self._problem = ""
@@ -67,17 +65,17 @@ class PodEventRecorder:
             log.warning("events cannot be written", problem=str(error))
         self._problem = problem
 
-    async def _write(self, announcement: PodEvent, now: datetime) -> None:
+    async def _write(self, event: PodEvent, now: datetime) -> None:
         involved = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "namespace": announcement.namespace,
-            "name": announcement.pod,
-            "uid": announcement.pod_uid,
+            "namespace": event.namespace,
+            "name": event.pod,
+            "uid": event.pod_uid,
         }
-        event = build_event(involved, format_event_reason(announcement.reason), announcement.message, now, self._host)
-        event["type"] = "Warning" if announcement.warning else "Normal"
-        await send_event(self._client, event)
+        document = build_event(involved, format_event_reason(event.reason), event.message, now, self._host)
+        document["type"] = "Warning" if event.warning else "Normal"
+        await send_event(self._client, document)
 
 
 def build_event(involved: dict[str, str], reason: str, message: str, now: datetime, host: str) -> dict[str, object]:
@@ -88,11 +86,11 @@ def build_event(involved: dict[str, str], reason: str, message: str, now: dateti
         "kind": "Event",
         "metadata": {
             "namespace": involved["namespace"],
-            "generateName": f"{involved['name'][:_LONGEST_NAME].rstrip('-.')}.",
+            "generateName": f"{involved['name'][:_MAX_NAME_LENGTH].rstrip('-.')}.",
         },
         "involvedObject": involved,
         "reason": reason,
-        "message": message[:_LONGEST_MESSAGE],
+        "message": message[:_MAX_MESSAGE_LENGTH],
         "type": "Normal",
         "source": {"component": _COMPONENT, "host": host},
         "reportingComponent": _COMPONENT,
@@ -111,13 +109,11 @@ async def send_event(client: KubernetesClient, event: dict[str, object]) -> None
 
 
 def format_event_reason(reason: ReasonCode) -> str:
-    """Write a reason as Kubernetes writes reasons, such as `OomKilled`."""
+    """Return a reason in the form of Kubernetes, such as `OomKilled`."""
     return "".join(part.capitalize() for part in reason.value.split("-"))
 
 
-# Events about what people did to cruise: on the workload that they overrode, else on cruise's own Lease.
-
-# OpenKruise has StatefulSets and DaemonSets too, so nothing is said of the group of these.
+# Without StatefulSet and DaemonSet, because OpenKruise has these kinds in another group.
 _APIS = {
     "Deployment": "apps/v1",
     "ReplicaSet": "apps/v1",
@@ -131,25 +127,25 @@ _LEASE = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "name": "crui
 
 
 class UserActionEventRecorder:
-    """Writes core v1 Events from `host`; `namespace` is cruise's own."""
+    """Writes Events about users' actions from `host`: on the overridden workload, else on cruise's Lease."""
 
     def __init__(self, client: KubernetesClient, host: str, namespace: str) -> None:
         self._client = client
         self._host = host
         self._namespace = namespace
 
-    async def record(self, done: UserAction, message: str) -> None:
-        """Write one; what cannot be written is logged."""
-        reason = "".join(part.capitalize() for part in done.kind.value.split("-"))
-        event = build_event(self._involved(done), reason, message, done.at, self._host)
+    async def record(self, action: UserAction, message: str) -> None:
+        """Write one Event; log a failure."""
+        reason = "".join(part.capitalize() for part in action.kind.value.split("-"))
+        event = build_event(self._involved(action), reason, message, action.at, self._host)
         try:
             await send_event(self._client, event)
         except CruiseError as error:
             log.warning("event cannot be written", reason=reason, problem=str(error))
 
-    def _involved(self, done: UserAction) -> dict[str, str]:
-        workload = done.workload
-        if workload is None or done.namespace is None:
+    def _involved(self, action: UserAction) -> dict[str, str]:
+        workload = action.workload
+        if workload is None or action.namespace is None:
             return {**_LEASE, "namespace": self._namespace}
         api = {"apiVersion": _APIS[workload.kind]} if workload.kind in _APIS else {}
-        return {**api, "kind": workload.kind, "namespace": done.namespace, "name": workload.name}
+        return {**api, "kind": workload.kind, "namespace": action.namespace, "name": workload.name}

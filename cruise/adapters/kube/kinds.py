@@ -1,4 +1,4 @@
-"""Which kinds of objects are followed, and in which order."""
+"""The kinds of objects that are watched, and how they are listed."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -12,12 +12,11 @@ from cruise.kube_json.wire.object_json import AnyObject
 
 @dataclass(frozen=True, slots=True)
 class WatchedKind:
-    """One kind: its name in URLs, where the objects of all namespaces are, and what is read of each.
+    """A kind: its name in URLs, the path of its objects in all namespaces, and the type that decodes them.
 
-    One that is `optional` may be absent or forbidden, and then has no objects. Few may: unseen, an
-    autoscaler, a budget, bounds or a protective annotation would be violated. A claim that is not seen is known from
-    its pod, which then stays where it is. One that is `optional` and `read_if_served` may be absent, and not forbidden
-    where the server has it.
+    An `optional` kind may be missing or forbidden, and then has no objects. Most kinds are required: without them, an
+    autoscaler, budget, limit or annotation could be violated. A kind with `read_if_served` may be missing, but must not
+    be forbidden if the server has it.
     """
 
     plural: str
@@ -57,7 +56,7 @@ ADMISSION_KINDS: tuple[WatchedKind, ...] = (
     WatchedKind("limitranges", "/api/v1/limitranges", object_json.LimitRangeObject),
     WatchedKind("namespaces", "/api/v1/namespaces", object_json.NamespaceObject),
 )
-"""What sizes for a new pod are decided from."""
+"""The kinds that admission reads."""
 
 PRIORITY_CLASSES = WatchedKind(
     "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", storage_json.PriorityClassObject, optional=True
@@ -86,34 +85,33 @@ QUOTAS = WatchedKind("resourcequotas", "/api/v1/resourcequotas", object_json.Quo
 ALL_KINDS: tuple[WatchedKind, ...] = (*ADMISSION_KINDS, BUDGETS, QUOTAS, PRIORITY_CLASSES, *STORAGE_KINDS, PODS)
 
 FIRST_LISTED = frozenset({REPLICA_SETS.plural, JOBS.plural, NODES.plural, PRIORITY_CLASSES.plural})
-"""What pods are read with: their owners, the nodes that they are on, and what their priorities are."""
-
-# Lists in pages, decoded page by page, so that no list is in memory as a whole.
+"""Kinds that are needed to read pods: owners, nodes and priority classes."""
 
 
 async def list_pages(
     client: KubernetesClient, kind: WatchedKind, decoder: StreamDecoder[AnyObject], size: int
 ) -> AsyncIterator[ListPage[AnyObject]]:
-    """Yield the pages of a list, all as of one version: the pages' `version` is where a watch goes on.
+    """Yield the pages of a list, all of one version; a watch continues from it.
 
-    Raises Expired where the list took longer than the server keeps that version, besides the client's errors.
+    Pages are decoded one by one to save memory. Raises ExpiredVersionError if the list takes longer than the server
+    keeps its version, and the client's errors.
     """
-    resume = ""
+    token = ""
     while True:
-        query = {"limit": str(size)} | ({"continue": resume} if resume else {})
+        query = {"limit": str(size)} | ({"continue": token} if token else {})
         page = decoder.page(await client.get(kind.path, query))
         yield page
-        resume = page.continue_token
-        if not resume:
+        token = page.continue_token
+        if not token:
             return
 
 
 async def is_optional_kind_missing(client: KubernetesClient, kind: WatchedKind, error: Exception) -> bool:
-    """Tell whether a refusal means that a kind has no objects for cruise."""
+    """Tell whether an error means that an optional kind has no objects for cruise."""
     forbidden = isinstance(error, RefusedError) and error.cause == "Forbidden"
     if not kind.optional or not (forbidden or isinstance(error, NotFoundError)):
         return False
-    # Rights are looked at first: what does not exist is forbidden too.
+    # The server checks permissions first: a kind that does not exist is forbidden too.
     return not (forbidden and kind.read_if_served and await _may_be_served(client, kind))
 
 

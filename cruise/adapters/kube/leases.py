@@ -1,4 +1,4 @@
-"""One writer at a time: leadership by a Lease of coordination.k8s.io."""
+"""Leader election by a Lease of coordination.k8s.io."""
 
 import asyncio
 import random
@@ -13,82 +13,80 @@ import structlog
 
 from cruise.adapters.kube.client import KubernetesClient
 from cruise.adapters.kube.responses import decode_answer
-from cruise.errors import ConflictError, CruiseError, NotFoundError, RefusedError
-
-# A Lease as the API server keeps it, however people have edited it, and what a contender writes into it.
+from cruise.errors import ConflictError, CruiseError, NotFoundError
 
 Json = dict[str, Any]
 DATABASE_EPOCH = "cruise.io/database-epoch"
-_MOST_DIGITS = 18
-# A holder that goes leaves a life of one second behind, as other programs' leader election does.
+_MAX_EPOCH_DIGITS = 18
+# A released Lease has a duration of one second, as with client-go.
 _RELEASED_SECONDS = 1
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """A Lease as it was read; `document` is all of it, so that labels and notes of others are written back."""
+    """A Lease as read, however it was edited; the whole `document`, so that labels of others are written back."""
 
     document: Json
 
     @property
     def version(self) -> str:
-        """The resourceVersion: differs after every write."""
+        """The resourceVersion, which differs after every write."""
         return str(_mapping(self.document.get("metadata")).get("resourceVersion", ""))
 
     @property
-    def get_holder(self) -> str:
-        """The holder's identity, empty where it is free."""
+    def holder(self) -> str:
+        """The identity of the holder, empty if the Lease is free."""
         return str(self.spec.get("holderIdentity") or "")
 
     @property
     def acquired(self) -> str:
-        """When the holder took it, as text: distinguishes two holders of the same name."""
+        """The acquireTime as text; it distinguishes two holders of the same name."""
         return str(self.spec.get("acquireTime") or "")
 
     @property
     def released(self) -> bool:
-        """Tell whether its holder has let go of it; a Lease that was only emptied has a holder that does not know."""
-        return not self.get_holder and self.spec.get("leaseDurationSeconds") == _RELEASED_SECONDS
+        """Whether the holder released it; a Lease whose holder was deleted by a user may still have one."""
+        return not self.holder and self.spec.get("leaseDurationSeconds") == _RELEASED_SECONDS
 
     @property
     def epoch(self) -> int:
-        """The epoch that the database of a holder had; 0 where nothing usable is stated."""
-        stated = _mapping(_mapping(self.document.get("metadata")).get("annotations")).get(DATABASE_EPOCH)
-        if not isinstance(stated, str) or len(stated) > _MOST_DIGITS or not (stated.isascii() and stated.isdecimal()):
+        """The database epoch of the last holder; 0 if it is missing or not a number."""
+        value = _mapping(_mapping(self.document.get("metadata")).get("annotations")).get(DATABASE_EPOCH)
+        if not isinstance(value, str) or len(value) > _MAX_EPOCH_DIGITS or not (value.isascii() and value.isdecimal()):
             return 0
-        return int(stated)
+        return int(value)
 
     def with_epoch(self, epoch: int) -> "LeaseRecord":
-        """Return it with the epoch of the database, which never becomes smaller."""
+        """Return the Lease with the epoch of the database, which never decreases."""
         if epoch <= self.epoch:
             return self
         metadata = _mapping(self.document.get("metadata"))
         annotations = {**_mapping(metadata.get("annotations")), DATABASE_EPOCH: str(epoch)}
         return LeaseRecord({**self.document, "metadata": {**metadata, "annotations": annotations}})
 
-    def life_seconds(self, own_seconds: float) -> float:
-        """Return for how long an unchanged record is to be respected: as it says, within reason of one's own."""
-        stated = self.spec.get("leaseDurationSeconds")
-        if not isinstance(stated, int):
+    def duration_seconds(self, own_seconds: float) -> float:
+        """Return how long to respect an unchanged Lease: its duration, between 1 and 4 times one's own."""
+        seconds = self.spec.get("leaseDurationSeconds")
+        if not isinstance(seconds, int):
             return own_seconds
-        return min(max(float(stated), own_seconds), 4 * own_seconds)
+        return min(max(float(seconds), own_seconds), 4 * own_seconds)
 
     def with_holder(self, identity: str, acquired: str, seconds: float, now: datetime) -> "LeaseRecord":
-        """Return it renewed by `identity`, or taken over if another identity had it."""
-        taken = bool(self.version) and (self.get_holder, self.acquired) != (identity, acquired)
-        return self._with(
+        """Return the Lease as renewed or acquired by `identity`."""
+        is_new = bool(self.version) and (self.holder, self.acquired) != (identity, acquired)
+        return self._with_spec(
             {
                 "holderIdentity": identity,
                 "leaseDurationSeconds": max(1, round(seconds)),
                 "acquireTime": acquired,
                 "renewTime": format_micro_time(now),
-                "leaseTransitions": (self._transitions + taken) % 2**31,
+                "leaseTransitions": (self._transitions + is_new) % 2**31,
             }
         )
 
     def without_holder(self, now: datetime) -> "LeaseRecord":
-        """Return it without a holder, free for the next."""
-        return self._with(
+        """Return the Lease as released."""
+        return self._with_spec(
             {
                 "holderIdentity": "",
                 "leaseDurationSeconds": _RELEASED_SECONDS,
@@ -100,25 +98,25 @@ class LeaseRecord:
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """What holders and contenders write; empty where it was wiped."""
+        """The spec, empty if it is missing."""
         return _mapping(self.document.get("spec"))
 
     @property
     def _transitions(self) -> int:
-        stated = self.spec.get("leaseTransitions")
-        return stated if isinstance(stated, int) and stated >= 0 else 0
+        transitions = self.spec.get("leaseTransitions")
+        return transitions if isinstance(transitions, int) and transitions >= 0 else 0
 
-    def _with(self, spec: Json) -> "LeaseRecord":
+    def _with_spec(self, spec: Json) -> "LeaseRecord":
         return LeaseRecord({**self.document, "spec": {**self.spec, **spec}})
 
 
 def read_lease(body: bytes) -> LeaseRecord:
-    """Read an answer. Raises Unavailable where it is no object."""
+    """Decode a Lease. Raises UnavailableError."""
     return LeaseRecord(decode_answer(body, Json, "the Lease"))
 
 
 def create_lease(namespace: str, name: str) -> LeaseRecord:
-    """Return a Lease that is not there yet."""
+    """Return a new Lease."""
     return LeaseRecord(
         {
             "apiVersion": "coordination.k8s.io/v1",
@@ -130,7 +128,7 @@ def create_lease(namespace: str, name: str) -> LeaseRecord:
 
 
 def format_micro_time(now: datetime) -> str:
-    """Write a UTC time as Kubernetes' MicroTime."""
+    """Format a UTC time as a MicroTime of Kubernetes."""
     return now.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -145,22 +143,22 @@ _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 def _uptime() -> float:
-    """Return seconds that go on while this host sleeps, as they do for other hosts."""
+    """Return seconds of a clock that also counts while the host sleeps."""
     return time.clock_gettime(_CLOCK)
 
 
 class NamespaceMissingError(NotFoundError):
-    """The namespace of a Lease does not exist, which no retry mends."""
+    """The namespace of a Lease does not exist."""
 
 
 class LeaderLease:
-    """Contends for one Lease as `identity`, and leads while it holds it.
+    """Campaigns for one Lease as `identity`, and leads while it holds it.
 
-    A holder counts its time from when its last successful renewal began, and stops at `renew_deadline`; others count
-    `duration` from when they last saw the Lease change, each by its own clock. As the deadline is the shorter and
-    begins earlier, the holder has stopped before another may follow, whatever the hosts think the time is. By default
-    the deadline is two thirds of the duration, and a renewal is tried every 2/15 of it, as in client-go. Each write
-    of the Lease notes the `epoch` of the holder's database, for the next one.
+    The holder counts from the start of its last successful renewal, and stops at `renew_deadline`. Others count
+    `duration` from when they last saw the Lease change. Each uses its own clock, and the deadline is shorter and starts
+    earlier, so the holder stops before another can follow, whatever the hosts' times. As in client-go, the default
+    deadline is two thirds of the duration, and a renewal is tried every 2/15 of it. Each write of the Lease records the
+    `epoch` of the holder's database.
     """
 
     def __init__(
@@ -189,46 +187,45 @@ class LeaderLease:
         self._retry = retry.total_seconds()
         self._clock = clock
         self._epoch = epoch
-        self._notes_epoch = True
         self._seen: LeaseRecord | None = None
         self._seen_at = 0.0
         self._acquired = ""
         self._held_until: float | None = None
-        self.has_given_up: str | None = None
-        """Why it let the Lease go although it could have kept it; None once it contends again."""
-        self.times_given_up = 0
+        self.resign_reason: str | None = None
+        """Why it gave up the Lease that it could have kept; None once it campaigns again."""
+        self.resignations = 0
 
     @property
-    def noted_epoch(self) -> int:
-        """The latest epoch that a holder's database had, as far as the Lease was seen."""
+    def recorded_epoch(self) -> int:
+        """The latest database epoch seen in the Lease."""
         return 0 if self._seen is None else self._seen.epoch
 
     @property
     def is_held(self) -> bool:
-        """Tell whether this contender may write now."""
+        """Whether this process may write now."""
         return self._held_until is not None and self._clock() < self._held_until
 
     async def lead(
-        self, work: Callable[[], Awaitable[None]], why_stuck: Callable[[], str | None] = lambda: None
+        self, work: Callable[[], Awaitable[None]], get_stall_reason: Callable[[], str | None] = lambda: None
     ) -> None:
-        """Run `work` whenever and as long as the Lease is held; return when it returns, raise what it raises.
+        """Run `work` while the Lease is held; return when it returns, raise what it raises.
 
-        The work is cancelled when the Lease is lost, and begun anew once it is held again. `why_stuck` is asked before
-        each renewal why the work does not go on: with an answer the Lease is let go, and not contended for during one
-        `duration`, so that another may have it. Cancelled itself, this ends the work first and then lets the Lease go,
-        so that another may follow at once. Raises NamespaceMissingError.
+        The work is cancelled if the Lease is lost, and started again once it is held again. Before each renewal,
+        `get_stall_reason` says why the work makes no progress, or None. With a reason, the Lease is released and not
+        acquired again for one `duration`, so that another process can lead. On cancellation, the work ends first and
+        the Lease is released. Raises NamespaceMissingError.
         """
         try:
             while True:
                 await self._campaign()
                 log.info("leading", lease=self._name, identity=self._identity)
-                if await self._lead_once(work, why_stuck):
+                if await self._lead_once(work, get_stall_reason):
                     return
-                log.warning("not leading any more", lease=self._name, identity=self._identity, why=self.has_given_up)
-                if self.has_given_up is not None:
+                log.warning("no longer leading", lease=self._name, identity=self._identity, reason=self.resign_reason)
+                if self.resign_reason is not None:
                     await self._release()
                     await asyncio.sleep(self._duration)
-                    self.has_given_up = None
+                    self.resign_reason = None
         finally:
             await self._release()
 
@@ -245,22 +242,22 @@ class LeaderLease:
             except (CruiseError, TimeoutError) as error:
                 problem = str(error) or "no answer in time"
                 if problem != reported:
-                    log.warning("cannot contend for the lease", lease=self._name, problem=problem)
+                    log.warning("cannot acquire the lease", lease=self._name, problem=problem)
                 reported = problem
             await asyncio.sleep(self._pause())
 
     def _pause(self) -> float:
-        """Return how long to wait: until the holder's time is up, if that is sooner than the next look."""
-        usual = self._retry * random.uniform(0.8, 1.0)
-        left = self._dead_at() - self._clock()
-        return left if 0 < left < usual else usual
+        """Return the wait before the next attempt: until the Lease expires, if that is sooner than a retry."""
+        pause = self._retry * random.uniform(0.8, 1.0)
+        left = self._expires_at() - self._clock()
+        return left if 0 < left < pause else pause
 
-    async def _lead_once(self, work: Callable[[], Awaitable[None]], why_stuck: Callable[[], str | None]) -> bool:
-        """Work while the Lease is held; tell whether the work came to its own end, whose exception is raised."""
+    async def _lead_once(self, work: Callable[[], Awaitable[None]], get_stall_reason: Callable[[], str | None]) -> bool:
+        """Work while the Lease is held; tell whether the work ended by itself, and raise its exception."""
         failed: list[Exception] = []
 
-        async def settle() -> None:
-            # Kept out of the group, which would wrap it.
+        async def run_work() -> None:
+            # A TaskGroup would wrap the exception.
             try:
                 await work()
             except Exception as error:
@@ -268,7 +265,7 @@ class LeaderLease:
 
         try:
             async with asyncio.TaskGroup() as group:
-                working, keeping = group.create_task(settle()), group.create_task(self._keep(why_stuck))
+                working, keeping = group.create_task(run_work()), group.create_task(self._keep(get_stall_reason))
                 await asyncio.wait({working, keeping}, return_when=asyncio.FIRST_COMPLETED)
                 lost = keeping.done()
                 working.cancel()
@@ -279,35 +276,35 @@ class LeaderLease:
             raise failed[0]
         return not lost
 
-    async def _keep(self, why_stuck: Callable[[], str | None]) -> None:
-        """Renew the Lease again and again while the work goes on; return when it is lost or not to be kept."""
+    async def _keep(self, get_stall_reason: Callable[[], str | None]) -> None:
+        """Renew the Lease while the work makes progress; return when it is lost or given up."""
         reported = False
         while self.is_held:
-            await asyncio.sleep(min(self._retry, self._left()))
-            self.has_given_up = why_stuck()
-            if self.has_given_up is not None:
-                self.times_given_up += 1
+            await asyncio.sleep(min(self._retry, self._seconds_left()))
+            self.resign_reason = get_stall_reason()
+            if self.resign_reason is not None:
+                self.resignations += 1
                 break
             try:
-                async with asyncio.timeout(min(self._left(), self._deadline / 2)):
+                async with asyncio.timeout(min(self._seconds_left(), self._deadline / 2)):
                     if not await self._renew():
                         break
                 reported = False
             except (CruiseError, TimeoutError) as error:
-                # A repeated failure is logged once.
+                # Repeated failures are logged once.
                 if not reported:
                     problem = str(error) or "no answer in time"
                     log.warning("the lease was not renewed", lease=self._name, problem=problem)
                 reported = True
         self._held_until = None
 
-    def _left(self) -> float:
+    def _seconds_left(self) -> float:
         return 0.0 if self._held_until is None else max(0.0, self._held_until - self._clock())
 
     async def _acquire(self) -> bool:
         """Take the Lease if it is free; tell whether it is held now."""
-        found = await self._look()
-        if not self._free():
+        found = await self._read()
+        if not self._is_free():
             return False
         acquired = format_micro_time(_wall_clock())
         try:
@@ -318,19 +315,19 @@ class LeaderLease:
         return True
 
     async def _renew(self) -> bool:
-        """Renew the Lease; False where it is another's now."""
+        """Renew the Lease; return False if another process holds it."""
         try:
             await self._write(self._seen, self._acquired)
         except (ConflictError, NotFoundError):
-            # Edited, deleted, or renewed by ourselves in a request whose answer was lost.
-            found = await self._look()
-            if found is not None and found.get_holder and not self._mine(found):
+            # The Lease was edited or deleted, or an earlier renewal succeeded and its answer was lost.
+            found = await self._read()
+            if found is not None and found.holder and not self._is_own(found):
                 return False
             await self._write(found, self._acquired)
         return True
 
-    async def _look(self) -> LeaseRecord | None:
-        """Read the Lease, and keep in mind since when it has been as it is; None where there is none."""
+    async def _read(self) -> LeaseRecord | None:
+        """Read the Lease, and note since when it is unchanged; None if there is none."""
         try:
             found = read_lease(await self._client.get(self._path, urgent=True))
         except NotFoundError:
@@ -340,27 +337,28 @@ class LeaderLease:
         self._seen = found
         return found
 
-    def _free(self) -> bool:
-        """Tell whether the Lease may be taken; one that was deleted still counts for as long as it would have."""
+    def _is_free(self) -> bool:
+        """Tell whether the Lease may be taken; a deleted Lease still counts until it would have expired."""
         seen = self._seen
-        return seen is None or seen.released or self._mine(seen) or self._clock() >= self._dead_at()
+        return seen is None or seen.released or self._is_own(seen) or self._clock() >= self._expires_at()
 
-    def _mine(self, record: LeaseRecord) -> bool:
-        return bool(self._acquired) and (record.get_holder, record.acquired) == (self._identity, self._acquired)
+    def _is_own(self, record: LeaseRecord) -> bool:
+        return bool(self._acquired) and (record.holder, record.acquired) == (self._identity, self._acquired)
 
-    def _dead_at(self) -> float:
-        return 0.0 if self._seen is None else self._seen_at + self._seen.life_seconds(self._duration)
+    def _expires_at(self) -> float:
+        return 0.0 if self._seen is None else self._seen_at + self._seen.duration_seconds(self._duration)
 
     async def _write(self, found: LeaseRecord | None, acquired: str) -> None:
-        """Write the Lease as one's own, fenced on its resourceVersion; it is held from when this began."""
-        begun = self._clock()
-        # Kept before it is sent: should the answer be lost, the record still proves to be ours.
+        """Write the Lease as one's own, with its resourceVersion; it is held from the start of the request."""
+        started = self._clock()
+        # Set before the request is sent: if the answer is lost, the Lease is still recognised as our own.
         self._acquired = acquired
         record = found or create_lease(self._namespace, self._name)
         renewed = record.with_holder(self._identity, acquired, self._duration, _wall_clock())
         method, path = ("POST", self._leases) if found is None else ("PUT", self._path)
         try:
-            answer = await self._noted(method, path, renewed, max(self._epoch(), self.noted_epoch))
+            document = renewed.with_epoch(max(self._epoch(), self.recorded_epoch)).document
+            answer = await self._client.send(method, path, document, urgent=True)
         except NotFoundError as error:
             if found is not None:
                 raise
@@ -371,37 +369,21 @@ class LeaderLease:
             ) from error
         self._seen = read_lease(answer)
         self._seen_at = self._clock()
-        self._held_until = begun + self._deadline
-
-    async def _noted(self, method: str, path: str, renewed: LeaseRecord, epoch: int) -> bytes:
-        """Write a record with the database's epoch; without it where a policy of an earlier release forbids that."""
-        if self._notes_epoch:
-            try:
-                return await self._client.send(method, path, renewed.with_epoch(epoch).document, urgent=True)
-            except RefusedError as error:
-                if renewed.epoch == epoch:
-                    raise
-                self._notes_epoch = False
-                log.warning(
-                    "the Lease cannot say how much the database has stored: apply deploy/policies.yaml of this release",
-                    problem=str(error),
-                )
-        return await self._client.send(method, path, renewed.document, urgent=True)
+        self._held_until = started + self._deadline
 
     async def _release(self) -> None:
-        """Let the Lease go, if it may be ours."""
+        """Release the Lease if it may be our own."""
         self._held_until = None
         if not self._acquired:
             return
         try:
             async with asyncio.timeout(self._deadline / 2):
-                found = await self._look()
-                if found is not None and self._mine(found):
-                    await self._noted(
-                        "PUT", self._path, found.without_holder(_wall_clock()), max(self._epoch(), found.epoch)
-                    )
+                found = await self._read()
+                if found is not None and self._is_own(found):
+                    free = found.without_holder(_wall_clock()).with_epoch(max(self._epoch(), found.epoch))
+                    await self._client.send("PUT", self._path, free.document, urgent=True)
         except (CruiseError, TimeoutError) as error:
-            log.warning("the lease was not let go", lease=self._name, problem=str(error) or "no answer in time")
+            log.warning("the lease was not released", lease=self._name, problem=str(error) or "no answer in time")
 
     @property
     def _path(self) -> str:
@@ -409,5 +391,5 @@ class LeaderLease:
 
 
 def _wall_clock() -> datetime:
-    """Return the time for people to read; nothing is ever judged by it."""
+    """Return the time for people to read; no decision uses it."""
     return datetime.now(UTC)  # noqa: TID251 - the edge, where the clock is read

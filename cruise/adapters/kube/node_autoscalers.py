@@ -1,4 +1,4 @@
-"""Node autoscalers as no watched object shows them: Karpenter's NodePools, cluster-autoscaler's status."""
+"""Node autoscalers that no watched object shows: Karpenter's NodePools and cluster-autoscaler's status."""
 
 import asyncio
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ T = TypeVar("T", NodePoolObject, NodeClaimObject)
 
 _KARPENTER = f"/apis/{KARPENTER_GROUP}/v1"
 _STATUS = f"/api/v1/namespaces/{STATUS_NAMESPACE}/configmaps/{STATUS_NAME}"
-_ASK_SECONDS, _RETRY_SECONDS = 60.0, 2.0
+_POLL_SECONDS, _RETRY_SECONDS = 60.0, 2.0
 _POOLS, _CLAIMS = StreamDecoder(NodePoolObject), StreamDecoder(NodeClaimObject)
 
 
@@ -36,25 +36,25 @@ class _AutoscalerStatus(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class NodeAutoscalerObjects:
-    """The node autoscaler that has left a trace, and what Karpenter may order and has ordered."""
+    """The detected node autoscaler, and Karpenter's NodePools and NodeClaims."""
 
     autoscaler: NodeAutoscalerKind | None = None
     pools: tuple[NodePool, ...] = ()
     claims: tuple[Node, ...] = ()
 
     def combine(self, snapshot: ClusterSnapshot) -> ClusterSnapshot:
-        """Return a snapshot with what was asked for; a node autoscaler that it shows itself stays."""
-        seen = snapshot.node_autoscaler or self.autoscaler
-        return replace(snapshot, node_autoscaler=seen, node_pools=self.pools, node_claims=self.claims)
+        """Return the snapshot with these objects; an autoscaler that it already has stays."""
+        autoscaler = snapshot.node_autoscaler or self.autoscaler
+        return replace(snapshot, node_autoscaler=autoscaler, node_pools=self.pools, node_claims=self.claims)
 
 
 async def read_node_autoscaler_objects(client: KubernetesClient) -> NodeAutoscalerObjects:
-    """Return the traces that there are and may be read. Raises Throttled, Unavailable."""
-    listed = await _read(client, f"{_KARPENTER}/nodepools")
-    pools = [] if listed is None else list(_pools(listed))
+    """Return the objects that exist and may be read. Raises ThrottledError and UnavailableError."""
+    pool_list = await _read(client, f"{_KARPENTER}/nodepools")
+    pools = [] if pool_list is None else list(_decode_pools(pool_list))
     if pools:
-        ordered = await _read(client, f"{_KARPENTER}/nodeclaims")
-        claims = () if ordered is None else tuple(_claims(ordered))
+        claim_list = await _read(client, f"{_KARPENTER}/nodeclaims")
+        claims = () if claim_list is None else tuple(_decode_claims(claim_list))
         return NodeAutoscalerObjects(NodeAutoscalerKind.KARPENTER, tuple(pools), claims)
     status = await _read(client, _STATUS)
     if (
@@ -65,28 +65,28 @@ async def read_node_autoscaler_objects(client: KubernetesClient) -> NodeAutoscal
     return NodeAutoscalerObjects()
 
 
-def _pools(listed: bytes) -> Iterator[NodePool]:
-    """Yield NodePools; one that cannot be read orders nothing, and says why."""
-    page = _page(_POOLS, listed)
+def _decode_pools(body: bytes) -> Iterator[NodePool]:
+    """Yield NodePools; an unreadable one is unusable, with the reason."""
+    page = _decode_page(_POOLS, body)
     for document in page.items:
         try:
             yield decode_node_pool(document)
         except BadInputError as error:
             yield NodePool(document.metadata.name, unusable_reason=ReasonDetail.POOL_UNREADABLE.create(error))
-    for odd in page.unreadable:
-        yield NodePool(odd.name, unusable_reason=ReasonDetail.POOL_UNREADABLE.create(odd.problem))
+    for unreadable in page.unreadable:
+        yield NodePool(unreadable.name, unusable_reason=ReasonDetail.POOL_UNREADABLE.create(unreadable.problem))
 
 
-def _claims(listed: bytes) -> Iterator[Node]:
-    """Yield NodeClaims; one that cannot be read says nothing of its machine."""
-    for document in _page(_CLAIMS, listed).items:
+def _decode_claims(body: bytes) -> Iterator[Node]:
+    """Yield NodeClaims, without unreadable ones."""
+    for document in _decode_page(_CLAIMS, body).items:
         with suppress(BadInputError):
             yield decode_node(document)
 
 
-def _page(decoder: StreamDecoder[T], listed: bytes) -> ListPage[T]:
+def _decode_page(decoder: StreamDecoder[T], body: bytes) -> ListPage[T]:
     try:
-        return decoder.page(listed)
+        return decoder.page(body)
     except BadInputError as error:
         raise UnavailableError(str(error)) from error
 
@@ -99,7 +99,7 @@ async def _read(client: KubernetesClient, path: str) -> bytes | None:
 
 
 class NodeAutoscalerPoller:
-    """What `ask_for_node_autoscaler` said last; `asked` is set once it was answered."""
+    """The latest objects of node autoscalers; `answered` is set after the first answer."""
 
     def __init__(self, client: KubernetesClient) -> None:
         self.objects = NodeAutoscalerObjects()
@@ -107,13 +107,13 @@ class NodeAutoscalerPoller:
         self._client = client
 
     async def run(self) -> None:
-        """Ask again and again, until cancelled."""
+        """Poll until cancelled."""
         while True:
             try:
                 self.objects = await read_node_autoscaler_objects(self._client)
             except CruiseError:
-                # The watches of the same server say what is wrong with it.
+                # The watches of the same server report the problem.
                 await asyncio.sleep(_RETRY_SECONDS)
             else:
                 self.answered.set()
-                await asyncio.sleep(_ASK_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)

@@ -1,4 +1,4 @@
-"""The objects of one kind, decoded, and those apart that cannot be."""
+"""The objects of one kind, decoded, and those that cannot be decoded."""
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from functools import partial
@@ -26,16 +26,16 @@ Key = tuple[str, str]
 
 
 def get_object_key(item: AnyObject | UnreadableObject) -> Key:
-    """Return the key of an object."""
+    """Return the namespace and name of an object."""
     if isinstance(item, UnreadableObject):
         return item.namespace, item.name
     return intern(item.metadata.namespace or ""), item.metadata.name
 
 
 class ObjectStore(Generic[T, V]):
-    """Values by namespace and name. `changed` gets the key of every object that is added, removed or modified.
+    """Values by namespace and name; `changed` receives the key of each object that is added, removed or modified.
 
-    `decode` may leave an object out by None. What it refuses is in `odd`.
+    `decode` returns None to leave an object out. Objects that it rejects are in `unreadable`.
     """
 
     def __init__(self, decode: Callable[[T], V | None], changed: Callable[[Key], None]) -> None:
@@ -45,7 +45,7 @@ class ObjectStore(Generic[T, V]):
         self._changed = changed
 
     def put(self, item: T | UnreadableObject) -> None:
-        """Take an object as it is now."""
+        """Add or replace an object."""
         key = get_object_key(item)
         if not isinstance(item, UnreadableObject):
             try:
@@ -53,7 +53,7 @@ class ObjectStore(Generic[T, V]):
             except BadInputError as error:
                 item = create_unreadable(item, None, str(error))
             else:
-                self._keep(key, value)
+                self._set(key, value)
                 return
         self.values.pop(key, None)
         self.unreadable[key] = item
@@ -62,31 +62,31 @@ class ObjectStore(Generic[T, V]):
     def drop(self, key: Key) -> None:
         """Remove an object."""
         known = self.values.pop(key, None)
-        odd = self.unreadable.pop(key, None)
-        if known is not None or odd is not None:
+        unreadable = self.unreadable.pop(key, None)
+        if known is not None or unreadable is not None:
             self._changed(key)
 
     def names(self) -> set[Key]:
         """Return the keys of all objects."""
         return self.values.keys() | self.unreadable.keys()
 
-    def _keep(self, key: Key, value: V | None) -> None:
-        odd = self.unreadable.pop(key, None)
+    def _set(self, key: Key, value: V | None) -> None:
+        unreadable = self.unreadable.pop(key, None)
         if value is None:
             changed = self.values.pop(key, None) is not None
         else:
             changed = self.values.get(key) != value
             if changed:
                 self.values[key] = value
-        if changed or odd is not None:
+        if changed or unreadable is not None:
             self._changed(key)
 
 
 class ObjectKeeper(Protocol[T_contra]):
-    """What keeps the objects of one kind."""
+    """A store of the objects of one kind."""
 
     def put(self, item: T_contra | UnreadableObject) -> None:
-        """Take an object as it is now."""
+        """Add or replace an object."""
         ...
 
     def drop(self, key: Key) -> None:
@@ -99,32 +99,32 @@ class ObjectKeeper(Protocol[T_contra]):
 
 
 class WatchedObjectStore:
-    """Takes the events of one kind in the order of versions, also where single objects were read ahead of the watch."""
+    """Applies events in the order of versions, also if single objects were read before their event."""
 
     def __init__(self, keeper: ObjectKeeper[AnyObject]) -> None:
         self._keeper = keeper
         self._read_ahead: dict[Key, int] = {}
 
     def put(self, item: AnyObject | UnreadableObject, version: str) -> None:
-        """Take an object from the watch."""
+        """Add or replace an object from the watch."""
         key = get_object_key(item)
-        if not self._is_passed(key, version):
+        if not self._is_outdated(key, version):
             self._keeper.put(item)
 
     def drop(self, key: Key, version: str) -> None:
         """Remove an object that the watch reports as deleted."""
-        if not self._is_passed(key, version):
+        if not self._is_outdated(key, version):
             self._keeper.drop(key)
 
     def retain(self, names: set[Key]) -> None:
-        """Remove every object that a list did not have."""
+        """Remove every object that a list does not have."""
         for key in self._keeper.names() - names:
             self._read_ahead.pop(key, None)
             self._keeper.drop(key)
 
     def merge(self, item: AnyObject, watched: str | None) -> None:
-        """Take an object that was read by itself, unless the watch, which is at version `watched`, is ahead."""
-        version, seen = _number(item.metadata.resource_version), _number(watched)
+        """Add an object that was read by itself, unless the watch (at version `watched`) is newer."""
+        version, seen = _parse_version(item.metadata.resource_version), _parse_version(watched)
         if version is None or seen is None or version > seen:
             self._keeper.put(item)
             if version is not None:
@@ -134,30 +134,27 @@ class WatchedObjectStore:
         """Remove an object that was read by itself and not found."""
         self._keeper.drop(key)
 
-    def _is_passed(self, key: Key, version: str) -> bool:
-        """Tell whether something newer than `version` was merged."""
+    def _is_outdated(self, key: Key, version: str) -> bool:
+        """Tell whether a newer version than this one was merged."""
         if not self._read_ahead or key not in self._read_ahead:
             return False
-        number = _number(version)
+        number = _parse_version(version)
         if number is not None and number < self._read_ahead[key]:
             return True
         del self._read_ahead[key]
         return False
 
 
-def _number(version: str | None) -> int | None:
-    """Return a version as a number: those of one kind grow, as of server version 1.35 by contract."""
+def _parse_version(version: str | None) -> int | None:
+    """Return a resourceVersion as a number; since Kubernetes 1.35 they are comparable within a kind."""
     return int(version) if version and version.isdecimal() else None
 
 
-# Claims, volumes, the classes and limits that say where they may be used, and priority classes, as watched.
-
-
 class StorageStores:
-    """The kinds that claims are resolved with; `changed` gets kind and key of each change.
+    """The kinds that resolve PersistentVolumeClaims; `changed` receives the kind and key of each change.
 
-    What cannot be read leaves the claims out that depend on it; a node whose limits cannot be read attaches nothing. A
-    driver that cannot be read has room for new volumes only where it publishes that.
+    An unreadable object leaves out the claims that depend on it. A node with an unreadable CSINode attaches no volume.
+    An unreadable CSIDriver has capacity for new volumes only if it publishes that.
     """
 
     def __init__(self, changed: Callable[[str, Key], None]) -> None:
@@ -176,7 +173,7 @@ class StorageStores:
         self._publishing: ObjectStore[storage_json.DriverObject, str] = ObjectStore(
             storage.decode_capacity_publishing_driver, partial(changed, "CSIDriver")
         )
-        self._rooms: ObjectStore[storage_json.CapacityObject, storage.StorageCapacity] = ObjectStore(
+        self._capacities: ObjectStore[storage_json.CapacityObject, storage.StorageCapacity] = ObjectStore(
             storage.decode_storage_capacity, partial(changed, "CSIStorageCapacity")
         )
         self._attachments: ObjectStore[storage_json.AttachmentObject, volumes.VolumeAttachment] = ObjectStore(
@@ -184,19 +181,19 @@ class StorageStores:
         )
 
     def keepers(self) -> dict[str, object]:
-        """Return what keeps the objects of each kind."""
+        """Return the stores by kind."""
         return {
             "PersistentVolumeClaim": self._claims,
             "PersistentVolume": self._volumes,
             "StorageClass": self._classes,
             "CSINode": self._drivers,
             "CSIDriver": self._publishing,
-            "CSIStorageCapacity": self._rooms,
+            "CSIStorageCapacity": self._capacities,
             "VolumeAttachment": self._attachments,
         }
 
     def resolve(self, namespace_labels: Mapping[str, Mapping[str, str]]) -> StorageAndNamespaces:
-        """Return everything as it is now, with labels by namespace."""
+        """Return the present state, with labels by namespace."""
         return storage.resolve_storage(
             self._claims.values.values(),
             {name: volume for (_, name), volume in self._volumes.values.items()},
@@ -205,7 +202,7 @@ class StorageStores:
             namespace_labels,
             blind=sorted(name for _, name in self._drivers.unreadable),
             rooms=storage.StorageCapacities(
-                frozenset(name for _, name in self._publishing.names()), tuple(self._rooms.values.values())
+                frozenset(name for _, name in self._publishing.names()), tuple(self._capacities.values.values())
             ),
             attachments=self._attachments.values.values(),
         )
@@ -222,55 +219,56 @@ class PriorityClassStore:
 
 
 class _PriorityClassMap(Mapping[str, PriorityClass]):
-    """A shelf of objects without a namespace, by their names."""
+    """The objects of a cluster-scoped kind by name."""
 
-    def __init__(self, shelf: ObjectStore[storage_json.PriorityClassObject, PriorityClass]) -> None:
-        self._shelf = shelf
+    def __init__(self, store: ObjectStore[storage_json.PriorityClassObject, PriorityClass]) -> None:
+        self._store = store
 
     def __getitem__(self, name: str) -> PriorityClass:
-        return self._shelf.values[("", name)]
+        return self._store.values[("", name)]
 
     def __iter__(self) -> Iterator[str]:
-        return (name for _, name in self._shelf.values)
+        return (name for _, name in self._store.values)
 
     def __len__(self) -> int:
-        return len(self._shelf.values)
+        return len(self._store.values)
 
-
-# Controllers of ReplicaSets and Jobs, looked up where these are kept: there may be ten for each Deployment.
 
 WorkloadStore = ObjectStore[AnyWorkload, Workload | WorkloadRef]
-"""Workloads of one kind; in place of one that another controls, that one's name."""
+"""Workloads of one kind; a workload with a controller is stored as the reference to it."""
 
 
 class ControllerMap(Mapping[OwnerKey, WorkloadRef | None]):
-    """The controllers as `kube_json.owners` reads them, always up to date; `shelves` are by kind."""
+    """The controllers of ReplicaSets and Jobs, always up to date.
 
-    def __init__(self, shelves: Mapping[str, WorkloadStore]) -> None:
-        self._shelves = shelves
+    They are looked up in `stores` (by kind), because a Deployment may have ten ReplicaSets.
+    """
+
+    def __init__(self, stores: Mapping[str, WorkloadStore]) -> None:
+        self._stores = stores
 
     def __getitem__(self, key: OwnerKey) -> WorkloadRef | None:
         namespace, kind, name = key
-        value = self._shelves[kind].values[(namespace, name)]
+        value = self._stores[kind].values[(namespace, name)]
         return value if isinstance(value, WorkloadRef) else value.controller
 
     def __iter__(self) -> Iterator[OwnerKey]:
-        for kind, shelf in self._shelves.items():
-            for namespace, name in shelf.values:
+        for kind, store in self._stores.items():
+            for namespace, name in store.values:
                 yield namespace, kind, name
 
     def __len__(self) -> int:
-        return sum(len(shelf.values) for shelf in self._shelves.values())
+        return sum(len(store.values) for store in self._stores.values())
 
 
 class WorkloadReader:
-    """Decodes workloads of all kinds; equal names of controllers are one object."""
+    """Decodes workloads of all kinds; equal references to controllers are one object."""
 
     def __init__(self) -> None:
         self._refs: SharedValues[WorkloadRef, WorkloadRef] = SharedValues()
 
     def read(self, document: AnyWorkload) -> Workload | WorkloadRef:
-        """Return the controller of a ReplicaSet or Job that is read itself, else the workload that the object is."""
+        """Return the reference to the controller if the object has one that is read itself, else the workload."""
         control = read_controller(document)
         controller = control[1] if control is not None else None
         if controller is None or controller.kind not in READ_CONTROLLERS:
@@ -278,43 +276,43 @@ class WorkloadReader:
         return self._refs.share(controller, lambda: controller)
 
 
-# Which kinds of nodes have been there lately: those that an autoscaler took away at night may be ordered again.
-
-# Longer than a weekend. What is not for sale any more misleads for as long.
-_KEPT_SECONDS = 3 * 24 * 3600
-_MOST_KINDS = 500
+# Longer than a weekend; a node type that is no longer offered is assumed for as long.
+_REMOVED_NODE_SECONDS = 3 * 24 * 3600
+_MAX_NODE_TYPES = 500
 
 
 class RemovedNodes:
-    """The last node of each kind: of one group, instance type and set of taints."""
+    """The last node of each removed node type (node group, instance type and taints), which may be added again."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._nodes: tuple[Node, ...] = ()
         self._present: Mapping[Hashable, Node] = {}
-        self._former: dict[Hashable, tuple[float, Node]] = {}
-        self._shown: tuple[Node, ...] = ()
+        self._removed: dict[Hashable, tuple[float, Node]] = {}
+        self._result: tuple[Node, ...] = ()
 
     def get_not_in(self, nodes: tuple[Node, ...]) -> tuple[Node, ...]:
-        """Take note of the nodes that there are, and return one of each other kind, sorted by name.
+        """Update the present nodes, and return one node of each other type, sorted by name.
 
-        For the same nodes the answer is the same object.
+        The same nodes give the same object.
         """
         if nodes is self._nodes:
-            return self._shown
+            return self._result
         self._nodes = nodes
         now, before = self._clock(), self._present
-        self._present = {_kind_of(node): node for node in nodes}
-        left = self._former | {kind: (now, node) for kind, node in before.items()}
-        lately = [
-            (kind, one) for kind, one in left.items() if kind not in self._present and now - one[0] <= _KEPT_SECONDS
+        self._present = {_node_type(node): node for node in nodes}
+        removed = self._removed | {node_type: (now, node) for node_type, node in before.items()}
+        recent = [
+            (node_type, one)
+            for node_type, one in removed.items()
+            if node_type not in self._present and now - one[0] <= _REMOVED_NODE_SECONDS
         ]
-        lately.sort(key=lambda entry: -entry[1][0])
-        self._former = dict(lately[:_MOST_KINDS])
-        self._shown = tuple(sorted((node for _, node in self._former.values()), key=lambda node: node.name))
-        return self._shown
+        recent.sort(key=lambda entry: -entry[1][0])
+        self._removed = dict(recent[:_MAX_NODE_TYPES])
+        self._result = tuple(sorted((node for _, node in self._removed.values()), key=lambda node: node.name))
+        return self._result
 
 
-def _kind_of(node: Node) -> Hashable:
+def _node_type(node: Node) -> Hashable:
     groups = tuple(node.labels.get(label) for label in NODE_GROUPS)
     return groups, node.labels.get(INSTANCE_TYPE) or node.allocatable, frozenset(get_permanent_taints(node.taints))

@@ -1,4 +1,4 @@
-"""Writes that the watch may not show yet: nothing is decided on the state before them."""
+"""Writes that the watch may not show yet; no decision uses the state before them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -10,76 +10,76 @@ from cruise.domain.cluster import Pod
 from cruise.domain.resources import StatedResources
 
 MAX_WAIT_SECONDS = 1.0
-_LOOK_SECONDS = 0.01
-# Of so many reads at a time a server hardly notices; they are counted against the client's rate besides.
-_READS_AT_ONCE = 16
+_POLL_SECONDS = 0.01
+# The client's rate limit counts them too.
+_PARALLEL_READS = 16
 
 ObjectKey = tuple[str, str, str]
 """Plural of the kind, namespace and name."""
 
 
 class PendingWrites:
-    """Writes whose effect the cache does not show yet. `read` reads one object anew, and puts it into the cache."""
+    """Writes whose effect the cache does not show yet; `read` reads one object into the cache."""
 
     def __init__(
         self,
         cache: ClusterCache,
         read: Callable[[ObjectKey], Awaitable[None]],
-        patience_seconds: float = MAX_WAIT_SECONDS,
+        timeout_seconds: float = MAX_WAIT_SECONDS,
     ) -> None:
         self._cache = cache
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
         self._read = read
         self._certain: dict[ObjectKey, Action] = {}
-        self._doubtful: set[ObjectKey] = set()
+        self._uncertain: set[ObjectKey] = set()
 
     def add(self, action: Action, certain: bool) -> None:
-        """Note a write; one that is not `certain` may have been done or not."""
-        place = _place(action)
+        """Add a write; it is not `certain` whether the server applied it if its answer was lost."""
+        key = _get_key(action)
         if certain:
-            self._certain[place] = action
+            self._certain[key] = action
         else:
-            self._doubtful.add(place)
+            self._uncertain.add(key)
 
     async def settle(self) -> None:
-        """Wait a little for the watches, then read what they still do not show. Raises what reading raises.
+        """Wait shortly for the watches, then read the objects that they do not show yet.
 
-        What is written meanwhile is not waited for.
+        Later writes are not waited for. Raises what reading raises.
         """
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience_seconds
-        hidden, doubtful = self._hidden(dict(self._certain)), set(self._doubtful)
+        deadline = loop.time() + self._timeout_seconds
+        hidden, uncertain = self._select_hidden(dict(self._certain)), set(self._uncertain)
         while hidden and loop.time() < deadline:
-            await asyncio.sleep(_LOOK_SECONDS)
-            hidden = self._hidden(hidden)
-        places = list(hidden.keys() | doubtful)
-        for start in range(0, len(places), _READS_AT_ONCE):
-            together = [self._read_anew(place) for place in places[start : start + _READS_AT_ONCE]]
-            for failure in await asyncio.gather(*together, return_exceptions=True):
+            await asyncio.sleep(_POLL_SECONDS)
+            hidden = self._select_hidden(hidden)
+        keys = list(hidden.keys() | uncertain)
+        for start in range(0, len(keys), _PARALLEL_READS):
+            reads = [self._read_again(key) for key in keys[start : start + _PARALLEL_READS]]
+            for failure in await asyncio.gather(*reads, return_exceptions=True):
                 if failure is not None:
                     raise failure
 
-    async def _read_anew(self, place: ObjectKey) -> None:
-        written = self._certain.get(place)
-        await self._read(place)
-        self._doubtful.discard(place)
-        if self._certain.get(place) is written:
-            self._certain.pop(place, None)
+    async def _read_again(self, key: ObjectKey) -> None:
+        written = self._certain.get(key)
+        await self._read(key)
+        self._uncertain.discard(key)
+        if self._certain.get(key) is written:
+            self._certain.pop(key, None)
 
-    def _hidden(self, awaited: Mapping[ObjectKey, Action]) -> Mapping[ObjectKey, Action]:
-        """Return those of the writes that the cache does not show, and forget the others."""
+    def _select_hidden(self, pending: Mapping[ObjectKey, Action]) -> Mapping[ObjectKey, Action]:
+        """Return the writes that the cache does not show, and forget the others."""
         hidden = {}
-        for place, action in awaited.items():
-            if self._certain.get(place) is not action:
+        for key, action in pending.items():
+            if self._certain.get(key) is not action:
                 continue
             if _shows(self._cache, action):
-                del self._certain[place]
+                del self._certain[key]
             else:
-                hidden[place] = action
+                hidden[key] = action
         return hidden
 
 
-def _place(action: Action) -> ObjectKey:
+def _get_key(action: Action) -> ObjectKey:
     match action:
         case ResizePod() | EvictPod():
             return "pods", action.namespace, action.pod
@@ -90,11 +90,11 @@ def _place(action: Action) -> ObjectKey:
 
 
 def _shows(cache: ClusterCache, action: Action) -> bool:
-    """Tell whether the cache's object is as the action left it, or another by now."""
+    """Tell whether the cache shows the write, or a later state of the object."""
     match action:
         case ResizePod():
             pod = cache.pods.get(action.namespace, action.pod)
-            return pod is None or pod.uid != action.uid or pod.terminating or _has(pod, action.containers)
+            return pod is None or pod.uid != action.uid or pod.terminating or _has_targets(pod, action.containers)
         case EvictPod():
             pod = cache.pods.get(action.namespace, action.pod)
             return pod is None or pod.uid != action.uid or pod.terminating or pod.is_finished
@@ -105,18 +105,18 @@ def _shows(cache: ClusterCache, action: Action) -> bool:
             assert_never(action)
 
 
-def _has(pod: Pod, targets: Iterable[ContainerTarget]) -> bool:
+def _has_targets(pod: Pod, targets: Iterable[ContainerTarget]) -> bool:
     containers = {container.name: container for container in pod.containers}
     for target in targets:
         container = containers.get(target.container)
         if container is None:
             return False
-        if not (_holds(container.requests, target.requests) and _holds(container.limits, target.limits)):
+        if not (_matches(container.requests, target.requests) and _matches(container.limits, target.limits)):
             return False
     return True
 
 
-def _holds(amounts: StatedResources, target: StatedResources) -> bool:
+def _matches(amounts: StatedResources, target: StatedResources) -> bool:
     return target.cpu_millicores in (None, amounts.cpu_millicores) and target.memory_bytes in (
         None,
         amounts.memory_bytes,

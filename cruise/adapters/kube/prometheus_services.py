@@ -1,7 +1,7 @@
-"""Where the cluster's Prometheus is, by the labels that the usual charts and operators give its Service.
+"""The Prometheus of the cluster, found by the labels that common charts and operators give its Service.
 
-Whoever may create a Service may label it so. What it then answers is taken for the use of the whole cluster, so only
-namespaces count that an administrator named.
+Anyone who may create a Service can label it so, and its answers count as the usage of the whole cluster. So only
+namespaces that an administrator configured are searched.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,16 +16,16 @@ from cruise.domain.annotations import APP_COMPONENT, APP_NAME
 
 _APP, _NAME, _COMPONENT = "app", APP_NAME, APP_COMPONENT
 _WEB_PORTS = ("http-web", "web", "http", "https", "http-query", "query", "http-metrics")
-_USUAL_PORTS = (9090, 8428, 8481, 10902, 8080, 80, 443)
+_QUERY_PORTS = (9090, 8428, 8481, 10902, 8080, 80, 443)
 
 
 @dataclass(frozen=True, slots=True)
 class PrometheusEndpoint:
-    """A server that speaks Prometheus' query API, as a `requests` session has to ask it.
+    """A server with Prometheus' query API, and how a `requests` session connects to it.
 
-    `headers` go with every request and may hold the API server's token; `ca_file` verifies the server (None: the
-    system's), unless `insecure_tls`; `client_certificate` is the files of certificate and key. Inside of the cluster
-    the Service is asked itself, from outside through the API server.
+    `headers` may contain the API server's token. `ca_file` verifies the server (None: the system's CAs), unless
+    `insecure_tls`. `client_certificate` is the files of certificate and key. Inside the cluster the Service is queried
+    itself, from outside through the API server.
     """
 
     url: str
@@ -39,7 +39,7 @@ class PrometheusEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class PrometheusSearchResult:
-    """The server found, None without any, and the Services (namespace/name) that are labelled like one elsewhere."""
+    """The server found, if any, and matching Services (namespace/name) in other namespaces."""
 
     endpoint: PrometheusEndpoint | None
     in_other_namespaces: Sequence[str] = ()
@@ -47,15 +47,15 @@ class PrometheusSearchResult:
 
 @dataclass(frozen=True, slots=True)
 class _ServicePattern:
-    """One way in which such a Service is labelled; `path` leads from its root to the query API."""
+    """Labels of such a Service; `path` is the path of its query API."""
 
     labels: Mapping[str, str]
     path: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-# First what stores for long or queries several servers, then single ones: the order in which KRR looks.
-_KINDS: Sequence[_ServicePattern] = (
+# First long-term storage and global queries, then single servers; KRR uses the same order.
+_PATTERNS: Sequence[_ServicePattern] = (
     _ServicePattern({_NAME: "vmsingle"}),
     _ServicePattern({_NAME: "victoria-metrics-single"}),
     _ServicePattern({_NAME: "vmselect"}, path="/select/0/prometheus"),
@@ -106,58 +106,58 @@ class _Services(msgspec.Struct, frozen=True):
 
 
 async def find_prometheus(client: KubernetesClient, namespaces: Collection[str]) -> PrometheusSearchResult:
-    """Return the first server found in some namespaces. Nothing is asked of the server itself.
+    """Return the first server found in the namespaces, without a request to it.
 
-    Raises Refused (services may not be listed), Throttled, Unavailable.
+    Raises RefusedError (Services may not be listed), ThrottledError and UnavailableError.
     """
-    found = await _labelled(client, _APP) + await _labelled(client, _NAME)
-    elsewhere = dict[str, None]()
-    for kind in _KINDS:
+    found = await _list_services(client, _APP) + await _list_services(client, _NAME)
+    in_other_namespaces = dict[str, None]()
+    for pattern in _PATTERNS:
         for service in found:
-            metadata, port = service.metadata, _port(service.spec)
-            if port is None or not kind.labels.items() <= (metadata.labels or {}).items():
+            metadata, port = service.metadata, _find_port(service.spec)
+            if port is None or not pattern.labels.items() <= (metadata.labels or {}).items():
                 continue
             if metadata.namespace in namespaces:
-                return PrometheusSearchResult(await _place(client, kind, metadata, port))
-            elsewhere[f"{metadata.namespace}/{metadata.name}"] = None
-    return PrometheusSearchResult(None, sorted(elsewhere))
+                return PrometheusSearchResult(await _create_endpoint(client, pattern, metadata, port))
+            in_other_namespaces[f"{metadata.namespace}/{metadata.name}"] = None
+    return PrometheusSearchResult(None, sorted(in_other_namespaces))
 
 
-async def _labelled(client: KubernetesClient, key: str) -> list[_Service]:
-    """Return the Services that bear one of the wanted values, sorted by namespace and name."""
-    values = sorted({kind.labels[key] for kind in _KINDS if key in kind.labels})
+async def _list_services(client: KubernetesClient, key: str) -> list[_Service]:
+    """Return the Services with one of the known values of a label, sorted by namespace and name."""
+    values = sorted({pattern.labels[key] for pattern in _PATTERNS if key in pattern.labels})
     answer = await client.get("/api/v1/services", {"labelSelector": f"{key} in ({','.join(values)})"})
     services = decode_answer(answer, _Services, "the list of Services").items or ()
     return sorted(services, key=lambda one: (one.metadata.namespace, one.metadata.name))
 
 
-def _port(spec: _ServiceSpec) -> _Port | None:
-    """Return the port on which queries are answered: others are for gRPC or for reloading a configuration."""
+def _find_port(spec: _ServiceSpec) -> _Port | None:
+    """Return the port of the query API; others are for gRPC or for configuration reloads."""
     ports = [port for port in spec.ports or () if port.protocol == "TCP"]
     if spec.type == "ExternalName" or not ports:
         return None
 
     def rank(port: _Port) -> tuple[int, int]:
         name = _WEB_PORTS.index(port.name) if port.name in _WEB_PORTS else len(_WEB_PORTS)
-        return name, _USUAL_PORTS.index(port.port) if port.port in _USUAL_PORTS else len(_USUAL_PORTS)
+        return name, _QUERY_PORTS.index(port.port) if port.port in _QUERY_PORTS else len(_QUERY_PORTS)
 
     return min(ports, key=rank)
 
 
-async def _place(
-    client: KubernetesClient, kind: _ServicePattern, service: _ServiceMetadata, port: _Port
+async def _create_endpoint(
+    client: KubernetesClient, pattern: _ServicePattern, service: _ServiceMetadata, port: _Port
 ) -> PrometheusEndpoint:
     scheme = "https" if port.name.startswith("https") or port.port == 443 else "http"
     if client.in_cluster:
-        url = f"{scheme}://{service.name}.{service.namespace}.svc:{port.port}{kind.path}"
-        return PrometheusEndpoint(url, service.namespace, service.name, kind.headers)
+        url = f"{scheme}://{service.name}.{service.namespace}.svc:{port.port}{pattern.path}"
+        return PrometheusEndpoint(url, service.namespace, service.name, pattern.headers)
     identity = await client.identity()
     name = f"{scheme}:{service.name}:{port.port}"
     return PrometheusEndpoint(
-        url=f"{identity.server}/api/v1/namespaces/{quote(service.namespace)}/services/{name}/proxy{kind.path}",
+        url=f"{identity.server}/api/v1/namespaces/{quote(service.namespace)}/services/{name}/proxy{pattern.path}",
         namespace=service.namespace,
         service=service.name,
-        headers={**identity.headers, **kind.headers},
+        headers={**identity.headers, **pattern.headers},
         ca_file=identity.ca_file,
         client_certificate=identity.certificate,
         insecure_tls=not identity.verify,

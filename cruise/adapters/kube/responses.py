@@ -1,4 +1,4 @@
-"""What the API server's refusals mean: HTTP codes and Status objects in, errors of cruise out."""
+"""Answers of the API server as cruise's errors: HTTP codes, Status objects and failures of the network."""
 
 import os
 import re
@@ -22,19 +22,22 @@ from cruise.errors import (
     UnavailableError,
 )
 
-# Answers as they come over the network: lines of a watch, and the network's own failures as cruise's errors.
-
 T = TypeVar("T")
 
-# The connection ended before the answer did: whether the request was heard is not known.
+# The connection ended before the answer did; the server may have received the request.
 CONNECTION_ERRORS = (aiohttp.ServerDisconnectedError, aiohttp.ClientPayloadError, ConnectionResetError, BrokenPipeError)
 
 
-async def read_lines(response: aiohttp.ClientResponse, request: str, silence_seconds: float) -> AsyncIterator[bytes]:
-    """Yield the whole lines of an answer. Raises Unavailable where it ends within a line, or is silent for so long."""
-    # Split by hand: the library limits a line's length, and an event may hold an object of any size.
+async def read_lines(
+    response: aiohttp.ClientResponse, request: str, idle_timeout_seconds: float
+) -> AsyncIterator[bytes]:
+    """Yield the whole lines of an answer.
+
+    Raises UnavailableError if it ends within a line, or if no byte arrives for `idle_timeout_seconds`.
+    """
+    # aiohttp limits the length of a line, and an event may contain an object of any size.
     rest: list[bytes] = []
-    with translate_network_errors(request, silence_seconds):
+    with translate_network_errors(request, idle_timeout_seconds):
         async for piece in response.content.iter_any():
             first, *others = piece.split(b"\n")
             rest.append(first)
@@ -44,51 +47,51 @@ async def read_lines(response: aiohttp.ClientResponse, request: str, silence_sec
                 if line:
                     yield line
     if any(rest):
-        raise UnavailableError(f"{request}: the watch broke off in the middle of a line")
+        raise UnavailableError(f"{request}: the watch ended within a line")
 
 
 @contextmanager
 def translate_network_errors(request: str, seconds: float) -> Iterator[None]:
-    """Turn what the network does to a request into Unavailable; `request` names it, `seconds` is its time-out."""
+    """Turn failures of the network into UnavailableError; `request` and its timeout are for the message."""
     try:
         yield
     except TimeoutError as error:
         raise UnavailableError(f"{request}: the API server did not answer within {seconds:g} s") from error
     except aiohttp.ClientPayloadError as error:
-        raise UnavailableError(f"{request}: the answer broke off") from error
+        raise UnavailableError(f"{request}: the answer was incomplete") from error
     except aiohttp.ClientConnectorDNSError as error:
         raise UnavailableError(f"the API server cannot be reached: the host name {error.host} is not known") from error
     except aiohttp.ClientConnectorCertificateError as error:
-        place, why = f"{error.host}:{error.port}", _words_of(error.certificate_error)
+        place, why = f"{error.host}:{error.port}", _describe(error.certificate_error)
         raise UnavailableError(f"the certificate of the API server at {place} is not accepted: {why}") from error
     except aiohttp.ClientConnectorError as error:
-        why = _words_of(error.os_error)
+        why = _describe(error.os_error)
         raise UnavailableError(f"the API server cannot be reached at {error.host}:{error.port}: {why}") from error
     except (aiohttp.ClientError, OSError, ValueError) as error:
         why = " ".join(str(error).split()) or type(error).__name__
         raise UnavailableError(f"{request}: the API server cannot be reached: {why}") from error
 
 
-def _words_of(error: BaseException) -> str:
-    """Return the network's or TLS's own message, without Python's wrapping."""
+def _describe(error: BaseException) -> str:
+    """Return the message of the operating system or of TLS, without Python's prefix."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return error.verify_message
     if isinstance(error, ssl.SSLError):
-        return f"no TLS there ({error.reason})"
+        return f"the port does not serve TLS ({error.reason})"
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return " ".join(str(error).split()) or type(error).__name__
 
 
 def decode_answer(answer: bytes, shape: type[T], what: str) -> T:
-    """Return an answer as `shape`. Raises Unavailable, which names `what` the answer should have been."""
+    """Decode an answer. Raises UnavailableError that names `what` was requested."""
     try:
         return msgspec.json.decode(answer, type=shape)
     except DECODE_ERRORS as error:
         raise UnavailableError(f"{what} cannot be read: {error}") from error
 
 
-_LONGEST_QUOTE = 300
+_MAX_MESSAGE_LENGTH = 300
 
 
 class _Cause(msgspec.Struct, frozen=True):
@@ -101,7 +104,7 @@ class _Details(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
-    """The API server's answer where it is not an object: a refusal, if `status` is Failure."""
+    """The Status object of the API server; a rejection if `status` is Failure."""
 
     kind: str | None = None
     status: str | None = None
@@ -116,7 +119,7 @@ _status = msgspec.json.Decoder(ApiStatus)
 
 @dataclass(frozen=True, slots=True)
 class ErrorMapping:
-    """What a refusal with that HTTP code, whose text matches `text`, is to cruise; `cause` is for programs."""
+    """The error for a rejection with this HTTP code and a text that matches; `cause` is for programs."""
 
     code: int
     text: str
@@ -124,8 +127,8 @@ class ErrorMapping:
     error: type[CruiseError] = RefusedError
 
 
-# Several refusals share a machine-readable cause and field, and some have none: only the text distinguishes them.
-# Texts change from version to version: where none applies, the server's own cause stays.
+# Several rejections share a machine-readable cause, and some have none: only the text distinguishes them. Texts change
+# between versions: if none matches, the server's own cause is used.
 ERROR_MAPPINGS: Sequence[ErrorMapping] = (
     # pods/resize
     ErrorMapping(
@@ -160,7 +163,7 @@ ERROR_MAPPINGS: Sequence[ErrorMapping] = (
     ErrorMapping(504, r"PodDisruptionBudget", "DisruptionBudget", ThrottledError),  # others write the same budget
     ErrorMapping(403, r"\bpoddisruptionbudgets?\b", "DisruptionBudget"),
 )
-_USUAL: Mapping[int, type[CruiseError]] = {
+_DEFAULT_ERRORS: Mapping[int, type[CruiseError]] = {
     404: NotFoundError,
     408: UnavailableError,
     409: ConflictError,
@@ -170,12 +173,12 @@ _USUAL: Mapping[int, type[CruiseError]] = {
 }
 
 
-# What is forbidden without a cause, and not for want of a right, some admission plugin has denied.
-_USUAL_REASONS: Mapping[str | None, str] = {"Forbidden": "AdmissionDenied"}
+# An admission plugin denied what is forbidden without a cause and without a missing permission.
+_DEFAULT_CAUSES: Mapping[str | None, str] = {"Forbidden": "AdmissionDenied"}
 
 
 def find_failure_status(body: bytes) -> ApiStatus | None:
-    """Return the refusal that an answer holds, whatever its HTTP code says; None for any other answer."""
+    """Return the failed Status in an answer, whatever its HTTP code; None for any other answer."""
     try:
         status = _status.decode(body)
     except DECODE_ERRORS:
@@ -184,22 +187,32 @@ def find_failure_status(body: bytes) -> ApiStatus | None:
 
 
 def create_error(code: int, body: bytes, request: str, retry_after: str | None = None) -> CruiseError:
-    """Return the error for an answer with that HTTP code; `request` is its name, such as `PATCH /api/v1/…`."""
-    return create_error_from_status(find_failure_status(body) or ApiStatus(), request, code, _seconds(retry_after))
+    """Return the error for an answer; `request` is its name, such as `PATCH /api/v1/…`."""
+    return create_error_from_status(
+        find_failure_status(body) or ApiStatus(), request, code, _parse_retry_after(retry_after)
+    )
 
 
 def create_error_from_status(
     status: ApiStatus, request: str, code: int | None = None, retry_after_seconds: float | None = None
 ) -> CruiseError:
-    """Return the error for a refusal; a code in the Status counts for more than HTTP's, which may be of success."""
-    number = status.code or code or 500
-    text = status.message or f"the API server answered {number} to {request}"
+    """Return the error for a failed Status; its code has precedence over the HTTP code, which may be 200."""
+    status_code = status.code or code or 500
+    text = status.message or f"the API server answered {status_code} to {request}"
     details = status.details or _Details()
-    stated = next((cause.reason for cause in details.causes or () if cause.reason), None)
-    meaning = next((one for one in ERROR_MAPPINGS if one.code == number and re.search(one.text, text)), None)
-    cause = meaning.cause if meaning else stated or _USUAL_REASONS.get(status.reason, status.reason) or f"HTTP {number}"
-    kind = meaning.error if meaning else _USUAL.get(number, RefusedError if 400 <= number < 500 else UnavailableError)
-    line = _shortened(f"the API server does not accept the credentials ({request})" if number == 401 else text)
+    server_cause = next((cause.reason for cause in details.causes or () if cause.reason), None)
+    mapping = next((one for one in ERROR_MAPPINGS if one.code == status_code and re.search(one.text, text)), None)
+    cause = (
+        mapping.cause
+        if mapping
+        else server_cause or _DEFAULT_CAUSES.get(status.reason, status.reason) or f"HTTP {status_code}"
+    )
+    kind = (
+        mapping.error
+        if mapping
+        else _DEFAULT_ERRORS.get(status_code, RefusedError if 400 <= status_code < 500 else UnavailableError)
+    )
+    line = _shorten(f"the API server does not accept the credentials ({request})" if status_code == 401 else text)
     if kind is RefusedError:
         return RefusedError(line, cause)
     if kind is ThrottledError:
@@ -208,10 +221,10 @@ def create_error_from_status(
     return kind(line)
 
 
-def _seconds(retry_after: str | None) -> float | None:
+def _parse_retry_after(retry_after: str | None) -> float | None:
     return float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
 
 
-def _shortened(text: str) -> str:
+def _shorten(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _LONGEST_QUOTE else f"{line[:_LONGEST_QUOTE]}…"
+    return line if len(line) <= _MAX_MESSAGE_LENGTH else f"{line[:_MAX_MESSAGE_LENGTH]}…"

@@ -1,4 +1,4 @@
-"""One kind kept in step with the API server: a list, then a watch, and from every failure back to one of the two."""
+"""One kind kept in sync with the API server by a list and a watch."""
 
 import asyncio
 import math
@@ -31,92 +31,89 @@ from cruise.kube_json.reading.stream import (
 )
 from cruise.kube_json.wire.object_json import AnyObject
 
-# Log lines of watches: those that fail together share one line, and all that recover another.
-
 log = structlog.get_logger()
 
-_FEW = 3
+_MAX_NAMED_KINDS = 3
 
 
 class WatchLog:
-    """Gathers the reports of `together_seconds` into one line.
+    """Collects the reports of `delay_seconds` into one log line.
 
-    Watches are tried again at different times after an outage: that they continue is logged once all of them do.
+    After an outage, watches are opened again at different times; one line reports when all of them continue.
     """
 
-    def __init__(self, together_seconds: float = 1.0) -> None:
-        self._together_seconds = together_seconds
+    def __init__(self, delay_seconds: float = 1.0) -> None:
+        self._delay_seconds = delay_seconds
         self._failed: dict[str, str] = {}
-        self._down: dict[str, None] = {}
-        self._well: list[str] = []
-        self._usual = True
+        self._interrupted: dict[str, None] = {}
+        self._recovered: list[str] = []
+        self._expected = True
         self._timer: asyncio.TimerHandle | None = None
 
-    def report_interruption(self, kind: str, because: str, *, usual: bool) -> None:
-        """Report that a kind is not followed; `usual` where every cluster has that now and then."""
+    def report_interruption(self, kind: str, because: str, *, expected: bool) -> None:
+        """Report that a kind is not followed; `expected` if that happens in every cluster now and then."""
         self._failed[kind] = because
-        self._down[kind] = None
-        self._usual = self._usual and usual
-        self._later()
+        self._interrupted[kind] = None
+        self._expected = self._expected and expected
+        self._schedule_write()
 
     def report_recovery(self, kind: str) -> None:
-        """Report that it is followed again."""
-        self._well.append(kind)
-        self._down.pop(kind, None)
-        self._later()
+        """Report that a kind is followed again."""
+        self._recovered.append(kind)
+        self._interrupted.pop(kind, None)
+        self._schedule_write()
 
     def write(self) -> None:
-        """Log what was gathered now."""
+        """Log the collected reports now."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._failed:
-            line = log.info if self._usual else log.warning
+            line = log.info if self._expected else log.warning
             line(
                 "watch interrupted", kinds=format_kinds(list(self._failed)), because=format_shared_problem(self._failed)
             )
-        if self._well and not self._down:
-            log.info("watch goes on", kinds=format_kinds(list(dict.fromkeys(self._well))))
-            self._well = []
-        self._failed, self._usual = {}, True
+        if self._recovered and not self._interrupted:
+            log.info("watch continues", kinds=format_kinds(list(dict.fromkeys(self._recovered))))
+            self._recovered = []
+        self._failed, self._expected = {}, True
 
-    def _later(self) -> None:
+    def _schedule_write(self) -> None:
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(self._together_seconds, self.write)
+            self._timer = asyncio.get_running_loop().call_later(self._delay_seconds, self.write)
 
 
 def format_kinds(kinds: Sequence[str]) -> str:
-    """Return kinds in words: all where they are few, else the first and how many more."""
-    if len(kinds) <= _FEW:
+    """Return the names of kinds: all if they are few, else the first ones and the number of the others."""
+    if len(kinds) <= _MAX_NAMED_KINDS:
         return ", ".join(kinds)
-    return f"{', '.join(kinds[: _FEW - 1])} and {len(kinds) - _FEW + 1} more"
+    return f"{', '.join(kinds[: _MAX_NAMED_KINDS - 1])} and {len(kinds) - _MAX_NAMED_KINDS + 1} more"
 
 
 def format_shared_problem(problems: Mapping[str, str]) -> str:
-    """Return the problems of kinds in one line: the first of them, and how many others there are."""
+    """Return the problems of kinds in one line: the first, and the number of the others."""
     reasons = list(dict.fromkeys(problems.values()))
     return reasons[0] if len(reasons) == 1 else f"{reasons[0]} (and {len(reasons) - 1} more like it)"
 
 
-_UNPROVED_WATCHES = 2
-# Items of a page that is followed by more like it.
-_MANY = 500
+_MAX_UNCONFIRMED_WATCHES = 2
+# A page with as many items is usually followed by more.
+_LARGE_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
 class WatchTiming:
-    """The pace of lists and watches, in seconds.
+    """The timing of lists and watches, in seconds.
 
-    A watch is kept open by the server for `watch_seconds`, give or take a fifth: bookmarks come only about once a
-    minute, and for no fixed time of kinds that nothing happens to. What is
-    opened anew proves that nothing was missed, since a server sends at once what has happened since a version, or that
-    it has expired: so it counts from its opening, once it has been open for `trust_seconds` without an
-    error. Where watches end sooner than that, by whatever is in between, a list proves it every `unproved_seconds`.
-    A watch without an event for `grace_seconds` longer than it should last is dead. What fails within `steady_seconds`
-    makes the next wait longer; one that the server ends is opened anew no sooner than `least_seconds` after it was
-    opened. A kind that is forbidden is looked for again after `absent_wait_seconds`, one that the server does not have
-    after `missing_wait_seconds`. After `relist_failures` in a row the version is suspected to be one that the server
-    never had: the kind is listed anew.
+    The server ends a watch after about `watch_seconds`. An open watch proves that no change was missed, because the
+    server first sends all changes since the requested version: it counts from when it was opened, once it was open for
+    `trust_seconds` without an error. If watches end sooner, a list every `unconfirmed_seconds` proves it. A watch
+    without an event for `grace_period_seconds` longer than `watch_seconds` is dead.
+
+    A failure within `steady_seconds` makes the next wait longer. A watch is reopened at the earliest
+    `min_reopen_seconds` after it was opened. A forbidden kind is tried again after `forbidden_retry_seconds`, a missing
+    one after `missing_retry_seconds`. After `relist_failures` in a row the kind is listed again, in case the server
+    does not know the version.
     """
 
     page_size: int = 500
@@ -125,30 +122,30 @@ class WatchTiming:
     unconfirmed_seconds: float = 30.0
     grace_period_seconds: float = 10.0
     steady_seconds: float = 5.0
-    least_seconds: float = 1.0
-    first_wait_seconds: float = 0.5
-    longest_wait_seconds: float = 30.0
-    absent_wait_seconds: float = 300.0
-    missing_wait_seconds: float = 10.0
+    min_reopen_seconds: float = 1.0
+    first_retry_seconds: float = 0.5
+    max_retry_seconds: float = 30.0
+    forbidden_retry_seconds: float = 300.0
+    missing_retry_seconds: float = 10.0
     relist_failures: int = 5
-    events_in_a_row: int = 100
+    events_per_turn: int = 100
 
 
 class KindWatch:
-    """Follows one kind for as long as `run` does.
+    """Follows one kind while `run` runs.
 
-    `listed` is set once its objects were all seen, or it was found that there can be none: then it is `absent`.
-    `problem` says why it is not followed now, and is empty where all is well.
+    `listed` is set once all objects are read, or if the kind is missing (`is_absent`). `problem` says why the kind is
+    not followed at present.
     """
 
     def __init__(
         self,
         client: KubernetesClient,
         kind: WatchedKind,
-        shelf: WatchedObjectStore,
+        store: WatchedObjectStore,
         timing: WatchTiming,
         clock: Callable[[], float],
-        lines: WatchLog | None = None,
+        log_lines: WatchLog | None = None,
     ) -> None:
         self.kind = kind
         self.listed = asyncio.Event()
@@ -156,64 +153,66 @@ class KindWatch:
         self.problem = ""
         self.list_count = 0
         self._client = client
-        self._shelf = shelf
+        self._store = store
         self._timing = timing
         self._clock = clock
-        self._lines = lines or WatchLog()
+        self._log = log_lines or WatchLog()
         self._decoder = StreamDecoder(kind.shape)
         self.is_absent = False
-        self._proved_at = -math.inf
+        self._confirmed_at = -math.inf
         self._opened_at: float | None = None
-        self._unproved = 0
+        self._unconfirmed = 0
 
     def lag_seconds(self) -> float:
-        """How long ago the objects were last known to be those of the server; infinite before the first list."""
+        """Return for how long the objects may differ from the server's; infinite before the first list."""
         if self.is_absent:
             return 0.0
         now = self._clock()
         opened_at = self._opened_at if self._trusts_watch(now) else None
-        proved_at = self._proved_at if opened_at is None else max(self._proved_at, opened_at)
-        return now - proved_at if self.listed.is_set() else math.inf
+        confirmed_at = self._confirmed_at if opened_at is None else max(self._confirmed_at, opened_at)
+        return now - confirmed_at if self.listed.is_set() else math.inf
 
     async def run(self) -> None:
-        """Keep in step until cancelled."""
+        """Follow the kind until cancelled."""
         timing = self._timing
-        waits = Backoff(timing.first_wait_seconds, timing.longest_wait_seconds)
+        waits = Backoff(timing.first_retry_seconds, timing.max_retry_seconds)
         while True:
-            began = self._clock()
+            started = self._clock()
             try:
                 if self._needs_list(waits.failures):
                     await self._list()
                 await self._watch()
             except (CruiseError, BadInputError) as error:
-                if self._clock() - began >= timing.steady_seconds:
+                if self._clock() - started >= timing.steady_seconds:
                     waits.reset()
-                without = await is_optional_kind_missing(self._client, self.kind, error)
-                wait = self._do_without(error) if without else self._wait_after(error, waits)
+                missing = await is_optional_kind_missing(self._client, self.kind, error)
+                wait = self._continue_without(error) if missing else self._wait_after(error, waits)
             else:
                 waits.reset()
-                # A server that ends its watches early, again and again, is left in peace a little.
-                wait = max(0.0, timing.least_seconds * random.uniform(0.5, 1.0) - (self._clock() - began))
+                # Do not reopen watches at once on a server that ends them early.
+                wait = max(0.0, timing.min_reopen_seconds * random.uniform(0.5, 1.0) - (self._clock() - started))
             await asyncio.sleep(wait)
 
     def _needs_list(self, failures: int) -> bool:
-        unproved = self._unproved >= _UNPROVED_WATCHES and self.lag_seconds() >= self._timing.unconfirmed_seconds
-        return self.version is None or unproved or failures >= self._timing.relist_failures
+        unconfirmed = (
+            self._unconfirmed >= _MAX_UNCONFIRMED_WATCHES and self.lag_seconds() >= self._timing.unconfirmed_seconds
+        )
+        return self.version is None or unconfirmed or failures >= self._timing.relist_failures
 
     def _wait_after(self, error: CruiseError, waits: Backoff) -> float:
-        asked = None
+        at_least = None
         match error:
             case ExpiredVersionError() | BadInputError():
                 self.version = None
             case ThrottledError():
-                asked = error.retry_after_seconds
+                at_least = error.retry_after_seconds
             case UnavailableError():
                 pass
             case _:
-                # What the server will not continue from, it may still list.
+                # The server may still list a kind when it rejects a watch from this version.
                 self.version = None
         self._report_problem(error)
-        return waits.next_seconds(asked)
+        return waits.next_seconds(at_least)
 
     async def _list(self) -> None:
         self.version = None
@@ -222,16 +221,16 @@ class KindWatch:
         async for page in list_pages(self._client, self.kind, self._decoder, self._timing.page_size):
             for item in (*page.items, *page.unreadable):
                 names.add(get_object_key(item))
-                self._shelf.put(item, page.version)
+                self._store.put(item, page.version)
             version = page.version
-            if len(page.items) >= _MANY:
+            if len(page.items) >= _LARGE_PAGE:
                 freeze_garbage_collection()
             await asyncio.sleep(0)
-        self._shelf.retain(names)
+        self._store.retain(names)
         self.is_absent = False
         self.version = version
         self.list_count += 1
-        self._prove(self._clock())
+        self._confirm(self._clock())
         self.listed.set()
 
     async def _watch(self) -> None:
@@ -244,36 +243,36 @@ class KindWatch:
             "timeoutSeconds": str(seconds),
         }
         silence = seconds + timing.grace_period_seconds
-        async with self._client.stream_lines(self.kind.path, query, silence_seconds=silence) as lines:
+        async with self._client.stream_lines(self.kind.path, query, idle_timeout_seconds=silence) as lines:
             self._report_recovery()
             self._opened_at = self._clock()
-            self._unproved += 1
+            self._unconfirmed += 1
             try:
                 await self._receive(lines)
                 if self._trusts_watch(self._clock()):
-                    # Events of the very last moment may not have arrived.
-                    self._prove(self._clock() - timing.trust_seconds)
+                    # Events of the last moment may not have arrived.
+                    self._confirm(self._clock() - timing.trust_seconds)
             finally:
                 if self._trusts_watch(self._clock()):
-                    self._prove(self._opened_at)
+                    self._confirm(self._opened_at)
                 self._opened_at = None
 
     async def _receive(self, lines: AsyncIterator[bytes]) -> None:
-        in_a_row = 0
+        received = 0
         async for line in lines:
-            self._take(self._decoder.event(line))
-            self._prove(self._clock())
-            in_a_row += 1
-            if in_a_row % self._timing.events_in_a_row == 0:
-                # Lines that have arrived already are read without a pause, and others want their turn.
+            self._apply(self._decoder.event(line))
+            self._confirm(self._clock())
+            received += 1
+            if received % self._timing.events_per_turn == 0:
+                # Lines that have arrived are read without a pause; let other tasks run.
                 await asyncio.sleep(0)
 
-    def _take(self, event: WatchEvent[AnyObject]) -> None:
+    def _apply(self, event: WatchEvent[AnyObject]) -> None:
         match event:
             case ChangedEvent(item, version):
-                self._shelf.put(item, version)
+                self._store.put(item, version)
             case DeletedEvent(item, version):
-                self._shelf.drop(get_object_key(item), version)
+                self._store.drop(get_object_key(item), version)
             case BookmarkEvent(version):
                 pass
             case WatchError(expired, message):
@@ -282,37 +281,37 @@ class KindWatch:
         if version:
             self.version = version
 
-    def _prove(self, at: float | None) -> None:
-        """Note that everything up to a time is known."""
+    def _confirm(self, at: float | None) -> None:
+        """Note that all changes up to a time are known."""
         if at is not None:
-            self._proved_at = max(self._proved_at, at)
-            self._unproved = 0
+            self._confirmed_at = max(self._confirmed_at, at)
+            self._unconfirmed = 0
 
     def _trusts_watch(self, now: float) -> bool:
         return self._opened_at is not None and now - self._opened_at >= self._timing.trust_seconds
 
-    def _do_without(self, error: CruiseError) -> float:
-        """Go on as if there were no objects; return when to look again: what is not served may be installed."""
+    def _continue_without(self, error: CruiseError) -> float:
+        """Continue as if there were no objects; return the wait until the next try, since a kind may be installed."""
         if self.problem != str(error):
             self.problem = str(error)
-            # What is not installed is nothing to be warned of.
-            say = log.info if isinstance(error, NotFoundError) else log.warning
-            say("doing without a kind", kind=self.kind.plural, because=self.problem)
-        self._shelf.retain(set())
+            # A kind that is not installed needs no warning.
+            write = log.info if isinstance(error, NotFoundError) else log.warning
+            write("continuing without a kind", kind=self.kind.plural, because=self.problem)
+        self._store.retain(set())
         self.is_absent = True
         self.listed.set()
         timing = self._timing
-        seconds = timing.missing_wait_seconds if isinstance(error, NotFoundError) else timing.absent_wait_seconds
+        seconds = timing.missing_retry_seconds if isinstance(error, NotFoundError) else timing.forbidden_retry_seconds
         return seconds * random.uniform(0.8, 1.2)
 
     def _report_problem(self, error: CruiseError) -> None:
         if self.problem != str(error):
             self.problem = str(error)
-            self._lines.report_interruption(
-                self.kind.plural, self.problem, usual=isinstance(error, ExpiredVersionError)
+            self._log.report_interruption(
+                self.kind.plural, self.problem, expected=isinstance(error, ExpiredVersionError)
             )
 
     def _report_recovery(self) -> None:
         if self.problem:
             self.problem = ""
-            self._lines.report_recovery(self.kind.plural)
+            self._log.report_recovery(self.kind.plural)

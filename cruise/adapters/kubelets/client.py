@@ -124,7 +124,7 @@ class KubeletClient:
                 allow_redirects=False,
             ) as response:
                 if response.status == 401 and attempt == 0:
-                    identity = await self._client.renewed(identity)
+                    identity = await self._client.renew(identity)
                     continue
                 if response.status != 200:
                     raise self._refusal(response.status, place, await self._said(response))

@@ -94,7 +94,7 @@ class PrometheusClient(PrometheusConnect):
         except requests.exceptions.Timeout as error:
             raise UnavailableError(f"{place} did not answer within {self._seconds:g} s") from error
         except (requests.exceptions.ChunkedEncodingError, requests.exceptions.ContentDecodingError) as error:
-            raise UnavailableError(f"{place}: the answer broke off") from error
+            raise UnavailableError(f"{place}: the answer was incomplete") from error
         except requests.exceptions.ConnectionError as error:
             refusal = UnreachableError if _was_never_made(error) else UnavailableError
             raise refusal(f"{place} cannot be reached: {_cause(error)}") from error

@@ -81,10 +81,10 @@ async def open_connections(settings: Settings, on_wait: Callable[[str], None]) -
         if lease is None:
             # Without an election nothing is written, save that cruise's own taints of an earlier mode come off.
             cluster = following(client, may_write=lambda action: isinstance(action, UntaintNode))
-            yield ServeConnections(client.check_health(lambda: False), cluster, usage, store, None)
+            yield ServeConnections(client.with_write_guard(lambda: False), cluster, usage, store, None)
             return
         # Checked before a write waits for its turn, and after it.
-        writer = client.check_health(lambda: lease.is_held)
+        writer = client.with_write_guard(lambda: lease.is_held)
         cluster = following(writer, may_write=lambda action: lease.is_held)
         yield ServeConnections(writer, cluster, usage, fence_store(store, lambda: lease.is_held), lease)
 
@@ -122,7 +122,7 @@ async def wait_until_synced(cluster: KubernetesCluster, patience: timedelta | No
     while True:
         try:
             async with asyncio.timeout(step.total_seconds()):
-                await cluster.is_synced()
+                await cluster.wait_until_synced()
         except TimeoutError:
             problems = cluster.problems()
             waited += step

@@ -36,17 +36,19 @@ def create_lease_contender(
 
 
 async def run_while_leading(
-    lease: LeaderLease | None, work: Callable[[], Awaitable[None]], why_stuck: Callable[[], str | None] = lambda: None
+    lease: LeaderLease | None,
+    work: Callable[[], Awaitable[None]],
+    get_stall_reason: Callable[[], str | None] = lambda: None,
 ) -> None:
     """Run `work` whenever and as long as this process leads; without a Lease, at once and for good.
 
-    The lead is given up where `why_stuck` says why the work does not go on.
+    The lead is given up where `get_stall_reason` says why the work does not go on.
     """
     if lease is None:
         log.info("no election: in this mode nothing is written to the cluster, and one process is enough")
         await work()
         return
-    await lease.lead(work, why_stuck)
+    await lease.lead(work, get_stall_reason)
 
 
 def fence_store(store: StorePort, may_write: Callable[[], bool]) -> StorePort:

@@ -85,7 +85,7 @@ class ServeView:
         figures = replace(
             figures,
             success_ages={} if jobs is None else jobs.get_success_ages(),
-            leads_given_up=0 if self.lease is None else self.lease.times_given_up,
+            leads_given_up=0 if self.lease is None else self.lease.resignations,
             database_epoch=0 if self.opened_store is None else self.opened_store.epoch,
             history_incomplete=self.controller is not None and self.controller.history_incomplete,
             open_intents=self.open_intents(),
@@ -143,9 +143,9 @@ class ServeView:
     def _given_up_reasons(self) -> list[str]:
         """A process that gave up the lead is not ready until it contends for it again."""
         lease = self.lease
-        if lease is None or lease.has_given_up is None:
+        if lease is None or lease.resign_reason is None:
             return []
-        return [f"gave up the lead: {lease.has_given_up}"]
+        return [f"gave up the lead: {lease.resign_reason}"]
 
     def _cluster_reasons(self) -> list[str]:
         lag = self.cluster.get_lag_seconds() if self.cluster is not None else 0.0

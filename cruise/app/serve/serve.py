@@ -177,7 +177,7 @@ async def _follow_and_lead(
         running.controller = controller
         if connected.lease is not None:
             # What the database of the last leader had.
-            connected.store.expect(connected.lease.noted_epoch)
+            connected.store.expect(connected.lease.recorded_epoch)
         try:
             await controller.run(asyncio.Event())
         except asyncio.CancelledError:

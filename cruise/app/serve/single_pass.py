@@ -114,7 +114,7 @@ async def run_single_pass(
 
             async def work() -> None:
                 if connected.lease is not None:
-                    connected.store.expect(connected.lease.noted_epoch)
+                    connected.store.expect(connected.lease.recorded_epoch)
                 node_pass = await _pass(controller)
                 packed.clear()
                 packing = await controller.pack(patience=timedelta(0))
@@ -191,12 +191,12 @@ async def _another_leader(client: KubernetesClient, namespace: str) -> str:
     while True:
         with suppress(NotFoundError):
             found = read_lease(await client.get(path))
-            if holder and found.get_holder == holder and found.version != version:
+            if holder and found.holder == holder and found.version != version:
                 return (
                     f"another cruise leads: {holder} holds the Lease {namespace}/{LEASE_NAME}; stop it first, "
                     "or look without writing in CRUISE_MODE=observe"
                 )
-            holder, version = found.get_holder, found.version
+            holder, version = found.holder, found.version
         await asyncio.sleep(_BETWEEN_READS_SECONDS)
 
 

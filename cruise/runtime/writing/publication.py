@@ -66,13 +66,13 @@ class VpaPublication:
         sizes = size_templates(snapshot, statistics, self._policy, now, stored=stored)
         return list(build_recommendations((*sizes.changed, *sizes.unchanged), snapshot, now))
 
-    async def _write(self, wanted: WorkloadRecommendation, is_there: bool, now: datetime) -> bool:
+    async def _write(self, wanted: WorkloadRecommendation, exists: bool, now: datetime) -> bool:
         """Write one recommendation; tell whether the next write may succeed."""
         key = (wanted.namespace, wanted.name)
         published = self._published.get(key)
         since = published[1] if published is not None and published[0].is_confident == wanted.is_confident else now
         try:
-            await self._publisher.publish(wanted, since, is_there=is_there)
+            await self._publisher.publish(wanted, since, exists=exists)
         except ConflictError as error:
             self._log_once("another client has changed it", error)
         except (NotFoundError, RefusedError) as error:

@@ -21,10 +21,10 @@ SHORT = WatchTiming(
     unconfirmed_seconds=2.0,
     grace_period_seconds=1.0,
     steady_seconds=0.3,
-    least_seconds=0.1,
-    first_wait_seconds=0.05,
-    longest_wait_seconds=0.5,
-    missing_wait_seconds=0.5,
+    min_reopen_seconds=0.1,
+    first_retry_seconds=0.05,
+    max_retry_seconds=0.5,
+    missing_retry_seconds=0.5,
 )
 
 
@@ -43,7 +43,7 @@ async def run_watch(
         cluster = KubernetesCluster(client, timing=timing, **more)
         running = asyncio.ensure_future(cluster.run())
         try:
-            await asyncio.wait_for(cluster.is_synced(), 60)
+            await asyncio.wait_for(cluster.wait_until_synced(), 60)
             yield cluster
         finally:
             running.cancel()

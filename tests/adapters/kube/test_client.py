@@ -281,9 +281,9 @@ async def test_a_watch_that_falls_silent_is_given_up(tmp_path: Path):
     slow = PreparedAnswer((b'{"a":1}\n', b'{"b":2}\n', b'{"c":3}\n'), length=None, pause_seconds=0.6)
     async with create_client(tmp_path, answer_in_order(slow)) as (client, _):
         with pytest.raises(UnavailableError, match=r"within 0\.2 s"):
-            async with client.stream_lines("/api", {}, silence_seconds=0.2) as lines:
+            async with client.stream_lines("/api", {}, idle_timeout_seconds=0.2) as lines:
                 await all_of(lines)
-        async with client.stream_lines("/api", {}, silence_seconds=5) as lines:
+        async with client.stream_lines("/api", {}, idle_timeout_seconds=5) as lines:
             assert len(await all_of(lines)) == 3
 
 
@@ -306,7 +306,7 @@ async def test_requests_come_no_faster_than_agreed_and_watches_do_not_count(tmp_
 async def test_a_guarded_client_reads_always_and_writes_only_while_it_may(tmp_path: Path):
     allowed = [True, False]
     async with create_client(tmp_path, answer_in_order(PreparedAnswer())) as (client, server):
-        guarded = client.check_health(lambda: allowed.pop(0))
+        guarded = client.with_write_guard(lambda: allowed.pop(0))
         await guarded.send("PATCH", "/first", {})
         with pytest.raises(UnavailableError, match="not sent"):
             await guarded.send("PATCH", "/second", {})

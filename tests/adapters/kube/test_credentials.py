@@ -32,8 +32,8 @@ WHO = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
 
 
 @asynccontextmanager
-async def connected(account: CredentialSource, age_seconds: float = 60) -> AsyncIterator[KubernetesClient]:
-    credentials = Credentials(account, age_seconds)
+async def connected(account: CredentialSource, max_age_seconds: float = 60) -> AsyncIterator[KubernetesClient]:
+    credentials = Credentials(account, max_age_seconds)
     client = KubernetesClient(credentials, requests_per_second=1000, burst=1000, timeout_seconds=10)
     try:
         yield client
@@ -79,7 +79,7 @@ async def test_a_pods_own_account_and_its_rotated_token(
     control_plane: ControlPlane, admin: Api, namespace: str, tmp_path: Path, inside: None
 ):
     directory = account_directory(control_plane, tmp_path, new_account(admin, namespace, "one"))
-    async with connected(ServiceAccountCredentials(directory), age_seconds=0.1) as client:
+    async with connected(ServiceAccountCredentials(directory), max_age_seconds=0.1) as client:
         assert client.in_cluster
         assert await user_of(client) == f"system:serviceaccount:{namespace}:one"
         (directory / "token").write_text(new_account(admin, namespace, "two") + "\n")
@@ -104,7 +104,7 @@ async def test_a_token_that_cannot_be_read_for_a_while_is_used_as_it_was(
     control_plane: ControlPlane, admin: Api, namespace: str, tmp_path: Path, inside: None
 ):
     directory = account_directory(control_plane, tmp_path, new_account(admin, namespace, "one"))
-    async with connected(ServiceAccountCredentials(directory), age_seconds=0.1) as client:
+    async with connected(ServiceAccountCredentials(directory), max_age_seconds=0.1) as client:
         await user_of(client)
         (directory / "token").unlink()
         await asyncio.sleep(0.2)
@@ -126,7 +126,7 @@ async def test_a_token_file_is_read_again(control_plane: ControlPlane, admin: Ap
     token = tmp_path / "token"
     token.write_text(new_account(admin, namespace, "one") + "\n")
     place = rewritten(control_plane, tmp_path / "config", {"tokenFile": "token"})
-    async with connected(KubeconfigCredentials(str(place)), age_seconds=0.1) as client:
+    async with connected(KubeconfigCredentials(str(place)), max_age_seconds=0.1) as client:
         assert not client.in_cluster
         assert await user_of(client) == f"system:serviceaccount:{namespace}:one"
         token.write_text(new_account(admin, namespace, "two"))
@@ -149,7 +149,7 @@ async def test_a_plugin_is_asked_again_only_when_what_it_gave_expires(
         "exec": {"apiVersion": PLUGIN, "command": str(plugin), "args": ["--x"], "env": [{"name": "A", "value": "b"}]}
     }
     place = rewritten(control_plane, tmp_path / "config", user)
-    async with connected(KubeconfigCredentials(str(place)), age_seconds=0.1) as client:
+    async with connected(KubeconfigCredentials(str(place)), max_age_seconds=0.1) as client:
         for _ in range(3):
             assert await user_of(client) == "admin"
             await asyncio.sleep(0.2)
@@ -203,7 +203,7 @@ async def test_client_certificates_and_their_renewal(tmp_path: Path):
                 (tmp_path / f"tls.{ending}").write_bytes((tmp_path / f"{name}.{ending}").read_bytes())
 
         use("one")
-        async with connected(KubeconfigCredentials(str(place)), age_seconds=0.1) as client:
+        async with connected(KubeconfigCredentials(str(place)), max_age_seconds=0.1) as client:
             watched = {"watch": "true", "timeoutSeconds": "5"}
             async with client.stream_lines("/api/v1/namespaces", watched) as lines:
                 assert await anext(lines)
@@ -258,7 +258,7 @@ async def test_whoever_turns_to_another_cluster_does_not_take_a_running_process_
     place = rewritten(control_plane, tmp_path / "config", {"token": control_plane.token("admin")})
     config = json.loads(place.read_text())
     async with run_answering_server(answer_in_order(PreparedAnswer())) as (elsewhere, url):
-        async with connected(KubeconfigCredentials(str(place)), age_seconds=0.1) as client:
+        async with connected(KubeconfigCredentials(str(place)), max_age_seconds=0.1) as client:
             assert await user_of(client) == "admin"
             config["clusters"].append({"name": "other", "cluster": {"server": url}})
             config["contexts"].append({"name": "other", "context": {"cluster": "other", "user": "admin"}})

@@ -94,7 +94,7 @@ async def test_the_same_question_is_asked_once_at_a_time(tmp_path: Path):
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (build_status(403, f"may not: {TOKEN}"), "apply deploy/rbac/observe.yaml, or the chart, anew"),
+        (build_status(403, f"may not: {TOKEN}"), "apply deploy/rbac/observe.yaml or the chart again"),
         (build_status(500, "broken"), "broken"),
     ],
 )

@@ -35,11 +35,11 @@ def test_inside_of_a_cluster_the_pods_account_is_used(tmp_path: Path):
 async def test_outside_of_a_cluster_the_files_that_kubectl_uses(tmp_path: Path):
     listed = f"{tmp_path / 'missing'}{os.pathsep}{kubeconfig(tmp_path, SERVER)}"
     account = find_credentials(None, {"KUBECONFIG": listed}, tmp_path / "no-account")
-    assert (await account.read(anew=True)).server == SERVER
+    assert (await account.read(force=True)).server == SERVER
 
 
 def test_no_cluster_at_all(tmp_path: Path):
-    with pytest.raises(BadInputError, match="no cluster is known") as error:
+    with pytest.raises(BadInputError, match="no cluster is configured") as error:
         find_credentials(None, {"KUBECONFIG": str(tmp_path / "missing")}, tmp_path)
     assert str(tmp_path / "missing") in refusal_of(error)
 

@@ -31,14 +31,14 @@ def record(**spec: object) -> LeaseRecord:
 @given(DOCUMENT, st.floats(1, 60))
 def test_whatever_a_lease_holds_it_can_be_judged_and_taken(document: dict[str, object], seconds: float):
     found = read_lease(msgspec.json.encode(document))
-    assert seconds <= found.life_seconds(seconds) <= 4 * seconds
+    assert seconds <= found.duration_seconds(seconds) <= 4 * seconds
     taken = found.with_holder("me", ACQUIRED, seconds, NOW)
-    assert (taken.get_holder, taken.acquired, taken.released) == ("me", ACQUIRED, False)
+    assert (taken.holder, taken.acquired, taken.released) == ("me", ACQUIRED, False)
     assert 0 <= taken.spec["leaseTransitions"] < 2**31
     assert taken.spec["leaseDurationSeconds"] >= 1
     gone = taken.without_holder(NOW)
     assert gone.released
-    assert gone.get_holder == gone.acquired == ""
+    assert gone.holder == gone.acquired == ""
 
 
 @given(DOCUMENT, st.integers(1, 10**15))
@@ -92,7 +92,7 @@ def test_a_lease_is_free_only_where_its_holder_let_it_go(spec: dict[str, object]
 
 @pytest.mark.parametrize(("stated", "life"), [(None, 15), (1, 15), (15, 15), (40, 40), (2**31 - 1, 60), ("x", 15)])
 def test_a_record_is_respected_for_as_long_as_it_says_within_reason(stated: object, life: float):
-    assert record(leaseDurationSeconds=stated).life_seconds(15) == life
+    assert record(leaseDurationSeconds=stated).duration_seconds(15) == life
 
 
 @pytest.mark.parametrize("answer", [b"", b"[]", b"{", b'"x"'])

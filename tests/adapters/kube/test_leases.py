@@ -146,10 +146,10 @@ async def test_one_whose_work_is_stuck_lets_another_follow_and_contends_again_la
         first.stuck = "node pass: not over after 360 s"
         await eventually(lambda: second.working, "the second follows")
         assert not first.lease.is_held
-        assert first.lease.has_given_up == "node pass: not over after 360 s"
-        assert first.lease.times_given_up == 1
+        assert first.lease.resign_reason == "node pass: not over after 360 s"
+        assert first.lease.resignations == 1
         first.stuck = None
-        await eventually(lambda: first.lease.has_given_up is None, "the first contends again")
+        await eventually(lambda: first.lease.resign_reason is None, "the first contends again")
         assert second.lease.is_held
         await second.stop()
         await eventually(lambda: first.working, "the first leads again")
@@ -398,7 +398,7 @@ async def test_the_next_holder_learns_the_epoch_of_the_last_ones_database(
     assert admin.read(LEASES, lease_namespace, "cruise")["metadata"]["annotations"] == {DATABASE_EPOCH: "9"}
 
     async def look() -> None:
-        seen.append(two.noted_epoch)
+        seen.append(two.recorded_epoch)
 
     # Its database is at an earlier state, and the Lease goes on to say where it was.
     two = LeaderLease(client, lease_namespace, "cruise", "two", epoch=lambda: 4)

@@ -28,7 +28,7 @@ class Scene:
         assert pod is not None
         self.pod = pod
         self._fails = fails
-        self.written = PendingWrites(self.cache, self._read, patience_seconds=0.2)
+        self.written = PendingWrites(self.cache, self._read, timeout_seconds=0.2)
 
     async def _read(self, place: tuple[str, str, str]) -> None:
         self.read.append(place)

@@ -147,7 +147,7 @@ async def test_a_new_listener_gets_what_pods_still_show():
 
 
 async def test_a_listener_far_behind_gets_what_pods_still_show():
-    watch = OomKillWatch(lambda: [kill(8), kill(9)], most_waiting=3)
+    watch = OomKillWatch(lambda: [kill(8), kill(9)], max_queued=3)
     kills = watch.oom_kills()
     assert await take(kills, 2) == [8, 9]
     for number in range(100):

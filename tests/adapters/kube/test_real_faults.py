@@ -52,7 +52,7 @@ async def test_api_server_that_was_killed_and_comes_back_has_changed(control_pla
     for name in ("a", "b", "c"):
         admin.create(parked(namespace, name))
     # Long enough for the changes to be made before the watch is back.
-    timing = replace(SHORT, first_wait_seconds=3, longest_wait_seconds=3)
+    timing = replace(SHORT, first_retry_seconds=3, max_retry_seconds=3)
     async with run_watch(control_plane, timing) as cluster:
         await wait_until_true(lambda: sees(cluster, namespace, "a", "b", "c"), "the pods are seen")
         control_plane.kill_api_server()
@@ -69,7 +69,7 @@ async def test_api_server_that_was_killed_and_comes_back_has_changed(control_pla
 
 async def test_api_server_that_hangs_is_noticed_and_caught_up_with(control_plane, admin, namespace):
     admin.create(parked(namespace, "a"))
-    async with run_watch(control_plane, SHORT, most_lag_seconds=4) as cluster:
+    async with run_watch(control_plane, SHORT, max_lag_seconds=4) as cluster:
         await wait_until_true(lambda: sees(cluster, namespace, "a"), "the pod is seen")
         control_plane.pause()
         try:

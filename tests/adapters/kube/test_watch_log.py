@@ -8,10 +8,10 @@ from cruise.adapters.kube.watching import WatchLog, format_kinds, format_shared_
 
 
 async def test_an_outage_of_all_kinds_is_one_line_and_its_end_another():
-    lines = WatchLog(together_seconds=0.01)
+    lines = WatchLog(delay_seconds=0.01)
     with capture_logs() as logs:
         for kind in ("pods", "nodes", "jobs", "replicasets"):
-            lines.report_interruption(kind, "nobody listens", usual=False)
+            lines.report_interruption(kind, "nobody listens", expected=False)
         await asyncio.sleep(0.05)
         for kind in ("pods", "nodes"):
             lines.report_recovery(kind)
@@ -26,17 +26,17 @@ async def test_an_outage_of_all_kinds_is_one_line_and_its_end_another():
             "kinds": "pods, nodes and 2 more",
             "because": "nobody listens",
         },
-        {"event": "watch goes on", "log_level": "info", "kinds": "pods, nodes and 2 more"},
+        {"event": "watch continues", "log_level": "info", "kinds": "pods, nodes and 2 more"},
     ]
 
 
 async def test_what_every_cluster_lives_through_is_no_warning_unless_something_else_is_in_the_same_line():
     lines = WatchLog()
     with capture_logs() as logs:
-        lines.report_interruption("pods", "too old", usual=True)
+        lines.report_interruption("pods", "too old", expected=True)
         lines.write()
-        lines.report_interruption("pods", "too old", usual=True)
-        lines.report_interruption("nodes", "forbidden", usual=False)
+        lines.report_interruption("pods", "too old", expected=True)
+        lines.report_interruption("nodes", "forbidden", expected=False)
         lines.write()
         lines.write()
     assert [(one["log_level"], one["because"]) for one in logs] == [

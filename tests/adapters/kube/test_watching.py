@@ -175,12 +175,12 @@ async def test_version_that_the_server_never_had_ends_in_a_new_list(tmp_path):
 
 
 async def test_without_proof_there_is_no_snapshot(tmp_path):
-    async with a_cluster(tmp_path, 2, most_lag_seconds=4.0) as (server, cluster):
+    async with a_cluster(tmp_path, 2, max_lag_seconds=4.0) as (server, cluster):
         await wait_until_true(lambda: "watch" in server.verbs(NODES), "the watch is open")
         server.faults[NODES, "watch"] += [close_connection] * 1000
         server.faults[NODES, "list"] += [close_connection] * 1000
         await wait_until_true(lambda: cluster.lag_seconds() > 4.0, "the nodes are out of step")
-        with pytest.raises(UnavailableError, match=r"^nodes: not in step for \d+ s: .+"):
+        with pytest.raises(UnavailableError, match=r"^nodes: not in sync for \d+ s: .+"):
             await cluster.snapshot()
         server.faults.clear()
         await wait_until_true(lambda: shows(cluster, "p000", "p001"), "it is in step again")
@@ -200,10 +200,10 @@ async def test_quiet_kinds_stay_in_step(tmp_path):
 async def test_watch_that_opens_only_to_fail_proves_nothing(tmp_path):
     failing = answer_with({"type": "ERROR", "object": {"kind": "Status", "code": 500, "message": "etcd is away"}})
     timing = replace(SHORT, relist_failures=10**6, unconfirmed_seconds=1000)
-    async with a_cluster(tmp_path, 2, timing, most_lag_seconds=3) as (server, cluster):
+    async with a_cluster(tmp_path, 2, timing, max_lag_seconds=3) as (server, cluster):
         server.faults[PODS, "watch"] += [failing] * 1000
         await wait_until_true(lambda: cluster.lag_seconds() > 3, "it is out of step")
-        with pytest.raises(UnavailableError, match="pods: not in step for 3 s: etcd is away"):
+        with pytest.raises(UnavailableError, match="pods: not in sync for 3 s: etcd is away"):
             await cluster.snapshot()
 
 
@@ -260,7 +260,7 @@ async def test_kind_that_may_be_absent_is_done_without(tmp_path, code, reason):
     server = LoopbackServer()
     server.objects[ODDITIES.path] = {}
     server.faults[ODDITIES.path, "list"] += [refuse(code, reason)]
-    timing = replace(SHORT, absent_wait_seconds=0.5)
+    timing = replace(SHORT, forbidden_retry_seconds=0.5)
     async with watch_loopback(server, tmp_path, timing, kinds=[ODDITIES]) as cluster:
         assert (await cluster.snapshot()).limit_ranges == {}
         assert (cluster.get_lag_seconds(), cluster.problems()) == (0, [])
@@ -284,7 +284,7 @@ async def test_a_kind_that_is_forbidden_and_served_is_not_done_without(tmp_path)
             await cluster.snapshot()
         # Without the group there can be none of the kind.
         server.faults["/apis/example.com/v1", "list"] += [refuse(404, "NotFoundError")] * 1000
-        await asyncio.wait_for(cluster.is_synced(), 10)
+        await asyncio.wait_for(cluster.wait_until_synced(), 10)
         assert (await cluster.snapshot()).limit_ranges == {}
 
 
@@ -298,7 +298,7 @@ async def test_nothing_is_decided_without_a_kind_that_is_needed(tmp_path, code, 
         with pytest.raises(UnavailableError, match="oddities: not listed yet: "):
             await cluster.snapshot()
         server.faults.clear()
-        await asyncio.wait_for(cluster.is_synced(), 10)
+        await asyncio.wait_for(cluster.wait_until_synced(), 10)
         await wait_until_true(lambda: not cluster.problems(), "all is well")
 
 

@@ -241,7 +241,7 @@ def test_an_address_without_the_api_is_named():
 def test_an_answer_that_breaks_off_is_unavailable():
     error = refused(HttpAnswer(200, SUCCESS[:20], length=len(SUCCESS)))
     assert isinstance(error, UnavailableError)
-    assert "the answer broke off" in str(error)
+    assert "the answer was incomplete" in str(error)
 
 
 def test_a_connection_that_is_hung_up_is_unavailable():

@@ -53,7 +53,7 @@ def test_a_kubeconfig_that_is_not_there(capsys, settings, once):
 
 
 def test_no_cluster_at_all(capsys):
-    assert "no cluster is known" in complaint(capsys)
+    assert "no cluster is configured" in complaint(capsys)
 
 
 def test_an_api_token_file_that_is_not_there(capsys, settings):

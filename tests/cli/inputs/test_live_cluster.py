@@ -46,7 +46,7 @@ LIVE = {
 @pytest.mark.parametrize("command", LIVE)
 def test_without_a_cluster_the_settings_that_name_one_are_told(capsys, command):
     said = refusal(capsys, *LIVE[command])
-    assert "no cluster is known" in said
+    assert "no cluster is configured" in said
     assert "set kubeconfig, or KUBECONFIG" in said
 
 
@@ -70,7 +70,7 @@ def test_a_server_that_does_not_answer_is_a_failure(capsys, monkeypatch, tmp_pat
 
 WRONG = {
     "an unknown mode": (["check", "--mode", "off"], "is not one of"),
-    "no address": (["check", "--prometheus-url", "prometheus:9090"], "no cluster is known"),
+    "no address": (["check", "--prometheus-url", "prometheus:9090"], "no cluster is configured"),
     "a time of a live cluster": (["scan", "--now", "2026-01-01T00:00:00Z"], "--now needs --snapshot"),
     "usage twice": (["scan", "--usage", "u", "--prometheus-url", "http://x"], "choose one source"),
     "no terminal": (["revert"], "give --yes where no terminal can confirm it"),

@@ -133,7 +133,7 @@ ANSWERS: dict[str, tuple[Callable[[ReceivedHttpRequest], HttpAnswer], str]] = {
         lambda request: nothing(request, b'"warnings":["store is down"],'),
         "calls its own answer incomplete: store is down",
     ),
-    "cut": (lambda request: HttpAnswer(body=EMPTY[:20], length=len(EMPTY)), "the answer broke off"),
+    "cut": (lambda request: HttpAnswer(body=EMPTY[:20], length=len(EMPTY)), "the answer was incomplete"),
     "hang-up": (lambda request: HttpAnswer(length=None), "cannot be reached"),
     "nothing": (nothing, "has no usage of this cluster's containers in the last 1h"),
 }

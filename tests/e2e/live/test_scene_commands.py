@@ -75,7 +75,7 @@ def test_who_may_read_nothing_is_told_which_rights_are_missing(measured: Measure
     token = stage.admin.service_account_token(stage.namespace, "nobody")
     said = list_refused(measured.command("scan", kubeconfig=str(stage.plane.kubeconfig("nobody", token))))
     assert "cannot be listed" in said
-    assert "deploy/rbac/observe.yaml has all rights that are needed" in said
+    assert "deploy/rbac/observe.yaml grants all permissions that are needed" in said
 
 
 def test_a_pod_that_no_store_knows_is_explained_from_prometheus(measured: MeasuredStage, tmp_path):

@@ -26,10 +26,10 @@ class Recording:
         self.written: list[tuple[WorkloadRecommendation, datetime, bool]] = []
         self.failure: Exception | None = None
 
-    async def publish(self, wanted: WorkloadRecommendation, since: datetime, *, is_there: bool) -> None:
+    async def publish(self, recommendation: WorkloadRecommendation, since: datetime, *, exists: bool) -> None:
         if self.failure is not None:
             raise self.failure
-        self.written.append((wanted, since, is_there))
+        self.written.append((recommendation, since, exists))
 
     @property
     def names(self) -> list[str]:
@@ -94,7 +94,7 @@ async def test_what_hardly_moves_is_not_written_again():
     snapshot = shown(snapshot, recording)
     assert await publication.publish(snapshot, world(cpu_peak=405)[1], NOW) == 0
     assert await publication.publish(snapshot, world(cpu_peak=500)[1], NOW + timedelta(minutes=5)) == 1
-    assert [(since, is_there) for _, since, is_there in recording.written] == [(NOW, False), (NOW, True)]
+    assert [(since, exists) for _, since, exists in recording.written] == [(NOW, False), (NOW, True)]
 
 
 async def test_one_that_somebody_deleted_comes_back():
