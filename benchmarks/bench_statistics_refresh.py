@@ -102,7 +102,7 @@ async def fill_last_hour(
     snapshot: ClusterSnapshot, source: PrometheusUsageSource, store: StorePort, state: UsageState, at: int
 ) -> None:
     """Take in the hour until `at` as if it had been read, so that the passes are those of a process that runs."""
-    attribution = UsageAttribution.find_owner(snapshot)
+    attribution = UsageAttribution.from_snapshot(snapshot)
     await state.catch_up(store, attribution, at, step_seconds=60, look_ahead_seconds=900)
     times = np.arange(at - HOUR + 60, at + 1, 60, dtype=np.int64)
     random = np.random.default_rng(1)

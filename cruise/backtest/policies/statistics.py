@@ -22,7 +22,7 @@ from cruise.decisions.usage.estimation import (
 )
 from cruise.decisions.usage.oom_records import SingleOomKill, raise_by_single_kills, summarize_single_kill
 from cruise.decisions.usage.peaks import PeaksByNumber, get_first_history_hour, get_peak_hours, group_peaks_by_hour
-from cruise.decisions.usage.usage_columns import NEVER, RecentUsage
+from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, RecentUsage
 from cruise.domain.policy import Policy
 from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, PeakSummary, StatisticColumns, StatisticsTable
@@ -200,10 +200,7 @@ class ReplayedStatistics:
             self._peaks.known(),
             self._rows[live],
             self._oom,
-            self.at,
-            self._step,
-            self._max_age,
-            self._new_workload,
+            EstimationTime(self.at, self._step, self._max_age, self._new_workload),
         )
         chosen, containers = estimate_containers(gauged, self._rows[live])
         self._of_containers.forget(gone)

@@ -40,7 +40,7 @@ FIRST_RESIZING_KUBELET = (1, 33)
 _LATELY = timedelta(hours=3)
 # What may be said of statistics that are another revision's.
 _OF_ANOTHER_REVISION = (None, ReasonCode.STALE_STATISTICS)
-_HOLD_BY_MODE = {
+_SKIP_REASON_BY_MODE = {
     Mode.OFF: ReasonCode.MODE_OFF,
     Mode.OBSERVE: ReasonCode.MODE_OBSERVE,
     Mode.INITIAL: ReasonCode.MODE_INITIAL,
@@ -391,7 +391,7 @@ class Eligibility:
             return ReasonCode.EXCLUDED_NAMESPACE
         if isinstance(guidance, UnreadableAnnotations):
             return ReasonCode.UNREADABLE_ANNOTATION
-        return _HOLD_BY_MODE[guidance.mode] if guidance.mode < needed else None
+        return _SKIP_REASON_BY_MODE[guidance.mode] if guidance.mode < needed else None
 
     def _workload_is_new(self, namespace: str, ref: WorkloadRef) -> bool:
         workload = self._snapshot.workloads.get((namespace, ref))

@@ -1,7 +1,7 @@
-"""Whose usage a sample is: the workload and identity of a pod, also of one that is gone.
+"""Attributes usage to workloads: the workload and identity of a pod, also of a pod that no longer exists.
 
-A pod that is gone is known by its name alone, which its controller gave it; the workloads of the namespace that still
-exist are the ones it may have belonged to. Where a name could be of two of them, or of none, nobody gets its samples.
+A former pod is known only by the name that its controller generated, and may have belonged to any workload of the
+namespace that still exists. If a name fits two workloads, or none, its samples are not attributed.
 """
 
 from collections.abc import Mapping
@@ -14,17 +14,17 @@ from cruise.domain.cluster import ClusterSnapshot, Pod
 from cruise.domain.resources import Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, PeakKey
 
-# What Kubernetes makes generated endings from: letters and digits that neither spell words nor look alike.
+# The characters of generated suffixes in Kubernetes (k8s.io/apimachinery, util/rand).
 GENERATED_SUFFIX = frozenset("bcdfghjklmnpqrstvwxz2456789")
 GENERATED_LENGTH = 5
-# A generated name has at most 63 characters; what stands before the ending is cut to fit.
+# A generated name has at most 63 characters; the prefix is truncated to fit.
 MAX_PREFIX_LENGTH = 63 - GENERATED_LENGTH
 MAX_TEMPLATE_HASH_LENGTH = 10
 
 
 @dataclass(frozen=True, slots=True)
 class UsageOwner:
-    """Whose a pod's usage is: `workload` as Kind/name."""
+    """The owner of a pod's usage; `workload` is Kind/name."""
 
     workload: str
     identity: str = ""
@@ -32,14 +32,14 @@ class UsageOwner:
 
 @dataclass(frozen=True, slots=True)
 class UsageAttribution:
-    """What a snapshot says about the ownership of usage, `pods` by (namespace, pod) and `workloads` by namespace."""
+    """The owners of usage by a snapshot; `pods` by (namespace, pod), `workloads` by namespace as (kind, name)."""
 
     pods: Mapping[tuple[str, str], UsageOwner]
     workloads: Mapping[str, frozenset[tuple[str, str]]]
 
     @staticmethod
-    def find_owner(snapshot: ClusterSnapshot) -> "UsageAttribution":
-        """Read the ownership of all pods and the workloads that exist."""
+    def from_snapshot(snapshot: ClusterSnapshot) -> "UsageAttribution":
+        """Read the owners of all pods, and the workloads that exist."""
         workloads: dict[str, set[tuple[str, str]]] = {}
         for namespace, ref in snapshot.workloads:
             workloads.setdefault(namespace, set()).add((ref.kind, ref.name))
@@ -51,9 +51,9 @@ class UsageAttribution:
         return UsageAttribution(pods, {namespace: frozenset(names) for namespace, names in workloads.items()})
 
     def get_peak_key(self, container: ContainerKey, node: str) -> PeakKey | None:
-        """Return what a container's peaks belong to, None where that cannot be told.
+        """Return the key that a container's peaks belong to, None if it is unknown.
 
-        `node` is where the source says that the container runs, empty where it does not say.
+        `node` is the container's node according to the source, empty if unknown.
         """
         owner = self.pods.get((container.namespace, container.pod))
         if owner is None:
@@ -64,34 +64,34 @@ class UsageAttribution:
 
 
 def get_usage_owner(pod: Pod) -> UsageOwner:
-    """Return the ownership of a pod that exists; a bare pod is its own workload."""
+    """Return the owner of an existing pod's usage; a bare pod is its own workload."""
     if pod.workload is None:
         return UsageOwner(f"Pod/{pod.name}")
     return UsageOwner(str(pod.workload), pod.identity)
 
 
 def guess_former_owner(pod: str, node: str, workloads: frozenset[tuple[str, str]]) -> UsageOwner | None:
-    """Tell from its name which of the (kind, name) workloads a pod belonged to that is gone.
+    """Guess from its name which of the (kind, name) workloads a former pod belonged to, None if not exactly one fits.
 
-    A DaemonSet's pod is told only with its `node`, which is its identity.
+    A pod of a DaemonSet is only recognized with its `node`, which is its identity.
     """
-    candidates = set(_numbered(pod, workloads)) | set(_generated(pod, node, workloads))
+    candidates = set(_match_stateful_sets(pod, workloads)) | set(_match_generated_name(pod, node, workloads))
     return candidates.pop() if len(candidates) == 1 else None
 
 
-def _numbered(pod: str, workloads: frozenset[tuple[str, str]]) -> list[UsageOwner]:
+def _match_stateful_sets(pod: str, workloads: frozenset[tuple[str, str]]) -> list[UsageOwner]:
     stem, _, ordinal = pod.rpartition("-")
     if ordinal.isdecimal() and ("StatefulSet", stem) in workloads:
         return [UsageOwner(f"StatefulSet/{stem}", ordinal)]
     return []
 
 
-def _generated(pod: str, node: str, workloads: frozenset[tuple[str, str]]) -> list[UsageOwner]:
-    prefix, ending = pod[:-GENERATED_LENGTH], pod[-GENERATED_LENGTH:]
-    if not GENERATED_SUFFIX.issuperset(ending):
+def _match_generated_name(pod: str, node: str, workloads: frozenset[tuple[str, str]]) -> list[UsageOwner]:
+    prefix, suffix_of_pod = pod[:-GENERATED_LENGTH], pod[-GENERATED_LENGTH:]
+    if not GENERATED_SUFFIX.issuperset(suffix_of_pod):
         return []
     if len(prefix) == MAX_PREFIX_LENGTH and not prefix.endswith("-"):
-        return _cut_short(prefix, node, workloads)
+        return _match_truncated_name(prefix, node, workloads)
     if not prefix.endswith("-"):
         return []
     stem = prefix[:-1]
@@ -102,25 +102,25 @@ def _generated(pod: str, node: str, workloads: frozenset[tuple[str, str]]) -> li
     ]
     if ("DaemonSet", stem) in workloads and node:
         found.append(UsageOwner(f"DaemonSet/{stem}", node))
-    above, _, last = stem.rpartition("-")
-    if last.isdecimal() and ("DeploymentConfig", above) in workloads:
-        found.append(UsageOwner(f"DeploymentConfig/{above}"))
-    if _is_template_hash(last):
-        found += [UsageOwner(f"{kind}/{above}") for kind in ("Deployment", "Rollout") if (kind, above) in workloads]
-    return found + _of_jobs(stem, workloads)
+    parent, _, suffix = stem.rpartition("-")
+    if suffix.isdecimal() and ("DeploymentConfig", parent) in workloads:
+        found.append(UsageOwner(f"DeploymentConfig/{parent}"))
+    if _is_template_hash(suffix):
+        found += [UsageOwner(f"{kind}/{parent}") for kind in ("Deployment", "Rollout") if (kind, parent) in workloads]
+    return found + _match_jobs(stem, workloads)
 
 
-def _of_jobs(stem: str, workloads: frozenset[tuple[str, str]]) -> list[UsageOwner]:
-    """Jobs by their name before an index, CronJobs by theirs before the minute of the run and perhaps an index."""
-    above, _, last = stem.rpartition("-")
-    if not last.isdecimal():
+def _match_jobs(stem: str, workloads: frozenset[tuple[str, str]]) -> list[UsageOwner]:
+    """Find Jobs by their name before an index, and CronJobs by theirs before a minute and perhaps an index."""
+    parent, _, suffix = stem.rpartition("-")
+    if not suffix.isdecimal():
         return []
     found = []
-    if ("Job", above) in workloads:
-        found.append(UsageOwner(f"Job/{above}"))
-    if ("CronJob", above) in workloads:
-        found.append(UsageOwner(f"CronJob/{above}"))
-    cron_job, _, minute = above.rpartition("-")
+    if ("Job", parent) in workloads:
+        found.append(UsageOwner(f"Job/{parent}"))
+    if ("CronJob", parent) in workloads:
+        found.append(UsageOwner(f"CronJob/{parent}"))
+    cron_job, _, minute = parent.rpartition("-")
     if minute.isdecimal() and ("CronJob", cron_job) in workloads:
         found.append(UsageOwner(f"CronJob/{cron_job}"))
     return found
@@ -130,8 +130,8 @@ def _is_template_hash(text: str) -> bool:
     return 0 < len(text) <= MAX_TEMPLATE_HASH_LENGTH and GENERATED_SUFFIX.issuperset(text)
 
 
-def _cut_short(prefix: str, node: str, workloads: frozenset[tuple[str, str]]) -> list[UsageOwner]:
-    """Of a name so long that Kubernetes cut it, only the start is left to go by."""
+def _match_truncated_name(prefix: str, node: str, workloads: frozenset[tuple[str, str]]) -> list[UsageOwner]:
+    """Find owners of a name that Kubernetes truncated, by its start."""
     found = []
     for kind, name in workloads:
         rest = prefix.removeprefix(f"{name}-")
@@ -149,20 +149,17 @@ def _cut_short(prefix: str, node: str, workloads: frozenset[tuple[str, str]]) ->
     return found
 
 
-# Percentiles and maxima over many rows at once, ignoring what is missing.
+def compute_row_percentiles(rows: NDArray[np.floating], quantile: float) -> tuple[Float64Array, Int64Array]:
+    """Return each row's percentile and number of samples; a row without samples has NaN.
 
-
-def compute_row_percentiles(rows: NDArray[np.floating], share: float) -> tuple[Float64Array, Int64Array]:
-    """Return each row's percentile and the number of its samples; a row without samples has NaN.
-
-    The same as numpy.nanpercentile with linear interpolation, as PromQL's quantile_over_time does it too: sorting puts
-    NaN last, so one sort serves rows of any number of samples.
+    This equals numpy.nanpercentile with linear interpolation, and PromQL's quantile_over_time: sorting moves NaN to the
+    end, so a single sort serves rows with any number of samples.
     """
     counts: Int64Array = np.count_nonzero(~np.isnan(rows), axis=1)
     if rows.shape[1] == 0:
         return np.full(len(rows), np.nan), counts
     ordered = np.sort(rows, axis=1)
-    position = np.maximum(counts - 1, 0) * share
+    position = np.maximum(counts - 1, 0) * quantile
     below = position.astype(np.int64)
     above = np.minimum(below + 1, np.maximum(counts - 1, 0))
     at = np.arange(len(rows))
@@ -172,7 +169,7 @@ def compute_row_percentiles(rows: NDArray[np.floating], share: float) -> tuple[F
 
 
 def compute_group_maxima(values: Float64Array, groups: Int64Array, count: int) -> Float64Array:
-    """Return the largest value of each of `count` groups, NaN where a group has none; group -1 is nobody's."""
+    """Return the largest value of each of `count` groups, NaN for an empty group; values of group -1 are ignored."""
     largest = np.full(count, np.nan)
     known = (groups >= 0) & ~np.isnan(values)
     np.fmax.at(largest, groups[known], values[known])

@@ -1,7 +1,7 @@
-"""Whether figures that were read elsewhere can be those of the kubelets.
+"""Checks whether figures from another source can be those of the kubelets.
 
-A counter only grows: what was shown before the kubelet was asked is no more than it told, and what is shown later is no
-less. How much memory a container has changes; what the kubelet told has to be near what was shown around that time.
+A counter only grows: an earlier reading is at most what the kubelet reports, a later one at least. Memory changes both
+ways, so it must only be close to what the other source shows around that time.
 """
 
 from collections.abc import Sequence
@@ -15,78 +15,76 @@ from cruise.domain.preflight import CrossCheckResult, KubeletReport, MetricMisma
 from cruise.domain.usage import ContainerKey, CounterTail, SampleBlock, Statistic, StatisticKey, StatisticsTable
 
 TOLERANCE_SECONDS = 1.0
-# A scrape may show what cAdvisor had measured a while before, and a step may show the scrape before.
+# A scrape may show an older cAdvisor measurement, and a step may show the previous scrape.
 MAX_DISTANCE_SECONDS = 120
 MEMORY_TOLERANCE_SHARE = 0.25
 MEMORY_TOLERANCE_BYTES = 64 * 2**20
 
 
-def compare_counters(told: KubeletReport, tail: CounterTail, step_seconds: int, into: CrossCheckResult) -> None:
-    """Compare what was shown up to the tail's time with what a kubelet told, of the containers that both know."""
-    row_of = {(key, series): row for row, (key, series) in enumerate(zip(told.keys, told.series, strict=True))}
-    wanted = set(told.keys)
-    before, after = tail.at <= told.at, tail.at - told.at >= MAX_DISTANCE_SECONDS + step_seconds
+def compare_counters(report: KubeletReport, tail: CounterTail, step_seconds: int, result: CrossCheckResult) -> None:
+    """Compare counters up to the tail's time with a kubelet's report, for containers that both know."""
+    row_of = {(key, series): row for row, (key, series) in enumerate(zip(report.keys, report.series, strict=True))}
+    wanted = set(report.keys)
+    before, after = tail.at <= report.at, tail.at - report.at >= MAX_DISTANCE_SECONDS + step_seconds
     if not (before or after):
         return
-    for place, key in enumerate(tail.keys):
+    for index, key in enumerate(tail.keys):
         if key not in wanted:
             continue
-        row = row_of.get((key, tail.series[place]))
-        shown = float(tail.cpu_seconds[place])
-        if row is None or np.isnan(shown) or np.isnan(told.cpu_seconds[row]):
+        row = row_of.get((key, tail.series[index]))
+        other = float(tail.cpu_seconds[index])
+        if row is None or np.isnan(other) or np.isnan(report.cpu_seconds[row]):
             continue
-        known = float(told.cpu_seconds[row])
-        into.compared.add(key)
-        # A counter that has begun anew since, under the same id, says nothing of before.
-        behind = after and known - TOLERANCE_SECONDS > shown > known / 2
-        if (before and shown > known + TOLERANCE_SECONDS) or behind:
-            into.disagreements[key] = MetricMismatch(told.node, "cpu", shown, known)
+        reported = float(report.cpu_seconds[row])
+        result.compared.add(key)
+        # A counter that was reset under the same id shows nothing about earlier usage.
+        too_low = after and reported - TOLERANCE_SECONDS > other > reported / 2
+        if (before and other > reported + TOLERANCE_SECONDS) or too_low:
+            result.disagreements[key] = MetricMismatch(report.node, "cpu", other, reported)
 
 
-def compare_memory(told: KubeletReport, block: SampleBlock, into: CrossCheckResult) -> None:
-    """Compare the memory that a kubelet told with what was shown within two minutes of it."""
-    near = np.flatnonzero(np.abs(block.times - told.at) <= MAX_DISTANCE_SECONDS)
+def compare_memory(report: KubeletReport, block: SampleBlock, result: CrossCheckResult) -> None:
+    """Compare the memory in a kubelet's report with what the block shows within two minutes of it."""
+    near = np.flatnonzero(np.abs(block.times - report.at) <= MAX_DISTANCE_SECONDS)
     if not len(near):
         return
     row_of = {key: row for row, key in enumerate(block.keys)}
-    known: dict[ContainerKey, float] = {}
-    for key, memory in zip(told.keys, told.memory_bytes.tolist(), strict=True):
-        # Of an id that is over and the one that runs now the larger counts, as it does elsewhere.
-        known[key] = float(np.fmax(memory, known.get(key, np.nan)))
-    for key, memory in known.items():
+    reported: dict[ContainerKey, float] = {}
+    for key, memory in zip(report.keys, report.memory_bytes.tolist(), strict=True):
+        # The larger of a terminated and a running container of the same name counts, as elsewhere.
+        reported[key] = float(np.fmax(memory, reported.get(key, np.nan)))
+    for key, memory in reported.items():
         row = row_of.get(key)
-        shown = np.full(1, np.nan) if row is None else block.memory_bytes[row, near]
-        if np.isnan(memory) or np.isnan(shown).all():
+        other = np.full(1, np.nan) if row is None else block.memory_bytes[row, near]
+        if np.isnan(memory) or np.isnan(other).all():
             continue
-        low, high = float(np.nanmin(shown)), float(np.nanmax(shown))
-        into.compared.add(key)
-        slack = MEMORY_TOLERANCE_BYTES + MEMORY_TOLERANCE_SHARE * memory
-        if memory > high + slack or memory < low - slack:
-            into.disagreements.setdefault(key, MetricMismatch(told.node, "memory", high, memory))
-
-
-# Statistics from a single look at a cluster: the one rate and the one size of each container that were seen.
+        low, high = float(np.nanmin(other)), float(np.nanmax(other))
+        result.compared.add(key)
+        tolerance = MEMORY_TOLERANCE_BYTES + MEMORY_TOLERANCE_SHARE * memory
+        if memory > high + tolerance or memory < low - tolerance:
+            result.disagreements.setdefault(key, MetricMismatch(report.node, "memory", high, memory))
 
 
 def estimate_from_short_sample(blocks: Sequence[SampleBlock], snapshot: ClusterSnapshot, at: int) -> StatisticsTable:
-    """Take the largest plausible sample of each container for its base and for its peak; `at` is in Unix seconds.
+    """Build statistics from a single reading: the largest plausible sample is both base and peak.
 
-    When its history began is left unknown. A container without a sample of both resources has no row.
+    The start of the history is left unknown. A container without a sample of both resources has no row. `at` is in Unix
+    seconds.
     """
     bounds = UsageBounds.create(snapshot, at)
-    seen: dict[ContainerKey, tuple[int, int, bool]] = {}
+    largest: dict[ContainerKey, tuple[int, int, bool]] = {}
     for block in (reject_implausible_samples(one, bounds).block for one in blocks):
         if not len(block.times):
             continue
         cpu = np.fmax.reduce(block.cpu_demand_millicores, axis=1)
         memory = np.fmax.reduce(block.memory_bytes, axis=1)
         for row in np.flatnonzero(~np.isnan(cpu) & ~np.isnan(memory)).tolist():
-            seen[block.keys[row]] = int(np.ceil(cpu[row])), int(memory[row]), bool(block.psi_known[row])
+            largest[block.keys[row]] = int(np.ceil(cpu[row])), int(memory[row]), bool(block.psi_known[row])
     return StatisticsTable.from_rows(
         [
-            _row(key, at, *seen[ContainerKey(key.namespace, key.pod, key.container)])
+            _row(key, at, *largest[ContainerKey(key.namespace, key.pod, key.container)])
             for key in _keys(snapshot)
-            if ContainerKey(key.namespace, key.pod, key.container) in seen
+            if ContainerKey(key.namespace, key.pod, key.container) in largest
         ]
     )
 

@@ -1,4 +1,4 @@
-"""Peaks: the largest samples of the last hour and of the hours that count, and how far back they reach."""
+"""Peaks: the largest samples of the last hour and of the clock hours that count, and the start of their history."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cruise.decisions.usage.attribution import compute_group_maxima
-from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks, RecentUsage
+from cruise.decisions.usage.usage_columns import NEVER, EstimationTime, KnownPeaks, RecentUsage
 from cruise.domain.resources import Float64Array, Int64Array
 from cruise.domain.usage import HourlyPeaks, PeakKey, SampleBlock
 
@@ -16,7 +16,7 @@ HOUR_SECONDS = 3600
 
 @dataclass(frozen=True, slots=True)
 class PeakEstimates:
-    """Peaks and age at one time, one entry a number."""
+    """Peaks and start of history at one time, one entry per number."""
 
     cpu: Float64Array
     memory: Float64Array
@@ -28,21 +28,21 @@ class PeakEstimates:
 def get_peak_hours(at: int, look_ahead_seconds: int) -> frozenset[int]:
     """Return the hours whose peaks count at a time, as hours since the Unix epoch.
 
-    They are the clock hour on each of the previous 7 days, and the next one where the look-ahead reaches into it. A
-    sample belongs to the hour of its time stamp.
+    They are the present clock hour on each of the previous 7 days, and the next one if the look-ahead reaches into it.
+    A sample belongs to the hour of its time stamp.
     """
     reached = {at // HOUR_SECONDS, (at + look_ahead_seconds) // HOUR_SECONDS}
     return frozenset(hour - 24 * days for hour in reached for days in range(1, 8))
 
 
 def get_first_history_hour(at: int) -> int:
-    """Return the clock hour 7 days ago, the oldest that counts: it is read whole, also what is older than 7 days."""
+    """Return the clock hour 7 days ago, the oldest that counts; it is read as a whole."""
     return at // HOUR_SECONDS - 7 * 24
 
 
 @dataclass(frozen=True, slots=True)
 class PeaksByNumber:
-    """Largest samples of clock hours, one row a (number, hour), sorted by both; NaN where a resource had no sample."""
+    """Largest samples of clock hours, one row per (number, hour), sorted by both; NaN if a resource had no sample."""
 
     numbers: Int64Array
     hours: Int64Array
@@ -53,16 +53,16 @@ class PeaksByNumber:
 def group_peaks_by_hour(
     times: Int64Array, cpu: NDArray[np.floating], memory: NDArray[np.floating], numbers: Int64Array
 ) -> PeaksByNumber:
-    """Return the largest samples of each clock hour for the numbers of some containers, -1 being nobody's.
+    """Return the largest samples of each clock hour for the numbers of some containers, -1 for none.
 
-    The matrices have one row a container and one column a time.
+    The matrices have one row per container and one column per time.
     """
     hours, starts = np.unique(times // HOUR_SECONDS, return_index=True)
-    ours = np.flatnonzero(numbers >= 0)
-    if not len(ours):
+    known = np.flatnonzero(numbers >= 0)
+    if not len(known):
         nothing = np.empty(0)
         return PeaksByNumber(nothing.astype(np.int64), nothing.astype(np.int64), nothing, nothing)
-    order = ours[np.argsort(numbers[ours], kind="stable")]
+    order = known[np.argsort(numbers[known], kind="stable")]
     found, firsts = np.unique(numbers[order], return_index=True)
 
     def largest(samples: NDArray[np.floating]) -> Float64Array:
@@ -78,9 +78,9 @@ def group_peaks_by_hour(
 
 
 def compute_hourly_peaks(block: SampleBlock, numbers: Int64Array, keys: Sequence[PeakKey]) -> HourlyPeaks:
-    """Return the largest samples of each clock hour of a block, for the number of each of its containers.
+    """Return the largest samples of each clock hour of a block, by the number of its containers.
 
-    `keys` has the key of each number; a container of number -1 is left out. Sorted by number and hour.
+    `keys` holds the key of each number; containers with number -1 are omitted. Sorted by number and hour.
     """
     peaks = group_peaks_by_hour(block.times, block.cpu_demand_millicores, block.memory_bytes, numbers)
     return HourlyPeaks(
@@ -91,17 +91,10 @@ def compute_hourly_peaks(block: SampleBlock, numbers: Int64Array, keys: Sequence
     )
 
 
-def estimate_peaks(
-    recent: RecentUsage,
-    known: KnownPeaks,
-    oom: Int64Array,
-    at: int,
-    step: int,
-    new_workload_seconds: int,
-) -> PeakEstimates:
-    """Put the last hour and the hours of the peak window together, and hand down what an identity does not have yet.
+def estimate_peaks(recent: RecentUsage, known: KnownPeaks, oom: Int64Array, time: EstimationTime) -> PeakEstimates:
+    """Combine the last hour with the hours of the peak window; a new identity inherits from its workload.
 
-    `oom` is what kills taught, one entry a number, 0 where there was none.
+    `oom` is the OOM memory per number, 0 for none.
     """
     count, parent = len(known.keys), known.parent
     cpu_last_hour = np.fmax.reduce(recent.cpu_demand_millicores, axis=1, initial=np.nan).astype(np.float64)
@@ -110,32 +103,32 @@ def estimate_peaks(
     cpu = np.fmax(known.cpu_peak_millicores, compute_group_maxima(cpu_last_hour, recent.number, count))
     memory = np.fmax(known.memory_peak_bytes, memory_last_hour)
     memory_7d_max = np.fmax(known.memory_7d_max_bytes, memory_last_hour)
-    since = _history_since(recent, known, at, step)
-    of_workload = since.copy()
-    np.minimum.at(of_workload, parent, since)
-    # Until it has a history of its own, an identity has its workload's.
-    inherits = (since > at - new_workload_seconds) & (parent != np.arange(count))
+    first_sample = _find_first_samples(recent, known, time.at, time.step)
+    first_sample_of_workload = first_sample.copy()
+    np.minimum.at(first_sample_of_workload, parent, first_sample)
+    # Until an identity has its own history, it uses that of its workload.
+    inherits = (first_sample > time.at - time.new_workload_seconds) & (parent != np.arange(count))
     for values in (cpu, memory, memory_7d_max):
         np.fmax.at(values, parent, values.copy())
         values[inherits] = values[parent[inherits]]
-    # What one identity's kill taught is not the workload's, but what the workload's taught is every identity's.
+    # A kill of one identity does not apply to its workload; one of the workload applies to every identity.
     oom = np.maximum(oom, oom[parent])
-    return PeakEstimates(cpu, np.fmax(memory, oom), memory_7d_max, of_workload[parent], oom)
+    return PeakEstimates(cpu, np.fmax(memory, oom), memory_7d_max, first_sample_of_workload[parent], oom)
 
 
-def _history_since(recent: RecentUsage, known: KnownPeaks, at: int, step: int) -> Int64Array:
-    """Return the time of each number's first sample: to the step where it is within the last hour, else to the hour."""
+def _find_first_samples(recent: RecentUsage, known: KnownPeaks, at: int, step: int) -> Int64Array:
+    """Return the time of each number's first sample: exact to the step in the last hour, else to the hour."""
     columns = recent.columns
     oldest = at - step * (len(columns) - 1)
-    # What began before the hour, or in a part of the clock hour before it, needs no look at single samples.
-    began = known.first_hour >= oldest // HOUR_SECONDS
-    rows = np.flatnonzero((recent.number >= 0) & began[recent.number])
-    places = np.ix_(rows, columns)
-    sampled = ~(np.isnan(recent.cpu_demand_millicores[places]) & np.isnan(recent.memory_bytes[places]))
+    # Histories that began before the last hour need no search through single samples.
+    may_begin_in_hour = known.first_hour >= oldest // HOUR_SECONDS
+    rows = np.flatnonzero((recent.number >= 0) & may_begin_in_hour[recent.number])
+    cells = np.ix_(rows, columns)
+    sampled = ~(np.isnan(recent.cpu_demand_millicores[cells]) & np.isnan(recent.memory_bytes[cells]))
     first = np.where(sampled.any(axis=1), oldest + step * sampled.argmax(axis=1), NEVER)
-    in_window = np.full(len(known.keys), NEVER)
-    np.minimum.at(in_window, recent.number[rows], first)
-    by_hour = np.where(known.first_hour == NEVER, in_window, known.first_hour * HOUR_SECONDS)
-    # A first sample in the oldest column may not have been the first.
-    exact = began & (in_window > oldest) & (in_window != NEVER)
-    return np.where(exact, in_window, by_hour)
+    first_in_hour = np.full(len(known.keys), NEVER)
+    np.minimum.at(first_in_hour, recent.number[rows], first)
+    by_hour = np.where(known.first_hour == NEVER, first_in_hour, known.first_hour * HOUR_SECONDS)
+    # A sample in the oldest column may not have been the first.
+    exact = may_begin_in_hour & (first_in_hour > oldest) & (first_in_hour != NEVER)
+    return np.where(exact, first_in_hour, by_hour)

@@ -1,8 +1,8 @@
-"""Which samples cannot be true: more than the node has, or than the container's limit lets it use.
+"""Rejects samples that cannot be true: above the node's capacity, or above the container's limit.
 
-A step's CPU use is what a counter grew by between two scrapes, which are not exactly a step apart: n steps may show
-what was used in n + 1. So CPU is judged together with the steps beside it, and what only a late scrape can have put
-above the bound is cut to it instead of refused.
+A step's CPU usage is the growth of a counter between two scrapes, which are not exactly a step apart: n steps may show
+the usage of n + 1. So CPU is checked together with adjacent steps, and an excess that a late scrape explains is capped
+at the bound instead of rejected. ADR 0025.
 """
 
 from collections.abc import Mapping
@@ -15,24 +15,24 @@ from cruise.decisions.usage.usage_bounds import UsageBoundColumns, UsageBounds
 from cruise.domain.resources import MEBIBYTE, BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, SampleBlock, SampleRejection
 
-# A limit is enforced by the period, and charged by the page and core: a little more is seen at times.
+# Limits are enforced per period and charged per page and core: usage may exceed them slightly.
 CPU_LIMIT_TOLERANCE = 1.1
 MEMORY_LIMIT_TOLERANCE = 1.02
 MEMORY_LIMIT_TOLERANCE_BYTES = 16 * MEBIBYTE
-# How many steps in a row tell at most whether a late scrape explains them.
+# Largest number of adjacent steps that a late scrape is looked for in.
 ADJACENT_STEPS = 5
-# The windows that a statistic rests on.
+# The windows that statistics are computed from.
 WINDOWS_SECONDS = (CPU_BASE_SECONDS, MEMORY_BASE_SECONDS, 3600)
-# Of a window's samples; where more is refused, the rest does not tell what a container uses.
+# Largest share of a window's samples that may be rejected; with more, the rest does not show the container's usage.
 MAX_REJECTED_PERCENT = 10
 
-# The place of each reason in `refused_reasons`.
+# The bit of each reason in `rejected_reasons`.
 BIT_OF = {reason: 1 << bit for bit, reason in enumerate(SampleRejection)}
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedSample:
-    """One sample that cannot be true; `most` is what it may be, both None where two series disagree."""
+    """One rejected sample; `value` and `maximum` are None if two series disagree."""
 
     container: ContainerKey
     at: int
@@ -43,7 +43,7 @@ class RejectedSample:
 
 @dataclass(frozen=True, slots=True)
 class CheckedBlock:
-    """A block without its refused samples; `reasons` has the bits of each row's refusals, `examples` one of a kind."""
+    """A block without its rejected samples; `reasons` holds bits per row, `examples` one sample per reason."""
 
     block: SampleBlock
     reasons: Int64Array
@@ -52,30 +52,30 @@ class CheckedBlock:
 
     @staticmethod
     def accept_all(block: SampleBlock) -> "CheckedBlock":
-        """Take a block for what it says."""
+        """Return a block with nothing rejected."""
         return CheckedBlock(block, np.zeros(len(block.keys), dtype=np.int64))
 
 
 def reject_implausible_samples(block: SampleBlock, bounds: UsageBounds) -> CheckedBlock:
-    """Take out of a block what cannot be true; what the source refused already is counted as disagreement."""
-    ruling = _PlausibilityCheck(block)
+    """Reject samples that cannot be true; samples that the source rejected count as disagreement."""
+    check = _PlausibilityCheck(block)
     if len(block.keys) and len(block.times):
         rows = bounds.get_rows(block.keys, block.nodes)
-        ruling.check_cpu(rows)
-        ruling.check_memory(rows)
-    return ruling.get_result()
+        check.check_cpu(rows)
+        check.check_memory(rows)
+    return check.get_result()
 
 
 class _PlausibilityCheck:
     def __init__(self, block: SampleBlock) -> None:
         self._block = block
         self._demand, self._memory = block.cpu_demand_millicores, block.memory_bytes
-        self._refused = block.rejected
+        self._rejected = block.rejected
         self._reasons = np.zeros(len(block.keys), dtype=np.int64)
         self._counts: dict[SampleRejection, int] = {}
         self._examples: dict[SampleRejection, RejectedSample] = {}
         if block.rejected is not None and block.rejected.any():
-            self._take_note(SampleRejection.SERIES_DISAGREE, np.arange(len(block.keys)), block.rejected, "", None, None)
+            self._record(SampleRejection.SERIES_DISAGREE, np.arange(len(block.keys)), block.rejected, "", None, None)
         if block.from_other_clusters is not None:
             count, container = block.from_other_clusters
             self._counts[SampleRejection.OTHER_CLUSTER] = count
@@ -83,108 +83,108 @@ class _PlausibilityCheck:
             self._examples[SampleRejection.OTHER_CLUSTER] = RejectedSample(container, at)
 
     def check_cpu(self, bounds: UsageBoundColumns) -> None:
-        # Where a source does not tell use from pressure, pressure at most doubles it.
+        # Without separate usage, demand counts half: pressure at most doubles usage.
         block = self._block
         use = block.cpu_demand_millicores / 2 if block.cpu_use_millicores is None else block.cpu_use_millicores
-        of_limit = bounds.limit_cpu * CPU_LIMIT_TOLERANCE
+        cpu_limit = bounds.limit_cpu * CPU_LIMIT_TOLERANCE
         highest = np.fmax.reduce(use, axis=1)
-        rows = np.flatnonzero(highest > np.minimum(bounds.node_cpu, of_limit))
+        rows = np.flatnonzero(highest > np.minimum(bounds.node_cpu, cpu_limit))
         if not len(rows):
             return
         applies = block.times > bounds.limit_since[rows, None]
-        limit = np.where(applies, of_limit[rows, None], np.inf)
+        limit = np.where(applies, cpu_limit[rows, None], np.inf)
         node = np.broadcast_to(bounds.node_cpu[rows, None], limit.shape)
-        for reason, most in ((SampleRejection.ABOVE_NODE_CAPACITY, node), (SampleRejection.ABOVE_LIMIT, limit)):
-            shown = use[rows].astype(np.float64)
-            over = _cannot_be_late(shown, most)
-            self._take_note(reason, rows, over, "cpu", shown, most)
+        for reason, maximum in ((SampleRejection.ABOVE_NODE_CAPACITY, node), (SampleRejection.ABOVE_LIMIT, limit)):
+            usage = use[rows].astype(np.float64)
+            excess = _exceeds_despite_late_scrape(usage, maximum)
+            self._record(reason, rows, excess, "cpu", usage, maximum)
             with np.errstate(invalid="ignore"):
-                late = (shown > most) & ~over
-            if late.any() or over.any():
+                late = (usage > maximum) & ~excess
+            if late.any() or excess.any():
                 use = use.copy()
-                demand = self._own_demand()
-                use[rows] = np.where(over, np.nan, np.where(late, most, shown))
-                demand[rows] = np.where(over, np.nan, np.where(late, demand[rows] * most / shown, demand[rows]))
+                demand = self._copy_demand()
+                use[rows] = np.where(excess, np.nan, np.where(late, maximum, usage))
+                demand[rows] = np.where(excess, np.nan, np.where(late, demand[rows] * maximum / usage, demand[rows]))
 
     def check_memory(self, bounds: UsageBoundColumns) -> None:
         block = self._block
-        of_limit = bounds.limit_memory * MEMORY_LIMIT_TOLERANCE + MEMORY_LIMIT_TOLERANCE_BYTES
+        memory_limit = bounds.limit_memory * MEMORY_LIMIT_TOLERANCE + MEMORY_LIMIT_TOLERANCE_BYTES
         highest = np.fmax.reduce(block.memory_bytes, axis=1)
-        rows = np.flatnonzero(highest > np.minimum(bounds.node_memory, of_limit))
+        rows = np.flatnonzero(highest > np.minimum(bounds.node_memory, memory_limit))
         if not len(rows):
             return
         applies = block.times > bounds.limit_since[rows, None]
-        limit = np.where(applies, of_limit[rows, None], np.inf)
+        limit = np.where(applies, memory_limit[rows, None], np.inf)
         node = np.broadcast_to(bounds.node_memory[rows, None], limit.shape)
-        shown = block.memory_bytes[rows]
+        usage = block.memory_bytes[rows]
         self._memory = block.memory_bytes.copy()
-        for reason, most in ((SampleRejection.ABOVE_NODE_CAPACITY, node), (SampleRejection.ABOVE_LIMIT, limit)):
-            over = shown > most
-            self._take_note(reason, rows, over, "memory", shown, most)
-            shown = np.where(over, np.nan, shown)
-        self._memory[rows] = shown
+        for reason, maximum in ((SampleRejection.ABOVE_NODE_CAPACITY, node), (SampleRejection.ABOVE_LIMIT, limit)):
+            excess = usage > maximum
+            self._record(reason, rows, excess, "memory", usage, maximum)
+            usage = np.where(excess, np.nan, usage)
+        self._memory[rows] = usage
 
     def get_result(self) -> CheckedBlock:
         block = self._block
         if self._counts:
             block = replace(
-                block, cpu_demand_millicores=self._demand, memory_bytes=self._memory, rejected=self._refused
+                block, cpu_demand_millicores=self._demand, memory_bytes=self._memory, rejected=self._rejected
             )
         elif self._demand is not block.cpu_demand_millicores:
             block = replace(block, cpu_demand_millicores=self._demand)
         return CheckedBlock(block, self._reasons, self._counts, self._examples)
 
-    def _own_demand(self) -> Float32Array:
+    def _copy_demand(self) -> Float32Array:
         if self._demand is self._block.cpu_demand_millicores:
             self._demand = self._demand.copy()
         return self._demand
 
-    def _take_note(
+    def _record(
         self,
         reason: SampleRejection,
         rows: Int64Array,
-        over: BoolArray,
+        excess: BoolArray,
         resource: str,
-        shown: Float64Array | None,
-        most: Float64Array | None,
+        usage: Float64Array | None,
+        maximum: Float64Array | None,
     ) -> None:
-        """Count what is over in some rows, and mark it as refused."""
-        count = int(over.sum())
+        """Count rejected samples of some rows, and mark them as rejected."""
+        count = int(excess.sum())
         if not count:
             return
-        if self._refused is self._block.rejected:
+        if self._rejected is self._block.rejected:
             shape = (len(self._block.keys), len(self._block.times))
-            self._refused = np.zeros(shape, np.bool_) if self._refused is None else self._refused.copy()
-        assert self._refused is not None
-        self._refused[rows] |= over
-        self._reasons[rows[over.any(axis=1)]] |= BIT_OF[reason]
+            self._rejected = np.zeros(shape, np.bool_) if self._rejected is None else self._rejected.copy()
+        assert self._rejected is not None
+        self._rejected[rows] |= excess
+        self._reasons[rows[excess.any(axis=1)]] |= BIT_OF[reason]
         self._counts[reason] = self._counts.get(reason, 0) + count
-        row, column = np.argwhere(over)[0].tolist()
+        row, column = np.argwhere(excess)[0].tolist()
         if reason not in self._examples:
             self._examples[reason] = RejectedSample(
                 self._block.keys[int(rows[row])],
                 int(self._block.times[column]),
                 resource,
-                None if shown is None else float(shown[row, column]),
-                None if most is None else float(most[row, column]),
+                None if usage is None else float(usage[row, column]),
+                None if maximum is None else float(maximum[row, column]),
             )
 
 
-def _cannot_be_late(use: Float64Array, most: Float64Array) -> BoolArray:
-    """Tell which samples are above their bound whatever a late scrape may have added to them."""
-    found = np.zeros(use.shape, dtype=np.bool_)
-    sums = np.column_stack((np.zeros(len(use)), np.cumsum(np.nan_to_num(use), axis=1)))
-    for steps in range(1, min(ADJACENT_STEPS, use.shape[1]) + 1):
-        # The bounds of neighbours are the same, but for a limit that was not known before.
-        beyond = sums[:, steps:] - sums[:, :-steps] > most[:, steps - 1 :] * (steps + 1)
+def _exceeds_despite_late_scrape(usage: Float64Array, maximum: Float64Array) -> BoolArray:
+    """Return which samples exceed their bound, whatever a late scrape may have added to them."""
+    found = np.zeros(usage.shape, dtype=np.bool_)
+    sums = np.column_stack((np.zeros(len(usage)), np.cumsum(np.nan_to_num(usage), axis=1)))
+    for steps in range(1, min(ADJACENT_STEPS, usage.shape[1]) + 1):
+        # Adjacent steps have the same bounds, except where a limit was not known before.
+        excess = sums[:, steps:] - sums[:, :-steps] > maximum[:, steps - 1 :] * (steps + 1)
         for shift in range(steps):
-            found[:, shift : shift + beyond.shape[1]] |= beyond
+            found[:, shift : shift + excess.shape[1]] |= excess
     with np.errstate(invalid="ignore"):
-        return np.asarray(found & (use > most), dtype=np.bool_)
+        return np.asarray(found & (usage > maximum), dtype=np.bool_)
 
 
 def compute_rejected_percent(times: Int64Array, at: int, step: int) -> int:
-    """Return the largest share of a window up to `at` that was refused at the `times`, in percent rounded up."""
+    """Return the largest share of a window up to `at` that was rejected at `times`, in percent rounded up."""
     shares = [
         100 * np.count_nonzero((times > at - seconds) & (times <= at)) * step / seconds for seconds in WINDOWS_SECONDS
     ]

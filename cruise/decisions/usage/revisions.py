@@ -1,4 +1,4 @@
-"""Revisions as the usage pass learns them: from pods that run, as they were before cruise resized them."""
+"""Template revisions of workloads, read from running pods as they were before cruise resized them (ADR 0012)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,17 +19,17 @@ from cruise.domain.records import RETENTION
 from cruise.domain.resources import StatedResources
 from cruise.domain.usage import StatisticsTable
 
-# How far behind the time may be when a revision was last seen: to store it at every pass would be for nothing.
+# The time when a revision was last seen is stored once an hour, not at every pass.
 _SEEN_SECONDS = 3600
-# By which controllers tell the pods of one template from those of another.
+# Labels by which controllers distinguish the pods of different templates.
 _TEMPLATE_LABELS = ("pod-template-hash", "controller-revision-hash", "rollouts-pod-template-hash")
-# By pod uid and container: what the store has of pods that were resized without an annotation.
+# By pod uid and container: the original resources in the database, for pods that were resized without an annotation.
 OriginalResources = Mapping[str, Mapping[str, tuple[StatedResources, StatedResources]]]
 
 
 @dataclass(frozen=True, slots=True)
 class UpdatedRevisions:
-    """All revisions as they are known now, and those of them that are to be stored."""
+    """All known revisions, and those that must be stored."""
 
     revisions: WorkloadRevisions
     changed: WorkloadRevisions
@@ -38,122 +38,124 @@ class UpdatedRevisions:
 def update_revisions(
     known: WorkloadRevisions, pods: Iterable[Pod], originals: OriginalResources, at: int, *, refresh: bool = False
 ) -> UpdatedRevisions:
-    """Add what the pods show at a time (Unix seconds) to what is known; bare pods have no revisions.
+    """Add the revisions that the pods show at a time (Unix seconds); bare pods have none.
 
-    A pod that was seen to wait runs since now, any other since it was created. With `refresh` the time when a revision
-    was last seen is brought up to date, and what was not seen for as long as statistics are kept is forgotten.
+    A pod that was seen pending runs since now, any other since its creation. With `refresh`, the time when a revision
+    was last seen is updated, and revisions unseen for the retention of statistics are dropped.
     """
-    of_pods: dict[str, PodRevision] = {}
+    by_pod: dict[str, PodRevision] = {}
     shared: dict[PodRevision, PodRevision] = {}
-    news: dict[WorkloadContainer, dict[str, RevisionRun]] = {}
+    new_runs: dict[WorkloadContainer, dict[str, RevisionRun]] = {}
     for pod in pods:
         if pod.workload is None:
             continue
         before = known.pods.get(pod.uid)
         runs = pod.node is not None and pod.phase != "Pending"
         if before is not None and (before.was_running or not runs):
-            of_pods[pod.uid] = before
+            by_pod[pod.uid] = before
             if refresh and before.was_running:
-                _note(news, known, pod, before, at, at)
+                _record_run(new_runs, known, pod, before, at, at)
             continue
-        stated = _stated(pod, originals) if before is None else before.stated
+        stated = _get_stated(pod, originals) if before is None else before.stated
         found = PodRevision(stated, runs)
-        of_pods[pod.uid] = shared.setdefault(found, found)
+        by_pod[pod.uid] = shared.setdefault(found, found)
         if runs:
             created = int(pod.created_at.timestamp()) if pod.created_at is not None else at
-            _note(news, known, pod, found, min(created, at) if before is None else at, at)
-    found_now = WorkloadRevisions(news)
-    learned = WorkloadRevisions(known.merge(found_now).runs if news else known.runs, of_pods)
+            _record_run(new_runs, known, pod, found, min(created, at) if before is None else at, at)
+    found_now = WorkloadRevisions(new_runs)
+    updated = WorkloadRevisions(known.merge(found_now).runs if new_runs else known.runs, by_pod)
     if refresh:
-        learned = learned.select_seen_since(at - int(RETENTION.statistics.total_seconds()))
-    return UpdatedRevisions(learned, found_now)
+        updated = updated.select_seen_since(at - int(RETENTION.statistics.total_seconds()))
+    return UpdatedRevisions(updated, found_now)
 
 
 def find_mixed_revisions(
-    pods: Sequence[Pod], revisions: WorkloadRevisions, at: int, own_seconds: int
+    pods: Sequence[Pod], revisions: WorkloadRevisions, at: int, min_age_seconds: int
 ) -> RevisionGroups | None:
-    """Tell the revisions of the pods' sized containers apart, in the pods' order; None where no workload has two.
+    """Group the pods' sized containers by what they state, in order; None if no workload has two revisions.
 
-    A pod of several revisions' workload that is younger than `own_seconds` has too few samples of its own: those under
-    its name may be those of the pod that it replaced.
+    A pod of a workload with several revisions that is younger than `min_age_seconds` has too few samples of its own:
+    those under its name may belong to the pod that it replaced.
     """
     stated = [revisions.get_stated_resources(pod) for pod in pods]
-    first: dict[tuple[str, WorkloadRef | None], tuple[str, ...]] = {}
+    first_stated: dict[tuple[str, WorkloadRef | None], tuple[str, ...]] = {}
     mixed = set()
     for pod, texts in zip(pods, stated, strict=True):
         workload = (pod.namespace, pod.workload)
-        if first.setdefault(workload, texts) != texts and pod.workload is not None:
+        if first_stated.setdefault(workload, texts) != texts and pod.workload is not None:
             mixed.add(workload)
     if not mixed:
         return None
     numbers: dict[tuple[WorkloadContainer, str], int] = {}
     groups: list[int] = []
-    young: list[bool] = []
+    is_new: list[bool] = []
     for pod, texts in zip(pods, stated, strict=True):
-        apart = (pod.namespace, pod.workload) in mixed
-        is_young = apart and pod.created_at is not None and pod.created_at.timestamp() > at - own_seconds
+        is_mixed = (pod.namespace, pod.workload) in mixed
+        is_young = is_mixed and pod.created_at is not None and pod.created_at.timestamp() > at - min_age_seconds
         for container, text in zip(pod.sized_containers, texts, strict=True):
             key = (WorkloadContainer(pod.namespace, pod.workload_name, container.name), text)
-            groups.append(numbers.setdefault(key, len(numbers)) if apart else -1)
-            young.append(is_young)
-    return RevisionGroups(np.array(groups, dtype=np.int64), np.array(young, dtype=np.bool_))
+            groups.append(numbers.setdefault(key, len(numbers)) if is_mixed else -1)
+            is_new.append(is_young)
+    return RevisionGroups(np.array(groups, dtype=np.int64), np.array(is_new, dtype=np.bool_))
 
 
 def get_revisions_in_use(pods: Iterable[Pod], statistics: StatisticsTable) -> WorkloadRevisions:
-    """Return the revisions that statistics speak for, as one picture of the pods shows them.
+    """Return the revisions that statistics describe, as a single snapshot of the pods shows them.
 
-    A pod without a statistic of its own, which may have been resized, states what its template's other pods do.
+    A pod without its own statistic, which may have been resized, states what the other pods of its template state.
     """
     runs: dict[WorkloadContainer, dict[str, RevisionRun]] = {}
-    of_template: dict[tuple[str, WorkloadRef, str], PodRevision] = {}
-    others = []
+    by_template: dict[tuple[str, WorkloadRef, str], PodRevision] = {}
+    unknown = []
     for pod in pods:
         if pod.workload is None:
             continue
         sized = pod.sized_containers
         if any((pod.namespace, pod.name, one.name) not in statistics.row_of_container for one in sized):
-            others.append(pod)
+            unknown.append(pod)
             continue
         found = PodRevision(get_stated_resources(pod), was_running=True)
-        of_template[pod.namespace, pod.workload, _template(pod)] = found
+        by_template[pod.namespace, pod.workload, _get_template(pod)] = found
         for container, text in zip(sized, found.stated, strict=True):
-            for key in _keys(pod, container.name):
+            for key in _iterate_keys(pod, container.name):
                 runs.setdefault(key, {})[text] = RevisionRun(0, 0)
-    of_pods = {
-        pod.uid: of_template[pod.namespace, pod.workload, _template(pod)]
-        for pod in others
-        if pod.workload is not None and _template(pod) and (pod.namespace, pod.workload, _template(pod)) in of_template
+    by_pod = {
+        pod.uid: by_template[pod.namespace, pod.workload, _get_template(pod)]
+        for pod in unknown
+        if pod.workload is not None
+        and _get_template(pod)
+        and (pod.namespace, pod.workload, _get_template(pod)) in by_template
     }
-    return WorkloadRevisions(runs, of_pods)
+    return WorkloadRevisions(runs, by_pod)
 
 
-def _template(pod: Pod) -> str:
+def _get_template(pod: Pod) -> str:
     return next((pod.labels[label] for label in _TEMPLATE_LABELS if label in pod.labels), "")
 
 
-def _stated(pod: Pod, originals: OriginalResources) -> tuple[str, ...]:
+def _get_stated(pod: Pod, originals: OriginalResources) -> tuple[str, ...]:
     return get_stated_resources(pod, None if ORIGINAL_RESOURCES in pod.annotations else originals.get(pod.uid))
 
 
-def _note(
-    news: dict[WorkloadContainer, dict[str, RevisionRun]],
+def _record_run(
+    new_runs: dict[WorkloadContainer, dict[str, RevisionRun]],
     known: WorkloadRevisions,
     pod: Pod,
     found: PodRevision,
-    began: int,
+    since: int,
     at: int,
 ) -> None:
     for container, text in zip(pod.sized_containers, found.stated, strict=False):
-        for key in _keys(pod, container.name):
-            run = news.get(key, {}).get(text) or known.runs.get(key, {}).get(text)
+        for key in _iterate_keys(pod, container.name):
+            run = new_runs.get(key, {}).get(text) or known.runs.get(key, {}).get(text)
             if run is None:
-                news.setdefault(key, {})[text] = RevisionRun(began, at)
-            elif began < run.since or at - run.last_seen >= _SEEN_SECONDS:
-                news.setdefault(key, {})[text] = RevisionRun(min(began, run.since), at)
+                new_runs.setdefault(key, {})[text] = RevisionRun(since, at)
+            elif since < run.since or at - run.last_seen >= _SEEN_SECONDS:
+                new_runs.setdefault(key, {})[text] = RevisionRun(min(since, run.since), at)
 
 
-def _keys(pod: Pod, container: str) -> Iterator[WorkloadContainer]:
-    """Yield what the revisions of a pod's container belong to: its workload, and its identity."""
+def _iterate_keys(pod: Pod, container: str) -> Iterator[WorkloadContainer]:
+    """Yield the keys of a container's revisions: for its workload, and for its identity."""
     key = WorkloadContainer(pod.namespace, pod.workload_name, container)
     yield key
     if pod.identity:

@@ -1,6 +1,6 @@
-"""What containers can use at most, as far as a cluster shows it: what their nodes have, and their limits.
+"""Upper bounds of containers' usage as the cluster shows them: the capacity of their nodes, and their limits.
 
-Columns with a row a container; from one snapshot to the next only those of pods that changed are looked at again.
+The columns have a row per container; from one snapshot to the next only the rows of changed pods are recomputed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,15 +16,15 @@ from cruise.domain.usage import ContainerKey
 PodKey = tuple[str, str]
 Capacity = tuple[float, float]
 _UNLIMITED = (np.inf, np.inf)
-# Rows of containers that are gone, beside those that are there: then it is time to begin anew.
-_MOST_UNUSED = 1024
+# Rows of deleted containers that are tolerated before the columns are rebuilt.
+_MAX_UNUSED_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
 class UsageBoundColumns:
-    """What the containers of a block can use at most: millicores and bytes, infinite where that is not known.
+    """The most that the containers of a block can use, in millicores and bytes, infinite if unknown.
 
-    Limits hold for samples after `limit_since`, in Unix seconds.
+    Limits apply to samples after `limit_since`, in Unix seconds.
     """
 
     node_cpu: Float64Array
@@ -36,12 +36,12 @@ class UsageBoundColumns:
 
 @dataclass(frozen=True, slots=True)
 class UsageBounds:
-    """What is known of the bounds of all containers from a snapshot, and from the one before it.
+    """The bounds of all containers by a snapshot and the one before it.
 
-    A limit may have been changed between the two, so the larger of both holds; of the time before the earlier one
-    (`since`, Unix seconds) nothing is known, but for pods that have come since. `columns` has five rows: what node and
-    limits allow, CPU before memory, and whether the limits were in force earlier as well. `changed` are the pods that
-    differ from those of the snapshot before.
+    A limit may have changed between the two, so the larger one applies. Before the earlier snapshot (`since`, Unix
+    seconds) nothing is known, except for pods created later. `columns` has five rows: the bounds by node and by limit,
+    CPU before memory, and whether the limits were in effect in the earlier snapshot. `changed` are the pods that differ
+    from it.
     """
 
     pods: Mapping[PodKey, Pod]
@@ -54,7 +54,7 @@ class UsageBounds:
 
     @staticmethod
     def create(snapshot: ClusterSnapshot, at: int, before: "UsageBounds | None" = None) -> "UsageBounds":
-        """Read the bounds from a snapshot made at a time."""
+        """Compute the bounds from a snapshot taken at a time, reusing those of the one before."""
         nodes = {
             node.name: (
                 float(node.cpu_capacity_millicores or node.allocatable.cpu_millicores or np.inf),
@@ -64,28 +64,28 @@ class UsageBounds:
         }
         pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
         if before is None:
-            return UsageBounds(pods, nodes, at, *_columns(pods, pods, nodes, pods, None), frozenset())
+            return UsageBounds(pods, nodes, at, *_build_columns(pods, pods, nodes, pods, None), frozenset())
         earlier = before.pods.get
         changed = {key for key, pod in pods.items() if earlier(key) is not pod}
-        gone = len(before.pods) - len(pods) + sum(key not in before.pods for key in changed)
-        if gone:
+        deleted = len(before.pods) - len(pods) + sum(key not in before.pods for key in changed)
+        if deleted:
             changed.update(before.pods.keys() - pods.keys())
-        known = before if before.nodes == nodes and before.columns.shape[1] < _most_rows(before) else None
-        # What changed the last time had the larger of two limits, and has one by now.
-        renewed = pods.keys() if known is None else changed | before.changed
-        row_of, columns = _columns(pods, renewed, nodes, before.pods, known)
+        known = before if before.nodes == nodes and before.columns.shape[1] < _get_max_rows(before) else None
+        # Pods that changed last time had the larger of two limits, and have a single one now.
+        recomputed = pods.keys() if known is None else changed | before.changed
+        row_of, columns = _build_columns(pods, recomputed, nodes, before.pods, known)
         return UsageBounds(pods, nodes, at, row_of, columns, frozenset(changed), before.at)
 
     def get_rows(self, keys: Sequence[ContainerKey], nodes: Sequence[str]) -> UsageBoundColumns:
-        """Return the bounds of containers; `nodes` are where the source says that they run, empty where it does not.
+        """Return the bounds of containers; `nodes` are their nodes according to the source, empty if unknown.
 
-        A container on a node that is not known may use what the largest has.
+        A container on an unknown node may use as much as the largest node has.
         """
         rows = np.fromiter((self.row_of.get(key, -1) for key in keys), np.int64, len(keys))
         node_cpu, node_memory, limit_cpu, limit_memory, earlier = self.columns[:, rows]
         missing = np.flatnonzero(rows < 0).tolist()
         if missing:
-            unknown = _largest(self.nodes.values())
+            unknown = _get_largest_capacity(self.nodes.values())
             for index in missing:
                 pod = self.pods.get(keys[index][:2])
                 node = (pod.node or "") if pod is not None else nodes[index] if nodes else ""
@@ -97,61 +97,61 @@ class UsageBounds:
         return UsageBoundColumns(node_cpu, node_memory, limit_cpu, limit_memory, np.where(earlier > 0, self.since, 0))
 
 
-def _most_rows(bounds: UsageBounds) -> int:
-    return 2 * len(bounds.row_of) + _MOST_UNUSED
+def _get_max_rows(bounds: UsageBounds) -> int:
+    return 2 * len(bounds.row_of) + _MAX_UNUSED_ROWS
 
 
-def _largest(capacities: Iterable[Capacity]) -> Capacity:
+def _get_largest_capacity(capacities: Iterable[Capacity]) -> Capacity:
     known = list(capacities)
     return max((cpu for cpu, _ in known), default=np.inf), max((memory for _, memory in known), default=np.inf)
 
 
-def _columns(
+def _build_columns(
     pods: Mapping[PodKey, Pod],
-    renewed: Iterable[PodKey],
+    recomputed: Iterable[PodKey],
     nodes: Mapping[str, Capacity],
     earlier: Mapping[PodKey, Pod],
     known: UsageBounds | None,
 ) -> tuple[dict[ContainerKey, int], Float64Array]:
-    """Return the columns and where each container stands, of which what is `known` stays but for the renewed pods.
+    """Return the row of each container, and the columns with the rows of the given pods recomputed.
 
-    The last column is of no container: it makes room for those that are not found.
+    The last column belongs to no container: containers that are not found refer to it.
     """
-    unknown = _largest(nodes.values())
+    unknown = _get_largest_capacity(nodes.values())
     row_of = {} if known is None else dict(known.row_of)
-    kept = np.empty((5, 0)) if known is None else known.columns[:, :-1]
-    found: list[tuple[float, float, float, float, bool]] = []
-    for key in renewed:
+    reused = np.empty((5, 0)) if known is None else known.columns[:, :-1]
+    rows: list[tuple[float, float, float, float, bool]] = []
+    for key in recomputed:
         pod, before = pods.get(key), earlier.get(key)
         if before is not None and known is not None:
             for container in before.containers:
                 row_of.pop(ContainerKey(*key, container.name), None)
         if pod is None:
             continue
-        room, same = nodes.get(pod.node or "", unknown), before is not None and before.uid == pod.uid
+        capacity, is_same_pod = nodes.get(pod.node or "", unknown), before is not None and before.uid == pod.uid
         for container in pod.containers:
-            cpu, memory = _largest_limits(container)
-            if before is not None and same and before is not pod:
-                earlier_cpu, earlier_memory = _limits_of(before, container.name)
+            cpu, memory = _get_largest_limits(container)
+            if before is not None and is_same_pod and before is not pod:
+                earlier_cpu, earlier_memory = _find_largest_limits(before, container.name)
                 cpu, memory = max(cpu, earlier_cpu), max(memory, earlier_memory)
-            row_of[ContainerKey(*key, container.name)] = kept.shape[1] + len(found)
-            found.append((*room, cpu, memory, same))
-    new = np.array(found, dtype=np.float64).reshape(-1, 5).T
-    return row_of, np.column_stack((kept, new, np.full(5, np.inf)))
+            row_of[ContainerKey(*key, container.name)] = reused.shape[1] + len(rows)
+            rows.append((*capacity, cpu, memory, is_same_pod))
+    new = np.array(rows, dtype=np.float64).reshape(-1, 5).T
+    return row_of, np.column_stack((reused, new, np.full(5, np.inf)))
 
 
-def _limits_of(pod: Pod, name: str) -> Capacity:
+def _find_largest_limits(pod: Pod, name: str) -> Capacity:
     for container in pod.containers:
         if container.name == name:
-            return _largest_limits(container)
+            return _get_largest_limits(container)
     return _UNLIMITED
 
 
-def _largest_limits(container: Container) -> Capacity:
-    """Return the limits in force: of what is asked for and what the kubelet has set, the larger."""
+def _get_largest_limits(container: Container) -> Capacity:
+    """Return the limits in effect: the larger of what the spec states and what the kubelet has set."""
     if container.limits is NOTHING_STATED:
         return _UNLIMITED
-    asked, actual = container.limits, container.actual_limits or container.limits
-    cpu = max(asked.cpu_millicores, actual.cpu_millicores or 0) if asked.cpu_millicores else np.inf
-    memory = max(asked.memory_bytes, actual.memory_bytes or 0) if asked.memory_bytes else np.inf
+    stated, actual = container.limits, container.actual_limits or container.limits
+    cpu = max(stated.cpu_millicores, actual.cpu_millicores or 0) if stated.cpu_millicores else np.inf
+    memory = max(stated.memory_bytes, actual.memory_bytes or 0) if stated.memory_bytes else np.inf
     return cpu, memory

@@ -1,4 +1,8 @@
-"""Statistics put together: new rows before those without news."""
+"""Recent usage and known peaks in columns, and how rows of statistics are merged.
+
+A row of `RecentUsage` is a container. A number of `KnownPeaks` is a container of a workload, or of one identity of it;
+its parent is the same container without identity, which stands for the whole workload.
+"""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
@@ -9,19 +13,27 @@ import numpy as np
 from cruise.domain.resources import BoolArray, Float32Array, Float64Array, Int64Array
 from cruise.domain.usage import ContainerKey, PeakKey, Statistic, StatisticKey, StatisticsTable
 
-# Usage in columns, as statistics are estimated from it. A row of `RecentUsage` is a container; a number of `KnownPeaks` is a container of a workload, told apart by identity. A number's parent is the same container without identity: it stands for the whole workload, whose pods inherit from it.
-
-# The first hour, or the first sample, of what was never seen.
+# The time of the first sample of what was never seen.
 NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class EstimationTime:
+    """The time of an estimate (`at`, Unix seconds), and the intervals that it depends on, in seconds."""
+
+    at: int
+    step: int
+    max_age_seconds: int
+    new_workload_seconds: int
 
 
 @dataclass(frozen=True, slots=True)
 class RecentUsage:
     """The last hour of R containers, NaN where there is no sample.
 
-    The matrices have one column a grid time; `columns` lists them from the oldest time to the newest, which is the
-    time of the statistics. `number` is what the row's peaks belong to, -1 for a row without container; `newest` is
-    the time of its last sample in Unix seconds, `whole` the last one at which both resources are known, 0 for none.
+    The matrices have one column per grid time; `columns` lists them from the oldest to the newest, which is the time of
+    the statistics. `number` is what the row's peaks belong to, -1 for a row without container. `newest` is the time of
+    its last sample in Unix seconds, `is_complete` of the last one with both resources, 0 for none.
     """
 
     cpu_demand_millicores: Float32Array
@@ -35,9 +47,9 @@ class RecentUsage:
 
 @dataclass(frozen=True, slots=True)
 class KnownPeaks:
-    """What the hours of the peak window held, one entry a number; `parent` is its own for a key without identity.
+    """The peaks of the peak window, one entry per number; a key without identity is its own parent.
 
-    `first_hour` is the first hour with a sample, NEVER where there is none.
+    `first_hour` is the first hour with a sample, NEVER if there is none.
     """
 
     keys: Sequence[PeakKey]
@@ -50,10 +62,10 @@ class KnownPeaks:
 
 @dataclass(frozen=True, slots=True)
 class RevisionGroups:
-    """Live containers of workloads whose pods state different resources, one entry each.
+    """Running containers of workloads whose pods state different resources, one entry each.
 
-    `groups` has the same number for those of a workload's container that state the same, -1 for any other container;
-    `young` tells which belong to pods that are too young to be judged by themselves.
+    Containers of a workload that state the same share a number in `groups`, -1 for any other container;
+    `new_containers` belong to pods that are too young for statistics of their own.
     """
 
     groups: Int64Array
@@ -62,9 +74,9 @@ class RevisionGroups:
 
 @dataclass(frozen=True, slots=True)
 class RunningContainers:
-    """The containers of the pods that exist, and the row of each in `RecentUsage`, -1 where it was never seen.
+    """The containers of existing pods, and the row of each in `RecentUsage`, -1 if it was never seen.
 
-    `mixed` is None where all pods of each workload state the same resources.
+    `mixed` is None if all pods of each workload state the same resources.
     """
 
     keys: Sequence[StatisticKey]
@@ -73,57 +85,57 @@ class RunningContainers:
 
 
 def add_earlier_rows(
-    table: StatisticsTable, earlier: StatisticsTable, live: Collection[StatisticKey]
+    table: StatisticsTable, earlier: StatisticsTable, running: Collection[StatisticKey]
 ) -> StatisticsTable:
-    """Add the earlier rows of live containers and of workloads that `table` has no row for.
+    """Add the earlier rows of running containers and of workloads that `table` has no row for.
 
-    They keep their `updated_at`, by which their age is judged.
+    They keep their `updated_at`, which shows their age.
     """
-    kept = []
-    for key in live:
+    rows = []
+    for key in running:
         row = earlier.row_of_container.get(get_container_key(key))
         if row is not None and get_container_key(key) not in table.row_of_container:
-            kept.append(row)
-    kept += [row for key, row in earlier.row_of_workload.items() if key not in table.row_of_workload]
-    return table.join(earlier.select(np.array(kept, dtype=np.int64))) if kept else table
+            rows.append(row)
+    rows += [row for key, row in earlier.row_of_workload.items() if key not in table.row_of_workload]
+    return table.join(earlier.select(np.array(rows, dtype=np.int64))) if rows else table
 
 
 def add_rejections(
     table: StatisticsTable,
     earlier: StatisticsTable,
-    refused: Mapping[ContainerKey, tuple[int, int]],
-    live: Collection[StatisticKey],
+    rejected: Mapping[ContainerKey, tuple[int, int]],
+    running: Collection[StatisticKey],
 ) -> StatisticsTable:
-    """Write into the rows how many samples of a window were refused, as (percent, bits of the reasons).
+    """Write into the rows how many samples of a window were rejected, as (percent, bits of the reasons).
 
-    A live container of which too few samples are left for a row keeps its earlier one, or gets one that knows nothing:
-    what is said of it is that its usage is implausible. A workload's row has the mean over its live containers.
+    A running container with too few samples left for a row keeps its earlier one, or gets an empty one, so that its
+    usage is reported as implausible. A workload's row has the mean over its running containers.
     """
-    if not refused:
+    if not rejected:
         return table
-    lacking = [
+    without_row = [
         key
-        for key in live
-        if get_container_key(key) in refused and get_container_key(key) not in table.row_of_container
+        for key in running
+        if get_container_key(key) in rejected and get_container_key(key) not in table.row_of_container
     ]
-    if lacking:
-        rows = [earlier.row_of_container.get(get_container_key(key)) for key in lacking]
+    if without_row:
+        rows = [earlier.row_of_container.get(get_container_key(key)) for key in without_row]
         known = [
             Statistic(key, 0, 0, 0, 0, 0, 0, 0) if row is None else earlier.row(row)
-            for key, row in zip(lacking, rows, strict=True)
+            for key, row in zip(without_row, rows, strict=True)
         ]
         table = table.join(StatisticsTable.from_rows(known))
     percent, reasons = table.rejected_percent.copy(), table.rejected_reasons.copy()
-    of_workload: dict[PeakKey, list[tuple[int, int]]] = defaultdict(list)
-    for key in live:
-        share = refused.get(get_container_key(key), (0, 0))
+    by_workload: dict[PeakKey, list[tuple[int, int]]] = defaultdict(list)
+    for key in running:
+        share = rejected.get(get_container_key(key), (0, 0))
         row = table.row_of_container.get(get_container_key(key))
         if row is not None:
             percent[row], reasons[row] = share
         if key.workload:
             for identity in {key.identity, ""}:
-                of_workload[PeakKey(key.namespace, key.workload, key.container, identity)].append(share)
-    for peak_key, shares in of_workload.items():
+                by_workload[PeakKey(key.namespace, key.workload, key.container, identity)].append(share)
+    for peak_key, shares in by_workload.items():
         row = table.row_of_workload.get(peak_key)
         if row is not None and any(bits for _, bits in shares):
             percent[row] = -(-sum(share for share, _ in shares) // len(shares))
@@ -132,13 +144,13 @@ def add_rejections(
 
 
 def get_container_key(key: StatisticKey) -> ContainerKey:
-    """Return the container that a statistic of a pod is about."""
+    """Return the container that a pod's statistic belongs to."""
     return ContainerKey(key.namespace, key.pod, key.container)
 
 
 def group_containers_by_workload(statistics: StatisticsTable) -> dict[tuple[str, str], set[str]]:
     """Return the names of the containers that statistics know, by namespace and workload (Kind/name)."""
-    found: dict[tuple[str, str], set[str]] = {}
+    by_workload: dict[tuple[str, str], set[str]] = {}
     for key in statistics.keys:
-        found.setdefault((key.namespace, key.workload), set()).add(key.container)
-    return found
+        by_workload.setdefault((key.namespace, key.workload), set()).add(key.container)
+    return by_workload

@@ -13,7 +13,13 @@ from cruise.decisions.usage.estimation import OWN_SAMPLES_SECONDS, estimate_stat
 from cruise.decisions.usage.oom_records import summarize_oom_records
 from cruise.decisions.usage.revisions import OriginalResources, UpdatedRevisions, find_mixed_revisions, update_revisions
 from cruise.decisions.usage.usage_bounds import UsageBounds
-from cruise.decisions.usage.usage_columns import RunningContainers, add_earlier_rows, add_rejections, get_container_key
+from cruise.decisions.usage.usage_columns import (
+    EstimationTime,
+    RunningContainers,
+    add_earlier_rows,
+    add_rejections,
+    get_container_key,
+)
 from cruise.domain.cluster import ClusterSnapshot, ContainerRole
 from cruise.domain.original_resources import NO_REVISIONS, WorkloadRevisions
 from cruise.domain.policy import Policy
@@ -48,7 +54,7 @@ async def run_usage_pass(
     """
     snapshot = await cluster.snapshot()
     at = max(reading.get_last_complete_time(now.timestamp() - state.scrape_delay.seconds), state.windows.head)
-    attribution = UsageAttribution.find_owner(snapshot)
+    attribution = UsageAttribution.from_snapshot(snapshot)
     if policy.rules.plausibility_checks:
         state.bounds = UsageBounds.create(snapshot, int(now.timestamp()), state.bounds)
     partitions = await source.partitions(snapshot)
@@ -84,10 +90,12 @@ async def run_usage_pass(
         state.peaks.known(),
         live,
         summarize_oom_records(await store.oom_records(now - HISTORY_WINDOW)),
-        at,
-        reading.step_seconds,
-        int(policy.max_age.total_seconds()),
-        int(policy.new_workload_age.total_seconds()),
+        EstimationTime(
+            at,
+            reading.step_seconds,
+            int(policy.max_age.total_seconds()),
+            int(policy.new_workload_age.total_seconds()),
+        ),
     )
     table = add_rejections(table, earlier, state.rejections.get_shares(at, reading.step_seconds), live.keys)
     await store.write_statistics(replace(table, revisions=learned.changed) if learned else table)

@@ -81,7 +81,7 @@ def test_a_name_that_was_cut_is_told_by_its_start():
 def test_a_pod_that_exists_belongs_to_its_own_workload_whatever_its_name():
     pod = make_pod("unsupported-name", workload="Deployment/web", identity="")
     bare = make_pod("lonely", workload=None)
-    attribution = UsageAttribution.find_owner(make_snapshot(pods=[pod, bare]))
+    attribution = UsageAttribution.from_snapshot(make_snapshot(pods=[pod, bare]))
     assert attribution.get_peak_key(ContainerKey("shop", "unsupported-name", "app"), "n1") == PeakKey(
         "shop", "Deployment/web", "app", ""
     )
@@ -92,7 +92,7 @@ def test_a_pod_that_exists_belongs_to_its_own_workload_whatever_its_name():
 
 def test_a_pod_that_is_gone_belongs_to_a_workload_of_its_namespace_even_one_without_pods():
     ref = make_ref("Deployment/web")
-    attribution = UsageAttribution.find_owner(make_snapshot(workloads=[make_workload(ref)]))
+    attribution = UsageAttribution.from_snapshot(make_snapshot(workloads=[make_workload(ref)]))
     assert attribution.get_peak_key(ContainerKey("shop", "web-7d9f8b6c5d-x2x4z", "app"), "") == PeakKey(
         "shop", "Deployment/web", "app", ""
     )

@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from cruise.decisions.usage.estimation import estimate_statistics
 from cruise.decisions.usage.oom_records import OomKillEffects
-from cruise.decisions.usage.usage_columns import NEVER, KnownPeaks, RecentUsage, RevisionGroups, RunningContainers
+from cruise.decisions.usage.usage_columns import (
+    NEVER,
+    EstimationTime,
+    KnownPeaks,
+    RecentUsage,
+    RevisionGroups,
+    RunningContainers,
+)
 from cruise.domain.usage import PeakKey, StatisticKey, StatisticsTable
 
 AT = 1_767_268_200  # 11:50
@@ -87,10 +94,7 @@ class Scene:
                 self.mixed,
             ),
             OomKillEffects(by_key=self.oom),
-            AT,
-            step=60,
-            max_age_seconds=900,
-            new_workload_seconds=3600,
+            EstimationTime(AT, step=60, max_age_seconds=900, new_workload_seconds=3600),
         )
 
 
