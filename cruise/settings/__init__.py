@@ -1,7 +1,7 @@
-"""What the operator sets: `CRUISE_*` environment over a TOML file over defaults, read once at the edge.
+"""Settings of the operator: `CRUISE_*` environment over a TOML file over defaults, read once at startup.
 
-`forms` reads single values, `choices` those of a few values, `table` has every setting with its default, `loading`
-joins the sources.
+`value_types` parses values; `decisions`, `connections` and `servers` have the settings with defaults and descriptions;
+`settings` has all of them; `loading` joins the sources.
 """
 
 from cruise.settings.loading import load_settings

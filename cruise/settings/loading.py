@@ -1,4 +1,4 @@
-"""The sources of settings joined: environment over file over defaults; an unknown key is refused."""
+"""Load settings: environment over file over defaults; an unknown key is an error."""
 
 import re
 import tomllib
@@ -13,43 +13,40 @@ from cruise.errors import BadInputError
 from cruise.settings.settings import SETTING_TYPES, Settings
 from cruise.settings.value_types import ApiAuthentication, InvalidValue, NotifyFormat
 
-# Settings that contradict each other, each refused with what to change.
+# Contradictions between settings.
 
 
 def check_contradictions(settings: Settings) -> Settings:
-    """Return the settings. Raises BadInputError where one makes another one useless, or unsafe."""
+    """Return the settings; BadInputError with the fix if one makes another useless or unsafe."""
     if settings.overload_untaint_threshold > settings.overload_taint_threshold:
         raise BadInputError(
             f"overload_untaint_threshold ({settings.overload_untaint_threshold:g}) is above overload_taint_threshold ({settings.overload_taint_threshold:g}); "
-            "a node could never settle: lower it, e.g. to 0.9"
+            "the taint would be added and removed again and again: lower it, e.g. to 0.9"
         )
     if settings.pass_interval > settings.max_age:
         raise BadInputError(
-            "pass_interval is longer than max_age: statistics would be too old at every pass, and nothing "
-            "would be sized; raise max_age"
+            "pass_interval is longer than max_age: statistics would be too old at every pass; raise max_age"
         )
     if settings.webhook_client_names and settings.webhook_client_ca_file is None:
         raise BadInputError(
-            "webhook_client_names without webhook_client_ca_file: nobody's name is verified; set both, or none"
+            "webhook_client_names without webhook_client_ca_file: no client is verified; set both or neither"
         )
     if settings.prometheus_token_file is not None and settings.prometheus_user is not None:
-        raise BadInputError("prometheus_token_file and prometheus_user are both set; keep one way of signing in")
+        raise BadInputError("prometheus_token_file and prometheus_user are both set; keep one")
     if settings.prometheus_password is not None and settings.prometheus_password_file is not None:
         raise BadInputError("prometheus_password and prometheus_password_file are both set; keep one")
     if settings.api_authentication is ApiAuthentication.KUBERNETES and settings.api_token_file is not None:
-        raise BadInputError(
-            "api_authentication is kubernetes and api_token_file is set; keep one way of authentication"
-        )
+        raise BadInputError("api_authentication is kubernetes and api_token_file is set; keep one")
     _check_oidc(settings)
     if settings.notify_url is not None and settings.notify_url_file is not None:
         raise BadInputError("notify_url and notify_url_file are both set; keep one")
     notifies = settings.notify_url is not None or settings.notify_url_file is not None
     if notifies and settings.notify_format is NotifyFormat.GENERIC and settings.notify_secret_file is None:
-        raise BadInputError("notify_format generic needs notify_secret_file: without it nobody can tell who sent it")
-    if (settings.price_core_hour is None) != (settings.price_gibibyte_hour is None):
         raise BadInputError(
-            "price_core_hour and price_gibibyte_hour go together: a node is paid for both; set both or none"
+            "notify_format generic needs notify_secret_file: without it receivers cannot verify the sender"
         )
+    if (settings.price_core_hour is None) != (settings.price_gibibyte_hour is None):
+        raise BadInputError("price_core_hour and price_gibibyte_hour belong together; set both or neither")
     return settings
 
 
@@ -57,44 +54,44 @@ def _check_oidc(settings: Settings) -> None:
     if settings.oidc_issuer_url is None:
         return
     if settings.api_authentication is not ApiAuthentication.KUBERNETES:
-        raise BadInputError("oidc_issuer_url needs api_authentication = kubernetes: roles say who may do what")
+        raise BadInputError("oidc_issuer_url needs api_authentication = kubernetes: RBAC says who may do what")
     for name in ("oidc_client_id", "oidc_redirect_url"):
         if getattr(settings, name) is None:
-            raise BadInputError(f"oidc_issuer_url needs {name} as well")
+            raise BadInputError(f"oidc_issuer_url also needs {name}")
     if not (settings.oidc_redirect_url or "").endswith("/signed-in"):
         raise BadInputError(
             f"oidc_redirect_url: {settings.oidc_redirect_url} does not end with /signed-in; "
             "write e.g. https://cruise.example.com/signed-in"
         )
     if "openid" not in settings.oidc_scopes.split():
-        raise BadInputError("oidc_scopes lacks openid, without which there is no ID token")
+        raise BadInputError("oidc_scopes lacks openid, which ID tokens need")
 
 
 PREFIX = "CRUISE_"
-# Kubernetes puts the addresses of Services into every container of their namespace; a Service called cruise-webhook
-# so becomes CRUISE_WEBHOOK_SERVICE_HOST. They are not settings.
+# Kubernetes sets the addresses of Services in the environment of containers, such as CRUISE_WEBHOOK_SERVICE_HOST for a
+# Service cruise-webhook. They are not settings.
 _SERVICE_LINK = re.compile(
     r"_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT_\d+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?$"
 )
-# What decides about sizes; the mode does not, since a replay is of mode full.
-RULE_KEYS = sorted({field.name for field in fields(Policy)} & SETTING_TYPES.keys() - {"mode"})
+# Settings that what-if runs can change; not the mode, because a replay has mode full.
+REPLAYED_KEYS = sorted({field.name for field in fields(Policy)} & SETTING_TYPES.keys() - {"mode"})
 _SERVICE_ADDRESS = re.compile(r"(tcp|udp|sctp)://")
 
 
 def load_settings(environment: Mapping[str, str], config: Path | None = None) -> Settings:
-    """Resolve all settings. Raises BadInputError that names place, key and a well-formed example."""
+    """Load all settings; BadInputError names place, key and a valid example."""
     values = {} if config is None else _from_file(config)
     values |= _from_environment(environment)
     return check_contradictions(Settings(**values))
 
 
 def change_settings(settings: Settings, texts: Mapping[str, str]) -> Settings:
-    """Return settings with some of the rules set anew, as they are written. Raises BadInputError."""
+    """Return settings with some keys replaced for a replay; BadInputError."""
     values: dict[str, Any] = {}
     for key, text in texts.items():
-        if key not in RULE_KEYS:
-            near = get_close_matches(key, RULE_KEYS, n=1, cutoff=0.0)
-            raise BadInputError(f"{key}: no setting that a replay depends on; did you mean {near[0]}?")
+        if key not in REPLAYED_KEYS:
+            near = get_close_matches(key, REPLAYED_KEYS, n=1, cutoff=0.0)
+            raise BadInputError(f"{key}: not a setting that a replay uses; did you mean {near[0]}?")
         values[key] = _read(key, key, text)
     return check_contradictions(replace(settings, **values))
 
@@ -107,7 +104,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         key = name.removeprefix(PREFIX).lower()
         if key not in SETTING_TYPES or name != name.upper():
             raise BadInputError(f"{name}: no such setting; did you mean {PREFIX}{find_nearest_key(key).upper()}?")
-        # Manifests set to empty what they leave open.
+        # Manifests set unused variables to an empty text.
         if text.strip():
             values[key] = _read(name, key, text)
     return values
@@ -138,16 +135,18 @@ def _from_file(path: Path) -> dict[str, Any]:
 
 
 def _read(place: str, key: str, value: object) -> object:
-    form = SETTING_TYPES[key]
+    value_type = SETTING_TYPES[key]
     try:
-        return form.read(value)
-    except InvalidValue as slip:
-        raise BadInputError(f"{place}: {' '.join(str(slip).split())}; write e.g. {form.example}") from slip
+        return value_type.read(value)
+    except InvalidValue as error:
+        raise BadInputError(f"{place}: {' '.join(str(error).split())}; write e.g. {value_type.example}") from error
     except ValueError as error:
         line = " ".join(str(value).split())[:60]
-        # An address may hold a password.
-        shown = "the value" if form.secret or "@" in line else f'"{line}"' if isinstance(value, str) else line
-        raise BadInputError(f"{place}: {shown} is not {form.description}; write e.g. {form.example}") from error
+        # An address may contain a password.
+        shown = "the value" if value_type.secret or "@" in line else f'"{line}"' if isinstance(value, str) else line
+        raise BadInputError(
+            f"{place}: {shown} is not {value_type.description}; write e.g. {value_type.example}"
+        ) from error
 
 
 def find_nearest_key(key: str) -> str:

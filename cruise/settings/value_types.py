@@ -1,4 +1,4 @@
-"""Forms of values: how each is written, in the environment (always text) and in TOML."""
+"""Types of values: how each is written, as text in the environment and as a TOML value."""
 
 import math
 import os
@@ -40,9 +40,9 @@ _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 
 @dataclass(frozen=True, slots=True)
 class ValueType:
-    """One way of writing values: `read` turns text or a TOML value into the setting, or raises ValueError.
+    """A type of values; `read` returns the setting for text or a TOML value, or raises ValueError.
 
-    `what` completes "is not …"; a `secret` value is never quoted.
+    `description` completes "is not …"; a `secret` value is never quoted in messages.
     """
 
     description: str
@@ -52,16 +52,16 @@ class ValueType:
 
 
 def create_setting(value_type: ValueType, default: object) -> Any:  # noqa: ANN401 - the field states the type
-    """Return a dataclass field for a setting; secrets are left out of its repr."""
+    """Return a dataclass field for a setting; its description is the string below the field."""
     return field(default=default, repr=not value_type.secret, metadata={"type": value_type})
 
 
 class InvalidValue(ValueError):
-    """A value that cannot be meant; the message says what is wrong with which part of it."""
+    """An invalid value; the message says which part is wrong and why."""
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration such as 90s, 5m, 1h30m or 7d. Raises ValueError for anything else."""
+    """Parse a duration such as 90s, 5m, 1h30m or 7d; ValueError for anything else."""
     match = _DURATION.fullmatch(text)
     if match is None or not text or len(text) > 20:
         raise ValueError(text)
@@ -72,7 +72,7 @@ def parse_duration(text: str) -> timedelta:
         raise ValueError(text) from error
 
 
-def _text_of(value: object) -> str:
+def _read_text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError(value)
     return value.strip()
@@ -81,11 +81,11 @@ def _text_of(value: object) -> str:
 def create_duration_type(
     most: str, example: str = "15m or 1h30m", least: timedelta = timedelta(seconds=1)
 ) -> ValueType:
-    """A duration from `least` to `most`: a slip of the unit makes it sixty times as long, or more."""
+    """A duration between `least` and `most`; the maximum detects wrong units."""
     longest = parse_duration(most)
 
     def read(value: object) -> timedelta:
-        found = parse_duration(_text_of(value))
+        found = parse_duration(_read_text(value))
         if not least <= found <= longest:
             raise ValueError(value)
         return found
@@ -95,7 +95,7 @@ def create_duration_type(
 
 
 def create_count_type(example: str, least: int = 0) -> ValueType:
-    """A whole number."""
+    """An integer of at least `least`."""
 
     def read(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int | str):
@@ -108,14 +108,14 @@ def create_count_type(example: str, least: int = 0) -> ValueType:
     return ValueType(f"a whole number of at least {least}", example, read)
 
 
-def create_number_type(what: str, example: str, fits: Callable[[float], bool]) -> ValueType:
-    """A finite number that `fits`."""
+def create_number_type(what: str, example: str, is_valid: Callable[[float], bool]) -> ValueType:
+    """A finite number for which `is_valid` is true."""
 
     def read(value: object) -> float:
         if isinstance(value, bool) or not isinstance(value, int | float | str):
             raise ValueError(value)
         found = float(value)
-        if not math.isfinite(found) or not fits(found):
+        if not math.isfinite(found) or not is_valid(found):
             raise ValueError(value)
         return found
 
@@ -128,12 +128,12 @@ def create_positive_type(example: str) -> ValueType:
 
 
 def create_price_type(example: str) -> ValueType:
-    """A cost, which may be 0."""
+    """A price of at least 0."""
     return create_number_type("a number of at least 0", example, lambda found: found >= 0)
 
 
 def create_bounded_type(most: float, example: str, *, least: float = 0) -> ValueType:
-    """A number above 0, or of at least `least`, and at most `most`."""
+    """A number above 0, or at least `least`, and at most `most`."""
     low = f"of at least {least:g}" if least else "above 0"
     return create_number_type(
         f"a number {low} and at most {most:g}", example, lambda found: 0 < found and least <= found <= most
@@ -143,7 +143,7 @@ def create_bounded_type(most: float, example: str, *, least: float = 0) -> Value
 def _read_flag(value: object) -> bool:
     if isinstance(value, bool):
         return value
-    text = _text_of(value).lower()
+    text = _read_text(value).lower()
     if text not in _TRUE + _FALSE:
         raise ValueError(value)
     return text in _TRUE
@@ -154,7 +154,7 @@ def create_choice_type(what: str, values: Iterable[tuple[str, object]]) -> Value
     named = dict(values)
 
     def read(value: object) -> object:
-        text = _text_of(value).lower()
+        text = _read_text(value).lower()
         if text not in named:
             raise ValueError(value)
         return named[text]
@@ -165,7 +165,7 @@ def create_choice_type(what: str, values: Iterable[tuple[str, object]]) -> Value
 
 
 def create_list_type(what: str, values: Iterable[tuple[str, object]]) -> ValueType:
-    """Some of several names, at least one."""
+    """A list of at least one of several names."""
     named = dict(values)
 
     def read(value: object) -> frozenset[object]:
@@ -185,7 +185,7 @@ def _read_names(value: object) -> frozenset[str]:
 
 
 def _read_namespace(value: object) -> str:
-    text = _text_of(value)
+    text = _read_text(value)
     if not is_namespace_name(text):
         raise ValueError(value)
     return text
@@ -200,14 +200,14 @@ def _read_namespaces(value: object) -> frozenset[str]:
 
 
 def create_excluded_namespaces_type(protected: frozenset[str]) -> ValueType:
-    """Names and patterns of namespaces, added to those that are `protected`; `!NAME` takes out one of these."""
+    """Names and patterns of namespaces, added to the `protected` ones; `!NAME` removes one of these."""
 
     def read(value: object) -> frozenset[str]:
         stated = _read_names(value)
-        taken_out = {name[1:] for name in stated if name.startswith("!")}
-        for name in sorted(taken_out - protected):
+        removed = {name[1:] for name in stated if name.startswith("!")}
+        for name in sorted(removed - protected):
             raise InvalidValue(
-                f'"!{name}" takes nothing out: only {", ".join(sorted(protected))} are excluded by themselves'
+                f'"!{name}" removes nothing: only {", ".join(sorted(protected))} are excluded by default'
             )
         added = frozenset(name for name in stated if not name.startswith("!"))
         for name in sorted(added):
@@ -215,20 +215,20 @@ def create_excluded_namespaces_type(protected: frozenset[str]) -> ValueType:
                 check_namespace_pattern(name)
             except ValueError as error:
                 raise InvalidValue(str(error)) from error
-        return (protected - taken_out) | added
+        return (protected - removed) | added
 
     return ValueType("a list of namespaces or patterns of their names", "monitoring,openshift-*", read)
 
 
 def _read_url(value: object) -> str:
-    text = _text_of(value)
+    text = _read_text(value)
     if not re.match(r"https?://[^/\s]+", text) or re.search(r"\s", text):
         raise ValueError(value)
     return text
 
 
 def _read_address(value: object) -> str:
-    text = _text_of(value)
+    text = _read_text(value)
     match = _ADDRESS.fullmatch(text)
     if match is None or int(match.group(1)) > 65535:
         raise ValueError(value)
@@ -248,8 +248,8 @@ def _read_headers(value: object) -> dict[str, str]:
 
 
 def _read_path(value: object) -> Path:
-    # Unlike Path.expanduser, this leaves the home of an unknown user as it is written.
-    return Path(os.path.expanduser(_text_of(value)))
+    # Unlike Path.expanduser, this keeps the home of an unknown user as written.
+    return Path(os.path.expanduser(_read_text(value)))
 
 
 def _read_label(value: object) -> str:
@@ -257,14 +257,14 @@ def _read_label(value: object) -> str:
 
 
 def _read_name(value: object) -> str:
-    text = _text_of(value)
+    text = _read_text(value)
     if not _SERIES_NAME.fullmatch(text):
         raise ValueError(value)
     return text
 
 
 def _read_matchers(value: object) -> str:
-    text = _text_of(value)
+    text = _read_text(value)
     if not _MATCHERS.fullmatch(text):
         raise ValueError(value)
     return text
@@ -278,8 +278,8 @@ def _read_hosts(value: object) -> frozenset[str]:
     return names
 
 
-TEXT = ValueType("text", "web", _text_of)
-SECRET = ValueType("text", "'…'", _text_of, secret=True)
+TEXT = ValueType("text", "web", _read_text)
+SECRET = ValueType("text", "'…'", _read_text, secret=True)
 NAME = ValueType("the name of a series or a label", "namespace", _read_name)
 NAME_OR_NONE = ValueType("the name of a label, or - for none", "container_id", _read_label)
 PATH = ValueType("a path", "/etc/cruise/token", _read_path)
@@ -298,18 +298,18 @@ def create_matchers_type(example: str) -> ValueType:
     return ValueType("a list of label matchers", example, _read_matchers)
 
 
-# Settings that have one of a few values, and the forms that read them.
+# Choices.
 
 
 class ApiAuthentication(StrEnum):
-    """By what the API knows who asks: a token of its own, or the API server."""
+    """How the API authenticates callers: with one token, or through the API server."""
 
     TOKEN = "token"
     KUBERNETES = "kubernetes"
 
 
 class UsageSourceChoice(StrEnum):
-    """Where usage is read: from Prometheus where one is set, else from kubelets where that is granted."""
+    """The source of usage: Prometheus if one is set, else kubelets if the right to read them is granted."""
 
     AUTO = "auto"
     PROMETHEUS = "prometheus"
@@ -317,7 +317,7 @@ class UsageSourceChoice(StrEnum):
 
 
 class VpaPublishing(StrEnum):
-    """Whether sizes are shown as VerticalPodAutoscalers, and the update mode that these state."""
+    """Whether recommendations are published as VerticalPodAutoscalers, and their update mode."""
 
     NONE = "none"
     OFF = "off"
@@ -325,7 +325,7 @@ class VpaPublishing(StrEnum):
 
 
 class NotifyFormat(StrEnum):
-    """In which form notifications are sent."""
+    """The format of notifications."""
 
     GENERIC = "generic"
     SLACK = "slack"
@@ -333,7 +333,7 @@ class NotifyFormat(StrEnum):
 
 
 class HttpTlsChoice(StrEnum):
-    """Whether the API is served with TLS: by default wherever other machines reach it."""
+    """Whether the API is served with TLS; AUTO if other machines reach it."""
 
     AUTO = "auto"
     ON = "on"
@@ -349,12 +349,12 @@ NODE_AUTOSCALER_CHOICE = create_choice_type("a node autoscaler", [(one.value, on
 CONSOLIDATION_CHOICE = create_choice_type("a way to consolidate", [(one.value, one) for one in ConsolidationMode])
 ADMISSION_SIZE_CHOICE = create_choice_type("a size", [(one.value, one) for one in AdmissionSize])
 USAGE_SOURCE_CHOICE = create_choice_type("a source of usage", [(one.value, one) for one in UsageSourceChoice])
-KUBELET_ACCESS_CHOICE = create_choice_type("a way to kubelets", [(one.value, one) for one in KubeletAccess])
-KUBELET_ENDPOINT_CHOICE = create_choice_type("what kubelets tell", [(one.value, one) for one in KubeletEndpoint])
-HTTP_TLS_CHOICE = create_choice_type("a use of TLS", [(one.value, one) for one in HttpTlsChoice])
+KUBELET_ACCESS_CHOICE = create_choice_type("an access to kubelets", [(one.value, one) for one in KubeletAccess])
+KUBELET_ENDPOINT_CHOICE = create_choice_type("an endpoint of kubelets", [(one.value, one) for one in KubeletEndpoint])
+HTTP_TLS_CHOICE = create_choice_type("a choice of TLS", [(one.value, one) for one in HttpTlsChoice])
 API_AUTHENTICATION_CHOICE = create_choice_type(
     "a way of authentication", [(one.value, one) for one in ApiAuthentication]
 )
 PUBLISH_VPAS_CHOICE = create_choice_type("a way to publish", [(one.value, one) for one in VpaPublishing])
-NOTIFY_FORMAT_CHOICE = create_choice_type("a form of notifications", [(one.value, one) for one in NotifyFormat])
+NOTIFY_FORMAT_CHOICE = create_choice_type("a format of notifications", [(one.value, one) for one in NotifyFormat])
 NOTIFY_TOPICS_CHOICE = create_list_type("topics of notifications", [(one.value, one) for one in NotificationTopic])

@@ -35,7 +35,7 @@ def test_a_pattern_excludes_what_it_matches_and_the_default_stays(text, excluded
 
 def test_what_is_excluded_by_itself_is_taken_out_by_name_alone():
     assert not policy("!kube-system,ops").excludes_namespace("kube-system")
-    with pytest.raises(BadInputError, match='"!shop" takes nothing out: only cruise, kube-system are excluded'):
+    with pytest.raises(BadInputError, match='"!shop" removes nothing: only cruise, kube-system are excluded'):
         policy("!shop")
 
 

@@ -185,7 +185,7 @@ def test_what_a_manifest_leaves_empty_is_not_set():
 def test_settings_that_contradict_each_other_are_refused():
     assert "overload_untaint_threshold" in refusal({"CRUISE_OVERLOAD_UNTAINT_THRESHOLD": "2"})
     assert "raise max_age" in refusal({"CRUISE_PASS_INTERVAL": "20m"})
-    assert "one way" in refusal({"CRUISE_PROMETHEUS_TOKEN_FILE": "/t", "CRUISE_PROMETHEUS_USER": "me"})
+    assert "keep one" in refusal({"CRUISE_PROMETHEUS_TOKEN_FILE": "/t", "CRUISE_PROMETHEUS_USER": "me"})
 
 
 def test_prometheus_settings_carry_what_was_set(tmp_path):
@@ -243,5 +243,5 @@ def test_prices_go_together_and_may_be_nothing(tmp_path):
     assert (settings.price_core_hour, settings.price_gibibyte_hour) == (0.02, 0.0)
     assert load_settings({}).price_core_hour is None
     assert refusal({"CRUISE_PRICE_GIBIBYTE_HOUR": "0.005"}).startswith(
-        "price_core_hour and price_gibibyte_hour go together"
+        "price_core_hour and price_gibibyte_hour belong together"
     )

@@ -44,7 +44,7 @@ def test_elsewhere_callers_are_known_or_it_does_not_start(host: str, tmp_path: P
 
 
 def test_two_ways_of_authentication_contradict_each_other():
-    with pytest.raises(BadInputError, match="keep one way"):
+    with pytest.raises(BadInputError, match="keep one"):
         load_settings({"CRUISE_API_AUTHENTICATION": "kubernetes", "CRUISE_API_TOKEN_FILE": "token"})
 
 

@@ -297,7 +297,7 @@ def test_times_of_prometheus_are_read_before_it_is_asked(capsys):
 
 def test_a_price_alone_is_refused(capsys, trace, monkeypatch):
     monkeypatch.setenv("CRUISE_PRICE_CORE_HOUR", "0.02")
-    assert "price_core_hour and price_gibibyte_hour go together" in refusal(capsys, "backtest", "--trace", trace)
+    assert "price_core_hour and price_gibibyte_hour belong together" in refusal(capsys, "backtest", "--trace", trace)
 
 
 def test_a_server_that_cannot_be_reached_is_a_failure(capsys):
