@@ -1,4 +1,4 @@
-"""Which pods may be evicted: the one home of what protects a pod and of how PodDisruptionBudgets count."""
+"""Which pods may be evicted: everything that protects a pod, and how PodDisruptionBudgets count."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,11 +11,9 @@ from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import NO_RESOURCES, Resources
 from cruise.domain.usage import StatisticsTable
 
-# Which PodDisruptionBudgets cover a pod, without trying every pod against every budget of its namespace.
-
 
 class DisruptionBudgetIndex:
-    """The budgets of a cluster, found by a label that they require; pods with the same labels share an answer."""
+    """PodDisruptionBudgets, indexed by a label that they require; pods with equal labels share a result."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
         self._budgets = tuple(budgets)
@@ -25,7 +23,7 @@ class DisruptionBudgetIndex:
         self._known: dict[tuple[str, frozenset[tuple[str, str]]], tuple[PodDisruptionBudget, ...]] = {}
 
     def find_for_pod(self, pod: Pod) -> tuple[PodDisruptionBudget, ...]:
-        """The budgets against which an eviction of the pod counts, in the order in which they were given."""
+        """Return the budgets that an eviction of the pod counts against, in the given order."""
         index = self._index.get(pod.namespace)
         if index is None:
             return ()
@@ -37,84 +35,82 @@ class DisruptionBudgetIndex:
         return found
 
     def find_exceeded(self, pods: Iterable[Pod]) -> list[tuple[PodDisruptionBudget, int]]:
-        """Return the budgets that do not allow to evict some pods at once, with how many they cover of these."""
+        """Return the budgets that do not allow evicting all of these pods, with how many of them they cover."""
         counts = Counter(budget for pod in pods for budget in self.find_for_pod(pod))
-        found = [(budget, many) for budget, many in counts.items() if many > budget.disruptions_allowed]
+        found = [(budget, covered) for budget, covered in counts.items() if covered > budget.disruptions_allowed]
         return sorted(found, key=lambda entry: (entry[0].namespace, entry[0].name))
 
 
 class Evictability:
-    """The rules on evictions for one snapshot; pods with the same labels share what is found for them."""
+    """The eviction rules for one snapshot; pods with equal labels share results."""
 
     def __init__(self, snapshot: ClusterSnapshot, rules: RuleSet = DEFAULT_RULES) -> None:
         self._snapshot = snapshot
-        self._careful = rules.eviction_safeguards
-        self._covering = DisruptionBudgetIndex(snapshot.budgets)
+        self._has_safeguards = rules.eviction_safeguards
+        self._budgets = DisruptionBudgetIndex(snapshot.budgets)
         self._deleting = frozenset(node.name for node in snapshot.nodes if node.deleting)
         self._pods_of_workload: Counter[tuple[str, WorkloadRef]] | None = None
         self._unready: dict[tuple[str, WorkloadRef], str] | None = None
 
-    def get_ranking(self, pod: Pod, guidance: EffectivePolicy) -> EvictionRanking:
-        """Return the stated ranking; by default medium for StatefulSets and single replicas, low for the rest."""
-        if guidance.ranking is not None:
-            return guidance.ranking
+    def get_ranking(self, pod: Pod, effective_policy: EffectivePolicy) -> EvictionRanking:
+        """Return the configured ranking; by default medium for StatefulSets and single replicas, low for others."""
+        if effective_policy.ranking is not None:
+            return effective_policy.ranking
         ref = pod.workload
-        single = ref is None or ref.kind == "StatefulSet" or self._replicas(pod.namespace, ref) <= 1
-        return EvictionRanking.MEDIUM if single else EvictionRanking.LOW
+        is_single = ref is None or ref.kind == "StatefulSet" or self._count_replicas(pod.namespace, ref) <= 1
+        return EvictionRanking.MEDIUM if is_single else EvictionRanking.LOW
 
-    def explain_not_evictable(self, pod: Pod, guidance: EffectivePolicy) -> str | None:
-        """Return the detail that forbids an eviction: the guidance, or what protects the pod; None if it may go."""
-        if guidance.ranking is EvictionRanking.NEVER:
+    def explain_not_evictable(self, pod: Pod, effective_policy: EffectivePolicy) -> str | None:
+        """Return why the pod's effective policy or protection forbids an eviction, None if it may be evicted."""
+        if effective_policy.ranking is EvictionRanking.NEVER:
             return ReasonDetail.RANKING_NEVER
-        if guidance.mode < Mode.FULL:
-            return ReasonDetail.MODE_WITHOUT_EVICTIONS.create(guidance.mode.label)
+        if effective_policy.mode < Mode.FULL:
+            return ReasonDetail.MODE_WITHOUT_EVICTIONS.create(effective_policy.mode.label)
         if pod.node in self._deleting:
             return ReasonDetail.NODE_BEING_DELETED
-        if self._careful and pod.runs_to_completion and guidance.ranking is not EvictionRanking.LOW:
+        if self._has_safeguards and pod.runs_to_completion and effective_policy.ranking is not EvictionRanking.LOW:
             return ReasonDetail.JOB
         return self.explain_protection(pod)
 
     def explain_not_evictable_now(self, pod: Pod) -> str | None:
-        """Return the detail that forbids an eviction for the moment: a disruption budget, or a replica not ready."""
-        if not self._careful:
+        """Return why an eviction is forbidden at present: a disruption budget, or a replica that is not ready."""
+        if not self._has_safeguards:
             return None
         budget = self.find_exhausted_budget(pod)
         if budget is not None:
             return ReasonDetail.BUDGET_EXHAUSTED.create(f"PodDisruptionBudget {budget}")
-        unready = self._unready_replica(pod)
+        unready = self._find_unready_replica(pod)
         return None if unready is None else ReasonDetail.REPLICA_NOT_READY.create(unready)
 
     def explain_protection(self, pod: Pod) -> str | None:
-        """Return the detail that protects a pod from eviction whatever its guidance; None where nothing does."""
+        """Return what protects a pod from eviction regardless of its effective policy, None if nothing does."""
         if pod.owner_kind is None or pod.mirror:
             return ReasonDetail.NO_CONTROLLER
         if pod.owner_kind == "DaemonSet":
             return ReasonDetail.DAEMON_SET
         if pod.pod_group:
-            # One less may be fewer than the group's minimum, and the replacement waits for that of the whole group.
+            # One pod less may fall below the group's minimum, and a replacement waits for the whole group.
             return ReasonDetail.POD_GROUP.create(pod.pod_group)
         for one in EVICTION_PROTECTION:
             if one.name in pod.annotations and one.read(pod.annotations[one.name]):
                 return ReasonDetail.PROTECTED.create(f"{one.name}: {pod.annotations[one.name]}")
-        names = sorted(budget.name for budget in self._covering.find_for_pod(pod))
+        names = sorted(budget.name for budget in self._budgets.find_for_pod(pod))
         return ReasonDetail.SEVERAL_BUDGETS.create(", ".join(names)) if len(names) > 1 else None
 
     def find_exhausted_budget(self, pod: Pod) -> str | None:
-        """Return the PodDisruptionBudget that allows no eviction of the pod now, None if none forbids it."""
-        return next(
-            (budget.name for budget in self._covering.find_for_pod(pod) if budget.disruptions_allowed < 1), None
-        )
+        """Return the PodDisruptionBudget that allows no eviction of the pod now, None if there is none."""
+        return next((budget.name for budget in self._budgets.find_for_pod(pod) if budget.disruptions_allowed < 1), None)
 
-    def _unready_replica(self, pod: Pod) -> str | None:
-        """Return the first replica of the pod's workload that waits for a node or does not serve, None without one."""
+    def _find_unready_replica(self, pod: Pod) -> str | None:
+        """Return the first replica of the pod's workload that is pending or not ready, None if there is none."""
         if self._unready is None:
             self._unready = {}
             for one in self._snapshot.pods:
-                if one.workload is not None and not (one.ready and one.node is not None) and _counts(one):
+                if one.workload is not None and not (one.ready and one.node is not None) and _is_active_replica(one):
                     self._unready.setdefault((one.namespace, one.workload), one.name)
         return None if pod.workload is None else self._unready.get((pod.namespace, pod.workload))
 
-    def _replicas(self, namespace: str, ref: WorkloadRef) -> int:
+    def _count_replicas(self, namespace: str, ref: WorkloadRef) -> int:
         workload = self._snapshot.workloads.get((namespace, ref))
         if workload is not None and workload.replicas is not None:
             return workload.replicas
@@ -127,35 +123,32 @@ class Evictability:
         return self._pods_of_workload[namespace, ref]
 
 
-def _counts(pod: Pod) -> bool:
-    """Tell whether a pod is one of its workload's replicas still."""
+def _is_active_replica(pod: Pod) -> bool:
+    """Return whether a pod still is one of its workload's replicas."""
     return not pod.is_finished and not pod.terminating
 
 
-# What the pods of DaemonSets take of a node, also of one that is yet to come.
-
-
 def is_node_bound_pod(pod: Pod) -> bool:
-    """Tell whether a pod is there for its node's sake, so that it does not keep the node in use."""
+    """Return whether a pod belongs to its node, so that it does not keep the node in use."""
     return pod.mirror or pod.owner_kind == "DaemonSet"
 
 
 def estimate_daemonset_requests(
     snapshot: ClusterSnapshot, statistics: StatisticsTable
 ) -> Mapping[tuple[str, str], Resources]:
-    """Return what a pod of each DaemonSet may come to ask for, by namespace and workload.
+    """Return what a pod of each DaemonSet may come to request, by namespace and workload.
 
-    For each container that is what its template states, or the largest peak that was seen on any node: a node
-    autoscaler takes the pods of one node as what the next will have.
+    For each container that is its template's request, or its largest peak on any node: node autoscalers assume that a
+    new node runs the same pods as the present ones.
     """
-    found: dict[tuple[str, str], dict[str, Resources]] = {
+    by_daemonset: dict[tuple[str, str], dict[str, Resources]] = {
         (namespace, str(ref)): {name: one.resources for name, one in (workload.requests or {}).items()}
         for (namespace, ref), workload in snapshot.workloads.items()
         if ref.kind == "DaemonSet"
     }
-    for key, row in statistics.row_of_workload.items() if found else ():
-        containers = found.get((key.namespace, key.workload))
+    for key, row in statistics.row_of_workload.items() if by_daemonset else ():
+        containers = by_daemonset.get((key.namespace, key.workload))
         if containers is not None:
             peak = Resources(int(statistics.cpu_peak_millicores[row]), int(statistics.memory_peak_bytes[row]))
             containers[key.container] = containers.get(key.container, NO_RESOURCES).at_least(peak)
-    return {key: sum(containers.values(), NO_RESOURCES) for key, containers in found.items()}
+    return {key: sum(containers.values(), NO_RESOURCES) for key, containers in by_daemonset.items()}

@@ -1,9 +1,10 @@
-"""What other autoscalers do to pods: HPAs that scale by utilisation, VPAs that size.
+"""What other autoscalers do to pods: HPAs that scale by utilization, and VPAs that size (ADR 0015).
 
-Their pods are those that their target controls, and those that its scale selects. Until the scale was answered it may
-be any pod of the namespace but those of another target of that kind; where a target has no scale, any that cannot be
-shown to be another's. A scale that cannot be read, for want of rights or of a selector, may never be answered: then it
-is the pods that the target controls, and where it controls none, any pod of the namespace loses what an HPA scales.
+An autoscaler's pods are those that its target controls and those that the target's scale selects. Until the scale has
+been read, they may be any pods of the namespace except those of another target of the same kind; if a target has no
+scale, any pods that do not clearly belong to another one. A scale that cannot be read, because of permissions or a
+missing selector, may never be: then they are the pods that the target controls, and if it controls none, an HPA's
+resources are left alone in every pod of the namespace.
 """
 
 from collections.abc import Iterator
@@ -28,10 +29,10 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class AutoscalerClaims(NamedTuple):
-    """What others do to a pod: `scaled` are the resources on whose utilisation an HPA acts.
+    """What other autoscalers do to a pod: `scaled` are the resources on whose utilization an HPA acts.
 
-    `scaled_by` and `sized_by` are details that name the HPA and the VPA, empty where there is none. `pending` is the
-    detail of a scale that may select the pod and was not answered yet.
+    `scaled_by` and `sized_by` name the HPA and the VPA, empty if there is none. `pending` describes a scale that may
+    select the pod and has not been read yet.
     """
 
     scaled: frozenset[ResourceName] = frozenset()
@@ -42,13 +43,13 @@ class AutoscalerClaims(NamedTuple):
 
 NO_AUTOSCALER_CLAIMS = AutoscalerClaims()
 
-# Kinds that a workload may have between itself and its pods.
+# Kinds between a workload and its pods.
 _BELOW_WORKLOADS = frozenset({"Job", "ReplicaSet"})
 
 
 @dataclass(frozen=True, slots=True)
 class _AutoscalerClaim:
-    """One autoscaler; `is_plain` where pods name the target as their controller."""
+    """One autoscaler; `is_plain` if pods name its target as their controller."""
 
     name: str
     target: WorkloadRef
@@ -61,15 +62,15 @@ class _AutoscalerClaim:
 
 
 class AutoscalerIndex:
-    """The autoscalers of one snapshot; pods that are alike share what is found for them.
+    """The autoscalers of one snapshot; equal pods share a result.
 
-    All pods of a workload are alike, save in the namespaces `by_pod`: there labels and direct owners matter as well.
+    All pods of a workload are equal, except in the namespaces `by_pod`, where labels and direct owners matter as well.
     """
 
     def __init__(self, snapshot: ClusterSnapshot) -> None:
         self._snapshot = snapshot
         self._claims: dict[str, list[_AutoscalerClaim]] = {}
-        for namespace, claim in _claims_of(snapshot):
+        for namespace, claim in _iterate_claims(snapshot):
             self._claims.setdefault(namespace, []).append(claim)
         self.by_pod = frozenset(
             namespace
@@ -79,62 +80,64 @@ class AutoscalerIndex:
         self._found: dict[tuple[str, WorkloadRef | None, str | None, str | None, Labels], AutoscalerClaims] = {}
 
     def forget_pods(self) -> None:
-        """Give back what was found for the pods so far."""
+        """Drop the results for the pods so far."""
         self._found.clear()
 
     def find_for_pod(self, pod: Pod) -> AutoscalerClaims:
-        """Return what others do to a pod."""
+        """Return what other autoscalers do to a pod."""
         if pod.namespace not in self._claims:
             return NO_AUTOSCALER_CLAIMS
         if pod.namespace not in self.by_pod:
-            return self._look(pod)
+            return self._find(pod)
         labels = tuple(sorted(pod.labels.items()))
         key = (pod.namespace, pod.workload, pod.owner_kind, pod.owner_name, labels)
         found = self._found.get(key)
         if found is None:
-            found = self._found[key] = self._look(pod)
+            found = self._found[key] = self._find(pod)
         return found
 
-    def _look(self, pod: Pod) -> AutoscalerClaims:
+    def _find(self, pod: Pod) -> AutoscalerClaims:
         scaled: frozenset[ResourceName] = frozenset()
         scaled_by = sized_by = pending = ""
-        chain = self._chain_of(pod)
+        chain = self._get_owner_chain(pod)
         for claim in self._claims[pod.namespace]:
-            surely = claim.target in chain.controllers
+            is_certain = claim.target in chain.controllers
             if claim.selector is not None:
-                surely = surely or claim.selector.matches(pod.labels)
-            doubtful = not surely and not claim.answered and _may_select(claim.target, chain)
-            if doubtful and not claim.unreadable:
+                is_certain = is_certain or claim.selector.matches(pod.labels)
+            is_possible = not is_certain and not claim.answered and _may_select(claim.target, chain)
+            if is_possible and not claim.unreadable:
                 pending = pending or ReasonDetail.SCALE_NOT_READ.create(claim.target)
                 continue
-            if doubtful and (pod.namespace, claim.target) in self._known_controllers:
+            if is_possible and (pod.namespace, claim.target) in self._known_controllers:
                 continue
-            if doubtful and not claim.sizes:
+            if is_possible and not claim.sizes:
                 scaled |= claim.scaled
                 scaled_by = scaled_by or ReasonDetail.SCALE_UNREADABLE.create(claim.target)
                 continue
-            if doubtful:
+            if is_possible:
                 sized_by = sized_by or ReasonDetail.SCALE_UNREADABLE.create(claim.target)
                 continue
-            if not surely and (claim.is_plain or claim.selector is not None or not _may_own(claim.target, pod, chain)):
+            if not is_certain and (
+                claim.is_plain or claim.selector is not None or not _may_own(claim.target, pod, chain)
+            ):
                 continue
             if claim.sizes:
-                detail = ReasonDetail.SIZED_BY_VPA if surely else ReasonDetail.MAY_BE_SIZED_BY_VPA
+                detail = ReasonDetail.SIZED_BY_VPA if is_certain else ReasonDetail.MAY_BE_SIZED_BY_VPA
                 sized_by = sized_by or detail.create(claim.name)
             else:
-                detail = ReasonDetail.UTILISATION_TARGETED if surely else ReasonDetail.UTILISATION_MAY_BE_TARGETED
+                detail = ReasonDetail.UTILISATION_TARGETED if is_certain else ReasonDetail.UTILISATION_MAY_BE_TARGETED
                 scaled |= claim.scaled
                 scaled_by = scaled_by or detail.create(claim.name)
         return AutoscalerClaims(scaled, scaled_by, sized_by, pending)
 
     @cached_property
     def _known_controllers(self) -> frozenset[tuple[str, WorkloadRef]]:
-        """The controllers of pods, by namespace, where a scale cannot be read."""
+        """The controllers of pods, by namespace, for targets whose scale cannot be read."""
         concerned = {namespace for namespace, claims in self._claims.items() if any(one.unreadable for one in claims)}
         pods = [pod for pod in self._snapshot.pods if pod.namespace in concerned]
-        return frozenset((pod.namespace, one) for pod in pods for one in self._chain_of(pod).controllers)
+        return frozenset((pod.namespace, one) for pod in pods for one in self._get_owner_chain(pod).controllers)
 
-    def _chain_of(self, pod: Pod) -> "_OwnerChain":
+    def _get_owner_chain(self, pod: Pod) -> "_OwnerChain":
         if pod.workload is None:
             return _OwnerChain((), is_whole=True)
         direct = WorkloadRef(pod.owner_kind or "", pod.owner_name or "")
@@ -147,22 +150,22 @@ class AutoscalerIndex:
 
 
 class _OwnerChain(NamedTuple):
-    """Who controls a pod, from its owner up as far as is known; `is_whole` where nothing controls the last."""
+    """The controllers of a pod, from its owner upwards; `is_whole` if nothing controls the last one."""
 
     controllers: tuple[WorkloadRef, ...]
     is_whole: bool
 
 
 def _may_select(target: WorkloadRef, chain: _OwnerChain) -> bool:
-    """Tell whether a scale that is not known may select a pod: a selector need not go by who controls what."""
+    """Return whether an unknown scale may select a pod: a selector need not follow ownership."""
     return not any(one.kind == target.kind and one != target for one in chain.controllers)
 
 
 def _may_own(target: WorkloadRef, pod: Pod, chain: _OwnerChain) -> bool:
-    """Tell whether a target whose pods are not known may have a pod.
+    """Return whether a target whose pods are unknown may own a pod.
 
-    It may where it is not known what controls the pod's topmost controller, save where that is another of the target's
-    own kind; and where nothing does, but names tell otherwise: some operators own what they create without saying so.
+    It may if the controller of the pod's topmost owner is unknown, unless that owner is another one of the target's
+    kind. If there is no such controller, names decide: some operators create objects without an owner reference.
     """
     if not chain.controllers:
         return False
@@ -172,16 +175,16 @@ def _may_own(target: WorkloadRef, pod: Pod, chain: _OwnerChain) -> bool:
     return f"{top.name}-".startswith(f"{target.name}-") or target.name in pod.labels.values()
 
 
-def _claims_of(snapshot: ClusterSnapshot) -> Iterator[tuple[str, _AutoscalerClaim]]:
+def _iterate_claims(snapshot: ClusterSnapshot) -> Iterator[tuple[str, _AutoscalerClaim]]:
     for one in snapshot.autoscalers:
         if one.utilisation_resources:
-            yield one.namespace, _claim(one, one.target, snapshot, one.utilisation_resources)
+            yield one.namespace, _build_claim(one, one.target, snapshot, one.utilisation_resources)
     for vertical in snapshot.vertical_autoscalers:
         if vertical.changes_pods and vertical.target is not None:
-            yield vertical.namespace, _claim(vertical, vertical.target, snapshot)
+            yield vertical.namespace, _build_claim(vertical, vertical.target, snapshot)
 
 
-def _claim(
+def _build_claim(
     one: HorizontalPodAutoscaler | VerticalPodAutoscaler,
     target: WorkloadRef,
     snapshot: ClusterSnapshot,
@@ -199,17 +202,15 @@ def _claim(
     )
 
 
-# What decides about a pod, is looked up apart from it, and has not been answered yet: it never counts as no.
-
 _INTERMEDIATE = frozenset({"Job", "ReplicaSet"})
 _FOLLOWED = _INTERMEDIATE | {"CronJob", "Deployment"}
 
 
 def describe_pending_lookup(pod: Pod, snapshot: ClusterSnapshot, claimed: AutoscalerClaims) -> str:
-    """Return the detail of what is not known yet, empty where all is known.
+    """Describe a lookup that decides about a pod and has not completed; empty if all have.
 
-    That is the namespace, whose annotations, LimitRanges and quotas count; who controls the pod's ReplicaSet or Job,
-    whose annotations and autoscalers count; and the scales of autoscalers' targets. In a file nothing comes later.
+    Lookups are the namespace (annotations, LimitRanges, quotas), the controller of a ReplicaSet or Job, and the scales
+    of autoscalers' targets. A snapshot from a file has no pending lookups.
     """
     if snapshot.namespaces is not None:
         if pod.namespace not in snapshot.namespaces:
@@ -221,11 +222,8 @@ def describe_pending_lookup(pod: Pod, snapshot: ClusterSnapshot, claimed: Autosc
     return claimed.pending
 
 
-# Workloads of one kind and name that belong to different API groups: statistics do not tell them apart.
-
-
 def find_ambiguous_workloads(snapshot: ClusterSnapshot) -> frozenset[tuple[str, WorkloadRef]]:
-    """Return the namespaces and workloads that stand for several, by who controls their pods and what is listed."""
+    """Return the workloads of the same kind and name in different API groups: statistics cannot tell them apart."""
     groups: dict[tuple[str, WorkloadRef], set[str]] = {}
     for pod in snapshot.pods:
         if pod.owner_group and pod.workload is not None:

@@ -1,4 +1,4 @@
-"""What a namespace's ResourceQuotas leave: for a pod that is to be created, and for sizes of pods that run."""
+"""What ResourceQuotas leave: for pods that are to be created, and for growth of running pods (ADR 0016)."""
 
 from collections.abc import Sequence
 
@@ -10,16 +10,16 @@ from cruise.domain.pod_resources import count_pod_limits, count_pod_requests, re
 from cruise.domain.policy import EvictionRanking
 from cruise.domain.resources import NO_RESOURCES, NOTHING_STATED, ResourceName, Resources, StatedResources
 
-# Their pods may not have a deadline; others' may.
+# Kinds whose pods cannot have an activeDeadlineSeconds.
 _WITHOUT_DEADLINE = frozenset({"ReplicaSet", "StatefulSet", "DaemonSet"})
 
 
 def applies_to_pod(quota: ResourceQuota, pod: Pod) -> bool:
-    """Tell whether a quota counts a pod, as it does where that is in doubt."""
-    return all(_holds(scope, pod) for scope in quota.scopes)
+    """Return whether a quota counts a pod; it does if that is uncertain."""
+    return all(_matches_scope(scope, pod) for scope in quota.scopes)
 
 
-def _holds(scope: QuotaScope, pod: Pod) -> bool:
+def _matches_scope(scope: QuotaScope, pod: Pod) -> bool:
     match scope.name:
         case "BestEffort":
             return pod.qos is QosClass.BEST_EFFORT
@@ -28,12 +28,12 @@ def _holds(scope: QuotaScope, pod: Pod) -> bool:
         case "Terminating":
             return pod.owner_kind not in _WITHOUT_DEADLINE
         case "PriorityClass":
-            return _of_class(scope, pod.priority_class)
+            return _matches_priority_class(scope, pod.priority_class)
         case _:
             return True
 
 
-def _of_class(scope: QuotaScope, name: str) -> bool:
+def _matches_priority_class(scope: QuotaScope, name: str) -> bool:
     match scope.operator:
         case "In":
             return name in scope.values
@@ -46,36 +46,38 @@ def _of_class(scope: QuotaScope, name: str) -> bool:
 
 
 def applies_to_limits(quotas: Sequence[ResourceQuota], resource: ResourceName) -> bool:
-    """Tell whether a quota counts limits of a resource: then the API server refuses containers without one."""
+    """Return whether a quota counts limits of a resource: then the API server rejects containers without one."""
     return any(quota.limits_left.get(resource) is not None for quota in quotas)
 
 
 def keeps_limits(pod: Pod, quotas: Sequence[ResourceQuota], resource: ResourceName) -> bool:
-    """Tell whether the pod's limits of a resource are left as they are: a quota counts them."""
+    """Return whether the pod's limits of a resource must stay because a quota counts them."""
     return any(quota.limits_left.get(resource) is not None and applies_to_pod(quota, pod) for quota in quotas)
 
 
 def exceeds_quota(pod: Pod, targets: Sequence[ContainerTarget], quotas: Sequence[ResourceQuota]) -> bool:
-    """Tell whether sizes of a pod that is to be created take more than its own, and more than is left.
+    """Return whether sizes of a pod that is to be created exceed a quota, and use more of it than its present sizes.
 
-    A pod that a quota has no room for anyway is not cruise's to save.
+    A pod that no quota can admit anyway is left to the API server.
     """
     sized = replace_spec_resources(pod, targets)
-    requests, more_requests = count_pod_requests(sized), count_pod_requests(sized) - count_pod_requests(pod)
-    limits, more_limits = count_pod_limits(sized), count_pod_limits(sized) - count_pod_limits(pod)
+    requests, added_requests = count_pod_requests(sized), count_pod_requests(sized) - count_pod_requests(pod)
+    limits, added_limits = count_pod_limits(sized), count_pod_limits(sized) - count_pod_limits(pod)
     return any(
         applies_to_pod(quota, pod)
-        and (_exceeds(requests, more_requests, quota.requests_left) or _exceeds(limits, more_limits, quota.limits_left))
+        and (
+            _exceeds(requests, added_requests, quota.requests_left) or _exceeds(limits, added_limits, quota.limits_left)
+        )
         for quota in quotas
     )
 
 
 def allows_one_more_pod(pod: Pod, quotas: Sequence[ResourceQuota]) -> bool:
-    """Tell whether every quota has room for one more such pod: the one that leaves counts until it is gone."""
+    """Return whether every quota has capacity for one more such pod: an evicted pod counts until it is deleted."""
     return not any(
         applies_to_pod(quota, pod)
         and (
-            _exceeds(need := count_pod_requests(pod), need, quota.requests_left)
+            _exceeds(requests := count_pod_requests(pod), requests, quota.requests_left)
             or _exceeds(limits := count_pod_limits(pod), limits, quota.limits_left)
         )
         for quota in quotas
@@ -83,61 +85,62 @@ def allows_one_more_pod(pod: Pod, quotas: Sequence[ResourceQuota]) -> bool:
 
 
 class QuotaAllowance:
-    """What quotas leave while pods that run grow one after the other, in one pass."""
+    """What quotas leave while running pods grow one after the other in a pass."""
 
     def __init__(self, quotas: Sequence[ResourceQuota]) -> None:
         self._quotas = quotas
-        self._taken = [NO_RESOURCES] * len(quotas)
+        self._consumed = [NO_RESOURCES] * len(quotas)
 
-    def reserve(self, pod: Pod, need: Resources) -> None:
-        """Keep, of what is left, what a pod that is to be created needs: as much as the largest of several."""
+    def reserve(self, pod: Pod, requests: Resources) -> None:
+        """Reserve what a replacement requests; of several, as much as the largest."""
         for at, quota in enumerate(self._quotas):
             if applies_to_pod(quota, pod):
-                self._taken[at] = self._taken[at].at_least(need)
+                self._consumed[at] = self._consumed[at].at_least(requests)
 
-    def consume(self, pod: Pod, more: Resources) -> bool:
-        """Take what a pod requests more, where every quota that counts it has that much left; tell whether it had."""
+    def consume(self, pod: Pod, growth: Resources) -> bool:
+        """Consume the growth of a pod's requests if every quota that counts it has that much left; return if it had."""
         counting = [number for number, quota in enumerate(self._quotas) if applies_to_pod(quota, pod)]
-        grown = more.at_least(NO_RESOURCES)
-        if any(_exceeds(self._taken[at] + grown, grown, self._quotas[at].requests_left) for at in counting):
+        positive_growth = growth.at_least(NO_RESOURCES)
+        if any(
+            _exceeds(self._consumed[at] + positive_growth, positive_growth, self._quotas[at].requests_left)
+            for at in counting
+        ):
             return False
         for at in counting:
-            self._taken[at] += grown
+            self._consumed[at] += positive_growth
         return True
 
 
 def _exceeds(whole: Resources, more: Resources, left: StatedResources) -> bool:
-    return _over(whole.cpu_millicores, more.cpu_millicores, left.cpu_millicores) or _over(
+    return _exceeds_amount(whole.cpu_millicores, more.cpu_millicores, left.cpu_millicores) or _exceeds_amount(
         whole.memory_bytes, more.memory_bytes, left.memory_bytes
     )
 
 
-def _over(whole: int, more: int, left: int | None) -> bool:
+def _exceeds_amount(whole: int, more: int, left: int | None) -> bool:
     return left is not None and more > 0 and whole > left
 
 
-# What is a pod's own whatever its annotations ask: the requests that it was submitted with.
-
-_SHIELDS = (EvictionRanking.HIGH, EvictionRanking.NEVER)
+_PROTECTING_RANKINGS = (EvictionRanking.HIGH, EvictionRanking.NEVER)
 
 
 def get_submitted_requests(
     pod: Pod, sized: Sequence[Container], snapshot: ClusterSnapshot
 ) -> tuple[Resources | None, ...]:
-    """Return what the pod template states for each sized container (0 for none), as far as quotas grant it.
+    """Return the pod template's requests of each sized container (0 for none), as far as quotas admit them.
 
-    None where the template is not known. A record on the pod itself is not asked: its owner could forge it.
+    None if the template is unknown. A record on the pod itself is not used: its owner could forge it.
     """
     workload = snapshot.workloads.get((pod.namespace, pod.workload)) if pod.workload is not None else None
     stated = workload.requests if workload is not None else None
     if stated is None:
         return (None,) * len(sized)
     quotas = snapshot.quotas.get(pod.namespace, ())
-    return tuple([_granted(stated.get(one.name, NOTHING_STATED), one.requests, quotas) for one in sized])
+    return tuple([_cap_at_quotas(stated.get(one.name, NOTHING_STATED), one.requests, quotas) for one in sized])
 
 
-def _granted(stated: StatedResources, current: StatedResources, quotas: Sequence[ResourceQuota]) -> Resources:
-    """Cap a template's request: what a quota would refuse beyond the request in force was never submitted."""
+def _cap_at_quotas(stated: StatedResources, current: StatedResources, quotas: Sequence[ResourceQuota]) -> Resources:
+    """Cap a template's request: what a quota would reject beyond the present request was never submitted."""
     cpu, memory = stated.cpu_millicores or 0, stated.memory_bytes or 0
     for quota in quotas:
         left = quota.requests_left
@@ -148,9 +151,9 @@ def _granted(stated: StatedResources, current: StatedResources, quotas: Sequence
     return Resources(cpu, memory)
 
 
-def has_own_eviction_protection(guidance: EffectivePolicy) -> bool:
-    """Tell whether a workload's own annotation, and no administrator's, ranks it `high` or `never`."""
-    ranking, administered = guidance.ranking, guidance.set_by_administrator
-    if administered is None or ranking is None or ranking not in _SHIELDS:
+def has_own_eviction_protection(effective_policy: EffectivePolicy) -> bool:
+    """Return whether a workload's own annotation, rather than an administrator's, ranks it `high` or `never`."""
+    ranking, by_administrator = effective_policy.ranking, effective_policy.set_by_administrator
+    if by_administrator is None or ranking is None or ranking not in _PROTECTING_RANKINGS:
         return False
-    return administered.ranking is None or administered.ranking < ranking
+    return by_administrator.ranking is None or by_administrator.ranking < ranking

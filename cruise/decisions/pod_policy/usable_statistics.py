@@ -1,0 +1,111 @@
+"""Which statistics a pod may be sized by: not missing, stale, implausible, too new, or of another template revision."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from cruise.decisions.usage.estimation import OWN_SAMPLES_SECONDS
+from cruise.decisions.usage.plausibility import MAX_REJECTED_PERCENT
+from cruise.decisions.usage.revisions import get_revisions_in_use
+from cruise.domain.actions import ReasonCode
+from cruise.domain.cluster import ClusterSnapshot, Container, Pod, WorkloadRef
+from cruise.domain.original_resources import WorkloadRevisions
+from cruise.domain.policy import Policy
+from cruise.domain.usage import StatisticsTable
+
+# A revision counts as running if it was seen this recently; that is recorded once an hour.
+_RECENTLY = timedelta(hours=3)
+
+
+class UsableStatistics:
+    """The rules on which statistics may be used, for one snapshot; a row is one of the statistics, None if missing."""
+
+    def __init__(self, snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> None:
+        self._snapshot = snapshot
+        self._statistics = statistics
+        self._rules = policy.rules
+        self._now = now
+        self._oldest_seconds = int((now - policy.max_age).timestamp())
+        # Statistics this far in the future have an unknown age: the clock was set back.
+        self._newest_seconds = int((now + policy.max_age).timestamp())
+        self._newest_start_seconds = int((now - policy.new_workload_age).timestamp())
+        self._has_own_samples_since = now - timedelta(seconds=OWN_SAMPLES_SECONDS)
+        self._revisions = statistics.revisions
+        self._updated_at = statistics.updated_at.tolist()
+        self._history_since = statistics.history_since.tolist()
+        rejected = (statistics.rejected_percent > MAX_REJECTED_PERCENT) & policy.rules.plausibility_checks
+        self.implausible_rows = frozenset(np.flatnonzero(rejected).tolist())
+        # Zero memory of a waiting container is not usage; if it never was higher, usage is unknown.
+        largest = np.maximum(statistics.memory_peak_bytes, statistics.memory_7d_max_bytes)
+        idle = (statistics.memory_base_bytes == 0) & policy.rules.plausibility_checks & ~rejected
+        self._idle_rows = frozenset(np.flatnonzero(idle).tolist())
+        self._never_ran_rows = frozenset(np.flatnonzero(idle & (largest == 0)).tolist())
+
+    def find_rows(self, pod: Pod, containers: Sequence[Container]) -> list[int | None]:
+        """Return the row of each container of a bound pod."""
+        find = self._statistics.find
+        rows = [find(pod.namespace, pod.name, pod.workload, container.name, pod.identity) for container in containers]
+        if not self._idle_rows:
+            return rows
+        return [
+            None if row in self._idle_rows and not one.running else row
+            for one, row in zip(containers, rows, strict=True)
+        ]
+
+    def have_never_run(self, rows: Sequence[int | None]) -> bool:
+        """Return whether one of the rows belongs to a container that never used memory."""
+        return not self._never_ran_rows.isdisjoint(rows)
+
+    def drop_never_run(self, rows: Sequence[int | None]) -> Sequence[int | None]:
+        """Return the rows without those of containers that never used memory."""
+        return [None if row in self._never_ran_rows else row for row in rows] if self._never_ran_rows else rows
+
+    def explain_unusable(self, rows: Sequence[int | None], *, is_new: bool) -> ReasonCode | None:
+        """Return what is wrong with the rows of a pod, whose workload may be new; None if they can be used."""
+        reason = ReasonCode.NEW_WORKLOAD if is_new else None
+        if self.implausible_rows and not self.implausible_rows.isdisjoint(rows):
+            return ReasonCode.IMPLAUSIBLE_USAGE
+        for row in rows:
+            if row is None:
+                return ReasonCode.NO_STATISTICS
+            if not self._oldest_seconds <= self._updated_at[row] <= self._newest_seconds:
+                reason = ReasonCode.STALE_STATISTICS
+            elif reason is None and self._history_since[row] > self._newest_start_seconds:
+                reason = ReasonCode.NEW_WORKLOAD
+        return reason if rows else ReasonCode.NO_STATISTICS
+
+    def is_new_workload(self, namespace: str, ref: WorkloadRef) -> bool:
+        """Return whether a workload was created too recently."""
+        workload = self._snapshot.workloads.get((namespace, ref))
+        created = workload.created_at if workload is not None else None
+        return created is not None and created.timestamp() > self._newest_start_seconds
+
+    def is_new_revision(self, pod: Pod, age: timedelta) -> bool:
+        """Return whether the pod's template revision states other resources than before and is younger than `age`.
+
+        Then the workload's statistics describe another revision.
+        """
+        if not self._rules.template_revisions:
+            return False
+        revisions = self._get_revisions()
+        return revisions.is_new(pod, revisions.get_stated_resources(pod), int((self._now - age).timestamp()))
+
+    def need_own_samples(self, pod: Pod, rows: Sequence[int | None]) -> bool:
+        """Return whether a pod has too few samples, and those of its workload may belong to another revision."""
+        min_creation = self._has_own_samples_since
+        is_young = pod.created_at is not None and pod.created_at > min_creation
+        uses_workload_row = not all(row is not None and self._statistics.keys[row].pod for row in rows)
+        if not (is_young or uses_workload_row) or not self._rules.template_revisions:
+            return False
+        if self.is_new_revision(pod, self._now - min_creation):
+            return True
+        # A workload's row describes pods of all revisions.
+        revisions = self._get_revisions()
+        recently = int((self._now - _RECENTLY).timestamp())
+        return uses_workload_row and revisions.is_one_of_several(pod, revisions.get_stated_resources(pod), recently)
+
+    def _get_revisions(self) -> WorkloadRevisions:
+        if self._revisions is None:
+            self._revisions = get_revisions_in_use(self._snapshot.pods, self._statistics)
+        return self._revisions
