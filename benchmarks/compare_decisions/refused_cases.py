@@ -35,7 +35,7 @@ _OBJECTS: dict[str, Json] = {
         "policy/v1", "PodDisruptionBudget", "web", {"namespace": "shop"}, spec={"selector": {"matchLabels": _LABELS}}
     ),
     "HorizontalPodAutoscaler": item(
-        *("autoscaling/v1", "HorizontalPodAutoscaler", "web", {"namespace": "shop"}),
+        *("autoscaling/v2", "HorizontalPodAutoscaler", "web", {"namespace": "shop"}),
         spec={"scaleTargetRef": {"kind": "Deployment", "name": "web"}},
     ),
     "LimitRange": item("v1", "LimitRange", "limits", {"namespace": "shop"}, spec={"limits": [{"type": "Pod"}]}),
@@ -44,7 +44,6 @@ _OBJECTS: dict[str, Json] = {
     "CSINode": item("storage.k8s.io/v1", "CSINode", "n1", spec={"drivers": [{"name": "disk.csi.example"}]}),
     "PriorityClass": item("scheduling.k8s.io/v1", "PriorityClass", "high", value=10),
 }
-_V1_METRICS = {"autoscaling.alpha.kubernetes.io/metrics": "[{"}
 _NO_OPERATOR = {"key": "a", "operator": "Like", "values": ["b"]}
 _NO_VALUES = {"key": "a", "operator": "In", "values": []}
 _BROKEN_OBJECTS: tuple[tuple[str, str, object], ...] = (
@@ -78,7 +77,6 @@ _BROKEN_OBJECTS: tuple[tuple[str, str, object], ...] = (
     ("Node", "spec.taints.0.effect", "NoSleep"),
     ("Deployment", "spec.replicas", "two"),
     ("PodDisruptionBudget", "spec.selector", {"matchExpressions": [_NO_OPERATOR]}),
-    ("HorizontalPodAutoscaler", "metadata.annotations", _V1_METRICS),
     ("HorizontalPodAutoscaler", "spec.scaleTargetRef", None),
     ("LimitRange", "spec.limits.0.min", {"cpu": "-1"}),
     ("LimitRange", "spec.limits.0.maxLimitRequestRatio", {"memory": "much"}),

@@ -218,7 +218,6 @@ PLACEMENT_HINT = f"{PREFIX}steered"
 SAFE_TO_EVICT = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 DO_NOT_DISRUPT = ("karpenter.sh/do-not-disrupt", "karpenter.sh/do-not-evict", f"{_CRUISEKUBE}do-not-disrupt")
 MIRROR_POD = "kubernetes.io/config.mirror"
-HPA_METRICS = "autoscaling.alpha.kubernetes.io/metrics"
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
 MIGRATED_PLUGINS = "storage.alpha.kubernetes.io/migrated-plugins"
@@ -273,7 +272,7 @@ ALL_ANNOTATIONS = (
     Annotation(ORIGINAL_RESOURCES, (OverrideSource.CRUISE,)),
     Annotation(ORIGINAL_RESOURCES_SIGNATURE, (OverrideSource.CRUISE,)),
     Annotation(PLACEMENT_HINT, (OverrideSource.CRUISE,), parse_placement_hint, format_placement_hint),
-    *map(Annotation, (MIRROR_POD, HPA_METRICS, BIND_COMPLETED, SELECTED_NODE, MIGRATED_PLUGINS, STORAGE_CLASS)),
+    *map(Annotation, (MIRROR_POD, BIND_COMPLETED, SELECTED_NODE, MIGRATED_PLUGINS, STORAGE_CLASS)),
     *map(Annotation, (NAMESPACE_NAME, OPERATING_SYSTEM, HOSTNAME, ZONE, REGION, OLD_ZONE, OLD_REGION)),
     *map(Annotation, (*POD_GROUP_LABELS, *POD_GROUP_ANNOTATIONS)),
     *map(Annotation, (APP_NAME, APP_COMPONENT, APP_INSTANCE, PUBLISHED_VPA, INSTANCE_TYPE, *NODE_GROUPS)),

@@ -38,7 +38,6 @@ _OTHERS: Mapping[str, str] = {
     "cruise.io/original-resources-signature": "Written by the webhook: that it wrote the one above.",
     "cruise.io/steered": "Written by the webhook: the pod that this one replaces, and the node that it is to prefer.",
     "kubernetes.io/config.mirror": "Tells a static pod, which the API server cannot resize.",
-    "autoscaling.alpha.kubernetes.io/metrics": "The metrics of an old HPA, which may target utilisation.",
     "pv.kubernetes.io/bind-completed": "Tells that a claim is bound.",
     "volume.kubernetes.io/selected-node": "The node that a claim waits for.",
     "storage.alpha.kubernetes.io/migrated-plugins": "On a CSINode: the plugins from before CSI that drivers replace.",

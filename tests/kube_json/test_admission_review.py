@@ -133,7 +133,6 @@ CHANGES: dict[str, dict[str, object]] = {
         "restartPolicy": "Never",
         "hostUsers": False,
         "schedulingGroup": {"podGroupName": "g"},
-        "workloadRef": {"name": "w"},
     },
 }
 

@@ -151,7 +151,7 @@ class PodReader:
             extended_requests=shape.extended,
             windows=shape.windows,
             mirror=shape.owner_kind == "Node" or MIRROR_POD in annotations,
-            resize=_resize_state(status.resize, conditions),
+            resize=_resize_state(conditions),
             placement=shape.placement,
             unschedulable_since=_unschedulable_since(conditions, metadata.creation_timestamp),
             scheduling_gated=bool(spec.scheduling_gates),
@@ -250,8 +250,6 @@ def _pod_group(spec: PodSpec, labels: Mapping[str, str], annotations: Mapping[st
     """Return the group that a pod is scheduled with: by its spec, else by what other schedulers go by."""
     if spec.scheduling_group is not None:
         return spec.scheduling_group.pod_group_name or "schedulingGroup"
-    if spec.workload_ref is not None:
-        return f"{spec.workload_ref.name}/{spec.workload_ref.pod_group}"
     named = [labels[key] for key in POD_GROUP_LABELS if labels.get(key)]
     named += [annotations[key] for key in POD_GROUP_ANNOTATIONS if annotations.get(key)] if annotations else []
     return intern(named[0]) if named else ""
@@ -272,11 +270,8 @@ def _is_windows(spec: PodSpec) -> bool:
     )
 
 
-def _resize_state(word: str | None, conditions: Sequence[PodCondition]) -> ResizeState:
-    """Read the resize conditions, or the one word that servers up to 1.32 write."""
+def _resize_state(conditions: Sequence[PodCondition]) -> ResizeState:
     pending, since, in_progress, error = None, None, False, False
-    if word:
-        pending, in_progress = _pending(word), word == "InProgress"
     for condition in conditions:
         if condition.status != "True":
             continue

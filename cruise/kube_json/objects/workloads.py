@@ -4,9 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from sys import intern
 
-import msgspec
-
-from cruise.domain.annotations import HPA_METRICS, PUBLISHED_VPA
+from cruise.domain.annotations import PUBLISHED_VPA
 from cruise.domain.cluster import (
     POD_CONTROLLER_KINDS,
     HorizontalPodAutoscaler,
@@ -18,12 +16,11 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.resources import ResourceName, StatedResources
-from cruise.errors import DECODE_ERRORS, BadInputError
 from cruise.kube_json.objects.node import detect_autoscaler_deployment
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, find_controller, keep_read_annotations
 from cruise.kube_json.objects.quantities import read_amounts, read_cpu
 from cruise.kube_json.objects.scheduling import read_selector
-from cruise.kube_json.refusals import explain_validation_error, format_object_label, name_object_in_errors
+from cruise.kube_json.refusals import name_object_in_errors
 from cruise.kube_json.wire import object_json, pod_json
 
 _NO_SPEC = object_json.WorkloadSpec()
@@ -198,29 +195,14 @@ def find_scale_targets(
 
 
 def decode_autoscaler(document: object_json.AutoscalerObject) -> HorizontalPodAutoscaler:
-    """Return an autoscaler of autoscaling/v2 or v1; without metrics Kubernetes targets CPU utilisation.
-
-    Raises BadInputError where v1's metrics annotation cannot be read.
-    """
+    """Return a HorizontalPodAutoscaler; without metrics Kubernetes targets CPU utilization."""
     metadata, spec = document.metadata, document.spec
-    namespace = metadata.namespace or "default"
-    label = format_object_label("HorizontalPodAutoscaler", namespace, metadata.name)
-    metrics = spec.metrics
-    if metrics is None and metadata.annotations and HPA_METRICS in metadata.annotations:
-        try:
-            metrics = msgspec.json.decode(metadata.annotations[HPA_METRICS], type=tuple[object_json.Metric, ...])
-        except msgspec.ValidationError as error:
-            raise BadInputError(f"{label}: annotation {HPA_METRICS}: {explain_validation_error(error)}") from error
-        except DECODE_ERRORS as error:
-            raise BadInputError(f"{label}: annotation {HPA_METRICS} is not JSON; remove it") from error
-    targeted = {name for metric in metrics or () if (name := _utilisation_target(metric)) is not None}
-    if spec.target_cpu_utilization_percentage is not None or not metrics:
-        targeted.add(ResourceName.CPU)
+    targeted = {name for metric in spec.metrics or () if (name := _utilisation_target(metric)) is not None}
     return HorizontalPodAutoscaler(
-        namespace=namespace,
+        namespace=metadata.namespace or "default",
         name=metadata.name,
         target=WorkloadRef(spec.scale_target_ref.kind, spec.scale_target_ref.name),
-        utilisation_resources=frozenset(targeted),
+        utilisation_resources=frozenset(targeted) if spec.metrics else frozenset({ResourceName.CPU}),
         target_api=intern(spec.scale_target_ref.api_version),
     )
 
@@ -260,9 +242,7 @@ def _utilisation_target(metric: object_json.Metric) -> ResourceName | None:
     resource = metric.resource or metric.container_resource
     if resource is None or resource.name not in _SIZED:
         return None
-    by_utilisation = resource.target_average_utilization is not None or (
-        resource.target is not None and resource.target.type == "Utilization"
-    )
+    by_utilisation = resource.target is not None and resource.target.type == "Utilization"
     return ResourceName(resource.name) if by_utilisation else None
 
 

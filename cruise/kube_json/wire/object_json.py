@@ -166,11 +166,10 @@ class MetricTarget(JsonStruct, frozen=True):
 
 
 class ResourceMetric(JsonStruct, frozen=True):
-    """A Resource or ContainerResource metric; `targetAverageUtilization` is the form inside v1's annotation."""
+    """A Resource or ContainerResource metric."""
 
     name: str
     target: MetricTarget | None = None
-    target_average_utilization: int | None = None
 
 
 class Metric(JsonStruct, frozen=True):
@@ -180,11 +179,8 @@ class Metric(JsonStruct, frozen=True):
 
 
 class AutoscalerSpec(JsonStruct, frozen=True):
-    """An autoscaler's spec, v2 and v1 together."""
-
     scale_target_ref: ScaleTarget
     metrics: tuple[Metric, ...] | None = None
-    target_cpu_utilization_percentage: int | None = field(name="targetCPUUtilizationPercentage", default=None)
 
 
 class AutoscalerObject(JsonStruct, frozen=True, tag_field="kind", tag="HorizontalPodAutoscaler"):

@@ -230,13 +230,6 @@ class SchedulingGroup(JsonStruct, frozen=True):
     pod_group_name: str | None = None
 
 
-class WorkloadReference(JsonStruct, frozen=True):
-    """The same in 1.35: a group within a Workload."""
-
-    name: str = ""
-    pod_group: str = ""
-
-
 class PodSpec(JsonStruct, frozen=True):
     containers: tuple[ContainerSpec, ...]
     init_containers: tuple[ContainerSpec, ...] | None = None
@@ -259,19 +252,15 @@ class PodSpec(JsonStruct, frozen=True):
     restart_policy: str | None = None
     host_users: bool | None = None
     scheduling_group: SchedulingGroup | None = None
-    workload_ref: WorkloadReference | None = None
 
 
 class PodStatus(JsonStruct, frozen=True):
-    """A pod's status; `resize` is written by servers up to 1.32."""
-
     phase: str | None = None
     nominated_node_name: str | None = None
     qos_class: str | None = None
     conditions: tuple[PodCondition, ...] | None = None
     container_statuses: tuple[ContainerStatus, ...] | None = None
     init_container_statuses: tuple[ContainerStatus, ...] | None = None
-    resize: str | None = None
     resource_claim_statuses: tuple[PodResourceClaimStatus, ...] | None = None
 
 

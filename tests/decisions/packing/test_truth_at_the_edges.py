@@ -235,7 +235,6 @@ LABELLED = {"scheduling.x-k8s.io/pod-group": "train"}
     ("metadata", "spec"),
     [
         ({}, {"schedulingGroup": {"podGroupName": "train"}}),
-        ({}, {"workloadRef": {"name": "job", "podGroup": "workers"}}),
         ({"labels": LABELLED}, {}),
         ({"labels": {"pod-group.scheduling.sigs.k8s.io": "train"}}, {}),
         ({"annotations": {"scheduling.k8s.io/group-name": "train"}}, {}),

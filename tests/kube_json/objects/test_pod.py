@@ -310,11 +310,6 @@ def test_resize_conditions(conditions, state):
     assert decode_pod(make_pod_json(conditions=conditions)).resize == state
 
 
-def test_the_word_of_older_servers_for_a_resize():
-    assert decode_pod(make_pod_json(status={"resize": "Infeasible"})).resize.pending is ResizePending.INFEASIBLE
-    assert decode_pod(make_pod_json(status={"resize": "InProgress"})).resize.in_progress
-
-
 def test_unschedulable_since_the_condition_changed():
     unschedulable = condition("PodScheduled", "False", "Unschedulable")
     assert decode_pod(make_pod_json(node=None, conditions=[unschedulable])).unschedulable_since == NOW

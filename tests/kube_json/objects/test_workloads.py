@@ -1,6 +1,5 @@
 """Workloads, disruption budgets, autoscalers and limit ranges from wire JSON."""
 
-import json
 
 import msgspec
 import pytest
@@ -184,32 +183,9 @@ def test_what_an_autoscaler_targets(metrics, targeted):
     assert autoscaler.utilisation_resources == targeted
 
 
-@pytest.mark.parametrize(
-    ("percentage", "annotation", "targeted"),
-    [
-        (80, None, {CPU}),
-        (None, None, {CPU}),
-        (None, [{"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 70}}], {MEMORY}),
-        (80, [{"type": "Resource", "resource": {"name": "memory", "targetAverageUtilization": 70}}], {CPU, MEMORY}),
-        (None, [{"type": "Resource", "resource": {"name": "memory", "targetAverageValue": "1Gi"}}], set()),
-    ],
-)
-def test_what_an_autoscaler_of_v1_targets(percentage, annotation, targeted):
-    document = make_autoscaler_json()
-    if percentage is not None:
-        document["spec"]["targetCPUUtilizationPercentage"] = percentage
-    if annotation is not None:
-        key = "autoscaling.alpha.kubernetes.io/metrics"
-        document["metadata"]["annotations"] = {key: json.dumps(annotation)}
-    assert decode_autoscaler(msgspec.convert(document, object_json.AutoscalerObject)).utilisation_resources == targeted
-
-
-@pytest.mark.parametrize("text", ["[", '[{"type":1}]'])
-def test_unreadable_metrics_of_v1_are_refused(text):
-    document = make_autoscaler_json()
-    document["metadata"]["annotations"] = {"autoscaling.alpha.kubernetes.io/metrics": text}
-    with pytest.raises(BadInputError, match=r"^HorizontalPodAutoscaler shop/web: annotation autoscaling\.alpha"):
-        decode_autoscaler(msgspec.convert(document, object_json.AutoscalerObject))
+def test_an_autoscaler_without_metrics_targets_cpu():
+    document = msgspec.convert(make_autoscaler_json(), object_json.AutoscalerObject)
+    assert decode_autoscaler(document).utilisation_resources == {CPU}
 
 
 def test_limit_ranges_for_containers_and_pods():
