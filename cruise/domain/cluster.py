@@ -195,6 +195,10 @@ class Node:
         return self.ready and not self.deleting
 
 
+PodsByName = Mapping[tuple[str, str], Pod]
+"""Pods by namespace and name."""
+
+
 class NodeAutoscalerKind(StrEnum):
     """The programs that add nodes for pending pods and remove nodes that are little used."""
 

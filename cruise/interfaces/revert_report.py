@@ -8,7 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizePod
-from cruise.domain.cluster import WorkloadRef
+from cruise.domain.cluster import PodsByName, WorkloadRef
 from cruise.domain.original_resources import amounts_to_json
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import StatedResources
@@ -16,7 +16,6 @@ from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table,
 from cruise.interfaces.reasons import describe_detail, describe_reason
 from cruise.interfaces.size_changes import (
     ContainerSizeChange,
-    PodsByName,
     build_size_changes_document,
     list_size_changes,
 )

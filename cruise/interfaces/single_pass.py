@@ -8,6 +8,7 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod
+from cruise.domain.cluster import PodsByName
 from cruise.domain.packing_plan import PackingPlan, PackingProposal, PlanPhase
 from cruise.domain.policy import Mode
 from cruise.domain.resources import StatedResources
@@ -26,12 +27,12 @@ from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table,
 from cruise.interfaces.reasons import REASON_DESCRIPTIONS, describe_detail, describe_reason
 from cruise.interfaces.size_changes import (
     ContainerSizeChange,
-    PodsByName,
     build_size_changes_document,
     index_pods,
     list_size_changes,
 )
 from cruise.interfaces.text import convert_to_json, format_count, format_cpu, format_memory
+from cruise.kube_json.patches import JsonObject
 from cruise.runtime.node_pass import NodePassResult
 from cruise.runtime.packing.packing_pass import PackingPassResult
 
@@ -206,8 +207,6 @@ def _places(proposal: PackingProposal) -> RenderableType:
 
 # One pass as the JSON document of `cruise serve --once`: the plans of `cruise plan`, and what became of them.
 
-Json = dict[str, object]
-
 
 def render_single_pass_json(
     done: NodePassResult,
@@ -237,7 +236,7 @@ def render_single_pass_json(
     return msgspec.json.encode(document) + b"\n"
 
 
-def _build_packing_document(done: PackingPassResult, packed: Sequence[Outcome], pods: PodsByName) -> Json:
+def _build_packing_document(done: PackingPassResult, packed: Sequence[Outcome], pods: PodsByName) -> JsonObject:
     return {
         "waiting": done.waiting,
         "why": describe_condition(done.condition),
@@ -246,13 +245,13 @@ def _build_packing_document(done: PackingPassResult, packed: Sequence[Outcome], 
     }
 
 
-def _hold(hold: SkippedPod) -> Json:
+def _hold(hold: SkippedPod) -> JsonObject:
     return {"namespace": hold.namespace, "pod": hold.pod, "reason": hold.reason.value}
 
 
-def _outcome(outcome: Outcome, pods: PodsByName) -> Json:
+def _outcome(outcome: Outcome, pods: PodsByName) -> JsonObject:
     action = outcome.action
-    said: Json = {"action": get_action_name(outcome), "node": action.node}
+    said: JsonObject = {"action": get_action_name(outcome), "node": action.node}
     if isinstance(action, ResizePod | EvictPod):
         said |= {"namespace": action.namespace, "pod": action.pod}
     said |= {

@@ -1,10 +1,10 @@
 """What a resize changes and why, in words, for Events and for pages."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from cruise.domain.actions import ContainerTarget, Outcome, ResizePod
-from cruise.domain.cluster import Container, Pod
+from cruise.domain.cluster import Container, PodsByName
 from cruise.domain.resources import NOTHING_STATED, StatedResources, format_cpu_millicores, format_memory_bytes
 from cruise.interfaces.reasons import CAUSE_DESCRIPTIONS, REASON_DESCRIPTIONS
 from cruise.runtime.node_pass import NodePassResult
@@ -21,9 +21,6 @@ class ContainerSizeChange:
     requests_after: StatedResources
     limits_before: StatedResources
     limits_after: StatedResources
-
-
-PodsByName = Mapping[tuple[str, str], Pod]
 
 
 def list_size_changes(outcome: Outcome, pods: PodsByName) -> Iterator[ContainerSizeChange]:

@@ -19,11 +19,11 @@ from cruise.domain.resources import Resources, StatedResources, format_cpu_milli
 from cruise.domain.scheduling import Toleration
 from cruise.errors import BadInputError
 
-Json = dict[str, Any]
-Operation = dict[str, Any]
+JsonObject = dict[str, Any]
+Operation = JsonObject
 
 
-def build_pod_patch(submitted: Json, before: Pod, after: Pod) -> list[Operation]:
+def build_pod_patch(submitted: JsonObject, before: Pod, after: Pod) -> list[Operation]:
     """Return the operations that give a submitted pod the resources, annotations and added tolerations of `after`.
 
     `before` is `submitted`, read. Parents that the submitted object lacks, or has as null, are added.
@@ -37,7 +37,7 @@ def build_pod_patch(submitted: Json, before: Pod, after: Pod) -> list[Operation]
     return operations
 
 
-def apply_patch(submitted: Json, operations: Sequence[Operation]) -> None:
+def apply_patch(submitted: JsonObject, operations: Sequence[Operation]) -> None:
     """Do `add` operations on members of objects in place.
 
     Raises BadInputError where one does not apply; those before it are done then.
@@ -55,7 +55,7 @@ def apply_patch(submitted: Json, operations: Sequence[Operation]) -> None:
 
 
 def build_verified_patch(
-    submitted: Json, before: Pod, after: Pod, read: Callable[[Json], Pod], beside: Sequence[Operation] = ()
+    submitted: JsonObject, before: Pod, after: Pod, read: Callable[[JsonObject], Pod], beside: Sequence[Operation] = ()
 ) -> bytes:
     """Return the patch's bytes once it was applied to `submitted` and gave exactly `after`; empty for no change.
 
@@ -78,7 +78,7 @@ def build_verified_patch(
     return patch
 
 
-def _annotation_operations(submitted: Json, before: Pod, after: Pod) -> Iterator[Operation]:
+def _annotation_operations(submitted: JsonObject, before: Pod, after: Pod) -> Iterator[Operation]:
     added = {key: text for key, text in after.annotations.items() if before.annotations.get(key) != text}
     if not added:
         return
@@ -89,14 +89,14 @@ def _annotation_operations(submitted: Json, before: Pod, after: Pod) -> Iterator
         yield _add(f"/metadata/annotations/{_escaped(key)}", text)
 
 
-def _toleration_operations(submitted: Json, before: Pod, after: Pod) -> Iterator[Operation]:
+def _toleration_operations(submitted: JsonObject, before: Pod, after: Pod) -> Iterator[Operation]:
     added = after.placement.tolerations[len(before.placement.tolerations) :]
     if added:
         written = [_toleration_json(toleration) for toleration in added]
         yield _add("/spec/tolerations", [*(submitted["spec"].get("tolerations") or ()), *written])
 
 
-def _toleration_json(toleration: Toleration) -> Json:
+def _toleration_json(toleration: Toleration) -> JsonObject:
     stated = {
         "key": toleration.key,
         "operator": "Exists" if toleration.exists else "Equal",
@@ -106,7 +106,7 @@ def _toleration_json(toleration: Toleration) -> Json:
     return {key: text for key, text in stated.items() if text}
 
 
-def _places(submitted: Json) -> list[tuple[str, Json]]:
+def _places(submitted: JsonObject) -> list[tuple[str, JsonObject]]:
     """Return path and JSON of every container, in the order of `Pod.containers`."""
     spec = submitted["spec"]
     return [
@@ -116,7 +116,7 @@ def _places(submitted: Json) -> list[tuple[str, Json]]:
     ]
 
 
-def _resource_operations(path: str, stated: Json | None, old: Container, new: Container) -> list[Operation]:
+def _resource_operations(path: str, stated: JsonObject | None, old: Container, new: Container) -> list[Operation]:
     """Write requests and limits whole, each with what stands there besides."""
     existing = stated or {}
     requests, limits = existing.get("requests") or {}, existing.get("limits") or {}
@@ -130,7 +130,7 @@ def _resource_operations(path: str, stated: Json | None, old: Container, new: Co
     return [_add(f"{path}/{name}", amounts) for name, amounts in merged.items() if amounts != before[name]]
 
 
-def _merged(existing: Json, old: StatedResources, new: StatedResources) -> Json:
+def _merged(existing: JsonObject, old: StatedResources, new: StatedResources) -> JsonObject:
     """Return a resource list with new amounts; one that stays keeps its own notation.
 
     A request that was read from its limit is not there, and would follow the limit.
@@ -141,7 +141,7 @@ def _merged(existing: Json, old: StatedResources, new: StatedResources) -> Json:
     return merged
 
 
-def _put(merged: Json, resource: str, old: int | None, new: int | None, written: Callable[[int], str]) -> None:
+def _put(merged: JsonObject, resource: str, old: int | None, new: int | None, written: Callable[[int], str]) -> None:
     if new is None:
         if old is not None:
             merged.pop(resource, None)
@@ -177,8 +177,6 @@ def _above(request: int | None, limit: int | None) -> bool:
 
 
 # The strategic-merge patch on `pods/resize` that gives a pod its sizes.
-
-JsonObject = dict[str, object]
 
 
 def build_resize_patch(resize: ResizePod) -> JsonObject:
@@ -259,7 +257,7 @@ VPA_KIND = "VerticalPodAutoscaler"
 VPA_OWNER = "cruise"
 
 
-def build_vpa(wanted: WorkloadRecommendation, update_mode: str) -> Json:
+def build_vpa(wanted: WorkloadRecommendation, update_mode: str) -> JsonObject:
     """Return the object: its workload owns it, so that both go together."""
     kind, name = wanted.workload.kind, wanted.workload.name
     target = {"apiVersion": wanted.api_version, "kind": kind, "name": name}
@@ -273,7 +271,7 @@ def build_vpa(wanted: WorkloadRecommendation, update_mode: str) -> Json:
     }
 
 
-def build_vpa_status(wanted: WorkloadRecommendation, since: datetime) -> Json:
+def build_vpa_status(wanted: WorkloadRecommendation, since: datetime) -> JsonObject:
     """Return the object with its status alone; `since` is when the conditions became what they are."""
     conditions = [_condition("RecommendationProvided", since)]
     if not wanted.is_confident:
@@ -292,12 +290,12 @@ def build_vpa_status(wanted: WorkloadRecommendation, since: datetime) -> Json:
     return {**_head(wanted, {}), "status": status}
 
 
-def _head(wanted: WorkloadRecommendation, more: Mapping[str, object]) -> Json:
+def _head(wanted: WorkloadRecommendation, more: Mapping[str, object]) -> JsonObject:
     metadata = {"namespace": wanted.namespace, "name": wanted.name, **more}
     return {"apiVersion": VPA_API_VERSION, "kind": VPA_KIND, "metadata": metadata}
 
 
-def _condition(kind: str, since: datetime, message: str = "") -> Json:
+def _condition(kind: str, since: datetime, message: str = "") -> JsonObject:
     at = since.strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"type": kind, "status": "True", "lastTransitionTime": at} | ({"message": message} if message else {})
 

@@ -21,9 +21,7 @@ from cruise.domain.actions import Action, EvictPod, ResizePod, TaintNode, Untain
 from cruise.domain.records import WorkloadRecommendation
 from cruise.domain.scheduling import Taint
 from cruise.errors import ConflictError
-from cruise.kube_json.patches import VPA_API_VERSION, build_resize_patch, build_vpa, build_vpa_status
-
-JsonObject = dict[str, object]
+from cruise.kube_json.patches import VPA_API_VERSION, JsonObject, build_resize_patch, build_vpa, build_vpa_status
 
 # Kubelets and controllers change other parts of nodes all the time.
 _TAINT_ATTEMPTS = 5

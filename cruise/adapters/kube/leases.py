@@ -14,8 +14,8 @@ import structlog
 from cruise.adapters.kube.client import KubernetesClient
 from cruise.adapters.kube.responses import decode_answer
 from cruise.errors import ConflictError, CruiseError, NotFoundError
+from cruise.kube_json.patches import JsonObject
 
-Json = dict[str, Any]
 DATABASE_EPOCH = "cruise.io/database-epoch"
 _MAX_EPOCH_DIGITS = 18
 # A released Lease has a duration of one second, as with client-go.
@@ -26,7 +26,7 @@ _RELEASED_SECONDS = 1
 class LeaseRecord:
     """A Lease as read, however it was edited; the whole `document`, so that labels of others are written back."""
 
-    document: Json
+    document: JsonObject
 
     @property
     def version(self) -> str:
@@ -106,13 +106,13 @@ class LeaseRecord:
         transitions = self.spec.get("leaseTransitions")
         return transitions if isinstance(transitions, int) and transitions >= 0 else 0
 
-    def _with_spec(self, spec: Json) -> "LeaseRecord":
+    def _with_spec(self, spec: JsonObject) -> "LeaseRecord":
         return LeaseRecord({**self.document, "spec": {**self.spec, **spec}})
 
 
 def read_lease(body: bytes) -> LeaseRecord:
     """Decode a Lease. Raises UnavailableError."""
-    return LeaseRecord(decode_answer(body, Json, "the Lease"))
+    return LeaseRecord(decode_answer(body, JsonObject, "the Lease"))
 
 
 def create_lease(namespace: str, name: str) -> LeaseRecord:

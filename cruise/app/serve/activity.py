@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -11,7 +11,7 @@ import structlog
 
 from cruise.decisions.scan.waste import sum_savings
 from cruise.domain.actions import Outcome, ResizeCause, ResizePod, SkippedPod
-from cruise.domain.cluster import Pod
+from cruise.domain.cluster import PodsByName
 from cruise.domain.packing_plan import PackingPlan
 from cruise.domain.policy import Mode
 from cruise.domain.records import HourlyClusterTotals, get_clock_hour
@@ -218,7 +218,6 @@ def estimate_time_left(first: UsageReadingProgress, read: UsageReadingProgress, 
 
 # What is called next to the audit: Events, notifications, the log of what is read.
 
-PodsByName = Mapping[tuple[str, str], Pod]
 AnnounceFunction = Callable[[Sequence[Outcome], Sequence[SkippedPod], PodsByName], Awaitable[None]]
 
 

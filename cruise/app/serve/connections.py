@@ -27,10 +27,11 @@ from cruise.adapters.webhook_tls.certificate_keeper import CertificateKeeper
 from cruise.adapters.webhook_tls.storage import TlsDirectory
 from cruise.app.certificates import INTERVAL, get_served_names, get_service_names, keep_certificate_renewed
 from cruise.app.process import get_current_time
-from cruise.app.serve.activity import AnnounceFunction, PodsByName, announce_nothing
+from cruise.app.serve.activity import AnnounceFunction, announce_nothing
 from cruise.app.serve.leadership import create_lease_contender, fence_store, uses_leader_election
 from cruise.app.usage_source import OpenedUsageSource, open_usage_source
 from cruise.domain.actions import Outcome, SkippedPod, UntaintNode
+from cruise.domain.cluster import PodsByName
 from cruise.domain.policy import Mode, Policy
 from cruise.errors import BadInputError, UnavailableError, raise_single_error
 from cruise.interfaces.dashboard.sign_in import ProviderAuthority

@@ -13,8 +13,9 @@ import structlog
 
 from cruise.adapters.api_client import NotificationWebhook, read_token_file
 from cruise.app.process import get_current_time
-from cruise.app.serve.activity import ControllerHooks, PodsByName
+from cruise.app.serve.activity import ControllerHooks
 from cruise.domain.actions import Outcome, SkippedPod
+from cruise.domain.cluster import PodsByName
 from cruise.domain.users import Notification, NotificationEvent, NotificationTopic, UserAction, group_notifications
 from cruise.errors import BadInputError, CruiseError, RefusedError, UnavailableError
 from cruise.interfaces.notifications import (

@@ -14,7 +14,7 @@ import structlog
 
 from cruise.adapters.kube.client import KubernetesClient, find_own_namespace
 from cruise.adapters.kube.leases import read_lease
-from cruise.app.serve.activity import ControllerHooks, PodsByName, UsageReadingLog
+from cruise.app.serve.activity import ControllerHooks, UsageReadingLog
 from cruise.app.serve.connections import (
     SYNC_TIMEOUT,
     ServeConnections,
@@ -31,6 +31,7 @@ from cruise.app.serve.notifier import create_notifier
 from cruise.app.serve.serve import check_settings, create_controller
 from cruise.decisions.eviction.ranking import ASSUME_UNCHANGED
 from cruise.domain.actions import ActionResult, Outcome, SkippedPod
+from cruise.domain.cluster import PodsByName
 from cruise.domain.policy import Mode
 from cruise.domain.users import NO_NOTIFICATIONS, NotificationCounts
 from cruise.errors import CruiseError, NotFoundError, UnavailableError

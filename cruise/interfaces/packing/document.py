@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from cruise.domain.actions import ResizePod
+from cruise.domain.cluster import PodsByName
 from cruise.domain.packing_plan import (
     AddedNodes,
     NodeCostMeasure,
@@ -25,9 +26,10 @@ from cruise.interfaces.packing.descriptions import (
     describe_note,
     describe_plan_condition,
 )
-from cruise.interfaces.packing.nodes import PodsByName, compute_sizes_after_plan
+from cruise.interfaces.packing.nodes import compute_sizes_after_plan
 from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
 from cruise.interfaces.text import convert_to_camel_case, convert_to_json
+from cruise.kube_json.patches import JsonObject
 
 _CAMEL: dict[str, Any] = {"alias_generator": convert_to_camel_case, "populate_by_name": True}
 
@@ -216,7 +218,6 @@ def _build_stage(stage: PlanStage) -> StageDocument:
 # The keys of this JSON document are a contract.
 
 _DECIMALS = 3
-_Json = dict[str, object]
 
 
 def render_pack_json(
@@ -228,7 +229,7 @@ def render_pack_json(
     `bound` of a priority is what no plan exceeds, `evictionsBound` the evictions that every plan needs to place as many
     pods.
     """
-    document: _Json = {
+    document: JsonObject = {
         "status": proposal.status,
         "sizes": proposal.sizes,
         "seconds": round(seconds, _DECIMALS),
@@ -263,12 +264,12 @@ def render_pack_json(
     yield b"\n"
 
 
-def _build_unplaced(one: UnplacedPod) -> _Json:
-    document: _Json = {"namespace": one.namespace, "pod": one.pod, "blockedBy": one.blocked_by}
+def _build_unplaced(one: UnplacedPod) -> JsonObject:
+    document: JsonObject = {"namespace": one.namespace, "pod": one.pod, "blockedBy": one.blocked_by}
     return document | {"impossible": True} if one.impossible else document
 
 
-def _build_node_count_change(change: NodeCountChange) -> _Json:
+def _build_node_count_change(change: NodeCountChange) -> JsonObject:
     has_prices = change.measure is NodeCostMeasure.PRICE
     return {
         "nodesBefore": change.nodes_before,
@@ -287,6 +288,6 @@ def _build_node_count_change(change: NodeCountChange) -> _Json:
     }
 
 
-def _build_added_nodes(one: AddedNodes) -> _Json:
-    document: _Json = {"type": one.type, "count": one.count}
+def _build_added_nodes(one: AddedNodes) -> JsonObject:
+    document: JsonObject = {"type": one.type, "count": one.count}
     return document | {"nodePool": one.pool} if one.pool else document

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from cruise.decisions.sizing.planned_requests import count_requests_when_resized
 from cruise.domain.actions import ContainerTarget
-from cruise.domain.cluster import ClusterSnapshot, Node, NodeAutoscalerKind, Pod
+from cruise.domain.cluster import ClusterSnapshot, Node, NodeAutoscalerKind, Pod, PodsByName
 from cruise.domain.packing_plan import AddedNodes, NodeCostMeasure, NodeCountChange, PackingProposal, PlannedPlacement
 from cruise.domain.pod_resources import count_container_requests, count_pod_requests
 from cruise.domain.resources import NO_RESOURCES, Resources
@@ -19,8 +19,6 @@ from cruise.interfaces.plan_table import WIDE_TABLE_COLUMNS, create_plain_table,
 from cruise.interfaces.reasons import describe_detail
 from cruise.interfaces.text import format_cores, format_count, format_gibibytes, format_share
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult
-
-PodsByName = Mapping[tuple[str, str], Pod]
 
 
 def compute_sizes_after_plan(

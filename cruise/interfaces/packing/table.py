@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from cruise.domain.cluster import ClusterSnapshot, Pod
+from cruise.domain.cluster import ClusterSnapshot, Pod, PodsByName
 from cruise.domain.packing_plan import (
     PackingProposal,
     PackingSizes,
@@ -21,7 +21,6 @@ from cruise.domain.reasons import UnplacedPod
 from cruise.domain.resources import Resources
 from cruise.interfaces.packing.descriptions import describe_note, describe_remaining_rounds
 from cruise.interfaces.packing.nodes import (
-    PodsByName,
     compute_size_on_arrival,
     count_requests_with,
     describe_node_count_proof,

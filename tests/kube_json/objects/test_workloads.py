@@ -1,6 +1,5 @@
 """Workloads, disruption budgets, autoscalers and limit ranges from wire JSON."""
 
-
 import msgspec
 import pytest
 
