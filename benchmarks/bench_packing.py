@@ -71,7 +71,7 @@ def run_cruise(instance: PackingInstance, limit: float) -> PackingRun:
     assert not faults, faults
     key, now = packing.planned.get_key(problem.objective), packing.current.get_key(problem.objective)
     counts_proved = key[::2] == packing.bound[::2]
-    return PackingRun(packing.status.is_proved, counts_proved, key > now, taken, packing.planned.get_placed)
+    return PackingRun(packing.status.is_proved, counts_proved, key > now, taken, packing.planned.placed)
 
 
 def run_paper(instance: PackingInstance, limit: float) -> PackingRun:

@@ -56,7 +56,7 @@ def _rows(cluster: GroupOfPods | FullCluster) -> Iterator[BenchmarkRow]:
         budget = SolveBudget(deadline, math.inf, SEED, ThreadPool(cores, pool.map))
         packing = pack(problem, budget, lambda _: None)
     taken, processor = time.monotonic() - begun, time.process_time() - spent
-    placed = sum(packing.planned.get_placed)
+    placed = sum(packing.planned.placed)
     more, counted = sum(packing.bound[:-1]) - placed, sum(compute_counting_bound(problem)[:-1]) - placed
     waits = problem.pod_count - placed
     yield BenchmarkRow(

@@ -1,9 +1,8 @@
-"""What no packing surpasses, by counting alone: valid at any size, tight where everything can be placed."""
+"""Represents what the packer answers, and bounds it by counting capacity."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import combinations
 
 import numpy as np
 
@@ -16,8 +15,6 @@ from cruise.packer.problem import (
     compute_loads,
     compute_price,
 )
-
-# What the packer answers: a node for every pod, what that achieves, and what is proved about it.
 
 
 class PackingStatus(StrEnum):
@@ -36,7 +33,7 @@ class PackingStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class PriorityFigures:
-    """What a plan achieves for one priority: copies placed, and copies left where they are."""
+    """What a packing achieves for one priority: pods placed, and pods that stay on their node."""
 
     priority: int
     placed: int
@@ -45,27 +42,27 @@ class PriorityFigures:
 
 @dataclass(frozen=True, slots=True)
 class PackingFigures:
-    """What an assignment achieves: for each priority from the highest, the weight of evictions, the nodes' price."""
+    """What a packing achieves: figures by priority, highest first, the eviction weight and the nodes' price."""
 
     priorities: tuple[PriorityFigures, ...]
     eviction_weight: int
     price: int = 0
 
     @property
-    def get_placed(self) -> tuple[int, ...]:
-        """How many pods of each priority have a place."""
-        return tuple(tier.placed for tier in self.priorities)
+    def placed(self) -> tuple[int, ...]:
+        """Return how many pods of each priority are placed."""
+        return tuple(priority.placed for priority in self.priorities)
 
     def get_key(self, objective: PackingObjective) -> tuple[int, ...]:
-        """What decides which of two is better: the greater one, entry by entry."""
+        """Return the key by which packings are compared, entry by entry; a greater one is better."""
         if objective is PackingObjective.PAPER:
-            return tuple(figure for tier in self.priorities for figure in (tier.placed, tier.not_moved))
+            return tuple(figure for priority in self.priorities for figure in (priority.placed, priority.not_moved))
         price = (-self.price,) if objective is PackingObjective.FLEET else ()
-        return (*self.get_placed, *price, -self.eviction_weight)
+        return (*self.placed, *price, -self.eviction_weight)
 
 
 class PackingNoteCode(StrEnum):
-    """What there may be to say of a packing or a plan besides its figures."""
+    """Remarks about a packing or a plan in addition to its figures."""
 
     # of the search
     NO_TIME = "no-time"
@@ -88,7 +85,7 @@ class PackingNoteCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PackingNote:
-    """One such thing; `detail` is what is behind it, `count` how many pods it is about, where that says something."""
+    """A remark; `detail` is its cause, `count` the number of pods it is about."""
 
     code: PackingNoteCode
     detail: str = ""
@@ -97,12 +94,11 @@ class PackingNote:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Packing:
-    """An assignment that obeys every rule of its problem; `pod_node[pod]` is -1 where a pod has no place.
+    """An assignment that obeys every rule of its problem; `pod_node[pod]` is -1 for a pod without a node.
 
-    `bound` has for each entry of the figures' key what no assignment surpasses that is as good in the entries before.
-    `needs_evictions` tells that it is proved that none without evictions is as good, even where more stays open.
-    `least_evicted` pods at least are evicted by every plan that places as many of each priority. `notes` say
-    what was left out, and why.
+    `bound` has for each entry of the key what no packing exceeds that is as good in the entries before.
+    `needs_evictions` tells that no packing without evictions is as good. `least_evicted` is the number of pods that
+    every plan evicts that places as many of each priority. `notes` tell what was left out, and why.
     """
 
     pod_node: IntArray
@@ -115,41 +111,43 @@ class Packing:
     least_evicted: int = 0
 
 
-# Called with every packing that is better, or whose bound is, than the one before.
+# Called with every packing that is better than the one before, or has a better bound.
 ReportFunction = Callable[[Packing], None]
 
 
 def compute_figures(problem: PackingProblem, pod_node: IntArray) -> PackingFigures:
-    """What an assignment achieves."""
+    """Return what an assignment achieves."""
     priorities = problem.priorities[problem.pod_class]
-    placed, ran = pod_node >= 0, problem.pod_node >= 0
-    stayed = ran & (pod_node == problem.pod_node)
-    tiers = tuple(
+    placed, was_running = pod_node >= 0, problem.pod_node >= 0
+    stayed = was_running & (pod_node == problem.pod_node)
+    figures = tuple(
         PriorityFigures(priority, int((mine & placed).sum()), int((mine & stayed).sum()))
         for priority in np.unique(problem.priorities)[::-1].tolist()
         for mine in (priorities == priority,)
     )
-    weight = int(problem.weights[problem.pod_class[ran & ~stayed]].sum())
-    return PackingFigures(tiers, weight, compute_price(problem, pod_node))
+    weight = int(problem.weights[problem.pod_class[was_running & ~stayed]].sum())
+    return PackingFigures(figures, weight, compute_price(problem, pod_node))
 
 
 def build_packing(
     problem: PackingProblem, pod_node: IntArray, bound: tuple[int, ...], notes: tuple[PackingNote, ...] = ()
 ) -> Packing:
-    """The packing that an assignment and its bound make."""
-    now, after = compute_figures(problem, problem.pod_node), compute_figures(problem, pod_node)
-    better = after.get_key(problem.objective) > now.get_key(problem.objective)
-    proved = after.get_key(problem.objective) == bound
-    if better:
-        status = PackingStatus.OPTIMAL if proved else PackingStatus.FEASIBLE
+    """Return the packing of an assignment and its bound."""
+    current, planned = compute_figures(problem, problem.pod_node), compute_figures(problem, pod_node)
+    is_better = planned.get_key(problem.objective) > current.get_key(problem.objective)
+    is_proved = planned.get_key(problem.objective) == bound
+    if is_better:
+        status = PackingStatus.OPTIMAL if is_proved else PackingStatus.FEASIBLE
     else:
-        status = PackingStatus.ALREADY_OPTIMAL if proved else PackingStatus.NO_IMPROVEMENT
+        status = PackingStatus.ALREADY_OPTIMAL if is_proved else PackingStatus.NO_IMPROVEMENT
     needs_evictions = problem.objective is PackingObjective.OPERATOR and bound[-1] < 0
-    return Packing(pod_node, now, after, bound, status, needs_evictions, notes, _least_evicted(problem, now, bound))
+    return Packing(
+        pod_node, current, planned, bound, status, needs_evictions, notes, _get_min_evicted(problem, current, bound)
+    )
 
 
-def _least_evicted(problem: PackingProblem, now: PackingFigures, bound: tuple[int, ...]) -> int:
-    """How many pods a plan evicts that places as many, as far as the bound of one entry says so."""
+def _get_min_evicted(problem: PackingProblem, now: PackingFigures, bound: tuple[int, ...]) -> int:
+    """Return how many pods every plan evicts that places as many, if the bound of one entry tells it."""
     if problem.objective is PackingObjective.OPERATOR:
         return -(bound[-1] // max(int(problem.weights.max(initial=1)), 1))
     if problem.objective is PackingObjective.PAPER and len(now.priorities) == 1:
@@ -157,96 +155,93 @@ def _least_evicted(problem: PackingProblem, now: PackingFigures, bound: tuple[in
     return 0
 
 
-# Demands count in whole parts of all room, so small that what rounding leaves out is nothing, and sums are exact.
-_WHOLE_ROOM = 1 << 36
-# Two resources are weighed together in so many ways.
-_MIXES = 16
-
-
 def compute_counting_bound(problem: PackingProblem) -> tuple[int, ...]:
-    """For each entry of the objective's key, what no assignment surpasses, whatever the entries before.
+    """Return for each entry of the key what no packing exceeds, whatever the entries before.
 
-    Pods placed: no more than fit all nodes taken as one, the smallest first, beside what cannot go.
+    No more pods are placed than fit all nodes taken as one, the smallest first, in addition to pods that cannot be
+    evicted.
     """
-    placed = _placed_bounds(problem)
+    placed = _bound_placed(problem)
     priorities = problem.priorities[problem.pod_class]
     if problem.objective is PackingObjective.PAPER:
         running = problem.pod_node >= 0
         tiers = np.unique(problem.priorities)[::-1].tolist()
-        stays = [int((running & (priorities == priority)).sum()) for priority in tiers]
-        return tuple(entry for pair in zip(placed, stays, strict=True) for entry in pair)
+        running_count = [int((running & (priorities == priority)).sum()) for priority in tiers]
+        return tuple(entry for pair in zip(placed, running_count, strict=True) for entry in pair)
     if problem.objective is PackingObjective.FLEET:
-        stuck = (problem.pod_node >= 0) & ~problem.movable[problem.pod_class]
-        return (*placed, -compute_price(problem, np.where(stuck, problem.pod_node, -1)), 0)
+        immovable = (problem.pod_node >= 0) & ~problem.movable[problem.pod_class]
+        return (*placed, -compute_price(problem, np.where(immovable, problem.pod_node, -1)), 0)
     return (*placed, 0)
 
 
 class BestKnown:
-    """The key of the best assignment so far, and what bounds it: each entry's bound is for what is as good before it.
+    """The key of the best assignment so far and its bound: each entry's bound is for packings as good before it.
 
-    `most` is what no assignment surpasses, however good in the entries before.
+    `upper_bounds` is what no packing exceeds, whatever the entries before.
     """
 
     __slots__ = ("bound", "key", "upper_bounds")
 
-    def __init__(self, key: tuple[int, ...], most: tuple[int, ...]) -> None:
-        self.key, self.upper_bounds, self.bound = key, most, most
+    def __init__(self, key: tuple[int, ...], upper_bounds: tuple[int, ...]) -> None:
+        self.key, self.upper_bounds, self.bound = key, upper_bounds, upper_bounds
 
     @property
     def is_proved(self) -> bool:
-        """Whether nothing is better."""
+        """Tell whether no packing is better."""
         return self.key == self.bound
 
-    def is_better(self, key: tuple[int, ...]) -> None:
-        """Take a better key. Where it is worse in an entry, bounds of those behind say nothing about it."""
-        falls = next((entry for entry, value in enumerate(self.key) if key[entry] < value), len(key))
-        self.bound = (*self.bound[: falls + 1], *self.upper_bounds[falls + 1 :])
+    def set_key(self, key: tuple[int, ...]) -> None:
+        """Replace the key by a better one. If it is worse in an entry, the bounds of later entries do not hold for it."""
+        first_worse = next((entry for entry, value in enumerate(self.key) if key[entry] < value), len(key))
+        self.bound = (*self.bound[: first_worse + 1], *self.upper_bounds[first_worse + 1 :])
         self.key = key
 
     def update_bound(self, key: tuple[int, ...], bound: Sequence[int]) -> bool:
-        """Take a bound that was proved beside a key; tell whether it says more than what is known.
+        """Apply a bound that was proved for a key; tell whether it improves the known one.
 
-        Behind the first entry in which that key differs it speaks of assignments that are as good as another one.
+        After the first entry in which that key differs, it is about packings that are not as good.
         """
-        same = next((entry for entry, value in enumerate(self.key) if key[entry] != value), len(key))
+        first_different = next((entry for entry, value in enumerate(self.key) if key[entry] != value), len(key))
         known = self.bound
-        self.bound = (*map(min, bound[: same + 1], known), *known[same + 1 :])
+        self.bound = (*map(min, bound[: first_different + 1], known), *known[first_different + 1 :])
         return self.bound != known
 
 
 def build_alternative_packing(
     problem: PackingProblem, packing: Packing, pod_node: IntArray, notes: tuple[PackingNote, ...]
 ) -> Packing:
-    """Another assignment than that of a packing, which may be worse, with what the packing proves of it."""
+    """Return the packing of another assignment, which may be worse, with the bound that still holds."""
     known = BestKnown(packing.planned.get_key(problem.objective), compute_counting_bound(problem))
     known.bound = packing.bound
-    known.is_better(compute_figures(problem, pod_node).get_key(problem.objective))
+    known.set_key(compute_figures(problem, pod_node).get_key(problem.objective))
     return build_packing(problem, pod_node, known.bound, notes)
 
 
 def compute_min_evictions(problem: PackingProblem) -> int:
-    """The least weight of evictions with which all pods can be placed.
+    """Return the least eviction weight with which all pods can be placed.
 
-    What fits on no node as it is goes where something leaves, and takes no more than was free there and left.
+    A pod that fits on no node needs evictions, and then uses at most what was free on these nodes and what they free.
     """
-    stranded = _stranded(problem)
-    needs = problem.demands[problem.pod_class[stranded]].sum(axis=0)
-    runs = np.flatnonzero((problem.pod_node >= 0) & problem.movable[problem.pod_class])
+    without_node = _find_pods_without_node(problem)
+    needs = problem.demands[problem.pod_class[without_node]].sum(axis=0)
+    movable_pods = np.flatnonzero((problem.pod_node >= 0) & problem.movable[problem.pod_class])
     used, _ = compute_loads(problem, problem.pod_node)
     free = np.maximum(problem.capacities - used, 0)
-    gains = free[problem.pod_node[runs]] + problem.demands[problem.pod_class[runs]]
-    weights = problem.weights[problem.pod_class[runs]].astype(np.float64)
-    least, lightest = 0.0, float(weights.min(initial=np.inf)) if len(weights) else 0.0
+    gains = free[problem.pod_node[movable_pods]] + problem.demands[problem.pod_class[movable_pods]]
+    weights = problem.weights[problem.pod_class[movable_pods]].astype(np.float64)
+    min_weight, smallest_weight = 0.0, float(weights.min(initial=np.inf)) if len(weights) else 0.0
     for r in np.flatnonzero(needs).tolist():
         # Evictions are whole: as many as the greatest gains take, each of at least the least weight.
-        most = np.cumsum(np.sort(gains[:, r])[::-1])
-        pods = int(np.searchsorted(most, needs[r])) + 1
-        least = max(least, pods * lightest, _fractional(gains[:, r], weights, int(needs[r])))
-    return int(np.ceil(least - 1e-6))
+        largest_gains = np.cumsum(np.sort(gains[:, r])[::-1])
+        pods = int(np.searchsorted(largest_gains, needs[r])) + 1
+        min_weight = max(
+            min_weight, pods * smallest_weight, _compute_fractional_weight(gains[:, r], weights, int(needs[r]))
+        )
+    return int(np.ceil(min_weight - 1e-6))
 
 
-def _fractional(gains: IntArray, weights: FloatArray, need: int) -> float:
-    """The least weight whose gains make up the need, if parts count as well."""
+def _compute_fractional_weight(gains: IntArray, weights: FloatArray, need: int) -> float:
+    """Return the least weight whose gains cover the need, if fractions of pods count."""
     order = np.argsort(-gains / np.maximum(weights, 1e-9), kind="stable")
     sums = np.cumsum(gains[order])
     whole = int(np.searchsorted(sums, need))
@@ -257,83 +252,64 @@ def _fractional(gains: IntArray, weights: FloatArray, need: int) -> float:
     return total
 
 
-def _stranded(problem: PackingProblem) -> IntArray:
-    """The pending pods that fit on no node as it is now."""
+def _find_pods_without_node(problem: PackingProblem) -> IntArray:
+    """Return the pending pods that fit on no node as it is."""
     used, _ = compute_loads(problem, problem.pod_node)
     free = problem.capacities - used
     pending = np.flatnonzero(problem.pod_node < 0)
-    lonely = np.zeros(problem.class_count, dtype=np.bool_)
+    fits_nowhere = np.zeros(problem.class_count, dtype=np.bool_)
     for c in np.unique(problem.pod_class[pending]).tolist():
-        wanted = problem.demands[c] > 0
-        rooms = (free[:, wanted] >= problem.demands[c, wanted]).all(axis=1)
-        lonely[c] = not (rooms & problem.allowed_nodes[problem.node_mask_of_class[c]]).any()
-    return pending[lonely[problem.pod_class[pending]]]
+        needed = problem.demands[c] > 0
+        has_capacity = (free[:, needed] >= problem.demands[c, needed]).all(axis=1)
+        fits_nowhere[c] = not (has_capacity & problem.allowed_nodes[problem.node_mask_of_class[c]]).any()
+    return pending[fits_nowhere[problem.pod_class[pending]]]
 
 
-def _placed_bounds(problem: PackingProblem) -> list[int]:
-    """For each priority from the highest, how many pods can be placed at most."""
-    fixed = _fixed(problem)
-    possible = fixed | _fits_somewhere(problem)[problem.pod_class] | (problem.pod_node >= 0)
-    base = problem.demands[problem.pod_class[fixed]].sum(axis=0)
-    # What stays on a node that is too full already is no measure for the others.
+def _bound_placed(problem: PackingProblem) -> list[int]:
+    """Return for each priority, highest first, an upper bound of the placed pods."""
+    always_placed = _find_always_placed(problem)
+    placeable = always_placed | _fits_somewhere(problem)[problem.pod_class] | (problem.pod_node >= 0)
+    base = problem.demands[problem.pod_class[always_placed]].sum(axis=0)
+    # Pods that stay on an overcommitted node take no capacity from other nodes.
     used, _ = compute_loads(problem, problem.pod_node)
-    room = np.maximum(problem.capacities, used).sum(axis=0)
-    mixed = _mixed(problem, room - base)
+    free = np.maximum(problem.capacities, used).sum(axis=0) - base
+    resources = np.flatnonzero(problem.demands.any(axis=0)).tolist()
     bounds = []
     for priority in np.unique(problem.priorities)[::-1].tolist():
         mine = problem.priorities[problem.pod_class] == priority
-        sure = int((mine & fixed).sum())
-        copies = np.bincount(problem.pod_class[mine & possible & ~fixed], minlength=problem.class_count)
-        bounds.append(
-            sure + min((_most(demands, copies, whole) for demands, whole in mixed), default=int(copies.sum()))
+        copies = np.bincount(problem.pod_class[mine & placeable & ~always_placed], minlength=problem.class_count)
+        fitting = min(
+            (_count_fitting(problem.demands[:, r], copies, int(free[r])) for r in resources), default=int(copies.sum())
         )
+        bounds.append(int((mine & always_placed).sum()) + fitting)
     return bounds
 
 
-def _mixed(problem: PackingProblem, room: IntArray) -> list[tuple[IntArray, int]]:
-    """What each class takes of a room and how much that is: of each resource, and of any two by several weights.
-
-    Where both are short, pods that take much of one and little of the other cannot all be left out for nothing.
-    """
-    kinds = []
-    for r in range(len(room)):
-        demands, whole = problem.demands[:, r], int(room[r])
-        if whole <= 0:
-            kinds.append((demands, whole))
-        elif demands.any():
-            parts = (demands.astype(object) * _WHOLE_ROOM) // whole
-            kinds.append((np.minimum(parts, _WHOLE_ROOM + 1).astype(np.int64), _WHOLE_ROOM))
-    scarce = [demands for demands, whole in kinds if whole == _WHOLE_ROOM]
-    for first, second in combinations(scarce, 2):
-        kinds += [(k * first + (_MIXES - k) * second, _MIXES * _WHOLE_ROOM) for k in range(1, _MIXES)]
-    return kinds
-
-
-def _most(demands: IntArray, copies: IntArray, room: int) -> int:
-    """How many copies fit into a room at most, the smallest first."""
+def _count_fitting(demands: IntArray, copies: IntArray, capacity: int) -> int:
+    """Return how many copies fit at most, the smallest first."""
     order = np.argsort(demands, kind="stable")
     sums = np.cumsum(demands[order] * copies[order])
-    full = int(np.searchsorted(sums, room, side="right"))
-    most = int(copies[order[:full]].sum())
-    if full == len(order):
-        return most
-    left = room - (int(sums[full - 1]) if full else 0)
-    return most + max(left // int(demands[order[full]]), 0)
+    whole_classes = int(np.searchsorted(sums, capacity, side="right"))
+    count = int(copies[order[:whole_classes]].sum())
+    if whole_classes == len(order):
+        return count
+    left = capacity - (int(sums[whole_classes - 1]) if whole_classes else 0)
+    return count + max(left // int(demands[order[whole_classes]]), 0)
 
 
-def _fixed(problem: PackingProblem) -> BoolArray:
-    """The pods that every plan places."""
+def _find_always_placed(problem: PackingProblem) -> BoolArray:
+    """Return the pods that every plan places."""
     stuck = ~problem.movable | ~problem.preemptible
     return (problem.pod_node >= 0) & stuck[problem.pod_class]
 
 
 def _fits_somewhere(problem: PackingProblem) -> BoolArray:
-    """Tell of each class whether an empty node that admits it would hold one pod."""
+    """Tell for each class whether an empty allowed node would hold one pod."""
     fits = np.zeros(problem.class_count, dtype=np.bool_)
-    for site in np.unique(problem.node_mask_of_class).tolist():
-        mine = problem.node_mask_of_class == site
-        kinds = np.unique(problem.capacities[problem.allowed_nodes[site]], axis=0)
-        needs = problem.demands[mine] + problem.headroom[mine]
-        for kind in kinds:
-            fits[mine] |= (needs <= kind).all(axis=1)
+    for mask in np.unique(problem.node_mask_of_class).tolist():
+        classes = problem.node_mask_of_class == mask
+        capacities = np.unique(problem.capacities[problem.allowed_nodes[mask]], axis=0)
+        needs = problem.demands[classes] + problem.headroom[classes]
+        for capacity in capacities:
+            fits[classes] |= (needs <= capacity).all(axis=1)
     return fits & (problem.max_on_node > 0)

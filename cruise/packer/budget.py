@@ -100,7 +100,7 @@ class SolverOutcome:
     found: bool
 
     @property
-    def get_bound(self) -> float | None:
+    def bound(self) -> float | None:
         """What no solution surpasses; None where none was found: it may be no more than where counting begins."""
         bound = float(self.solver.best_objective_bound)
         return bound if self.found and math.isfinite(bound) else None
@@ -151,4 +151,4 @@ def compute_min_cover(
     for offered, need in zip(offers, needs, strict=True):
         model.add(cp_model.LinearExpr.weighted_sum(taken, offered.tolist()) >= need)
     model.minimize(cp_model.LinearExpr.weighted_sum(taken, prices.tolist()))
-    return run_solver(model, meter).get_bound
+    return run_solver(model, meter).bound

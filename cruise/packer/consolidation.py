@@ -20,9 +20,6 @@ from cruise.packer.rules.by_class import build_rules_by_class
 
 # Up to so many sites have rows of their own, those of the largest demand.
 _MOST_SITES = 16
-# For each resource and site: how many pods there are above each share, and how they fill parts of a node.
-_PARTS = (1, 2, 3, 4, 5, 7, 9)
-_THRESHOLDS = (3, 4, 5, 8, 16)
 # A resource whose demand is below this share of what all nodes have is no reason to keep one.
 _SCARCE = 0.02
 
@@ -41,10 +38,9 @@ def find_nodes_that_stay(problem: PackingProblem) -> BoolArray:
 
 
 def compute_min_price(problem: PackingProblem, meter: BudgetMeter, *, all_placed: bool) -> int:
-    """What the nodes in use cost at least: whole ones, whose room holds the sums of all that needs a place.
+    """Return a lower bound of the price of the nodes in use, whose capacity holds the sums of all placed pods.
 
-    `all_placed`: in packings in which all that waits has a place; all that runs has one in any case. The sums are those
-    of demands, and of dual feasible functions of them: of pods above half of a node each needs its own.
+    `all_placed` is for packings that place all pending pods; running pods are placed in any case.
     """
     # It takes longer to load than most problems take that do without it.
     from cruise.packer.budget import compute_min_cover
@@ -83,9 +79,6 @@ def _covers(problem: PackingProblem, all_placed: bool) -> Iterator[_Cover]:
         for resource in np.flatnonzero(demands.sum(axis=0) > _SCARCE * total).tolist():
             offers = np.where(nodes, room[:, resource], 0)
             yield int(demands[:, resource].sum()), offers
-            largest = int(offers.max(initial=0))
-            if largest:
-                yield from _transformed(demands[:, resource], offers, largest)
 
 
 def _regions(problem: PackingProblem, wanted: BoolArray) -> Iterator[tuple[BoolArray, BoolArray]]:
@@ -107,24 +100,6 @@ def _regions(problem: PackingProblem, wanted: BoolArray) -> Iterator[tuple[BoolA
         nodes[homes] = True
         if not nodes.all():
             yield classes, nodes
-
-
-def _transformed(sizes: IntArray, offers: IntArray, largest: int) -> Iterator[_Cover]:
-    """Yield sums of functions that never grow when sizes are added up: what fits a node still fits it by them."""
-    for parts in _PARTS:
-        # Of a node in parts + 1, a pod takes as many as it fills wholly.
-        def filled(amounts: IntArray, parts: int = parts) -> IntArray:
-            exact = (parts + 1) * amounts % largest == 0
-            return np.where(exact, amounts * parts, (parts + 1) * amounts // largest * largest)
-
-        yield int(filled(sizes).sum()), filled(offers)
-    for part in _THRESHOLDS:
-        # Small pods count nothing, and what leaves no more than that beside it counts for a whole node.
-        def rounded(amounts: IntArray, part: int = part) -> IntArray:
-            rest = largest - amounts
-            return np.where(amounts * part < largest, 0, np.where(rest * part < largest, largest, amounts))
-
-        yield int(rounded(sizes).sum()), rounded(offers)
 
 
 def _evictions(problem: PackingProblem) -> Iterator[tuple[IntArray, int]]:

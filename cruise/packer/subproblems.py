@@ -269,7 +269,7 @@ class SubproblemState:
         if key > self.known.key:
             if any(value < before for value, before in zip(key, self.known.key, strict=True)):
                 self.evictions = 0
-            self.known.is_better(key)
+            self.known.set_key(key)
             self.pod_node = pod_node
             self._whole.update(self.part, pod_node)
         return True

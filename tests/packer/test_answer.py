@@ -48,25 +48,6 @@ def test_a_pod_that_fits_nowhere_costs_an_eviction_and_one_that_fits_costs_none(
     assert compute_min_evictions(replace(problem, pod_node=np.array([0, 1, 1, 0]))) == 0
 
 
-def test_pods_that_take_much_of_one_resource_and_little_of_another_are_counted_by_both():
-    problem = replace(
-        draw_problem(3, nodes=2, classes=2, ruled=False, headroom=False),
-        capacities=np.array([[5, 5, 9], [5, 5, 9]]),
-        demands=np.array([[5, 1, 1], [1, 5, 1]]),
-        priorities=np.zeros(2, dtype=np.int64),
-        movable=np.ones(2, dtype=np.bool_),
-        preemptible=np.ones(2, dtype=np.bool_),
-        allowed_nodes=np.ones((2, 2), dtype=np.bool_),
-        max_on_node=np.full(2, 9),
-        pod_class=np.array([0, 0, 1, 1]),
-        pod_node=np.full(4, -1),
-        objective=PackingObjective.PAPER,
-    )
-    # Of each resource alone two small ones and one large one would not be too much.
-    assert compute_counting_bound(problem)[0] == 3
-    assert compute_counting_bound(replace(problem, demands=np.array([[5, 2, 1], [2, 5, 1]])))[0] == 2
-
-
 def known(key, bound, most=(9, 9, 9, 9)):
     found = BestKnown(key, most)
     assert found.update_bound(key, bound)
@@ -76,7 +57,7 @@ def known(key, bound, most=(9, 9, 9, 9)):
 def test_a_bound_holds_beside_what_is_better_as_far_as_that_is_nowhere_worse():
     for key, bound in (((5, 4, 1, 2), (6, 4, 1, 3)), ((5, 3, 2, 1), (6, 4, 9, 9))):
         one = known((4, 4, 1, 1), (6, 4, 1, 3))
-        one.is_better(key)
+        one.set_key(key)
         assert (one.key, one.bound) == (key, bound)
 
 

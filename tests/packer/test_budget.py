@@ -20,4 +20,4 @@ def test_a_hint_that_is_lost_on_the_way_costs_no_answer():
         cp_model.CpSolver().solve(model)
     outcome = run_solver(model, BudgetMeter(math.inf, 1e10))
     assert outcome.found
-    assert outcome.get_bound == outcome.solver.objective_value
+    assert outcome.bound == outcome.solver.objective_value

@@ -64,11 +64,11 @@ def test_what_is_proved_under_rules_with_bounds_is_the_best_of_all(seeds):
             # Where annealing finds nothing, what is there to close is closed.
             idle = not seed % 2
 
-            def build_next_question(self, entry: int) -> EntryBound:
+            def build_entry_bound(self, entry: int) -> EntryBound:
                 return Closing(self.incumbent.layout.problem, self.incumbent.assignment, entry, 1)
 
-            def anneal_start(self, entry: int, meter: BudgetMeter, start: IntArray | None = None) -> IntArray:
-                return self.incumbent.assignment if self.idle else super().anneal_start(entry, meter, start)
+            def anneal(self, entry: int, meter: BudgetMeter, start: IntArray | None = None) -> IntArray:
+                return self.incumbent.assignment if self.idle else super().anneal(entry, meter, start)
 
         incumbent = build_incumbent(problem, problem.pod_node, lambda _packing: None)
         Asking(incumbent, 1).run(BudgetMeter(math.inf, 1e9))
@@ -106,11 +106,11 @@ def test_a_question_is_asked_anew_where_more_is_reached_before_it():
             return None, False
 
     class Late(IncumbentSearch):
-        def build_next_question(self, entry: int) -> EntryBound:
+        def build_entry_bound(self, entry: int) -> EntryBound:
             asked.append((entry, int(self.incumbent.assignment[0].sum())))
             return Silent(problem, self.incumbent.assignment, entry, 1)
 
-        def anneal_start(self, entry: int, meter: BudgetMeter, start: IntArray | None = None) -> IntArray:
+        def anneal(self, entry: int, meter: BudgetMeter, start: IntArray | None = None) -> IntArray:
             return np.array([[2], [0]]) if (2, 1) in asked else self.incumbent.assignment
 
     incumbent = build_incumbent(problem, problem.pod_node, lambda _packing: None)
@@ -156,7 +156,7 @@ def test_shared_headroom_lets_everybody_in_where_peaks_do_not():
         packing, peaks = solved(problem, 1e9, seed=1), solved(problem_of(with_peaks(instance)), 1e8)
         assert find_rule_violations(problem, packing.pod_node) == ()
         assert packing.status.is_proved
-        assert packing.planned.get_placed[0] > 1.14 * peaks.planned.get_placed[0]
+        assert packing.planned.placed[0] > 1.14 * peaks.planned.placed[0]
         assert packing.planned.eviction_weight == 0
 
 

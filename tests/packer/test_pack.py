@@ -30,13 +30,13 @@ def packed(problem):
 def test_each_report_is_better_and_the_answer_obeys_every_rule(seed, ruled, headroom):
     problem = draw_problem(seed, nodes=4, classes=6, ruled=ruled, headroom=headroom)
     packing, reported = packed(problem)
-    keys = [k.planned.key(problem.objective) for k in reported]
+    keys = [k.planned.get_key(problem.objective) for k in reported]
     assert keys == sorted(keys)
-    assert packing.planned.key(problem.objective) == keys[-1]
+    assert packing.planned.get_key(problem.objective) == keys[-1]
     assert find_rule_violations(problem, packing.pod_node) == ()
-    assert packing.planned.key(problem.objective) >= pack_quickly(problem).planned.get_key(problem.objective)
+    assert packing.planned.get_key(problem.objective) >= pack_quickly(problem).planned.get_key(problem.objective)
     for one in reported:
-        assert all(value <= most for value, most in zip(one.planned.key(problem.objective), one.bound, strict=True))
+        assert all(value <= most for value, most in zip(one.planned.get_key(problem.objective), one.bound, strict=True))
     assert set(packing.notes) <= {PackingNote(PackingNoteCode.OTHER_ORDERS)}
 
 
@@ -57,7 +57,8 @@ def test_what_is_said_to_need_evictions_places_less_without(seed, ruled):
     for packing in packed(problem)[1]:
         if packing.needs_evictions:
             assert (
-                rooted.planned.key(PackingObjective.OPERATOR)[:-1] < packing.planned.key(PackingObjective.OPERATOR)[:-1]
+                rooted.planned.get_key(PackingObjective.OPERATOR)[:-1]
+                < packing.planned.get_key(PackingObjective.OPERATOR)[:-1]
             )
 
 
@@ -105,7 +106,7 @@ def test_no_eviction_where_the_pending_fit_without():
     )
     packing, _ = packed(problem)
     assert packing.status == "optimal"
-    assert packing.planned.key(PackingObjective.OPERATOR) == (4, 0)
+    assert packing.planned.get_key(PackingObjective.OPERATOR) == (4, 0)
     assert packing.pod_node[0] == 0
 
 

@@ -46,7 +46,7 @@ def summarize_node_count_change(
     before, after = find_nodes_in_use(problem, problem.pod_node), find_nodes_in_use(problem, packing.pod_node)
     priority_count = len(packing.planned.priorities)
     min_price = -packing.bound[priority_count]
-    if packing.planned.get_placed != packing.bound[:priority_count]:
+    if packing.planned.placed != packing.bound[:priority_count]:
         # The bound is for plans that place more pods: a plan that places as few as this one might need less.
         min_price = max(min(min_price, packing.planned.price - 1), 0)
     used = [built.nodes[node].name for node in np.flatnonzero(after).tolist()]

@@ -91,7 +91,7 @@ def _fix(
     if top >= 0 and rest[top] > 0.0 and (rest[top] > _NEARLY or not chosen):
         whole[top] += 1
         chosen.append(top)
-    bonus = max(_BONUS * generation.subproblem.get_unit, _BONUS_FOR_ARTIFICIAL * generation.master.get_most_expensive())
+    bonus = max(_BONUS * generation.subproblem.unit, _BONUS_FOR_ARTIFICIAL * generation.master.get_most_expensive())
     for k in dict.fromkeys(chosen):
         if fixed[k] == 0:
             t.cost[first + k] += bonus

@@ -306,7 +306,7 @@ def build_master_problem(phase: PrioritySubproblem, generator: np.random.Generat
         basic = slack
         master.slacks[row] = slack
         if row < convexity and (right[row] > 0 or row >= between):
-            artificials.append(master._append([(row, 1.0)], -phase.get_unit, UNBOUNDED))
+            artificials.append(master._append([(row, 1.0)], -phase.unit, UNBOUNDED))
             basic = artificials[-1] if right[row] > 0 else slack
         t = master.tableau
         t.basis[row] = basic

@@ -45,7 +45,7 @@ class PrioritySubproblem:
     row_least: FloatArray
 
     @property
-    def get_unit(self) -> float:
+    def unit(self) -> float:
         """The most that one copy is worth."""
         return float(max(self.fixed_copies.max(initial=1), 1))
 

@@ -62,7 +62,7 @@ class ConstraintModel:
         self.cells.require(self.entries[entry].expression() <= most)
 
     @property
-    def get_effort(self) -> float:
+    def effort(self) -> float:
         """What building it stands for in work units."""
         return EFFORT_UNIT * SECONDS_A_VARIABLE * len(self.cells.model.proto.variables)
 
@@ -88,7 +88,7 @@ class ConstraintModel:
         if not outcome.found:
             return SolverAnswer(None, None)
         self._hint_all(outcome.solver)
-        bound = None if outcome.get_bound is None else math.floor(outcome.get_bound + 1e-6)
+        bound = None if outcome.bound is None else math.floor(outcome.bound + 1e-6)
         return SolverAnswer(self.read(outcome.solver.value), bound)
 
     def read(self, value: Callable[[cp_model.IntVar], int]) -> IntArray:
@@ -193,7 +193,7 @@ class Incumbent(BestKnown):
         """Take an assignment that is better, and report it."""
         key = compute_copies_key(self.layout, assignment)
         if key > self.key:
-            self.is_better(key)
+            self.set_key(key)
             self.assignment = assignment
             self.relax()
             self.report(self.packing())
@@ -290,7 +290,7 @@ def maximise_and_prove(incumbent: Incumbent, meter: BudgetMeter) -> None:
         return
     fixed = compute_copies_key(layout, layout.immovable)
     model = ConstraintModel(layout)
-    meter.spend(model.get_effort)
+    meter.spend(model.effort)
     if not model.complete_hint(incumbent.assignment, meter):
         return
     returns = add_returning_copies(layout)

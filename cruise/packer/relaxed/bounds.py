@@ -224,7 +224,7 @@ class RelaxedBounds:
         self._unit = max(int(np.gcd.reduce(problem.weights)), 1) if len(problem.weights) else 1
 
     @property
-    def get_node_changes(self) -> NodeChanges:
+    def node_changes(self) -> NodeChanges:
         """The changes of nodes that the last bound came of."""
         return self._dual.changes
 

@@ -102,18 +102,18 @@ class NodeSearches:
         self.gains = np.zeros(self._nodes)
 
     @property
-    def get_net(self) -> IntArray:
+    def net(self) -> IntArray:
         """What arrived of each class less what left."""
         return np.asarray(np.sum([hand.net for hand in self._hands], axis=0))
 
     @property
-    def get_surplus(self) -> tuple[float, float]:
+    def surplus(self) -> tuple[float, float]:
         """How much more nodes gain than by changes known before, and of that what no change is known for."""
         more, unsure = np.sum([hand.surplus for hand in self._hands], axis=0).tolist()
         return more, unsure
 
     @property
-    def get_steps(self) -> int:
+    def steps(self) -> int:
         """The steps of all searches so far."""
         return sum(int(hand.items.nodes[0]) for hand in self._hands)
 
@@ -123,7 +123,7 @@ class NodeSearches:
             hand.net[:], hand.surplus[:] = 0, 0.0
         ends = [0, self._nodes] if enough == math.inf else np.linspace(0, self._nodes, _SPANS + 1).astype(int).tolist()
         for span, (begin, end) in enumerate(pairwise(ends)):
-            if span >= _LEAST_SPANS and self.get_surplus[0] > enough:
+            if span >= _LEAST_SPANS and self.surplus[0] > enough:
                 self._begin = (self._begin + begin) % self._nodes
                 return int(begin)
             edges = np.linspace(begin, end, len(self._hands) + 1).astype(int).tolist()
@@ -254,7 +254,7 @@ class LagrangianDual:
         The search of each node ends after so many steps, and that of all once their surplus is `enough`.
         """
         whole = np.where(self.supply, np.rint(np.maximum(prices, 0.0) * SCALE), 0.0).astype(np.int64)
-        searches, before, classes = self._searches, self._searches.get_steps, self.problem.class_count
+        searches, before, classes = self._searches, self._searches.steps, self.problem.class_count
         price, cost = whole[:classes], question.cost * SCALE
         rates, above = self._rates(price)
         at = DualPrices(
@@ -266,16 +266,16 @@ class LagrangianDual:
             above=above,
         )
         done = searches.run(at, enough, most_steps, meter.deadline_seconds)
-        meter.spend(_STEP * (searches.get_steps - before) + 1000 * (done or 0) + _CALL)
+        meter.spend(_STEP * (searches.steps - before) + 1000 * (done or 0) + _CALL)
         if done is None:
             return None
-        surplus, unsure = searches.get_surplus
+        surplus, unsure = searches.surplus
         if done < self.problem.node_count:
             return DualValue(0, np.zeros(len(whole), dtype=np.int64), surplus, unsure, done / self.problem.node_count)
         missing = self.get_missing(question, whole)
         wanted = np.concatenate([self.pending - missing, -self.allowed])
         short = int(whole @ wanted) + SCALE * int(missing[question.missed].sum())
-        return DualValue(short - int(searches.gains.sum()), wanted - searches.get_net, surplus, unsure, 1.0)
+        return DualValue(short - int(searches.gains.sum()), wanted - searches.net, surplus, unsure, 1.0)
 
     def _limits_prices(self, whole: IntArray) -> IntArray:
         """What one copy of each class pays for all limits where it leaves."""

@@ -67,7 +67,7 @@ class DomainCounts:
         """How many are in the domain of a node."""
         return self.by_domain_counts.get(self.domains.get_domain[node], 0)
 
-    def get_minimum(self) -> int:
+    def minimum(self) -> int:
         """The fewest in any domain."""
         return min(self.by_domain_counts.values(), default=0) if len(self.by_domain_counts) == self.domains.count else 0
 
@@ -150,25 +150,25 @@ class SpreadCheck:
     all_domains: TopologyRow
 
     @property
-    def get_minimum(self) -> int:
+    def minimum(self) -> int:
         """The fewest targets in an eligible domain."""
-        return self.targets.get_minimum() if self.targets.domains.count >= self.rule.min_domains else 0
+        return self.targets.minimum() if self.targets.domains.count >= self.rule.min_domains else 0
 
     @property
-    def get_maximum(self) -> int:
+    def maximum(self) -> int:
         """How many targets a domain may have before one more holder arrives."""
-        return self.rule.max_skew + self.get_minimum - int(self.rule.counts_itself)
+        return self.rule.max_skew + self.minimum - int(self.rule.counts_itself)
 
     def allows(self, node: int) -> bool:
         """Whether one more pod may arrive on a node."""
         domain = self.all_domains.get_domain[node]
-        return domain >= 0 and self.targets.get_in_domain(domain) <= self.get_maximum
+        return domain >= 0 and self.targets.get_in_domain(domain) <= self.maximum
 
     def get_allowed_nodes(self) -> BoolArray:
         """The nodes where one more pod may arrive."""
         row = self.all_domains.row
         return np.asarray(
-            (row >= 0) & (self.targets.get_by_domain(self.all_domains.size)[row] <= self.get_maximum), dtype=np.bool_
+            (row >= 0) & (self.targets.get_by_domain(self.all_domains.size)[row] <= self.maximum), dtype=np.bool_
         )
 
 
@@ -184,7 +184,7 @@ class SpreadGuard:
         spread = self.spread
         level = spread.targets.get_by_domain(spread.all_domains.size)[spread.all_domains.row]
         watched = (self.arrived.get_per_node() > 0) & spread.rule.eligible
-        return np.asarray(~watched | (level + 1 - spread.get_minimum <= spread.rule.max_skew), dtype=np.bool_)
+        return np.asarray(~watched | (level + 1 - spread.minimum <= spread.rule.max_skew), dtype=np.bool_)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

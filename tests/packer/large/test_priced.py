@@ -27,7 +27,7 @@ def test_what_prices_say_of_nodes_of_two_sizes_saves_evictions():
     least = bounds.compute_min_evicted(
         (problem.pod_count,), _evicted(problem, known.pod_node), BudgetMeter(math.inf, WORK)
     )
-    found = solve_from_prices(problem, bounds.get_node_changes, known.bound, BudgetMeter(math.inf, WORK), 1)
+    found = solve_from_prices(problem, bounds.node_changes, known.bound, BudgetMeter(math.inf, WORK), 1)
     assert not find_rule_violations(problem, found.pod_node)
     assert (found.pod_node >= 0).all()
     assert least <= _evicted(problem, found.pod_node) < _evicted(problem, known.pod_node)

@@ -40,8 +40,8 @@ def solved(problem):
 def test_every_rule_is_obeyed_and_nothing_gets_worse(problem):
     packing = solved(problem)
     now = compute_figures(problem, problem.pod_node)
-    assert packing.planned.key(problem.objective) >= now.get_key(problem.objective)
-    assert packing.planned.key(problem.objective) <= packing.bound
+    assert packing.planned.get_key(problem.objective) >= now.get_key(problem.objective)
+    assert packing.planned.get_key(problem.objective) <= packing.bound
     assert (solved(problem).pod_node == packing.pod_node).all()
 
 
@@ -93,7 +93,7 @@ def test_nothing_is_evicted_where_what_waits_fits_once_it_is_sorted():
     problem = draw_pod_group(GroupOfPods(10, usage_percent=80), 2)
     last = problem.pod_class == problem.class_count - 1
     packing = solved(replace(problem, pod_node=np.where(last, -1, problem.pod_node)))
-    assert packing.planned.key(PackingObjective.OPERATOR) == packing.bound
+    assert packing.planned.get_key(PackingObjective.OPERATOR) == packing.bound
 
 
 def test_many_small_pods_leave_a_node_for_one_as_large_as_they_are():

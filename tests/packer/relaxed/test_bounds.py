@@ -64,7 +64,7 @@ def test_threads_change_no_bound(count):
             for bounds in (one, several)
         ]
     assert least[0] == least[1] > 0
-    assert (one.get_node_changes.share == several.get_node_changes.share).all()
+    assert (one.node_changes.share == several.node_changes.share).all()
 
 
 def _limited(problem, seed):
