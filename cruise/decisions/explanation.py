@@ -1,4 +1,4 @@
-"""Why a pod has, gets or keeps its numbers: its node's pass, with every step that the pass returns."""
+"""Explains why a pod has, gets or keeps its sizes: the plan of its node, with every step of the computation."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,11 +31,11 @@ class PodOutcome(StrEnum):
     """What the node pass does with a pod."""
 
     RESIZED = "resized"
-    NO_CHANGE_NEEDED = "no-change-needed"  # sized, but no change is worth a write
-    AT_RISK = "at-risk"  # as settled, but a container of it was killed for lack of memory
+    NO_CHANGE_NEEDED = "no-change-needed"  # sized, but no change is worth a resize
+    AT_RISK = "at-risk"  # no change needed, but one of its containers was killed for lack of memory
     SKIPPED = "skipped"
     EVICTED = "evicted"
-    PENDING = "pending"  # on no node, so the node pass has nothing to decide
+    PENDING = "pending"  # on no node, so the node pass does not size it
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,10 +50,10 @@ class LargestHeadroom:
 
 @dataclass(frozen=True, slots=True)
 class RankedPod:
-    """One pod in the order of eviction for a resource.
+    """One pod in the eviction order for a resource.
 
-    `goes` is the resource on whose account it goes, which may be the other one, None where it stays; `immovable` is
-    the detail that forbids it or spares it, None where it may go.
+    `evicted_for` is the resource that it is evicted for (possibly the other one), None if it stays;
+    `not_evicted_reason` tells why it may not or need not be evicted.
     """
 
     namespace: str
@@ -62,18 +62,17 @@ class RankedPod:
     priority: int
     headroom: int
     base: int
-    is_evicted: ResourceName | None
-    not_evictable: str | None
+    evicted_for: ResourceName | None
+    not_evicted_reason: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeExplanation:
-    """The sums of a node: `fixed` is what pods that are not sized and all overheads take from its allocatable.
+    """The sums of a node; `fixed` is what pods that are not resized and all overheads take of its allocatable.
 
-    `base` and `headroom` are those of all pods that take part, before any eviction: the largest single headroom, which
-    the fit goes by. `staying_headroom` is what the pods that stay share, found by the rule in `rules`, and `kept_risks`
-    how stated risks were kept. `spikes` and `rankings` are by resource, a ranking empty where the node needs no
-    eviction.
+    `base` and `headroom` (the largest single one) belong to all resizable pods before evictions, as the fit counts
+    them; `remaining_headroom` is what the remaining pods share, computed by the models in `rules`. `largest_headrooms`
+    and `rankings` are by resource, a ranking empty if the node needs no eviction.
     """
 
     name: str
@@ -82,20 +81,20 @@ class NodeExplanation:
     available: Resources
     base: Resources
     headroom: Resources
-    staying_headroom: Resources
+    remaining_headroom: Resources
     rules: Mapping[ResourceName, str]
     observed_risks: Mapping[ResourceName, ObservedRisk]
     fits: bool
     reason: ReasonCode | None
     sized_pods: int
     skipped_pods: int
-    spikes: Mapping[ResourceName, LargestHeadroom | None]
+    largest_headrooms: Mapping[ResourceName, LargestHeadroom | None]
     rankings: Mapping[ResourceName, tuple[RankedPod, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class SkippedContainer:
-    """A container that is not sized: what it asks for, and its statistic where there is one."""
+    """A container that is not sized, with its statistic if it has one."""
 
     container: Container
     statistic: Statistic | None
@@ -103,12 +102,10 @@ class SkippedContainer:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One pod's fate and all that led to it.
+    """The outcome for one pod, and everything that led to it.
 
-    `steps` has its containers where it is sized, `held` where it is not; `hold` why it is left alone or held back;
-    `kills` has its containers that were killed for lack of memory;
-    `admission` what a pod in its place would be created with, for a pod that is pending; `claimed` what other
-    autoscalers do to it.
+    `steps` holds its containers if it is sized, `skipped_containers` if it is not; `oom_kills` its containers that were
+    killed for lack of memory; `admission` what a pending pod would be created with.
     """
 
     pod: Pod
@@ -130,7 +127,7 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True)
 class ExplanationBasis:
-    """A cluster sized as a node pass sizes it, on which its pods are explained; `sized` is None where no node was."""
+    """A cluster sized by a node pass, so that its pods can be explained; `sized` is None if no node was sized."""
 
     snapshot: ClusterSnapshot
     statistics: StatisticsTable
@@ -154,13 +151,10 @@ def explain_pod(
     headroom: HeadroomModel = SHARED_MAX_HEADROOM,
     earlier: EarlierPasses = ASSUME_UNCHANGED,
 ) -> Explanation:
-    """Explain one pod of the snapshot; `headroom` is the model as the node pass would prepare it.
-
-    `earlier` is what the pass before saw.
-    """
-    is_there = any(node.name == pod.node for node in snapshot.nodes)
-    # Where pods can go, what room is promised there and what quotas leave depends on the pods of other nodes.
-    nodes = frozenset({pod.node or ""}) if not is_there or not policy.rules.eviction_safeguards else None
+    """Explain one pod of the snapshot; `headroom` is the model as the node pass prepares it."""
+    node_exists = any(node.name == pod.node for node in snapshot.nodes)
+    # Destinations, capacity reserved for replacements, and quotas depend on the pods of other nodes.
+    nodes = frozenset({pod.node or ""}) if not node_exists or not policy.rules.eviction_safeguards else None
     basis = prepare_basis(
         snapshot,
         statistics,
@@ -170,7 +164,7 @@ def explain_pod(
         refused=refused,
         headroom=headroom,
         earlier=earlier,
-        nodes=nodes if is_there else frozenset(),
+        nodes=nodes if node_exists else frozenset(),
     )
     return explain_pod_on_basis(basis, pod)
 
@@ -187,7 +181,7 @@ def prepare_basis(
     earlier: EarlierPasses = ASSUME_UNCHANGED,
     nodes: frozenset[str] | None = None,
 ) -> ExplanationBasis:
-    """Size a snapshot, or some of its `nodes`, as `explain` has it; this takes the work of a node pass."""
+    """Size a snapshot, or some of its `nodes`, for explanations; this takes as long as a node pass."""
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
     sized = (
         size_cluster(
@@ -206,14 +200,14 @@ def prepare_basis(
 
 
 def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
-    """Explain one pod of a basis's snapshot."""
+    """Explain one pod of the basis."""
     snapshot, statistics, policy, eligibility = basis.snapshot, basis.statistics, basis.policy, basis.eligibility
     statements = eligibility.get_stated_settings(pod)
-    guidance = eligibility.get_effective_policy(pod)
-    known = guidance if isinstance(guidance, EffectivePolicy) else None
+    policy_or_error = eligibility.get_effective_policy(pod)
+    effective_policy = policy_or_error if isinstance(policy_or_error, EffectivePolicy) else None
     kills = find_oom_kill_risks(pod, snapshot, statistics, policy, basis.now)
-    rooms = [] if basis.sized is None else [room for room in basis.sized.capacities if room.node.name == pod.node]
-    if basis.sized is None or not rooms:
+    capacities = [] if basis.sized is None else [room for room in basis.sized.capacities if room.node.name == pod.node]
+    if basis.sized is None or not capacities:
         nodes = NodeIndex(snapshot.known_nodes)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
         admission = decide_admission(pod, eligibility, statistics, nodes, ranges, policy)
@@ -221,36 +215,36 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
             pod=pod,
             outcome=PodOutcome.PENDING,
             statements=statements,
-            effective_policy=known,
+            effective_policy=effective_policy,
             ranking=None,
             not_evictable_reason=None,
-            skipped_containers=_held(pod, statistics),
+            skipped_containers=_list_skipped_containers(pod, statistics),
             admission=admission,
             autoscaler_claims=eligibility.get_autoscaler_claims(pod),
             oom_kills=kills,
         )
-    found = replace(basis.sized, capacities=rooms)
-    [plan] = build_node_plans(found, policy, basis.refused, basis.now)
-    own = next((at for at, one in enumerate(found.sized.columns.candidates.pods) if one.pod is pod), None)
+    sizing = replace(basis.sized, capacities=capacities)
+    [plan] = build_node_plans(sizing, policy, basis.refused, basis.now)
+    index = next((at for at, one in enumerate(sizing.sized.columns.candidates.pods) if one.pod is pod), None)
     name = (pod.namespace, pod.name)
     resize = next((one for one in plan.resize if (one.namespace, one.pod) == name), None)
     eviction = next((one for one in plan.evict if (one.namespace, one.pod) == name), None)
-    hold = next((one for one in plan.skipped if (one.namespace, one.pod) == name), None)
+    skipped = next((one for one in plan.skipped if (one.namespace, one.pod) == name), None)
     items = snapshot.limit_ranges.get(pod.namespace, ())
-    sized = own is not None and eviction is None
+    is_sized = index is not None and eviction is None
     return Explanation(
         pod=pod,
-        outcome=_fate(resize, eviction, hold, kills),
+        outcome=_find_outcome(resize, eviction, skipped, kills),
         statements=statements,
-        effective_policy=known,
-        ranking=eligibility.evictability.get_ranking(pod, known) if known is not None else None,
-        not_evictable_reason=eligibility.evictability.explain_not_evictable(pod, known)
-        if known is not None
+        effective_policy=effective_policy,
+        ranking=eligibility.evictability.get_ranking(pod, effective_policy) if effective_policy is not None else None,
+        not_evictable_reason=eligibility.evictability.explain_not_evictable(pod, effective_policy)
+        if effective_policy is not None
         else eligibility.evictability.explain_protection(pod),
-        skipped=hold,
-        node=_node(plan, found, basis.headroom),
-        steps=build_size_steps(found.sized, own, statistics, items) if own is not None and sized else (),
-        skipped_containers=() if sized else _held(pod, statistics),
+        skipped=skipped,
+        node=_explain_node(plan, sizing, basis.headroom),
+        steps=build_size_steps(sizing.sized, index, statistics, items) if index is not None and is_sized else (),
+        skipped_containers=() if is_sized else _list_skipped_containers(pod, statistics),
         resize=resize,
         eviction=eviction,
         autoscaler_claims=eligibility.get_autoscaler_claims(pod),
@@ -258,19 +252,19 @@ def explain_pod_on_basis(basis: ExplanationBasis, pod: Pod) -> Explanation:
     )
 
 
-def _fate(
-    resize: ResizePod | None, eviction: EvictPod | None, hold: SkippedPod | None, kills: Sequence[ContainerRisk]
+def _find_outcome(
+    resize: ResizePod | None, eviction: EvictPod | None, skipped: SkippedPod | None, kills: Sequence[ContainerRisk]
 ) -> PodOutcome:
     if eviction is not None:
         return PodOutcome.EVICTED
     if resize is not None:
         return PodOutcome.RESIZED
-    if hold is not None:
+    if skipped is not None:
         return PodOutcome.SKIPPED
     return PodOutcome.AT_RISK if kills else PodOutcome.NO_CHANGE_NEEDED
 
 
-def _held(pod: Pod, statistics: StatisticsTable) -> tuple[SkippedContainer, ...]:
+def _list_skipped_containers(pod: Pod, statistics: StatisticsTable) -> tuple[SkippedContainer, ...]:
     found = []
     for container in pod.containers:
         row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
@@ -278,36 +272,38 @@ def _held(pod: Pod, statistics: StatisticsTable) -> tuple[SkippedContainer, ...]
     return tuple(found)
 
 
-def _node(plan: NodePlan, found: NodeSizing, headroom: HeadroomModel) -> NodeExplanation:
-    columns, [room] = found.sized.columns, found.capacities
-    pods, crowd = columns.get_pods_on_node(room.number), found.contended.get(room.number)
+def _explain_node(plan: NodePlan, sizing: NodeSizing, headroom: HeadroomModel) -> NodeExplanation:
+    columns, [capacity] = sizing.sized.columns, sizing.capacities
+    pods, contended = columns.get_pods_on_node(capacity.number), sizing.contended.get(capacity.number)
     return NodeExplanation(
         name=plan.node,
         allocatable=plan.allocatable,
         fixed=plan.allocatable - plan.available,
         available=plan.available,
-        base=Resources(*(int(columns.base_by_node[resource][room.number]) for resource in ResourceName)),
+        base=Resources(*(int(columns.base_by_node[resource][capacity.number]) for resource in ResourceName)),
         headroom=Resources(
-            *(int(columns.largest_headroom_by_node[resource][room.number]) for resource in ResourceName)
+            *(int(columns.largest_headroom_by_node[resource][capacity.number]) for resource in ResourceName)
         ),
-        staying_headroom=plan.headroom,
+        remaining_headroom=plan.headroom,
         rules={resource: headroom.rule(resource) for resource in ResourceName},
-        observed_risks={one: kept for one in ResourceName if (kept := headroom.get_observed_risk(one)) is not None},
+        observed_risks={
+            one: observed_risk for one in ResourceName if (observed_risk := headroom.get_observed_risk(one)) is not None
+        },
         fits=plan.fits,
         reason=plan.reason,
         sized_pods=len(pods),
-        skipped_pods=len(room.skipped_pods),
-        spikes={resource: _spike(plan, resource) for resource in ResourceName},
+        skipped_pods=len(capacity.skipped_pods),
+        largest_headrooms={resource: _find_largest_headroom(plan, resource) for resource in ResourceName},
         rankings={
-            resource: _ranking(crowd, pods, found, plan, resource)
-            if crowd is not None and resource in plan.shortages
+            resource: _rank_pods(contended, pods, sizing, plan, resource)
+            if contended is not None and resource in plan.shortages
             else ()
             for resource in (ResourceName.MEMORY, ResourceName.CPU)
         },
     )
 
 
-def _spike(plan: NodePlan, resource: ResourceName) -> LargestHeadroom | None:
+def _find_largest_headroom(plan: NodePlan, resource: ResourceName) -> LargestHeadroom | None:
     largest: LargestHeadroom | None = None
     for target in plan.targets:
         amount = target.cpu_headroom_millicores if resource is ResourceName.CPU else target.memory_headroom_bytes
@@ -316,26 +312,26 @@ def _spike(plan: NodePlan, resource: ResourceName) -> LargestHeadroom | None:
     return largest
 
 
-def _ranking(
-    crowd: ContendedNode, pods: Sequence[int], found: NodeSizing, plan: NodePlan, resource: ResourceName
+def _rank_pods(
+    contended: ContendedNode, pods: Sequence[int], sizing: NodeSizing, plan: NodePlan, resource: ResourceName
 ) -> tuple[RankedPod, ...]:
-    """Return the candidates in their order, then those that may not go."""
-    gone = {(one.namespace, one.pod): one.resource for one in plan.evict}
-    candidates = rank_for_eviction(crowd.candidates, resource)
-    others = [index for index in range(len(crowd.candidates)) if index not in set(candidates)]
+    """Return the eviction candidates in order, then the pods that may not be evicted."""
+    evicted_for = {(one.namespace, one.pod): one.resource for one in plan.evict}
+    candidates = rank_for_eviction(contended.candidates, resource)
+    others = [index for index in range(len(contended.candidates)) if index not in set(candidates)]
     return tuple(
         RankedPod(
-            contender.namespace,
-            contender.name,
-            contender.ranking,
-            contender.priority,
-            contender.headroom.get(resource),
-            contender.base.get(resource),
-            gone.get((contender.namespace, contender.name)),
-            crowd.not_evictable_reasons[index]
-            or (ReasonDetail.NOT_MANAGED.create(resource) if resource not in contender.evictable_for else None)
-            or found.sized.fit.not_evicted.get(pods[index]),
+            candidate.namespace,
+            candidate.name,
+            candidate.ranking,
+            candidate.priority,
+            candidate.headroom.get(resource),
+            candidate.base.get(resource),
+            evicted_for.get((candidate.namespace, candidate.name)),
+            contended.not_evictable_reasons[index]
+            or (ReasonDetail.NOT_MANAGED.create(resource) if resource not in candidate.evictable_for else None)
+            or sizing.sized.fit.not_evicted.get(pods[index]),
         )
         for index in [*candidates, *others]
-        for contender in [crowd.candidates[index]]
+        for candidate in [contended.candidates[index]]
     )

@@ -1,4 +1,4 @@
-"""How each number of a container came about: its row of the columns that a node pass decides by."""
+"""Shows how each size of a container came about: its row of the columns that a node pass decides by."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ from cruise.domain.usage import Statistic, StatisticsTable
 
 @dataclass(frozen=True, slots=True)
 class BoundStep:
-    """One end of what a request may be, and what set it, None for no bound.
+    """One bound of a request and its source; both None without a bound.
 
-    `floor`, `override`, `limit-range`, `quota`, `memory-limit` (as far as the limit may rise), or `submitted`: an
-    override that counts as far as the pod was submitted with.
+    Sources: `floor`, `override`, `limit-range`, `quota`, `memory-limit` (what the limit may rise to), or `submitted`
+    (an override that applies up to the submitted request).
     """
 
     value: int | None
@@ -30,7 +30,7 @@ class BoundStep:
 
 @dataclass(frozen=True, slots=True)
 class UpdateThresholdStep:
-    """Whether a value moves far enough to be written: by `least` at least, and by `least_share` of what it is now."""
+    """Whether a value moves far enough to be written: by the minimum change, and by that share of its present value."""
 
     before: int
     after: int
@@ -41,13 +41,13 @@ class UpdateThresholdStep:
 
 @dataclass(frozen=True, slots=True)
 class ResizeCauseStep:
-    """Whether a request is worth a write: its node's pods need `need` together and `have` as much, before any write.
+    """Why write damping writes a request or not.
 
-    `band` is the share above `need` in which `have` may stay. `cause` is why this request is to be written, None where
-    it stays, and `within_dead_band` that it stays all the same, since nothing of its pod moves far enough. `below`
-    tells that its base is above it, `since_long` that this, or else what the node has above its band, has gone on for
-    long, and `rested` that the pod's last resize is long past. `init_sum` is what the pod's init containers make
-    kube-scheduler count for the pod, now and at its targets alike, 0 where they do not.
+    `needed_together` is what the node's pods need, `requested_together` what they request before any write. `cause` is
+    None if the request stays; `within_update_threshold` tells that nothing of the pod moves far enough all the same.
+    `is_lasting` tells that the container has been under-requested, or else its node over-requested, for long.
+    `init_container_sum` is what kube-scheduler counts for the pod because of its init containers, now and at its
+    targets, 0 if they do not determine it.
     """
 
     needed_together: int
@@ -55,39 +55,35 @@ class ResizeCauseStep:
     tolerance: float
     cause: ResizeCause | None
     within_update_threshold: bool
-    below: bool
-    since_long: bool
+    under_requested: bool
+    is_lasting: bool
     past_cooldown: bool
-    init_sum: int
+    init_container_sum: int
 
 
 @dataclass(frozen=True, slots=True)
 class UserMinimumStep:
-    """What annotations of the workload's own ask beyond what it was `submitted` with, and how much is granted of it.
+    """What the workload's own annotations request beyond the `submitted` request (None: unknown), and how much is granted.
 
-    `yielded` is the part of its base that counts among it, since the pod ranks itself on a node that is crowded.
-    `submitted` is None where the pod template is not known.
+    `from_base` is the part of its base that counts here because the pod ranks itself on a node under pressure.
     """
 
     requested: int
     granted: int
     submitted: int | None
-    released: int
+    from_base: int
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSteps:
-    """From base to request, in millicores or bytes: `base + largest × headroom / total`, rounded, clamped, trimmed.
+    """From base to request, in millicores or bytes.
 
-    `largest` is the headroom that the node's pods share, as far as there is room for what is `needed`, and `total` the
-    sum of all headrooms over the pods that stay; with `by_base` no container has any, and `largest × base / total` is
-    shared, `total` being the sum of the bases. A container that is `at_peak` gets no more than `peak_with_spare`; the
-    others of its node then share `left` by `left_total` in place of `largest` by `total`.
-    `clamped` is what rounding, the bounds and, unless it `may_grow`, the ban on growing leave; `trimmed` is
-    what was taken back so that the node's sum fits, and `final` the target, with what is granted of the `wish`, None
-    where there is none. `written` is what the pass writes, less
-    where pods that keep their sizes leave no room to grow, None where it writes nothing; `worth` is why, None where
-    every change is written. Where the resource is not managed, `final` is the request as it is.
+    A container requests `base + shared_headroom × headroom / total`, rounded, clamped and trimmed. `shared_headroom` is
+    the part of the node's `needed_headroom` that fits, `total` the sum of the remaining pods' headrooms; with `by_base`
+    bases take the place of headrooms. A container that is `at_peak` gets at most `peak_with_margin`; the others share
+    `unallocated` by `unallocated_total`. `clamped` is within the bounds and, unless it `may_grow`, the present request;
+    `trimmed` was cut for the node's sum; `final` is the target with the granted `user_minimum`, and the present request
+    if the resource is not managed. `written` is None if nothing is written, `resize_cause` without write damping.
     """
 
     managed: bool
@@ -96,12 +92,12 @@ class RequestSteps:
     peak: int
     headroom_factor: float
     headroom: int
-    needed: int
-    largest: int
+    needed_headroom: int
+    shared_headroom: int
     total: int
     by_base: bool
     at_peak: bool
-    peak_with_spare: int
+    peak_with_margin: int
     unallocated: int
     unallocated_total: int
     share: float
@@ -120,15 +116,14 @@ class RequestSteps:
 
 @dataclass(frozen=True, slots=True)
 class MemoryLimitSteps:
-    """From the 7-day maximum to the memory limit, in bytes; 0 where there is no limit.
+    """From the 7-day maximum to the memory limit, in bytes; 0 for no limit.
 
-    `wanted` is 2 × the larger of 7-day maximum and OOM memory, `safe` 1.2 × the working set now, `cap` what the
-    LimitRanges leave (None: anything), `ceiling` what the limit may rise to now (None: anything). `kept` tells that the
-    kubelet cannot lower limits in place, `young` that the history is too short to lower one, `stays` that a quota
-    counts it, `grows` that use only grows, towards a limit that does not follow. `least` is what the limit is not
-    lowered below, `adds` tells that a container without a limit gets one, `keeps` that the limit stays by the setting
-    `memory_limits`, and `in_sum` that a LimitRange asks something of the sum of the pod's limits. A container that gets
-    no request gets no limit either.
+    `wanted` is 2 × the larger of 7-day maximum and OOM memory, `minimum_safe` 1.2 × the present working set, `cap` what
+    LimitRanges allow and `ceiling` what the limit may rise to now (None: unlimited). `cannot_be_lowered` tells that the
+    kubelet cannot lower limits in place, `unchanged` that a quota counts the limit, `memory_leak_suspected` that use
+    only grows towards a limit that does not follow, `adds_missing` that a container without a limit gets one,
+    `keeps_existing` that the setting `memory_limits` keeps it, and `has_pod_limit_range` that a LimitRange bounds the
+    sum of the pod's limits. The limit is not lowered below `minimum`. A container without a request gets no limit.
     """
 
     managed: bool
@@ -136,27 +131,24 @@ class MemoryLimitSteps:
     memory_7d_max: int
     oom_memory: int
     wanted: int
-    safe: int
+    minimum_safe: int
     cap: int | None
     ceiling: int | None
-    kept: bool
+    cannot_be_lowered: bool
     has_short_history: bool
     unchanged: bool
-    grows: bool
+    memory_leak_suspected: bool
     minimum: int
-    adds: bool
+    adds_missing: bool
     keeps_existing: bool
-    in_sum: bool
+    has_pod_limit_range: bool
     final: int
     update_threshold: UpdateThresholdStep
 
 
 @dataclass(frozen=True, slots=True)
 class CpuLimitSteps:
-    """A CPU limit cannot be removed in place, so it is raised to what the node has; 0 where there is none.
-
-    It `stays` where a quota counts it.
-    """
+    """How a CPU limit, which cannot be removed in place, is raised to the node's CPU, unless a quota counts it; 0 for none."""
 
     managed: bool
     current: int
@@ -168,11 +160,11 @@ class CpuLimitSteps:
 
 @dataclass(frozen=True, slots=True)
 class ContainerSteps:
-    """Everything about one container's sizes; `of_workload` tells that the statistic speaks for its whole workload."""
+    """How all sizes of one container came about."""
 
     container: str
     statistic: Statistic
-    of_workload: bool
+    is_workload_statistic: bool
     cpu: RequestSteps
     memory: RequestSteps
     memory_limit: MemoryLimitSteps
@@ -182,68 +174,51 @@ class ContainerSteps:
 def build_size_steps(
     sized: SizingResult, index: int, statistics: StatisticsTable, items: Sequence[LimitRangeItem]
 ) -> tuple[ContainerSteps, ...]:
-    """Return the steps of one pod that stays, container by container; `items` are its namespace's LimitRanges."""
+    """Return the steps of one remaining pod by container; `items` are its namespace's LimitRanges."""
     table = sized.columns.table
     first = int(table.candidates.first_container[index])
     return tuple(
-        _container(sized, first + offset, table.candidates.pods[index], container.name, statistics, items)
+        _build_container_steps(sized, first + offset, container.name, statistics, items)
         for offset, container in enumerate(table.candidates.pods[index].sized)
     )
 
 
-def _container(
-    sized: SizingResult,
-    at: int,
-    pod: ResizablePod,
-    container: str,
-    statistics: StatisticsTable,
-    items: Sequence[LimitRangeItem],
+def _build_container_steps(
+    sized: SizingResult, at: int, container: str, statistics: StatisticsTable, items: Sequence[LimitRangeItem]
 ) -> ContainerSteps:
     statistic = statistics.row(int(sized.columns.table.rows[at]))
+    bases = (statistic.cpu_base_millicores, statistic.memory_base_bytes)
     cpu, memory = (
-        _request(sized, at, resource, pod, container, items, base)
-        for resource, base in zip(
-            ResourceName, (statistic.cpu_base_millicores, statistic.memory_base_bytes), strict=True
-        )
+        _build_request_steps(sized, at, resource, container, items, base)
+        for resource, base in zip(ResourceName, bases, strict=True)
     )
     return ContainerSteps(
         container=container,
         statistic=statistic,
-        of_workload=not statistic.key.pod,
+        is_workload_statistic=not statistic.key.pod,
         cpu=cpu,
         memory=memory,
-        memory_limit=_memory_limit(sized, at, statistic),
-        cpu_limit=_cpu_limit(sized, at),
+        memory_limit=_build_memory_limit_steps(sized, at, statistic),
+        cpu_limit=_build_cpu_limit_steps(sized, at),
     )
 
 
-def _request(
-    sized: SizingResult,
-    at: int,
-    resource: ResourceName,
-    pod: ResizablePod,
-    container: str,
-    items: Sequence[LimitRangeItem],
-    base: int,
+def _build_request_steps(
+    sized: SizingResult, at: int, resource: ResourceName, container: str, items: Sequence[LimitRangeItem], base: int
 ) -> RequestSteps:
     columns = sized.columns
     demand, shares = columns.table.get_resource(resource), sized.headroom_shares[resource]
-    node = int(columns.node_of_container[at])
-    current, clamped, final = (
-        int(demand.current[at]),
-        int(shares.clamped[at]),
-        int(sized.targets.get_requests(resource)[at]),
-    )
-    wish = _wish(sized, at, resource, pod, base)
-    lower, upper = _ends(
-        resource, int(demand.lower[at]), int(demand.upper[at]), pod.effective_policy, container, items, wish
-    )
+    node, pod = int(columns.node_of_container[at]), columns.candidates.pods[columns.candidates.pod_of_container[at]]
+    current, clamped = int(demand.current[at]), int(shares.clamped[at])
+    final = int(sized.targets.get_requests(resource)[at])
+    user_minimum = _build_user_minimum(sized, at, resource, pod, base)
+    bounds = (int(demand.lower[at]), int(demand.upper[at]))
+    lower, upper = _build_bounds(resource, bounds, pod.effective_policy, container, items, user_minimum)
     if lower.value is not None and lower.value > int(columns.candidates.minimum[resource][at]):
-        # What a limit that is not lowered needs beside it.
+        # A limit that is not lowered needs this request under a LimitRange's ratio.
         lower = BoundStep(lower.value, "limit-range")
-    most = int(columns.candidates.maximum[resource][at])
-    if upper.value is not None and upper.value < most:
-        upper = BoundStep(upper.value, _why_below(sized, at, resource, upper.value))
+    if upper.value is not None and upper.value < int(columns.candidates.maximum[resource][at]):
+        upper = BoundStep(upper.value, _find_upper_bound_source(sized, at, resource, upper.value))
     return RequestSteps(
         managed=bool(demand.managed[at]),
         current=current,
@@ -251,12 +226,12 @@ def _request(
         peak=int(demand.peak[at]),
         headroom_factor=float(columns.candidates.headroom_factor[at]),
         headroom=int(demand.headroom[at]),
-        needed=int(sized.node_needs[resource].headroom[node]),
-        largest=int(sized.node_needs[resource].shared[node]),
+        needed_headroom=int(sized.node_needs[resource].headroom[node]),
+        shared_headroom=int(sized.node_needs[resource].shared[node]),
         total=int(shares.total[node]),
         by_base=bool(shares.by_base[node]),
         at_peak=bool(shares.at_peak[at]),
-        peak_with_spare=int(demand.peak_with_margin[at]),
+        peak_with_margin=int(demand.peak_with_margin[at]),
         unallocated=int(shares.unallocated[node]),
         unallocated_total=int(shares.unallocated_total[node]),
         share=float(shares.share[at]),
@@ -265,19 +240,19 @@ def _request(
         upper=upper,
         clamped=clamped,
         may_grow=bool(sized.fit.may_grow[resource][node]),
-        trimmed=clamped + (wish.granted if wish is not None else 0) - final,
-        user_minimum=wish,
+        trimmed=clamped + (user_minimum.granted if user_minimum is not None else 0) - final,
+        user_minimum=user_minimum,
         final=final,
         written=int(sized.sizes_to_write.get_requests(resource)[at])
         if sized.rightsized[columns.candidates.pod_of_container[at]]
         else None,
-        resize_cause=_worth(sized, at, resource),
-        update_threshold=_dead_band(sized, at, resource, current, final),
+        resize_cause=_build_resize_cause(sized, at, resource),
+        update_threshold=_compare_with_update_threshold(sized, at, resource, current, final),
     )
 
 
-def _why_below(sized: SizingResult, at: int, resource: ResourceName, upper: int) -> str:
-    """Return what keeps a request under the bounds that people state: what its limit may rise to, or a quota."""
+def _find_upper_bound_source(sized: SizingResult, at: int, resource: ResourceName, upper: int) -> str:
+    """Return what keeps a request below its configured bounds: the ceiling of its limit, or a quota."""
     table = sized.columns.table
     if resource is ResourceName.MEMORY and table.ceilings is not None:
         if upper >= int(compute_max_requests(table.memory, table.memory_limit, table.ceilings)[at]):
@@ -285,88 +260,96 @@ def _why_below(sized: SizingResult, at: int, resource: ResourceName, upper: int)
     return "quota"
 
 
-def _worth(sized: SizingResult, at: int, resource: ResourceName) -> ResizeCauseStep | None:
-    writes, calm = sized.damped_sizes, sized.damping
-    if writes is None or calm is None:
+def _build_resize_cause(sized: SizingResult, at: int, resource: ResourceName) -> ResizeCauseStep | None:
+    damped, damping = sized.damped_sizes, sized.damping
+    if damped is None or damping is None:
         return None
-    node, below = int(sized.columns.node_of_container[at]), bool(writes.under_requested[resource][at])
-    pod, cause = (
-        int(sized.columns.candidates.pod_of_container[at]),
-        ResizeUrgency(int(writes.urgency[resource][at])).resize_cause,
-    )
+    node, under_requested = int(sized.columns.node_of_container[at]), bool(damped.under_requested[resource][at])
+    pod = int(sized.columns.candidates.pod_of_container[at])
+    cause = ResizeUrgency(int(damped.urgency[resource][at])).resize_cause
+    lasting = damping.under_requested[resource][at] if under_requested else damping.over_requested[resource][node]
     return ResizeCauseStep(
-        needed_together=round(float(writes.needed[resource][node])),
-        requested_together=round(float(writes.requested[resource][node])),
-        tolerance=calm.tolerances[resource],
+        needed_together=round(float(damped.needed[resource][node])),
+        requested_together=round(float(damped.requested[resource][node])),
+        tolerance=damping.tolerances[resource],
         cause=cause,
         within_update_threshold=cause is not None and bool(sized.decisions[pod] == SizeDecision.NO_CHANGE_NEEDED),
-        below=below,
-        since_long=bool(calm.under_requested[resource][at] if below else calm.over_requested[resource][node]),
-        past_cooldown=bool(calm.past_cooldown[resource][pod]),
-        init_sum=_init_sum(sized, pod, resource),
+        under_requested=under_requested,
+        is_lasting=bool(lasting),
+        past_cooldown=bool(damping.past_cooldown[resource][pod]),
+        init_container_sum=_get_init_container_sum(sized, pod, resource),
     )
 
 
-def _init_sum(sized: SizingResult, pod: int, resource: ResourceName) -> int:
+def _get_init_container_sum(sized: SizingResult, pod: int, resource: ResourceName) -> int:
     candidates = sized.columns.candidates
-    now, targets = sized.columns.table.get_resource(resource).current, sized.targets.get_requests(resource)
+    current, targets = sized.columns.table.get_resource(resource).current, sized.targets.get_requests(resource)
     floor = candidates.init_container_minimums.get_for_pod(resource, pod, targets)
-    sums = {candidates.sum_pod(resource, pod, values) for values in (now, targets)}
+    sums = {candidates.sum_pod(resource, pod, values) for values in (current, targets)}
     return floor if sums == {floor} else 0
 
 
-def _wish(sized: SizingResult, at: int, resource: ResourceName, pod: ResizablePod, base: int) -> UserMinimumStep | None:
+def _build_user_minimum(
+    sized: SizingResult, at: int, resource: ResourceName, pod: ResizablePod, base: int
+) -> UserMinimumStep | None:
     if not pod.submitted_requests or not sized.user_minimum_grants.requested[resource][at]:
         return None
-    columns = sized.columns
-    own = pod.submitted_requests[at - int(columns.candidates.first_container[columns.candidates.pod_of_container[at]])]
+    candidates = sized.columns.candidates
+    submitted = pod.submitted_requests[at - int(candidates.first_container[candidates.pod_of_container[at]])]
     return UserMinimumStep(
         requested=int(sized.user_minimum_grants.requested[resource][at]),
         granted=int(sized.user_minimum_grants.granted[resource][at]),
-        submitted=None if own is None else own.get(resource),
-        released=base - int(columns.table.get_resource(resource).raw_base[at]),
+        submitted=None if submitted is None else submitted.get(resource),
+        from_base=base - int(sized.columns.table.get_resource(resource).raw_base[at]),
     )
 
 
-def _memory_limit(sized: SizingResult, at: int, statistic: Statistic) -> MemoryLimitSteps:
+def _build_memory_limit_steps(sized: SizingResult, at: int, statistic: Statistic) -> MemoryLimitSteps:
     table = sized.columns.table
-    most = table.candidates.get_max_limit(ResourceName.MEMORY, sized.targets.memory_bytes)
-    current, final, cap = int(table.memory_limit[at]), int(sized.targets.memory_limit_bytes[at]), int(most[at])
+    largest_limits = table.candidates.get_max_limit(ResourceName.MEMORY, sized.targets.memory_bytes)
+    current, final, cap = (
+        int(table.memory_limit[at]),
+        int(sized.targets.memory_limit_bytes[at]),
+        int(largest_limits[at]),
+    )
     return MemoryLimitSteps(
         managed=bool(table.memory.managed[at]),
         current=current,
         memory_7d_max=statistic.memory_7d_max_bytes,
         oom_memory=statistic.oom_memory_bytes,
         wanted=int(table.limit_demand.target[at]),
-        safe=int(table.limit_demand.minimum_safe[at]),
+        minimum_safe=int(table.limit_demand.minimum_safe[at]),
         cap=None if cap >= UNBOUNDED else cap,
-        ceiling=_ceiling(sized, at),
-        kept=not supports_lowering_memory_limits(sized.columns.nodes[int(sized.columns.node_of_container[at])]),
+        ceiling=_get_ceiling(sized, at),
+        cannot_be_lowered=not supports_lowering_memory_limits(
+            sized.columns.nodes[int(sized.columns.node_of_container[at])]
+        ),
         has_short_history=current > 0 and not bool(table.limit_demand.may_fall[at]),
         unchanged=keeps_limit(sized.columns, ResourceName.MEMORY, at),
-        grows=bool(sized.memory_leak_suspected[at]),
+        memory_leak_suspected=bool(sized.memory_leak_suspected[at]),
         minimum=0 if table.minimum_limit is None else int(table.minimum_limit[ResourceName.MEMORY][at]),
-        adds=bool(table.candidates.adds_limit[ResourceName.MEMORY][at]),
+        adds_missing=bool(table.candidates.adds_limit[ResourceName.MEMORY][at]),
         keeps_existing=bool(table.candidates.keeps_memory_limit[at]),
-        in_sum=ResourceName.MEMORY in table.candidates.pod_ranges.get(int(table.candidates.pod_of_container[at]), {}),
+        has_pod_limit_range=ResourceName.MEMORY
+        in table.candidates.pod_ranges.get(int(table.candidates.pod_of_container[at]), {}),
         final=final,
-        update_threshold=_dead_band(sized, at, ResourceName.MEMORY, current, final),
+        update_threshold=_compare_with_update_threshold(sized, at, ResourceName.MEMORY, current, final),
     )
 
 
-def _ceiling(sized: SizingResult, at: int) -> int | None:
-    """Return what keeps a container's memory limit from what it should be, None where nothing does."""
+def _get_ceiling(sized: SizingResult, at: int) -> int | None:
+    """Return what keeps a container's memory limit below what it should be, None if nothing does."""
     ceiling, table = get_node_limit_ceilings(sized.columns), sized.columns.table
     if ceiling is None:
         return None
     demand, current, request = table.limit_demand, int(table.memory_limit[at]), int(sized.targets.memory_bytes[at])
     wanted = round_up_to_mebibytes(max(int(demand.target[at]), int(demand.minimum_safe[at]), request))
-    has_to = bool(demand.was_oom_killed[at] | demand.is_varying[at]) or request > current
-    highest = max(int((ceiling.absolute if has_to else ceiling.without_cause)[at]), current)
+    has_cause = bool(demand.was_oom_killed[at] | demand.is_varying[at]) or request > current
+    highest = max(int((ceiling.absolute if has_cause else ceiling.without_cause)[at]), current)
     return highest if highest < wanted else None
 
 
-def _cpu_limit(sized: SizingResult, at: int) -> CpuLimitSteps:
+def _build_cpu_limit_steps(sized: SizingResult, at: int) -> CpuLimitSteps:
     columns = sized.columns
     current, final = int(columns.table.cpu_limit[at]), int(sized.targets.cpu_limit_millicores[at])
     return CpuLimitSteps(
@@ -375,36 +358,38 @@ def _cpu_limit(sized: SizingResult, at: int) -> CpuLimitSteps:
         node_allocatable=columns.nodes[int(columns.node_of_container[at])].allocatable.cpu_millicores,
         unchanged=keeps_limit(columns, ResourceName.CPU, at),
         final=final,
-        update_threshold=_dead_band(sized, at, ResourceName.CPU, current, final),
+        update_threshold=_compare_with_update_threshold(sized, at, ResourceName.CPU, current, final),
     )
 
 
-def _dead_band(sized: SizingResult, at: int, resource: ResourceName, before: int, after: int) -> UpdateThresholdStep:
-    band = sized.columns.candidates.update_threshold.for_container(at)
+def _compare_with_update_threshold(
+    sized: SizingResult, at: int, resource: ResourceName, before: int, after: int
+) -> UpdateThresholdStep:
+    threshold = sized.columns.candidates.update_threshold.for_container(at)
     return UpdateThresholdStep(
-        before, after, band.minimum.get(resource), band.share, band.is_exceeded(resource, before, after)
+        before, after, threshold.minimum.get(resource), threshold.share, threshold.is_exceeded(resource, before, after)
     )
 
 
-def _ends(
+def _build_bounds(
     resource: ResourceName,
-    lower: int,
-    upper: int,
-    guidance: EffectivePolicy,
+    bounds: tuple[int, int],
+    effective_policy: EffectivePolicy,
     container: str,
     items: Sequence[LimitRangeItem],
-    wish: UserMinimumStep | None,
+    user_minimum: UserMinimumStep | None,
 ) -> tuple[BoundStep, BoundStep]:
-    """Return which rule set the bounds that hold; the bounds themselves are the columns'."""
-    own = guidance.get_container_bounds(container)
+    """Return the bounds and which rule set them; their values are those of the columns."""
+    lower, upper = bounds
+    override = effective_policy.get_container_bounds(container)
     ranges = [item for item in items if not item.is_for_pod]
     lowest = [item.minimum.get(resource) for item in ranges]
     highest = [item.maximum.get(resource) for item in ranges]
     if lower in lowest:
         low = BoundStep(lower, "limit-range")
-    elif lower == own.minimum.get(resource):
+    elif lower == override.minimum.get(resource):
         low = BoundStep(lower, "override")
-    elif wish is not None and lower == wish.submitted:
+    elif user_minimum is not None and lower == user_minimum.submitted:
         low = BoundStep(lower, "submitted")
     else:
         low = BoundStep(lower, "floor")

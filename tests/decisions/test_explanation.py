@@ -51,7 +51,7 @@ def test_the_steps_of_a_memory_limit_lead_to_its_final_number(cluster):
                 assert steps.final == steps.current
                 continue
             assert steps.wanted == 2 * max(steps.memory_7d_max, steps.oom_memory)
-            limit = -(-max(steps.wanted, steps.safe, request) // MEBIBYTE) * MEBIBYTE
+            limit = -(-max(steps.wanted, steps.minimum_safe, request) // MEBIBYTE) * MEBIBYTE
             if steps.ceiling is not None:
                 limit = max(min(limit, steps.ceiling), request)
             if steps.cap is not None:
@@ -59,11 +59,11 @@ def test_the_steps_of_a_memory_limit_lead_to_its_final_number(cluster):
             least = max(min(steps.minimum, steps.current) if steps.current else steps.minimum, request)
             limit = max(limit, least)
             assert not steps.has_short_history or limit >= steps.current
-            if steps.kept:
+            if steps.cannot_be_lowered:
                 limit = max(limit, steps.current) if steps.current else 0
-            if not steps.current and not (request and steps.adds):
+            if not steps.current and not (request and steps.adds_missing):
                 limit = 0  # the API server would make it the request
-            if steps.in_sum:
+            if steps.has_pod_limit_range:
                 assert steps.final == limit or least <= steps.final
                 continue
             assert steps.final == limit
@@ -120,18 +120,18 @@ def test_the_sums_of_a_node_add_up(cluster):
         plan = plans[node.name]
         assert node.fixed + node.available == node.allocatable
         assert (node.base + node.headroom).fits_in(node.available) == (plan.fits and not plan.evict)
-        assert node.staying_headroom == plan.headroom
+        assert node.remaining_headroom == plan.headroom
         for resource, amount in (
             (ResourceName.CPU, plan.headroom.cpu_millicores),
             (ResourceName.MEMORY, plan.headroom.memory_bytes),
         ):
-            spike = node.spikes[resource]
+            spike = node.largest_headrooms[resource]
             assert (spike.amount if spike is not None else 0) == amount
         goers = {
             (ranked.namespace, ranked.pod)
             for ranking in node.rankings.values()
             for ranked in ranking
-            if ranked.is_evicted
+            if ranked.evicted_for
         }
         assert goers == {(eviction.namespace, eviction.pod) for eviction in plan.evict}
 
@@ -187,7 +187,7 @@ def test_a_pod_that_settled_says_by_how_little_it_moves():
         204,
         False,
     )
-    assert (steps.cpu.largest, steps.cpu.total, steps.cpu.share) == (150, 150, 150.0)
+    assert (steps.cpu.shared_headroom, steps.cpu.total, steps.cpu.share) == (150, 150, 150.0)
     assert steps.cpu.lower.source == "floor"
 
 
@@ -252,7 +252,7 @@ def test_on_a_full_node_the_ranking_names_who_goes_and_why_others_stay():
     assert explanation.eviction.resource is ResourceName.CPU
     node = explanation.node
     assert node is not None
-    assert [(r.pod, r.is_evicted, r.not_evictable) for r in node.rankings[ResourceName.CPU]] == [
+    assert [(r.pod, r.evicted_for, r.not_evicted_reason) for r in node.rankings[ResourceName.CPU]] == [
         ("spiky", ResourceName.CPU, None),
         ("calm", None, None),
         ("agent", None, ReasonDetail.DAEMON_SET),

@@ -72,7 +72,7 @@ def check_steps(container: ContainerSteps) -> None:
             assert steps.final == steps.current
             continue
         weight = steps.base if steps.by_base else steps.headroom
-        most = float(max(steps.peak_with_spare - steps.base, 0))
+        most = float(max(steps.peak_with_margin - steps.base, 0))
         proportional = steps.unallocated * weight / steps.unallocated_total if steps.unallocated_total else 0.0
         share = most if steps.at_peak else proportional
         assert steps.share <= most

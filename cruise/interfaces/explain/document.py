@@ -77,7 +77,8 @@ def _node(node: NodeExplanation | None) -> JsonValue:
         return None
     rankings = {
         resource: tuple(
-            replace(one, not_evictable=one.not_evictable and describe_detail(one.not_evictable)) for one in ranking
+            replace(one, not_evicted_reason=one.not_evicted_reason and describe_detail(one.not_evicted_reason))
+            for one in ranking
         )
         for resource, ranking in node.rankings.items()
     }
@@ -110,7 +111,7 @@ def _steps(steps: ContainerSteps) -> JsonValue:
     return {
         "container": steps.container,
         "statistic": _statistic(steps.statistic),
-        "ofWorkload": steps.of_workload,
+        "ofWorkload": steps.is_workload_statistic,
         "cpuMillicores": _request(steps.cpu),
         "memoryBytes": _request(steps.memory),
         "memoryLimitBytes": convert_to_json(steps.memory_limit),

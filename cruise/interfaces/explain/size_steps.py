@@ -39,7 +39,7 @@ def render_container_steps(
     """Return the steps of one container as rows of name and formula; `planned_limits` are what is written now."""
     rows = create_grid(2)
     rows.columns[0].no_wrap, rows.columns[0].overflow = True, "ellipsis"
-    whose = "of its workload" if steps.of_workload else "its own"
+    whose = "of its workload" if steps.is_workload_statistic else "its own"
     rows.add_row("  statistic", Text(f"{whose}, {_freshness(steps.statistic, policy, now)}"))
     for resource, request in ((_CPU, steps.cpu), (_MEMORY, steps.memory)):
         rows.add_row()
@@ -138,16 +138,16 @@ def _why_it_stays(resource: ResourceName, steps: RequestSteps, worth: ResizeCaus
         why = "what is to be written is held back"
     elif steps.final == steps.current:
         why = "it is the target"
-    elif worth.below and not worth.since_long:
+    elif worth.under_requested and not worth.is_lasting:
         why = "its base is above it, not for long yet, and the node's other pods leave it room"
-    elif worth.init_sum:
-        sum_text = format_exact(resource, worth.init_sum)
+    elif worth.init_container_sum:
+        sum_text = format_exact(resource, worth.init_container_sum)
         why = f"an init container makes its pod count {sum_text} whatever it requests, so a write would change nothing"
     elif steps.final > steps.current:
         why = "the node has what its pods need together"
     elif worth.requested_together <= worth.needed_together * (1 + worth.tolerance):
         why = "what the node has more than it needs is within the band"
-    elif not worth.since_long:
+    elif not worth.is_lasting:
         why = "the node is above its band, but not for long yet"
     else:
         why = "others of the node's pods give more" if worth.past_cooldown else "it was resized not long ago"
@@ -158,13 +158,13 @@ def _share(steps: RequestSteps, amount: Callable[[float], str]) -> str:
     if not steps.total:
         return "no container on the node has any headroom"
     if steps.at_peak:
-        most = amount(steps.peak_with_spare)
+        most = amount(steps.peak_with_margin)
         return f"as much as its own peak and a tenth allow: {most} − base {amount(steps.base)} = {amount(steps.share)}"
     own = f"base {amount(steps.base)}" if steps.by_base else f"own {amount(steps.headroom)}"
-    shared = amount(steps.largest)
-    if steps.largest < steps.needed:
-        shared = f"{amount(steps.needed)}, of which there is room for {shared} beside the bases,"
-    if steps.unallocated < steps.largest:
+    shared = amount(steps.shared_headroom)
+    if steps.shared_headroom < steps.needed_headroom:
+        shared = f"{amount(steps.needed_headroom)}, of which there is room for {shared} beside the bases,"
+    if steps.unallocated < steps.shared_headroom:
         shared = f"{shared}, of which {amount(steps.unallocated)} are left by containers that get their peaks,"
     share = f"the node's {shared} × {own} / sum {amount(steps.unallocated_total)} = {amount(steps.share)}"
     return f"{share}; by base, as no container on the node has headroom of its own" if steps.by_base else share
@@ -178,9 +178,9 @@ def _wish(wish: UserMinimumStep, amount: Callable[[float], str]) -> str:
         else f"the {amount(wish.submitted)} it was submitted with"
     )
     text = f"its own annotations ask for {amount(wish.requested)} beyond {own}"
-    if wish.released:
+    if wish.from_base:
         text += (
-            f", {amount(wish.released)} of it its base: its own ranking keeps it on a node that others would have to"
+            f", {amount(wish.from_base)} of it its base: its own ranking keeps it on a node that others would have to"
             f" leave for it, so it counts with no more than it was submitted with"
         )
     some = "all" if wish.granted == wish.requested else amount(wish.granted) if wish.granted else "nothing"
@@ -206,7 +206,7 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy, follows:
 
     if not steps.managed:
         return
-    if not steps.current and not steps.adds:
+    if not steps.current and not steps.adds_missing:
         rows.add_row("  limit", "none, and none is added (memory_limits)")
         return
     if steps.keeps_existing:
@@ -225,10 +225,12 @@ def _memory_limit(rows: Table, steps: MemoryLimitSteps, policy: Policy, follows:
 
 def _limit_notes(steps: MemoryLimitSteps, policy: Policy, amount: Callable[[float], str]) -> list[str]:
     """Say what keeps a memory limit from the multiple of the largest use."""
-    notes = [f"at least the request, and {policy.working_set_margin:g} × the working set now, {amount(steps.safe)}"]
+    notes = [
+        f"at least the request, and {policy.working_set_margin:g} × the working set now, {amount(steps.minimum_safe)}"
+    ]
     if steps.cap is not None:
         notes.append(f"a LimitRange allows {amount(steps.cap)} beside the request")
-    if steps.in_sum:
+    if steps.has_pod_limit_range:
         notes.append("a LimitRange bounds the sum of the pod's limits")
     if steps.cap is not None and steps.cap < steps.wanted:
         notes.append(f"not lowered under {amount(steps.minimum)} because of it")
@@ -239,9 +241,9 @@ def _limit_notes(steps: MemoryLimitSteps, policy: Policy, amount: Callable[[floa
         )
     if steps.unchanged:
         notes.append("a quota counts it, so it stays")
-    if steps.grows:
+    if steps.memory_leak_suspected:
         notes.append("use only grows, and the limit does not follow (memory-leak-suspected)")
-    if steps.kept:
+    if steps.cannot_be_lowered:
         notes.append("this kubelet can neither add nor lower a limit in place")
     if steps.has_short_history:
         notes.append("not lowered on a history this short (memory_limit_history)")

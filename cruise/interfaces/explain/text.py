@@ -177,8 +177,8 @@ def _node(node: NodeExplanation) -> Iterator[RenderableType]:
     if set(node.rules.values()) != {"shared-max"}:
         rows.add_row(
             "  shared headroom",
-            format_exact(ResourceName.CPU, node.staying_headroom.cpu_millicores),
-            format_exact(ResourceName.MEMORY, node.staying_headroom.memory_bytes),
+            format_exact(ResourceName.CPU, node.remaining_headroom.cpu_millicores),
+            format_exact(ResourceName.MEMORY, node.remaining_headroom.memory_bytes),
             "by "
             + ", ".join(f"{rule} for {resource.value}" for resource, rule in node.rules.items())
             + ", as far as there is room",
@@ -202,7 +202,7 @@ def _kept_risks(node: NodeExplanation) -> Iterator[RenderableType]:
 
 
 def _spikes(node: NodeExplanation) -> Iterator[RenderableType]:
-    for resource, spike in sorted(node.spikes.items()):
+    for resource, spike in sorted(node.largest_headrooms.items()):
         if isinstance(spike, LargestHeadroom):
             yield Text(
                 f"  largest {resource} headroom of those that stay: {format_exact(resource, spike.amount)}, "
@@ -221,7 +221,7 @@ def _ranking(resource: ResourceName, ranking: Sequence[RankedPod], node: NodeExp
     for justify in ("right", "left", "left", "right", "left"):
         rows.add_column(justify=justify, overflow="fold", no_wrap=justify == "right")
     for number, one in enumerate(ranking[:_MOST_RANKED], start=1):
-        place = "" if one.not_evictable else f"{number}."
+        place = "" if one.not_evicted_reason else f"{number}."
         pod = f"{one.namespace}/{one.pod}"
         rows.add_row(f"  {place}", pod, one.ranking.label, format_exact(resource, one.headroom), _state(one, resource))
     yield rows
@@ -230,9 +230,9 @@ def _ranking(resource: ResourceName, ranking: Sequence[RankedPod], node: NodeExp
 
 
 def _state(ranked: RankedPod, resource: ResourceName) -> Text:
-    if ranked.is_evicted is not None:
-        return Text("goes" if ranked.is_evicted is resource else f"goes for its {ranked.is_evicted}", style="red")
-    return Text(f"stays: {describe_detail(ranked.not_evictable)}" if ranked.not_evictable else "stays")
+    if ranked.evicted_for is not None:
+        return Text("goes" if ranked.evicted_for is resource else f"goes for its {ranked.evicted_for}", style="red")
+    return Text(f"stays: {describe_detail(ranked.not_evicted_reason)}" if ranked.not_evicted_reason else "stays")
 
 
 def _held(containers: Sequence[SkippedContainer], now: datetime) -> Iterator[RenderableType]:

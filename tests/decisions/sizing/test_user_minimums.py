@@ -210,7 +210,7 @@ def test_explain_says_what_is_not_granted_and_why():
     [steps] = explain_pod(pod, snapshot, table, FULL, NOW).steps
     wish = steps.memory.user_minimum
     assert wish is not None
-    assert (wish.submitted, wish.released) == (64 * MEBIBYTE, 0)
+    assert (wish.submitted, wish.from_base) == (64 * MEBIBYTE, 0)
     assert wish.requested + steps.memory.clamped == 9 * 1024 * MEBIBYTE
     assert 0 < wish.granted < wish.requested
     assert steps.memory.final == steps.memory.clamped - steps.memory.trimmed + wish.granted
