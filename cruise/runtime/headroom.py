@@ -1,7 +1,4 @@
-"""The headroom model of the node passes: prepared from the usage that was read, and judged by what came.
-
-`stored_headroom` prepares it from the store, for `explain`.
-"""
+"""The headroom model of the node passes: prepared from usage, and adjusted by the observed risk."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -38,14 +35,12 @@ from cruise.runtime.usage.peak_columns import PeakColumns, PeaksByHour
 from cruise.runtime.usage.sample_windows import WINDOW_SECONDS, UsageWindows
 from cruise.runtime.usage.usage_state import UsageState
 
-# How stated risks were kept, by day, and the levels of headroom that follow, for as long as a process leads.
-
 DAY_SECONDS = 86400
 RETENTION_DAYS = 28
 
 
 class RiskHistory:
-    """Counts the intervals in which nodes ran short, and moves the levels by them; goes on from what is `stored`."""
+    """Counts by day the intervals in which nodes were short, and adjusts the levels of headroom; starts from `stored` days."""
 
     def __init__(self, stored: Sequence[RiskDay] = ()) -> None:
         self._days: dict[ResourceName, dict[int, RiskDay]] = {resource: {} for resource in ResourceName}
@@ -55,42 +50,44 @@ class RiskHistory:
 
     def count_interval(
         self,
-        in_force: RequestsInForce,
+        in_effect: RequestsInForce,
         at: int,
         samples: Mapping[ResourceName, NDArray[np.floating]],
-        risk_of: Callable[[ResourceName], float],
+        get_risk: Callable[[ResourceName], float],
     ) -> None:
-        """Take in what became of the requests in force in the interval up to `at`; see `RequestsInForce.short`."""
+        """Count the nodes that were short of their requests in the interval up to `at`; see `RequestsInForce`."""
         day = at // DAY_SECONDS
-        for resource, of_rows in samples.items():
-            short = in_force.flag_short_nodes(resource, of_rows)
+        for resource, usage in samples.items():
+            short = in_effect.flag_short_nodes(resource, usage)
             if not len(short):
                 continue
-            asked = risk_of(resource)
-            level = compute_next_level(self.level(resource, asked), short, asked)
+            stated_risk = get_risk(resource)
+            level = compute_next_level(self.level(resource, stated_risk), short, stated_risk)
             days = self._days[resource]
-            seen = days.get(day, RiskDay(resource, day, 0, 0, level))
+            earlier = days.get(day, RiskDay(resource, day, 0, 0, level))
             days[day] = replace(
-                seen,
-                intervals=seen.intervals + len(short),
-                short=seen.short + int(np.count_nonzero(short)),
+                earlier,
+                intervals=earlier.intervals + len(short),
+                short=earlier.short + int(np.count_nonzero(short)),
                 level=level,
             )
             self._changed.add((resource, day))
             for old in [one for one in days if one < day - RETENTION_DAYS]:
                 del days[old]
 
-    def level(self, resource: ResourceName, asked: float) -> float:
-        """Return the level of headroom that holds now, for the share `asked`."""
+    def level(self, resource: ResourceName, stated_risk: float) -> float:
+        """Return the present level of headroom for a stated risk."""
         days = self._days[resource]
-        return days[max(days)].level if days else compute_initial_level(asked)
+        return days[max(days)].level if days else compute_initial_level(stated_risk)
 
-    def get_observed(self, at: int, risk_of: Callable[[ResourceName], float]) -> dict[ResourceName, ObservedRisk]:
-        """Return how the risks were kept lately."""
+    def get_observed(self, at: int, get_risk: Callable[[ResourceName], float]) -> dict[ResourceName, ObservedRisk]:
+        """Return the observed risks of the last days."""
         found = {}
         for resource, days in self._days.items():
-            asked = risk_of(resource)
-            found[resource] = summarize_observed_risk(days, at // DAY_SECONDS, self.level(resource, asked), asked)
+            stated_risk = get_risk(resource)
+            found[resource] = summarize_observed_risk(
+                days, at // DAY_SECONDS, self.level(resource, stated_risk), stated_risk
+            )
         return found
 
     def unsaved(self) -> list[RiskDay]:
@@ -103,42 +100,42 @@ _STEP_SECONDS = 60
 
 
 class HeadroomState:
-    """What the node passes of one process keep of headroom; `usage` is the process's own, as its usage pass left it.
+    """The state of headroom between the node passes of one process; `usage` is the state of its usage passes.
 
-    `kept_risks` tells how the risks were kept lately, empty under a model that learns nothing.
+    `observed_risks` is empty under a model without a risk level.
     """
 
     def __init__(self, usage: UsageState) -> None:
         self._usage = usage
         self._hours = PeaksByHour()
         self._risks: RiskHistory | None = None
-        self._in_force: RequestsInForce | None = None
+        self._in_effect: RequestsInForce | None = None
         self._containers: list[ContainerKey] = []
         self.observed_risks: Mapping[ResourceName, ObservedRisk] = {}
 
     async def prepare(self, store: StorePort, statistics: StatisticsTable, policy: Policy) -> HeadroomModel:
-        """Return the model for a pass that decides from `statistics`, after judging what the last one left in force."""
+        """Return the model for a pass that decides from `statistics`, after counting the interval since the last pass."""
         model = HEADROOM_MODELS[policy.headroom]
         risks: Mapping[ResourceName, ObservedRisk] = {}
         past = PastDemand.create_empty(len(statistics.keys))
         if model.reads_hours:
             await self._hours.load(store, self._usage.peaks.hours)
         if model.learns_risk_level:
-            risks = self.observed_risks = await self._learn(store, policy)
+            risks = self.observed_risks = await self._update_risks(store, policy)
         if model.reads_usage:
-            past = await asyncio.to_thread(self._past, statistics, model)
+            past = await asyncio.to_thread(self._collect_past_demand, statistics, model)
         return model.prepare(past, risks)
 
-    async def _learn(self, store: StorePort, policy: Policy) -> Mapping[ResourceName, ObservedRisk]:
+    async def _update_risks(self, store: StorePort, policy: Policy) -> Mapping[ResourceName, ObservedRisk]:
         risks = self._risks = self._risks or RiskHistory(await store.risk_days())
-        await asyncio.to_thread(self._judge, risks, policy)
+        await asyncio.to_thread(self._count_last_interval, risks, policy)
         unsaved = risks.unsaved()
         if unsaved:
             await store.record_risk_days(unsaved)
         return risks.get_observed(self._usage.windows.head, policy.get_risk)
 
     def note_requests(self, plans: Sequence[NodePlan], outcomes: Sequence[Outcome], policy: Policy) -> None:
-        """Remember the requests that are in force after a pass, to judge them at the next."""
+        """Keep the requests in effect after a pass, to compare them with usage in the next pass."""
         if not HEADROOM_MODELS[policy.headroom].learns_risk_level or not plans:
             return
         containers: list[ContainerKey] = []
@@ -149,47 +146,47 @@ class HeadroomState:
             before = len(containers)
             containers += plan.targets.get_containers()
             counts.append(len(containers) - before)
-            for resource, of_plan in plan.targets.get_requests().items():
-                requests[resource].append(of_plan)
-        in_force = {resource: np.concatenate(of_plans) for resource, of_plans in requests.items()}
+            for resource, plan_requests in plan.targets.get_requests().items():
+                requests[resource].append(plan_requests)
+        in_effect = {resource: np.concatenate(parts) for resource, parts in requests.items()}
         written = [
             one.action for one in outcomes if one.result is ActionResult.DONE and isinstance(one.action, ResizePod)
         ]
-        place_of = {key: place for place, key in enumerate(containers)} if written else {}
+        index_of = {key: index for index, key in enumerate(containers)} if written else {}
         for action in written:
             for target in action.containers:
-                place = place_of.get(ContainerKey(action.namespace, action.pod, target.container))
+                index = index_of.get(ContainerKey(action.namespace, action.pod, target.container))
                 for resource in ResourceName:
                     amount = target.requests.get(resource)
-                    if place is not None and amount is not None:
-                        in_force[resource][place] = amount
+                    if index is not None and amount is not None:
+                        in_effect[resource][index] = amount
         nodes = np.repeat(np.arange(len(plans), dtype=np.int64), counts)
-        # A container that was never sampled has no row yet.
+        # Containers without samples have no row yet.
         unknown = np.full(len(containers), -1, dtype=np.int64)
-        self._in_force = RequestsInForce(self._usage.windows.head, unknown, nodes, len(plans), in_force)
+        self._in_effect = RequestsInForce(self._usage.windows.head, unknown, nodes, len(plans), in_effect)
         self._containers = containers
 
-    def _judge(self, risks: RiskHistory, policy: Policy) -> None:
-        in_force, containers, windows = self._in_force, self._containers, self._usage.windows
-        self._in_force, self._containers = None, []
-        if in_force is None:
+    def _count_last_interval(self, risks: RiskHistory, policy: Policy) -> None:
+        in_effect, containers, windows = self._in_effect, self._containers, self._usage.windows
+        self._in_effect, self._containers = None, []
+        if in_effect is None:
             return
         step, interval = windows.step_seconds, int(policy.pass_interval.total_seconds())
-        read, wanted = (windows.head - in_force.at) // step, max(1, interval // step)
-        # Half an interval is not judged as one, and of one that is longer ago than the windows reach nothing is known.
-        if 2 * read < wanted or windows.head - in_force.at > WINDOW_SECONDS:
+        steps_read, steps_wanted = (windows.head - in_effect.at) // step, max(1, interval // step)
+        # Less than half an interval does not count, nor one that began before the sample windows.
+        if 2 * steps_read < steps_wanted or windows.head - in_effect.at > WINDOW_SECONDS:
             return
         usage = windows.get_recent()
-        columns = usage.columns[len(usage.columns) - read :][:wanted]
+        columns = usage.columns[len(usage.columns) - steps_read :][:steps_wanted]
         samples: dict[ResourceName, NDArray[np.floating]] = {
             ResourceName.CPU: usage.cpu_demand_millicores[:, columns],
             ResourceName.MEMORY: usage.memory_bytes[:, columns],
         }
         risks.count_interval(
-            replace(in_force, rows=windows.find_rows(containers)), windows.head, samples, policy.get_risk
+            replace(in_effect, rows=windows.find_rows(containers)), windows.head, samples, policy.get_risk
         )
 
-    def _past(self, statistics: StatisticsTable, model: HeadroomModelEntry) -> PastDemand:
+    def _collect_past_demand(self, statistics: StatisticsTable, model: HeadroomModelEntry) -> PastDemand:
         keys, windows = statistics.keys, self._usage.windows
         rows = windows.find_rows([get_container_key(key) for key in keys])
         numbers: Int64Array = np.full(len(keys), -1, dtype=np.int64)
@@ -203,7 +200,7 @@ class HeadroomState:
 
 
 async def prepare_stored_headroom(store: StorePort, statistics: StatisticsTable, policy: Policy) -> HeadroomModel:
-    """Prepare the policy's model for `statistics` from stored samples and risk levels; writes nothing."""
+    """Prepare the policy's model for `statistics` from stored samples and risk levels, as `explain` does; writes nothing."""
     if not HEADROOM_MODELS[policy.headroom].reads_usage or not statistics.keys:
         return SHARED_MAX_HEADROOM
     at = int(statistics.updated_at.max())
@@ -211,7 +208,7 @@ async def prepare_stored_headroom(store: StorePort, statistics: StatisticsTable,
     times = np.unique(np.concatenate([block.times for block in blocks])) if blocks else np.empty(0, dtype=np.int64)
     usage = UsageState(windows=UsageWindows(int(np.diff(times).min()) if len(times) > 1 else _STEP_SECONDS))
     for block in blocks:
-        # What their peaks belong to does not matter here.
+        # The numbers of their peaks are not used here.
         usage.windows.append(block, np.zeros(len(block.keys), dtype=np.int64))
     usage.windows.advance(at)
     usage.peaks = PeakColumns(get_peak_hours(at, int(policy.look_ahead.total_seconds())))

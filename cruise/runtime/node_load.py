@@ -1,4 +1,4 @@
-"""The node-load pass: readings in, cruise's own taint put on or taken off."""
+"""The node load pass: reads load averages, and adds or removes cruise's own taint."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class NodeLoadPassResult:
-    """What one pass saw and did.
+    """What one pass read and did.
 
-    `implausible` are the nodes whose load cannot be true, `crowd` how many are overloaded where that is more than half
-    of the `nodes`; `tainted` are those that bear cruise's taint after it, `stuck` those of them that cruise would free
-    and has no right to. `failure` is why no load could be read.
+    `implausible` are the nodes whose load cannot be true; `overloaded_at_once` is how many nodes are overloaded if that
+    is more than half of `nodes`; `tainted` are the nodes with cruise's taint after the pass, `unremovable` those of
+    them whose taint cruise lacks the permission to remove. `failure` is why no load could be read.
     """
 
     at: datetime
@@ -48,16 +48,16 @@ class NodeLoadPassResult:
 
 
 class NodeLoadHistory:
-    """The latest readings of every node. A sample that was seen before is no new reading, and breaks no row either."""
+    """The latest readings of every node; a repeated sample is not a new reading."""
 
     def __init__(self) -> None:
         self._readings: dict[str, NodeLoadReadings] = {}
         self._sampled_at: dict[str, float] = {}
-        self._said: tuple[tuple[str, ...], bool] = ((), False)
-        self._no_right_until: datetime | None = None
+        self._logged_state: tuple[tuple[str, ...], bool] = ((), False)
+        self._forbidden_until: datetime | None = None
 
     def add(self, node: Node, sample: NodeLoadSample | None, now: datetime) -> bool:
-        """Take over a look at a node; False where its load cannot be true, which is as good as none."""
+        """Add a sample of a node; return False if its load cannot be true, which counts as no reading."""
         before = self._readings.setdefault(node.name, NodeLoadReadings((), now))
         load = compute_relative_load(sample.load1, node) if sample is not None else None
         plausible = load is None or is_plausible(load)
@@ -71,35 +71,39 @@ class NodeLoadHistory:
         return plausible
 
     def keep_only(self, nodes: frozenset[str]) -> dict[str, NodeLoadReadings]:
-        """Forget nodes that are gone, and return the readings of the others."""
+        """Drop the readings of other nodes, and return those of these nodes."""
         self._readings = {name: readings for name, readings in self._readings.items() if name in nodes}
         self._sampled_at = {name: at for name, at in self._sampled_at.items() if name in nodes}
         return self._readings
 
     def can_untaint(self, now: datetime) -> bool:
-        """Tell whether it was not found lately that cruise has no right to take taints off."""
-        return self._no_right_until is None or now >= self._no_right_until
+        """Tell whether the API server did not recently forbid the removal of taints."""
+        return self._forbidden_until is None or now >= self._forbidden_until
 
     def update_permissions(self, outcomes: Sequence[Outcome], now: datetime) -> None:
-        """Remember whether the server lets cruise take taints off: where not, it is asked again in an hour."""
-        freed = [one for one in outcomes if isinstance(one.action, UntaintNode)]
-        if any(one.reason is ReasonCode.FORBIDDEN for one in freed):
-            self._no_right_until = now + MAX_READING_AGE
-        elif freed:
-            self._no_right_until = None
+        """Record whether the API server permits the removal of taints; if not, it is tried again in an hour."""
+        removals = [one for one in outcomes if isinstance(one.action, UntaintNode)]
+        if any(one.reason is ReasonCode.FORBIDDEN for one in removals):
+            self._forbidden_until = now + MAX_READING_AGE
+        elif removals:
+            self._forbidden_until = None
 
-    def log_changes(self, implausible: Sequence[str], crowd: int, nodes: int) -> None:
-        """Log loads that taint no node, when they begin and when they end."""
-        news = (tuple(implausible), crowd > 0)
-        if news == self._said:
+    def log_changes(self, implausible: Sequence[str], overloaded_at_once: int, nodes: int) -> None:
+        """Log when implausible loads begin and end."""
+        state = (tuple(implausible), overloaded_at_once > 0)
+        if state == self._logged_state:
             return
         if implausible:
-            log.warning("loads that cannot be true are ignored", nodes=len(implausible), such_as=implausible[0])
-        if crowd:
-            log.warning("too many nodes are overloaded at once to be true: none is tainted", overloaded=crowd, of=nodes)
-        if not implausible and not crowd:
+            log.warning("implausible node loads are ignored", nodes=len(implausible), example=implausible[0])
+        if overloaded_at_once:
+            log.warning(
+                "most nodes are overloaded, which is implausible: none is tainted",
+                overloaded=overloaded_at_once,
+                nodes=nodes,
+            )
+        if not implausible and not overloaded_at_once:
             log.info("node loads are plausible again")
-        self._said = news
+        self._logged_state = state
 
 
 async def run_node_load_pass(
@@ -112,7 +116,7 @@ async def run_node_load_pass(
     *,
     writer: ClusterWriter | None = None,
 ) -> NodeLoadPassResult:
-    """Read every node's load once and act on two readings in a row; where none can be read, act on that."""
+    """Read every node's load once, and act on two consecutive readings or on their absence."""
     snapshot = await cluster.snapshot()
     failure: CruiseError | None = None
     try:
@@ -123,30 +127,30 @@ async def run_node_load_pass(
     implausible = [node.name for node in nodes if not loads.add(node, samples.get(node.name), now)]
     decided = decide_node_load(nodes, loads.keep_only(frozenset(node.name for node in nodes)), policy, now)
     loads.log_changes(implausible, decided.overloaded_at_once, len(nodes))
-    may_free = loads.can_untaint(now)
-    actions = [action for action in decided.actions if may_free or not isinstance(action, UntaintNode)]
+    can_untaint = loads.can_untaint(now)
+    actions = [action for action in decided.actions if can_untaint or not isinstance(action, UntaintNode)]
     writer = writer or ClusterWriter(cluster, store, policy)
-    freeing = [action for action in actions if isinstance(action, UntaintNode)]
-    tainting = [action for action in actions if not isinstance(action, UntaintNode)]
-    # Apart, since taints come off without a database as well, and none is put on without one.
-    outcomes = await writer.apply_plan(freeing, snapshot, now) if freeing else []
+    removals = [action for action in actions if isinstance(action, UntaintNode)]
+    additions = [action for action in actions if not isinstance(action, UntaintNode)]
+    # Separately: taints are removed even without a database, and added only with one.
+    outcomes = await writer.apply_plan(removals, snapshot, now) if removals else []
     loads.update_permissions(outcomes, now)
-    outcomes += await writer.apply_plan(tainting, snapshot, now) if tainting else []
-    after = (await cluster.snapshot()).nodes if outcomes else nodes
-    tainted = find_tainted_nodes(after)
+    outcomes += await writer.apply_plan(additions, snapshot, now) if additions else []
+    nodes_after = (await cluster.snapshot()).nodes if outcomes else nodes
+    tainted = find_tainted_nodes(nodes_after)
     wanted = {action.node for action in decided.actions if isinstance(action, UntaintNode)}
-    stuck = [] if loads.can_untaint(now) else [name for name in tainted if name in wanted]
+    unremovable = [] if loads.can_untaint(now) else [name for name in tainted if name in wanted]
     return NodeLoadPassResult(
-        now, len(nodes), outcomes, implausible, decided.overloaded_at_once, tainted, stuck, failure
+        now, len(nodes), outcomes, implausible, decided.overloaded_at_once, tainted, unremovable, failure
     )
 
 
 async def remove_taints_on_exit(
     cluster: ClusterPort, writer: ClusterWriter, namespace: str, process: str, now: datetime
 ) -> Sequence[Outcome]:
-    """Take cruise's taint off every node where nobody is left to do it: `process` is the pod that ends.
+    """Remove cruise's taint from every node if no other process remains to do so; `process` is the pod that ends.
 
-    A rolling update or a restart leaves the taints to the next leader.
+    After a rolling update or a restart the next leader handles the taints.
     """
     snapshot = await cluster.snapshot()
     taints = build_taint_removals(snapshot.nodes)

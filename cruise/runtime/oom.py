@@ -1,4 +1,4 @@
-"""The OOM reactor: remember every kill, then grow, evict or hold."""
+"""The OOM reactor: stores every out-of-memory kill, then resizes, evicts or skips the pod."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -26,19 +26,19 @@ from cruise.runtime.writing.writer import ClusterWriter
 
 log = structlog.get_logger()
 
-# A write that was overtaken or put off leaves its kill unanswered.
-_AGAIN: Mapping[ReasonCode, type[CruiseError]] = {
+# After these outcomes the kill is handled again later.
+_RETRIED_REASONS: Mapping[ReasonCode, type[CruiseError]] = {
     ReasonCode.CHANGED: ConflictError,
     ReasonCode.THROTTLED: ThrottledError,
 }
-_MOST_KNOWN = 10_000
+_MAX_KNOWN_KILLS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class OomReactionResult:
-    """What followed one kill: the decision, and how it ended, which is in the audit for a hold as well.
+    """The reaction to one kill: the decision and its outcome, which is in the audit if the pod was skipped as well.
 
-    `pod` is the pod as it was read right before, None where it was gone.
+    `pod` is the pod as it was read for the decision, None if it no longer existed.
     """
 
     record: OomRecord
@@ -48,10 +48,10 @@ class OomReactionResult:
 
 
 class OomReactor:
-    """Reacts to kills one at a time; a kill that is known already changes nothing.
+    """Handles kills one by one; a kill that is stored already has no effect.
 
-    A kill is remembered once it was reacted to, not before: where cluster, store or process fail in between, it is met
-    again. That the same reaction does not come twice is then the cool-down's doing.
+    A kill is stored after its reaction: if the cluster, the database or the process fails in between, it is handled
+    again. The cooldown then prevents a second reaction.
     """
 
     def __init__(
@@ -78,116 +78,116 @@ class OomReactor:
 
     @property
     def count_unanswered(self) -> int:
-        """How many kills wait to be tried again."""
+        """How many kills will be handled again."""
         return len(self._unanswered)
 
     async def reactions(self, clock: Callable[[], datetime]) -> AsyncGenerator[OomReactionResult, None]:
-        """Yield what follows each kill, for ever.
+        """Yield the reaction to each kill, without end.
 
-        A kill that the world keeps from being answered is tried again and again, after those that come meanwhile: none
-        is in another's way.
+        A kill that could not be handled is retried after the kills that arrive meanwhile, so that it does not block
+        them.
         """
         stream = aiter(self._cluster.oom_kills())
-        coming = asyncio.ensure_future(anext(stream, None))
+        next_kill = asyncio.ensure_future(anext(stream, None))
         try:
             while True:
-                await asyncio.wait({coming}, timeout=self._retry_seconds if self._unanswered else None)
-                if coming.done():
-                    kill = coming.result()
+                await asyncio.wait({next_kill}, timeout=self._retry_seconds if self._unanswered else None)
+                if next_kill.done():
+                    kill = next_kill.result()
                     if kill is None:
                         return
-                    coming = asyncio.ensure_future(anext(stream, None))
+                    next_kill = asyncio.ensure_future(anext(stream, None))
                 else:
                     kill = next(iter(self._unanswered.values()))
-                reaction = await self._answered(kill, clock())
+                reaction = await self._handle(kill, clock())
                 if reaction is not None:
                     yield reaction
         finally:
-            coming.cancel()
+            next_kill.cancel()
 
-    async def _answered(self, kill: OomKill, now: datetime) -> OomReactionResult | None:
+    async def _handle(self, kill: OomKill, now: datetime) -> OomReactionResult | None:
         failed_before = self._unanswered.pop(kill.key, None) is not None
         try:
             async with asyncio.timeout(self._policy.max_decision_age.total_seconds()):
-                return await self._to_the_end(kill, now)
+                return await self._finish(kill, now)
         except (CruiseError, TimeoutError) as error:
             self._unanswered[kill.key] = kill
             if not failed_before:
                 log.warning(
-                    "out of memory, to be tried again",
+                    "out of memory, will be handled again",
                     namespace=kill.namespace,
                     pod=kill.pod,
                     container=kill.container,
-                    error=str(error) or "not answered in time",
+                    error=str(error) or "no answer in time",
                 )
             return None
 
-    async def _to_the_end(self, kill: OomKill, now: datetime) -> OomReactionResult | None:
-        """React to a kill, and when given up meanwhile, first remember what was done about it."""
-        reacting = asyncio.ensure_future(self.react(kill, now))
+    async def _finish(self, kill: OomKill, now: datetime) -> OomReactionResult | None:
+        """Handle a kill; if cancelled meanwhile, first store what was done."""
+        task = asyncio.ensure_future(self.react(kill, now))
         try:
-            return await asyncio.shield(reacting)
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await asyncio.wait({reacting}, timeout=WRITE_TIMEOUTS.response)
-            reacting.cancel()
-            await asyncio.gather(reacting, return_exceptions=True)
+            await asyncio.wait({task}, timeout=WRITE_TIMEOUTS.response)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
             raise
 
     async def react(self, kill: OomKill, now: datetime) -> OomReactionResult | None:
-        """Act on a kill and record it; None for a replay of one that is known.
+        """Handle a kill and store it; return None if it is stored already.
 
-        Raises what the world refused: the kill is not answered then.
+        Raises what the API server or the database raised: then the kill was not handled.
         """
         if (
             now - kill.finished_at > OOM_KILL_RETENTION
             or kill.key in self._known
             or await self._store.has_oom_record(*kill.key)
         ):
-            self._know(kill)
-            self._let_rest(kill, kill.finished_at, now)
+            self._add_known_kill(kill)
+            self._exclude_during_cooldown(kill, kill.finished_at, now)
             return None
         statistics = await self._statistics_for(kill)
         record = compute_raised_memory(kill, statistics)
         snapshot = restrict_to_kill(await self._cluster.snapshot(), kill)
         pod = await self._cluster.read_pod(kill.namespace, kill.pod)
         if pod is None or pod.uid != kill.pod_uid or pod.is_finished:
-            # The successor of a pod that is gone has another name.
+            # The replacement pod has another name.
             record = replace(record, applies_to_workload=True)
         shared = record.applies_to_workload or await self._is_shared(record, now)
         decision = await self._decide(record, pod, snapshot, raise_oom_memory(statistics, record, shared=shared), now)
         if isinstance(decision, EvictPod):
-            # The pod comes back at once under another name, and shall be admitted with what was learnt.
-            await self._teach(kill, record, shared=True)
+            # Before the eviction, so that the replacement pod is admitted with the raised memory.
+            await self._raise_memory(kill, record, shared=True)
         if isinstance(decision, SkippedPod):
-            outcome = _held(kill, decision, pod, now)
+            outcome = _build_skipped_outcome(kill, decision, pod, now)
         else:
-            fresh = _with_fresh(snapshot, pod)
-            [outcome] = await self._writer.apply_plan([decision], fresh, now)
+            with_read_pod = _replace_pod(snapshot, pod)
+            [outcome] = await self._writer.apply_plan([decision], with_read_pod, now)
             if outcome.result is ActionResult.DONE:
-                self._remember(kill, now)
+                self._set_reacted(kill, now)
                 record = replace(
                     record, applies_to_workload=record.applies_to_workload or isinstance(decision, EvictPod)
                 )
         if isinstance(decision, ResizePod | SkippedPod):
-            await self._teach(kill, record, shared=shared)
+            await self._raise_memory(kill, record, shared=shared)
         if (
             not isinstance(decision, SkippedPod)
             and outcome.result is not ActionResult.DONE
-            and outcome.reason in _AGAIN
+            and outcome.reason in _RETRIED_REASONS
         ):
-            raise _AGAIN[outcome.reason](outcome.detail or "the pod changed while it was decided on")
+            raise _RETRIED_REASONS[outcome.reason](outcome.detail or "the pod changed during the decision")
         await self._store.record_oom(record)
         if isinstance(decision, SkippedPod) or outcome.result is ActionResult.OBSERVED:
-            # What a mode or a pause forbids comes again with every pass, a kill does not.
+            # Unlike the decisions of a pass, a reaction that the mode or a pause forbids is not repeated.
             await self._writer.add_outcome(outcome)
-        self._know(kill)
+        self._add_known_kill(kill)
         log.info(
             "out of memory",
             namespace=kill.namespace,
             pod=kill.pod,
             container=kill.container,
             reason=outcome.reason.value,
-            verdict=outcome.result.value,
+            result=outcome.result.value,
         )
         return OomReactionResult(record, decision, outcome, pod)
 
@@ -196,33 +196,33 @@ class OomReactor:
         return await self._store.statistics_of_pod(kill.namespace, kill.pod, workload, kill.identity)
 
     async def _is_shared(self, record: OomRecord, now: datetime) -> bool:
-        """Tell whether a kill teaches its whole workload: there was one before."""
+        """Tell whether a kill raises the OOM memory of its whole workload, because it is not the first."""
         earlier = await self._store.oom_records(now - OOM_KILL_RETENTION, (record.namespace, record.workload))
         return applies_to_workload(record, [*earlier, record])
 
-    async def _teach(self, kill: OomKill, record: OomRecord, *, shared: bool) -> None:
-        """Write what a kill teaches into the statistics as they are now, stored and in memory."""
+    async def _raise_memory(self, kill: OomKill, record: OomRecord, *, shared: bool) -> None:
+        """Raise the OOM memory in the present statistics, in the database and in this process."""
         statistics = await self._statistics_for(kill)
         if statistics.keys:
             await self._store.write_statistics(raise_oom_memory(statistics, record, shared=shared))
         self._usage.apply_oom_record(record, shared=shared)
 
-    def _remember(self, kill: OomKill, now: datetime) -> None:
-        """Note a reaction, and forget those that have cooled down."""
-        cooling = {key: at for key, at in self._reacted_at.items() if now - at < self._policy.oom_cooldown}
-        self._reacted_at = cooling | {(kill.pod_uid, kill.container): now}
-        self._let_rest(kill, now, now)
+    def _set_reacted(self, kill: OomKill, now: datetime) -> None:
+        """Store the time of a reaction; drop those whose cooldown is over."""
+        in_cooldown = {key: at for key, at in self._reacted_at.items() if now - at < self._policy.oom_cooldown}
+        self._reacted_at = in_cooldown | {(kill.pod_uid, kill.container): now}
+        self._exclude_during_cooldown(kill, now, now)
 
-    def _let_rest(self, kill: OomKill, since: datetime, now: datetime) -> None:
-        """Keep the node passes from the pod as well, while its cool-down lasts."""
+    def _exclude_during_cooldown(self, kill: OomKill, since: datetime, now: datetime) -> None:
+        """Exclude the pod from node passes during the cooldown."""
         until = since + self._policy.oom_cooldown
         if until > now:
             self._exclusions.add_cooldown(kill.pod_uid, until, now)
 
-    def _know(self, kill: OomKill) -> None:
-        """Remember that a kill is stored, for the replays of a broken watch."""
+    def _add_known_kill(self, kill: OomKill) -> None:
+        """Record that a kill is stored, because a restarted watch repeats kills."""
         self._known[kill.key] = None
-        if len(self._known) > _MOST_KNOWN:
+        if len(self._known) > _MAX_KNOWN_KILLS:
             del self._known[next(iter(self._known))]
 
     async def _decide(
@@ -232,20 +232,22 @@ class OomReactor:
         eligibility = Eligibility(snapshot, statistics, await self._store.overrides(), policy, now)
         refused = await self._store.refused_resizes()
         node = None if pod is None else next((node for node in snapshot.nodes if node.name == pod.node), None)
-        scene = OomContext(
+        context = OomContext(
             node=node,
-            free_capacity=_room_on(node, _with_fresh(snapshot, pod)) if node is not None else NO_RESOURCES,
-            statistics=_statistics_of(pod, statistics) if pod is not None else {},
+            free_capacity=_compute_free_capacity(node, _replace_pod(snapshot, pod))
+            if node is not None
+            else NO_RESOURCES,
+            statistics=_get_container_statistics(pod, statistics) if pod is not None else {},
             limit_ranges=snapshot.limit_ranges.get(record.namespace, ()),
             refused=refused.get(record.pod_uid),
             last_reaction_at=await self._last_reaction(record, now),
             quotas=snapshot.quotas.get(record.namespace, ()) if policy.rules.quotas else (),
             original_limits=await self._original_limits(pod, snapshot),
         )
-        return decide_oom_reaction(record, pod, scene, eligibility, policy, now)
+        return decide_oom_reaction(record, pod, context, eligibility, policy, now)
 
     async def _original_limits(self, pod: Pod | None, snapshot: ClusterSnapshot) -> Mapping[str, int] | None:
-        """Return the memory limits that a pod had before it was resized, where its template is not known."""
+        """Return the memory limits of a pod before its first resize, if its template is unknown."""
         if pod is None or get_template_memory_limits(pod, snapshot) is not None:
             return None
         original = (await self._store.original_sizes([pod.uid])).get(pod.uid)
@@ -255,7 +257,7 @@ class OomReactor:
         return {name: limit for name, limit in limits.items() if limit is not None}
 
     async def _last_reaction(self, record: OomRecord, now: datetime) -> datetime | None:
-        """Return when this container was last reacted to, after a restart from the audit."""
+        """Return the time of the last reaction to this container; after a restart it is read from the audit."""
         known = self._reacted_at.get((record.pod_uid, record.container))
         if known is not None:
             return known
@@ -270,27 +272,24 @@ class OomReactor:
 
 
 def restrict_to_kill(snapshot: ClusterSnapshot, kill: OomKill) -> ClusterSnapshot:
-    """Return a snapshot with the pods alone that matter to a kill: those of its node and of its workload.
-
-    In a cluster of 150,000 pods all that follows looks at a hundred.
-    """
-    place, workload = kill.node, (kill.namespace, kill.workload)
+    """Return the snapshot with the pods of the kill's node and workload only: about a hundred in a cluster of 150,000 pods."""
+    node_name, workload = kill.node, (kill.namespace, kill.workload)
     pods = [
         pod
         for pod in snapshot.pods
-        if (pod.node == place and place is not None)
+        if (pod.node == node_name and node_name is not None)
         or (pod.workload is not None and (pod.namespace, pod.workload) == workload)
         or (pod.name == kill.pod and pod.namespace == kill.namespace)
     ]
     return replace(snapshot, pods=tuple(pods))
 
 
-def _held(kill: OomKill, hold: SkippedPod, pod: Pod | None, now: datetime) -> Outcome:
-    """Return how a kill ended that nothing was done about: the killed container stays as it is."""
-    same = pod is not None and pod.uid == kill.pod_uid
+def _build_skipped_outcome(kill: OomKill, skipped: SkippedPod, pod: Pod | None, now: datetime) -> Outcome:
+    """Return the outcome of a kill whose pod was skipped."""
+    is_same_pod = pod is not None and pod.uid == kill.pod_uid
     containers = tuple(
         ContainerTarget(one.name, one.role, one.requests, one.limits)
-        for one in (pod.containers if pod is not None and same else ())
+        for one in (pod.containers if pod is not None and is_same_pod else ())
         if one.name == kill.container
     )
     resize = ResizePod(
@@ -303,14 +302,14 @@ def _held(kill: OomKill, hold: SkippedPod, pod: Pod | None, now: datetime) -> Ou
         NO_RESOURCES,
         ReasonCode.OOM_KILLED,
     )
-    return Outcome(now, resize, ActionResult.SKIPPED, hold.reason, hold.detail, before=containers)
+    return Outcome(now, resize, ActionResult.SKIPPED, skipped.reason, skipped.detail, before=containers)
 
 
 def _touches(action: ResizePod | EvictPod, record: OomRecord) -> bool:
     return isinstance(action, EvictPod) or any(target.container == record.container for target in action.containers)
 
 
-def _statistics_of(pod: Pod, statistics: StatisticsTable) -> dict[str, Statistic]:
+def _get_container_statistics(pod: Pod, statistics: StatisticsTable) -> dict[str, Statistic]:
     found = {}
     for container in pod.containers:
         if container.role is not ContainerRole.INIT:
@@ -320,7 +319,7 @@ def _statistics_of(pod: Pod, statistics: StatisticsTable) -> dict[str, Statistic
     return found
 
 
-def _room_on(node: Node, snapshot: ClusterSnapshot) -> Resources:
+def _compute_free_capacity(node: Node, snapshot: ClusterSnapshot) -> Resources:
     counted = NO_RESOURCES
     for pod in snapshot.pods:
         if pod.node == node.name:
@@ -328,8 +327,8 @@ def _room_on(node: Node, snapshot: ClusterSnapshot) -> Resources:
     return node.allocatable - counted
 
 
-def _with_fresh(snapshot: ClusterSnapshot, pod: Pod | None) -> ClusterSnapshot:
-    """Return the snapshot with one pod as it was read last, since the decision was made on that reading."""
+def _replace_pod(snapshot: ClusterSnapshot, pod: Pod | None) -> ClusterSnapshot:
+    """Return the snapshot with one pod replaced by the reading that the decision was made on."""
     if pod is None:
         return snapshot
     others = (other for other in snapshot.pods if (other.namespace, other.name) != (pod.namespace, pod.name))

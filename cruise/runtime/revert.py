@@ -1,4 +1,4 @@
-"""The revert that a person asks for: pods back to the sizes that they had before cruise."""
+"""The revert that a user requests: pods get the requests back that they had before cruise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -28,12 +28,12 @@ async def run_revert_pass(
     workload: WorkloadRef | None = None,
     writer: ClusterWriter | None = None,
 ) -> list[Outcome]:
-    """Put back the original sizes of all pods, of one namespace's or of one workload's, in place; never evicts.
+    """Restore in place the original sizes of all pods, of one namespace or of one workload; never evicts.
 
-    Works in any mode and while paused, and lasts only while nothing else writes: pause first, or the next node pass
-    undoes it. A grow waits (held, `waiting-for-capacity`) where its node has no room: try again later. What a resize
-    cannot restore is in the outcome's detail. Sorted by namespace and pod, and all of it in the audit. `writer` is one
-    of this process's, where others of it write too. Raises Unavailable.
+    Works in any mode and while paused, but later passes of the controller resize the pods again: pause first. An
+    increase without free capacity on its node is skipped with `waiting-for-capacity`: try again later. The outcome's
+    detail names what a resize cannot restore. Outcomes are sorted by namespace and pod, and are in the audit. `writer`
+    is one of this process's, if it has others. Raises Unavailable.
     """
     snapshot = await cluster.snapshot()
     stored, keys = await store.original_sizes(), await store.signing_keys()
@@ -46,20 +46,22 @@ async def run_revert_pass(
         if sizes is not None:
             known[pod.uid] = sizes
         elif ORIGINAL_RESOURCES in pod.annotations and not pod.is_finished:
-            outcomes.append(Outcome(now, _nothing(pod), ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION))
-    reversions = decide_reverts(snapshot, known)
+            outcomes.append(
+                Outcome(now, _build_empty_resize(pod), ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)
+            )
+    reverts = decide_reverts(snapshot, known)
     outcomes += [
-        Outcome(now, one.resize, ActionResult.SKIPPED, one.skipped, one.detail) for one in reversions if one.skipped
+        Outcome(now, one.resize, ActionResult.SKIPPED, one.skipped, one.detail) for one in reverts if one.skipped
     ]
     await store.record_outcomes(outcomes)
-    tried = [one for one in reversions if one.skipped is None]
+    attempted = [one for one in reverts if one.skipped is None]
     writer = writer or ClusterWriter(cluster, store, policy)
-    ended = await writer.apply_plan([one.resize for one in tried], snapshot, now, user_requested=True)
-    for one, outcome in zip(tried, ended, strict=True):
+    results = await writer.apply_plan([one.resize for one in attempted], snapshot, now, user_requested=True)
+    for one, outcome in zip(attempted, results, strict=True):
         details = [text for text in (outcome.detail, one.detail) if text]
         outcomes.append(replace(outcome, detail="; ".join(details)))
     log.info("revert", done=sum(one.result is ActionResult.DONE for one in outcomes), of=len(outcomes))
-    return sorted(outcomes, key=_place)
+    return sorted(outcomes, key=_get_sort_key)
 
 
 async def revert_workload(
@@ -71,12 +73,12 @@ async def revert_workload(
     workload: WorkloadRef,
     writer: ClusterWriter | None = None,
 ) -> list[Outcome]:
-    """Leave one workload alone from now on, by a stored mode `observe`, and revert its pods as `revert_pass` does.
+    """Store mode `observe` for one workload, and revert its pods as `run_revert_pass` does.
 
-    What else is stored for it stays. Raises Unavailable.
+    Its other overrides stay. Raises Unavailable.
     """
     stored = (await store.overrides()).get((namespace, workload), Overrides())
-    # First, so that no pass that begins from now on sizes what is put back.
+    # First, so that no later pass resizes the reverted pods.
     mode = Mode.OBSERVE if stored.mode is None else min(stored.mode, Mode.OBSERVE)
     await store.put_override(namespace, workload, replace(stored, mode=mode))
     return await run_revert_pass(cluster, store, policy, now, namespace, workload, writer)
@@ -85,7 +87,7 @@ async def revert_workload(
 def collect_original_sizes(
     snapshot: ClusterSnapshot, stored: Mapping[str, OriginalSizes], signing_keys: Sequence[bytes]
 ) -> dict[str, OriginalSizesByUid]:
-    """Return the original sizes that are known, by pod uid."""
+    """Return the known original sizes by pod uid."""
     sizes = {pod.uid: get_original_sizes(pod, stored, signing_keys) for pod in snapshot.pods}
     return {uid: one for uid, one in sizes.items() if one is not None}
 
@@ -93,18 +95,18 @@ def collect_original_sizes(
 def get_original_sizes(
     pod: Pod, stored: Mapping[str, OriginalSizes], signing_keys: Sequence[bytes]
 ) -> OriginalSizesByUid | None:
-    """Return a pod's original sizes: from the store, else from an annotation that the webhook signed."""
-    remembered = stored.get(pod.uid)
-    if remembered is None:
+    """Return a pod's original sizes: from the database, otherwise from an annotation that the webhook signed."""
+    stored_sizes = stored.get(pod.uid)
+    if stored_sizes is None:
         return read_signed_original_resources(pod, signing_keys)
-    return {target.container: (target.requests, target.limits) for target in remembered.containers}
+    return {target.container: (target.requests, target.limits) for target in stored_sizes.containers}
 
 
-def _nothing(pod: Pod) -> ResizePod:
+def _build_empty_resize(pod: Pod) -> ResizePod:
     return ResizePod(pod.namespace, pod.name, pod.uid, pod.node, pod.workload, (), NO_RESOURCES, ReasonCode.REVERTED)
 
 
-def _place(outcome: Outcome) -> tuple[str, str]:
+def _get_sort_key(outcome: Outcome) -> tuple[str, str]:
     action = outcome.action
     assert isinstance(action, ResizePod)
     return (action.namespace, action.pod)

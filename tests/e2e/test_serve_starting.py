@@ -75,7 +75,7 @@ def test_observing_takes_no_lease_and_writes_nothing(stage: LiveStage, tmp_path:
         assert server.leads()
         assert server.running.log.count("no election") == 1
         # The first pass does not wait for usage, since it writes nothing in any case.
-        wait_until_true(lambda: 'verdict="observed"' in server.running.get("/metrics")[1], "a size was decided on", 60)
+        wait_until_true(lambda: 'result="observed"' in server.running.get("/metrics")[1], "a size was decided on", 60)
         assert writes_of(stage, server) == []
 
 

@@ -132,7 +132,7 @@ async def test_a_hundred_nodes_that_are_all_overloaded_are_not_tainted():
         done = await watch.passes(*[everywhere] * 3)
     assert await watch.tainted() == []
     assert [one.overloaded_at_once for one in done] == [100] * 3
-    assert [one["event"] for one in logs] == ["too many nodes are overloaded at once to be true: none is tainted"]
+    assert [one["event"] for one in logs] == ["most nodes are overloaded, which is implausible: none is tainted"]
 
 
 async def test_of_a_hundred_nodes_a_fifth_is_tainted():
@@ -151,7 +151,7 @@ async def test_a_load_that_cannot_be_true_taints_nobody_and_is_said_once():
     assert [list(one.implausible) for one in done] == [["n1"]] * 3
     assert await watch.tainted() == ["n3"]
     assert [one["event"] for one in logs] == [
-        "loads that cannot be true are ignored",
+        "implausible node loads are ignored",
         "node loads are plausible again",
     ]
 
