@@ -1,19 +1,19 @@
-"""How many cores this process may use."""
+"""The number of cores that this process may use."""
 
 import math
 import os
 from pathlib import Path
 
-# Where a container sees its own limit: the microseconds of a period that it may use of all cores, and the period.
+# The CPU limit of a container under cgroup v2: microseconds of CPU time a period, and the period.
 CONTAINER_LIMIT = Path("/sys/fs/cgroup/cpu.max")
 
 
 def count_usable_cores(limit: Path = CONTAINER_LIMIT) -> int:
-    """As many as this process may be scheduled on, and no more than its container's limit comes to."""
+    """Return the cores that this process may be scheduled on, at most its container's CPU limit."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = limit.read_text().split()
     except (OSError, ValueError):
-        # No container, or one of another kind.
+        # No container, or cgroup v1.
         return cores
     return cores if quota == "max" else max(min(cores, math.ceil(int(quota) / int(period))), 1)

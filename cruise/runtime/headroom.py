@@ -40,7 +40,10 @@ RETENTION_DAYS = 28
 
 
 class RiskHistory:
-    """Counts by day the intervals in which nodes were short, and adjusts the levels of headroom; starts from `stored` days."""
+    """Counts by day the intervals in which nodes were short, and adjusts the levels of headroom.
+
+    It starts from the `stored` days, and is kept as long as a process leads.
+    """
 
     def __init__(self, stored: Sequence[RiskDay] = ()) -> None:
         self._days: dict[ResourceName, dict[int, RiskDay]] = {resource: {} for resource in ResourceName}
@@ -114,7 +117,7 @@ class HeadroomState:
         self.observed_risks: Mapping[ResourceName, ObservedRisk] = {}
 
     async def prepare(self, store: StorePort, statistics: StatisticsTable, policy: Policy) -> HeadroomModel:
-        """Return the model for a pass that decides from `statistics`, after counting the interval since the last pass."""
+        """Return the model for a pass that decides from `statistics`; first count the interval since the last pass."""
         model = HEADROOM_MODELS[policy.headroom]
         risks: Mapping[ResourceName, ObservedRisk] = {}
         past = PastDemand.create_empty(len(statistics.keys))
@@ -200,7 +203,7 @@ class HeadroomState:
 
 
 async def prepare_stored_headroom(store: StorePort, statistics: StatisticsTable, policy: Policy) -> HeadroomModel:
-    """Prepare the policy's model for `statistics` from stored samples and risk levels, as `explain` does; writes nothing."""
+    """Prepare the policy's model for `statistics` from stored samples and risk levels, for `explain`."""
     if not HEADROOM_MODELS[policy.headroom].reads_usage or not statistics.keys:
         return SHARED_MAX_HEADROOM
     at = int(statistics.updated_at.max())

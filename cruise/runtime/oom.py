@@ -272,7 +272,7 @@ class OomReactor:
 
 
 def restrict_to_kill(snapshot: ClusterSnapshot, kill: OomKill) -> ClusterSnapshot:
-    """Return the snapshot with the pods of the kill's node and workload only: about a hundred in a cluster of 150,000 pods."""
+    """Return the snapshot with the pods of the kill's node and workload only: about 100 of 150,000 pods."""
     node_name, workload = kill.node, (kill.namespace, kill.workload)
     pods = [
         pod

@@ -36,10 +36,10 @@ class _Skewed(datetime):
 for scheduling in (schedulers, executors):
     scheduling.datetime = _Skewed
 for place, name in (
-    (serve, "wall_clock"),
-    (connections, "wall_clock"),
-    (jobs, "wall_clock"),
-    (usage_source, "wall_clock"),
+    (serve, "get_current_time"),
+    (connections, "get_current_time"),
+    (jobs, "get_current_time"),
+    (usage_source, "get_current_time"),
     (leases, "_wall_clock"),
 ):
     assert hasattr(place, name)

@@ -118,7 +118,7 @@ def test_an_end_does_not_wait_for_a_prometheus_that_hangs(stage: LiveStage, tmp_
         return HttpAnswer(503)
 
     with answering(hang) as address:
-        settings = stage.settings("resize", prometheus_url=address, stop_grace="2s")
+        settings = stage.settings("resize", prometheus_url=address, shutdown_grace_period="2s")
         with started(settings, tmp_path) as running:
             wait_until_true(lambda: "query_range" in asked, "Prometheus is asked", 40)
             running.process.send_signal(signal.SIGTERM)

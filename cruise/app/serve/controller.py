@@ -124,10 +124,10 @@ class Controller:
             writer,
             exclusions,
             clock,
-            tell=self._acted,
+            on_outcomes=self._acted,
             poll_seconds=wait,
             # A plan may take its time, as pods end and start, but not a step of it.
-            stepped=lambda: self._extend("packing"),
+            on_step=lambda: self._extend("packing"),
         )
         self._packer = packer
         self._publication = publication
@@ -195,8 +195,8 @@ class Controller:
         await self._hooks.announce(done.outcomes, holds, pods)
         return done
 
-    async def pack(self, patience: timedelta | None = None) -> PackingPassResult | None:
-        """Take up the plan that is under way, or plan for pods that wait longer than `patience`, and carry that out.
+    async def pack(self, min_pending: timedelta | None = None) -> PackingPassResult | None:
+        """Take up the plan that is under way, or plan for pods that wait longer than `min_pending`, and carry that out.
 
         None where there is no pod to pack.
         """
@@ -213,7 +213,7 @@ class Controller:
                 self._policy,
                 self._clock(),
                 seconds=packer.seconds,
-                patience=patience,
+                min_pending=min_pending,
                 enabled=packer.enabled,
                 known_usage=self._usage,
             )

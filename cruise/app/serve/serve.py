@@ -91,7 +91,7 @@ async def run_serve(settings: Settings) -> None:
         async with open_connections(settings, _say) as connected:
             running.opened_store, running.cluster, running.lease = connected.store, connected.cluster, connected.lease
             running.cross_checked = connected.usage.cross_check_counts
-            async with SolverProcess(at_once=False) as solver, WhatIfRunner(settings, running) as rehearsals:
+            async with SolverProcess(start_now=False) as solver, WhatIfRunner(settings, running) as rehearsals:
                 running.what_if_runs = rehearsals if settings.prometheus_url is not None else None
                 await _follow_and_lead(settings, connected, running, solver)
 

@@ -87,12 +87,12 @@ async def run_single_pass(
     async with open_connections(settings, _do_not_wait) as connected:
         # The view of the cluster is retried without end; this request shows at once what is wrong.
         await connected.client.get("/version")
-        async with keep_cluster_synced(connected.cluster), SolverProcess(at_once=False) as solver:
+        async with keep_cluster_synced(connected.cluster), SolverProcess(start_now=False) as solver:
             await wait_until_synced(connected.cluster, SYNC_TIMEOUT)
             if connected.usage.first_read is not None:
                 await connected.usage.first_read(await connected.cluster.snapshot())
-                at_once = replace(connected.usage.reading, scrape_delay_seconds=0)
-                connected = replace(connected, usage=replace(connected.usage, reading=at_once))
+                reading = replace(connected.usage.reading, scrape_delay_seconds=0)
+                connected = replace(connected, usage=replace(connected.usage, reading=reading))
             policy = await limit_mode_to_server(connected, get_policy(settings))
             packed: list[Outcome] = []
             announce_pods = create_event_announcer(connected)
@@ -118,7 +118,7 @@ async def run_single_pass(
                     connected.store.expect(connected.lease.recorded_epoch)
                 node_pass = await _pass(controller)
                 packed.clear()
-                packing = await controller.pack(patience=timedelta(0))
+                packing = await controller.pack(min_pending=timedelta(0))
                 await _publish(controller)
                 done.append((node_pass, packing))
 
@@ -172,8 +172,8 @@ async def _leading(connected: ServeConnections, settings: Settings, work: Callab
     contest = asyncio.ensure_future(_another_leader(connected.client, find_own_namespace(settings.namespace)))
     tasks: set[asyncio.Future[Any]] = {leading, beginning, contest}
     try:
-        patience = settings.lease_duration.total_seconds() * _LEASE_PATIENCE
-        await asyncio.wait(tasks, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+        timeout = settings.lease_duration.total_seconds() * _LEASE_PATIENCE
+        await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         if began.is_set() or leading.done():
             await leading
             return

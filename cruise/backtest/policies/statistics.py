@@ -239,7 +239,9 @@ class ReplayedStatistics:
         hours = get_peak_hours(time, self._look_ahead)
         if hours != self._peaks.hours:
             since_hour = get_first_history_hour(time)
-            self._peaks = PeakColumns.get_number(self._week.summarize(self.keys, hours, since_hour), hours, since_hour)
+            self._peaks = PeakColumns.from_summary(
+                self._week.summarize(self.keys, hours, since_hour), hours, since_hour
+            )
 
     def _find_rows(self, cpu: Float32Array, memory: Float32Array) -> None:
         """Find the rows of containers again where some were freed, and give rows to those that have samples now."""

@@ -149,7 +149,7 @@ async def _packed(
         show(description="; ".join(filter(None, (best, _preparation(worker)))))
 
     async def count_kernels() -> None:
-        while not worker.wait_until_warm:
+        while not worker.is_warm:
             await asyncio.sleep(1.0)
             update()
 
@@ -165,7 +165,7 @@ async def _packed(
 
 def _preparation(worker: SolverProcess) -> str:
     """Return what the solver still waits for, empty where it solves."""
-    if worker.wait_until_warm:
+    if worker.is_warm:
         return ""
     if worker.compiling and (cache := choose_cache_directory(os.environ)) is not None:
         compiled, kernels = count_compiled(cache)

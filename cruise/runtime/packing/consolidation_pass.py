@@ -1,4 +1,4 @@
-"""The consolidation pass: with how few nodes the cluster would do, by which moves, and what keeps the others."""
+"""The consolidation pass: the fewest nodes that the cluster needs, the moves to get there, and what prevents fewer."""
 
 import asyncio
 import time
@@ -29,16 +29,16 @@ from cruise.runtime.usage.usage_state import UsageState
 
 log = structlog.get_logger()
 
-# A search ends here, so what is above is not looked for at all.
+# A search ends here, so packings above it are not searched for.
 _LEAST_SECONDS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class ConsolidationPassResult:
-    """What one look came to: a plan with its `fleet`, or why there is none; `seconds` is all of solving.
+    """The result of a pass: a plan with its node change, or why there is none; `seconds` is the time of all solving.
 
-    `autoscaler` removes the nodes that are empty, None where nothing does; `empty` are those that are so already.
-    `begun` is what is carried out of the plan, `waits` why nothing is where something could be.
+    `autoscaler` removes empty nodes, None if there is none; `empty` are the nodes that are empty now. `started` is the
+    part of the plan that is carried out, `waits` why no part is although one could be.
     """
 
     at: datetime
@@ -52,12 +52,12 @@ class ConsolidationPassResult:
 
     @property
     def fleet(self) -> NodeCountChange | None:
-        """What the plan makes of the nodes."""
+        """The change in nodes that the plan makes."""
         return None if self.plan is None else self.plan.node_count_change
 
 
 class _NoPlan(Exception):
-    """No search of a turn came to a plan."""
+    """None of the searches found a plan."""
 
     def __init__(self, why: PlanCondition) -> None:
         super().__init__(why)
@@ -77,11 +77,11 @@ async def run_consolidation_pass(
     rest: timedelta | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> ConsolidationPassResult:
-    """Find the fewest nodes that hold all pods, at the sizes that a node pass would give them.
+    """Find the fewest nodes that hold all pods, at the sizes that a node pass would plan.
 
-    With a `rest`, after which a pod may be moved, a part of the plan is stored to be carried out; else nothing is.
-    `statistics_at` is when the statistics were last brought up to date: old ones are no ground for advice. Raises
-    Unavailable where cluster, store or solver are out of reach.
+    With a `rest`, the age from which a pod may be moved, a part of the plan is stored to be carried out; without one
+    nothing is. `statistics_at` is when the statistics were last updated: no advice is given from old ones. Raises
+    Unavailable if the cluster, the database or the solver is unreachable.
     """
     why_not = _why_no_advice(policy, now, statistics_at)
     if why_not is not None:
@@ -89,7 +89,7 @@ async def run_consolidation_pass(
     snapshot = await cluster.snapshot()
     fleet = await asyncio.to_thread(add_candidate_nodes, snapshot, None)
     scene = await gather_inputs(fleet.snapshot, store, known_usage, policy, now)
-    # Whatever may be evicted in one go: such a plan takes hours.
+    # Without eviction budgets: carrying out such a plan takes hours.
     allowance, scene = scene.allowance, replace(scene, allowance=UNLIMITED, fleet=fleet)
 
     async def search(turn: SearchRound) -> FoundPlan:
@@ -143,7 +143,7 @@ def _why_no_advice(policy: Policy, now: datetime, statistics_at: datetime | None
 async def _with_a_part_begun(
     done: ConsolidationPassResult, plan: PackingProposal, ground: ConsolidationContext, store: StorePort
 ) -> ConsolidationPassResult:
-    """Store what may be carried out of a plan now as a packing plan under way."""
+    """Store the part of a plan that may be carried out now as a packing plan in progress."""
     if await store.paused():
         return replace(done, waiting_reason=PlanCondition(PlanStatusReason.PAUSED))
     part = await asyncio.to_thread(choose_next_moves, plan, ground)
@@ -155,6 +155,6 @@ async def _with_a_part_begun(
 
 
 def _empty_nodes(snapshot: ClusterSnapshot) -> tuple[str, ...]:
-    """Return the nodes that nothing runs on but what belongs to nodes."""
+    """Return the nodes that run no pods except node-bound ones."""
     used = {pod.node for pod in snapshot.pods if not pod.is_finished and not is_node_bound_pod(pod)}
     return tuple(sorted(node.name for node in snapshot.nodes if node.name not in used))

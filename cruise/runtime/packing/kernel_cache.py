@@ -1,4 +1,4 @@
-"""Where compiled kernels are kept: a directory for exactly this release, writable, and owned by this user."""
+"""The cache of compiled kernels: a directory for exactly this release, writable and owned by this user."""
 
 import hashlib
 import os
@@ -24,10 +24,10 @@ _UNUSED_SECONDS = 30 * 86400.0
 
 
 def compute_kernels_key(kernels: Path = KERNELS) -> str:
-    """What compiled kernels depend on: all their sources at once, the interpreter, the compiler and the processor.
+    """Return a digest of what compiled kernels depend on: their sources, the interpreter, Numba and the processor.
 
-    The compiler's own cache asks only for the file of each function, and would go on with what another file's
-    functions were when they were compiled into it.
+    Numba's own cache compares only the file of each function, and would reuse functions of other files that were
+    inlined.
     """
     digest = hashlib.sha256()
     for path in sorted(kernels.rglob("*.py")):
@@ -37,17 +37,16 @@ def compute_kernels_key(kernels: Path = KERNELS) -> str:
 
 
 def choose_cache_directory(environ: Mapping[str, str], kernels: Path = KERNELS) -> Path | None:
-    """Return a directory for the compiled kernels of this release, made and filled where it can be; None if nowhere.
+    """Return a directory for this release's compiled kernels, created and filled if possible; None if there is none.
 
-    What NUMBA_CACHE_DIR names comes first, then the place beside the sources that an installation fills, then the
-    user's cache directory, then the one for temporary files. What an installation that cannot be written has
-    compiled is copied.
+    The candidates in order: NUMBA_CACHE_DIR, the directory next to the sources that an installation fills, the user's
+    cache directory, the directory for temporary files. Kernels compiled by a read-only installation are copied.
     """
     key = compute_kernels_key(kernels)
     beside = kernels / "__pycache__" / f"compiled-{key}"
     for root in _roots(environ, beside.parent):
         directory = root / f"compiled-{key}"
-        if _prepared(directory, beside):
+        if _prepare(directory, beside):
             _drop_unused(directory)
             return directory
     return None
@@ -60,17 +59,17 @@ def is_cache_warm(directory: Path | None) -> bool:
 
 def count_compiled(directory: Path, kernels: Path = KERNELS) -> tuple[int, int]:
     """Return how many kernels have been compiled into the directory, and how many there are."""
-    # Numba keeps one index for each function.
+    # Numba writes one index file for each function.
     compiled = sum(1 for _ in directory.rglob("*.nbi"))
     return compiled, sum(len(_KERNEL.findall(path.read_text())) for path in kernels.rglob("*.py"))
 
 
 def mark_cache_warm(directory: Path) -> None:
-    """Note that every kernel is in the directory, and that it is in use."""
+    """Record that every kernel is in the directory, and that it is in use."""
     try:
         (directory / _WARM).touch()
     except OSError:
-        # A full disk: the next process takes what was kept for incomplete, and compiles the rest.
+        # The disk is full: the next process compiles the missing kernels.
         return
 
 
@@ -84,17 +83,20 @@ def _roots(environ: Mapping[str, str], beside: Path) -> Iterator[Path]:
     yield Path(tempfile.gettempdir()) / f"cruise-{os.getuid()}"
 
 
-def _prepared(directory: Path, filled: Path) -> bool:
-    """Make a directory, from what another holds where that can be read; tell whether it may be used."""
+def _prepare(directory: Path, filled: Path) -> bool:
+    """Create a directory, with the kernels of another if it can be read; tell whether it may be used."""
     try:
         directory.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         if not directory.exists():
-            # An installation that cannot be read costs time, and nothing else.
+            # If the installation cannot be read, the kernels are compiled again.
             with suppress(OSError):
-                if filled != directory and _is_of(filled, filled.parents[1].stat().st_uid):
+                if filled != directory and _is_writable_by_owner_only(filled, filled.parents[1].stat().st_uid):
                     _copy(filled, directory)
         directory.mkdir(mode=0o755, exist_ok=True)
-        if not (_is_of(directory.parent, os.getuid()) and _is_of(directory, os.getuid())):
+        if not (
+            _is_writable_by_owner_only(directory.parent, os.getuid())
+            and _is_writable_by_owner_only(directory, os.getuid())
+        ):
             return False
         tempfile.TemporaryFile(dir=directory).close()
     except OSError:
@@ -102,14 +104,14 @@ def _prepared(directory: Path, filled: Path) -> bool:
     return True
 
 
-def _is_of(directory: Path, owner: int) -> bool:
-    """Tell whether the owner alone can write what is run from here: kernels are code."""
+def _is_writable_by_owner_only(directory: Path, owner: int) -> bool:
+    """Tell whether only the owner can write the directory: kernels are code."""
     found = directory.lstat()
     return stat.S_ISDIR(found.st_mode) and found.st_uid == owner and not found.st_mode & 0o022
 
 
 def _copy(source: Path, target: Path) -> None:
-    """Copy whole or not at all: another process may be about to do the same."""
+    """Copy atomically: another process may copy as well."""
     with tempfile.TemporaryDirectory(dir=target.parent) as scratch:
         shutil.copytree(source, Path(scratch) / "copy", copy_function=shutil.copyfile)
         try:
@@ -120,13 +122,13 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _drop_unused(directory: Path) -> None:
-    """Remove what other releases left and none has used for a month."""
+    """Remove the directories of other releases that were not used for a month."""
     for other in [path for path in directory.parent.glob("compiled-*") if path != directory]:
         try:
             used = max(path.stat().st_mtime for path in (other, other / _WARM) if path.exists())
         except (OSError, ValueError):
             continue
-        # Files are dated by the clock of the wall.
+        # File times are wall-clock times.
         if time.clock_gettime(time.CLOCK_REALTIME) - used > _UNUSED_SECONDS:
             shutil.rmtree(other, ignore_errors=True)
 
@@ -139,7 +141,7 @@ def _compiler() -> str:
 
 
 def _processor() -> str:
-    """Model and abilities of the processor: a home directory may be shared by different machines."""
+    """Return the processor's model and features: a home directory may be shared by different machines."""
     wanted = ("model name", "flags", "CPU part", "Features")
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

@@ -1,4 +1,4 @@
-"""The packing pass: pods that are pending after rightsizing in, a plan for them out, proved, judged and stored."""
+"""The packing pass: plans for pods that are pending after rightsizing; a plan is verified and stored."""
 
 import asyncio
 import time
@@ -38,55 +38,53 @@ from cruise.runtime.ports import ClusterPort, StorePort
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.runtime.writing.evictions import BUDGET_WINDOW, EvictionBudgets
 
-# What further plans would add to one that eviction budgets end.
-
-# Of the time that a plan is searched for, beside it.
+# Share of the plan's search time, in addition to it.
 _LATER_SHARE = 0.5
-# More are hardly ever waited for: the cluster will be another by then.
+# The cluster will have changed before more rounds could start.
 _MOST_GOES = 4
-# Of the time that is left, for each of them; and the least that one is tried in.
+# Share of the remaining time for each round, and the shortest time of one.
 _SHARE, _LEAST_SECONDS = 0.5, 0.2
 
-# Plans for a scene in so many seconds; None where no plan comes of it.
+# Makes a plan from inputs within some seconds; None if there is none.
 MakePlan = Callable[[PlanningInputs, float], Awaitable[PackingProposal | None]]
 
 
-def get_full_eviction_allowance(scene: PlanningInputs) -> EvictionAllowance:
-    """Return what a plan may evict where nothing was evicted before it; pods that do not serve count all the same."""
-    return EvictionBudgets(scene.snapshot, scene.policy, scene.usage.now).get_allowance(())
+def get_full_eviction_allowance(inputs: PlanningInputs) -> EvictionAllowance:
+    """Return the evictions that a plan may have if there were none before it; pods that are not ready still count."""
+    return EvictionBudgets(inputs.snapshot, inputs.policy, inputs.usage.now).get_allowance(())
 
 
 async def plan_remaining_rounds(
-    scene: PlanningInputs,
+    inputs: PlanningInputs,
     proposal: PackingProposal,
     make: MakePlan,
     seconds: float,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> RemainingRounds | None:
-    """Plan on from where a plan ends, for as long as that adds something, and half of the `seconds` of the plan last.
+    """Plan further rounds after a plan, while each adds something, in half of the plan's `seconds`.
 
-    None where the plan leaves no pod that budgets could have kept out.
+    Returns None if the eviction budgets left out none of the plan's pending pods.
     """
     waiting = {
         one.key
         for one in proposal.unplaced
         if not one.impossible and one.reason.code is not UnschedulableCode.NOT_EVALUATED
     }
-    spent = find_spent_budgets(scene.snapshot, proposal, scene.allowance)
+    spent = find_spent_budgets(inputs.snapshot, proposal, inputs.allowance)
     end, goes, larger = monotonic() + seconds * _LATER_SHARE, list[PlanRound](), None
-    # The same budgets again do for no other pod what they did not do for this plan.
-    again = bool(spent) or scene.allowance != get_full_eviction_allowance(scene)
-    scene = replace(scene, snapshot=predict_cluster_after_plan(scene.snapshot, proposal))
+    # The same budgets would not let another pod in.
+    again = bool(spent) or inputs.allowance != get_full_eviction_allowance(inputs)
+    inputs = replace(inputs, snapshot=predict_cluster_after_plan(inputs.snapshot, proposal))
     while again and waiting and len(goes) < _MOST_GOES and (left := end - monotonic()) > _LEAST_SECONDS:
-        after = await make(replace(scene, allowance=get_full_eviction_allowance(scene)), left * _SHARE)
+        after = await make(replace(inputs, allowance=get_full_eviction_allowance(inputs)), left * _SHARE)
         again = after is not None and bool(_placed(after, waiting))
         if after is not None and again:
             goes.append(PlanRound(_placed(after, waiting), len(after.evicted)))
             waiting -= {one.key for one in after.placed}
-            scene = replace(scene, snapshot=predict_cluster_after_plan(scene.snapshot, after))
+            inputs = replace(inputs, snapshot=predict_cluster_after_plan(inputs.snapshot, after))
     if waiting and not again and (left := end - monotonic()) > _LEAST_SECONDS:
-        free = await make(replace(scene, allowance=UNLIMITED), left)
-        larger = None if free is None or not _placed(free, waiting) else _larger(scene, free, waiting)
+        free = await make(replace(inputs, allowance=UNLIMITED), left)
+        larger = None if free is None or not _placed(free, waiting) else _larger(inputs, free, waiting)
     return RemainingRounds(spent, tuple(goes), larger) if goes or larger is not None else None
 
 
@@ -94,8 +92,8 @@ def _placed(proposal: PackingProposal, waiting: set[tuple[str, str]]) -> int:
     return sum(one.key in waiting for one in proposal.placed)
 
 
-def _larger(scene: PlanningInputs, proposal: PackingProposal, waiting: set[tuple[str, str]]) -> LargerBudgetPlan:
-    policy, gone = scene.policy, [pod for pod in scene.snapshot.pods if pod.uid in proposal.evicted]
+def _larger(inputs: PlanningInputs, proposal: PackingProposal, waiting: set[tuple[str, str]]) -> LargerBudgetPlan:
+    policy, gone = inputs.policy, [pod for pod in inputs.snapshot.pods if pod.uid in proposal.evicted]
     of_nodes = Counter(pod.node for pod in gone)
     of_workloads = Counter((pod.namespace, pod.workload) for pod in gone)
     needs = (
@@ -114,16 +112,16 @@ _LEAST_SECONDS_packing_pass = 0.5
 
 
 class PackingSolver(Protocol):
-    """What solves packing problems: the warm process, or in tests something in this one."""
+    """Solves packing problems: the warm process, or in tests a function of this process."""
 
     def pack(self, problem: PackingProblem, seconds: float, /) -> Awaitable[Packing]:
-        """Return a packing that obeys every rule, the best that was found within `seconds`."""
+        """Return the best packing found within `seconds` that obeys every rule."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PackingPassResult:
-    """What one packing pass came to: a plan, or why there is none; `waiting` pods were the reason for it."""
+    """The result of a packing pass: a plan, or why there is none; `waiting` is the number of pending pods."""
 
     at: datetime
     waiting: int
@@ -139,19 +137,19 @@ async def run_packing_pass(
     now: datetime,
     *,
     seconds: float,
-    patience: timedelta | None = None,
+    min_pending: timedelta | None = None,
     enabled: bool = True,
     known_usage: UsageState | None = None,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> PackingPassResult:
-    """Make and store a plan where pods have been unschedulable for longer than `patience`, by default one node pass.
+    """Make and store a plan if pods are unschedulable for longer than `min_pending`, by default one pass interval.
 
-    `seconds` is how long solving may take; `known_usage` has the statistics of the process's last usage pass. In mode
-    `observe` the plan is that of mode `full`, and only shown. Where a plan is under way already, none is made. Raises
-    Unavailable where cluster, store or solver are out of reach.
+    `seconds` is the time limit of solving; `known_usage` has the statistics of the process's last usage pass. In mode
+    `observe` the plan is that of mode `full`, and is only shown. No plan is made while another is in progress. Raises
+    Unavailable if the cluster, the database or the solver is unreachable.
     """
     snapshot = await cluster.snapshot()
-    waiting = find_unschedulable_pods(snapshot, now, policy.pass_interval if patience is None else patience)
+    waiting = find_unschedulable_pods(snapshot, now, policy.pass_interval if min_pending is None else min_pending)
     if not waiting:
         return PackingPassResult(now, 0, condition=PlanCondition(PlanStatusReason.NO_PENDING_PODS))
     if policy.mode in (Mode.OFF, Mode.INITIAL):
@@ -159,8 +157,8 @@ async def run_packing_pass(
     last = await store.packing()
     if last is not None and last.phase is PlanPhase.IN_PROGRESS:
         return PackingPassResult(now, len(waiting), last, PlanCondition(PlanStatusReason.OTHER_PLAN_ACTIVE))
-    scene = await gather_inputs(snapshot, store, known_usage or UsageState(), policy, now)
-    made = await convert_errors_to_conditions(_best_of(scene, solver, seconds, monotonic), "packing pass")
+    inputs = await gather_inputs(snapshot, store, known_usage or UsageState(), policy, now)
+    made = await convert_errors_to_conditions(_best_of(inputs, solver, seconds, monotonic), "packing pass")
     if isinstance(made, PlanCondition):
         return PackingPassResult(now, len(waiting), condition=made)
     why_not = PlanCondition(PlanStatusReason.NOT_PROVED) if made.evicts_unproved else None
@@ -175,86 +173,88 @@ async def run_packing_pass(
 
 
 async def convert_errors_to_conditions(work: Awaitable[T], name: str) -> T | PlanCondition:
-    """Return what the work of a pass came to, or a mistake of ours. Raises what the world refuses."""
+    """Return the result of a pass, or a condition for an unexpected exception. Raises CruiseError."""
     try:
         return await work
     except CruiseError:
         raise
     except Exception as mistake:
-        # What is odd about one cluster's pods must not keep the other passes from their work.
+        # An unexpected property of one cluster's pods must not stop the other passes.
         log.error(f"{name} failed", error=repr(mistake), exc_info=True)
         return PlanCondition(PlanStatusReason.FAILED, detail=repr(mistake))
 
 
 async def _best_of(
-    scene: PlanningInputs, solver: PackingSolver, seconds: float, monotonic: Callable[[], float]
+    inputs: PlanningInputs, solver: PackingSolver, seconds: float, monotonic: Callable[[], float]
 ) -> PlanningResult[PackingProposal] | PlanCondition:
-    """Return the plan to be carried out or shown, and what further ones would add; or why there is none."""
+    """Return the plan to carry out or show, and what further rounds would add; or why there is none."""
 
     async def again(there: PlanningInputs, within: float) -> PackingProposal | None:
         found = await make_plan(there, solver, within, monotonic)
         return None if isinstance(found, PlanCondition) or found.evicts_unproved else found.plan
 
-    made = await make_plan(scene, solver, seconds, monotonic)
+    made = await make_plan(inputs, solver, seconds, monotonic)
     if isinstance(made, PlanCondition):
         return made
     if made.evicts_unproved:
-        without = replace(scene, policy=replace(scene.policy, mode=Mode.RESIZE))
+        without = replace(inputs, policy=replace(inputs.policy, mode=Mode.RESIZE))
         rescue = await make_plan(without, solver, max(_LEAST_SECONDS_packing_pass, seconds - made.seconds), monotonic)
-        # Else the plan is only shown.
+        # Otherwise the plan is only shown.
         if isinstance(rescue, PlanningResult) and rescue.plan.placed:
             plan = replace(rescue.plan, notes=(*rescue.plan.notes, PackingNote(PackingNoteCode.EVICTIONS_NOT_PROVED)))
             made = replace(rescue, plan=plan, seconds=made.seconds + rescue.seconds)
-    later = await plan_remaining_rounds(scene, made.plan, again, seconds, monotonic)
+    later = await plan_remaining_rounds(inputs, made.plan, again, seconds, monotonic)
     return replace(made, plan=replace(made.plan, remaining_rounds=later))
 
 
 async def make_plan(
-    scene: PlanningInputs, solver: PackingSolver, seconds: float, monotonic: Callable[[], float]
+    inputs: PlanningInputs, solver: PackingSolver, seconds: float, monotonic: Callable[[], float]
 ) -> PlanningResult[PackingProposal] | PlanCondition:
-    """Return a plan that the judge lets through, or why there is none."""
+    """Return a verified plan, or why there is none."""
 
     async def pack(problem: PackingProblem, taken: float) -> tuple[Packing, float]:
         began = monotonic()
         packing = await solver.pack(problem, max(_LEAST_SECONDS_packing_pass, seconds - taken))
         return packing, monotonic() - began
 
-    found = await plan_packing(scene, pack)
+    found = await plan_packing(inputs, pack)
     if isinstance(found.plan, NoMoveOrder):
         log.warning("no packing plan", why=str(found.plan.reason))
         return found.plan.reason
     made = PlanningResult(found.built, found.packing, found.plan, found.seconds)
-    if scene.fleet is not None:
+    if inputs.fleet is not None:
         made = replace(
             made,
             plan=replace(
                 made.plan,
-                node_count_change=summarize_node_count_change(made.built, made.planned_packing, made.plan, scene.fleet),
+                node_count_change=summarize_node_count_change(
+                    made.built, made.planned_packing, made.plan, inputs.fleet
+                ),
             ),
         )
-    objections = await asyncio.to_thread(find_objections, made.plan, made.built, scene.allowance)
+    objections = await asyncio.to_thread(find_objections, made.plan, made.built, inputs.allowance)
     if objections:
-        # A plan that the judge does not let through is a mistake of ours: it is not shown.
+        # A plan that fails verification is a defect of cruise: it is not shown.
         log.error("packing plan dropped", objections=list(objections[:10]), count=len(objections))
         return PlanCondition(PlanStatusReason.VERIFICATION_FAILED, detail=objections[0])
     return made
 
 
-def find_unschedulable_pods(snapshot: ClusterSnapshot, now: datetime, patience: timedelta) -> list[Pod]:
-    """Return the pods that kube-scheduler has found no node for, for longer than `patience`."""
+def find_unschedulable_pods(snapshot: ClusterSnapshot, now: datetime, min_pending: timedelta) -> list[Pod]:
+    """Return the pods that kube-scheduler could not schedule for longer than `min_pending`."""
     return [
         pod
         for pod in snapshot.pods
         if is_waiting_for_scheduling(pod)
         and pod.unschedulable_since is not None
-        and now - pod.unschedulable_since >= patience
+        and now - pod.unschedulable_since >= min_pending
     ]
 
 
 async def gather_inputs(
     snapshot: ClusterSnapshot, store: StorePort, known: UsageState, policy: Policy, now: datetime
 ) -> PlanningInputs:
-    """Read what plans are made from beside the cluster itself, with what is left of the eviction budgets."""
+    """Read the inputs of plans in addition to the cluster, with the rest of the eviction budgets."""
     usage = UsageInputs(await known.statistics(store), now, await store.overrides(), await store.refused_resizes())
     spent = await store.evictions_since(now - BUDGET_WINDOW)
     return PlanningInputs(

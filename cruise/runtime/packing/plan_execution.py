@@ -1,4 +1,4 @@
-"""Carries a packing plan out, step by step, each against the cluster as it is then; cruise never binds a pod."""
+"""Carries out a packing plan step by step, each checked against the present cluster; cruise never binds a pod."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -29,8 +29,8 @@ async def _discard(outcomes: Sequence[Outcome]) -> None:
 class PlanExecutor:
     """Carries out one plan at a time; its progress is stored before and after each write.
 
-    Meanwhile `exclusions` keeps the node passes from the plan's nodes and pods. `tell` gets each action's outcome;
-    `stepped` is called after each look at the cluster.
+    `exclusions` reserves the plan's nodes and pods, so that node passes do not change them. `on_outcomes` gets the
+    outcomes of each step; `on_step` is called after each step.
     """
 
     def __init__(
@@ -42,9 +42,9 @@ class PlanExecutor:
         exclusions: WriteExclusions,
         clock: Callable[[], datetime],
         *,
-        tell: Callable[[Sequence[Outcome]], Awaitable[None]] = _discard,
+        on_outcomes: Callable[[Sequence[Outcome]], Awaitable[None]] = _discard,
         poll_seconds: float = POLL_SECONDS,
-        stepped: Callable[[], None] = lambda: None,
+        on_step: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster = cluster
         self._store = store
@@ -52,12 +52,12 @@ class PlanExecutor:
         self._writer = writer
         self._exclusions = exclusions
         self._clock = clock
-        self._tell = tell
+        self._on_outcomes = on_outcomes
         self._poll_seconds = poll_seconds
-        self._stepped = stepped
+        self._on_step = on_step
 
     async def start(self) -> PackingPlan | None:
-        """Return the plan that was begun and not ended, with its nodes and pods reserved; None without one."""
+        """Return the stored plan in progress, with its nodes and pods reserved; None if there is none."""
         plan = await self._store.packing()
         if plan is None or plan.phase is not PlanPhase.IN_PROGRESS:
             self._exclusions.reserved = PlanSubjects()
@@ -66,29 +66,29 @@ class PlanExecutor:
         return plan
 
     async def run(self, plan: PackingPlan) -> PackingPlan:
-        """Carry a plan out until it is finished or dropped; one that is only shown is returned as it is.
+        """Carry out a plan until it is finished or dropped; a plan that is only shown is returned unchanged.
 
-        Raises what the world refuses: then the plan is as it was stored last, to be taken up again.
+        Raises CruiseError: then the plan is as it was last stored, and can be resumed.
         """
         while plan.phase is PlanPhase.IN_PROGRESS:
             plan, done = await self.step(plan)
-            self._stepped()
+            self._on_step()
             if plan.phase is PlanPhase.IN_PROGRESS and not done:
                 await asyncio.sleep(self._poll_seconds)
         return plan
 
     async def step(self, plan: PackingPlan) -> tuple[PackingPlan, bool]:
-        """Do what comes next for a plan under way; return it as it is then, and whether something was done."""
+        """Do the next step of a plan; return the plan after it, and whether an action was done."""
         snapshot, stored = await self._cluster.snapshot(), await self._store.overrides()
         self._exclusions.reserved = get_plan_subjects(plan, snapshot)
         now = self._clock()
-        # In a thread, since judging the rest of a plan in a large cluster takes a while.
+        # In a thread: verifying the rest of a plan takes long in a large cluster.
         try:
             step = await asyncio.to_thread(decide_next_step, plan, snapshot, self._policy, now, stored)
-        except Exception as mistake:
-            log.error("packing plan not understood", plan=plan.id, error=repr(mistake), exc_info=True)
-            halt = PlanCondition(PlanStatusReason.FAILED, detail=repr(mistake))
-            step = PlanStep(replace(plan, phase=PlanPhase.DROPPED, changed_at=now, condition=halt))
+        except Exception as error:
+            log.error("packing plan failed", plan=plan.id, error=repr(error), exc_info=True)
+            condition = PlanCondition(PlanStatusReason.FAILED, detail=repr(error))
+            step = PlanStep(replace(plan, phase=PlanPhase.DROPPED, changed_at=now, condition=condition))
         if step.plan != plan:
             await self._store.save_packing(step.plan)
         after, done = step.plan, False
@@ -98,7 +98,7 @@ class PlanExecutor:
             if after != step.plan:
                 await self._store.save_packing(after)
             done = any(outcome.result is ActionResult.DONE for outcome in outcomes)
-            await self._tell(outcomes)
+            await self._on_outcomes(outcomes)
         _log_progress(plan, after)
         if after.phase is not PlanPhase.IN_PROGRESS:
             self._exclusions.reserved = PlanSubjects()
@@ -108,8 +108,10 @@ class PlanExecutor:
 def _log_progress(before: PackingPlan, after: PackingPlan) -> None:
     fields = {"plan": after.id, "stage": after.stage, "stages": len(after.proposal.stages)}
     if after.phase is PlanPhase.DROPPED:
-        log.warning("packing plan dropped", **fields, why=str(after.condition))
+        log.warning("packing plan dropped", **fields, condition=str(after.condition))
     elif after.phase is PlanPhase.FINISHED:
         log.info("packing plan finished", **fields)
     elif after.stage != before.stage or after.condition != before.condition:
-        log.info("packing plan goes on", **fields, halt=None if after.condition is None else str(after.condition))
+        log.info(
+            "packing plan continues", **fields, condition=None if after.condition is None else str(after.condition)
+        )

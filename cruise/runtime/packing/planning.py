@@ -1,4 +1,4 @@
-"""The plan that needs the fewest nodes, searched for in turns: by any moves, within zones, and without what is shut."""
+"""Planning: builds, packs, orders and verifies a plan; for consolidation, searches for the fewest nodes in rounds."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -22,20 +22,18 @@ from cruise.domain.resources import Resources
 from cruise.packer.answer import Packing, build_packing
 from cruise.packer.problem import PackingProblem
 
-# From a cluster to a plan: built, packed and ordered, anew where some pods keep the sizes they have, and judged.
-
 P = TypeVar("P", bound=PackingProposal | NoMoveOrder)
 
-# How often a problem is put anew where some pods turn out to keep the sizes they have.
+# How often a problem is built again because some pods must keep their present sizes.
 _MOST_PROBLEMS = 4
 
-# Packs a problem, given the seconds that were taken before; returns those that this took as well.
+# Packs a problem, given the seconds spent before; returns the packing and the seconds spent in all.
 PackFunction = Callable[[PackingProblem, float], Awaitable[tuple[Packing, float]]]
 
 
 @dataclass(frozen=True, slots=True)
 class PlanningInputs:
-    """What a problem is built from; with a `fleet` it is one of as few nodes as can be."""
+    """What a problem is built from; with a `fleet` the objective is the fewest nodes."""
 
     snapshot: ClusterSnapshot
     policy: Policy
@@ -48,7 +46,7 @@ class PlanningInputs:
 
 @dataclass(frozen=True, slots=True)
 class PlanningResult(Generic[P]):
-    """A plan, or why there is none, with what it was made from, and how long solving took."""
+    """A plan, or why there is none, with its inputs and the time of solving."""
 
     built: BuiltProblem
     packing: Packing
@@ -57,65 +55,65 @@ class PlanningResult(Generic[P]):
 
     @property
     def evicts_unproved(self) -> bool:
-        """Tell whether pods would be evicted although another plan might need none."""
+        """Tell whether the plan evicts pods although it is not proved that evictions are needed."""
         return isinstance(self.plan, PackingProposal) and bool(self.plan.evicted) and not self.packing.needs_evictions
 
     @property
     def planned_packing(self) -> Packing:
-        """The packing that the plan arrives at, which may be less than what was packed."""
+        """The packing after the plan, which may place fewer pods than the solver's packing."""
         assert isinstance(self.plan, PackingProposal)
         return get_reached_packing(self.built, self.packing, self.plan)
 
 
 async def plan_packing(
-    scene: PlanningInputs, pack: PackFunction, busy: Callable[[str], AbstractContextManager[object]] = nullcontext
+    inputs: PlanningInputs, pack: PackFunction, busy: Callable[[str], AbstractContextManager[object]] = nullcontext
 ) -> PlanningResult[PackingProposal | NoMoveOrder]:
-    """Build, pack and order; `busy` surrounds what takes a while, by name.
+    """Build, pack and order; `busy` wraps steps that take long, by name.
 
-    Where pods stay pending that may take what is kept for a nominated pod of lower priority, that is tried as well.
+    If pods stay pending that may use capacity reserved for a nominated pod of lower priority, that is tried as well.
     """
-    made = await _planned(scene, pack, busy, 0.0)
-    if scene.fleet is not None or isinstance(made.plan, NoMoveOrder):
+    made = await _planned(inputs, pack, busy, 0.0)
+    if inputs.fleet is not None or isinstance(made.plan, NoMoveOrder):
         return made
     waiting = {one.key for one in made.plan.unplaced}
     freed = remove_lower_priority_nominations(
-        scene.snapshot, [pod for pod in made.built.pods if get_pod_key(pod) in waiting]
+        inputs.snapshot, [pod for pod in made.built.pods if get_pod_key(pod) in waiting]
     )
     if freed is None:
         return made
-    other = await _planned(replace(scene, snapshot=freed), pack, busy, made.seconds)
+    other = await _planned(replace(inputs, snapshot=freed), pack, busy, made.seconds)
     if isinstance(other.plan, NoMoveOrder) or _placed(other.plan) <= _placed(made.plan):
         return replace(made, seconds=other.seconds)
-    # The judge goes by the nominations that there are.
-    objections = find_objections(other.plan, replace(other.built, snapshot=scene.snapshot), scene.allowance)
+    # Verification uses the present nominations.
+    objections = find_objections(other.plan, replace(other.built, snapshot=inputs.snapshot), inputs.allowance)
     return replace(made, seconds=other.seconds) if objections else other
 
 
 def _placed(plan: PackingProposal) -> list[int]:
-    """Return how many pods a plan places of each priority, the highest first."""
+    """Return how many pods of each priority a plan places, the highest first."""
     return [tier.placed for tier in plan.by_priority]
 
 
 async def _planned(
-    scene: PlanningInputs, pack: PackFunction, busy: Callable[[str], AbstractContextManager[object]], seconds: float
+    inputs: PlanningInputs, pack: PackFunction, busy: Callable[[str], AbstractContextManager[object]], seconds: float
 ) -> PlanningResult[PackingProposal | NoMoveOrder]:
-    usage = scene.usage
+    usage = inputs.usage
     for left in reversed(range(_MOST_PROBLEMS)):
         with busy("putting the cluster into numbers"):
-            built = await asyncio.to_thread(_built, replace(scene, usage=usage))
+            built = await asyncio.to_thread(_built, replace(inputs, usage=usage))
         packing, took = await pack(built.problem, seconds)
         seconds += took
         with busy("putting the plan in order"):
             plan = await asyncio.to_thread(build_proposal, built, packing)
         if not isinstance(plan, NoMoveOrder) or plan.not_resizable <= usage.not_resizable or not left:
             break
-        # Some keep the sizes that they have, which is found out only where all are sized together.
+        # Some pods keep their present sizes, which is known only after all are sized together.
         usage = replace(usage, not_resizable=usage.not_resizable | plan.not_resizable)
     return PlanningResult(built, packing, plan, seconds)
 
 
 def find_objections(proposal: PackingProposal, built: BuiltProblem, allowance: EvictionAllowance) -> Sequence[str]:
-    """Return what the judge has against a plan for a problem."""
+    """Return the violations that verification finds in a plan for a problem."""
     return find_plan_objections(
         built.snapshot,
         proposal,
@@ -127,7 +125,7 @@ def find_objections(proposal: PackingProposal, built: BuiltProblem, allowance: E
 
 
 def get_pod_needs(built: BuiltProblem) -> Mapping[PodKey, PodNeed]:
-    """Return what each pod of a problem needs on its node, for the judge."""
+    """Return what each pod of a problem needs on its node, for verification."""
     problem = built.problem
     cpu, memory = problem.resources.index("cpu"), problem.resources.index("memory")
     of_class = [
@@ -139,32 +137,31 @@ def get_pod_needs(built: BuiltProblem) -> Mapping[PodKey, PodNeed]:
     }
 
 
-def _built(scene: PlanningInputs) -> BuiltProblem:
+def _built(inputs: PlanningInputs) -> BuiltProblem:
     return build_packing_problem(
-        scene.snapshot,
-        scene.policy,
-        scene.sizes,
-        scene.usage,
-        allowance=scene.allowance,
-        prices=None if scene.fleet is None else scene.fleet.prices,
-        keep_domains=scene.keep_domains,
+        inputs.snapshot,
+        inputs.policy,
+        inputs.sizes,
+        inputs.usage,
+        allowance=inputs.allowance,
+        prices=None if inputs.fleet is None else inputs.fleet.prices,
+        keep_domains=inputs.keep_domains,
     )
 
 
-# Of the time, for a plan that empties nodes by any moves, also between zones.
+# Share of the time for a plan that drains nodes by any moves, also between zones.
 FIRST_SHARE = 0.25
-# Where new nodes would be domains, of what time is left: for what no plan goes below, for each try with fewer of them.
+# If new nodes would be topology domains, shares of the remaining time: for the bound, and for each try with fewer.
 _WITHOUT_SPREAD_SHARE, _FEWER_SHARE, _MOST_TRIED = 0.2, 0.25, 5
-# So many constraints are lifted one by one, each with a share of what time is left, if that is worth it.
+# This many constraints are lifted one by one, each in a share of the remaining time.
 _MOST_LIFTED, _LIFTED_SHARE, _LEAST_SECONDS = 3, 0.3, 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class SearchRound:
-    """A search in what is left of the time after `taken` seconds: in a share of that.
+    """A search that uses a share of the time left after `taken` seconds.
 
-    A `bound` is one that no plan surpasses, known from before. With `in_zones` pods that are spread over zones stay in
-    theirs.
+    `bound` is a known bound of all plans. With `in_zones`, pods that are spread over zones stay in theirs.
     """
 
     snapshot: ClusterSnapshot
@@ -174,15 +171,15 @@ class SearchRound:
     in_zones: bool = False
 
 
-# What a turn comes to; its seconds are all that solving has taken by then.
+# The result of a round; its seconds are those of all solving until then.
 FoundPlan = PlanningResult[PackingProposal]
 SearchFunction = Callable[[SearchRound], Awaitable[FoundPlan]]
 
 
 async def find_fewest_nodes(search: SearchFunction, fleet: NodeFleet) -> tuple[FoundPlan, NodeFleet]:
-    """Return the best plan for a fleet, and the fleet that it was found for.
+    """Return the best plan for a set of nodes, and the nodes that it was found for.
 
-    That one lacks new nodes where NodePools' limits do not allow all that the best plan would have.
+    New nodes beyond the limits of NodePools are left out.
     """
     if _adds_domains(fleet):
         found = await _fewest_with_new_domains(search, fleet)
@@ -194,16 +191,16 @@ async def find_fewest_nodes(search: SearchFunction, fleet: NodeFleet) -> tuple[F
     again = await search(
         SearchRound(limited.snapshot, found.seconds, bound=found.packing.bound, in_zones=_is_spread(limited.snapshot))
     )
-    # With other machines from the same NodePool there may be a place after all.
+    # Other machine types of the same NodePool may fit.
     impossible = {one.key for one in found.plan.unplaced if one.impossible}
     unplaced = tuple(replace(one, impossible=one.impossible and one.key in impossible) for one in again.plan.unplaced)
     return replace(again, plan=replace(again.plan, unplaced=unplaced)), limited
 
 
 async def _fewest_with_new_domains(search: SearchFunction, fleet: NodeFleet) -> FoundPlan:
-    """Return a plan for which few new nodes are domains of a spread, and a bound for plans with any.
+    """Return a plan that needs few of the new nodes that are domains of a spread, and a bound for plans with any.
 
-    A node that is not ordered is no domain, while all that could be are in the fleet's snapshot.
+    A node that is not created is no domain, but the snapshot has all that could be created.
     """
     everywhere = fleet.snapshot
     found = await search(SearchRound(everywhere, share=FIRST_SHARE))
@@ -217,7 +214,7 @@ async def _fewest_with_new_domains(search: SearchFunction, fleet: NodeFleet) -> 
             break
         kept = set(wanted.pop(0))
         nodes = tuple(node for node in everywhere.nodes if node.name not in fleet.types or node.name in kept)
-        # The last has all the time that is left, and only moves that have an order.
+        # The last round has all the remaining time, and only moves that can be ordered.
         last = number == _MOST_TRIED - 1
         share = 1.0 if last else _FEWER_SHARE
         other = await search(SearchRound(replace(everywhere, nodes=nodes), seconds, share, bound, in_zones=last))
@@ -233,7 +230,7 @@ async def _fewest_with_new_domains(search: SearchFunction, fleet: NodeFleet) -> 
 
 
 def _bounded(found: FoundPlan, bound: tuple[int, ...]) -> FoundPlan:
-    """Return what was found with another bound."""
+    """Return the result with another bound."""
     packing = build_packing(found.built.problem, found.planned_packing.pod_node, bound, found.packing.notes)
     plan = build_proposal(found.built, packing)
     if isinstance(plan, NoMoveOrder):
@@ -242,7 +239,7 @@ def _bounded(found: FoundPlan, bound: tuple[int, ...]) -> FoundPlan:
 
 
 def _adds_domains(fleet: NodeFleet) -> bool:
-    """Tell whether new nodes would be domains of a spread that there are not yet."""
+    """Tell whether new nodes would add domains to a spread."""
     keys = {one.topology_key for pod in fleet.snapshot.pods for one in pod.constraints.spread if not pod.is_finished}
     domains: dict[bool, set[tuple[str, str]]] = {True: set(), False: set()}
     for node in fleet.snapshot.nodes:
@@ -251,7 +248,7 @@ def _adds_domains(fleet: NodeFleet) -> bool:
 
 
 def _new_nodes_used(found: FoundPlan, fleet: NodeFleet) -> list[str]:
-    """Return the new nodes of a plan: those of the highest priority first, then those of the most pods."""
+    """Return the new nodes of a plan: those of the highest priority first, then those with the most pods."""
     ranks: dict[str, tuple[int, int]] = {}
     for pod, node in zip(found.built.pods, found.planned_packing.pod_node.tolist(), strict=True):
         name = found.built.nodes[node].name if node >= 0 else ""
@@ -262,7 +259,7 @@ def _new_nodes_used(found: FoundPlan, fleet: NodeFleet) -> list[str]:
 
 
 async def _fewest_nodes(search: SearchFunction, snapshot: ClusterSnapshot) -> FoundPlan:
-    # Moves between zones mostly have no order: they are tried for a while, and say what no plan goes below.
+    # Moves between zones can rarely be ordered: they are tried for a share of the time, and give the bound.
     spread = _is_spread(snapshot)
     found = await search(SearchRound(snapshot, share=FIRST_SHARE if spread else 1.0))
     if not spread or (found.planned_packing.status.is_proved and not _is_cut_short(found)):
@@ -274,7 +271,7 @@ async def _fewest_nodes(search: SearchFunction, snapshot: ClusterSnapshot) -> Fo
 
 
 def _is_cut_short(found: FoundPlan) -> bool:
-    """Tell whether the solver's own packing is better, and has no order."""
+    """Tell whether the solver's own packing is better but its moves cannot be ordered."""
     objective = found.built.problem.objective
     return found.planned_packing.planned.get_key(objective) < found.packing.planned.get_key(objective)
 
@@ -286,9 +283,9 @@ def _is_spread(snapshot: ClusterSnapshot) -> bool:
 async def build_node_count_change(
     search: SearchFunction, found: FoundPlan, fleet: NodeFleet, seconds: float
 ) -> NodeCountChange:
-    """Say what a plan makes of the nodes, and, once the least is proved, what shut budgets cost each.
+    """Describe the change in nodes, and, once the fewest are proved, how many nodes each exhausted budget keeps.
 
-    Those are the PodDisruptionBudgets that keep most nodes; `seconds` is how long all searches may take together.
+    These are the PodDisruptionBudgets that keep most nodes; `seconds` is the time limit of all searches together.
     """
     change = summarize_node_count_change(found.built, found.planned_packing, found.plan, fleet)
     snapshot, taken = fleet.snapshot, found.seconds

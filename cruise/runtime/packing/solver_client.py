@@ -1,4 +1,4 @@
-"""The warm process that packs: started once, given problem after problem, killed to stop it, and started anew."""
+"""The client of the packing process, which is started once, solves request after request, and is killed to stop it."""
 
 import asyncio
 import math
@@ -27,29 +27,29 @@ from cruise.runtime.packing.solver_process import (
     build_process_command,
 )
 
-# Loading compiled kernels takes seconds, and is no part of the time to solve in; compiling them takes a minute.
+# Loading compiled kernels takes seconds, which do not count as solving time; compiling takes a minute.
 _LOADING_SECONDS = 30.0
-# How long after its deadline a solver may still answer before it is stopped.
+# How long a solver may answer after its deadline before it is killed.
 _GRACE_SECONDS, _GRACE_SHARE = 1.0, 0.1
 _ATTEMPTS = 2
-# How long a process may take to end once its pipe is closed.
+# How long a process may take to exit after its pipe is closed.
 _ENDING_SECONDS = 5.0
 ProgressFunction = Callable[[Packing, float], None]
 
-# Its matrices are small, and threads for them, one a core of the node, wait for each other within a container's limit.
+# Its matrices are small: one thread a core would only contend for the container's CPU limit.
 _ENVIRONMENT = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class SolverProcess:
-    """One packing process, for as long as the context lasts; it ends with this one, however that ends.
+    """One packing process, which exits at the latest with this process.
 
-    It starts loading `at_once` or, as most clusters never need it, with the first order, and stays. A process that dies
-    is replaced, and its order given once more.
+    It starts immediately with `start_now`, otherwise with the first request, because most clusters never need it. A
+    process that dies is replaced, and its request is sent again.
     """
 
-    def __init__(self, *, at_once: bool = True) -> None:
-        self._at_once = at_once
-        self._turn, self._starting = asyncio.Lock(), asyncio.Lock()
+    def __init__(self, *, start_now: bool = True) -> None:
+        self._start_now = start_now
+        self._solving, self._starting = asyncio.Lock(), asyncio.Lock()
         self._numbers = count(1)
         self._child: _SolverProcessHandle | None = None
         self._tasks = asyncio.TaskGroup()
@@ -57,8 +57,8 @@ class SolverProcess:
 
     async def __aenter__(self) -> Self:
         await self._tasks.__aenter__()
-        if self._at_once:
-            await self._living()
+        if self._start_now:
+            await self._get_process()
         return self
 
     async def __aexit__(
@@ -67,17 +67,17 @@ class SolverProcess:
         self._closed = True
         if self._child is not None:
             self._child.kill()
-        # Whatever ended the context, its process is waited for.
+        # Wait for the process, whatever ended the context.
         await self._tasks.__aexit__(None, None, None)
 
     @property
     def process_id(self) -> int | None:
-        """The process that runs now, None while there is none."""
+        """The id of the running process, None if there is none."""
         return self._child.process.pid if self._child is not None and not self._child.ended else None
 
     @property
-    def wait_until_warm(self) -> bool:
-        """Whether the solver is in memory, so that an order starts at once."""
+    def is_warm(self) -> bool:
+        """Whether the solver is loaded, so that a request starts immediately."""
         return self._child is not None and self._child.warm
 
     @property
@@ -86,8 +86,8 @@ class SolverProcess:
         return self._child is not None and self._child.compiling
 
     async def ready(self) -> bool:
-        """Wait until every kernel is loaded or compiled; tell whether the solver could be started at all."""
-        child = await self._living()
+        """Wait until every kernel is loaded or compiled; tell whether the solver could be started."""
+        child = await self._get_process()
         return await child.wait_until_ready(math.inf)
 
     async def pack(
@@ -99,37 +99,37 @@ class SolverProcess:
         work_units: float = math.inf,
         seed: int = 1,
     ) -> Packing:
-        """Solve within `seconds` (infinite for replay by work units), and answer even where the solver cannot.
+        """Solve within `seconds` (infinite for a limit in work units), and answer even if the solver cannot.
 
-        `on_progress` is called with every better packing, the answer last, and the seconds since solving began; what
-        a process needs to load compiled kernels is not among them. Cancelling stops the solver. Notes tell where the
-        answer is not the solver's own. Raises Unavailable where the solver fails.
+        `on_progress` is called with every better packing, the answer last, and the seconds since solving started; the
+        time to load compiled kernels does not count. Cancelling stops the solver. Notes tell if the answer is not the
+        solver's own. Raises Unavailable if the solver fails.
         """
-        async with self._turn:
+        async with self._solving:
             run = _SolveRun(problem, seconds, on_progress)
             answer = await self._answer(run, work_units, seed)
             run.report(answer)
             return answer
 
     async def _answer(self, run: "_SolveRun", work_units: float, seed: int) -> Packing:
-        complaint = PackingNote(PackingNoteCode.NO_TIME)
+        note = PackingNote(PackingNoteCode.NO_TIME)
         for _ in range(_ATTEMPTS):
             if run.get_remaining() <= 0:
                 break
-            child = await self._living()
+            child = await self._get_process()
             if not child.warm and run.seconds < math.inf and (await run.pack_quickly()).status.is_proved:
-                # Nothing is left to find out, so the solver is not waited for.
+                # The quick answer is proved, so the solver is not needed.
                 return await run.pack_quickly()
-            missing = await self._wait_for_kernels(child, run)
-            if missing is not None:
-                complaint = missing
+            reason = await self._wait_for_kernels(child, run)
+            if reason is not None:
+                note = reason
                 break
-            order = SolveRequest(next(self._numbers), run.problem, run.begun + run.seconds, work_units, seed)
-            answer = await self._ask(child, order, run)
+            request = SolveRequest(next(self._numbers), run.problem, run.begun + run.seconds, work_units, seed)
+            answer = await self._send_request(child, request, run)
             if answer is not None:
                 return answer
-            complaint = PackingNote(PackingNoteCode.SOLVER_ENDED, child.cause())
-        return _noted(await run.pack_quickly(), complaint)
+            note = PackingNote(PackingNoteCode.SOLVER_ENDED, child.cause())
+        return _add_note(await run.pack_quickly(), note)
 
     async def _wait_for_kernels(self, child: "_SolverProcessHandle", run: "_SolveRun") -> PackingNote | None:
         """Return None once the solver can start, otherwise why it cannot within its time."""
@@ -146,15 +146,17 @@ class SolverProcess:
             return PackingNote(PackingNoteCode.SOLVER_NOT_STARTED, child.cause())
         return None if warm and run.get_remaining() > 0 else PackingNote(PackingNoteCode.STILL_COMPILING)
 
-    async def _ask(self, child: "_SolverProcessHandle", order: SolveRequest, run: "_SolveRun") -> Packing | None:
-        """Give an order and return its answer, None where the process died; whatever stops this stops the solver."""
+    async def _send_request(
+        self, child: "_SolverProcessHandle", request: SolveRequest, run: "_SolveRun"
+    ) -> Packing | None:
+        """Send a request and return its answer, None if the process died; any other end stops the solver."""
         best: Packing | None = None
         done = False
         try:
-            async with asyncio.timeout(run.get_patience()):
-                await child.send(order)
+            async with asyncio.timeout(run.get_response_timeout()):
+                await child.send(request)
                 while (reply := await child.replies.get()) is not None:
-                    if reply.number != order.number:
+                    if reply.number != request.number:
                         continue
                     done = reply.last
                     if reply.packing is None:
@@ -168,31 +170,31 @@ class SolverProcess:
                 done = True
                 return None
         except TimeoutError:
-            return _noted(
+            return _add_note(
                 best if best is not None else await run.pack_quickly(), PackingNote(PackingNoteCode.OVER_TIME)
             )
         finally:
             if not done:
                 self._replace(child)
 
-    async def _living(self) -> "_SolverProcessHandle":
+    async def _get_process(self) -> "_SolverProcessHandle":
         async with self._starting:
             if self._child is None or self._child.ended:
                 self._child = await self._start()
             return self._child
 
     def _replace(self, child: "_SolverProcessHandle") -> None:
-        """Stop a process in the middle of its work, and start loading another."""
+        """Kill a process during its work, and start another."""
         child.kill()
         if self._child is child and not self._closed:
             self._child = None
             self._tasks.create_task(self._start_again())
 
     async def _start_again(self) -> None:
-        # Where it cannot be started, the next order says so.
+        # If it cannot be started, the next request raises.
         with suppress(UnavailableError):
             if not self._closed:
-                await self._living()
+                await self._get_process()
 
     async def _start(self) -> "_SolverProcessHandle":
         errors = tempfile.TemporaryFile()
@@ -214,12 +216,12 @@ class SolverProcess:
         return child
 
 
-def _noted(packing: Packing, note: PackingNote) -> Packing:
+def _add_note(packing: Packing, note: PackingNote) -> Packing:
     return replace(packing, notes=(*packing.notes, note))
 
 
 class _SolveRun:
-    """One problem on its way: since when, until when, where progress goes, and what the quick method makes of it."""
+    """One problem being solved: its start, its time limit, its progress callback and its quick answer."""
 
     def __init__(self, problem: PackingProblem, seconds: float, on_progress: ProgressFunction | None) -> None:
         self.problem = problem
@@ -229,50 +231,50 @@ class _SolveRun:
         self._quick: Packing | None = None
 
     async def pack_quickly(self) -> Packing:
-        """What the quick method answers."""
+        """Return the quick method's answer."""
         if self._quick is None:
             self._quick = await asyncio.to_thread(pack_quickly, self.problem)
         return self._quick
 
     def report(self, packing: Packing) -> None:
-        """Hand on a packing, with the seconds since solving began."""
+        """Report a packing, with the seconds since solving started."""
         if self._on_progress is not None:
             self._on_progress(packing, time.monotonic() - self.begun)
 
     def get_remaining(self) -> float:
-        """What is left of the time."""
+        """Return the remaining seconds."""
         return self.begun + self.seconds - time.monotonic()
 
-    def get_patience(self) -> float | None:
-        """How long an answer is waited for; None for as long as it takes."""
+    def get_response_timeout(self) -> float | None:
+        """Return how long to wait for an answer, None for no limit."""
         if self.seconds == math.inf:
             return None
         return self.get_remaining() + max(_GRACE_SECONDS, self.seconds * _GRACE_SHARE)
 
 
 class _SolverProcessHandle:
-    """A packing process as seen from here: what it said of itself, and its replies in order, None at the end."""
+    """A packing process: its status and its replies in order, None at the end."""
 
     def __init__(self, process: asyncio.subprocess.Process, errors: IO[bytes]) -> None:
         self.process = process
         self.replies: asyncio.Queue[SolveReply | None] = asyncio.Queue()
         self.warm, self.ended = False, False
         self._compiling = True
-        self._spoke, self._settled = asyncio.Event(), asyncio.Event()
+        self._has_status, self._is_settled = asyncio.Event(), asyncio.Event()
         self._errors = errors
 
     async def read(self) -> None:
-        """Take in messages until the process has ended, and clear away what is left of it."""
+        """Receive messages until the process has ended, then release its resources."""
         assert self.process.stdout is not None
         with suppress(asyncio.IncompleteReadError):
             while True:
                 length = int.from_bytes(await self.process.stdout.readexactly(HEADER_BYTES), "big")
-                # Only ever from a process of one's own.
+                # Unpickling is safe: the message is from cruise's own process.
                 self._take(pickle.loads(await self.process.stdout.readexactly(length)))
         await self._wait()
         self.warm, self.ended = False, True
-        self._spoke.set()
-        self._settled.set()
+        self._has_status.set()
+        self._is_settled.set()
         self.replies.put_nowait(None)
 
     def _take(self, message: WarmUpStatus | SolveReply) -> None:
@@ -280,37 +282,37 @@ class _SolverProcessHandle:
             self.replies.put_nowait(message)
         elif message.is_warm:
             self.warm = True
-            self._settled.set()
+            self._is_settled.set()
         else:
             self._compiling = message.compiling
-            self._spoke.set()
+            self._has_status.set()
 
-    async def send(self, order: SolveRequest) -> None:
-        """Give an order; that a process is gone is noticed by its replies."""
+    async def send(self, request: SolveRequest) -> None:
+        """Send a request; the end of the process is noticed by its replies."""
         assert self.process.stdin is not None
         with suppress(ConnectionError):
-            self.process.stdin.write(pickle.dumps(order, PICKLE_PROTOCOL))
+            self.process.stdin.write(pickle.dumps(request, PICKLE_PROTOCOL))
             await self.process.stdin.drain()
 
     @property
     def compiling(self) -> bool:
-        """Whether the process is compiling kernels, as far as it has said."""
-        return self._spoke.is_set() and self._compiling and not (self.warm or self.ended)
+        """Whether the process is compiling kernels, according to its last status."""
+        return self._has_status.is_set() and self._compiling and not (self.warm or self.ended)
 
     async def loads_compiled(self) -> bool:
-        """Tell whether the process loads compiled kernels, once it has said so."""
-        await self._spoke.wait()
+        """Wait for the first status; tell whether the process loads compiled kernels."""
+        await self._has_status.wait()
         return not self._compiling
 
     async def wait_until_ready(self, seconds: float) -> bool:
-        """Wait until the kernels are there or the process is gone, at most so long; tell whether they are there."""
+        """Wait until the kernels are loaded or the process has ended, at most a time; tell whether they are loaded."""
         with suppress(TimeoutError):
             async with asyncio.timeout(None if seconds == math.inf else max(seconds, 0.0)):
-                await self._settled.wait()
+                await self._is_settled.wait()
         return self.warm
 
     def cause(self) -> str:
-        """Why the process has ended, in words."""
+        """Return why the process has ended."""
         code = self.process.returncode or 0
         if code < 0:
             return f"signal {-code}"
@@ -319,14 +321,14 @@ class _SolverProcessHandle:
         return lines[-1] if lines else f"exit {code}"
 
     def kill(self) -> None:
-        """End the process at once, wherever it is."""
-        # Popen's own kill looks first whether the process has ended, and may take its exit code from the event loop.
+        """Kill the process."""
+        # Popen.kill polls the process first, which may take its exit code from the event loop.
         if self.process.returncode is None:
             with suppress(ProcessLookupError):
                 os.kill(self.process.pid, signal.SIGKILL)
 
     async def _wait(self) -> None:
-        """Wait for the end of a process that has nothing more to say."""
+        """Wait for the exit of a process whose output has ended."""
         try:
             async with asyncio.timeout(_ENDING_SECONDS):
                 await self.process.wait()

@@ -1,4 +1,4 @@
-"""The packing process itself: it loads the solver, compiles what is not compiled yet, then solves order by order."""
+"""The packing process: loads the solver, compiles missing kernels, then solves request after request."""
 
 import os
 import pickle
@@ -19,16 +19,16 @@ from cruise.packer.problem import PackingProblem
 from cruise.runtime.cores import count_usable_cores
 from cruise.runtime.packing.kernel_cache import choose_cache_directory, is_cache_warm, mark_cache_warm
 
-# What a controller and its packing process say to each other through two pipes.
+# The messages between a controller and its packing process, through two pipes.
 
 PICKLE_PROTOCOL = 5
-# The process says how long each of its messages is before it.
+# Each message of the process is preceded by its length.
 HEADER_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SolveRequest:
-    """A problem to solve until a moment of the monotonic clock, or for an amount of work; `number` comes back."""
+    """A problem to solve until a time of the monotonic clock, or with an amount of work; replies repeat `number`."""
 
     number: int
     problem: PackingProblem
@@ -39,7 +39,7 @@ class SolveRequest:
 
 @dataclass(frozen=True, slots=True)
 class WarmUpStatus:
-    """Whether every kernel is in memory; until then the process loads them, or has to compile them first."""
+    """Whether every kernel is loaded; until then the process loads or compiles them."""
 
     is_warm: bool
     compiling: bool = False
@@ -47,9 +47,9 @@ class WarmUpStatus:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SolveReply:
-    """The best packing of an order so far, or None where the solver raised: the error in one line, and from where.
+    """The best packing of a request so far, or None if the solver raised: the error in one line, and its traceback.
 
-    The `last` one ends the order.
+    The `last` reply ends the request.
     """
 
     number: int
@@ -60,44 +60,44 @@ class SolveReply:
 
 
 _ROOT = str(Path(cruise.__file__).parent.parent)
-# An annealer finds better packings faster than they are read.
+# Annealing finds better packings faster than they are read.
 _REPORT_SECONDS = 0.05
-# Rather this process than the controller, where memory runs out: it can be started anew.
+# If memory runs out, the kernel kills this process before the controller: it can be restarted.
 _OOM_SCORE = 500
 
 
 def build_process_command(function: str) -> tuple[str, ...]:
-    """Return the command that runs a function of this module in a process of its own."""
-    # Behind everything else in the search path, so that nothing in a checkout hides a library.
+    """Return the command that runs a function of this module in a separate process."""
+    # Last in the search path, so that nothing in a checkout hides a library.
     start = f"import sys; sys.path.append(sys.argv[1]); from {__name__} import {function}; {function}()"
     return sys.executable, "-c", start, _ROOT
 
 
 def serve_requests() -> None:
-    """Solve what comes in on standard input, answer on standard output, end when the other end is gone."""
-    _give_way()
-    # Ctrl-C is for the process that started this one.
+    """Solve the requests of standard input, write replies to standard output, exit when the pipe is closed."""
+    _raise_oom_score()
+    # The parent process handles Ctrl-C.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     receiving, sending = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # What a library prints must not be taken for an answer.
+    # The output of libraries must not be read as a reply.
     os.dup2(2, 1)
-    orders: SimpleQueue[SolveRequest] = SimpleQueue()
-    threading.Thread(target=_receive, args=(receiving, orders), daemon=True).start()
+    requests: SimpleQueue[SolveRequest] = SimpleQueue()
+    threading.Thread(target=_receive, args=(receiving, requests), daemon=True).start()
     outbox = _ReplySender(sending)
     _warm_up(outbox)
     while True:
-        _solve(orders.get(), outbox)
+        _solve(requests.get(), outbox)
 
 
 def compile_kernels() -> Path | None:
-    """Compile every kernel into the cache that a packing process will use, and return where that is."""
+    """Compile every kernel into the cache that a packing process uses, and return its directory."""
     cache = _use_cache()
     _load(cache)
     return cache
 
 
 def compile_column_kernels() -> None:
-    """Compile the kernels of dense problems, and end early when standard input ends."""
+    """Compile the kernels of dense problems; exit when standard input is closed."""
     threading.Thread(target=_end_with_input, daemon=True).start()
     from cruise.packer.warm_up import warm_up_column_kernels
 
@@ -120,19 +120,19 @@ def _use_cache() -> Path | None:
 
 def _load(cache: Path | None) -> None:
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("", "0"):
-        # Uncompiled, kernels cannot even read the clock.
+        # Without compilation, kernels cannot read the clock.
         sys.exit("NUMBA_DISABLE_JIT is set")
-    # Dense and large problems share almost no kernel, so two processes compile at once.
-    apart = None
+    # Dense and large problems share almost no kernels, so two processes compile in parallel.
+    compiler = None
     if cache is not None and not is_cache_warm(cache):
-        apart = subprocess.Popen(build_process_command("compile_column_kernels"), stdin=subprocess.PIPE)
-    # The compiler reads where its cache is when it is imported.
+        compiler = subprocess.Popen(build_process_command("compile_column_kernels"), stdin=subprocess.PIPE)
+    # Numba reads the cache directory when it is imported.
     from cruise.packer.warm_up import warm_up_column_kernels, warm_up_ejection_kernels
 
     warm_up_ejection_kernels()
-    if apart is not None:
-        apart.wait()
-    # What the other process could not compile is compiled here.
+    if compiler is not None:
+        compiler.wait()
+    # Compiles what the other process could not.
     warm_up_column_kernels()
     if cache is not None:
         mark_cache_warm(cache)
@@ -145,47 +145,49 @@ def _warm_up(outbox: "_ReplySender") -> None:
     outbox.send(WarmUpStatus(is_warm=True))
 
 
-def _solve(order: SolveRequest, outbox: "_ReplySender") -> None:
+def _solve(request: SolveRequest, outbox: "_ReplySender") -> None:
     from cruise.packer.budget import SolveBudget, ThreadPool
     from cruise.packer.pack import pack
 
     cores = count_usable_cores()
     try:
         with ThreadPoolExecutor(cores) as pool:
-            budget = SolveBudget(order.deadline_seconds, order.work_units, order.seed, ThreadPool(cores, pool.map))
+            budget = SolveBudget(
+                request.deadline_seconds, request.work_units, request.seed, ThreadPool(cores, pool.map)
+            )
             packing = pack(
-                order.problem, budget, lambda better: outbox.report(SolveReply(order.number, better, last=False))
+                request.problem, budget, lambda better: outbox.report(SolveReply(request.number, better, last=False))
             )
     except Exception as error:
-        outbox.finish(SolveReply(order.number, None, error=_line(error), trace=traceback.format_exc()))
+        outbox.finish(SolveReply(request.number, None, error=_line(error), trace=traceback.format_exc()))
         return
-    outbox.finish(SolveReply(order.number, packing))
+    outbox.finish(SolveReply(request.number, packing))
 
 
 def _line(error: Exception) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(": ")
 
 
-def _receive(receiving: BinaryIO, orders: "SimpleQueue[SolveRequest]") -> None:
-    """Take orders until the other process has ended, however it did; then end this one wherever it is."""
+def _receive(receiving: BinaryIO, requests: "SimpleQueue[SolveRequest]") -> None:
+    """Receive requests until the parent process has ended, then exit."""
     try:
         while True:
-            orders.put(pickle.load(receiving))
+            requests.put(pickle.load(receiving))
     finally:
         os._exit(0)
 
 
-def _give_way() -> None:
+def _raise_oom_score() -> None:
     try:
         with open("/proc/self/oom_score_adj", "w") as file:
             file.write(str(_OOM_SCORE))
     except OSError:
-        # Not Linux, or forbidden: then it is as likely to be killed as any other.
+        # Not Linux, or forbidden: then the process has the default OOM score.
         return
 
 
 class _ReplySender:
-    """Sends messages; of packings that come in quick succession only the last, a little later."""
+    """Sends messages; of packings in quick succession only the last one, with a delay."""
 
     def __init__(self, sending: BinaryIO) -> None:
         self._sending = sending
@@ -195,24 +197,24 @@ class _ReplySender:
         threading.Thread(target=self._send_latest, daemon=True).start()
 
     def send(self, message: WarmUpStatus | SolveReply) -> None:
-        """Send at once."""
+        """Send immediately."""
         body = pickle.dumps(message, PICKLE_PROTOCOL)
         try:
             with self._writing:
                 self._sending.write(len(body).to_bytes(HEADER_BYTES, "big") + body)
                 self._sending.flush()
         except OSError:
-            # The reader is gone.
+            # The parent process has ended.
             os._exit(0)
 
     def report(self, message: SolveReply) -> None:
-        """Send soon, unless a better one comes first; never waits for the reader."""
+        """Send soon, unless a better packing comes first; never waits for the reader."""
         with self._changed:
             self._latest = message
             self._changed.notify()
 
     def finish(self, message: SolveReply) -> None:
-        """Send what ends an order."""
+        """Send the last message of a request."""
         with self._changed:
             self._latest = None
         self.send(message)

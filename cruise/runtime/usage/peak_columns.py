@@ -1,4 +1,4 @@
-"""The peaks that statistics need, kept between passes: what the store sums up, and what came since."""
+"""The peaks that statistics need, kept between passes: the database's sums and newer samples."""
 
 from collections.abc import Iterable
 
@@ -14,9 +14,9 @@ MIN_CAPACITY = 1024
 
 
 class PeakColumns:
-    """Numbers for peak keys, and per number the maxima over the hours that count.
+    """Numbers for peak keys, and the maxima of each over the hours that count.
 
-    Made from a summary of the store and given every peak that is stored from then on, its maxima equal the store's own.
+    Created from a summary of the database and given every later peak, its maxima equal those of the database.
     """
 
     def __init__(self, hours: frozenset[int] = frozenset(), since_hour: int = 0) -> None:
@@ -31,8 +31,8 @@ class PeakColumns:
         self._first_hour = np.empty(0, dtype=np.int64)
 
     @staticmethod
-    def get_number(summary: PeakSummary, hours: frozenset[int], since_hour: int) -> "PeakColumns":
-        """Start from what the store summed up over `hours`, and since an hour."""
+    def from_summary(summary: PeakSummary, hours: frozenset[int], since_hour: int) -> "PeakColumns":
+        """Create from the database's maxima over `hours`, and since an hour."""
         peaks = PeakColumns(hours, since_hour)
         numbers = peaks._numbers(summary.keys)
         peaks._cpu[numbers] = summary.cpu_peak_millicores
@@ -42,25 +42,25 @@ class PeakColumns:
         return peaks
 
     def number(self, key: PeakKey) -> int:
-        """Return the key's number, given now where it has none."""
+        """Return the key's number; a new key gets a new one."""
         number = self._number_of.get(key)
         if number is not None:
             return number
         number = self._number_of[key] = len(self.keys)
         self.keys.append(key)
-        self._make_room(number + 1)
+        self._grow_arrays(number + 1)
         self._parent[number] = number
         if key.identity:
             self._parent[number] = self.number(key._replace(identity=""))
         return number
 
     def merge(self, peaks: HourlyPeaks) -> None:
-        """Raise the maxima to what was just stored."""
+        """Raise the maxima to peaks that were just stored."""
         numbers = self._numbers(peaks.keys)
         self.merge_numbered(PeaksByNumber(numbers, peaks.hours, peaks.cpu_demand_millicores, peaks.memory_bytes))
 
     def merge_numbered(self, peaks: PeaksByNumber) -> None:
-        """Raise the maxima of numbers that were given already."""
+        """Raise the maxima of keys that have numbers."""
         numbers = peaks.numbers
         counts = np.isin(peaks.hours, list(self.hours))
         np.fmax.at(self._cpu, numbers[counts], peaks.cpu_demand_millicores[counts])
@@ -70,7 +70,7 @@ class PeakColumns:
         np.minimum.at(self._first_hour, numbers[recent], peaks.hours[recent])
 
     def known(self) -> KnownPeaks:
-        """Return the maxima themselves, to be read before the next `merge`."""
+        """Return the maxima without a copy, to be read before the next `merge`."""
         count = len(self.keys)
         return KnownPeaks(
             keys=self.keys,
@@ -84,24 +84,24 @@ class PeakColumns:
     def _numbers(self, keys: Iterable[PeakKey]) -> Int64Array:
         return np.array([self.number(key) for key in keys], dtype=np.int64)
 
-    def _make_room(self, count: int) -> None:
+    def _grow_arrays(self, count: int) -> None:
         have = len(self._parent)
         if count <= have:
             return
         more = max(have // 4, MIN_CAPACITY)
-        nothing, never = np.full(more, np.nan), np.full(more, NEVER)
-        self._parent = np.concatenate((self._parent, never))
-        self._cpu = np.concatenate((self._cpu, nothing))
-        self._memory = np.concatenate((self._memory, nothing))
-        self._memory_7d_max = np.concatenate((self._memory_7d_max, nothing))
-        self._first_hour = np.concatenate((self._first_hour, never))
-
-
-# The peaks of the hours that count, hour by hour, for headroom models that look at demand together.
+        no_peaks, no_hours = np.full(more, np.nan), np.full(more, NEVER)
+        self._parent = np.concatenate((self._parent, no_hours))
+        self._cpu = np.concatenate((self._cpu, no_peaks))
+        self._memory = np.concatenate((self._memory, no_peaks))
+        self._memory_7d_max = np.concatenate((self._memory_7d_max, no_peaks))
+        self._first_hour = np.concatenate((self._first_hour, no_hours))
 
 
 class PeaksByHour:
-    """One row an hour, one column a key: 8 bytes for each, so that 14 hours of 225,000 keys take 25 MB."""
+    """The hourly peaks for headroom models that add up simultaneous demand: one row an hour, one column a key.
+
+    8 bytes each: 14 hours of 225,000 keys take 25 MB.
+    """
 
     def __init__(self) -> None:
         self._hours: frozenset[int] = frozenset()
@@ -109,7 +109,7 @@ class PeaksByHour:
         self._rows: list[tuple[Float32Array, Float32Array]] = []
 
     async def load(self, store: StorePort, hours: frozenset[int]) -> None:
-        """Read the peaks of hours, where they are others than before: a past hour does not change any more."""
+        """Read the peaks of hours, if they differ from the last ones: past hours do not change."""
         if hours == self._hours:
             return
         self._column_of, self._rows = {}, []
@@ -118,16 +118,16 @@ class PeaksByHour:
         self._hours = hours
 
     def columns_of(self, keys: list[PeakKey]) -> Int64Array:
-        """Return the column of each key, -1 where it has no peak."""
+        """Return the column of each key, -1 if it has no peak."""
         return np.fromiter((self._column_of.get(key, -1) for key in keys), np.int64, len(keys))
 
     def matrices(self) -> dict[ResourceName, Float32Array]:
-        """Return the peaks (hours, keys), NaN where there is none."""
+        """Return the peaks (hours, keys), NaN if there is none."""
         shape = (len(self._rows), len(self._column_of))
         found = {resource: np.full(shape, np.nan, dtype=np.float32) for resource in ResourceName}
-        for place, (cpu, memory) in enumerate(self._rows):
-            found[ResourceName.CPU][place, : len(cpu)] = cpu
-            found[ResourceName.MEMORY][place, : len(memory)] = memory
+        for row, (cpu, memory) in enumerate(self._rows):
+            found[ResourceName.CPU][row, : len(cpu)] = cpu
+            found[ResourceName.MEMORY][row, : len(memory)] = memory
         return found
 
     def _row(self, peaks: HourlyPeaks) -> tuple[Float32Array, Float32Array]:

@@ -14,9 +14,9 @@ MIN_ROWS = 1024
 
 
 class UsageWindows:
-    """One row a container, one column a grid time of the last hour; a row is free an hour after its last sample.
+    """The sample windows: one row a container, one column a grid time; a row is freed an hour after its last sample.
 
-    12 bytes a sample, CPU in single and memory in double precision, so that bytes stay exact: 720 a container.
+    12 bytes a sample, 720 a container: CPU in single, memory in double precision, so that bytes stay exact.
     """
 
     def __init__(self, step_seconds: int = 60, least_rows: int = MIN_ROWS) -> None:
@@ -45,13 +45,13 @@ class UsageWindows:
         return sum(part.nbytes for part in parts)
 
     def find_rows(self, keys: Sequence[ContainerKey]) -> Int64Array:
-        """Return the row of each container, -1 where it has none."""
+        """Return the row of each container, -1 if it has none."""
         return np.fromiter((self._row_of.get(key, -1) for key in keys), np.int64, len(keys))
 
     def get_rows(self, keys: Sequence[ContainerKey]) -> Int64Array:
-        """Return the row of each container, given now where it has none."""
+        """Return the row of each container; a new container gets a new row."""
         missing = [key for key in keys if key not in self._row_of]
-        self._make_room(len(missing))
+        self._grow_buffers(len(missing))
         for key in missing:
             row = self._free.pop()
             self._row_of[key] = row
@@ -59,12 +59,12 @@ class UsageWindows:
         return self.find_rows(keys)
 
     def get_numbers(self, key: ContainerKey) -> int:
-        """Return what a container's peaks belong to, -1 where it has no row."""
+        """Return a container's peak number, -1 if it has no row."""
         row = self._row_of.get(key, -1)
         return int(self._number[row]) if row >= 0 else -1
 
     def advance(self, at: int) -> None:
-        """Move on to a grid time: what is older than an hour by then is forgotten."""
+        """Move the head to a grid time; samples older than an hour are dropped."""
         if at <= self.head:
             return
         fresh = min((at - self.head) // self.step_seconds, self._columns)
@@ -76,7 +76,7 @@ class UsageWindows:
             self._release(row)
 
     def append(self, block: SampleBlock, numbers: Int64Array) -> None:
-        """Take in a block; samples older than the window, and containers of number -1, are left out."""
+        """Add a block; samples before the window and containers with number -1 are left out."""
         if not len(block.times):
             return
         self.advance(int(block.times[-1]))
@@ -102,33 +102,33 @@ class UsageWindows:
         memory: Float64Array,
         psi_known: BoolArray,
     ) -> None:
-        """Take in samples of containers that have rows, one entry and matrix row each; a row is there once.
+        """Add samples of containers that have rows: one entry and matrix row each, each row once.
 
-        The last of the `times` is not after the head. A container without a sample that is young enough stays as it is.
+        The last of the `times` is not after the head. A container without a recent sample stays unchanged.
         """
-        young = np.flatnonzero(times > self.head - WINDOW_SECONDS)
-        sampled = ~(np.isnan(cpu[:, young]) & np.isnan(memory[:, young]))
+        recent = np.flatnonzero(times > self.head - WINDOW_SECONDS)
+        sampled = ~(np.isnan(cpu[:, recent]) & np.isnan(memory[:, recent]))
         chosen = np.flatnonzero(sampled.any(axis=1))
         rows = rows[chosen]
-        places = np.ix_(rows, self._columns_of(times[young]))
-        # The same time may come in two blocks, where one of them filled a gap.
-        self._cpu[places] = np.fmax(self._cpu[places], cpu[np.ix_(chosen, young)])
-        self._memory[places] = np.fmax(self._memory[places], memory[np.ix_(chosen, young)])
-        last = len(young) - 1 - sampled[chosen, ::-1].argmax(axis=1)
-        self._newest[rows] = np.maximum(self._newest[rows], times[young][last])
-        partial = np.isnan(cpu[np.ix_(chosen, young)]) | np.isnan(memory[np.ix_(chosen, young)])
-        self._whole[rows] = np.maximum(self._whole[rows], np.where(partial, 0, times[young]).max(axis=1, initial=0))
+        cells = np.ix_(rows, self._columns_of(times[recent]))
+        # Two blocks may have the same time if one of them filled a gap.
+        self._cpu[cells] = np.fmax(self._cpu[cells], cpu[np.ix_(chosen, recent)])
+        self._memory[cells] = np.fmax(self._memory[cells], memory[np.ix_(chosen, recent)])
+        last = len(recent) - 1 - sampled[chosen, ::-1].argmax(axis=1)
+        self._newest[rows] = np.maximum(self._newest[rows], times[recent][last])
+        partial = np.isnan(cpu[np.ix_(chosen, recent)]) | np.isnan(memory[np.ix_(chosen, recent)])
+        self._whole[rows] = np.maximum(self._whole[rows], np.where(partial, 0, times[recent]).max(axis=1, initial=0))
         self._number[rows] = numbers[chosen]
         self._psi_known[rows] = psi_known[chosen]
 
     def renumber(self, number: Callable[[int], int]) -> None:
-        """Replace what each row's peaks belong to."""
+        """Replace the peak number of each row."""
         taken = self._number >= 0
-        old, places = np.unique(self._number[taken], return_inverse=True)
-        self._number[taken] = np.array([number(one) for one in old.tolist()], dtype=np.int64)[places]
+        old, cells = np.unique(self._number[taken], return_inverse=True)
+        self._number[taken] = np.array([number(one) for one in old.tolist()], dtype=np.int64)[cells]
 
     def get_recent(self) -> RecentUsage:
-        """Return the buffers themselves, to be read before anything more is taken in."""
+        """Return the buffers without a copy, to be read before more samples are added."""
         times = self.head - self.step_seconds * np.arange(self._columns - 1, -1, -1)
         return RecentUsage(
             self._cpu,
@@ -141,20 +141,20 @@ class UsageWindows:
         )
 
     def _sampled(self, times: Int64Array, cpu: Float32Array, memory: Float64Array) -> BoolArray:
-        """Tell which rows of some matrices have a sample that is young enough."""
-        young = np.flatnonzero(times > self.head - WINDOW_SECONDS)
-        missing = np.isnan(cpu[:, young]) & np.isnan(memory[:, young])
+        """Tell which rows of two matrices have a recent sample."""
+        recent = np.flatnonzero(times > self.head - WINDOW_SECONDS)
+        missing = np.isnan(cpu[:, recent]) & np.isnan(memory[:, recent])
         return np.asarray(np.any(~missing, axis=1), dtype=np.bool_)
 
     def _columns_of(self, times: NDArray[np.int64]) -> Int64Array:
         return (times // self.step_seconds) % self._columns
 
-    def _make_room(self, count: int) -> None:
+    def _grow_buffers(self, count: int) -> None:
         if count <= len(self._free):
             return
-        have = len(self._key_of)
-        rows = have + max(count - len(self._free), have // 8, self._least_rows)
-        for part, filling in (
+        old_rows = len(self._key_of)
+        rows = old_rows + max(count - len(self._free), old_rows // 8, self._least_rows)
+        for part, fill_value in (
             (self._cpu, np.nan),
             (self._memory, np.nan),
             (self._number, -1),
@@ -162,11 +162,11 @@ class UsageWindows:
             (self._newest, 0),
             (self._whole, 0),
         ):
-            # In place, so that growing never needs the room twice; `recent` is read before the next growth.
+            # In place, to avoid a copy; the result of `get_recent` is read before.
             part.resize((rows, *part.shape[1:]), refcheck=False)
-            part[have:] = filling
-        self._key_of += [None] * (rows - have)
-        self._free += range(rows - 1, have - 1, -1)
+            part[old_rows:] = fill_value
+        self._key_of += [None] * (rows - old_rows)
+        self._free += range(rows - 1, old_rows - 1, -1)
 
     def _release(self, row: int) -> None:
         key = self._key_of[row]

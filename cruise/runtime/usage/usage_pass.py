@@ -1,4 +1,4 @@
-"""The usage pass: what is new since the last one, and the statistics that follow from it."""
+"""The usage pass: reads new samples, and estimates the statistics."""
 
 import asyncio
 from collections.abc import Callable
@@ -46,11 +46,11 @@ async def run_usage_pass(
     reading: UsageReadingSettings = DEFAULT_READING,
     on_progress: Callable[[UsageReadingProgress], None] | None = None,
 ) -> StatisticsTable:
-    """Read what is new, estimate the statistics of the last complete minute, store and return them.
+    """Read new samples, estimate the statistics of the last complete minute, store and return them.
 
-    The first pass reads the whole history and may take long; stopped, the next one goes on where it was. Statistics
-    are estimated once every partition is read; until then the earlier ones are returned. Containers without a recent
-    sample keep their earlier row. Raises what `UsageReader.read` and the cluster raise.
+    The first pass reads the whole history and may take long; if cancelled, the next pass continues. Statistics are
+    estimated once every partition is read; until then the earlier ones are returned. Containers without recent samples
+    keep their earlier row. Raises what `UsageReader.read` and the cluster raise.
     """
     snapshot = await cluster.snapshot()
     at = max(reading.get_last_complete_time(now.timestamp() - state.scrape_delay.seconds), state.windows.head)
@@ -64,31 +64,35 @@ async def run_usage_pass(
         await state.catch_up(store, attribution, at, reading.step_seconds, int(policy.look_ahead.total_seconds()))
         state.failures = await reader.read(partitions, containers)
     except HistoryChangedError as error:
-        log.warning("the database went back to an earlier state: usage is read again, nothing shrinks", why=str(error))
+        log.warning(
+            "the database was restored to an earlier state: usage is read again, nothing shrinks", error=str(error)
+        )
         await state.forget(store, at)
         raise
     for failure in state.failures:
         log.warning(
-            "usage not read", partition=failure.partition, start=failure.start, end=failure.end, why=failure.reason
+            "usage not read", partition=failure.partition, start=failure.start, end=failure.end, error=failure.reason
         )
-    for refusal, (count, one) in state.rejections.get_changes().items():
-        log.warning("samples refused", why=refusal.value, samples=count, such_as="/".join(one.container), at=one.at)
-    behind = [name for name in partitions if name not in state.progress or state.progress[name].read_until < at]
-    if behind:
-        log.info("usage history incomplete", partitions=len(behind))
+    for rejection, (count, one) in state.rejections.get_changes().items():
+        log.warning(
+            "samples rejected", reason=rejection.value, samples=count, example="/".join(one.container), at=one.at
+        )
+    incomplete = [name for name in partitions if name not in state.progress or state.progress[name].read_until < at]
+    if incomplete:
+        log.info("usage history incomplete", partitions=len(incomplete))
         return await state.statistics(store)
     await state.note_regained(store, partitions)
     if reading.measures_scrape_delay:
         state.scrape_delay.learn((progress.counter_tail for progress in state.progress.values()), at)
     state.windows.advance(at)
     earlier = await state.statistics(store)
-    learned = await _learn_revisions(store, state, snapshot, earlier, at) if policy.rules.template_revisions else None
-    live = list_running_containers(snapshot, state.windows, learned.revisions if learned else None, at)
+    updated = await _update_revisions(store, state, snapshot, earlier, at) if policy.rules.template_revisions else None
+    running = list_running_containers(snapshot, state.windows, updated.revisions if updated else None, at)
     table = await asyncio.to_thread(
         estimate_statistics,
         state.windows.get_recent(),
         state.peaks.known(),
-        live,
+        running,
         summarize_oom_records(await store.oom_records(now - HISTORY_WINDOW)),
         EstimationTime(
             at,
@@ -97,12 +101,12 @@ async def run_usage_pass(
             int(policy.new_workload_age.total_seconds()),
         ),
     )
-    table = add_rejections(table, earlier, state.rejections.get_shares(at, reading.step_seconds), live.keys)
-    await store.write_statistics(replace(table, revisions=learned.changed) if learned else table)
-    state.table = add_earlier_rows(table, earlier, live.keys)
+    table = add_rejections(table, earlier, state.rejections.get_shares(at, reading.step_seconds), running.keys)
+    await store.write_statistics(replace(table, revisions=updated.changed) if updated else table)
+    state.table = add_earlier_rows(table, earlier, running.keys)
     state.table = replace(state.table, sharing=earlier.sharing)
-    if learned:
-        state.table, state.has_originals = replace(state.table, revisions=learned.revisions), True
+    if updated:
+        state.table, state.has_originals = replace(state.table, revisions=updated.revisions), True
     log.info("usage pass", containers=len(table.row_of_container), workloads=len(table.row_of_workload))
     return state.table
 
@@ -110,10 +114,10 @@ async def run_usage_pass(
 def list_running_containers(
     snapshot: ClusterSnapshot, windows: UsageWindows, revisions: WorkloadRevisions | None = None, at: int = 0
 ) -> RunningContainers:
-    """Return the containers of all pods on nodes that are not over, in the snapshot's order, init containers left out.
+    """Return the containers of all pods that run on nodes, in the snapshot's order, without init containers.
 
-    A pod without a node has no usage, nor does it make its workload one of which samples are missing. Workloads with
-    several `revisions` are told apart as of `at`.
+    A pod without a node has no usage, and its workload does not lack its samples. Workloads with several `revisions`
+    are distinguished as of `at`.
     """
     pods = [pod for pod in snapshot.pods if pod.node is not None and not pod.is_finished]
     keys = [
@@ -128,12 +132,12 @@ def list_running_containers(
     )
 
 
-async def _learn_revisions(
+async def _update_revisions(
     store: StorePort, state: UsageState, snapshot: ClusterSnapshot, earlier: StatisticsTable, at: int
 ) -> UpdatedRevisions:
-    """Learn from the pods; what those that are new here requested before they were resized is asked of the store.
+    """Update the revisions from the pods; the database has the original sizes of pods that are new to this process.
 
-    A pod may be resized before the first usage pass that sees it, and at the start any pod may be.
+    A pod may have been resized before the first usage pass that observes it.
     """
     known = earlier.revisions or NO_REVISIONS
     unseen = None

@@ -1,8 +1,7 @@
-"""Reading usage forward: what is new since each partition's progress, in bounded chunks that are each stored whole.
+"""Reads usage forward from each partition's progress, in bounded chunks that are each stored in one transaction.
 
-The oldest hours come first, also at the first start. Counters then continue from chunk to chunk, one interval is all
-that was read, and there are no statistics before the whole history is there: statistics of the last hour alone would
-shrink what peaks every day.
+The oldest hours are read first, also at the first start, so that counters continue from chunk to chunk. There are no
+statistics before the whole history is read: those of the last hour alone would shrink workloads with daily peaks.
 """
 
 import asyncio
@@ -28,16 +27,16 @@ T = TypeVar("T")
 Gap = tuple[int, int, int]
 Read = tuple[SampleBlock, CounterTail | None]
 
-# After the fact: the last scrapes of a time may not be in yet.
+# Prometheus may not have the last scrapes of a time yet.
 SETTLE_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True)
 class UsageReadingSettings:
-    """How usage is read: on which grid, how long after the fact, and how much at once.
+    """The grid of samples, the delay after which they are read, and the size of chunks.
 
-    `measures_settle`: where the last steps are missing after `settle_seconds`, reads stay behind for longer.
-    `step_seconds` divides an hour. A chunk is whole hours where its containers are few enough, between
+    With `measures_scrape_delay` the delay increases if the last steps are missing after `scrape_delay_seconds`.
+    `step_seconds` divides an hour. A chunk is whole hours if its containers are few enough, between
     `shortest_chunk_seconds` and `longest_chunk_seconds`.
     """
 
@@ -50,11 +49,11 @@ class UsageReadingSettings:
     partitions_at_once: int = 4
 
     def get_last_complete_time(self, now_seconds: float) -> int:
-        """Return the last grid time that is over for long enough to have its samples."""
+        """Return the last grid time whose samples are expected to be complete."""
         return int(now_seconds - self.scrape_delay_seconds) // self.step_seconds * self.step_seconds
 
     def get_chunk_seconds(self, containers: int) -> int:
-        """Return how much time a chunk of a partition of so many containers spans."""
+        """Return the duration of a chunk of a partition with a number of containers."""
         seconds = self.samples_per_chunk // max(1, containers) * self.step_seconds
         seconds = min(max(seconds, self.shortest_chunk_seconds), self.longest_chunk_seconds)
         unit = HOUR_SECONDS if seconds >= HOUR_SECONDS else self.step_seconds
@@ -63,14 +62,14 @@ class UsageReadingSettings:
 
 @dataclass(frozen=True, slots=True)
 class UsageReadingProgress:
-    """How much of what a pass has to read is read, in container-hours, each pod counted as if it had always been."""
+    """How much of a pass is read, in container-hours, as if every pod had always existed."""
 
     done_container_hours: float
     total_container_hours: float
 
 
 class UsageReader:
-    """One pass's reading of all partitions up to the grid time `at`."""
+    """Reads all partitions up to the grid time `at`, for one pass."""
 
     def __init__(
         self,
@@ -86,30 +85,30 @@ class UsageReader:
         self._attribution, self._reading, self._at = attribution, reading, at
         self._on_progress = on_progress
         self._horizon = get_first_history_hour(at) * HOUR_SECONDS
-        self._at_once = asyncio.Semaphore(reading.partitions_at_once)
-        # Partitions share the peaks of workloads: two writes at once would wait for each other's rows.
+        self._semaphore = asyncio.Semaphore(reading.partitions_at_once)
+        # Partitions share the peaks of workloads: concurrent writes would block on each other's rows.
         self._writing = asyncio.Lock()
         self._read_something = False
         self._failures: list[tuple[FailedUsageRead, CruiseError]] = []
         self._unrecorded: dict[str, PartitionProgress] = {}
-        self._seconds_left: dict[str, int] = {}
-        self._seconds_in_all = 0
-        self._containers_each = 0.0
+        self._remaining_seconds: dict[str, int] = {}
+        self._total_seconds = 0
+        self._containers_per_partition = 0.0
 
     async def read(self, partitions: Sequence[str], containers: int) -> Sequence[FailedUsageRead]:
-        """Read every partition as far as it goes; return what failed.
+        """Read every partition as far as possible; return what failed.
 
-        A failed chunk becomes a gap, and its partition waits for the next pass, which tries the gap once more and then
-        goes on without it. Raises the source's error where nothing at all could be read: then no gap is counted, and
-        the next pass starts where this one did. Raises Unavailable where the store is lost.
+        A failed chunk becomes a gap, and its partition is continued in the next pass, which retries the gap once.
+        Raises the source's error if nothing could be read: then no gap is counted, and the next pass starts where this
+        one did. Raises Unavailable if the database is unreachable.
         """
-        self._containers_each = containers / max(1, len(partitions))
+        self._containers_per_partition = containers / max(1, len(partitions))
         known = {partition: self._known_progress(partition) for partition in partitions}
-        self._seconds_left = {partition: self._at - one.read_until for partition, one in known.items()}
-        self._seconds_in_all = sum(self._seconds_left.values())
+        self._remaining_seconds = {partition: self._at - one.read_until for partition, one in known.items()}
+        self._total_seconds = sum(self._remaining_seconds.values())
         with raise_single_error():
             if self._is_one_step(known.values()):
-                await self._to_the_end(self._read_together(known))
+                await self._finish(self._read_together(known))
             else:
                 async with asyncio.TaskGroup() as group:
                     for partition, progress in known.items():
@@ -124,19 +123,19 @@ class UsageReader:
         return [failure for failure, _ in self._failures]
 
     def _known_progress(self, partition: str) -> PartitionProgress:
-        """Return how far a partition was read, without what is too old to count."""
+        """Return the progress of a partition, without gaps that are too old to count."""
         known = self._state.progress.get(partition)
         if known is None or known.read_until < self._horizon:
             return PartitionProgress(self._horizon, self._horizon)
         step = self._reading.step_seconds
         gaps = tuple(gap for gap in known.gaps if gap[1] > self._horizon and not (gap[0] % step or gap[1] % step))
-        # Where the step was set to something else, reading goes on with the next time on the new grid.
+        # After a change of the step, reading continues with the next time of the new grid.
         read_until = -(-known.read_until // step) * step
         return replace(known, read_from=max(known.read_from, self._horizon), read_until=read_until, gaps=gaps)
 
     def _is_one_step(self, known: Collection[PartitionProgress]) -> bool:
-        """Tell whether all partitions have the same to read, and little enough to hold it at once."""
-        longest = self._reading.get_chunk_seconds(math.ceil(self._containers_each * len(known)))
+        """Tell whether all partitions have the same interval to read, short enough to be kept in memory together."""
+        longest = self._reading.get_chunk_seconds(math.ceil(self._containers_per_partition * len(known)))
         return (
             self._state.bounds is not None
             and len({one.read_until for one in known}) == 1
@@ -145,7 +144,7 @@ class UsageReader:
         )
 
     async def _read_together(self, known: Mapping[str, PartitionProgress]) -> None:
-        """Read what is new of all partitions, judge the containers of each node together, and store it."""
+        """Read the new samples of all partitions, check the containers of each node together, and store them."""
         async with asyncio.TaskGroup() as group:
             reads = {
                 partition: group.create_task(
@@ -154,36 +153,39 @@ class UsageReader:
                 for partition, progress in known.items()
             }
         found = {partition: read for partition, task in reads.items() if (read := task.result()) is not None}
-        judged = await self._judged_together(
+        checked = await self._check_against_nodes(
             [self._state.reject_implausible(block, self._attribution) for block, _ in found.values()]
         )
-        for (partition, (_, tail)), one in zip(found.items(), judged, strict=True):
-            await self._take(partition, replace(known[partition], read_until=self._at, counter_tail=tail), one)
+        for (partition, (_, tail)), one in zip(found.items(), checked, strict=True):
+            await self._record_chunk(partition, replace(known[partition], read_until=self._at, counter_tail=tail), one)
         for partition in known.keys() - found.keys():
-            self._unread(partition, known[partition], self._at)
+            self._add_gap(partition, known[partition], self._at)
 
-    async def _judged_together(self, judged: Sequence[CheckedUsageBlock]) -> Sequence[CheckedUsageBlock]:
-        """Judge containers that are higher than ever beside their neighbours, as far as their nodes' use is known."""
+    async def _check_against_nodes(self, checked: Sequence[CheckedUsageBlock]) -> Sequence[CheckedUsageBlock]:
+        """Check containers with new peaks against the total usage of their nodes, where it is known."""
         bounds = self._state.bounds
-        nodes = set[str]().union(*(self._state.find_nodes_with_new_peaks(one) for one in judged))
+        nodes = set[str]().union(*(self._state.find_nodes_with_new_peaks(one) for one in checked))
         if not nodes or bounds is None:
-            return judged
-        first = min(int(one.judgement.block.times[0]) for one in judged)
+            return checked
+        first = min(int(one.checked_block.block.times[0]) for one in checked)
         try:
-            roots = await self._source.node_use(sorted(nodes), first - self._reading.step_seconds, self._at)
+            node_usage = await self._source.node_use(sorted(nodes), first - self._reading.step_seconds, self._at)
         except CruiseError as error:
             log.info("use of nodes not read", nodes=len(nodes), why=str(error))
-            return judged
-        if not roots.nodes:
-            return judged
-        judgements = check_against_node_usage([one.judgement for one in judged], bounds.pods, roots)
-        return [CheckedUsageBlock(judgement, one.numbers) for judgement, one in zip(judgements, judged, strict=True)]
+            return checked
+        if not node_usage.nodes:
+            return checked
+        checked_blocks = check_against_node_usage([one.checked_block for one in checked], bounds.pods, node_usage)
+        return [
+            CheckedUsageBlock(checked_block, one.numbers)
+            for checked_block, one in zip(checked_blocks, checked, strict=True)
+        ]
 
     async def _read_partition(self, partition: str, progress: PartitionProgress) -> None:
         for gap in [gap for gap in progress.gaps if gap[2] == 1]:
-            progress = await self._to_the_end(self._retry_gap(partition, progress, gap))
+            progress = await self._finish(self._retry_gap(partition, progress, gap))
         for start, end in self._chunks(progress.read_until):
-            progress, succeeded = await self._to_the_end(self._read_chunk(partition, progress, start, end))
+            progress, succeeded = await self._finish(self._read_chunk(partition, progress, start, end))
             if not succeeded:
                 return
 
@@ -192,7 +194,7 @@ class UsageReader:
         others = tuple(other for other in progress.gaps if other != gap)
         read = await self._read(partition, start, end, progress.counter_tail)
         if read is None:
-            # What the database has lost is asked for until it is there: no size may rest on a history without it.
+            # A gap in what the database has lost is retried until it is read: sizes depend on the whole history.
             tries = 1 if start < self._state.history_lost_until else 2
             progress = replace(progress, gaps=join_gaps((*others, (start, end, tries))))
             self._unrecorded[partition] = progress
@@ -208,41 +210,41 @@ class UsageReader:
     ) -> tuple[PartitionProgress, bool]:
         read = await self._read(partition, start, end, progress.counter_tail)
         if read is None:
-            self._unread(partition, progress, end)
+            self._add_gap(partition, progress, end)
             return progress, False
         block, tail = read
         progress = replace(progress, read_until=end, counter_tail=tail)
-        await self._take(partition, progress, self._state.reject_implausible(block, self._attribution))
+        await self._record_chunk(partition, progress, self._state.reject_implausible(block, self._attribution))
         return progress, True
 
-    async def _take(self, partition: str, progress: PartitionProgress, judged: CheckedUsageBlock) -> None:
-        await self._record(partition, progress, judged)
-        self._seconds_left[partition] = self._at - progress.read_until
+    async def _record_chunk(self, partition: str, progress: PartitionProgress, checked: CheckedUsageBlock) -> None:
+        await self._record(partition, progress, checked)
+        self._remaining_seconds[partition] = self._at - progress.read_until
         self._report_progress()
 
-    def _unread(self, partition: str, progress: PartitionProgress, end: int) -> None:
-        # The tail stays as it is: it continues the counters once the gap is tried again.
+    def _add_gap(self, partition: str, progress: PartitionProgress, end: int) -> None:
+        # The tail stays: it continues the counters when the gap is retried.
         gaps = join_gaps((*progress.gaps, (progress.read_until, end, 1)))
         self._unrecorded[partition] = replace(progress, read_until=end, gaps=gaps)
 
     async def _read(self, partition: str, start: int, end: int, tail: CounterTail | None) -> Read | None:
-        async with self._at_once:
+        async with self._semaphore:
             try:
-                continues = tail if tail is not None and tail.at == start else None
-                read = await self._source.read(partition, start, end, continues)
+                tail_at_start = tail if tail is not None and tail.at == start else None
+                read = await self._source.read(partition, start, end, tail_at_start)
             except CruiseError as error:
                 self._failures.append((FailedUsageRead(partition, start, end, str(error)), error))
                 return None
         self._read_something = True
         return read
 
-    async def _record(self, partition: str, progress: PartitionProgress, judged: CheckedUsageBlock) -> None:
+    async def _record(self, partition: str, progress: PartitionProgress, checked: CheckedUsageBlock) -> None:
         async with self._writing:
-            await self._state.record(self._store, partition, progress, judged, self._at)
+            await self._state.record(self._store, partition, progress, checked, self._at)
         self._unrecorded.pop(partition, None)
 
     def _chunks(self, start: int) -> Iterator[tuple[int, int]]:
-        length = self._reading.get_chunk_seconds(math.ceil(self._containers_each))
+        length = self._reading.get_chunk_seconds(math.ceil(self._containers_per_partition))
         while start < self._at:
             end = min(start + length, self._at)
             yield start, end
@@ -250,12 +252,14 @@ class UsageReader:
 
     def _report_progress(self) -> None:
         if self._on_progress is not None:
-            hours = self._containers_each / HOUR_SECONDS
-            left = sum(self._seconds_left.values())
-            self._on_progress(UsageReadingProgress((self._seconds_in_all - left) * hours, self._seconds_in_all * hours))
+            hours = self._containers_per_partition / HOUR_SECONDS
+            remaining = sum(self._remaining_seconds.values())
+            self._on_progress(
+                UsageReadingProgress((self._total_seconds - remaining) * hours, self._total_seconds * hours)
+            )
 
-    async def _to_the_end(self, work: Awaitable[T]) -> T:
-        """Finish a chunk that is being read, even when stopped: what is not stored has to be read twice."""
+    async def _finish(self, work: Awaitable[T]) -> T:
+        """Finish a chunk that is being read, even if cancelled: otherwise it must be read again."""
         chunk = asyncio.ensure_future(work)
         try:
             return await asyncio.shield(chunk)
@@ -266,7 +270,7 @@ class UsageReader:
 
 
 def join_gaps(gaps: Sequence[Gap]) -> tuple[Gap, ...]:
-    """Join neighbouring gaps that stay unknown; sorted by time."""
+    """Join adjacent gaps that were given up; sorted by time."""
     joined: list[Gap] = []
     for gap in sorted(gaps):
         if joined and joined[-1][1] == gap[0] and joined[-1][2] == gap[2] == 2:

@@ -1,4 +1,4 @@
-"""What a process keeps of usage between passes."""
+"""The usage that a process keeps between passes: sample windows, peaks, progress and statistics."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -35,37 +35,35 @@ from cruise.runtime.ports import StorePort
 from cruise.runtime.usage.peak_columns import PeakColumns
 from cruise.runtime.usage.sample_windows import WINDOW_SECONDS, UsageWindows
 
-# The samples that were refused: how many and why since the process began, and when, for as long as windows reach.
-
 
 class SampleRejections:
-    """Few containers have any, so there is room for each from its first on."""
+    """The rejected samples: counts by reason since the process started, and times within the sample windows."""
 
     def __init__(self) -> None:
         self.counts: Counter[SampleRejection] = Counter()
-        self._news: dict[SampleRejection, tuple[int, RejectedSample]] = {}
+        self._changes: dict[SampleRejection, tuple[int, RejectedSample]] = {}
         self._times: dict[ContainerKey, set[int]] = {}
         self._reasons: dict[ContainerKey, int] = {}
 
-    def add(self, judgement: CheckedBlock) -> None:
-        """Take over what was refused of a block."""
-        self.counts.update(judgement.counts)
-        for reason, count in judgement.counts.items():
-            before, _ = self._news.get(reason, (0, None))
-            self._news[reason] = (before + count, judgement.examples[reason])
-        self._mark(judgement.block, judgement.reasons.tolist())
+    def add(self, checked: CheckedBlock) -> None:
+        """Add the rejected samples of a block."""
+        self.counts.update(checked.counts)
+        for reason, count in checked.counts.items():
+            before, _ = self._changes.get(reason, (0, None))
+            self._changes[reason] = (before + count, checked.examples[reason])
+        self._add_times(checked.block, checked.reasons.tolist())
 
     def get_changes(self) -> dict[SampleRejection, tuple[int, RejectedSample]]:
-        """Return how many were refused since the last call, and the latest of each kind."""
-        news, self._news = self._news, {}
+        """Return how many samples were rejected since the last call, with the latest of each reason."""
+        news, self._changes = self._changes, {}
         return news
 
     def restore(self, block: SampleBlock) -> None:
-        """Take over what had been refused of a block that was stored; why is not known any more."""
-        self._mark(block, [0] * len(block.keys))
+        """Add the rejected samples of a stored block; their reasons are not stored."""
+        self._add_times(block, [0] * len(block.keys))
 
     def get_shares(self, at: int, step: int) -> dict[ContainerKey, tuple[int, int]]:
-        """Return what was refused of a window up to a time, as (percent, bits of the reasons); older is forgotten."""
+        """Return the rejected share of each container's window, as (percent, bits of the reasons); drop older times."""
         found = {}
         for key, times in list(self._times.items()):
             times = {one for one in times if one > at - max(WINDOWS_SECONDS)}
@@ -77,7 +75,7 @@ class SampleRejections:
             found[key] = (compute_rejected_percent(np.fromiter(times, np.int64), at, step), self._reasons.get(key, 0))
         return found
 
-    def _mark(self, block: SampleBlock, reasons: Iterable[int]) -> None:
+    def _add_times(self, block: SampleBlock, reasons: Iterable[int]) -> None:
         if block.rejected is None:
             return
         oldest = int(block.times[-1]) - max(WINDOWS_SECONDS) if len(block.times) else 0
@@ -90,41 +88,39 @@ class SampleRejections:
                 self._reasons[key] = self._reasons.get(key, 0) | bits
 
 
-# How late samples come, measured from what was read: after a time that is too short, the last steps are missing.
-
-# What comes later than this does not come in time for its pass; nobody's statistics should be much older either.
+# Statistics should not be older than this, so later samples are not waited for.
 MAX_DELAY_SECONDS = 300
-# Of all series: so that single nodes, which may be down, do not make all others wait.
+# Share of all series, so that single nodes that are down do not delay all others.
 MOST_SERIES_SHARE = 0.9
 
 
 @dataclass(slots=True)
 class ScrapeDelay:
-    """By how much longer than stated reads stay behind the present; it only grows while the process runs."""
+    """The delay of reads in addition to the configured one; it only increases while the process runs."""
 
     seconds: int = 0
-    _unsettled: int = 0
+    _missing_seconds: int = 0
     _read_until: int = 0
     _sampled_until: int = 0
 
     def learn(self, tails: Iterable[CounterTail | None], at: int) -> None:
-        """Take over how much was missing at the end of two reads in a row: once is a scrape that was missed.
+        """Increase the delay by what was missing at the end of two consecutive reads: once may be a missed scrape.
 
-        Nothing is learned while no newer samples come: scrapes have ceased then, and waiting longer would not help.
+        The delay stays while no newer samples arrive: then scrapes have stopped.
         """
         if at <= self._read_until:
             return
-        unsettled = measure_scrape_delay(tails, at)
+        missing = measure_scrape_delay(tails, at)
         more = 0
-        if at - unsettled > self._sampled_until:
-            more = min(unsettled, self._unsettled, MAX_DELAY_SECONDS - self.seconds)
+        if at - missing > self._sampled_until:
+            more = min(missing, self._missing_seconds, MAX_DELAY_SECONDS - self.seconds)
         self.seconds += more
-        self._unsettled = unsettled - more
-        self._read_until, self._sampled_until = at, at - unsettled
+        self._missing_seconds = missing - more
+        self._read_until, self._sampled_until = at, at - missing
 
 
 def measure_scrape_delay(tails: Iterable[CounterTail | None], at: int) -> int:
-    """Return by when before `at` most series had their last scrape; those at rest do not tell."""
+    """Return how long before `at` most series had their last scrape; series that do not change are ignored."""
     changed_at = [tail.changed_at for tail in tails if tail is not None and tail.at == at]
     ages = at - np.concatenate([np.empty(0, dtype=np.int64), *changed_at])
     ages = ages[ages <= MAX_DELAY_SECONDS]
@@ -142,7 +138,7 @@ NO_SAMPLES = SampleBlock(
 
 @dataclass(frozen=True, slots=True)
 class FailedUsageRead:
-    """One read that was in vain: what could not be read, and why in one line."""
+    """A read that failed, with its error."""
 
     partition: str
     start: int
@@ -151,19 +147,19 @@ class FailedUsageRead:
 
 
 class CheckedUsageBlock(NamedTuple):
-    """A block as it was judged, and what each of its containers' peaks belong to, -1 where that is not known."""
+    """A checked block, and the peak number of each of its containers, -1 if unknown."""
 
-    judgement: CheckedBlock
+    checked_block: CheckedBlock
     numbers: Int64Array
 
 
 @dataclass(slots=True)
 class UsageState:
-    """The last hour, the peaks, how far each partition was read, and the last statistics.
+    """The last hour of samples, the peaks, the progress of each partition, and the last statistics.
 
-    It mirrors the store for the one process that reads usage; a process that takes over starts with a new one, which
-    is filled from the store once. `failures` are those of the last pass, `settling` is what was learned of late
-    samples. Samples are judged by `bounds`, if there are any.
+    It mirrors the database for the one process that reads usage; a new leader starts with an empty state, which is
+    filled from the database once. `failures` are those of the last pass. Samples are checked against `bounds`, if there
+    are any.
     """
 
     windows: UsageWindows = field(default_factory=UsageWindows)
@@ -176,29 +172,29 @@ class UsageState:
     restored: bool = False
     scrape_delay: ScrapeDelay = field(default_factory=ScrapeDelay)
     revisions_seen_hour: int = 0
-    """The clock hour (since the Unix epoch) in which it was noted last which revisions still run."""
+    """The clock hour (since the Unix epoch) in which running revisions were last recorded."""
     has_originals: bool = False
     history_lost_until: int = 0
-    """Unix seconds: usage until then is missing from the database, which had it, and is read again; 0 for none."""
+    """Unix seconds: the database has lost usage until then, and it is read again; 0 for none."""
     evictions_lost_until: int = 0
-    """Unix seconds: evictions until then are missing from the database, which had them; 0 for none."""
+    """Unix seconds: the database has lost evictions until then; 0 for none."""
 
     async def forget(self, store: StorePort, at: int) -> None:
-        """Start again from what the store has now, but for the last statistics: it is not at the state it had.
+        """Start again from the database, except for the last statistics: it was restored to an earlier state.
 
-        What it had was read until `at` at most.
+        Its usage had been read until `at` at most.
         """
-        self._lose(max([self.history_lost_until, *(one.read_until for one in self.progress.values())]) or at)
+        self._set_lost(max([self.history_lost_until, *(one.read_until for one in self.progress.values())]) or at)
         self.windows, self.peaks, self.progress = UsageWindows(), PeakColumns(), {}
         self.restored = False
         await store.note_lost(self.history_lost_until)
 
-    def _lose(self, until: int) -> None:
+    def _set_lost(self, until: int) -> None:
         self.history_lost_until = max(self.history_lost_until, until)
         self.evictions_lost_until = max(self.evictions_lost_until, until)
 
     async def note_regained(self, store: StorePort, partitions: Sequence[str]) -> None:
-        """Note whether all that was lost has been read again, of the partitions that there are."""
+        """Record that all lost usage has been read again, once the partitions' progress shows it."""
         known = [self.progress[name] for name in partitions]
         gaps = (gap for one in known for gap in one.gaps if gap[2] == 1)
         behind = any(one.read_until < self.history_lost_until for one in known) or any(
@@ -209,42 +205,42 @@ class UsageState:
             self.history_lost_until = 0
 
     async def statistics(self, store: StorePort) -> StatisticsTable:
-        """Return the table of the last usage pass; until there is one, the store's, which is read once."""
+        """Return the statistics of the last usage pass; before the first one, the database's, which are read once."""
         if self.table is None:
             self.table = await store.read_statistics()
         return self.table
 
     def latest(self) -> StatisticsTable | None:
-        """Return the table of the last usage pass, None before there is one."""
+        """Return the statistics of the last usage pass, None before the first one."""
         return self.table
 
     def average_sharing(self, sharing: HeadroomSharing, table: StatisticsTable) -> StatisticsTable:
-        """Take over how headroom is shared since the table was made; return the table with it."""
+        """Set the present sharing of headroom in the statistics; return the table with it."""
         if self.table is not None:
             self.table = replace(self.table, sharing=sharing)
         return replace(table, sharing=sharing)
 
     def apply_oom_record(self, record: OomRecord, *, shared: bool) -> None:
-        """Take over what a kill taught since the table was made; a table that is not read yet will have it."""
+        """Apply a kill to the statistics; a table that is not read yet will contain it."""
         if self.table is not None:
             self.table = raise_oom_memory(self.table, record, shared=shared)
 
     async def catch_up(
         self, store: StorePort, attribution: UsageAttribution, at: int, step_seconds: int, look_ahead_seconds: int
     ) -> None:
-        """Sum up the peaks anew where other hours count by now, and after a start take over what is stored.
+        """Sum up the peaks again if other hours count now, and after a start restore the stored state.
 
-        Raises HistoryChangedError where the store is at an earlier state than it was.
+        Raises HistoryChangedError if the database is at an earlier state.
         """
         if not self.restored:
             history = await store.history()
             self.evictions_lost_until = max(self.evictions_lost_until, history.lost_until)
             if not history.regained:
-                self._lose(history.lost_until)
+                self._set_lost(history.lost_until)
         hours, since_hour = get_peak_hours(at, look_ahead_seconds), get_first_history_hour(at)
         if hours != self.peaks.hours:
             earlier = self.peaks
-            self.peaks = PeakColumns.get_number(await store.peak_summary(hours, since_hour), hours, since_hour)
+            self.peaks = PeakColumns.from_summary(await store.peak_summary(hours, since_hour), hours, since_hour)
             self.windows.renumber(lambda number: self.peaks.number(earlier.keys[number]))
         if self.restored:
             return
@@ -252,38 +248,38 @@ class UsageState:
         self.progress = dict(await store.usage_progress())
         await self.statistics(store)
         for block in await store.recent_blocks(at - WINDOW_SECONDS):
-            # A block may be from before the step was set to something else.
+            # The step may have changed since the block was stored.
             if not (block.times % step_seconds).any():
                 self.windows.append(block, self._numbers(block, attribution))
                 self.rejections.restore(block)
         self.restored = True
 
     def reject_implausible(self, block: SampleBlock | None, attribution: UsageAttribution) -> CheckedUsageBlock:
-        """Judge what was read, by itself."""
+        """Check the samples of a block, each container by itself."""
         block = block or NO_SAMPLES
-        judgement = (
+        checked_block = (
             CheckedBlock.accept_all(block) if self.bounds is None else reject_implausible_samples(block, self.bounds)
         )
-        return CheckedUsageBlock(judgement, self._numbers(block, attribution))
+        return CheckedUsageBlock(checked_block, self._numbers(block, attribution))
 
-    def find_nodes_with_new_peaks(self, judged: CheckedUsageBlock) -> set[str]:
-        """Return the nodes of containers that are shown above their known peaks."""
-        known, numbers = self.peaks.known(), judged.numbers
-        # What has no owner raises nothing.
+    def find_nodes_with_new_peaks(self, checked: CheckedUsageBlock) -> set[str]:
+        """Return the nodes of containers whose samples exceed their known peaks."""
+        known, numbers = self.peaks.known(), checked.numbers
+        # Containers without an owner have no peaks.
         cpu, memory = (np.append(one, np.inf)[numbers] for one in (known.cpu_peak_millicores, known.memory_peak_bytes))
-        return find_nodes_with_new_peaks(judged.judgement.block, cpu, memory)
+        return find_nodes_with_new_peaks(checked.checked_block.block, cpu, memory)
 
     async def record(
         self,
         store: StorePort,
         partition: str,
         progress: PartitionProgress,
-        judged: CheckedUsageBlock,
+        checked: CheckedUsageBlock,
         at: int,
     ) -> None:
-        """Store what was read and how far, then take it over; samples without an owner any more are left out."""
-        block, numbers = judged.judgement.block, judged.numbers
-        self.rejections.add(judged.judgement)
+        """Store a block and its progress, then apply it; samples without an owner are dropped."""
+        block, numbers = checked.checked_block.block, checked.numbers
+        self.rejections.add(checked.checked_block)
         peaks = compute_hourly_peaks(block, numbers, self.peaks.keys)
         young = select_recent_samples(block, numbers >= 0, at - WINDOW_SECONDS)
         before = self.progress.get(partition)
@@ -294,7 +290,7 @@ class UsageState:
         self.windows.append(block, numbers)
 
     def _numbers(self, block: SampleBlock, attribution: UsageAttribution) -> Int64Array:
-        """Return what each container's peaks belong to, -1 where that is not known."""
+        """Return the peak number of each container, -1 if unknown."""
         numbers = np.empty(len(block.keys), dtype=np.int64)
         for index, key in enumerate(block.keys):
             number = self.windows.get_numbers(key)
@@ -306,7 +302,7 @@ class UsageState:
 
 
 def select_recent_samples(block: SampleBlock, owned: BoolArray, after: int) -> SampleBlock | None:
-    """Return what of a block is later than `after` and has an owner, None where there is nothing."""
+    """Return the samples after a time of containers with an owner, None if there are none."""
     columns = np.flatnonzero(block.times > after)
     rows = np.flatnonzero(owned)
     if not len(columns) or not len(rows):

@@ -131,7 +131,7 @@ def test_a_pod_of_a_larger_template_gets_what_that_states_until_its_own_use_is_k
     stage.measure({"web": ContainerUse(cores=0.4, mebibytes=1000)})
     # The Deployment is a few seconds old, and what is read first is what was used until half an hour ago.
     age = {"new_workload_age": "2s", "max_age": "2h"}
-    stage.once("initial", prometheus_settle="35m", **age)
+    stage.once("initial", prometheus_scrape_delay="35m", **age)
     with stage.reviewing(**age):
         wait_until(lambda: find(successor(stage), ObservedSize(400, 1000)), "the old revision is sized", seconds=SOON)
         stage.admin.apply(app("Deployment", stage.namespace, "web", "2", "6Gi", {"memory": "6Gi"}))
@@ -142,7 +142,7 @@ def test_a_pod_of_a_larger_template_gets_what_that_states_until_its_own_use_is_k
         half_an_hour_ago = stage.usage.began - 30 * MINUTE
         stage.usage.add(stated["metadata"]["name"], "app", large, stated["spec"]["nodeName"], half_an_hour_ago)
         stage.told()
-        stage.once("initial", prometheus_settle="0s", **age)
+        stage.once("initial", prometheus_scrape_delay="0s", **age)
         wait_until(lambda: find(successor(stage), ObservedSize(1500, 5000)), "its own use is known", seconds=SOON)
 
 

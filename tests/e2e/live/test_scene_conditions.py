@@ -75,7 +75,7 @@ def test_what_the_kubelet_does_not_take_up_is_withdrawn_and_not_asked_again(
 def test_a_deferred_resize_is_left_alone_as_long_as_patience_lasts(stage: LiveStage):
     before = hungry(stage, 0.7)
     condition(stage, "PodResizePending", "Deferred")
-    said = stage.once(deferred_patience="1h")
+    said = stage.once(deferred_resize_timeout="1h")
     assert len(about(stage, before)) == 1
     assert list_skipped(said)[before["metadata"]["name"]] == "resize-deferred"
     # The kubelet finds room after all.

@@ -169,7 +169,7 @@ def test_kubelets_that_contradict_prometheus_are_found(stage: LiveStage, endpoin
     with stage.serving("observe", pass_interval="2s", **more) as serving:
         wait_until(lambda: compared(serving, "disagree") >= 3, "serve has compared")
         assert compared(serving, "agree") >= 1
-        assert "a kubelet contradicts what is read" in serving.log
+        assert "a kubelet contradicts the usage source" in serving.log
 
 
 def compared(serving: RunningProgram, result: str) -> float:

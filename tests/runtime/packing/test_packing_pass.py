@@ -112,7 +112,7 @@ async def test_nobody_is_packed_before_a_node_pass_had_its_chance():
     run(theatre.world, 60)
     solver = Exhaustive()
     assert (await passed(theatre, solver)).condition == PlanCondition(PlanStatusReason.NO_PENDING_PODS)
-    assert (await passed(theatre, solver, patience=timedelta(0))).waiting == 1
+    assert (await passed(theatre, solver, min_pending=timedelta(0))).waiting == 1
     assert len(solver.asked) == 1
 
 

@@ -72,7 +72,7 @@ async def test_the_process_is_gone_once_the_context_is_left():
 
 
 async def test_the_process_is_started_with_the_first_order_where_it_is_not_needed_before():
-    async with SolverProcess(at_once=False) as worker:
+    async with SolverProcess(start_now=False) as worker:
         assert worker.process_id is None
         await worker.pack(make_problem(), 0.0)
         assert worker.process_id is None

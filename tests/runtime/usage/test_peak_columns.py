@@ -52,15 +52,15 @@ def summed_up(peaks: PeakColumns):
 @given(RECORDS, st.integers(0, 5))
 async def test_merging_what_is_stored_gives_what_the_store_sums_up(records, loaded_after):
     store = InMemoryStore()
-    peaks = PeakColumns.get_number(await store.peak_summary(HOURS, SINCE), HOURS, SINCE)
+    peaks = PeakColumns.from_summary(await store.peak_summary(HOURS, SINCE), HOURS, SINCE)
     for number, rows in enumerate(records):
         recorded = peaks_of(rows)
         await store.record_usage(UsageUpdate("all", PartitionProgress(0, 60), recorded, None))
         if number == loaded_after:
-            peaks = PeakColumns.get_number(await store.peak_summary(HOURS, SINCE), HOURS, SINCE)
+            peaks = PeakColumns.from_summary(await store.peak_summary(HOURS, SINCE), HOURS, SINCE)
         else:
             peaks.merge(recorded)
-    expected = summed_up(PeakColumns.get_number(await store.peak_summary(HOURS, SINCE), HOURS, SINCE))
+    expected = summed_up(PeakColumns.from_summary(await store.peak_summary(HOURS, SINCE), HOURS, SINCE))
     actual = summed_up(peaks)
     assert {key: values for key, values in actual.items() if values[2] != -1} == expected
 

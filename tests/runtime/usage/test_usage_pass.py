@@ -590,7 +590,7 @@ async def test_samples_above_the_nodes_cores_raise_no_peak_and_hold_their_contai
     assert (victim.cpu_base_millicores, victim.cpu_peak_millicores) == (100, 100)
     assert (victim.rejected_percent, victim.rejections) == (40, (SampleRejection.ABOVE_NODE_CAPACITY,))
     assert cruise.state.rejections.counts == {SampleRejection.ABOVE_NODE_CAPACITY: 4}
-    assert "such_as=shop/web-1/app why=above-node-capacity" in capsys.readouterr().out.replace("\x1b[0m", "")
+    assert "example=shop/web-1/app reason=above-node-capacity" in capsys.readouterr().out.replace("\x1b[0m", "")
     assert of_pod(table, WEB[1]).rejected_percent == 0
     stored = await cruise.store.read_statistics()
     assert of_pod(stored, WEB[0]) == victim
