@@ -1,1 +1,1 @@
-"""Kubernetes' JSON in and out of the domain: pure, no I/O."""
+"""Kubernetes JSON to and from the domain; pure, without I/O."""

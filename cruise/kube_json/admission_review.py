@@ -12,7 +12,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import astuple
 
 from cruise.errors import DECODE_ERRORS, BadInputError
-from cruise.kube_json.refusals import decode_struct, to_single_line
+from cruise.kube_json.object_errors import decode_struct, to_single_line
 from cruise.kube_json.wire.pod_json import ContainerSpec, JsonStruct, LabelSelectorJson, Metadata, PodObject, PodSpec
 
 API_VERSION = "admission.k8s.io/v1"

@@ -16,9 +16,9 @@ from cruise.domain.policy import LARGEST_MACHINE
 from cruise.domain.resources import Float64Array, Int64Array
 from cruise.domain.usage import StatisticKey, StatisticsTable, index_containers, index_workloads
 from cruise.errors import BadInputError
+from cruise.kube_json.object_errors import explain_validation_error, to_single_line
 from cruise.kube_json.reading.json_list import ItemListReader, MalformedJson
 from cruise.kube_json.reading.snapshot import decode_items, describe_broken_input
-from cruise.kube_json.refusals import explain_validation_error, to_single_line
 from cruise.kube_json.wire.pod_json import JsonStruct, Timestamp
 
 # Items of a usage file, and the container that each speaks for, which must be in the snapshot.

@@ -31,6 +31,7 @@ from cruise.kube_json.admission_review import (
     find_uid,
     get_created_pod,
 )
+from cruise.kube_json.object_errors import convert_to_struct
 from cruise.kube_json.objects.owners import OwnerIndex
 from cruise.kube_json.objects.pod import PodReader
 from cruise.kube_json.patches import (
@@ -39,7 +40,6 @@ from cruise.kube_json.patches import (
     check_preferred_affinity,
     get_preferred_terms,
 )
-from cruise.kube_json.refusals import convert_to_struct
 from cruise.kube_json.wire.pod_json import PodObject
 from cruise.runtime.admission import ExpectedPods, PodAdmitter
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cruise.kube_json.admission_review import ReviewLimits, ReviewTooLarge, check_elements, check_pod
-from cruise.kube_json.refusals import convert_to_struct
+from cruise.kube_json.object_errors import convert_to_struct
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.admission_reviews import encode_review, make_review
 from tests.builders import make_container_json, make_pod_json

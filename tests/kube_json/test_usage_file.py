@@ -172,18 +172,18 @@ def test_no_items_need_a_time():
         ),
         (
             make_usage_item_json(cpu={"baseMillicores": "120m", "peakMillicores": 1}),
-            "cpu.baseMillicores: is a text where a number belongs; write a number",
+            "cpu.baseMillicores: is a text instead of a number; write a number",
         ),
         (
             make_usage_item_json(cpu={"baseMillicores": None, "peakMillicores": 1}),
-            "cpu.baseMillicores: is null where a number belongs; write a number",
+            "cpu.baseMillicores: is null instead of a number; write a number",
         ),
         (
             make_usage_item_json(cpu_base=True),
-            "cpu.baseMillicores: is true or false where a number belongs; write a number",
+            "cpu.baseMillicores: is true or false instead of a number; write a number",
         ),
         (make_usage_item_json(cpu={"baseMillicores": 1}), "cpu: has no peakMillicores; add it"),
-        (make_usage_item_json(memory=3), "memory: is a whole number where an object belongs; write an object"),
+        (make_usage_item_json(memory=3), "memory: is a whole number instead of an object; write an object"),
         (make_usage_item_json(updatedAt="yesterday"), "updatedAt: is not a time; write e.g. 2026-01-01T00:00:00Z"),
         (
             make_usage_item_json(updatedAt="2026-01-01T00:00:00"),

@@ -200,8 +200,8 @@ class StorageStores:
             {name: one for (_, name), one in self._classes.values.items()},
             {name: drivers for (_, name), drivers in self._drivers.values.items()},
             namespace_labels,
-            blind=sorted(name for _, name in self._drivers.unreadable),
-            rooms=storage.StorageCapacities(
+            unreadable_nodes=sorted(name for _, name in self._drivers.unreadable),
+            capacities=storage.StorageCapacities(
                 frozenset(name for _, name in self._publishing.names()), tuple(self._capacities.values.values())
             ),
             attachments=self._attachments.values.values(),

@@ -1,1 +1,1 @@
-"""Each kind of object, from its wire form to the domain."""
+"""Decoders of each kind of object, from structs to the domain."""

@@ -1,4 +1,4 @@
-"""Containers of a pod: spec and kubelet's report joined, equal ones shared between pods."""
+"""Decode containers: spec and status joined; equal ones are shared between pods."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,103 +18,102 @@ from cruise.kube_json.wire.pod_json import (
     TerminatedState,
 )
 
-# One copy of equal values, for as long as it is in use.
+# Shared values.
 
-K = TypeVar("K", bound=Hashable)
-V = TypeVar("V")
+KeyT = TypeVar("KeyT", bound=Hashable)
+ValueT = TypeVar("ValueT")
 
-# One value may be a hundred KiB: the placement of a pod with very many terms.
-_LEAST = 128
+# One value may have a hundred KiB: the affinity of a pod with very many terms.
+_MINIMUM_ENTRIES = 128
 
 
-def _holders(values: Iterable[object]) -> list[int]:
+def _count_references(values: Iterable[object]) -> list[int]:
     return [getrefcount(value) for value in values]
 
 
-# What is counted for a value that only its table holds, which is up to the interpreter.
-_ALONE = _holders({0: object()}.values())[0]
+# References of a value that only the table has; depends on the interpreter.
+_UNUSED_REFERENCES = _count_references({0: object()}.values())[0]
 
 
-class SharedValues(Generic[K, V]):
-    """Keeps one value of each key, and from time to time forgets those that are not referred to elsewhere any more.
+class SharedValues(Generic[KeyT, ValueT]):
+    """Stores one value a key, and from time to time drops values that are not referenced elsewhere.
 
-    So it stays in proportion to what is in use, however many values come and go. What a value is made of must be
-    reachable through it alone, or the count of its holders would miss some.
+    Its size stays proportional to the values in use. Parts of a value must be referenced only through it.
     """
 
-    __slots__ = ("_known", "_most")
+    __slots__ = ("_limit", "_values")
 
     def __init__(self) -> None:
-        self._known: dict[K, V] = {}
-        self._most = _LEAST
+        self._values: dict[KeyT, ValueT] = {}
+        self._limit = _MINIMUM_ENTRIES
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._values)
 
-    def get(self, key: K) -> V | None:
-        """Return the value of a key if it is known."""
-        return self._known.get(key)
+    def get(self, key: KeyT) -> ValueT | None:
+        """Return the value of a key, or None."""
+        return self._values.get(key)
 
-    def store(self, key: K, value: V) -> V:
-        """Take a value as its key's."""
-        if len(self._known) >= self._most:
-            self._forget_unheld()
-        self._known[key] = value
+    def store(self, key: KeyT, value: ValueT) -> ValueT:
+        """Store a value and return it."""
+        if len(self._values) >= self._limit:
+            self._drop_unused()
+        self._values[key] = value
         return value
 
-    def share(self, key: K, make: Callable[[], V]) -> V:
-        """Return the value of a key, made at its first use."""
-        known = self._known.get(key)
+    def share(self, key: KeyT, make: Callable[[], ValueT]) -> ValueT:
+        """Return the value of a key, created at its first use."""
+        known = self._values.get(key)
         return self.store(key, make()) if known is None else known
 
-    def _forget_unheld(self) -> None:
-        holders = _holders(self._known.values())
-        self._known = {
+    def _drop_unused(self) -> None:
+        holders = _count_references(self._values.values())
+        self._values = {
             key: value
-            for (key, value), count in zip(self._known.items(), holders, strict=True)
-            if count > _ALONE + (key is value)
+            for (key, value), count in zip(self._values.items(), holders, strict=True)
+            if count > _UNUSED_REFERENCES + (key is value)
         }
-        self._most = max(_LEAST, 2 * len(self._known))
+        self._limit = max(_MINIMUM_ENTRIES, 2 * len(self._values))
 
 
 Extended = tuple[tuple[str, int], ...]
 _Entry = tuple[Container, Extended]
 
-# Containers as they are written, which are several times larger than what is read of them: only the latest are kept.
-_LATEST = 8192
+# Keys are several times larger than decoded containers: only the latest are kept.
+_CACHE_SIZE = 8192
 _HUGE_PAGES = "hugepages-"
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerReader:
-    """Joins container specs with their statuses; equal results are one object, as replicas differ by little."""
+    """Joins container specs with their statuses; equal containers are one object."""
 
-    _latest: dict[tuple[object, ...], _Entry] = field(default_factory=dict)
-    _known: SharedValues[Container, Container] = field(default_factory=SharedValues)
+    _cache: dict[tuple[object, ...], _Entry] = field(default_factory=dict)
+    _values: SharedValues[Container, Container] = field(default_factory=SharedValues)
     _sums: SharedValues[Extended, Extended] = field(default_factory=SharedValues)
 
     def read_all(self, spec: PodSpec, status: PodStatus | None) -> tuple[tuple[Container, ...], Extended]:
-        """Return init containers and sidecars in spec order, then the main ones, and the pod's extended requests.
+        """Return init containers and sidecars in spec order, then main containers, and the pod's extended requests.
 
-        Raises BadInputError that names the place within the pod.
+        BadInputError names the place within the pod.
         """
         entries = []
         if spec.init_containers:
             reports = status.init_container_statuses or () if status else ()
             for index, container in enumerate(spec.init_containers):
                 role = ContainerRole.SIDECAR if container.restart_policy == "Always" else ContainerRole.INIT
-                report = _report_of(container.name, index, reports) if role is ContainerRole.SIDECAR else None
+                report = _find_status(container.name, index, reports) if role is ContainerRole.SIDECAR else None
                 entries.append(self._read(container, role, report, "spec.initContainers", index))
         reports = status.container_statuses or () if status else ()
         for index, container in enumerate(spec.containers):
-            report = _report_of(container.name, index, reports)
+            report = _find_status(container.name, index, reports)
             entries.append(self._read(container, ContainerRole.MAIN, report, "spec.containers", index))
         if len(entries) > 1:
-            _refuse_equal_names([container.name for container, _ in entries])
+            _check_unique_names([container.name for container, _ in entries])
         containers = tuple([container for container, _ in entries])
         if not (spec.resources or spec.overhead or any([extended for _, extended in entries])):
             return containers, ()
-        extended = _of_pod(spec, _sum_extended(entries))
+        extended = _apply_pod_level(spec, _sum_extended(entries))
         return containers, self._sums.share(extended, lambda: extended)
 
     def _read(
@@ -130,14 +129,14 @@ class ContainerReader:
             _hashable(report.allocated_resources) if report else None,
             (_hashable(actual.requests), _hashable(actual.limits)) if actual else None,
             report.restart_count if report else 0,
-            _runs(report),
+            _is_running(report),
         )
-        entry = self._latest.get(key)
+        entry = self._cache.get(key)
         if entry is None:
-            container, extended = _build(spec, role, report, f"{place}[{index}]")
-            if len(self._latest) >= _LATEST:
-                self._latest.clear()
-            entry = self._latest[key] = (self._known.share(container, lambda: container), extended)
+            container, extended = _build_container(spec, role, report, f"{place}[{index}]")
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            entry = self._cache[key] = (self._values.share(container, lambda: container), extended)
         return entry
 
 
@@ -145,17 +144,17 @@ def _hashable(values: QuantityMap | None) -> tuple[object, ...] | None:
     return None if values is None else tuple(values.items())
 
 
-def _report_of(name: str, index: int, reports: tuple[ContainerStatus, ...]) -> ContainerStatus | None:
-    """Return the status of the container called `name`; mostly it stands where the container does."""
+def _find_status(name: str, index: int, reports: tuple[ContainerStatus, ...]) -> ContainerStatus | None:
+    """Return the status of a container; it mostly has the same index."""
     if index < len(reports) and reports[index].name == name:
         return reports[index]
     return next((report for report in reports if report.name == name), None)
 
 
-def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | None, place: str) -> _Entry:
-    """Build one container; requests that are absent are what kube-apiserver makes them, the limits."""
+def _build_container(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | None, place: str) -> _Entry:
+    """Build one container; as in kube-apiserver, absent requests equal the limits."""
     if not spec.name:
-        raise BadInputError(f"{place}: has no name; add it")
+        raise BadInputError(f"{place}: has no name; add one")
     stated = spec.resources
     requests = read_amounts(stated.requests if stated else None, f"{place}.resources.requests")
     limits = read_amounts(stated.limits if stated else None, f"{place}.resources.limits")
@@ -166,10 +165,16 @@ def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | N
     if report is not None:
         reported = f"status of container {spec.name}"
         if report.allocated_resources is not None:
-            allocated = _same(requests, read_amounts(report.allocated_resources, f"{reported}: allocatedResources"))
+            allocated = _share_if_equal(
+                requests, read_amounts(report.allocated_resources, f"{reported}: allocatedResources")
+            )
         if report.resources is not None:
-            actual = _same(requests, read_amounts(report.resources.requests, f"{reported}: resources.requests"))
-            actual_limits = _same(limits, read_amounts(report.resources.limits, f"{reported}: resources.limits"))
+            actual = _share_if_equal(
+                requests, read_amounts(report.resources.requests, f"{reported}: resources.requests")
+            )
+            actual_limits = _share_if_equal(
+                limits, read_amounts(report.resources.limits, f"{reported}: resources.limits")
+            )
     container = Container(
         name=intern(spec.name),
         role=role,
@@ -181,44 +186,44 @@ def _build(spec: ContainerSpec, role: ContainerRole, report: ContainerStatus | N
         cpu_resize_restarts="cpu" in restarts,
         memory_resize_restarts="memory" in restarts,
         restart_count=report.restart_count if report else 0,
-        running=_runs(report),
+        running=_is_running(report),
     )
     return container, tuple(sorted((intern(resource), count) for resource, count in extended.items()))
 
 
-def _runs(report: ContainerStatus | None) -> bool:
+def _is_running(report: ContainerStatus | None) -> bool:
     return report is None or report.state is None or report.state.running is not None
 
 
-def _same(stated: StatedResources, reported: StatedResources) -> StatedResources:
-    """Return what is reported, mostly what is stated: then one object will do."""
+def _share_if_equal(stated: StatedResources, reported: StatedResources) -> StatedResources:
+    """Return the reported values, as the same object if they equal the stated ones."""
     return stated if stated == reported else reported
 
 
-def _refuse_equal_names(names: Sequence[str]) -> None:
+def _check_unique_names(names: Sequence[str]) -> None:
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise BadInputError(f'spec: two containers are called "{twice}"; give each a name of its own')
+        raise BadInputError(f'spec: two containers have the name "{twice}"; rename one')
 
 
-def _of_pod(spec: PodSpec, summed: Extended) -> Extended:
-    """Put huge pages that are stated for the whole pod in place of the sum, and add overhead of any resource.
+def _apply_pod_level(spec: PodSpec, summed: Extended) -> Extended:
+    """Replace the sum by pod-level huge pages, and add overhead of any resource.
 
     Source: KEP-2837, KEP-688.
     """
     whole = dict(summed)
     stated = spec.resources
     if stated is not None:
-        of_pod = read_extended(stated.limits, "spec.resources.limits")
-        of_pod |= read_extended(stated.requests, "spec.resources.requests")
-        whole |= {name: count for name, count in of_pod.items() if name.startswith(_HUGE_PAGES)}
+        pod_level = read_extended(stated.limits, "spec.resources.limits")
+        pod_level |= read_extended(stated.requests, "spec.resources.requests")
+        whole |= {name: count for name, count in pod_level.items() if name.startswith(_HUGE_PAGES)}
     for name, count in read_extended(spec.overhead, "spec.overhead").items():
         whole[intern(name)] = whole.get(name, 0) + count
     return tuple(sorted(whole.items()))
 
 
 def _sum_extended(entries: Sequence[_Entry]) -> Extended:
-    """Add up extended requests as kube-scheduler does: sidecars and main containers, floored by init containers."""
+    """Sum extended requests as kube-scheduler does: sidecars and main containers, at least those of init containers."""
     running: dict[str, int] = {}
     floor: dict[str, int] = {}
     for container, extended in entries:
@@ -231,17 +236,17 @@ def _sum_extended(entries: Sequence[_Entry]) -> Extended:
     return tuple((name, max(running.get(name, 0), floor.get(name, 0))) for name in names)
 
 
-# Out-of-memory kills that a pod's status still shows.
+# OOM kills in pod statuses.
 
 _REASON = "OOMKilled"
 
 
 def read_oom_kills(pod: Pod, status: PodStatus | None) -> Sequence[OomKill]:
-    """Return the kills in `lastState` and `state` of every container, by container.
+    """Return the kills in `lastState` and `state` of every container.
 
-    Container runtimes report OOMKilled where the kernel killed any process of the container's control group, whatever
-    the exit code: a container whose main process outlives a killed child may end with 0, 1 or 143 (ADR 0097). The
-    limit in force at the kill is not recorded: it is what the container has now.
+    Container runtimes report OOMKilled if the kernel killed any process of the container's control group, whatever the
+    exit code: a container whose main process survives a killed child may end with 0, 1 or 143 (ADR 0097). The limit at
+    the kill is not recorded; the present limit is used.
     """
     if status is None:
         return ()
@@ -249,11 +254,11 @@ def read_oom_kills(pod: Pod, status: PodStatus | None) -> Sequence[OomKill]:
     for report in (status.init_container_statuses or ()) + (status.container_statuses or ()):
         for state in (report.last_state, report.state):
             if state is not None and state.terminated is not None:
-                kills += _kills(pod, report, state.terminated)
+                kills += _read_kills(pod, report, state.terminated)
     return kills
 
 
-def _kills(pod: Pod, report: ContainerStatus, ended: TerminatedState) -> Iterator[OomKill]:
+def _read_kills(pod: Pod, report: ContainerStatus, ended: TerminatedState) -> Iterator[OomKill]:
     if ended.reason != _REASON or ended.finished_at is None:
         return
     for container in pod.containers:

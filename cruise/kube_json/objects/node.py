@@ -1,4 +1,4 @@
-"""Karpenter's NodePools."""
+"""Decode nodes, detect node autoscalers, and decode Karpenter's NodePools."""
 
 import re
 from collections.abc import Iterable
@@ -12,10 +12,10 @@ from cruise.domain.cluster_policies import NodePool
 from cruise.domain.reasons import ReasonDetail
 from cruise.domain.resources import Resources
 from cruise.errors import BadInputError
+from cruise.kube_json.object_errors import explain_validation_error, format_object_label, name_object_in_errors
 from cruise.kube_json.objects.owners import SharedStringMaps
 from cruise.kube_json.objects.quantities import read_amounts, read_cpu, read_extended, read_memory
 from cruise.kube_json.objects.scheduling import read_node_requirements, read_taints
-from cruise.kube_json.refusals import explain_validation_error, format_object_label, name_object_in_errors
 from cruise.kube_json.wire.object_json import (
     ConfigMapObject,
     NodeClaimObject,
@@ -31,8 +31,6 @@ from cruise.kube_json.wire.object_json import (
 )
 from cruise.kube_json.wire.pod_json import QuantityMap, SelectorRequirementJson
 
-# Nodes.
-
 _VERSION = re.compile(r"v?([0-9]+)\.([0-9]+)")
 KUBELET_PORT = 10250
 _NO_SPEC = NodeSpec()
@@ -40,11 +38,9 @@ _NO_STATUS = NodeStatus()
 
 
 def decode_node(document: NodeObject | NodeClaimObject, maps: SharedStringMaps | None = None) -> Node:
-    """Return the node; one that reports no allocatable resources has its capacity, else none.
+    """Return a Node or a NodeClaim; without allocatable resources its capacity counts.
 
-    What Karpenter has ordered is read alike.
-
-    Raises BadInputError that names node, place and fix.
+    BadInputError names node, place and fix.
     """
     name = document.metadata.name
     try:
@@ -86,23 +82,23 @@ def _version(text: str) -> tuple[int, int] | None:
     return (int(match.group(1)), int(match.group(2))) if match else None
 
 
-# Whether nodes come and go by themselves: the traces that Karpenter and cluster-autoscaler leave in a cluster. Only what a tenant cannot make is looked at: objects of the cluster, and namespaces that belong to its operator.
+# Detection of node autoscalers, only by objects that tenants cannot create.
 
 KARPENTER_GROUP = "karpenter.sh"
-# cluster-autoscaler writes it wherever it runs, also where a provider does so out of sight.
+# cluster-autoscaler writes it, also as a hidden part of a managed cluster.
 STATUS_NAMESPACE, STATUS_NAME = "kube-system", "cluster-autoscaler-status"
 _NAMESPACES = frozenset({"kube-system", "karpenter", "cluster-autoscaler"})
 
 
 def detect_autoscaler_deployment(document: WorkloadObject) -> NodeAutoscalerKind | None:
-    """Tell which node autoscaler a Deployment runs, by its name or its label; None for any other."""
+    """Return the node autoscaler that a Deployment runs, by its name or label, or None."""
     metadata = document.metadata
     if metadata.namespace not in _NAMESPACES:
         return None
     names = (metadata.name, (metadata.labels or {}).get(APP_NAME, ""))
     if "karpenter" in names:
         return NodeAutoscalerKind.KARPENTER
-    # Its Helm chart puts the release and the provider in front.
+    # The Helm chart adds release and provider as a prefix.
     if any(name.endswith("cluster-autoscaler") for name in names):
         return NodeAutoscalerKind.CLUSTER_AUTOSCALER
     return None
@@ -111,7 +107,7 @@ def detect_autoscaler_deployment(document: WorkloadObject) -> NodeAutoscalerKind
 def detect_node_autoscaler(
     nodes: Iterable[Node], workloads: Iterable[Workload], others: Iterable[NodeAutoscalerKind] = ()
 ) -> NodeAutoscalerKind | None:
-    """Return what adds and removes nodes, Karpenter where both are seen, None where neither is."""
+    """Return the node autoscaler of the cluster, Karpenter if both run, or None."""
     found = {workload.node_autoscaler for workload in workloads if workload.node_autoscaler} | set(others)
     pools = (NODE_POOL, OLD_NODE_POOL)
     if NodeAutoscalerKind.KARPENTER in found or any(pool in node.labels for node in nodes for pool in pools):
@@ -120,50 +116,53 @@ def detect_node_autoscaler(
 
 
 def detect_autoscaler_object(document: NodePoolObject | ConfigMapObject) -> NodeAutoscalerKind | None:
-    """Return the node autoscaler that an object of a list belongs to, None for one that has another meaning."""
+    """Return the node autoscaler that an object belongs to, or None."""
     if isinstance(document, NodePoolObject):
         return NodeAutoscalerKind.KARPENTER if document.api_version.partition("/")[0] == KARPENTER_GROUP else None
     place = (document.metadata.namespace, document.metadata.name)
     return NodeAutoscalerKind.CLUSTER_AUTOSCALER if place == (STATUS_NAMESPACE, STATUS_NAME) else None
 
 
-T = TypeVar("T")
+SpecT = TypeVar("SpecT")
 
 _PLACE = "spec.template.spec"
-# Karpenter knows two operators that Kubernetes does not; of whole numbers, they say what two others say.
+# Karpenter's additional operators, as Kubernetes' operators on integers.
 _INCLUSIVE = {"Gte": ("Gt", -1), "Lte": ("Lt", 1)}
 
 
 def decode_node_pool(document: NodePoolObject) -> NodePool:
-    """Return a NodePool of Karpenter's. Raises BadInputError that names NodePool, place and fix."""
+    """Return a NodePool of Karpenter; BadInputError names NodePool, place and fix."""
     metadata = document.metadata
     with name_object_in_errors("NodePool", None, metadata.name):
-        spec, status = _part(document.spec, NodePoolSpec, "spec"), _part(document.status, NodePoolStatus, "status")
+        spec, status = (
+            _convert_part(document.spec, NodePoolSpec, "spec"),
+            _convert_part(document.status, NodePoolStatus, "status"),
+        )
         template = spec.template or PoolTemplate()
         node, labels = template.spec or PoolNodeSpec(), template.metadata.labels if template.metadata else None
         ref = node.node_class_ref
-        requirements = tuple(map(_exclusive, node.requirements or ()))
+        requirements = tuple(map(_convert_operator, node.requirements or ()))
         return NodePool(
             name=metadata.name,
             node_class=f"{ref.kind}/{ref.name}" if ref else "",
             requirements=read_node_requirements(requirements, f"{_PLACE}.requirements"),
             labels={**(labels or {}), NODE_POOL: metadata.name},
             taints=read_taints(node.taints, f"{_PLACE}.taints"),
-            limits=_amounts(spec.limits, "spec.limits"),
-            used=_amounts(status.resources, "status.resources"),
+            limits=_read_amounts_by_resource(spec.limits, "spec.limits"),
+            used=_read_amounts_by_resource(status.resources, "status.resources"),
             weight=spec.weight or 0,
-            unusable_reason=_closed(metadata.deletion_timestamp is not None, spec, status),
+            unusable_reason=_find_unusable_reason(metadata.deletion_timestamp is not None, spec, status),
         )
 
 
-def _part(part: dict[str, Any] | None, shape: type[T], place: str) -> T:
+def _convert_part(part: dict[str, Any] | None, struct: type[SpecT], place: str) -> SpecT:
     try:
-        return msgspec.convert(part or {}, shape)
+        return msgspec.convert(part or {}, struct)
     except msgspec.ValidationError as error:
         raise BadInputError(f"{place}.{explain_validation_error(error)}") from error
 
 
-def _exclusive(requirement: SelectorRequirementJson) -> SelectorRequirementJson:
+def _convert_operator(requirement: SelectorRequirementJson) -> SelectorRequirementJson:
     if requirement.operator not in _INCLUSIVE or not requirement.values:
         return requirement
     operator, step = _INCLUSIVE[requirement.operator]
@@ -171,11 +170,11 @@ def _exclusive(requirement: SelectorRequirementJson) -> SelectorRequirementJson:
         bound = int(requirement.values[0]) + step
     except ValueError as error:
         place = f"{_PLACE}.requirements: {requirement.operator} on {requirement.key}"
-        raise BadInputError(f'{place}: "{requirement.values[0]}" is no whole number; write one') from error
+        raise BadInputError(f'{place}: "{requirement.values[0]}" is not an integer; write one') from error
     return SelectorRequirementJson(requirement.key, operator, (str(bound),))
 
 
-def _amounts(amounts: QuantityMap | None, place: str) -> dict[str, int]:
+def _read_amounts_by_resource(amounts: QuantityMap | None, place: str) -> dict[str, int]:
     found = {}
     for name, value in sorted((amounts or {}).items()):
         amount = (read_cpu if name == "cpu" else read_memory)(value, f"{place}.{name}")
@@ -184,7 +183,7 @@ def _amounts(amounts: QuantityMap | None, place: str) -> dict[str, int]:
     return found
 
 
-def _closed(deleted: bool, spec: NodePoolSpec, status: NodePoolStatus) -> str:
+def _find_unusable_reason(deleted: bool, spec: NodePoolSpec, status: NodePoolStatus) -> str:
     if deleted:
         return ReasonDetail.BEING_DELETED.value
     if spec.replicas is not None:

@@ -1,4 +1,4 @@
-"""From a pod's direct owner to the topmost controller: the workload that usage and overrides belong to."""
+"""Find the workload of a pod, and decode annotations, labels and priority classes."""
 
 import re
 from collections.abc import Container, Mapping
@@ -9,8 +9,8 @@ from cruise.domain.annotations import NAMESPACE_NAME, is_read_by_decisions
 from cruise.domain.cluster import WorkloadRef
 from cruise.domain.cluster_policies import get_foreign_group
 from cruise.errors import BadInputError
+from cruise.kube_json.object_errors import name_object_in_errors
 from cruise.kube_json.objects.containers import SharedValues
-from cruise.kube_json.refusals import name_object_in_errors
 from cruise.kube_json.wire.pod_json import OwnerReference
 from cruise.kube_json.wire.storage_json import PriorityClassObject
 
@@ -18,37 +18,37 @@ OwnerKey = tuple[str, str, str]
 """Namespace, kind and name of a ReplicaSet or Job."""
 
 INTERMEDIATE_KINDS = frozenset({"ReplicaSet", "Job"})
-"""Controllers that are usually controlled themselves."""
+"""Controllers that usually have a controller."""
 
-# The label by which a controller distinguishes its ReplicaSets' pods, and the controller's kind.
+# The pod label with the hash of a ReplicaSet, and the kind of its controller.
 _TEMPLATE_HASH_LABELS = (("pod-template-hash", "Deployment"), ("rollouts-pod-template-hash", "Rollout"))
 
 
 _DEPLOYMENT_CONFIG_LABEL = "deploymentconfig"
 
-# Of these kinds other API groups have lookalikes: what is looked up, or concluded, is about Kubernetes' own alone.
-_NOT_TO_BE_MISTAKEN = INTERMEDIATE_KINDS | {"Node"}
-# A CronJob's Jobs have its name and the minute that they were due, since 1970.
-_OF_CRON_JOB = re.compile(r"(.+)-[0-9]{8}")
+# Other API groups have kinds of these names, which must not be confused with Kubernetes' own.
+_AMBIGUOUS_KINDS = INTERMEDIATE_KINDS | {"Node"}
+# A CronJob's Job has its name and the scheduled minute since 1970.
+_CRON_JOB_NAME = re.compile(r"(.+)-[0-9]{8}")
 
 
 def is_foreign_api_group(api_version: str) -> bool:
-    """Tell whether an API version is of a group that is not Kubernetes' own; one that is not stated is."""
+    """Return whether an API version belongs to a group that is not Kubernetes' own; an empty one does not."""
     return bool(get_foreign_group(api_version))
 
 
 def qualify_kind(api_version: str, kind: str) -> str:
-    """Return a kind, that of a lookalike with its API group as kubectl writes it: `Job.batch.volcano.sh`."""
-    if kind not in _NOT_TO_BE_MISTAKEN or not is_foreign_api_group(api_version):
+    """Return the kind, with its API group if the name is ambiguous, as in kubectl: `Job.batch.volcano.sh`."""
+    if kind not in _AMBIGUOUS_KINDS or not is_foreign_api_group(api_version):
         return kind
     return f"{kind}.{api_version.rpartition('/')[0]}"
 
 
 @dataclass(frozen=True, slots=True)
 class OwnerIndex:
-    """The controllers of ReplicaSets and Jobs: None for one without any, no entry for one that was not seen.
+    """Controllers of ReplicaSets and Jobs: None for one without a controller; unknown ones are absent.
 
-    `cron_jobs` has the namespaces and names of the CronJobs.
+    `cron_jobs` has namespaces and names of CronJobs.
     """
 
     controllers: Mapping[OwnerKey, WorkloadRef | None] = field(default_factory=dict)
@@ -57,23 +57,22 @@ class OwnerIndex:
     def find_workload(
         self, namespace: str, kind: str | None, name: str | None, labels: Mapping[str, str]
     ) -> WorkloadRef | None:
-        """Return the workload of a pod whose controller is `kind`/`name`; None for bare and static pods.
+        """Return the workload of a pod with the controller `kind`/`name`; None for bare and static pods.
 
-        Of a ReplicationController the pod's label tells the DeploymentConfig. Where a ReplicaSet was not seen, the
-        pod's template hash gives the Deployment's name; where a Job was not, its own name that of a CronJob which is
-        there.
+        The pod's label names the DeploymentConfig of a ReplicationController. The name of an unknown ReplicaSet gives
+        the Deployment by the pod's template hash, that of an unknown Job the existing CronJob.
         """
         if kind is None or name is None or kind == "Node":
             return None
         if kind == "ReplicationController":
-            return _of_deployment_config(name, labels)
+            return _find_deployment_config(name, labels)
         if kind in INTERMEDIATE_KINDS:
             key = (namespace, kind, name)
             if key in self.controllers:
                 return self.controllers[key] or WorkloadRef(kind, name)
             if kind == "ReplicaSet":
-                return _by_template_hash(name, labels)
-            found = _OF_CRON_JOB.fullmatch(name)
+                return _find_deployment_by_hash(name, labels)
+            found = _CRON_JOB_NAME.fullmatch(name)
             if found is not None and (namespace, found[1]) in self.cron_jobs:
                 return WorkloadRef("CronJob", found[1])
         return WorkloadRef(kind, name)
@@ -82,7 +81,7 @@ class OwnerIndex:
 NO_OWNERS = OwnerIndex()
 
 
-def _by_template_hash(replica_set: str, labels: Mapping[str, str]) -> WorkloadRef:
+def _find_deployment_by_hash(replica_set: str, labels: Mapping[str, str]) -> WorkloadRef:
     for label, kind in _TEMPLATE_HASH_LABELS:
         suffix = f"-{labels.get(label, '')}"
         if len(suffix) > 1 and len(replica_set) > len(suffix) and replica_set.endswith(suffix):
@@ -90,8 +89,8 @@ def _by_template_hash(replica_set: str, labels: Mapping[str, str]) -> WorkloadRe
     return WorkloadRef("ReplicaSet", replica_set)
 
 
-def _of_deployment_config(replication_controller: str, labels: Mapping[str, str]) -> WorkloadRef:
-    """Return OpenShift's DeploymentConfig where a pod's label names it: each rollout has its ReplicationController."""
+def _find_deployment_config(replication_controller: str, labels: Mapping[str, str]) -> WorkloadRef:
+    """Return OpenShift's DeploymentConfig if the pod's label names it; each rollout has a ReplicationController."""
     config = labels.get(_DEPLOYMENT_CONFIG_LABEL, "")
     number = replication_controller.removeprefix(f"{config}-")
     if config and number != replication_controller and number.isdecimal():
@@ -100,12 +99,12 @@ def _of_deployment_config(replication_controller: str, labels: Mapping[str, str]
 
 
 def find_controller(references: tuple[OwnerReference, ...] | None) -> OwnerReference | None:
-    """Return the owner that controls an object."""
+    """Return the owner that is the controller."""
     return next((reference for reference in references or () if reference.controller), None)
 
 
 def read_pod_identity(kind: str | None, pod_name: str, node: str | None) -> str:
-    """Return what identifies a pod among those of its workload: a StatefulSet's ordinal, a DaemonSet's node."""
+    """Return the identity of a pod within its workload: a StatefulSet's ordinal, a DaemonSet's node."""
     if kind == "DaemonSet":
         return node or ""
     if kind == "StatefulSet":
@@ -114,40 +113,40 @@ def read_pod_identity(kind: str | None, pod_name: str, node: str | None) -> str:
     return ""
 
 
-# Annotations and labels: trimmed to what decisions read, equal maps shared.
+# Annotations and labels.
 
-_NOTHING: Mapping[str, str] = {}
+_EMPTY: Mapping[str, str] = {}
 
 
 def keep_read_annotations(annotations: Mapping[str, str] | None) -> Mapping[str, str]:
     """Return the annotations that decisions read."""
     if not annotations:
-        return _NOTHING
+        return _EMPTY
     kept = {key: text for key, text in annotations.items() if is_read_by_decisions(key)}
-    return kept or _NOTHING
+    return kept or _EMPTY
 
 
 def add_namespace_name_label(labels: Mapping[str, str] | None, namespace: str) -> Mapping[str, str]:
-    """Return a namespace's labels with the one that the API server gives to each."""
+    """Return a namespace's labels with the name label that the API server adds."""
     return {NAMESPACE_NAME: namespace} | dict(labels or {})
 
 
 @dataclass(frozen=True, slots=True)
 class SharedStringMaps:
-    """Keeps one copy of equal maps of strings: replicas share their labels and annotations."""
+    """Shares equal maps of strings: replicas have equal labels and annotations."""
 
     _known: SharedValues[tuple[tuple[str, str], ...], Mapping[str, str]] = field(default_factory=SharedValues)
 
     def labels(self, labels: Mapping[str, str] | None) -> Mapping[str, str]:
-        """Return the labels as they are."""
-        return self._shared(labels) if labels else _NOTHING
+        """Return the labels."""
+        return self._share(labels) if labels else _EMPTY
 
     def annotations(self, annotations: Mapping[str, str] | None) -> Mapping[str, str]:
         """Return the annotations that decisions read."""
         kept = keep_read_annotations(annotations)
-        return self._shared(kept) if kept else kept
+        return self._share(kept) if kept else kept
 
-    def _shared(self, entries: Mapping[str, str]) -> Mapping[str, str]:
+    def _share(self, entries: Mapping[str, str]) -> Mapping[str, str]:
         key = tuple(entries.items())
         known = self._known.get(key)
         if known is None:
@@ -156,7 +155,7 @@ class SharedStringMaps:
         return known
 
 
-# Priority classes, and what they give to pods that state no priority.
+# Priority classes.
 
 _NEVER = "Never"
 _POLICIES = (_NEVER, "PreemptLowerPriority")
@@ -164,11 +163,11 @@ _POLICIES = (_NEVER, "PreemptLowerPriority")
 
 @dataclass(frozen=True, slots=True)
 class PriorityClass:
-    """A priority, and whether pods of it preempt others; the default is for pods that name no class."""
+    """A PriorityClass; the default applies to pods that name none."""
 
     name: str
     priority: int
-    preempts: bool = True
+    preemption_allowed: bool = True
     is_default: bool = False
 
 
@@ -176,28 +175,28 @@ SYSTEM_CLASSES = {
     name: PriorityClass(name, priority)
     for name, priority in (("system-cluster-critical", 2_000_000_000), ("system-node-critical", 2_000_001_000))
 }
-"""Classes that every cluster has."""
+"""Classes of every cluster."""
 
 
 def decode_priority_class(document: PriorityClassObject) -> PriorityClass:
-    """Return a priority class. Raises BadInputError that names class, place and fix."""
+    """Return a PriorityClass; BadInputError names class, place and fix."""
     name = document.metadata.name
     with name_object_in_errors("PriorityClass", None, name):
-        preempts = read_preemption_policy(document.preemption_policy, "preemptionPolicy")
-    return PriorityClass(intern(name), document.value, preempts, bool(document.global_default))
+        preemption_allowed = read_preemption_policy(document.preemption_policy, "preemptionPolicy")
+    return PriorityClass(intern(name), document.value, preemption_allowed, bool(document.global_default))
 
 
 def read_preemption_policy(policy: str | None, place: str) -> bool:
-    """Tell whether a policy lets a pod preempt. Raises BadInputError that names `place`."""
+    """Return whether a policy allows preemption; BadInputError names `place`."""
     if policy and policy not in _POLICIES:
-        raise BadInputError(f'{place}: "{policy}" is no policy; write one of {", ".join(_POLICIES)}')
+        raise BadInputError(f'{place}: "{policy}" is not a policy; write one of {", ".join(_POLICIES)}')
     return policy != _NEVER
 
 
 def find_priority_class(name: str, classes: Mapping[str, PriorityClass]) -> PriorityClass | None:
-    """Return the class of a pod that states no priority: the one that it names, for an empty name the default."""
+    """Return the class of a pod that states no priority: the named one, or the default for an empty name."""
     if name:
         return classes.get(name) or SYSTEM_CLASSES.get(name)
-    # Of several defaults the API server takes the one with the lowest priority.
+    # The API server uses the default with the lowest priority.
     defaults = [one for one in classes.values() if one.is_default]
     return min(defaults, key=lambda one: (one.priority, one.name), default=None)

@@ -1,4 +1,4 @@
-"""Scheduling constraints between pods, and on a node's ports and volumes, as kube-scheduler reads them."""
+"""Decode pod affinity, topology spread, host ports and volumes of pods, as kube-scheduler reads them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,14 +20,14 @@ from cruise.kube_json.objects.scheduling import read_selector
 from cruise.kube_json.wire import pod_json
 
 _PROTOCOLS = ("TCP", "UDP", "SCTP")
-_EVERY_ADDRESS = "0.0.0.0"
-_MOST_PORT = 65535
+_ANY_ADDRESS = "0.0.0.0"
+_MAXIMUM_PORT = 65535
 _POLICIES = ("Honor", "Ignore")
 _NEGATIVE = ("NotIn", "DoesNotExist")
 _RESTART_ALL = "RestartAllContainers"
 _DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "cinder", "rbd", "iscsi")
-# Pods with claims of their own are all different; only the latest are kept, for replicas that share theirs.
-_LATEST = 4096
+# Pods with generic ephemeral volumes are all different; only the latest are kept, for replicas with shared claims.
+_CACHE_SIZE = 4096
 
 _Ports = tuple[HostPort, ...]
 _Names = tuple[str, ...]
@@ -36,44 +36,52 @@ _Terms = tuple[pod_json.PodAffinityTermJson, ...]
 
 @dataclass(frozen=True, slots=True)
 class PodConstraintReader:
-    """Reads constraints; equal ones are one object."""
+    """Decodes constraints; equal ones are one object."""
 
     _known: SharedValues[tuple[object, ...], PodConstraints] = field(default_factory=SharedValues)
-    _latest: dict[tuple[int, _Names, _Names, _Names], tuple[PodConstraints, PodConstraints]] = field(
+    _cache: dict[tuple[int, _Names, _Names, _Names], tuple[PodConstraints, PodConstraints]] = field(
         default_factory=dict
     )
 
     def read(self, spec: pod_json.PodSpec, namespace: str, labels: Mapping[str, str]) -> PodConstraints:
-        """Return the constraints of a pod of that namespace and labels, its claims apart.
-
-        Raises BadInputError that names the place.
-        """
+        """Return the constraints of a pod without its claims; BadInputError names the place."""
         affinity, anti_affinity = _required_terms(spec.affinity)
         spread = spec.topology_spread_constraints or ()
-        ports, unjudged = _host_ports(spec), _unjudged(spec)
-        if not (affinity or anti_affinity or spread or ports or unjudged):
+        ports, unsupported = _read_host_ports(spec), _find_unsupported(spec)
+        if not (affinity or anti_affinity or spread or ports or unsupported):
             return UNCONSTRAINED
         spread_key = tuple([_spread_key(one, labels) for one in spread])
-        key = (namespace, _terms_key(affinity, labels), _terms_key(anti_affinity, labels), spread_key, ports, unjudged)
+        key = (
+            namespace,
+            _terms_key(affinity, labels),
+            _terms_key(anti_affinity, labels),
+            spread_key,
+            ports,
+            unsupported,
+        )
         known = self._known.get(key)
-        return self._known.store(key, _read(spec, namespace, labels, ports, unjudged)) if known is None else known
+        return (
+            self._known.store(key, _read_constraints(spec, namespace, labels, ports, unsupported))
+            if known is None
+            else known
+        )
 
     def with_claims(self, constraints: PodConstraints, spec: pod_json.PodSpec, pod: str) -> PodConstraints:
-        """Add the claims of a pod of that name to the other constraints of its spec."""
+        """Return the constraints with the claims of the pod."""
         if not (spec.volumes or spec.resource_claims):
             return constraints
-        claims, own_claims, unjudged = _claims(spec, pod)
-        if not (claims or own_claims or unjudged):
+        claims, own_claims, unsupported = _read_claims(spec, pod)
+        if not (claims or own_claims or unsupported):
             return constraints
-        # What a number stands for is kept beside its result, so that it stays the number of that object.
-        key = (id(constraints), claims, own_claims, unjudged)
-        entry = self._latest.get(key)
+        # The entry keeps the object alive, so that its id stays unique.
+        key = (id(constraints), claims, own_claims, unsupported)
+        entry = self._cache.get(key)
         if entry is None:
-            if len(self._latest) >= _LATEST:
-                self._latest.clear()
-            all_unjudged = tuple(sorted({*constraints.unsupported_constraints, *unjudged}))
-            full = replace(constraints, claims=claims, own_claims=own_claims, unsupported_constraints=all_unjudged)
-            entry = self._latest[key] = (constraints, full)
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            all_unsupported = tuple(sorted({*constraints.unsupported_constraints, *unsupported}))
+            full = replace(constraints, claims=claims, own_claims=own_claims, unsupported_constraints=all_unsupported)
+            entry = self._cache[key] = (constraints, full)
         return entry[1]
 
 
@@ -101,8 +109,8 @@ def _terms_key(terms: _Terms, labels: Mapping[str, str]) -> tuple[object, ...]:
                 _selector_key(term.label_selector),
                 term.namespaces,
                 _selector_key(term.namespace_selector),
-                _own(labels, term.match_label_keys),
-                _own(labels, term.mismatch_label_keys),
+                _select_labels(labels, term.match_label_keys),
+                _select_labels(labels, term.mismatch_label_keys),
             )
             for term in terms
         ]
@@ -116,23 +124,23 @@ def _spread_key(one: pod_json.TopologySpreadConstraintJson, labels: Mapping[str,
         one.when_unsatisfiable,
         _selector_key(one.label_selector),
         one.min_domains,
-        _own(labels, one.match_label_keys),
+        _select_labels(labels, one.match_label_keys),
         one.node_affinity_policy,
         one.node_taints_policy,
     )
 
 
-def _own(labels: Mapping[str, str], keys: tuple[str, ...] | None) -> tuple[tuple[str, str], ...]:
-    """Return those of a pod's labels that a constraint goes by; keys that the pod lacks count for nothing."""
+def _select_labels(labels: Mapping[str, str], keys: tuple[str, ...] | None) -> tuple[tuple[str, str], ...]:
+    """Return the pod's labels with these keys; keys that the pod lacks are ignored."""
     return tuple([(key, labels[key]) for key in keys if key in labels]) if keys else ()
 
 
-def _read(
-    spec: pod_json.PodSpec, namespace: str, labels: Mapping[str, str], ports: _Ports, unjudged: _Names
+def _read_constraints(
+    spec: pod_json.PodSpec, namespace: str, labels: Mapping[str, str], ports: _Ports, unsupported: _Names
 ) -> PodConstraints:
     affinity, anti_affinity = _required_terms(spec.affinity)
     spread = [
-        _spread(one, labels, f"spec.topologySpreadConstraints[{index}]")
+        _read_spread(one, labels, f"spec.topologySpreadConstraints[{index}]")
         for index, one in enumerate(spec.topology_spread_constraints or ())
     ]
     constraints = PodConstraints(
@@ -140,21 +148,23 @@ def _read(
         anti_affinity=_read_terms(anti_affinity, namespace, labels, "spec.affinity.podAntiAffinity"),
         spread=tuple([one for one in spread if one is not None]),
         host_ports=ports,
-        unsupported_constraints=unjudged,
+        unsupported_constraints=unsupported,
     )
     return UNCONSTRAINED if constraints == UNCONSTRAINED else constraints
 
 
 def _read_terms(terms: _Terms, namespace: str, labels: Mapping[str, str], place: str) -> tuple[PodAffinityTerm, ...]:
-    return tuple([_term(term, namespace, labels, f"{place}[{index}]") for index, term in enumerate(terms)])
+    return tuple([_read_term(term, namespace, labels, f"{place}[{index}]") for index, term in enumerate(terms)])
 
 
-def _term(term: pod_json.PodAffinityTermJson, namespace: str, labels: Mapping[str, str], place: str) -> PodAffinityTerm:
+def _read_term(
+    term: pod_json.PodAffinityTermJson, namespace: str, labels: Mapping[str, str], place: str
+) -> PodAffinityTerm:
     selector = None
     if term.label_selector is not None:
         selector = read_selector(term.label_selector, f"{place}.labelSelector")
-        selector = _joined(selector, _own(labels, term.match_label_keys), SelectorOperator.IN)
-        selector = _joined(selector, _own(labels, term.mismatch_label_keys), SelectorOperator.NOT_IN)
+        selector = _add_labels(selector, _select_labels(labels, term.match_label_keys), SelectorOperator.IN)
+        selector = _add_labels(selector, _select_labels(labels, term.mismatch_label_keys), SelectorOperator.NOT_IN)
     others, namespaces = term.namespace_selector, frozenset(map(intern, term.namespaces or ()))
     return PodAffinityTerm(
         topology_key=_topology_key(term.topology_key, place),
@@ -164,33 +174,33 @@ def _term(term: pod_json.PodAffinityTermJson, namespace: str, labels: Mapping[st
     )
 
 
-def _joined(selector: LabelSelector, own: Iterable[tuple[str, str]], operator: SelectorOperator) -> LabelSelector:
-    """Add a pod's own labels to a selector; newer API servers have done so already when the pod was created."""
+def _add_labels(selector: LabelSelector, own: Iterable[tuple[str, str]], operator: SelectorOperator) -> LabelSelector:
+    """Add the pod's own labels to a selector; current API servers have added them when the pod was created."""
     stated = {requirement.key for requirement in selector.requirements if requirement.operator is operator}
     added = [LabelRequirement(intern(key), operator, (value,)) for key, value in own if key not in stated]
     return LabelSelector((*selector.requirements, *added)) if added else selector
 
 
-def _spread(
+def _read_spread(
     one: pod_json.TopologySpreadConstraintJson, labels: Mapping[str, str], place: str
 ) -> TopologySpreadConstraint | None:
-    """Read a spread constraint; None for one that only prefers."""
+    """Read a spread constraint; None for ScheduleAnyway."""
     if one.when_unsatisfiable == "ScheduleAnyway":
         return None
     if one.when_unsatisfiable != "DoNotSchedule":
-        _refuse(one.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway"), f"{place}.whenUnsatisfiable")
+        _reject_value(one.when_unsatisfiable, ("DoNotSchedule", "ScheduleAnyway"), f"{place}.whenUnsatisfiable")
     selector = None
     if one.label_selector is not None:
         selector = read_selector(one.label_selector, f"{place}.labelSelector")
-        selector = _joined(selector, _own(labels, one.match_label_keys), SelectorOperator.IN)
+        selector = _add_labels(selector, _select_labels(labels, one.match_label_keys), SelectorOperator.IN)
     return TopologySpreadConstraint(
         topology_key=_topology_key(one.topology_key, place),
         # kube-scheduler counts no pods for a selector that selects all.
         selector=selector if selector and selector.requirements else None,
         max_skew=_at_least_one(one.max_skew, f"{place}.maxSkew"),
         min_domains=1 if one.min_domains is None else _at_least_one(one.min_domains, f"{place}.minDomains"),
-        honours_node_affinity=_honours(one.node_affinity_policy, f"{place}.nodeAffinityPolicy", otherwise=True),
-        honours_node_taints=_honours(one.node_taints_policy, f"{place}.nodeTaintsPolicy", otherwise=False),
+        honours_node_affinity=_is_honoured(one.node_affinity_policy, f"{place}.nodeAffinityPolicy", otherwise=True),
+        honours_node_taints=_is_honoured(one.node_taints_policy, f"{place}.nodeTaintsPolicy", otherwise=False),
     )
 
 
@@ -206,20 +216,20 @@ def _at_least_one(value: int, place: str) -> int:
     return value
 
 
-def _honours(policy: str | None, place: str, *, otherwise: bool) -> bool:
+def _is_honoured(policy: str | None, place: str, *, otherwise: bool) -> bool:
     if not policy:
         return otherwise
     if policy not in _POLICIES:
-        _refuse(policy, _POLICIES, place)
+        _reject_value(policy, _POLICIES, place)
     return policy == "Honor"
 
 
-def _refuse(value: str, allowed: Sequence[str], place: str) -> None:
+def _reject_value(value: str, allowed: Sequence[str], place: str) -> None:
     raise BadInputError(f'{place}: "{value}" is unknown; write one of {", ".join(allowed)}')
 
 
-def _host_ports(spec: pod_json.PodSpec) -> _Ports:
-    """Return the ports that a pod takes for as long as it runs, sorted: those of sidecars and of main containers."""
+def _read_host_ports(spec: pod_json.PodSpec) -> _Ports:
+    """Return the host ports of sidecars and main containers, sorted."""
     found: list[HostPort] = []
     for index, container in enumerate(spec.containers):
         if container.ports:
@@ -238,20 +248,20 @@ def _add_host_ports(
         if not number:
             continue
         place, protocol = f"{container}.ports[{index}]", port.protocol or "TCP"
-        if not 0 < number <= _MOST_PORT:
-            raise BadInputError(f"{place}: {number} is no port; write 1 to {_MOST_PORT}")
+        if not 0 < number <= _MAXIMUM_PORT:
+            raise BadInputError(f"{place}: {number} is not a port; write 1 to {_MAXIMUM_PORT}")
         if protocol not in _PROTOCOLS:
-            _refuse(protocol, _PROTOCOLS, f"{place}.protocol")
-        address = "" if port.host_ip in (None, _EVERY_ADDRESS) else port.host_ip
+            _reject_value(protocol, _PROTOCOLS, f"{place}.protocol")
+        address = "" if port.host_ip in (None, _ANY_ADDRESS) else port.host_ip
         found.append(HostPort(intern(protocol), number, address or ""))
 
 
-def _unjudged(spec: pod_json.PodSpec) -> _Names:
-    """Return what of a spec kube-scheduler minds and cruise cannot judge, volumes and devices apart, sorted.
+def _find_unsupported(spec: pod_json.PodSpec) -> _Names:
+    """Return the constraints that cruise cannot evaluate, except for volumes and devices, sorted.
 
-    These are features that a node has to declare (NodeDeclaredFeatures, on by default as of 1.36), tolerations that
-    compare numbers, and selectors of namespaces that select a namespace without labels: kube-scheduler 1.34 to 1.36
-    takes them for all namespaces.
+    These are node features (NodeDeclaredFeatures, on by default since 1.36), tolerations that compare numbers, and
+    negative namespace selectors, which kube-scheduler 1.34 to 1.36 takes for all namespaces if a namespace has no
+    labels.
     """
     found = set[str]()
     if spec.host_network and spec.host_users is False:
@@ -273,18 +283,19 @@ def _is_negative(selector: pod_json.LabelSelectorJson) -> bool:
     return bool(expressions) and not selector.match_labels and all(one.operator in _NEGATIVE for one in expressions)
 
 
-def _claims(spec: pod_json.PodSpec, pod: str) -> tuple[_Names, _Names, _Names]:
-    """Return a pod's claims, those of them that are made with it, and what cannot be judged; each sorted.
+def _read_claims(spec: pod_json.PodSpec, pod: str) -> tuple[_Names, _Names, _Names]:
+    """Return the pod's claims, those created with it, and its unsupported volumes and devices; each sorted.
 
-    The last are devices, and disks without a claim, which no two nodes can have, or which count against attach limits.
+    Unsupported are device claims, and disks without a claim, which only one node can attach or which count against
+    limits.
     """
     claims, own = set[str](), set[str]()
-    unjudged = {f"device {claim.name}" for claim in spec.resource_claims or ()}
+    unsupported = {f"device {claim.name}" for claim in spec.resource_claims or ()}
     for volume in spec.volumes or ():
         if volume.persistent_volume_claim is not None:
             claims.add(volume.persistent_volume_claim.claim_name)
         elif volume.ephemeral is not None:
             own.add(f"{pod}-{volume.name}")
         elif any(getattr(volume, disk) is not None for disk in _DISKS):
-            unjudged.add(f"disk {volume.name}")
-    return tuple(sorted(claims | own)), tuple(sorted(own - claims)), tuple(sorted(unjudged))
+            unsupported.add(f"disk {volume.name}")
+    return tuple(sorted(claims | own)), tuple(sorted(own - claims)), tuple(sorted(unsupported))

@@ -1,4 +1,4 @@
-"""Selectors over labels, read from objects; what one may not say is refused by its place."""
+"""Decode selectors, node affinity, taints and tolerations."""
 
 import re
 from dataclasses import dataclass, field
@@ -22,10 +22,10 @@ from cruise.kube_json.wire import object_json, pod_json
 _LABEL_OPERATORS = frozenset(
     {SelectorOperator.IN, SelectorOperator.NOT_IN, SelectorOperator.EXISTS, SelectorOperator.DOES_NOT_EXIST}
 )
-_OF_NODES = frozenset(SelectorOperator)
-_LISTING = frozenset({SelectorOperator.IN, SelectorOperator.NOT_IN})
+_NODE_OPERATORS = frozenset(SelectorOperator)
+_SET_OPERATORS = frozenset({SelectorOperator.IN, SelectorOperator.NOT_IN})
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
-# Commas separate the parts, save inside of parentheses.
+# Parts are separated by commas outside parentheses.
 _PARTS = re.compile(r"(?:[^,(]|\([^)]*\))+")
 _TERM = re.compile(
     r"(?P<not>!)?\s*(?P<key>[\w./-]+)\s*"
@@ -34,21 +34,21 @@ _TERM = re.compile(
 
 
 def read_selector(selector: pod_json.LabelSelectorJson, place: str = "spec.selector") -> LabelSelector:
-    """Read a label selector: labels and expressions together; an empty one selects everything."""
+    """Read a label selector; an empty one selects everything."""
     labels = sorted((selector.match_labels or {}).items())
     return LabelSelector(
         tuple(LabelRequirement(intern(key), SelectorOperator.IN, (value,)) for key, value in labels)
-        + tuple(_requirement(r, _LABEL_OPERATORS, place) for r in selector.match_expressions or ())
+        + tuple(_read_requirement(r, _LABEL_OPERATORS, place) for r in selector.match_expressions or ())
     )
 
 
 def parse_selector(text: str) -> LabelSelector:
-    """Parse a selector as a scale's status states it, such as `app=web,tier in (a,b),!old`. Raises BadInputError."""
+    """Parse a selector of a scale's status, such as `app=web,tier in (a,b),!old`; BadInputError."""
     requirements = []
     for part in _PARTS.findall(text):
         found = _TERM.fullmatch(part.strip())
         if found is None:
-            raise BadInputError(f'"{text}" is no label selector')
+            raise BadInputError(f'"{text}" is not a label selector')
         key = intern(found["key"])
         if found["listed"] is not None:
             operator = SelectorOperator.IN if found["set"] == "in" else SelectorOperator.NOT_IN
@@ -63,12 +63,12 @@ def parse_selector(text: str) -> LabelSelector:
 
 
 def read_node_terms(selector: pod_json.NodeSelector, place: str) -> tuple[NodeSelectorTerm, ...]:
-    """Read the terms of a node selector. Raises BadInputError that names the place."""
-    return tuple(_node_term(term, place) for term in selector.node_selector_terms)
+    """Read the terms of a node selector; BadInputError names the place."""
+    return tuple(_read_node_term(term, place) for term in selector.node_selector_terms)
 
 
-def _node_term(term: pod_json.NodeSelectorTermJson, place: str) -> NodeSelectorTerm:
-    """Read one term; kube-scheduler lets no node meet a term with a value that no label can have."""
+def _read_node_term(term: pod_json.NodeSelectorTermJson, place: str) -> NodeSelectorTerm:
+    """Read one term; as in kube-scheduler, a value that no label can have makes it match no node."""
     expressions = read_node_requirements(term.match_expressions, place)
     if any(_LABEL_VALUE.fullmatch(value) is None for one in expressions for value in one.values):
         return NodeSelectorTerm()
@@ -78,33 +78,33 @@ def _node_term(term: pod_json.NodeSelectorTermJson, place: str) -> NodeSelectorT
 def read_node_requirements(
     requirements: tuple[pod_json.SelectorRequirementJson, ...] | None, place: str
 ) -> tuple[LabelRequirement, ...]:
-    """Read requirements on nodes' labels. Raises BadInputError that names the place."""
-    return tuple(_requirement(one, _OF_NODES, place) for one in requirements or ())
+    """Read requirements on nodes' labels; BadInputError names the place."""
+    return tuple(_read_requirement(one, _NODE_OPERATORS, place) for one in requirements or ())
 
 
-def _requirement(
+def _read_requirement(
     requirement: pod_json.SelectorRequirementJson, allowed: frozenset[SelectorOperator], place: str
 ) -> LabelRequirement:
     if requirement.operator not in allowed:
         names = ", ".join(sorted(allowed))
-        raise BadInputError(f'{place}: "{requirement.operator}" is no operator; write one of {names}')
+        raise BadInputError(f'{place}: "{requirement.operator}" is not an operator; write one of {names}')
     operator = SelectorOperator(requirement.operator)
-    if operator in _LISTING and not requirement.values:
+    if operator in _SET_OPERATORS and not requirement.values:
         raise BadInputError(f"{place}: {operator} on {requirement.key} has no values; list at least one")
     return LabelRequirement(intern(requirement.key), operator, requirement.values or ())
 
 
-# Where pods may run: node selectors, required node affinity, taints and tolerations.
+# Constraints of pods on nodes.
 
 
 @dataclass(frozen=True, slots=True)
 class SchedulingConstraintReader:
-    """Reads placements; equal ones are one object."""
+    """Decodes constraints; equal ones are one object."""
 
     _known: SharedValues[tuple[object, ...], SchedulingConstraints] = field(default_factory=SharedValues)
 
     def read(self, spec: pod_json.PodSpec) -> SchedulingConstraints:
-        """Return where a pod may go. Raises BadInputError that names the place within the pod."""
+        """Return the constraints of a pod; BadInputError names the place within the pod."""
         node_affinity = spec.affinity.node_affinity if spec.affinity else None
         required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity else None
         selector = tuple(spec.node_selector.items()) if spec.node_selector else ()
@@ -114,7 +114,7 @@ class SchedulingConstraintReader:
         placement = self._known.get(key)
         if placement is None:
             terms = None if required is None else read_node_terms(required, "spec.affinity.nodeAffinity")
-            tolerations = [_toleration(toleration) for toleration in spec.tolerations or ()]
+            tolerations = [_read_toleration(toleration) for toleration in spec.tolerations or ()]
             read = SchedulingConstraints(
                 node_selector=tuple(sorted(selector)),
                 terms=terms,
@@ -124,27 +124,27 @@ class SchedulingConstraintReader:
         return placement
 
 
-def _toleration(toleration: pod_json.TolerationJson) -> Toleration | None:
-    """Read a toleration; None for one by an operator that cannot be judged here, which then tolerates nothing."""
+def _read_toleration(toleration: pod_json.TolerationJson) -> Toleration | None:
+    """Read a toleration; None for an unsupported operator, so that it tolerates nothing."""
     if toleration.operator not in (None, "", "Equal", "Exists"):
         return None
     return Toleration(
         key=toleration.key or "",
         exists=toleration.operator == "Exists",
         value=toleration.value or "",
-        effect=_effect(toleration.effect, "spec.tolerations") if toleration.effect else None,
+        effect=_read_effect(toleration.effect, "spec.tolerations") if toleration.effect else None,
     )
 
 
-def _effect(effect: str, place: str) -> TaintEffect:
+def _read_effect(effect: str, place: str) -> TaintEffect:
     try:
         return TaintEffect(effect)
     except ValueError as error:
-        raise BadInputError(f'{place}: "{effect}" is no effect; write one of {", ".join(TaintEffect)}') from error
+        raise BadInputError(f'{place}: "{effect}" is not an effect; write one of {", ".join(TaintEffect)}') from error
 
 
 def get_pinned_node(placement: SchedulingConstraints) -> str | None:
-    """Return the one node that a placement names, as a DaemonSet's pods do before they are bound; None for others."""
+    """Return the only node that required affinity allows, as for pods of DaemonSets before binding, or None."""
     if placement.terms is None or len(placement.terms) != 1:
         return None
     for field_requirement in placement.terms[0].fields:
@@ -154,5 +154,5 @@ def get_pinned_node(placement: SchedulingConstraints) -> str | None:
 
 
 def read_taints(taints: tuple[object_json.NodeTaint, ...] | None, place: str = "spec.taints") -> tuple[Taint, ...]:
-    """Read a node's taints. Raises BadInputError that names the place."""
-    return tuple(Taint(taint.key, taint.value or "", _effect(taint.effect, place)) for taint in taints or ())
+    """Read a node's taints; BadInputError names the place."""
+    return tuple(Taint(taint.key, taint.value or "", _read_effect(taint.effect, place)) for taint in taints or ())

@@ -16,11 +16,11 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.cluster_policies import VpaContainerPolicy
 from cruise.domain.resources import ResourceName, StatedResources
+from cruise.kube_json.object_errors import name_object_in_errors
 from cruise.kube_json.objects.node import detect_autoscaler_deployment
 from cruise.kube_json.objects.owners import INTERMEDIATE_KINDS, OwnerKey, find_controller, keep_read_annotations
 from cruise.kube_json.objects.quantities import read_amounts, read_cpu
 from cruise.kube_json.objects.scheduling import read_selector
-from cruise.kube_json.refusals import name_object_in_errors
 from cruise.kube_json.wire import object_json, pod_json
 
 _NO_SPEC = object_json.WorkloadSpec()

@@ -1,1 +1,1 @@
-"""Lists, watches and snapshot files, decoded without holding them whole."""
+"""Decoders of lists, watches and snapshot files, which are never in memory as a whole."""

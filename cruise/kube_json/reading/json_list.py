@@ -1,6 +1,6 @@
-"""A large JSON list cut into runs of whole items while it is read, so that it is never in memory as a whole.
+"""Split a large JSON list into runs of whole items while it is read, so that it is never in memory as a whole.
 
-The document is an object with an array `items` of objects; what is inside an item is left to its decoder.
+The document is an object with an array `items` of objects; other code decodes the items.
 """
 
 import json
@@ -12,8 +12,6 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-# A window over text that is read in chunks, and where JSON objects end in it. Only quotes, backslashes, braces and closing brackets are looked at, for the whole window at a time.
-
 T = TypeVar("T")
 
 _QUOTE, _BACKSLASH, _CLOSE_BRACKET, _OPEN_BRACE, _CLOSE_BRACE = b'"\\]{}'
@@ -21,18 +19,18 @@ _SPACE = re.compile(rb"[ \t\r\n]*")
 
 
 class TextBuffer:
-    """Text read and not yet used, in memory that is used again and again: fresh pages would cost more than the copy.
+    """Text that was read and not used yet, in memory that is reused, because new pages would cost more than a copy.
 
-    It lies between `start` and `end` of `memory`, always with a spare byte on either side.
+    It is between `start` and `end` of `memory`, with a spare byte on either side.
     """
 
     def __init__(self) -> None:
         self.memory = bytearray(2)
         self.start = self.end = 1
-        self.byte = 0  # where `start` stands in the document
+        self.byte = 0  # offset of `start` in the document
 
     def append(self, chunk: bytes) -> None:
-        """Take in what was read next."""
+        """Add a chunk."""
         if self.end + len(chunk) >= len(self.memory):
             kept = self.memory[self.start : self.end]
             self.memory[1 : 1 + len(kept)] = kept
@@ -44,72 +42,72 @@ class TextBuffer:
         self.end += len(chunk)
 
     def drop_until(self, place: int) -> None:
-        """Let the window start at `place`."""
+        """Move `start` to `place`."""
         self.byte += place - self.start
         self.start = place
 
     def skip_space(self) -> bytes:
-        """Drop white space; return the first byte behind it, nothing at the end."""
+        """Drop white space and return the next byte, or nothing at the end."""
         match = _SPACE.match(self.memory, self.start, self.end)
         if match is not None:
             self.drop_until(match.end())
         return bytes(self.memory[self.start : self.start + 1]) if self.start < self.end else b""
 
     def parse_until(self, place: int, parse: Callable[[memoryview], T | None]) -> T | None:
-        """Parse the items in front of `place` as an array, whose brackets stand in for what is around them."""
-        behind = self.memory[place]
+        """Parse the items before `place` as an array; brackets temporarily replace the bytes around them."""
+        next_byte = self.memory[place]
         self.memory[self.start - 1], self.memory[place] = b"[]"
         with memoryview(self.memory) as whole, whole[self.start - 1 : place + 1] as array:
             parsed = parse(array)
-        self.memory[place] = behind
+        self.memory[place] = next_byte
         return parsed
 
 
 def find_end_of_items(window: TextBuffer) -> int:
-    """Return where the last whole item in the window ends that still belongs to the list, 0 if none does."""
+    """Return the end of the last whole item of the list in the window, 0 if there is none."""
     if window.start == window.end:
         return 0
     data = np.frombuffer(window.memory, np.uint8, window.end - window.start, window.start)
-    # With bit 5 set, brackets become braces; 7B-7D then also has the backslash, and nothing but a bar besides.
+    # Bit 5 turns brackets into braces; 7B-7D then also has the backslash, and otherwise only the bar.
     marked = ((data | 0x20) - np.uint8(_OPEN_BRACE)) <= _CLOSE_BRACE - _OPEN_BRACE
     marked |= data == _QUOTE
     places = np.flatnonzero(marked)
     marks = data[places]
     quotes = marks == _QUOTE
     if window.memory.find(b"\\", window.start, window.end) >= 0:
-        quotes &= ~_escaped(places, marks == _BACKSLASH)
+        quotes &= ~_is_escaped(places, marks == _BACKSLASH)
     outside = (np.cumsum(quotes) & 1) == 0
     closing = (marks == _CLOSE_BRACE) & outside
     depth = np.cumsum(((marks == _OPEN_BRACE) & outside).astype(np.int32) - closing)
-    on_top = depth == 0
-    ends_of_list = np.flatnonzero((marks == _CLOSE_BRACKET) & outside & on_top)
-    ends_of_items = np.flatnonzero(closing & on_top)
+    on_top_level = depth == 0
+    ends_of_list = np.flatnonzero((marks == _CLOSE_BRACKET) & outside & on_top_level)
+    ends_of_items = np.flatnonzero(closing & on_top_level)
     if ends_of_list.size:
         ends_of_items = ends_of_items[: np.searchsorted(ends_of_items, ends_of_list[0])]
     return window.start + int(places[ends_of_items[-1]]) + 1 if ends_of_items.size else 0
 
 
-def _escaped(places: NDArray[np.int64], backslashes: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Tell which marks stand behind an odd number of backslashes in a row."""
+def _is_escaped(places: NDArray[np.int64], backslashes: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return which marks follow an is_odd number of backslashes."""
     index = np.arange(places.size, dtype=np.int64)
     follows = np.zeros(places.size, dtype=np.bool_)
     follows[1:] = backslashes[:-1] & (np.diff(places) == 1)
     run_start = np.maximum.accumulate(np.where(follows, 0, index))
-    odd: NDArray[np.bool_] = (index - run_start) % 2 == 1
-    return odd
+    is_odd: NDArray[np.bool_] = (index - run_start) % 2 == 1
+    return is_odd
 
 
 LONGEST_ITEM = 16 << 20
-"""Bytes; no object of a cluster comes near (etcd takes 1.5 MB), so a longer item is no list's item."""
+"""Bytes; no object of a cluster is as large (etcd allows 1.5 MB)."""
 
-_SEAM = re.compile(rb'\}[ \t\r\n]*,[ \t\r\n]*\{[ \t\r\n]*"[^"\\]*"[ \t\r\n]*:')
+_BOUNDARY = re.compile(rb'\}[ \t\r\n]*,[ \t\r\n]*\{[ \t\r\n]*"[^"\\]*"[ \t\r\n]*:')
 _SECOND_KEY = re.compile(rb'[ \t\r\n]*"[^"\\]*"[ \t\r\n]*,[ \t\r\n]*("[^"\\]*")')
 _UTF8_MARK = b"\xef\xbb\xbf"
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 class MalformedJson(Exception):
-    """Text that is not the JSON list it should be; `byte` is where it goes wrong, counted from 0."""
+    """Text that is not the expected JSON list; `byte` is the offset of the error."""
 
     def __init__(self, problem: str, byte: int) -> None:
         super().__init__(problem)
@@ -119,7 +117,7 @@ class MalformedJson(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ItemRun:
-    """Whole items of the list with commas between them; `byte` is where the text starts in the document."""
+    """Whole items of the list, separated by commas; `byte` is their offset in the document."""
 
     text: bytes
     byte: int
@@ -127,22 +125,22 @@ class ItemRun:
 
 @dataclass(frozen=True, slots=True)
 class _ItemBoundary:
-    """What stands between two items, up to the later one's first key, and that one's second key if it is known."""
+    """The text between two items up to the later one's first key, and its second key if known."""
 
     text: bytes
     second_key: bytes | None
 
     @staticmethod
     def locate(window: TextBuffer, end: int) -> "_ItemBoundary | None":
-        """Learn the seam behind the item that ends at `end`; None where no item follows."""
-        seam = _SEAM.match(window.memory, end - 1, window.end)
-        if seam is None:
+        """Return the boundary after the item that ends at `end`, None if no item follows."""
+        boundary = _BOUNDARY.match(window.memory, end - 1, window.end)
+        if boundary is None:
             return None
-        second = _SECOND_KEY.match(window.memory, seam.end(), window.end)
-        return _ItemBoundary(bytes(seam.group()), bytes(second.group(1)) if second else None)
+        second = _SECOND_KEY.match(window.memory, boundary.end(), window.end)
+        return _ItemBoundary(bytes(boundary.group()), bytes(second.group(1)) if second else None)
 
     def last_end(self, window: TextBuffer) -> int:
-        """Return where the last item ends that such a seam follows, 0 if none does."""
+        """Return the end of the last item that such a boundary follows, 0 if there is none."""
         memory, at = window.memory, window.end
         while (at := memory.rfind(self.text, window.start, at)) >= 0:
             second = _SECOND_KEY.match(memory, at + len(self.text), window.end)
@@ -152,11 +150,10 @@ class _ItemBoundary:
 
 
 class ItemListReader:
-    """The items of one document, in runs; `fields` are the document's other fields as far as they were read.
+    """The items of one document, in runs; `fields` are the other fields of the document read so far.
 
-    To look up where items end costs more than to decode them. So the end of a run is guessed first, by what stood
-    between items before, and the guess holds if the run parses: what is a whole array once it stands in brackets ends
-    between two items. Only where it does not, the end is looked up.
+    Finding the ends of items costs more than decoding them. So the end of a run is guessed by the text that separated
+    earlier items, and is right if the run parses as an array. Otherwise the end is searched.
     """
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
@@ -164,23 +161,23 @@ class ItemListReader:
         self._chunks = iter(chunks)
         self._window = TextBuffer()
         self._may_follow = b"{]"
-        self._seam: _ItemBoundary | None = None
+        self._boundary: _ItemBoundary | None = None
 
     def runs(self, parse: Callable[[memoryview], T | None]) -> Iterator[tuple[ItemRun | None, T | None]]:
-        """Yield what `parse` makes of each run of items as a JSON array, or the run itself where that is None.
+        """Yield the result of `parse` for each run of items as a JSON array, or the run itself if it returns None.
 
-        Afterwards `fields` is complete. A run that `parse` cannot use may be shown to it twice, with different ends.
-        Raises MalformedJson.
+        Afterwards `fields` is complete. `parse` may get a rejected run twice, with different ends. Raises
+        MalformedJson.
         """
         window = self._window
         self._read_head()
         while self._next_mark() != b"]":
-            end = self._seam.last_end(window) if self._seam else 0
+            end = self._boundary.last_end(window) if self._boundary else 0
             parsed = window.parse_until(end, parse) if end else None
             if parsed is None:
                 end = find_end_of_items(window)
                 if end:
-                    self._seam = _ItemBoundary.locate(window, end)
+                    self._boundary = _ItemBoundary.locate(window, end)
                     parsed = window.parse_until(end, parse)
             if end:
                 run = ItemRun(bytes(window.memory[window.start : end]), window.byte) if parsed is None else None
@@ -201,12 +198,12 @@ class ItemListReader:
         window.append(chunk)
 
     def _next_mark(self) -> bytes:
-        """Drop what stands in front of the next item or the end of the list; return that one's first byte."""
+        """Drop the text before the next item or the end of the list, and return its first byte."""
         while True:
             mark = self._window.skip_space()
             if mark not in self._may_follow:
                 wanted = " or ".join(chr(mark) for mark in self._may_follow)
-                raise MalformedJson(f"not JSON: {wanted} belongs", self._window.byte)
+                raise MalformedJson(f"not JSON: expected {wanted}", self._window.byte)
             if mark != b",":
                 return mark
             self._window.drop_until(self._window.start + 1)
@@ -229,13 +226,13 @@ class ItemListReader:
                 raise MalformedJson(f"no list within the first {LONGEST_ITEM >> 20} MiB", 0)
         if not text.strip():
             raise MalformedJson("empty", 0)
-        self.fields |= _whole_document(text)
+        self.fields |= _parse_document(text)
         raise MalformedJson("no list: it has no items", 0)
 
     def _scan_head(self, text: bytes) -> int | None:
-        """Read fields into `fields` until `items`; return where its first item starts, None if that is not yet here.
+        """Read fields until `items`; return the offset of the first item, None if more text is needed.
 
-        Latin-1 makes every byte one character; names and values that matter here are ASCII.
+        Latin-1 makes every byte one character; the names and values that are used are ASCII.
         """
         document = text.decode("latin-1")
         at = _skip_space(text, len(_UTF8_MARK) if text.startswith(_UTF8_MARK) else 0)
@@ -265,20 +262,20 @@ class ItemListReader:
             at = comma + 1
 
     def _read_tail(self) -> None:
-        """Read the fields behind the list's closing bracket."""
+        """Read the fields after the list."""
         window = self._window
         tail, byte = bytes(window.memory[window.start + 1 : window.end]), window.byte + 1
         for chunk in self._chunks:
             tail += chunk
             if len(tail) > LONGEST_ITEM:
-                raise MalformedJson("more text behind the list than belongs there", byte)
+                raise MalformedJson("too much text after the list", byte)
         try:
             rest = json.loads('{"items":[]' + tail.decode("latin-1"))
         except json.JSONDecodeError as error:
             if _ends_early(error):
-                raise MalformedJson("truncated: the text ends behind the list", byte + len(tail)) from error
+                raise MalformedJson("truncated: the text ends after the list", byte + len(tail)) from error
             at = byte + max(0, error.pos - len('{"items":[]'))
-            raise MalformedJson(_reason(error), at) from error
+            raise MalformedJson(_describe_error(error), at) from error
         del rest["items"]
         self.fields |= rest
 
@@ -289,23 +286,23 @@ def _skip_space(text: bytes, at: int) -> int:
 
 
 def _ends_early(error: json.JSONDecodeError) -> bool:
-    """Tell whether a text is wrong only in that it ends."""
+    """Return whether the only error of a text is that it ends."""
     return error.pos >= len(error.doc.rstrip()) or error.msg.startswith("Unterminated string")
 
 
-def _reason(error: json.JSONDecodeError) -> str:
-    """Say what is wrong with a text that does not end early."""
+def _describe_error(error: json.JSONDecodeError) -> str:
+    """Describe the error of a text that does not end early."""
     if error.msg == "Extra data":
-        return "more text behind the list, where a file has one list"
+        return "text after the list; a file has one list"
     return f"not JSON: {error.msg[:1].lower()}{error.msg[1:]}"
 
 
-def _whole_document(text: bytes) -> dict[str, object]:
-    """Return the fields of a document that has no items. Raises MalformedJson where it is no JSON object."""
+def _parse_document(text: bytes) -> dict[str, object]:
+    """Return the fields of a document without items; MalformedJson if it is not JSON."""
     try:
         document = json.loads(text.removeprefix(_UTF8_MARK).decode("latin-1"))
     except json.JSONDecodeError as error:
         if _ends_early(error):
             raise MalformedJson("truncated: the text ends before the list", len(text)) from error
-        raise MalformedJson(_reason(error), error.pos) from error
+        raise MalformedJson(_describe_error(error), error.pos) from error
     return document if isinstance(document, dict) else {}

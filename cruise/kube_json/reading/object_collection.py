@@ -1,4 +1,4 @@
-"""A snapshot put together from objects that come one by one, in any order."""
+"""Build a snapshot from objects in any order."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,6 +20,7 @@ from cruise.domain.cluster import (
 )
 from cruise.domain.cluster_policies import NodePool, ResourceQuota
 from cruise.errors import BadInputError
+from cruise.kube_json.object_errors import format_object_label
 from cruise.kube_json.objects.containers import read_oom_kills
 from cruise.kube_json.objects.devices import DeviceObjects, add_devices
 from cruise.kube_json.objects.node import (
@@ -67,14 +68,13 @@ from cruise.kube_json.objects.workloads import (
     has_read_controller,
     read_controller,
 )
-from cruise.kube_json.refusals import format_object_label
 from cruise.kube_json.wire import object_json, pod_json, storage_json
 from cruise.kube_json.wire import storage_json as device_json
 
 
 @dataclass(slots=True)
 class ObjectCollection:
-    """Objects decoded so far; equal parts of pods are shared for as long as it lives."""
+    """The objects decoded so far; equal parts of pods are shared."""
 
     nodes: list[Node] = field(default_factory=list)
     pods: list[Pod] = field(default_factory=list)
@@ -93,18 +93,18 @@ class ObjectCollection:
     storage_classes: dict[str, StorageClass] = field(default_factory=dict)
     node_drivers: dict[str, CsiNode] = field(default_factory=dict)
     attachments: list[VolumeAttachment] = field(default_factory=list)
-    publishing_drivers: set[str] = field(default_factory=set)
-    storage_rooms: list[StorageCapacity] = field(default_factory=list)
+    capacity_publishing_drivers: set[str] = field(default_factory=set)
+    storage_capacities: list[StorageCapacity] = field(default_factory=list)
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
     node_autoscalers: set[NodeAutoscalerKind] = field(default_factory=set)
     node_pools: list[NodePool] = field(default_factory=list)
     node_claims: list[Node] = field(default_factory=list)
     _kinds: set[str] = field(default_factory=set)
-    # For each pod the class that its priority comes from, empty for the default; None where it states one.
+    # For each pod the class that gives its priority, empty for the default; None if the pod states one.
     _class_names: list[str | None] = field(default_factory=list)
-    # ReplicaSets and Jobs of controllers that may not be read themselves.
-    _below: list[Workload] = field(default_factory=list)
+    # ReplicaSets and Jobs whose controllers may not be in the list.
+    _children: list[Workload] = field(default_factory=list)
     _maps: SharedStringMaps = field(default_factory=SharedStringMaps)
     _pod_reader: PodReader = field(init=False)
 
@@ -113,7 +113,7 @@ class ObjectCollection:
         self._pod_reader = PodReader(maps=self._maps)
 
     def add(self, document: object_json.AnyObject) -> None:
-        """Decode one object. Raises BadInputError that names object, place and fix."""
+        """Decode one object; BadInputError names object, place and fix."""
         if not document.metadata.name:
             kind, namespace = document.__struct_config__.tag, document.metadata.namespace
             where = f"{kind} in namespace {namespace}" if namespace else kind
@@ -151,9 +151,9 @@ class ObjectCollection:
         if isinstance(document, object_json.NodeClaimObject):
             self.node_claims.append(decode_node(document, self._maps))
             return
-        told = detect_autoscaler_object(document)
-        self.node_autoscalers |= {told} if told else set()
-        if isinstance(document, object_json.NodePoolObject) and told:
+        autoscaler = detect_autoscaler_object(document)
+        self.node_autoscalers |= {autoscaler} if autoscaler else set()
+        if isinstance(document, object_json.NodePoolObject) and autoscaler:
             self.node_pools.append(decode_node_pool(document))
 
     def _add_autoscaler(self, document: object_json.AutoscalerObject | object_json.VerticalAutoscalerObject) -> None:
@@ -177,11 +177,11 @@ class ObjectCollection:
                 attachment = decode_attachment(document)
                 self.attachments += [attachment] if attachment else []
             case storage_json.DriverObject():
-                publishing = decode_capacity_publishing_driver(document)
-                self.publishing_drivers |= {publishing} if publishing else set()
+                driver_name = decode_capacity_publishing_driver(document)
+                self.capacity_publishing_drivers |= {driver_name} if driver_name else set()
             case storage_json.CapacityObject():
-                room = decode_storage_capacity(document)
-                self.storage_rooms += [room] if room else []
+                capacity = decode_storage_capacity(document)
+                self.storage_capacities += [capacity] if capacity else []
             case _:
                 self.devices.add(document)
 
@@ -193,9 +193,9 @@ class ObjectCollection:
         workload = decode_workload(document)
         key_of = (workload.namespace, workload.ref)
         if control is not None and workload.controller is not None:
-            self._below += [] if has_read_controller(workload) else [workload]
+            self._children += [] if has_read_controller(workload) else [workload]
         elif key_of not in self.workloads or not is_foreign_api_group(workload.api_version):
-            # Of two lookalikes of one name, Kubernetes' own counts.
+            # Kubernetes' own object replaces a foreign one with the same kind and name.
             self.workloads[key_of] = workload
 
     def _add_namespaced(
@@ -215,26 +215,25 @@ class ObjectCollection:
         self.limit_ranges[namespace] = self.limit_ranges.get(namespace, ()) + decode_limit_range(document)
 
     def snapshot(self) -> ClusterSnapshot:
-        """Return everything as one snapshot, sorted, with owners followed to the top.
+        """Return all objects as one snapshot, sorted, with the workloads of pods.
 
-        Pods that have finished or are going, on a node that is gone already, are left out: they hold nothing. Their
-        kills stay, since the workload's next pod has the same limits. Other
-        pods may be on nodes that are not listed, since nodes are printed before pods and come meanwhile.
-        Raises BadInputError for duplicates, and for running pods where no node at all is listed.
+        Finished or terminating pods on nodes that are not listed are left out, but not their OOM kills: the workload's
+        next pod has the same limits. Other pods may be on unlisted nodes, which were created after nodes were printed.
+        BadInputError for duplicates, and for running pods if no node is listed.
         """
         nodes = sorted(self.nodes, key=lambda node: node.name)
-        _refuse_duplicates("Node", [("", node.name) for node in nodes])
-        pods = sorted(self._finished_pods(nodes), key=lambda pod: (pod.namespace, pod.name))
-        _refuse_duplicates("Pod", [(pod.namespace, pod.name) for pod in pods])
+        _check_duplicates("Node", [("", node.name) for node in nodes])
+        pods = sorted(self._complete_pods(nodes), key=lambda pod: (pod.namespace, pod.name))
+        _check_duplicates("Pod", [(pod.namespace, pod.name) for pod in pods])
         nodes, pods = add_devices(nodes, pods, self.devices)
         return ClusterSnapshot(
             nodes=tuple(nodes),
             pods=tuple(pods),
-            workloads=add_template_resources(self.workloads, self._below),
+            workloads=add_template_resources(self.workloads, self._children),
             budgets=tuple(sorted(self.budgets, key=lambda budget: (budget.namespace, budget.name))),
             autoscalers=tuple(sorted(self.autoscalers, key=lambda scaler: (scaler.namespace, scaler.name))),
             vertical_autoscalers=tuple(sorted(self.vertical_autoscalers, key=lambda vpa: (vpa.namespace, vpa.name))),
-            # A file has no scales, and none comes later.
+            # A file has no scale subresources.
             scales=dict.fromkeys(find_scale_targets(self.autoscalers, self.vertical_autoscalers)),
             limit_ranges=self.limit_ranges,
             namespace_annotations=self.namespace_annotations,
@@ -246,7 +245,9 @@ class ObjectCollection:
                 self.storage_classes,
                 self.node_drivers,
                 {pod.namespace: add_namespace_name_label(None, pod.namespace) for pod in pods} | self.namespace_labels,
-                rooms=StorageCapacities(frozenset(self.publishing_drivers), tuple(self.storage_rooms)),
+                capacities=StorageCapacities(
+                    frozenset(self.capacity_publishing_drivers), tuple(self.storage_capacities)
+                ),
                 attachments=self.attachments,
             ),
             node_autoscaler=detect_node_autoscaler(nodes, self.workloads.values(), self.node_autoscalers),
@@ -255,8 +256,8 @@ class ObjectCollection:
             listed_kinds=frozenset(self._kinds),
         )
 
-    def _finished_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:
-        """Yield the pods with what only the other objects tell: the topmost controller, the node's system."""
+    def _complete_pods(self, nodes: Iterable[Node]) -> Iterable[Pod]:
+        """Yield the pods with what other objects state: workload, priority and operating system."""
         cron_jobs = {(namespace, ref.name) for namespace, ref in self.workloads if ref.kind == "CronJob"}
         owners = OwnerIndex(self.controllers, cron_jobs)
         windows = {node.name: node.labels.get(OPERATING_SYSTEM) == "windows" for node in nodes}
@@ -266,7 +267,7 @@ class ObjectCollection:
             if pod.owner_kind in INTERMEDIATE_KINDS:
                 workload = owners.find_workload(pod.namespace, pod.owner_kind, pod.owner_name, pod.labels)
                 if workload != pod.workload:
-                    # Nothing else has seen the pod yet, and to make it anew takes as long as half of reading it.
+                    # No other code has the pod yet, and a copy would take half as long as decoding it.
                     object.__setattr__(pod, "workload", workload)
             if pod.node is not None:
                 if pod.node not in windows and (pod.is_finished or pod.terminating):
@@ -280,27 +281,33 @@ class ObjectCollection:
             if on_windows and not pod.windows:
                 changes["windows"] = True
             if class_name is not None:
-                changes |= self._from_class(pod, class_name)
+                changes |= self._read_priority_class(pod, class_name)
             for name, value in changes.items():
                 object.__setattr__(pod, name, value)
             yield pod
 
-    def _from_class(self, pod: Pod, name: str) -> Mapping[str, object]:
-        """Return what a pod has from the class called `name`."""
-        given = find_priority_class(name, self.priority_classes)
-        if given is None and name:
+    def _read_priority_class(self, pod: Pod, name: str) -> Mapping[str, object]:
+        """Return the fields that a pod gets from its PriorityClass."""
+        priority_class = find_priority_class(name, self.priority_classes)
+        if priority_class is None and name:
             label = format_object_label("Pod", pod.namespace, pod.name)
             raise BadInputError(
                 f'{label}: spec.priorityClassName: "{name}" is not in the list; '
                 "print priorityclasses too, or add spec.priority"
             )
-        if given is None or (given.priority, given.preempts) == (pod.priority, True):
+        if priority_class is None or (priority_class.priority, priority_class.preemption_allowed) == (
+            pod.priority,
+            True,
+        ):
             return {}
-        return {"priority": given.priority, "preemption_allowed": pod.preemption_allowed and given.preempts}
+        return {
+            "priority": priority_class.priority,
+            "preemption_allowed": pod.preemption_allowed and priority_class.preemption_allowed,
+        }
 
 
 def _with_workloads(kills: Iterable[OomKill], pods: Iterable[Pod]) -> Iterable[OomKill]:
-    """Return kills sorted by pod, with the workloads that the pods were found to have."""
+    """Return kills sorted by pod, with the pods' workloads."""
     killed = {(kill.namespace, kill.pod) for kill in kills}
     if not killed:
         return ()
@@ -309,8 +316,8 @@ def _with_workloads(kills: Iterable[OomKill], pods: Iterable[Pod]) -> Iterable[O
     return sorted(found, key=lambda kill: (kill.namespace, kill.pod))
 
 
-def _refuse_duplicates(kind: str, names: Sequence[tuple[str, str]]) -> None:
-    """Refuse two equal neighbours in sorted names."""
+def _check_duplicates(kind: str, names: Sequence[tuple[str, str]]) -> None:
+    """Reject equal neighbours in sorted names."""
     for earlier, later in pairwise(names):
         if earlier == later:
-            raise BadInputError(f"{format_object_label(kind, *later)}: is in the list twice; keep one of the two")
+            raise BadInputError(f"{format_object_label(kind, *later)}: is in the list twice; remove one")

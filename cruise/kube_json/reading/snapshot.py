@@ -1,4 +1,4 @@
-"""A whole cluster from what `kubectl get nodes,pods,… -A -o json` prints."""
+"""Read a cluster from the output of `kubectl get nodes,pods,… -A -o json`, and files of node types."""
 
 import json
 import math
@@ -14,23 +14,21 @@ from cruise.domain.packing_plan import NodeType
 from cruise.domain.policy import parse_size
 from cruise.domain.resources import ResourceName
 from cruise.errors import DECODE_ERRORS, BadInputError
-from cruise.kube_json.objects.owners import is_foreign_api_group
-from cruise.kube_json.objects.quantities import read_amounts, read_extended, read_memory
-from cruise.kube_json.objects.scheduling import read_taints
-from cruise.kube_json.reading.json_list import ItemListReader, ItemRun, MalformedJson
-from cruise.kube_json.reading.object_collection import ObjectCollection
-from cruise.kube_json.refusals import (
+from cruise.kube_json.object_errors import (
     convert_to_struct,
     decode_struct,
     format_document_label,
     format_object_label,
     to_single_line,
 )
+from cruise.kube_json.objects.owners import is_foreign_api_group
+from cruise.kube_json.objects.quantities import read_amounts, read_extended, read_memory
+from cruise.kube_json.objects.scheduling import read_taints
+from cruise.kube_json.reading.json_list import ItemListReader, ItemRun, MalformedJson
+from cruise.kube_json.reading.object_collection import ObjectCollection
 from cruise.kube_json.wire import object_json
 from cruise.kube_json.wire.object_json import NodeTaint
 from cruise.kube_json.wire.pod_json import QuantityMap
-
-# Runs of items decoded into structs, and a slow way for runs that do not decode as a whole.
 
 T = TypeVar("T")
 
@@ -39,19 +37,19 @@ _SEPARATOR = re.compile(r"[ \t\r\n]*(,?)[ \t\r\n]*")
 
 def decode_items(
     items: ItemListReader,
-    decoder_of: Callable[[Mapping[str, object]], msgspec.json.Decoder[list[T]]],
-    one_by_one: Callable[[object], T | None],
+    get_decoder: Callable[[Mapping[str, object]], msgspec.json.Decoder[list[T]]],
+    decode_one: Callable[[object], T | None],
 ) -> Iterator[T]:
     """Yield the structs of a document's items.
 
-    `decoder_of` chooses by the document's fields read so far, and may refuse them. Where a whole run does not decode,
-    every item is parsed by itself and given to `one_by_one`, which passes over it (None), repairs it or raises
-    BadInputError that names it. So items in front of a fault are yielded before the MalformedJson with its place.
+    `get_decoder` chooses by the document's fields read so far, and may reject them. If a run does not decode, each of
+    its items is parsed separately and passed to `decode_one`, which returns None to skip it, repairs it, or raises
+    BadInputError with its name. So the items before an error are yielded before MalformedJson.
     """
 
     def parse(text: memoryview) -> list[T] | None:
         try:
-            return decoder_of(items.fields).decode(text)
+            return get_decoder(items.fields).decode(text)
         except DECODE_ERRORS:
             return None
 
@@ -59,7 +57,7 @@ def decode_items(
         if decoded is not None:
             yield from decoded
         elif run is not None:
-            yield from (item for item in map(one_by_one, _parse_items(run)) if item is not None)
+            yield from (item for item in map(decode_one, _parse_items(run)) if item is not None)
 
 
 def _parse_items(run: ItemRun) -> Iterator[object]:
@@ -67,7 +65,7 @@ def _parse_items(run: ItemRun) -> Iterator[object]:
         text = run.text.decode()
     except UnicodeDecodeError as error:
         raise MalformedJson("not UTF-8 text", run.byte + error.start) from error
-    # Python's own parser also takes NaN and Infinity, which then are refused by name where they stand.
+    # Python's parser accepts NaN and Infinity, which are then rejected with their place.
     decoder, at = json.JSONDecoder(), 0
     while at < len(text):
         try:
@@ -81,30 +79,29 @@ def _parse_items(run: ItemRun) -> Iterator[object]:
         separator = _SEPARATOR.match(text, at)
         end = separator.end() if separator else at
         if end < len(text) and not (separator and separator.group(1)):
-            raise MalformedJson("not JSON: a comma belongs", run.byte + len(text[:end].encode()))
+            raise MalformedJson("not JSON: expected a comma", run.byte + len(text[:end].encode()))
         at = end
 
 
 def describe_broken_input(error: MalformedJson, after: str, fix: str) -> BadInputError:
-    """Say where a document breaks, behind which item, and what to do; `after` may be empty."""
+    """Return an error with the byte, the item before it, and the fix; `after` may be empty."""
     behind = f", after {after}" if after else ""
     return BadInputError(f"{error.problem} (byte {error.byte}{behind}); {fix}")
 
 
-_HOW = "print it with: kubectl get nodes,pods,replicasets,deployments,… -A -o json"
-_SHAPES: Mapping[str, type[object_json.AnyObject]] = {
-    str(shape.__struct_config__.tag): shape for shape in get_args(object_json.AnyObject)
+_HINT = "print it with: kubectl get nodes,pods,replicasets,deployments,… -A -o json"
+_STRUCTS: Mapping[str, type[object_json.AnyObject]] = {
+    str(struct.__struct_config__.tag): struct for struct in get_args(object_json.AnyObject)
 }
-# Other API groups have kinds of these names, which are something else. OpenKruise's StatefulSets and DaemonSets are not
-# among them: they are what Kubernetes' own are, and more.
-_SHAPES_OF_LOOKALIKES = (
+# Other API groups have different kinds with these names. OpenKruise's StatefulSets and DaemonSets are compatible.
+_AMBIGUOUS_STRUCTS = (
     object_json.CronJobObject,
     object_json.DeploymentObject,
     object_json.JobObject,
     object_json.NodeObject,
     object_json.ReplicaSetObject,
 )
-_LOOKALIKES = frozenset(str(shape.__struct_config__.tag) for shape in _SHAPES_OF_LOOKALIKES)
+_AMBIGUOUS_KINDS = frozenset(str(struct.__struct_config__.tag) for struct in _AMBIGUOUS_STRUCTS)
 _Decoder = msgspec.json.Decoder[list[object_json.AnyObject]]
 
 
@@ -112,56 +109,56 @@ def _decoder(item: Any) -> _Decoder:  # noqa: ANN401 - a type, or a union of typ
     return msgspec.json.Decoder(list[item])
 
 
-_MIXED = _decoder(object_json.AnyObject)
-_OF_KIND = {f"{kind}List": _decoder(shape) for kind, shape in _SHAPES.items()}
+_MIXED_DECODER = _decoder(object_json.AnyObject)
+_KIND_DECODERS = {f"{kind}List": _decoder(struct) for kind, struct in _STRUCTS.items()}
 
 
 def read_snapshot(chunks: Iterable[bytes], name: str) -> ClusterSnapshot:
-    """Read a `v1` List, or a list of one kind, from the chunks of one document called `name`.
+    """Read a `v1` List, or a list of one kind, from the chunks of a document with a name.
 
-    Kinds that cruise does not read are passed over. Raises BadInputError, one line that names file, place and fix.
+    Kinds that cruise does not read are skipped. BadInputError has one line with file, place and fix.
     """
-    items, gathering = ItemListReader(chunks), ObjectCollection()
+    items, collection = ItemListReader(chunks), ObjectCollection()
     last: object_json.AnyObject | None = None
     try:
         try:
             for document in _documents(items):
-                gathering.add(document)
+                collection.add(document)
                 last = document
         except MalformedJson as error:
-            _refuse_other_documents(items.fields)
-            raise describe_broken_input(error, _label(last), _HOW) from error
-        _refuse_other_documents(items.fields)
+            _check_document_kind(items.fields)
+            raise describe_broken_input(error, _format_label(last), _HINT) from error
+        _check_document_kind(items.fields)
         if "kind" not in items.fields:
-            raise BadInputError(f"is not a List: it has no kind; {_HOW}")
-        return gathering.snapshot()
+            raise BadInputError(f"is not a List: it has no kind; {_HINT}")
+        return collection.snapshot()
     except BadInputError as error:
         raise BadInputError(to_single_line(f"{name}: {error}")) from error
 
 
-def _refuse_other_documents(fields: Mapping[str, object]) -> None:
-    """Refuse a document by its kind, as soon as that was read."""
+def _check_document_kind(fields: Mapping[str, object]) -> None:
+    """Reject a document by its kind as soon as it is read."""
     kind = fields.get("kind", "List")
     if not isinstance(kind, str) or not kind.endswith("List"):
-        raise BadInputError(f"is a {kind}, not a List; {_HOW}")
+        raise BadInputError(f"is a {kind}, not a List; {_HINT}")
 
 
 def _documents(items: ItemListReader) -> Iterator[object_json.AnyObject]:
-    def decoder_of(fields: Mapping[str, object]) -> _Decoder:
-        _refuse_other_documents(fields)
-        return _OF_KIND.get(_list_kind(fields), _MIXED)
+    def get_decoder(fields: Mapping[str, object]) -> _Decoder:
+        _check_document_kind(fields)
+        return _KIND_DECODERS.get(_list_kind(fields), _MIXED_DECODER)
 
     def decode_one(document: object) -> object_json.AnyObject | None:
         if not isinstance(document, dict):
-            raise BadInputError(f"items: {document!r:.40} is not an object; {_HOW}")
+            raise BadInputError(f"items: {document!r:.40} is not an object; {_HINT}")
         kind = _kind(document, _list_kind(items.fields))
-        is_read = kind in _SHAPES and not (
-            kind in _LOOKALIKES and is_foreign_api_group(str(document.get("apiVersion", "")))
+        is_read = kind in _STRUCTS and not (
+            kind in _AMBIGUOUS_KINDS and is_foreign_api_group(str(document.get("apiVersion", "")))
         )
-        return convert_to_struct({**document, "kind": kind}, _SHAPES[kind]) if is_read else None
+        return convert_to_struct({**document, "kind": kind}, _STRUCTS[kind]) if is_read else None
 
-    for document in decode_items(items, decoder_of, decode_one):
-        if not (isinstance(document, _SHAPES_OF_LOOKALIKES) and is_foreign_api_group(document.api_version)):
+    for document in decode_items(items, get_decoder, decode_one):
+        if not (isinstance(document, _AMBIGUOUS_STRUCTS) and is_foreign_api_group(document.api_version)):
             yield document
 
 
@@ -170,28 +167,28 @@ def _list_kind(fields: Mapping[str, object]) -> str:
 
 
 def _kind(document: Mapping[str, Any], list_kind: str) -> str:
-    """Return an item's kind; in a list of one kind the items need not say it."""
+    """Return an item's kind; items of a list of one kind need not state it."""
     kind = document.get("kind") or list_kind.removesuffix("List")
     if not isinstance(kind, str) or not kind:
-        raise BadInputError(f"{format_document_label(document)}: has no kind; {_HOW}")
+        raise BadInputError(f"{format_document_label(document)}: has no kind; {_HINT}")
     return kind
 
 
-def _label(document: object_json.AnyObject | None) -> str:
+def _format_label(document: object_json.AnyObject | None) -> str:
     if document is None:
         return ""
     metadata = document.metadata
     return format_object_label(str(document.__struct_config__.tag), metadata.namespace, metadata.name)
 
 
-# Files of the kinds of nodes that may be ordered, with their prices.
+# Files of node types.
 
 API_VERSION, KIND = "cruise.io/v1", "NodeTypes"
-# Of many nodes whole parts of prices are added up, in 64 bits.
-_MOST = 1e6
+# Scaled prices of many nodes are added in 64 bits.
+_MAXIMUM_PRICE = 1e6
 
 
-class _Type(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class _NodeTypeJson(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     name: str
     allocatable: QuantityMap
     price: float
@@ -200,49 +197,49 @@ class _Type(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     taints: tuple[NodeTaint, ...] = ()
 
 
-class _Document(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
+class _NodeTypesJson(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="camel"):
     api_version: str
     kind: str
-    items: list[_Type]
+    items: list[_NodeTypeJson]
 
 
-_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Document)
+_NODE_TYPES_DECODER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_NodeTypesJson)
 
 
 def read_node_types(text: bytes, name: str) -> tuple[NodeType, ...]:
-    """Read a document called `name`. Raises BadInputError, one line that names file, place and fix."""
-    document = decode_struct(_DECODER, text, name)
+    """Read a document with a name; BadInputError has one line with file, place and fix."""
+    document = decode_struct(_NODE_TYPES_DECODER, text, name)
     if (document.api_version, document.kind) != (API_VERSION, KIND):
         raise BadInputError(
             to_single_line(
-                f'{name}: is no list of node types; begin it with {{"apiVersion":"{API_VERSION}","kind":"{KIND}"'
+                f'{name}: is not a list of node types; begin it with {{"apiVersion":"{API_VERSION}","kind":"{KIND}"'
             )
         )
     found: dict[str, NodeType] = {}
     for number, item in enumerate(document.items):
         place = f"{name}: items[{number}]"
         if item.name in found:
-            raise BadInputError(to_single_line(f"{place}.name: {item.name} is there twice; name each type once"))
-        found[item.name] = _type(item, place)
+            raise BadInputError(to_single_line(f"{place}.name: {item.name} is in the list twice; remove one"))
+        found[item.name] = _read_node_type(item, place)
     if not found:
-        raise BadInputError(to_single_line(f"{name}: items is empty; name at least one type"))
+        raise BadInputError(to_single_line(f"{name}: items is empty; add a node type"))
     return tuple(found.values())
 
 
-def _type(item: _Type, place: str) -> NodeType:
+def _read_node_type(item: _NodeTypeJson, place: str) -> NodeType:
     if not (math.isfinite(item.price) and item.price > 0):
-        raise BadInputError(f"{place}.price: {item.price:g} is no price; write a number above 0")
-    if item.price > _MOST:
+        raise BadInputError(f"{place}.price: {item.price:g} is not a price; write a number above 0")
+    if item.price > _MAXIMUM_PRICE:
         raise BadInputError(
-            f"{place}.price: {item.price:g} is too much; state all prices in a larger unit, up to {_MOST:g}"
+            f"{place}.price: {item.price:g} is too large; use a larger unit for all prices, up to {_MAXIMUM_PRICE:g}"
         )
     if item.limit is not None and item.limit < 0:
-        raise BadInputError(f"{place}.limit: {item.limit} is negative; write how many more there may be")
+        raise BadInputError(f"{place}.limit: {item.limit} is negative; write a number of 0 or more")
     where = f"{place}.allocatable"
     for resource in ResourceName:
         stated = item.allocatable.get(resource)
         if stated is None:
-            raise BadInputError(f"{where}.{resource}: is missing; write what pods have of such a node")
+            raise BadInputError(f"{where}.{resource}: is missing; write what pods can request of such a node")
         try:
             parse_size(resource, str(stated))
         except ValueError as error:

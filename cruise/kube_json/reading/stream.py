@@ -1,6 +1,6 @@
-"""Pages of lists and lines of watches, decoded straight into slim structs.
+"""Decode pages of lists and lines of watches into structs.
 
-What does not fit its struct is set apart with its name, so that one odd object never blinds for all the others.
+An object that does not fit its struct is returned separately with its name, so that the others stay readable.
 """
 
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ from typing import Generic, TypeVar
 import msgspec
 
 from cruise.errors import DECODE_ERRORS, BadInputError
-from cruise.kube_json.refusals import explain_validation_error, format_object_label, to_single_line
+from cruise.kube_json.object_errors import explain_validation_error, format_object_label, to_single_line
 from cruise.kube_json.wire.object_json import AnyObject
 from cruise.kube_json.wire.pod_json import JsonStruct
 
-T = TypeVar("T", bound=AnyObject)
-S = TypeVar("S")
+ObjectT = TypeVar("ObjectT", bound=AnyObject)
+ItemT = TypeVar("ItemT")
 
-_GONE = 410
+_HTTP_GONE = 410
 
 
 @dataclass(frozen=True, slots=True)
 class UnreadableObject:
-    """An object that cannot be decoded: its name, a pod's node where that can be read, and the problem in one line."""
+    """An object that cannot be decoded: its name, a pod's node if readable, and the problem in one line."""
 
     namespace: str
     name: str
@@ -31,65 +31,65 @@ class UnreadableObject:
 
 
 @dataclass(frozen=True, slots=True)
-class ListPage(Generic[T]):
-    """One page of a list; `resume` is empty on the last one."""
+class ListPage(Generic[ObjectT]):
+    """One page of a list; `continue_token` is empty on the last page."""
 
-    items: list[T]
+    items: list[ObjectT]
     unreadable: list[UnreadableObject]
     version: str
     continue_token: str
 
 
 @dataclass(frozen=True, slots=True)
-class ChangedEvent(Generic[T]):
-    """An object as it is now."""
+class ChangedEvent(Generic[ObjectT]):
+    """An added or modified object."""
 
-    item: T | UnreadableObject
+    item: ObjectT | UnreadableObject
     version: str
 
 
 @dataclass(frozen=True, slots=True)
-class DeletedEvent(Generic[T]):
-    """An object as it was when it went."""
+class DeletedEvent(Generic[ObjectT]):
+    """The last state of a deleted object."""
 
-    item: T | UnreadableObject
+    item: ObjectT | UnreadableObject
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class BookmarkEvent:
-    """All changes up to a version have been sent."""
+    """All changes up to a version were sent."""
 
     version: str
 
 
 @dataclass(frozen=True, slots=True)
 class WatchError:
-    """The watch ends here; `expired` says that its version is too old to go on from."""
+    """The end of a watch; `expired`: its version is too old to continue from."""
 
     expired: bool
     message: str
 
 
-WatchEvent = ChangedEvent[T] | DeletedEvent[T] | BookmarkEvent | WatchError
+WatchEvent = ChangedEvent[ObjectT] | DeletedEvent[ObjectT] | BookmarkEvent | WatchError
 
 
 class _ListMetadata(JsonStruct, frozen=True):
     resource_version: str = ""
-    resume: str = msgspec.field(name="continue", default="")
+    continue_token: str = msgspec.field(name="continue", default="")
 
 
-class _List(JsonStruct, Generic[S], frozen=True):
+class _List(JsonStruct, Generic[ItemT], frozen=True):
     metadata: _ListMetadata
-    items: list[S] | None = None
+    items: list[ItemT] | None = None
 
 
-class _Line(JsonStruct, Generic[S], frozen=True):
+class _WatchLine(JsonStruct, Generic[ItemT], frozen=True):
     type: str
-    object: S
+    object: ItemT
 
 
-class _Failure(JsonStruct, frozen=True):
+class _StatusJson(JsonStruct, frozen=True):
     code: int = 0
     reason: str = ""
     message: str = ""
@@ -106,7 +106,7 @@ class _Name(JsonStruct, frozen=True):
 
 
 class _MetadataOnly(JsonStruct, frozen=True):
-    """What an object is recognised by, whatever else is wrong with it."""
+    """The identity of an object that is otherwise unreadable."""
 
     metadata: _Name
     spec: _NodeNameOnly | None = None
@@ -116,81 +116,81 @@ class _VersionOnly(JsonStruct, frozen=True):
     metadata: _ListMetadata
 
 
-_RAW_LINE = msgspec.json.Decoder(_Line[msgspec.Raw])
+_RAW_LINE = msgspec.json.Decoder(_WatchLine[msgspec.Raw])
 _RAW_LIST = msgspec.json.Decoder(_List[msgspec.Raw])
 
 
-class StreamDecoder(Generic[T]):
-    """Decodes lists and watches of one kind, whose objects need not say their kind."""
+class StreamDecoder(Generic[ObjectT]):
+    """Decodes lists and watches of one kind; the objects need not state it."""
 
-    def __init__(self, shape: type[T]) -> None:
-        self.kind = str(shape.__struct_config__.tag)
-        self._item = msgspec.json.Decoder(shape)
-        self._list: msgspec.json.Decoder[_List[T]] = msgspec.json.Decoder(_List[shape])  # type: ignore[valid-type]
-        self._line: msgspec.json.Decoder[_Line[T]] = msgspec.json.Decoder(_Line[shape])  # type: ignore[valid-type]
+    def __init__(self, struct: type[ObjectT]) -> None:
+        self.kind = str(struct.__struct_config__.tag)
+        self._item = msgspec.json.Decoder(struct)
+        self._list: msgspec.json.Decoder[_List[ObjectT]] = msgspec.json.Decoder(_List[struct])  # type: ignore[valid-type]
+        self._line: msgspec.json.Decoder[_WatchLine[ObjectT]] = msgspec.json.Decoder(_WatchLine[struct])  # type: ignore[valid-type]
 
-    def page(self, text: bytes) -> ListPage[T]:
-        """Decode a list's page. Raises BadInputError where it is no list."""
+    def page(self, text: bytes) -> ListPage[ObjectT]:
+        """Decode a page of a list; BadInputError if it is not a list."""
         try:
             listed = self._list.decode(text)
         except msgspec.ValidationError:
             return self._page_item_by_item(text)
         except DECODE_ERRORS as error:
             raise BadInputError(to_single_line(f"a list of kind {self.kind}: {error}")) from error
-        return ListPage(listed.items or [], [], listed.metadata.resource_version, listed.metadata.resume)
+        return ListPage(listed.items or [], [], listed.metadata.resource_version, listed.metadata.continue_token)
 
-    def event(self, line: bytes) -> WatchEvent[T]:
-        """Decode a line of a watch. Raises BadInputError where it is no event."""
+    def event(self, line: bytes) -> WatchEvent[ObjectT]:
+        """Decode a line of a watch; BadInputError if it is not an event."""
         try:
             sent = self._line.decode(line)
         except msgspec.ValidationError:
-            return self._odd_event(line)
+            return self._decode_other_event(line)
         except DECODE_ERRORS as error:
             raise BadInputError(to_single_line(f"a watch of kind {self.kind}: {error}")) from error
         version = sent.object.metadata.resource_version or ""
-        return _event(sent.type, sent.object, version) or self._odd_event(line)
+        return _create_event(sent.type, sent.object, version) or self._decode_other_event(line)
 
-    def _page_item_by_item(self, text: bytes) -> ListPage[T]:
+    def _page_item_by_item(self, text: bytes) -> ListPage[ObjectT]:
         try:
             listed = _RAW_LIST.decode(text)
         except DECODE_ERRORS as error:
             raise BadInputError(to_single_line(f"a list of kind {self.kind}: {error}")) from error
-        found: list[T] = []
-        odd: list[UnreadableObject] = []
+        found: list[ObjectT] = []
+        unreadable: list[UnreadableObject] = []
         for raw in listed.items or ():
-            item = self._one(raw)
+            item = self._decode_item(raw)
             if isinstance(item, UnreadableObject):
-                odd.append(item)
+                unreadable.append(item)
             else:
                 found.append(item)
-        return ListPage(found, odd, listed.metadata.resource_version, listed.metadata.resume)
+        return ListPage(found, unreadable, listed.metadata.resource_version, listed.metadata.continue_token)
 
-    def _odd_event(self, line: bytes) -> WatchEvent[T]:
+    def _decode_other_event(self, line: bytes) -> WatchEvent[ObjectT]:
         try:
             sent = _RAW_LINE.decode(line)
             if sent.type == "ERROR":
-                failure = msgspec.json.decode(sent.object, type=_Failure)
-                expired = failure.code == _GONE or failure.reason in ("Expired", "Gone")
+                failure = msgspec.json.decode(sent.object, type=_StatusJson)
+                expired = failure.code == _HTTP_GONE or failure.reason in ("Expired", "Gone")
                 return WatchError(expired, failure.message or failure.reason or f"code {failure.code}")
             version = msgspec.json.decode(sent.object, type=_VersionOnly).metadata.resource_version
         except DECODE_ERRORS as error:
             raise BadInputError(to_single_line(f"a watch of kind {self.kind}: {error}")) from error
         if sent.type == "BOOKMARK":
             return BookmarkEvent(version)
-        event = _event(sent.type, self._one(sent.object), version)
+        event = _create_event(sent.type, self._decode_item(sent.object), version)
         if event is None:
-            raise BadInputError(to_single_line(f"a watch of kind {self.kind}: {sent.type} is no event"))
+            raise BadInputError(to_single_line(f"a watch of kind {self.kind}: {sent.type} is not an event"))
         return event
 
-    def _one(self, raw: msgspec.Raw) -> T | UnreadableObject:
+    def _decode_item(self, raw: msgspec.Raw) -> ObjectT | UnreadableObject:
         try:
             return self._item.decode(raw)
         except DECODE_ERRORS as error:
-            return _unreadable(raw, self.kind, explain_validation_error(error))
+            return _describe_unreadable(raw, self.kind, explain_validation_error(error))
 
 
-def _event(kind: str, item: T | UnreadableObject, version: str) -> WatchEvent[T] | None:
-    """Return the event of a line, None for a type that says something else."""
+def _create_event(kind: str, item: ObjectT | UnreadableObject, version: str) -> WatchEvent[ObjectT] | None:
+    """Return the event, None for an unknown type."""
     match kind:
         case "ADDED" | "MODIFIED":
             return ChangedEvent(item, version)
@@ -203,12 +203,12 @@ def _event(kind: str, item: T | UnreadableObject, version: str) -> WatchEvent[T]
 
 
 def create_unreadable(document: AnyObject, node: str | None, problem: str) -> UnreadableObject:
-    """Set a decoded object apart, whose values make no sense."""
+    """Return a decoded object with invalid values as unreadable."""
     metadata = document.metadata
     return UnreadableObject(metadata.namespace or "", metadata.name, metadata.uid or "", node, problem)
 
 
-def _unreadable(raw: msgspec.Raw, kind: str, problem: str) -> UnreadableObject:
+def _describe_unreadable(raw: msgspec.Raw, kind: str, problem: str) -> UnreadableObject:
     try:
         known = msgspec.json.decode(raw, type=_MetadataOnly)
     except DECODE_ERRORS as error:

@@ -1,1 +1,1 @@
-"""The fields that cruise reads, as msgspec structs."""
+"""The JSON fields that cruise reads, as msgspec structs."""

@@ -1,4 +1,4 @@
-"""The few fields that cruise reads of nodes and of the objects around pods, as structs, and the union of all kinds."""
+"""Structs of nodes and the objects around pods with the fields that cruise reads, and the union of all kinds."""
 
 from typing import Any
 
@@ -69,7 +69,7 @@ class TemplateContainer(JsonStruct, frozen=True):
 
 
 class TemplateSpec(JsonStruct, frozen=True):
-    """What is read of a pod template's spec."""
+    """The containers of a pod template."""
 
     containers: tuple[TemplateContainer, ...] | None = None
     init_containers: tuple[TemplateContainer, ...] | None = None
@@ -89,7 +89,7 @@ class JobTemplate(JsonStruct, frozen=True):
 
 
 class WorkloadSpec(JsonStruct, frozen=True):
-    """What gives the number of replicas and the pod template, over all workload kinds."""
+    """Replicas and pod template of all workload kinds."""
 
     replicas: int | None = None
     parallelism: int | None = None
@@ -98,7 +98,7 @@ class WorkloadSpec(JsonStruct, frozen=True):
 
 
 class WorkloadObject(JsonStruct, frozen=True):
-    """What all workload kinds share."""
+    """Base of all workload kinds."""
 
     metadata: Metadata
     api_version: str = ""
@@ -130,7 +130,7 @@ class CronJobObject(WorkloadObject, frozen=True, tag_field="kind", tag="CronJob"
 
 
 class RolloutObject(WorkloadObject, frozen=True, tag_field="kind", tag="Rollout"):
-    """A Rollout of Argo."""
+    """A Rollout of Argo Rollouts."""
 
 
 class CloneSetObject(WorkloadObject, frozen=True, tag_field="kind", tag="CloneSet"):
@@ -154,7 +154,7 @@ class BudgetObject(JsonStruct, frozen=True, tag_field="kind", tag="PodDisruption
 
 
 class ScaleTarget(JsonStruct, frozen=True):
-    """What an autoscaler scales."""
+    """The target of an autoscaler."""
 
     kind: str
     name: str
@@ -271,7 +271,7 @@ class NamespaceObject(JsonStruct, frozen=True, tag_field="kind", tag="Namespace"
 
 
 class NodePoolObject(JsonStruct, frozen=True, tag_field="kind", tag="NodePool"):
-    """A NodePool: Karpenter's, or of another API group, in which the fields mean something else."""
+    """A NodePool of Karpenter, or of another API group whose fields differ."""
 
     metadata: Metadata
     api_version: str = ""
@@ -280,7 +280,7 @@ class NodePoolObject(JsonStruct, frozen=True, tag_field="kind", tag="NodePool"):
 
 
 class NodeClaimObject(JsonStruct, frozen=True, tag_field="kind", tag="NodeClaim"):
-    """A node that Karpenter has ordered; what is read of it has the shape of a node's."""
+    """A node that Karpenter ordered, with the fields of a Node."""
 
     metadata: Metadata
     spec: NodeSpec | None = None
@@ -288,7 +288,7 @@ class NodeClaimObject(JsonStruct, frozen=True, tag_field="kind", tag="NodeClaim"
 
 
 class ConfigMapObject(JsonStruct, frozen=True, tag_field="kind", tag="ConfigMap"):
-    """A ConfigMap, of which only the name is read."""
+    """A ConfigMap; only its name is read."""
 
     metadata: Metadata
 
@@ -303,7 +303,7 @@ AnyWorkload = (
     | RolloutObject
     | CloneSetObject
 )
-"""Every object that may own pods."""
+"""Objects that may own pods."""
 
 AnyObject = (
     PodObject
@@ -322,9 +322,9 @@ AnyObject = (
     | AnyDevices
     | PriorityClassObject
 )
-"""Every object that a snapshot is made of."""
+"""All objects of a snapshot."""
 
-# What cruise reads of the spec and status of Karpenter's NodePools, as structs.
+# Spec and status of Karpenter's NodePools.
 
 
 class NodeClassRef(JsonStruct, frozen=True):

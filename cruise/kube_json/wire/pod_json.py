@@ -1,6 +1,6 @@
-"""The few fields of pods that cruise reads, as msgspec structs: one shape for bytes and for dicts.
+"""Structs of pods with the fields that cruise reads, for JSON text and decoded JSON.
 
-Unknown fields are skipped. Everything that Go clients may print as null is optional.
+Unknown fields are skipped; fields that Go clients may print as null are optional.
 """
 
 from datetime import datetime
@@ -8,18 +8,18 @@ from typing import Annotated
 
 from msgspec import Meta, Struct, field
 
-# Quantities are strings; YAML and hand-written JSON also have bare numbers, which the API server accepts.
+# Quantities are strings, but the API server also accepts numbers.
 QuantityText = str | int | float
 QuantityMap = dict[str, QuantityText | None]
 Timestamp = Annotated[datetime, Meta(tz=True)]
 
 
 class JsonStruct(Struct, rename="camel", frozen=True, gc=False):
-    """Root of all structs: no cycles are possible, so the garbage collector need not look."""
+    """Base of all structs, which have no cycles and are not tracked by the garbage collector."""
 
 
 class OwnerReference(JsonStruct, frozen=True):
-    """An owner; only the controller counts."""
+    """An owner; only the controller is read."""
 
     kind: str
     name: str
@@ -41,7 +41,7 @@ class Metadata(JsonStruct, frozen=True):
 
 
 class ResourceRequirements(JsonStruct, frozen=True):
-    """Requests and limits of a container, a pod, or as the kubelet reports them."""
+    """Requests and limits of a container or a pod, or as reported by the kubelet."""
 
     requests: QuantityMap | None = None
     limits: QuantityMap | None = None
@@ -55,7 +55,7 @@ class ResizeRule(JsonStruct, frozen=True):
 
 
 class ContainerPort(JsonStruct, frozen=True):
-    """A port of a container; only those on the host are read."""
+    """A port of a container; only host ports are read."""
 
     container_port: int = 0
     host_port: int | None = None
@@ -64,7 +64,7 @@ class ContainerPort(JsonStruct, frozen=True):
 
 
 class RestartRule(JsonStruct, frozen=True):
-    """What is done once a container has ended."""
+    """The action after a container terminates."""
 
     action: str = ""
 
@@ -84,11 +84,11 @@ class TerminatedState(JsonStruct, frozen=True):
 
 
 class RunningState(JsonStruct, frozen=True):
-    """That a container runs."""
+    """State of a running container."""
 
 
 class ContainerState(JsonStruct, frozen=True):
-    """One state of a container; one that neither runs nor has ended waits."""
+    """The state of a container; neither running nor terminated means waiting."""
 
     running: RunningState | None = None
     terminated: TerminatedState | None = None
@@ -169,17 +169,17 @@ class TopologySpreadConstraintJson(JsonStruct, frozen=True):
 
 
 class ClaimSource(JsonStruct, frozen=True):
-    """A volume that is a claim."""
+    """A volume with a PersistentVolumeClaim."""
 
     claim_name: str
 
 
 class EmptyObject(JsonStruct, frozen=True):
-    """Something of which only matters that it is there."""
+    """A field of which only the presence is read."""
 
 
 class PodVolume(JsonStruct, frozen=True):
-    """A volume of a pod: a claim, one that is made with the pod, or a disk that no two nodes can have."""
+    """A volume of a pod: a claim, a generic ephemeral volume, or a disk that only one node can attach."""
 
     name: str
     persistent_volume_claim: ClaimSource | None = None
@@ -193,7 +193,7 @@ class PodVolume(JsonStruct, frozen=True):
 
 
 class PodResourceClaim(JsonStruct, frozen=True):
-    """A claim on devices that are allocated dynamically."""
+    """A claim on dynamically allocated devices."""
 
     name: str
     resource_claim_name: str | None = None
@@ -201,7 +201,7 @@ class PodResourceClaim(JsonStruct, frozen=True):
 
 
 class PodResourceClaimStatus(JsonStruct, frozen=True):
-    """The claim that was made for a pod from a template."""
+    """The ResourceClaim that was created for a pod from a template."""
 
     name: str
     resource_claim_name: str | None = None
@@ -225,7 +225,7 @@ class SchedulingGate(JsonStruct, frozen=True):
 
 
 class SchedulingGroup(JsonStruct, frozen=True):
-    """The PodGroup of a pod, as of 1.36."""
+    """The PodGroup of a pod."""
 
     pod_group_name: str | None = None
 

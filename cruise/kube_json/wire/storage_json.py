@@ -1,4 +1,4 @@
-"""The few fields of volumes, claims, storage classes, drivers and priority classes that cruise reads, as structs."""
+"""Structs of storage, devices and priority classes with the fields that cruise reads."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class CsiSource(JsonStruct, frozen=True):
 
 
 class DiskSource(JsonStruct, frozen=True):
-    """A volume of a driver from before CSI, by whichever name that driver has for its disks."""
+    """An in-tree volume; each plugin has its own name for the disk."""
 
     volume_id: str = field(name="volumeID", default="")
     pd_name: str = ""
@@ -125,14 +125,14 @@ class AttachmentSpec(JsonStruct, frozen=True):
 
 
 class AttachmentObject(JsonStruct, frozen=True, tag_field="kind", tag="VolumeAttachment"):
-    """A volume that is attached to a node, is to be, or is being detached."""
+    """A volume that is attached to a node, or is being attached or detached."""
 
     metadata: Metadata
     spec: AttachmentSpec | None = None
 
 
 class CapacityObject(JsonStruct, frozen=True, tag_field="kind", tag="CSIStorageCapacity"):
-    """How much more a class can give to the nodes of a topology; none where no selector is."""
+    """The storage that a class can still provide to the nodes of a topology; none without a selector."""
 
     metadata: Metadata
     storage_class_name: str
@@ -144,12 +144,12 @@ class CapacityObject(JsonStruct, frozen=True, tag_field="kind", tag="CSIStorageC
 AnyStorage = (
     VolumeObject | ClaimObject | StorageClassObject | CsiNodeObject | DriverObject | CapacityObject | AttachmentObject
 )
-"""Every object that claims are resolved with."""
+"""Objects that claims are resolved with."""
 
-# The few fields of device claims, templates, classes and slices that cruise reads, as structs. Served as resource.k8s.io/v1; v1beta1 has what `exactly` and `basic` hold in other places, and both are read.
+# Devices of resource.k8s.io/v1; v1beta1 has the fields of `exactly` and `basic` in other places, and both are read.
 
-Anything = tuple[Any, ...] | None
-"""A list of which only matters whether there is something in it."""
+AnyList = tuple[Any, ...] | None
+"""A list of which only the presence of items is read."""
 
 
 class CelExpression(JsonStruct, frozen=True):
@@ -172,7 +172,7 @@ class DeviceClassObject(JsonStruct, frozen=True, tag_field="kind", tag="DeviceCl
 
 class ExactRequest(JsonStruct, frozen=True):
     device_class_name: str = ""
-    selectors: Anything = None
+    selectors: AnyList = None
     allocation_mode: str | None = None
     count: int | None = None
     admin_access: bool | None = None
@@ -180,15 +180,15 @@ class ExactRequest(JsonStruct, frozen=True):
 
 
 class DeviceRequest(ExactRequest, frozen=True):
-    """A request, which in v1beta1 has itself what later stands under `exactly`."""
+    """A request; in v1beta1 it has the fields of `exactly` itself."""
 
     exactly: ExactRequest | None = None
-    first_available: Anything = None
+    first_available: AnyList = None
 
 
 class DeviceRequests(JsonStruct, frozen=True):
     requests: tuple[DeviceRequest, ...] | None = None
-    constraints: Anything = None
+    constraints: AnyList = None
 
 
 class DeviceClaimSpec(JsonStruct, frozen=True):
@@ -234,29 +234,29 @@ class DevicePool(JsonStruct, frozen=True):
     resource_slice_count: int = 1
 
 
-class DeviceParts(JsonStruct, frozen=True):
-    """What makes a device other than one thing of a node that one claim takes whole."""
+class UncountableDeviceFields(JsonStruct, frozen=True):
+    """Fields of devices that cannot be counted; empty for a device that one claim uses as a whole on one node."""
 
-    consumes_counters: Anything = None
-    taints: Anything = None
+    consumes_counters: AnyList = None
+    taints: AnyList = None
     node_name: str | None = None
     node_selector: Any = None
     all_nodes: bool | None = None
     binds_to_node: bool | None = None
-    binding_conditions: Anything = None
+    binding_conditions: AnyList = None
     allow_multiple_allocations: bool | None = None
 
 
-class Device(DeviceParts, frozen=True):
+class Device(UncountableDeviceFields, frozen=True):
     name: str = ""
-    basic: DeviceParts | None = None
+    basic: UncountableDeviceFields | None = None
 
 
 class DeviceSliceSpec(JsonStruct, frozen=True):
     driver: str = ""
     pool: DevicePool = DevicePool()
     node_name: str | None = None
-    shared_counters: Anything = None
+    shared_counters: AnyList = None
     per_device_node_selection: bool | None = None
     devices: tuple[Device, ...] | None = None
 
@@ -267,4 +267,4 @@ class DeviceSliceObject(JsonStruct, frozen=True, tag_field="kind", tag="Resource
 
 
 AnyDevices = DeviceClassObject | DeviceClaimObject | DeviceClaimTemplateObject | DeviceSliceObject
-"""Every object that the devices of pods are counted with."""
+"""Objects that the devices of pods are counted with."""

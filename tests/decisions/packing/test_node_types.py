@@ -170,11 +170,11 @@ def test_many_types_make_no_problem_of_ten_thousand_nodes():
         (pool(limits={"cpu": "many"}), 'NodePool default: spec.limits.cpu: "many"'),
         (
             pool(requirements=[only("a", "x", operator="Like")]),
-            '.spec.requirements: "Like" is no operator',
+            '.spec.requirements: "Like" is not an operator',
         ),
-        (pool(requirements=[only("a", "x", operator="Gte")]), 'Gte on a: "x" is no whole number; write one'),
-        (pool(taints=[{"key": "a", "effect": "Never"}]), 'spec.template.spec.taints: "Never" is no effect'),
-        (pool(weight="heavy"), "NodePool default: spec.weight: is a text where a whole number belongs"),
+        (pool(requirements=[only("a", "x", operator="Gte")]), 'Gte on a: "x" is not an integer; write one'),
+        (pool(taints=[{"key": "a", "effect": "Never"}]), 'spec.template.spec.taints: "Never" is not an effect'),
+        (pool(weight="heavy"), "NodePool default: spec.weight: is a text instead of a whole number"),
     ],
 )
 def test_a_node_pool_that_cannot_be_read_is_refused_with_its_place(wrong, said):

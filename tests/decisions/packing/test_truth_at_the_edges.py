@@ -125,7 +125,7 @@ def test_no_chain_preempts_for_a_pod_that_never_preempts(objective):
         (
             a_pod("web-1", volumes=[on_claim("data")]),
             [make_claim_json(storage="fast"), make_storage_class_json(provisioner="kubernetes.io/no-provisioner")],
-            "claim data: volumes of class fast are made by hand",
+            "claim data: volumes of class fast are created by hand",
         ),
         (
             a_pod("web-1", volumes=[on_claim("data")]),

@@ -7,8 +7,8 @@ import pytest
 from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits
 from cruise.domain.annotations import ORIGINAL_RESOURCES
 from cruise.domain.resources import MEBIBYTE
+from cruise.kube_json.object_errors import convert_to_struct
 from cruise.kube_json.objects.workloads import decode_workload
-from cruise.kube_json.refusals import convert_to_struct
 from cruise.kube_json.wire.object_json import CronJobObject, DeploymentObject
 from tests.builders import make_container_json, make_pod, make_snapshot, make_workload, make_workload_json
 

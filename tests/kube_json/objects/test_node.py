@@ -98,7 +98,7 @@ def test_a_node_that_does_not_report_has_its_capacity_or_nothing():
         ),
         (
             make_node_json(taints=[{"key": "k", "effect": "Never"}]),
-            'Node n1: spec.taints: "Never" is no effect; write one of NoSchedule, PreferNoSchedule, NoExecute',
+            'Node n1: spec.taints: "Never" is not an effect; write one of NoSchedule, PreferNoSchedule, NoExecute',
         ),
     ],
 )

@@ -463,11 +463,11 @@ def test_placement_has_selector_required_affinity_and_tolerations():
         ),
         (
             make_pod_json("web-1", init_containers=[make_container_json("app")]),
-            'Pod shop/web-1: spec: two containers are called "app"; give each a name of its own',
+            'Pod shop/web-1: spec: two containers have the name "app"; rename one',
         ),
         (
             make_pod_json("web-1", containers=[make_container_json("")]),
-            "Pod shop/web-1: spec.containers[0]: has no name; add it",
+            "Pod shop/web-1: spec.containers[0]: has no name; add one",
         ),
         (
             make_pod_json("web-1", containers=[{"name": "a", "resources": {"limits": {"example.com/x": "1.5Gx"}}}]),
@@ -476,12 +476,12 @@ def test_placement_has_selector_required_affinity_and_tolerations():
         ),
         (
             make_pod_json("web-1", containers=[{"name": "a", "resources": {"limits": {"cpu": ["1"]}}}]),
-            "Pod shop/web-1: spec.containers[0].resources.limits[...]: is a list where a quantity belongs; "
+            "Pod shop/web-1: spec.containers[0].resources.limits[...]: is a list instead of a quantity; "
             "write a quantity",
         ),
         (
             make_pod_json("web-1", spec={"containers": {}}),
-            "Pod shop/web-1: spec.containers: is an object where a list belongs; write a list",
+            "Pod shop/web-1: spec.containers: is an object instead of a list; write a list",
         ),
         (
             make_pod_json("web-1", metadata={"creationTimestamp": "yesterday"}),
@@ -490,12 +490,12 @@ def test_placement_has_selector_required_affinity_and_tolerations():
         (make_pod_json("web-1") | {"spec": {}}, "Pod shop/web-1: spec: has no containers; add it"),
         (
             make_pod_json("web-1", spec={"tolerations": [{"effect": "Never"}]}),
-            'Pod shop/web-1: spec.tolerations: "Never" is no effect; '
+            'Pod shop/web-1: spec.tolerations: "Never" is not an effect; '
             "write one of NoSchedule, PreferNoSchedule, NoExecute",
         ),
         (
             make_pod_json("web-1", qos="Best"),
-            'Pod shop/web-1: status.qosClass: "Best" is no class; write one of Guaranteed, Burstable, BestEffort',
+            'Pod shop/web-1: status.qosClass: "Best" is not a class; write one of Guaranteed, Burstable, BestEffort',
         ),
     ],
 )

@@ -17,8 +17,8 @@ from cruise.domain.scheduling import (
     TopologySpreadConstraint,
 )
 from cruise.errors import BadInputError
+from cruise.kube_json.object_errors import convert_to_struct
 from cruise.kube_json.objects.pod import PodReader, decode_pod
-from cruise.kube_json.refusals import convert_to_struct
 from cruise.kube_json.wire.pod_json import PodObject
 from tests.builders import Json, make_container_json, make_pod_json
 
@@ -338,7 +338,7 @@ def test_a_volume_that_is_made_with_its_pod_is_a_claim_of_its_own():
                     }
                 }
             },
-            'spec.affinity.podAntiAffinity[0].labelSelector: "Gt" is no operator; '
+            'spec.affinity.podAntiAffinity[0].labelSelector: "Gt" is not an operator; '
             "write one of DoesNotExist, Exists, In, NotIn",
         ),
         (
@@ -358,7 +358,7 @@ def test_a_volume_that_is_made_with_its_pod_is_a_claim_of_its_own():
         ),
         (
             {"containers": [make_container_json(ports=[{"containerPort": 1, "hostPort": 70000}])]},
-            "spec.containers[0].ports[0]: 70000 is no port; write 1 to 65535",
+            "spec.containers[0].ports[0]: 70000 is not a port; write 1 to 65535",
         ),
         (
             {"containers": [make_container_json(ports=[{"hostPort": 7, "protocol": "tcp"}])]},
@@ -366,7 +366,7 @@ def test_a_volume_that_is_made_with_its_pod_is_a_claim_of_its_own():
         ),
         (
             {"preemptionPolicy": "Always"},
-            'spec.preemptionPolicy: "Always" is no policy; write one of Never, PreemptLowerPriority',
+            'spec.preemptionPolicy: "Always" is not a policy; write one of Never, PreemptLowerPriority',
         ),
         (
             {"volumes": [{"name": "data", "persistentVolumeClaim": {}}]},

@@ -50,6 +50,6 @@ def test_a_class_that_is_not_there_is_told():
 
 def test_a_policy_that_is_none_is_refused():
     with pytest.raises(
-        BadInputError, match=r'PriorityClass odd: preemptionPolicy: "No" is no policy; write one of Never'
+        BadInputError, match=r'PriorityClass odd: preemptionPolicy: "No" is not a policy; write one of Never'
     ):
         pods_of(make_priority_class_json("odd", 1, preemptionPolicy="No"))

@@ -4,7 +4,14 @@ import pytest
 
 from cruise.domain.resources import MEBIBYTE, StatedResources
 from cruise.errors import BadInputError
-from cruise.kube_json.objects.quantities import MOST, is_counted, read_amounts, read_cpu, read_extended, read_memory
+from cruise.kube_json.objects.quantities import (
+    MAXIMUM_QUANTITY,
+    is_counted,
+    read_amounts,
+    read_cpu,
+    read_extended,
+    read_memory,
+)
 
 
 def test_numbers_are_accepted_beside_text():
@@ -35,8 +42,8 @@ def test_negative_amounts_are_refused(value):
 
 
 def test_amounts_beyond_any_machine_are_capped_so_that_sums_stay_in_64_bits():
-    assert read_memory("8Ei", "memory") == MOST
-    assert 1000 * MOST < 1 << 63
+    assert read_memory("8Ei", "memory") == MAXIMUM_QUANTITY
+    assert 1000 * MAXIMUM_QUANTITY < 1 << 63
 
 
 def test_what_is_added_up_by_its_name():

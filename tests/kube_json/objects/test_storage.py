@@ -111,7 +111,7 @@ def test_a_volume_of_a_plugin_that_some_nodes_have_migrated_is_not_judged():
     nodes = [make_drivers_json("n1", migrated=BEFORE_CSI, ebs_csi_aws_com=25), make_drivers_json("n2")]
     found = read(make_volume_json(**EBS), make_claim_json(volume="pv-1"), *nodes)
     assert found.unsupported == {
-        ("shop", "data"): "volume pv-1 is of kubernetes.io/aws-ebs, which is migrated to CSI on some nodes alone"
+        ("shop", "data"): "volume pv-1 is of kubernetes.io/aws-ebs, which is migrated to CSI only on some nodes"
     }
     of_class = read(make_storage_class_json(provisioner=BEFORE_CSI), make_claim_json(storage="fast"), *nodes)
     assert of_class.unsupported.keys() == {("shop", "data")}
@@ -266,7 +266,7 @@ def test_namespaces_have_their_labels_and_their_name():
                     "required": {"nodeSelectorTerms": [{"matchExpressions": [{"key": "a", "operator": "Is"}]}]}
                 }
             ),
-            'PersistentVolume pv-1: spec.nodeAffinity: "Is" is no operator; '
+            'PersistentVolume pv-1: spec.nodeAffinity: "Is" is not an operator; '
             "write one of DoesNotExist, Exists, Gt, In, Lt, NotIn",
         ),
     ],

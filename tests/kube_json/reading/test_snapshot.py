@@ -250,7 +250,7 @@ def test_text_that_is_not_utf8_is_told_where():
 
 def test_a_missing_comma_is_told_where():
     text = b'{"kind":"List","items":[{"kind":"Foo"} {"kind":"Pod"}]}'
-    assert refusal_of(text) == f"not JSON: a comma belongs (byte 39); {HOW}"
+    assert refusal_of(text) == f"not JSON: expected a comma (byte 39); {HOW}"
 
 
 def test_nesting_without_end_is_refused():
@@ -282,23 +282,23 @@ def test_nesting_without_end_is_refused():
         ),
         (
             [N1, make_pod_json("web-1"), make_pod_json("web-2"), make_pod_json("web-1")],
-            "Pod shop/web-1: is in the list twice; keep one of the two",
+            "Pod shop/web-1: is in the list twice; remove one",
         ),
-        ([N1, make_node_json("n2"), N1], "Node n1: is in the list twice; keep one of the two"),
+        ([N1, make_node_json("n2"), N1], "Node n1: is in the list twice; remove one"),
         ([make_pod_json("")], "Pod in namespace shop: has no name; add metadata.name"),
         ([{"kind": "Node", "metadata": {}}], "Node: has no name; add metadata.name"),
         (
             [make_pod_json("web-1", containers=[make_container_json(), make_container_json()])],
-            'Pod shop/web-1: spec: two containers are called "app"; give each a name of its own',
+            'Pod shop/web-1: spec: two containers have the name "app"; rename one',
         ),
         (
             [N1, make_pod_json("web-1", spec={"nodeName": 7})],
-            "Pod shop/web-1: spec.nodeName: is a whole number where a text belongs; write a text",
+            "Pod shop/web-1: spec.nodeName: is a whole number instead of a text; write a text",
         ),
         (
             [N1, make_pod_json("web-1", metadata={"name": "web-1", "namespace": "shop", "deletionTimestamp": 7})],
-            "Pod shop/web-1: metadata.deletionTimestamp: is a whole number where a time such as 2026-01-01T00:00:00Z "
-            "belongs; write a time such as 2026-01-01T00:00:00Z",
+            "Pod shop/web-1: metadata.deletionTimestamp: is a whole number instead of a time such as "
+            "2026-01-01T00:00:00Z; write a time such as 2026-01-01T00:00:00Z",
         ),
         ([{"metadata": {"name": "x"}}], f"an object without kind x: has no kind; {HOW}"),
         ([{"kind": "Pod"}], "Pod without a name: has no metadata; add it"),

@@ -60,7 +60,7 @@ def test_an_odd_item_is_set_apart_and_blinds_for_no_other():
             "odd",
             "uid-shop-odd",
             "n3",
-            "Pod shop/odd: spec.containers: is a text where a list belongs; write a list",
+            "Pod shop/odd: spec.containers: is a text instead of a list; write a list",
         )
     ]
     assert told.version == "9"

@@ -1,4 +1,4 @@
-"""Refusals of objects with the wrong shape: one line with place and fix."""
+"""Errors of invalid objects: one line with place and fix."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -9,12 +9,12 @@ import msgspec
 
 from cruise.errors import DECODE_ERRORS, BadInputError
 
-T = TypeVar("T")
+StructT = TypeVar("StructT")
 
 _PLACE = re.compile(r" - at `(?:key in )?\$(.*)`$")
 _EXPECTED = re.compile(r"Expected `(.*)`, got `(.*)`")
 _MISSING = re.compile(r"Object missing required field `(.*)`")
-_IN_WORDS = {
+_TYPE_NAMES = {
     "array": "a list",
     "bool": "true or false",
     "datetime": "a time such as 2026-01-01T00:00:00Z",
@@ -28,27 +28,27 @@ _IN_WORDS = {
 
 
 def to_single_line(message: object) -> str:
-    """Return a message without line breaks and other control characters, which quoted input may bring."""
+    """Return a message without control characters, which quoted input may contain."""
     return "".join(letter if letter.isprintable() else "�" for letter in str(message))
 
 
 def format_object_label(kind: str, namespace: str | None, name: str) -> str:
-    """Name an object for people: `Pod shop/web-1`, `Node n1`."""
+    """Format an object's name for messages: `Pod shop/web-1`, `Node n1`."""
     return f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
 
 
-def convert_to_struct(document: Mapping[str, Any], shape: type[T]) -> T:
-    """Turn decoded JSON into a struct. Raises BadInputError that names object, place and fix."""
+def convert_to_struct(document: Mapping[str, Any], struct: type[StructT]) -> StructT:
+    """Convert decoded JSON to a struct; BadInputError names object, place and fix."""
     try:
-        return msgspec.convert(document, shape)
+        return msgspec.convert(document, struct)
     except msgspec.ValidationError as error:
         raise BadInputError(
             to_single_line(f"{format_document_label(document)}: {explain_validation_error(error)}")
         ) from error
 
 
-def decode_struct(decoder: msgspec.json.Decoder[T], text: bytes | msgspec.Raw, kind: str) -> T:
-    """Decode JSON text. Raises BadInputError that names kind, place and fix."""
+def decode_struct(decoder: msgspec.json.Decoder[StructT], text: bytes | msgspec.Raw, kind: str) -> StructT:
+    """Decode JSON text; BadInputError names kind, place and fix."""
     try:
         return decoder.decode(text)
     except msgspec.ValidationError as error:
@@ -59,7 +59,7 @@ def decode_struct(decoder: msgspec.json.Decoder[T], text: bytes | msgspec.Raw, k
 
 @contextmanager
 def name_object_in_errors(kind: str, namespace: str | None, name: str) -> Iterator[None]:
-    """Put an object's name in front of what is refused about it."""
+    """Add the object's name to BadInputErrors."""
     try:
         yield
     except BadInputError as error:
@@ -67,7 +67,7 @@ def name_object_in_errors(kind: str, namespace: str | None, name: str) -> Iterat
 
 
 def format_document_label(document: object) -> str:
-    """Name an object that may have any shape."""
+    """Format the name of an object of any struct."""
     fields = document if isinstance(document, Mapping) else {}
     metadata = fields.get("metadata")
     metadata = metadata if isinstance(metadata, Mapping) else {}
@@ -80,7 +80,7 @@ def format_document_label(document: object) -> str:
 
 
 def explain_validation_error(error: Exception) -> str:
-    """Say `place: problem; fix` for a validation error on one object."""
+    """Return `place: problem; fix` for a validation error."""
     message = str(error)
     place = _PLACE.search(message)
     problem = message[: place.start()] if place else message
@@ -88,8 +88,8 @@ def explain_validation_error(error: Exception) -> str:
     expected, missing = _EXPECTED.fullmatch(problem), _MISSING.fullmatch(problem)
     if expected:
         wanted = expected.group(1).removesuffix(" | null")
-        wanted, found = _IN_WORDS.get(wanted, wanted), _IN_WORDS.get(expected.group(2), expected.group(2))
-        problem = f"is {found} where {wanted} belongs; write {wanted}"
+        wanted, found = _TYPE_NAMES.get(wanted, wanted), _TYPE_NAMES.get(expected.group(2), expected.group(2))
+        problem = f"is {found} instead of {wanted}; write {wanted}"
     elif missing:
         problem = f"has no {missing.group(1)}; add it"
     elif "RFC3339" in problem or "timezone" in problem:
