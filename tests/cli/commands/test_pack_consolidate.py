@@ -174,7 +174,10 @@ def test_options_of_consolidation_need_it(tmp_path, capsys, options, said):
         (TYPE | {"price": 0}, "items[0].price: 0 is not a price; write a number above 0"),
         (TYPE | {"price": 1e15}, "items[0].price: 1e+15 is too large; use a larger unit for all prices, up to 1e+06"),
         (TYPE | {"limit": -1}, "items[0].limit: -1 is negative; write a number of 0 or more"),
-        (TYPE | {"allocatable": {"cpu": "8"}}, "items[0].allocatable.memory: is missing; write what pods can request of such"),
+        (
+            TYPE | {"allocatable": {"cpu": "8"}},
+            "items[0].allocatable.memory: is missing; write what pods can request of such",
+        ),
         (
             TYPE | {"allocatable": {"cpu": "8000", "memory": "32Gi"}},
             'allocatable.cpu: "8000" is more than any node has',
