@@ -63,7 +63,7 @@ class ResizeCauseStep:
 
 @dataclass(frozen=True, slots=True)
 class UserMinimumStep:
-    """What the workload's own annotations request beyond the `submitted` request (None: unknown), and how much is granted.
+    """What the workload's own annotations request beyond the `submitted` request, and what is granted; None is unknown.
 
     `from_base` is the part of its base that counts here because the pod ranks itself on a node under pressure.
     """
@@ -148,7 +148,7 @@ class MemoryLimitSteps:
 
 @dataclass(frozen=True, slots=True)
 class CpuLimitSteps:
-    """How a CPU limit, which cannot be removed in place, is raised to the node's CPU, unless a quota counts it; 0 for none."""
+    """How a CPU limit, which cannot be removed in place, is raised to the node's CPU; `unchanged` if a quota counts it."""
 
     managed: bool
     current: int

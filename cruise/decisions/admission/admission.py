@@ -1,4 +1,4 @@
-"""What a pod that is being created shall ask for: its workload's peak."""
+"""Admission: the requests and limits that a pod is created with, computed from its workload's statistics (ADR 0029)."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,18 +35,17 @@ from cruise.domain.resources import (
 )
 from cruise.domain.usage import Statistic, StatisticsTable
 
-# New pods that no known node could hold: cut to the largest one, but not below what their template asks. The largest node may be gone for an hour, or be ordered for this very pod: only what cruise itself adds is cut. ADR 0038 says why that holds where nodes are ordered for pods as well.
-
 _UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 
 
 @dataclass(frozen=True, slots=True)
 class LargestNodeTerms:
-    """What the cut goes by.
+    """How requests are cut to the largest node (ADR 0015).
 
-    With `keeps_template` no request falls below what the pod asks by itself, or below its target where that is less.
-    `reserved` is what the DaemonSets' pods take of every node. Where `nodes_come` for pods and no known node could run
-    this one, nothing is added to what it asks; else such a pod is left as it is.
+    A larger node may be added, so only what cruise adds is cut: with `keeps_template` no request falls below the
+    submitted request, or below its target if that is less. `reserved_capacity` is what DaemonSets request of every
+    node. With `nodes_autoscale`, a pod that no known node can hold gets no more than it requests itself; without, it is
+    unchanged.
     """
 
     keeps_template: bool = True
@@ -61,27 +60,29 @@ def limit_to_largest_node(
     nodes: NodeIndex,
     terms: LargestNodeTerms,
 ) -> list[ContainerTarget]:
-    """Cut requests to the largest node that the pod could run on, so that it does not stay pending for good."""
-    need = count_pod_requests(pod, replace_container_resources(pod, targets)) + terms.reserved_capacity
-    rooms = []
-    for room in nodes.find_capacities(pod):
-        # Mostly the first does.
-        if need.fits_in(room):
+    """Cut requests to the largest node that the pod can run on, so that it does not stay pending."""
+    requests = count_pod_requests(pod, replace_container_resources(pod, targets)) + terms.reserved_capacity
+    capacities = []
+    for capacity in nodes.find_capacities(pod):
+        # Usually the first one fits.
+        if requests.fits_in(capacity):
             return list(targets)
-        rooms.append(room)
-    if not rooms and not terms.nodes_autoscale:
+        capacities.append(capacity)
+    if not capacities and not terms.nodes_autoscale:
         return list(targets)
     largest = max(
-        rooms, key=lambda room: (_share(room, need), room.memory_bytes, room.cpu_millicores), default=NO_RESOURCES
+        capacities,
+        key=lambda capacity: (_get_share_held(capacity, requests), capacity.memory_bytes, capacity.cpu_millicores),
+        default=NO_RESOURCES,
     )
-    room = largest - terms.reserved_capacity - pod.overhead
+    capacity = largest - terms.reserved_capacity - pod.overhead
     originals = read_original_resources(pod)
     submitted = [originals.get(one.name, (one.requests,))[0] for one in pod.sized_containers]
     cuts = {
-        resource: _cut(
+        resource: _cut_to_capacity(
             [target.requests.resources.get(resource) for target in targets],
             [one.resources.get(resource) if terms.keeps_template else 0 for one in submitted],
-            room.get(resource),
+            capacity.get(resource),
             _UNITS[resource],
         )
         if resource in managed
@@ -92,33 +93,33 @@ def limit_to_largest_node(
     return [replace(target, requests=StatedResources(*pair)) for target, pair in zip(targets, pairs, strict=True)]
 
 
-def _cut(wanted: Sequence[int], asked: Sequence[int], room: int, unit: int) -> list[int]:
-    """Share out what the room has beyond what is asked, in proportion to what is wanted beyond it."""
-    if sum(wanted) <= room:
+def _cut_to_capacity(wanted: Sequence[int], submitted: Sequence[int], capacity: int, unit: int) -> list[int]:
+    """Share the capacity beyond the submitted requests, in proportion to what is wanted beyond them."""
+    if sum(wanted) <= capacity:
         return list(wanted)
-    floors = [min(pair) for pair in zip(wanted, asked, strict=True)]
-    spare, more = max(0, room - sum(floors)), sum(wanted) - sum(floors)
+    floors = [min(pair) for pair in zip(wanted, submitted, strict=True)]
+    remaining, total_growth = max(0, capacity - sum(floors)), sum(wanted) - sum(floors)
     return [
-        max(unit, floor, (floor + (one - floor) * spare // max(1, more)) // unit * unit)
-        for one, floor in zip(wanted, floors, strict=True)
+        max(unit, floor, (floor + (amount - floor) * remaining // max(1, total_growth)) // unit * unit)
+        for amount, floor in zip(wanted, floors, strict=True)
     ]
 
 
-def _share(room: Resources, need: Resources) -> float:
-    """Return how much of the need a node holds, by its scarcer resource."""
+def _get_share_held(capacity: Resources, requests: Resources) -> float:
+    """Return which share of the requests a node holds, by its scarcer resource."""
     return min(
         1.0,
-        room.cpu_millicores / max(1, need.cpu_millicores),
-        room.memory_bytes / max(1, need.memory_bytes),
+        capacity.cpu_millicores / max(1, requests.cpu_millicores),
+        capacity.memory_bytes / max(1, requests.memory_bytes),
     )
 
 
-_created = create_fast_replace(Pod, "containers", "qos", "annotations")
+_replace_in_pod = create_fast_replace(Pod, "containers", "qos", "annotations")
 
 
 @dataclass(frozen=True, slots=True)
 class LeaveUnchanged:
-    """The pod is created as it is, with the reason; `new_revision` is as for `Mutate`."""
+    """The pod is created unchanged; `new_revision` is as for `MutatePod`."""
 
     reason: ReasonCode
     detail: str = ""
@@ -127,10 +128,10 @@ class LeaveUnchanged:
 
 @dataclass(frozen=True, slots=True)
 class MutatePod:
-    """The pod is created with other resources: the whole requests and limits of each sized container.
+    """The pod is created with other resources: complete requests and limits of each sized container.
 
-    `size` is what its requests are by; `new_revision` tells that they are not less than what the template states, which
-    no pod before it did.
+    `admission_size` tells what requests are computed from; with `new_revision` they are at least the template's, which
+    no earlier pod had.
     """
 
     containers: tuple[ContainerTarget, ...]
@@ -147,15 +148,15 @@ def decide_admission(
     policy: Policy,
     quotas: Sequence[ResourceQuota] = (),
 ) -> MutatePod | LeaveUnchanged:
-    """Size a pod at its creation: requests from the peak, memory limit from the 7-day maximum, no CPU limit.
+    """Size a pod at its creation: requests from the peak, the memory limit from the 7-day maximum, no CPU limit.
 
-    Deciding again on the mutated pod leaves it. `nodes` are those that it may run on, now or once they come;
+    Deciding again for the mutated pod changes nothing. `nodes` are those that it may run on, present or added later;
     `limit_ranges` and `quotas` are those of the pod's namespace.
     """
-    guidance = eligibility.get_effective_policy(pod)
+    effective_policy = eligibility.get_effective_policy(pod)
     reason = eligibility.explain_skip_at_admission(pod)
-    if reason is not None or isinstance(guidance, UnreadableAnnotations):
-        detail = guidance.detail if isinstance(guidance, UnreadableAnnotations) else ""
+    if reason is not None or isinstance(effective_policy, UnreadableAnnotations):
+        detail = effective_policy.detail if isinstance(effective_policy, UnreadableAnnotations) else ""
         if reason is ReasonCode.MANAGED_BY_OTHER_AUTOSCALER:
             detail = eligibility.get_autoscaler_claims(pod).sized_by
         elif reason is ReasonCode.LOOKUP_PENDING:
@@ -172,31 +173,32 @@ def decide_admission(
     known = [statistics.row(row) for row in rows if row is not None]
     new_revision = eligibility.is_new_revision(pod, policy.new_workload_age)
     size = AdmissionSize.PEAK if new_revision else eligibility.admission_size
-    # What is wanted beside what is stated, which counts for a new revision alone.
-    share = statistics.sharing if size is AdmissionSize.NODE_PASS else None
-    wanted = [_wanted(statistic, share, guidance.headroom_factor) for statistic in known]
+    # What the pod states counts only for a new revision.
+    sharing = statistics.sharing if size is AdmissionSize.NODE_PASS else None
+    wanted = [_compute_requests(statistic, sharing, effective_policy.headroom_factor) for statistic in known]
     if new_revision:
         wanted = [one.at_least(container.requests.resources) for one, container in zip(wanted, sized, strict=True)]
     ceilings = [
-        compute_limit_ceiling(limit, eligibility.largest_node_memory, policy) for limit in _template_limits(pod, sized)
+        compute_limit_ceiling(limit, eligibility.largest_node_memory, policy)
+        for limit in _get_submitted_memory_limits(pod, sized)
     ]
-    bounds = [compute_container_bounds(guidance, container.name, limit_ranges, policy) for container in sized]
-    targets = _requesting(sized, wanted, bounds, managed)
+    bounds = [compute_container_bounds(effective_policy, container.name, limit_ranges, policy) for container in sized]
+    targets = _set_requests(sized, wanted, bounds, managed)
     ranges = get_pod_limit_ranges(pod, limit_ranges) if limit_ranges else {}
     limits = AdmissionLimits(sized, known, ceilings, bounds, managed, ranges, quotas, nodes, policy)
     targets = limits.raise_requests_to_limits(targets)
-    targets = limit_to_largest_node(pod, targets, managed, nodes, _terms(pod, eligibility, policy))
+    targets = limit_to_largest_node(pod, targets, managed, nodes, _build_terms(pod, eligibility, policy))
     targets = limits.add_limits(targets)
     if new_revision:
-        targets = _with_stated_limits(targets, sized, managed)
-    decision = _judged(pod, sized, MutatePod(tuple(targets), size, new_revision), limit_ranges)
+        targets = _keep_stated_limits(targets, sized, managed)
+    decision = _check_decision(pod, sized, MutatePod(tuple(targets), size, new_revision), limit_ranges)
     if quotas and isinstance(decision, MutatePod) and exceeds_quota(pod, decision.containers, quotas):
         return LeaveUnchanged(ReasonCode.QUOTA_EXCEEDED)
     return decision
 
 
-def _terms(pod: Pod, eligibility: Eligibility, policy: Policy) -> LargestNodeTerms:
-    """Return the terms of the cut: the first design cut templates as well, and knew nothing of DaemonSets."""
+def _build_terms(pod: Pod, eligibility: Eligibility, policy: Policy) -> LargestNodeTerms:
+    """Return how requests are cut; the first rule set cut templates as well, and ignored DaemonSets."""
     if not policy.rules.template_limits:
         return LargestNodeTerms(keeps_template=False)
     return LargestNodeTerms(
@@ -204,10 +206,10 @@ def _terms(pod: Pod, eligibility: Eligibility, policy: Policy) -> LargestNodeTer
     )
 
 
-def _judged(
+def _check_decision(
     pod: Pod, sized: Sequence[Container], mutation: MutatePod, limit_ranges: Sequence[LimitRangeItem]
 ) -> MutatePod | LeaveUnchanged:
-    """Leave the pod where the API server would refuse the sizes, or where they change nothing."""
+    """Leave the pod unchanged if the API server would reject the sizes, or if they change nothing."""
     targets = mutation.containers
     if limit_ranges and violates_limit_range(pod, targets, limit_ranges):
         return LeaveUnchanged(ReasonCode.LIMIT_RANGE)
@@ -220,52 +222,54 @@ def _judged(
 
 @dataclass(frozen=True, slots=True)
 class AdmittedResources:
-    """What a mutation makes of a pod, and of each other one that has the same containers and pod-level resources."""
+    """The resources that a mutation gives to a pod, and to other pods with the same containers and pod-level resources."""
 
     containers: tuple[Container, ...]
     qos: QosClass
 
     def apply_to(self, pod: Pod, annotations: Mapping[str, str]) -> Pod:
-        """Return the pod as it is created, with annotations added; its own win."""
-        return _created(pod, self.containers, self.qos, {**annotations, **pod.annotations})
+        """Return the pod as it is created, with annotations added; its own take precedence."""
+        return _replace_in_pod(pod, self.containers, self.qos, {**annotations, **pod.annotations})
 
 
 def compute_admitted_resources(pod: Pod, mutation: MutatePod) -> AdmittedResources:
-    """Return what a mutation makes of the pod."""
+    """Return the pod's resources after a mutation."""
     containers = replace_container_resources(pod, mutation.containers)
     return AdmittedResources(containers, compute_qos_class(containers, pod.pod_requests, pod.pod_limits))
 
 
-def _requesting(
+def _set_requests(
     sized: Sequence[Container],
     wanted: Sequence[Resources],
     bounds: Sequence[ContainerBounds],
     managed: frozenset[ResourceName],
 ) -> list[ContainerTarget]:
-    """Return the containers with what they are to request, and with the limits that they state."""
+    """Return the containers with their new requests, and with the limits that they state."""
     targets = []
-    for container, want, bound in zip(sized, wanted, bounds, strict=True):
+    for container, wanted_amount, bound in zip(sized, wanted, bounds, strict=True):
         cpu, memory = container.requests.cpu_millicores, container.requests.memory_bytes
         if ResourceName.CPU in managed:
-            cpu = _clamp(want.cpu_millicores, bound.whole_unit_bounds[0], bound.whole_unit_bounds[1])
+            cpu = _clamp(wanted_amount.cpu_millicores, bound.whole_unit_bounds[0], bound.whole_unit_bounds[1])
         if ResourceName.MEMORY in managed:
             memory = _clamp(
-                round_up_to_mebibytes(want.memory_bytes), bound.whole_unit_bounds[2], bound.whole_unit_bounds[3]
+                round_up_to_mebibytes(wanted_amount.memory_bytes),
+                bound.whole_unit_bounds[2],
+                bound.whole_unit_bounds[3],
             )
         targets.append(ContainerTarget(container.name, container.role, StatedResources(cpu, memory), container.limits))
     return targets
 
 
-def _template_limits(pod: Pod, sized: Sequence[Container]) -> list[int | None]:
-    """Return the memory limits that the pod was submitted with, whatever an earlier mutation made of them."""
+def _get_submitted_memory_limits(pod: Pod, sized: Sequence[Container]) -> list[int | None]:
+    """Return the memory limits that the pod was submitted with, before any mutation."""
     originals = read_original_resources(pod)
     return [originals.get(one.name, (one.requests, one.limits))[1].memory_bytes for one in sized]
 
 
-def _wanted(statistic: Statistic, sharing: HeadroomSharing | None, headroom_factor: float) -> Resources:
-    """Return what a container's requests should be: its peak, or its base and its `sharing` of the headroom above it.
+def _compute_requests(statistic: Statistic, sharing: HeadroomSharing | None, headroom_factor: float) -> Resources:
+    """Return a container's requests: its peak, or its base plus its `sharing` of the headroom above it.
 
-    The larger one is what it would have on a node of its own, so that is the most.
+    The peak is the most: a container on a node of its own would get that.
     """
     peak = Resources(statistic.cpu_peak_millicores, max(statistic.memory_peak_bytes, statistic.oom_memory_bytes))
     if sharing is None:
@@ -278,10 +282,10 @@ def _wanted(statistic: Statistic, sharing: HeadroomSharing | None, headroom_fact
     )
 
 
-def _with_stated_limits(
+def _keep_stated_limits(
     targets: Sequence[ContainerTarget], sized: Sequence[Container], managed: frozenset[ResourceName]
 ) -> list[ContainerTarget]:
-    """Return targets whose memory limits are not below those that the pod states."""
+    """Return targets with memory limits no lower than those that the pod states."""
     if ResourceName.MEMORY not in managed:
         return list(targets)
     pairs = [(target, container.limits.memory_bytes) for target, container in zip(targets, sized, strict=True)]
@@ -302,6 +306,6 @@ def _clamp(value: int, least: int, most: int) -> int:
 
 
 def get_original_resources(pod: Pod, mutation: MutatePod) -> dict[str, tuple[StatedResources, StatedResources]]:
-    """Return requests and limits that a mutation replaces, by container name."""
+    """Return the requests and limits that a mutation replaces, by container name."""
     named = {target.container for target in mutation.containers}
     return {c.name: (c.requests, c.limits) for c in pod.containers if c.name in named}

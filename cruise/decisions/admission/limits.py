@@ -1,4 +1,4 @@
-"""The limits that a pod is created with, and what LimitRanges ask of its requests beside them."""
+"""The limits that a pod is created with, and the requests that LimitRanges require for them."""
 
 import math
 from collections.abc import Sequence
@@ -21,9 +21,9 @@ _CPU, _MEMORY = ResourceName.CPU, ResourceName.MEMORY
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """What the limits of one pod depend on; one entry a sized container.
+    """What the limits of one pod depend on; one entry per sized container.
 
-    `ceilings` are what memory limits may rise to, `ranges` what LimitRanges ask of the sums over the pod.
+    `ceilings` are what memory limits may rise to, `ranges` what LimitRanges of type Pod require.
     """
 
     sized: Sequence[Container]
@@ -37,16 +37,16 @@ class AdmissionLimits:
     policy: Policy
 
     def raise_requests_to_limits(self, targets: Sequence[ContainerTarget]) -> list[ContainerTarget]:
-        """Return targets whose requests are large enough, where they may be, beside the least limits.
+        """Return targets whose requests are large enough, where possible, for the least limits under LimitRanges.
 
-        The first design lowers limits instead.
+        The first rule set lowers limits instead.
         """
-        concerned = [one for one in ResourceName if one in self.managed and self._is_bound(one)]
-        if not concerned or not self.policy.rules.memory_limit_safeguards:
+        bound_resources = [one for one in ResourceName if one in self.managed and self._is_bound(one)]
+        if not bound_resources or not self.policy.rules.memory_limit_safeguards:
             return list(targets)
         requests = {one: [target.requests.resources.get(one) for target in targets] for one in ResourceName}
-        for resource in concerned:
-            requests[resource] = self._requests_beside(resource, requests[resource])
+        for resource in bound_resources:
+            requests[resource] = self._raise_requests(resource, requests[resource])
         pairs = zip(targets, requests[_CPU], requests[_MEMORY], strict=True)
         return [replace(target, requests=StatedResources(cpu or None, memory or None)) for target, cpu, memory in pairs]
 
@@ -54,38 +54,47 @@ class AdmissionLimits:
         at = int(resource is _MEMORY)
         return resource in self.ranges or any(bound.ratios[at] < math.inf for bound in self.bounds)
 
-    def _requests_beside(self, resource: ResourceName, requests: Sequence[int]) -> list[int]:
+    def _raise_requests(self, resource: ResourceName, requests: Sequence[int]) -> list[int]:
         at, unit = int(resource is _MEMORY), UNITS[resource]
-        least, most = self._least(resource), [bound.whole_unit_bounds[2 * at + 1] for bound in self.bounds]
+        minimum_limits, maximums = (
+            self._get_minimum_limits(resource),
+            [bound.whole_unit_bounds[2 * at + 1] for bound in self.bounds],
+        )
         raised = []
-        for request, limit, cap, bound in zip(requests, least, most, self.bounds, strict=True):
+        for request, limit, cap, bound in zip(requests, minimum_limits, maximums, self.bounds, strict=True):
             needed = -(-math.ceil(limit / bound.ratios[at]) // unit) * unit
             needed += unit if needed * bound.ratios[at] < limit else 0
             raised.append(max(request, needed) if limit and needed <= cap else request)
         if resource not in self.ranges:
             return raised
-        bound_of_pod, stated = self.ranges[resource], [one.requests.resources.get(resource) for one in self.sized]
+        pod_range, present = self.ranges[resource], [one.requests.resources.get(resource) for one in self.sized]
         floors = [bound.whole_unit_bounds[2 * at] for bound in self.bounds]
-        highest = bound_of_pod.get_maximum_requests(floors, raised, raised, self._kept(resource))
+        highest = pod_range.get_maximum_requests(floors, raised, raised, self._get_kept_limits(resource))
         if highest is not None:
             raised = [min(pair) for pair in zip(raised, highest, strict=True)]
-            most = [min(pair) for pair in zip(most, highest, strict=True)]
-        lowest = bound_of_pod.get_minimum_requests(stated, raised, most, least)
+            maximums = [min(pair) for pair in zip(maximums, highest, strict=True)]
+        lowest = pod_range.get_minimum_requests(present, raised, maximums, minimum_limits)
         return [max(pair) for pair in zip(raised, lowest, strict=True)]
 
     def add_limits(self, targets: Sequence[ContainerTarget]) -> list[ContainerTarget]:
-        """Return targets with the limits that belong beside their requests."""
-        cpu = self._cpu_limits(targets) if _CPU in self.managed else [one.limits.cpu_millicores for one in targets]
-        memory = (
-            self._memory_limits(targets) if _MEMORY in self.managed else [one.limits.memory_bytes for one in targets]
+        """Return targets with the limits that belong to their requests."""
+        cpu = (
+            self._compute_cpu_limits(targets)
+            if _CPU in self.managed
+            else [one.limits.cpu_millicores for one in targets]
         )
-        # Built whole: to replace fields one by one takes several times as long, at every admission.
+        memory = (
+            self._compute_memory_limits(targets)
+            if _MEMORY in self.managed
+            else [one.limits.memory_bytes for one in targets]
+        )
+        # Built as a whole: replacing fields one by one takes several times as long at every admission.
         return [
             ContainerTarget(target.container, target.role, target.requests, StatedResources(*limits))
             for target, *limits in zip(targets, cpu, memory, strict=True)
         ]
 
-    def _memory_limits(self, targets: Sequence[ContainerTarget]) -> list[int | None]:
+    def _compute_memory_limits(self, targets: Sequence[ContainerTarget]) -> list[int | None]:
         adds = self._adds_memory_limit()
         found = [
             compute_admission_limit(
@@ -101,47 +110,49 @@ class AdmissionLimits:
                 targets, self.known, self.ceilings, self.bounds, adds, strict=True
             )
         ]
-        return self._within_range(_MEMORY, targets, found)
+        return self._apply_pod_range(_MEMORY, targets, found)
 
     def _adds_memory_limit(self) -> list[bool]:
-        """Tell for each container whether it gets a limit where it states none: a quota may refuse it otherwise."""
-        counted = bool(self.quotas) and applies_to_limits(self.quotas, _MEMORY)
+        """Return for each container whether it gets a limit if it states none: a quota may reject it otherwise."""
+        is_counted = bool(self.quotas) and applies_to_limits(self.quotas, _MEMORY)
         return [
-            bound.adds_memory_limit or (counted and bound.memory_limits is MemoryLimitPolicy.EXISTING)
+            bound.adds_memory_limit or (is_counted and bound.memory_limits is MemoryLimitPolicy.EXISTING)
             for bound in self.bounds
         ]
 
-    def _cpu_limits(self, targets: Sequence[ContainerTarget]) -> list[int | None]:
-        counted = bool(self.quotas) and applies_to_limits(self.quotas, _CPU)
-        in_sum = _CPU in self.ranges and self.ranges[_CPU].requires_limit and self.policy.rules.memory_limit_safeguards
+    def _compute_cpu_limits(self, targets: Sequence[ContainerTarget]) -> list[int | None]:
+        is_counted = bool(self.quotas) and applies_to_limits(self.quotas, _CPU)
+        is_in_pod_range = (
+            _CPU in self.ranges and self.ranges[_CPU].requires_limit and self.policy.rules.memory_limit_safeguards
+        )
         found: list[int | None] = []
         for target, bound in zip(targets, self.bounds, strict=True):
             limit, request = target.limits.cpu_millicores, target.requests.resources.cpu_millicores
-            if counted and limit is not None:
-                # Without one the API server would refuse the container, and a larger one would use up the quota.
-                found.append(max(request, min(limit, self._most_cpu_limit(request, bound))))
-            elif bound.required_limits[0] or (in_sum and limit is not None):
-                found.append(self._most_cpu_limit(request, bound))
+            if is_counted and limit is not None:
+                # Without a limit the API server would reject the container; a larger one would use up the quota.
+                found.append(max(request, min(limit, self._get_largest_cpu_limit(request, bound))))
+            elif bound.required_limits[0] or (is_in_pod_range and limit is not None):
+                found.append(self._get_largest_cpu_limit(request, bound))
             else:
                 found.append(None)
-        return self._within_range(_CPU, targets, found)
+        return self._apply_pod_range(_CPU, targets, found)
 
-    def _most_cpu_limit(self, request: int, bounds: ContainerBounds) -> int:
-        """Return the largest CPU limit that the LimitRanges allow, and that any node could need."""
-        most = UNBOUNDED if self.nodes.get_max_cpu_millicores is None else self.nodes.get_max_cpu_millicores
-        return int(max(request, min(bounds.whole_unit_bounds[4], request * bounds.ratios[0], most)))
+    def _get_largest_cpu_limit(self, request: int, bounds: ContainerBounds) -> int:
+        """Return the largest CPU limit that LimitRanges allow and that any node could need."""
+        largest = UNBOUNDED if self.nodes.max_cpu_millicores is None else self.nodes.max_cpu_millicores
+        return int(max(request, min(bounds.whole_unit_bounds[4], request * bounds.ratios[0], largest)))
 
-    def _within_range(
+    def _apply_pod_range(
         self, resource: ResourceName, targets: Sequence[ContainerTarget], limits: Sequence[int | None]
     ) -> list[int | None]:
-        """Return limits whose sum is within the LimitRanges of type Pod, where it can be."""
+        """Return limits whose sum complies with LimitRanges of type Pod, if possible."""
         if resource not in self.ranges or not self.policy.rules.memory_limit_safeguards:
             return list(limits)
         requests = [target.requests.resources.get(resource) for target in targets]
         at = int(resource is _MEMORY)
         found = self.ranges[resource].limits(
             requests,
-            self._kept(resource),
+            self._get_kept_limits(resource),
             [limit or 0 for limit in limits],
             [
                 min(bound.whole_unit_bounds[4 + at], int(min(bound.ratios[at] * request, UNBOUNDED)))
@@ -150,16 +161,16 @@ class AdmissionLimits:
         )
         return [one or None for one in found]
 
-    def _kept(self, resource: ResourceName) -> list[int]:
-        """Return the least limits, no larger than stated ones: those may stay where no more can be had."""
+    def _get_kept_limits(self, resource: ResourceName) -> list[int]:
+        """Return the least limits, at most the stated ones: those may stay if no larger ones are allowed."""
         stated = [one.limits.get(resource) for one in self.sized]
         return [
             least if limit is None else min(least, limit)
-            for least, limit in zip(self._least(resource), stated, strict=True)
+            for least, limit in zip(self._get_minimum_limits(resource), stated, strict=True)
         ]
 
-    def _least(self, resource: ResourceName) -> list[int]:
-        """Return the least limit of each container, 0 where it gets none."""
+    def _get_minimum_limits(self, resource: ResourceName) -> list[int]:
+        """Return the least limit of each container, 0 if it gets none."""
         if resource is _MEMORY:
             terms = zip(self.sized, self.known, self.ceilings, self.bounds, self._adds_memory_limit(), strict=True)
             return [
@@ -169,6 +180,6 @@ class AdmissionLimits:
         found = []
         for one, statistic, bound in zip(self.sized, self.known, self.bounds, strict=True):
             stated, peak = one.limits.cpu_millicores, statistic.cpu_peak_millicores
-            there = bound.required_limits[0] or (_CPU in self.ranges and stated is not None)
-            found.append(min(peak, peak if stated is None else stated) if there else 0)
+            gets_limit = bound.required_limits[0] or (_CPU in self.ranges and stated is not None)
+            found.append(min(peak, peak if stated is None else stated) if gets_limit else 0)
         return found

@@ -1,4 +1,4 @@
-"""Where a pod that is being created is sent, which pod it replaces, and with which sizes."""
+"""Placement hints: which evicted pod a new pod replaces, the node that it should run on, and its planned sizes."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -14,23 +14,23 @@ from cruise.domain.pod_resources import get_qos_class, replace_spec_resources
 from cruise.domain.resources import StatedResources
 from cruise.domain.scheduling import SchedulingConstraints, Taint, TaintEffect, Toleration
 
-# A pod that is left alone is not steered either.
-_LEFT_ALONE = frozenset(
+# Pods skipped for these reasons get no placement hint.
+_WITHOUT_HINT = frozenset(
     {ReasonCode.MODE_OFF, ReasonCode.MODE_OBSERVE, ReasonCode.EXCLUDED_NAMESPACE, ReasonCode.UNREADABLE_ANNOTATION}
 )
 
 
-def find_placement_hint(pod: Pod, waiting: Iterable[PlacementHint], now: datetime) -> PlacementHint | None:
-    """Return the first of those expected that a pod in creation may be; None for any other pod.
+def find_placement_hint(pod: Pod, hints: Iterable[PlacementHint], now: datetime) -> PlacementHint | None:
+    """Return the first hint that applies to a pod in creation, None if none does.
 
-    A pod that is steered already is none of them, nor is one that is bound to a node by its name, as DaemonSets' are.
+    A pod that has a hint already, or is bound to a node by name as DaemonSet pods are, gets none.
     """
     if pod.owner_name is None or pod.node is not None or PLACEMENT_HINT in pod.annotations or _is_pinned(pod):
         return None
-    owner = (pod.namespace, pod.owner_kind, pod.owner_name)
-    for one in waiting:
+    owner_key = (pod.namespace, pod.owner_kind, pod.owner_name)
+    for one in hints:
         if (
-            (one.namespace, one.owner_kind, one.owner_name) == owner
+            (one.namespace, one.owner_kind, one.owner_name) == owner_key
             and one.pod in (None, pod.name)
             and now < one.expires_at
         ):
@@ -42,41 +42,43 @@ def apply_placement_hint(
     pod: Pod,
     created: Pod,
     decision: MutatePod | LeaveUnchanged,
-    one: PlacementHint,
+    hint: PlacementHint,
     limit_ranges: tuple[LimitRangeItem, ...] = (),
     taints: Iterable[Taint] = (),
 ) -> Pod | None:
-    """Return a pod as it is created where it is steered, None where it is left alone.
+    """Return a pod as it is created with a placement hint, None if it gets none.
 
-    `created` is what admission makes of it, `taints` are those of its node. Planned sizes take the place of the peak's
-    where the pod may be sized; limits never fall under them. The preferred node is added with the patch: decisions
-    read the annotation.
+    `created` is the pod after admission, `taints` are those of its node. Planned sizes replace the admission sizes if
+    the pod may be sized; limits never fall below them. The patch adds the preferred node; decisions read the
+    annotation.
     """
-    if isinstance(decision, LeaveUnchanged) and decision.reason in _LEFT_ALONE:
+    if isinstance(decision, LeaveUnchanged) and decision.reason in _WITHOUT_HINT:
         return None
-    note = {PLACEMENT_HINT: format_placement_hint((one.replaces, one.node))}
+    annotation = {PLACEMENT_HINT: format_placement_hint((hint.replaces, hint.node))}
     placement = tolerate_preferred_taints(created.placement, taints)
-    marked = replace(created, annotations={**created.annotations, **note}, placement=placement)
-    # What was planned is for the revision that the pod before it was of.
+    hinted = replace(created, annotations={**created.annotations, **annotation}, placement=placement)
+    # Sizes were planned for the revision of the replaced pod.
     may_size = (
         isinstance(decision, MutatePod) or decision.reason is ReasonCode.NO_CHANGE_NEEDED
     ) and not decision.new_revision
-    if not one.containers or not may_size:
-        return marked
-    planned = {target.container: target for target in one.containers}
+    if not hint.containers or not may_size:
+        return hinted
+    planned = {target.container: target for target in hint.containers}
     targets = tuple(
-        _sized(container, planned[container.name]) for container in created.containers if container.name in planned
+        _apply_planned_sizes(container, planned[container.name])
+        for container in created.containers
+        if container.name in planned
     )
-    sized = replace_spec_resources(marked, targets)
-    if get_qos_class(sized) is not created.qos or violates_limit_range(marked, targets, limit_ranges):
-        return marked
+    sized = replace_spec_resources(hinted, targets)
+    if get_qos_class(sized) is not created.qos or violates_limit_range(hinted, targets, limit_ranges):
+        return hinted
     return sized
 
 
 def tolerate_preferred_taints(placement: SchedulingConstraints, taints: Iterable[Taint]) -> SchedulingConstraints:
-    """Return a placement that also tolerates those taints which ask pods to keep away, and forbid nothing.
+    """Return a placement that also tolerates the taints with effect PreferNoSchedule.
 
-    In kube-scheduler's default weights such a taint counts more than a preferred node.
+    In kube-scheduler's default weights such a taint outweighs a preferred node.
     """
     added = tuple(
         Toleration(taint.key, exists=True, effect=taint.effect)
@@ -91,22 +93,22 @@ def _is_pinned(pod: Pod) -> bool:
     return any(term.fields for term in pod.placement.terms or ())
 
 
-def _sized(container: Container, target: ContainerTarget) -> ContainerTarget:
+def _apply_planned_sizes(container: Container, target: ContainerTarget) -> ContainerTarget:
     requests = StatedResources(
-        _or(target.requests.cpu_millicores, container.requests.cpu_millicores),
-        _or(target.requests.memory_bytes, container.requests.memory_bytes),
+        _default(target.requests.cpu_millicores, container.requests.cpu_millicores),
+        _default(target.requests.memory_bytes, container.requests.memory_bytes),
     )
     limits = StatedResources(
-        _at_least(container.limits.cpu_millicores, requests.cpu_millicores),
-        _at_least(container.limits.memory_bytes, requests.memory_bytes, target.limits.memory_bytes),
+        _raise_limit(container.limits.cpu_millicores, requests.cpu_millicores),
+        _raise_limit(container.limits.memory_bytes, requests.memory_bytes, target.limits.memory_bytes),
     )
     return replace(target, role=container.role, requests=requests, limits=limits)
 
 
-def _or(planned: int | None, now: int | None) -> int | None:
+def _default(planned: int | None, now: int | None) -> int | None:
     return now if planned is None else planned
 
 
-def _at_least(limit: int | None, *floors: int | None) -> int | None:
-    """Return a limit raised to its floors; where there is none, none is added."""
+def _raise_limit(limit: int | None, *floors: int | None) -> int | None:
+    """Return a limit raised to its floors; a missing limit stays missing."""
     return None if limit is None else max(limit, *(floor for floor in floors if floor is not None), limit)

@@ -1,4 +1,4 @@
-"""Pods that no node can hold: shrunk where they wait, to what they would be created with today."""
+"""Pods at their admission sizes: unschedulable pods are shrunk to them, and replacements of evicted pods predicted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import astuple, replace
@@ -24,8 +24,8 @@ from cruise.domain.policy import Mode, Policy
 from cruise.domain.resources import NO_RESOURCES, ResourceName, Resources, StatedResources
 from cruise.domain.usage import StatisticsTable
 
-# By then a node that is ordered has come. One that was there lately is not for sale, or not for this pod.
-_NODES_COME_WITHIN = timedelta(minutes=10)
+# A node autoscaler adds a node within this time; after that, recent nodes are assumed to be unavailable to the pod.
+_NODE_ADDED_WITHIN = timedelta(minutes=10)
 
 
 def decide_unschedulable_pods(
@@ -37,21 +37,21 @@ def decide_unschedulable_pods(
     stored: StoredOverrides | None = None,
     refused: Mapping[str, RefusedResize] | None = None,
 ) -> tuple[list[ResizePod], list[SkippedPod]]:
-    """Return the resizes of unschedulable pods and the pods held, both in the pods' order.
+    """Return the resizes of unschedulable pods and the skipped pods, both in the pods' order (ADR 0017).
 
-    Requests only fall, to the workload's peak; limits stay, unless a LimitRange lets no request fall beside them.
-    kube-scheduler tries a pod again once it has shrunk.
+    Requests only fall, to the workload's peak; limits stay unless a LimitRange requires lower ones. kube-scheduler
+    tries a pod again once it has shrunk.
     """
-    waiting = [pod for pod in snapshot.pods if _waits_for_room(pod)]
-    if not waiting:
+    unschedulable = [pod for pod in snapshot.pods if _is_unschedulable(pod)]
+    if not unschedulable:
         return [], []
     eligibility = Eligibility(snapshot, statistics, stored or {}, policy, now)
-    # A kind of node that went lately may come again, but not for a pod that has waited longer than nodes take to come.
-    today, known = NodeIndex(snapshot.nodes), NodeIndex(snapshot.known_nodes)
-    counting = [today if _waits_in_vain(pod, now) else known for pod in waiting]
+    # A recently removed kind of node may be added again, but not for a pod that has waited longer than that takes.
+    present, recent = NodeIndex(snapshot.nodes), NodeIndex(snapshot.known_nodes)
+    nodes_by_pod = [present if _has_waited_for_nodes(pod, now) else recent for pod in unschedulable]
     decided = [
         _decide(pod, eligibility, statistics, snapshot, nodes, policy, refused or {})
-        for pod, nodes in zip(waiting, counting, strict=True)
+        for pod, nodes in zip(unschedulable, nodes_by_pod, strict=True)
     ]
     return (
         [one for one in decided if isinstance(one, ResizePod)],
@@ -67,18 +67,18 @@ def shrink_pending_pod(
     nodes: NodeIndex,
     policy: Policy,
 ) -> Pod:
-    """Return the pod as it is once it has shrunk for want of room, where it may."""
-    decided = _decide(pod, eligibility, statistics, snapshot, nodes, policy, {}) if _waits_for_room(pod) else None
+    """Return the pod as it is after it has shrunk because no node can hold it, if it may."""
+    decided = _decide(pod, eligibility, statistics, snapshot, nodes, policy, {}) if _is_unschedulable(pod) else None
     return replace_spec_resources(pod, decided.containers) if isinstance(decided, ResizePod) else pod
 
 
-def _waits_for_room(pod: Pod) -> bool:
-    over = pod.is_finished or pod.terminating
-    return pod.node is None and pod.unschedulable_since is not None and not pod.scheduling_gated and not over
+def _is_unschedulable(pod: Pod) -> bool:
+    is_finished = pod.is_finished or pod.terminating
+    return pod.node is None and pod.unschedulable_since is not None and not pod.scheduling_gated and not is_finished
 
 
-def _waits_in_vain(pod: Pod, now: datetime) -> bool:
-    return pod.unschedulable_since is not None and now - pod.unschedulable_since > _NODES_COME_WITHIN
+def _has_waited_for_nodes(pod: Pod, now: datetime) -> bool:
+    return pod.unschedulable_since is not None and now - pod.unschedulable_since > _NODE_ADDED_WITHIN
 
 
 def _decide(
@@ -94,16 +94,16 @@ def _decide(
     decision = decide_admission(pod, eligibility, statistics, nodes, ranges, policy)
     if isinstance(decision, LeaveUnchanged):
         return SkippedPod(pod.namespace, pod.name, decision.reason, decision.detail)
-    guidance = eligibility.get_effective_policy(pod)
-    if isinstance(guidance, EffectivePolicy) and guidance.mode < Mode.RESIZE:
+    effective_policy = eligibility.get_effective_policy(pod)
+    if isinstance(effective_policy, EffectivePolicy) and effective_policy.mode < Mode.RESIZE:
         return SkippedPod(pod.namespace, pod.name, ReasonCode.MODE_INITIAL)
     containers = pod.sized_containers
     pairs = list(zip(containers, decision.containers, strict=True))
-    targets = tuple(_shrunk(container, target, container.limits.memory_bytes) for container, target in pairs)
+    targets = tuple(_shrink_container(container, target, container.limits.memory_bytes) for container, target in pairs)
     if ranges and forbids_resize(pod, targets, ranges):
-        # Beside a smaller request a LimitRange may ask for the limit that the pod would be created with.
-        targets = tuple(_shrunk(container, target, target.limits.memory_bytes) for container, target in pairs)
-    reason = _why_not(pod, containers, targets, policy)
+        # With a smaller request a LimitRange may require the limit that the pod would be created with.
+        targets = tuple(_shrink_container(container, target, target.limits.memory_bytes) for container, target in pairs)
+    reason = _explain_no_resize(pod, containers, targets, policy)
     if reason is None and ranges and forbids_resize(pod, targets, ranges):
         reason = ReasonCode.LIMIT_RANGE
     earlier = refused.get(pod.uid)
@@ -118,7 +118,7 @@ def _decide(
     return ResizePod(pod.namespace, pod.name, pod.uid, None, pod.workload, targets, NO_RESOURCES, ReasonCode.RIGHTSIZED)
 
 
-def _why_not(
+def _explain_no_resize(
     pod: Pod, containers: Sequence[Container], targets: Sequence[ContainerTarget], policy: Policy
 ) -> ReasonCode | None:
     if not get_update_threshold(pod, policy).is_exceeded_by(zip(containers, targets, strict=True)):
@@ -126,38 +126,35 @@ def _why_not(
     return ReasonCode.QOS_CHANGE if would_become_guaranteed(pod, targets) else None
 
 
-def _shrunk(container: Container, target: ContainerTarget, memory_limit: int | None) -> ContainerTarget:
+def _shrink_container(container: Container, target: ContainerTarget, memory_limit: int | None) -> ContainerTarget:
     requests = StatedResources(
-        _lower(container.requests.cpu_millicores, target.requests.cpu_millicores),
-        _lower(container.requests.memory_bytes, target.requests.memory_bytes),
+        _min_if_stated(container.requests.cpu_millicores, target.requests.cpu_millicores),
+        _min_if_stated(container.requests.memory_bytes, target.requests.memory_bytes),
     )
-    limit = _lower(container.limits.memory_bytes, memory_limit)
+    limit = _min_if_stated(container.limits.memory_bytes, memory_limit)
     return replace(target, requests=requests, limits=replace(container.limits, memory_bytes=limit))
 
 
-def _lower(stated: int | None, wanted: int | None) -> int | None:
-    """Return the smaller of two; what is not stated stays so, since a resize must not change the QoS class."""
+def _min_if_stated(stated: int | None, wanted: int | None) -> int | None:
+    """Return the smaller value; an unstated one stays so, since a resize must not change the QoS class."""
     return stated if stated is None or wanted is None else min(stated, wanted)
-
-
-# What takes the place of a pod that is evicted: the pod as its controller would create it now.
 
 
 def predict_replacement_pods(
     snapshot: ClusterSnapshot, eligibility: Eligibility, statistics: StatisticsTable, policy: Policy
 ) -> PodPredictions | None:
-    """Return what finds a pod's replacement at admission size, None where evictions need not know it.
+    """Return the prediction of replacements at admission size, None if evictions do not need it.
 
-    What leaves a namespace frees its quota, sooner or later than the replacement is created: it must find a place
-    both as it is admitted by what quotas leave now, and as if they left everything. And one that is cut to the largest
-    node is moved in vain where the node does not hold its base.
+    An eviction frees its quota, before or after the replacement is created, so the replacement must fit both as
+    admitted within present quotas and without quotas. It must also fit with its base, if it was cut to the largest
+    node.
     """
     if not policy.rules.eviction_safeguards:
         return None
 
     nodes = NodeIndex(snapshot.known_nodes)
 
-    def anew(pod: Pod) -> Pod | None:
+    def predict_replacement(pod: Pod) -> Pod | None:
         created = recreate_from_template(pod, snapshot)
         ranges = snapshot.limit_ranges.get(pod.namespace, ())
         quotas = snapshot.quotas.get(pod.namespace, ())
@@ -166,72 +163,76 @@ def predict_replacement_pods(
             decision = decide_admission(created, eligibility, statistics, nodes, ranges, policy, quotas)
             return replace_spec_resources(created, decision.containers) if isinstance(decision, MutatePod) else created
 
-        fresh = admitted(quotas)
+        replacement = admitted(quotas)
         if pod.owner_kind == "DaemonSet":
-            # None is evicted, but more come with every node, of whose use nothing is known.
-            return _requesting_both(fresh, created)
-        if (ranges and violates_limit_range(fresh, (), ranges)) or (quotas and not allows_one_more_pod(fresh, quotas)):
+            # DaemonSet pods are not evicted, but new nodes get new ones without statistics.
+            return _request_larger(replacement, created)
+        if (ranges and violates_limit_range(replacement, (), ranges)) or (
+            quotas and not allows_one_more_pod(replacement, quotas)
+        ):
             return None
-        fresh = _requesting_both(fresh, admitted(())) if quotas else fresh
-        return _requesting_both(fresh, _at_its_base(created, eligibility, statistics, ranges, policy))
+        replacement = _request_larger(replacement, admitted(())) if quotas else replacement
+        return _request_larger(replacement, _request_bases(created, eligibility, statistics, ranges, policy))
 
-    def shrunk(pod: Pod) -> Pod:
+    def shrink(pod: Pod) -> Pod:
         return shrink_pending_pod(pod, eligibility, statistics, snapshot, nodes, policy)
 
-    return PodPredictions(anew, shrunk)
+    return PodPredictions(predict_replacement, shrink)
 
 
-def _at_its_base(
+def _request_bases(
     pod: Pod,
     eligibility: Eligibility,
     statistics: StatisticsTable,
     ranges: Sequence[LimitRangeItem],
     policy: Policy,
 ) -> Pod:
-    """Return the pod with its base for requests of what is managed, and with none of the rest."""
-    guidance, managed = eligibility.get_effective_policy(pod), eligibility.get_managed_resources(pod)
+    """Return the pod with its bases as requests of managed resources, and no other requests."""
+    effective_policy, managed = eligibility.get_effective_policy(pod), eligibility.get_managed_resources(pod)
     at_base = []
     for one in pod.containers:
         row = statistics.find(pod.namespace, "", pod.workload, one.name, pod.identity)
         base = NO_RESOURCES
-        if row is not None and one.role is not ContainerRole.INIT and isinstance(guidance, EffectivePolicy):
-            known, most = (
+        if row is not None and one.role is not ContainerRole.INIT and isinstance(effective_policy, EffectivePolicy):
+            known, bounds = (
                 statistics.row(row),
-                compute_container_bounds(guidance, one.name, ranges, policy).whole_unit_bounds,
+                compute_container_bounds(effective_policy, one.name, ranges, policy).whole_unit_bounds,
             )
             base = Resources(
-                min(known.cpu_base_millicores, known.cpu_peak_millicores, most[1]) * (ResourceName.CPU in managed),
-                min(known.memory_base_bytes, known.memory_peak_bytes, most[3]) * (ResourceName.MEMORY in managed),
+                min(known.cpu_base_millicores, known.cpu_peak_millicores, bounds[1]) * (ResourceName.CPU in managed),
+                min(known.memory_base_bytes, known.memory_peak_bytes, bounds[3]) * (ResourceName.MEMORY in managed),
             )
         at_base.append(replace(one, requests=StatedResources(*astuple(base))))
     return replace(pod, containers=tuple(at_base))
 
 
 def recreate_from_template(pod: Pod, snapshot: ClusterSnapshot) -> Pod:
-    """Return the pod as its template states it, where that is known; as it is otherwise."""
+    """Return the pod as its template states it if that is known, otherwise as it is."""
     workload = None if pod.workload is None else snapshot.workloads.get((pod.namespace, pod.workload))
     stated = {} if workload is None or workload.requests is None else workload.requests
     limits = {} if workload is None or workload.memory_limits is None else workload.memory_limits
-    anew = [replace(one, allocated=None, actual=None, actual_limits=None) for one in pod.containers]
-    for at, one in enumerate(anew):
+    containers = [replace(one, allocated=None, actual=None, actual_limits=None) for one in pod.containers]
+    for at, one in enumerate(containers):
         if one.name in stated:
             limit = StatedResources(one.limits.cpu_millicores, limits.get(one.name))
-            anew[at] = replace(one, requests=stated[one.name].with_defaults(one.requests), limits=limit)
+            containers[at] = replace(one, requests=stated[one.name].with_defaults(one.requests), limits=limit)
     return replace(
         pod,
         node=None,
         phase="Pending",
         ready=False,
         resize=NO_RESIZE,
-        containers=tuple(anew),
+        containers=tuple(containers),
         constraints=get_replacement_constraints(pod.constraints),
     )
 
 
-def _requesting_both(pod: Pod, other: Pod) -> Pod:
+def _request_larger(pod: Pod, other: Pod) -> Pod:
     """Return the pod with the larger of two requests of each container."""
-    most = [
-        replace(one, requests=StatedResources(*astuple(one.requests.resources.at_least(same.requests.resources))))
-        for one, same in zip(pod.containers, other.containers, strict=True)
+    containers = [
+        replace(
+            one, requests=StatedResources(*astuple(one.requests.resources.at_least(other_container.requests.resources)))
+        )
+        for one, other_container in zip(pod.containers, other.containers, strict=True)
     ]
-    return replace(pod, containers=tuple(most))
+    return replace(pod, containers=tuple(containers))

@@ -1,4 +1,4 @@
-"""Where the replacements of evicted pods can go: kube-scheduler's own rules, on the cluster as the pass leaves it."""
+"""Finds nodes for the replacements of evicted pods by kube-scheduler's rules, on the cluster as the pass leaves it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,25 +22,25 @@ from cruise.domain.pod_resources import accepts_pod_despite_cordon, count_pod_re
 from cruise.domain.resources import NO_RESOURCES, Int64Array, Resources
 from cruise.domain.scheduling import NodeSelectorTerm, get_permanent_taints
 
-# The pod as it would be created anew; None where the API server would refuse it.
+# Predicts a pod's replacement as it would be created; None if the API server would reject it.
 ReplacementPrediction = Callable[[Pod], Pod | None]
 
 
-def _as_it_is(pod: Pod) -> Pod:
+def _keep(pod: Pod) -> Pod:
     return pod
 
 
 class PodPredictions(NamedTuple):
-    """What becomes of pods: one that is evicted is created `anew`, one that waits for room is `shrunk` meanwhile."""
+    """Predicts pods: the replacement of an evicted pod, and a pending pod once it has shrunk."""
 
     replacement: ReplacementPrediction
-    shrunk: Callable[[Pod], Pod] = _as_it_is
+    shrunk: Callable[[Pod], Pod] = _keep
 
 
 class SpareCapacity(NamedTuple):
-    """What a node could give to more pods: what kube-scheduler counts as free, and what its own pods do not need.
+    """What a node can give to more pods: what kube-scheduler counts as free, and what its own pods do not need.
 
-    `at_most` is what may be free there once all that can shrink has shrunk.
+    `limit` is what may be free once all its pods have shrunk.
     """
 
     free: Resources
@@ -49,7 +49,7 @@ class SpareCapacity(NamedTuple):
 
 
 class _EvictionRecord(NamedTuple):
-    """A pod that has left, and the node of its replacement with its need; None for one that a node is added for."""
+    """An evicted pod's node, and its replacement's node and requests; `target` is None if a node will be added for it."""
 
     source: str
     target: str | None
@@ -69,209 +69,222 @@ class _NodeEvictions:
 
 
 class ReplacementDestinations:
-    """The places that the evictions of one pass take, one after the other, over all nodes.
+    """The nodes reserved for replacements in one pass, one eviction after the other.
 
-    `spare` has the nodes that may take replacements: no more than what kube-scheduler counts as free there, and than
-    what the node's own pods leave once they have what they need. What is pending already goes first, and no place is on
-    a node that it may come to when others have shrunk. Nothing is looked up before the first pod is to leave.
+    A replacement gets no more of a node than kube-scheduler counts as free, and than the node's own pods leave once
+    they have what they need. Pending pods are placed first; a node that one of them may get after others have shrunk is
+    not used. Nothing is computed before the first eviction.
     """
 
     def __init__(
-        self, snapshot: ClusterSnapshot, prospects: PodPredictions, spare: Mapping[str, SpareCapacity]
+        self, snapshot: ClusterSnapshot, predictions: PodPredictions, spare: Mapping[str, SpareCapacity]
     ) -> None:
         self._snapshot = snapshot
-        self._prospects = prospects
+        self._predictions = predictions
         self._spare = spare
-        self._gone: dict[PodKey, _EvictionRecord] = {}
-        self._hopeless: set[tuple[object, ...]] = set()
-        self._places: _PassPlacements | None = None
+        self._evicted: dict[PodKey, _EvictionRecord] = {}
+        self._without_destination: set[tuple[object, ...]] = set()
+        self._placements: _PassPlacements | None = None
 
     def for_node(self, pods: Sequence[Pod]) -> EvictionDestinations:
-        """Return the exits of one node's pods."""
+        """Return the destinations for one node's pods."""
         return _NodeEvictions(self, pods)
 
     def get_reserved_capacity(self) -> dict[str, Resources]:
-        """Return the room that was given to replacements, by node."""
-        found: dict[str, Resources] = {}
-        for gone in self._gone.values():
-            if gone.target is not None:
-                found[gone.target] = found.get(gone.target, NO_RESOURCES) + gone.need
-        return found
+        """Return the capacity reserved for replacements, by node."""
+        by_node: dict[str, Resources] = {}
+        for record in self._evicted.values():
+            if record.target is not None:
+                by_node[record.target] = by_node.get(record.target, NO_RESOURCES) + record.need
+        return by_node
 
     def get_replacement_requests(self, pod: Pod) -> Resources:
-        """Return what the replacement of a pod that is to leave asks for."""
-        return self._gone[get_pod_key(pod)].need
+        """Return what the replacement of an evicted pod requests."""
+        return self._evicted[get_pod_key(pod)].need
 
     def evict(self, pod: Pod) -> bool:
-        """Take a pod off its node and give its replacement a place; False, and nothing is done, where there is none."""
-        # Replicas come back alike. Where a whole cluster is short, they are far too many to try each one.
+        """Remove a pod from its node and reserve a node for its replacement.
+
+        If no node can take it, nothing changes and the result is False.
+        """
+        # Replicas have equal replacements. If a whole cluster is short, they are too many to try each one.
         kind = (pod.namespace, pod.workload, pod.identity, id(pod.placement), id(pod.constraints))
-        if kind in self._hopeless or pod.node is None:
+        if kind in self._without_destination or pod.node is None:
             return False
-        fresh = self._prospects.replacement(pod)
-        if fresh is None or explain_unsupported_constraints(self._snapshot.storage_and_namespaces, fresh) is not None:
-            self._hopeless.add(kind)
+        replacement = self._predictions.replacement(pod)
+        if (
+            replacement is None
+            or explain_unsupported_constraints(self._snapshot.storage_and_namespaces, replacement) is not None
+        ):
+            self._without_destination.add(kind)
             return False
-        places = self._places = self._places or _PassPlacements(self._snapshot, self._spare, self._prospects)
-        places.remove(pod)
-        target = places.put(fresh, beside=pod.node)
-        if target is None and not self._may_be_ordered_for(fresh):
-            if not places.has_room(pod.node, fresh):
-                # Else it is a place for those elsewhere.
-                self._hopeless.add(kind)
-            places.add(pod, pod.node)
+        placements = self._placements = self._placements or _PassPlacements(
+            self._snapshot, self._spare, self._predictions
+        )
+        placements.remove(pod)
+        target = placements.put(replacement, source=pod.node)
+        if target is None and not self._will_get_new_node(replacement):
+            if not placements.has_capacity(pod.node, replacement):
+                # Otherwise the node is a destination for equal pods get_for_node other nodes.
+                self._without_destination.add(kind)
+            placements.add(pod, pod.node)
             return False
-        self._gone[get_pod_key(pod)] = _EvictionRecord(pod.node, target, count_pod_requests(fresh))
+        self._evicted[get_pod_key(pod)] = _EvictionRecord(pod.node, target, count_pod_requests(replacement))
         return True
 
     def undo_eviction(self, pod: Pod) -> None:
-        """Put a pod back onto its node."""
-        gone = self._gone.pop(get_pod_key(pod))
-        self._hopeless.clear()
-        if self._places is not None:
-            if gone.target is not None:
-                self._places.remove_from(gone.target, pod)
-            self._places.add(pod, gone.source)
+        """Return a pod to its node."""
+        record = self._evicted.pop(get_pod_key(pod))
+        self._without_destination.clear()
+        if self._placements is not None:
+            if record.target is not None:
+                self._placements.remove_from(record.target, pod)
+            self._placements.add(pod, record.source)
 
-    def _may_be_ordered_for(self, pod: Pod) -> bool:
-        """Tell whether a node will be added for the pod: none larger than those there are can be counted on."""
+    def _will_get_new_node(self, pod: Pod) -> bool:
+        """Return whether a node autoscaler will add a node for the pod; no larger node than the known ones is assumed."""
         if self._snapshot.node_autoscaler is None or self._is_pinned(pod):
             return False
-        return self._places is not None and self._places.fits_when_new(pod)
+        return self._placements is not None and self._placements.fits_when_new(pod)
 
     def _is_pinned(self, pod: Pod) -> bool:
-        """Tell whether the pod cannot run on a node that is yet to come, or cannot run at all."""
-        surroundings = self._snapshot.storage_and_namespaces
-        for name, claim in iterate_claims(surroundings, pod):
+        """Return whether the pod cannot run get_for_node an added node, or cannot run at all."""
+        storage = self._snapshot.storage_and_namespaces
+        for name, claim in iterate_claims(storage, pod):
             if explain_unusable_claim(pod, name, claim) is not None:
                 return True
-            if claim is not None and _name_nodes(claim.terms):
+            if claim is not None and _names_nodes(claim.terms):
                 return True
-        return _name_nodes(pod.placement.terms) or any(key == HOSTNAME for key, _ in pod.placement.node_selector)
+        return _names_nodes(pod.placement.terms) or any(key == HOSTNAME for key, _ in pod.placement.node_selector)
 
 
-def _name_nodes(terms: Sequence[NodeSelectorTerm] | None) -> bool:
-    """Tell whether what has to be met is met by nodes of certain names alone."""
+def _names_nodes(terms: Sequence[NodeSelectorTerm] | None) -> bool:
+    """Return whether only nodes of certain names match the terms."""
     return bool(terms) and all(
         term.fields or any(one.key == HOSTNAME for one in term.expressions) for term in terms or ()
     )
 
 
 class _PassPlacements:
-    """The board of a pass, with what is free on each node in columns."""
+    """The pod placements of a pass, with the free capacity of each node in columns."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, of_nodes: Mapping[str, SpareCapacity], prospects: PodPredictions
+        self, snapshot: ClusterSnapshot, spare_by_node: Mapping[str, SpareCapacity], predictions: PodPredictions
     ) -> None:
-        rooms = [of_nodes.get(node.name, SpareCapacity(NO_RESOURCES, NO_RESOURCES)) for node in snapshot.nodes]
-        self._board = PodPlacements(snapshot)
-        self._scheduler = SchedulerFilters(self._board)
+        capacities = [
+            spare_by_node.get(node.name, SpareCapacity(NO_RESOURCES, NO_RESOURCES)) for node in snapshot.nodes
+        ]
+        self._pod_placements = PodPlacements(snapshot)
+        self._scheduler = SchedulerFilters(self._pod_placements)
         self._nodes = snapshot.nodes
-        self._daemons = _DaemonSetRequests(snapshot.pods, prospects.replacement)
+        self._daemonsets = _DaemonSetRequests(snapshot.pods, predictions.replacement)
         self._number = {node.name: number for number, node in enumerate(snapshot.nodes)}
         self._whole = np.maximum(_columns([node.allocatable for node in snapshot.nodes]), 1)
-        self._free, self._spare = _columns([room.free for room in rooms]), _columns([room.unneeded for room in rooms])
-        self._at_most = [room.limit for room in rooms]
-        self._waiting = self._put_pending(snapshot, prospects.shrunk)
+        self._free, self._spare = (
+            _columns([one.free for one in capacities]),
+            _columns([one.unneeded for one in capacities]),
+        )
+        self._limits = [one.limit for one in capacities]
+        self._pending = self._put_pending(snapshot, predictions.shrunk)
 
-    def put(self, pod: Pod, *, beside: str | None = None) -> str | None:
-        """Bind a pod that waits to the node with the most room that takes it; None where none does.
+    def put(self, pod: Pod, *, source: str | None = None) -> str | None:
+        """Bind a pod to the node with the most free capacity that allows it; return None if there is none.
 
-        One that is nominated for a node goes there or nowhere. One that takes the place of another is not to come back
-        to its node, which it is `beside`, nor to take what others need.
+        A pod with a nominated node is bound there or nowhere. A replacement (with a `source` node) is not bound to that
+        node, nor to capacity that pending pods need.
         """
-        need = count_pod_requests(pod)
-        free = self._free if beside is None else self._unneeded
-        room = free - (need.cpu_millicores, need.memory_bytes)
-        holding = np.flatnonzero((room >= 0).all(axis=1))
-        if beside is None and pod.nominated_node in self._number:
-            holding = holding[holding == self._number[pod.nominated_node]]
-        shares = (room[holding] / self._whole[holding]).min(axis=1)
-        for number in holding[np.argsort(-shares, kind="stable")].tolist():
+        requests = count_pod_requests(pod)
+        free = self._free if source is None else self._unneeded
+        remaining = free - (requests.cpu_millicores, requests.memory_bytes)
+        candidates = np.flatnonzero((remaining >= 0).all(axis=1))
+        if source is None and pod.nominated_node in self._number:
+            candidates = candidates[candidates == self._number[pod.nominated_node]]
+        shares = (remaining[candidates] / self._whole[candidates]).min(axis=1)
+        for number in candidates[np.argsort(-shares, kind="stable")].tolist():
             node: Node = self._nodes[number]
-            kept = beside is not None and (
-                node.name == beside or any(self._may_come(one, number) for one in self._waiting)
+            excluded = source is not None and (
+                node.name == source or any(self._may_be_scheduled(one, number) for one in self._pending)
             )
             if (
-                not kept
+                not excluded
                 and accepts_pod_despite_cordon(node, pod)
                 and next(self._scheduler.check(pod, node), None) is None
             ):
                 self.add(pod, node.name)
-                self._take(number, need, 1)
+                self._use_spare(number, requests, 1)
                 return node.name
         return None
 
-    def has_room(self, node: str, pod: Pod) -> bool:
-        """Tell whether a node has room for the replacement of a pod."""
-        need = count_pod_requests(pod)
-        return bool((self._unneeded[self._number[node]] >= (need.cpu_millicores, need.memory_bytes)).all())
+    def has_capacity(self, node: str, pod: Pod) -> bool:
+        """Return whether a node has free capacity for the replacement of a pod."""
+        requests = count_pod_requests(pod)
+        return bool((self._unneeded[self._number[node]] >= (requests.cpu_millicores, requests.memory_bytes)).all())
 
     @property
     def _unneeded(self) -> Int64Array:
         return np.minimum(self._free, self._spare)
 
     def fits_when_new(self, pod: Pod) -> bool:
-        """Tell whether any node that the pod may run on would hold it beside no other pods than those of DaemonSets."""
-        need, placement = count_pod_requests(pod), pod.placement
+        """Return whether a new node like one that the pod may run get_for_node would hold it next to the pods of DaemonSets."""
+        requests, placement = count_pod_requests(pod), pod.placement
         return any(
-            need.fits_in(node.allocatable)
+            requests.fits_in(node.allocatable)
             and placement.allows_node(node.name, node.labels)
             and placement.tolerates_all(get_permanent_taints(node.taints))
-            and need.fits_in(node.allocatable - self._daemons.on(node))
+            and requests.fits_in(node.allocatable - self._daemonsets.get_for_node(node))
             for node in self._nodes
         )
 
     def add(self, pod: Pod, node: str) -> None:
-        """Put a pod on a node."""
-        self._board.add(pod, node)
+        """Add a pod to a node."""
+        self._pod_placements.add(pod, node)
         self._count(node, count_pod_requests(pod), -1)
 
     def remove(self, pod: Pod) -> None:
-        """Take a pod off its node."""
+        """Remove a pod from its node."""
         if pod.node is not None:
-            self._board.remove(get_pod_key(pod))
+            self._pod_placements.remove(get_pod_key(pod))
             self._count(pod.node, count_pod_requests(pod), 1)
 
     def remove_from(self, node: str, pod: Pod) -> None:
-        """Take the replacement of a pod off its node."""
-        need = count_pod_requests(self._board.remove(get_pod_key(pod)))
-        self._count(node, need, 1)
-        self._take(self._number[node], need, -1)
+        """Remove the replacement of a pod from its node."""
+        requests = count_pod_requests(self._pod_placements.remove(get_pod_key(pod)))
+        self._count(node, requests, 1)
+        self._use_spare(self._number[node], requests, -1)
 
     def _put_pending(self, snapshot: ClusterSnapshot, shrunk: Callable[[Pod], Pod]) -> list[Pod]:
-        """Give the pods that wait already the places that they will have; return one of each kind that has none.
+        """Place the pods that are pending already; return one of each kind that fits nowhere.
 
-        What finds no place as it is may find one once it has shrunk.
+        A pod that does not fit as it is may fit once it has shrunk.
         """
-        hopeless: dict[tuple[object, ...], Pod] = {}
+        unplaced: dict[tuple[object, ...], Pod] = {}
         for pod in sorted(filter(is_waiting_for_scheduling, snapshot.pods), key=lambda pod: -pod.priority):
-            # Replicas share what they are made of: where one finds no place, the others need not be tried.
+            # Replicas share their specs: if one does not fit, the others need not be tried.
             kind: tuple[object, ...] = (pod.namespace, id(pod.labels), id(pod.placement), id(pod.constraints))
             kind = (*kind, pod.nominated_node, count_pod_requests(pod))
-            if kind not in hopeless and self.put(pod) is None and self.put(small := shrunk(pod)) is None:
-                hopeless[kind] = small
-        return list(hopeless.values())
+            if kind not in unplaced and self.put(pod) is None and self.put(small := shrunk(pod)) is None:
+                unplaced[kind] = small
+        return list(unplaced.values())
 
-    def _may_come(self, pod: Pod, number: int) -> bool:
-        """Tell whether a pod that waits may go to a node once its pods have shrunk."""
-        fits = count_pod_requests(pod).fits_in(self._at_most[number])
-        return fits and next(check_node(self._board, pod, self._nodes[number]), None) is None
+    def _may_be_scheduled(self, pod: Pod, number: int) -> bool:
+        """Return whether a pending pod may be scheduled to a node once its pods have shrunk."""
+        fits = count_pod_requests(pod).fits_in(self._limits[number])
+        return fits and next(check_node(self._pod_placements, pod, self._nodes[number]), None) is None
 
     def _count(self, node: str, amount: Resources, step: int) -> None:
         number = self._number.get(node)
         if number is not None:
             self._free[number] += (step * amount.cpu_millicores, step * amount.memory_bytes)
 
-    def _take(self, number: int, amount: Resources, step: int) -> None:
+    def _use_spare(self, number: int, amount: Resources, step: int) -> None:
         self._spare[number] -= (step * amount.cpu_millicores, step * amount.memory_bytes)
 
 
 class _DaemonSetRequests:
-    """What the DaemonSets' pods take of each node, or of another like it that is new.
+    """What DaemonSets request of each node, or of a new node like it.
 
-    They count as they are, and as they would be created: what they have now may be less, and grow in this very pass.
-    One that is not on a node, though its selector and its tolerations let it, counts there as its largest elsewhere.
+    Their pods count with the larger of their present requests and those at creation: they may grow in this pass. A
+    DaemonSet without a pod get_for_node a node that it could run get_for_node counts there with its largest pod.
     """
 
     def __init__(self, pods: Sequence[Pod], replacement: ReplacementPrediction) -> None:
@@ -279,35 +292,37 @@ class _DaemonSetRequests:
         self._sets: dict[tuple[str, WorkloadRef | None], dict[str, Pod]] = {}
         for pod in pods:
             if pod.owner_kind == "DaemonSet":
-                # Its identity is its node, also while it waits for room there.
+                # Its identity is its node, also while it is pending.
                 self._sets.setdefault((pod.namespace, pod.workload), {})[pod.identity] = pod
         self._largest: dict[tuple[str, WorkloadRef | None], Resources] = {}
         self._known: dict[str, Resources] = {}
 
-    def on(self, node: Node) -> Resources:
-        """Return what all of them take of a node."""
+    def get_for_node(self, node: Node) -> Resources:
+        """Return what all DaemonSets request of a node."""
         known = self._known.get(node.name)
         if known is None:
-            known = self._known[node.name] = sum((self._of(one, node) for one in self._sets), NO_RESOURCES)
+            known = self._known[node.name] = sum((self._get_requests(one, node) for one in self._sets), NO_RESOURCES)
         return known
 
-    def _of(self, key: tuple[str, WorkloadRef | None], node: Node) -> Resources:
+    def _get_requests(self, key: tuple[str, WorkloadRef | None], node: Node) -> Resources:
         pods = self._sets[key]
         there = pods.get(node.name)
         if there is not None:
-            return self._most(there)
+            return self._get_largest_requests(there)
         placement = replace(next(iter(pods.values())).placement, terms=None)
         if not (
             placement.allows_node(node.name, node.labels) and placement.tolerates_all(get_permanent_taints(node.taints))
         ):
             return NO_RESOURCES
         if key not in self._largest:
-            self._largest[key] = reduce(Resources.at_least, map(self._most, pods.values()))
+            self._largest[key] = reduce(Resources.at_least, map(self._get_largest_requests, pods.values()))
         return self._largest[key]
 
-    def _most(self, pod: Pod) -> Resources:
-        anew = self._replacement(pod)
-        return count_pod_requests(pod).at_least(NO_RESOURCES if anew is None else count_pod_requests(anew))
+    def _get_largest_requests(self, pod: Pod) -> Resources:
+        replacement = self._replacement(pod)
+        return count_pod_requests(pod).at_least(
+            NO_RESOURCES if replacement is None else count_pod_requests(replacement)
+        )
 
 
 def _columns(amounts: Sequence[Resources]) -> Int64Array:

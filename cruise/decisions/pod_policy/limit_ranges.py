@@ -1,6 +1,7 @@
-"""LimitRanges of type Pod: what the API server asks of the sums over a pod's containers, and sizes that keep to it.
+"""LimitRanges: what the API server requires of containers and of the sums over a pod (type Pod), and sizes that comply.
 
-The sums are those of LimitRanger: containers and native sidecars, and at least what an init container states.
+The sums follow the LimitRanger admission plugin: containers and native sidecars, at least what an init container
+states.
 """
 
 import math
@@ -13,31 +14,29 @@ from cruise.domain.cluster import Container, ContainerRole, LimitRangeItem, Pod
 from cruise.domain.pod_resources import replace_spec_resources
 from cruise.domain.resources import MEBIBYTE, UNBOUNDED, ResourceName, StatedResources
 
-# Whether the API server would refuse sizes under a namespace's LimitRanges.
-
 
 def violates_limit_range(pod: Pod, targets: Sequence[ContainerTarget], ranges: Sequence[LimitRangeItem]) -> bool:
-    """Tell whether the pod with the targets' sizes is outside a range.
+    """Return whether the pod with the targets' sizes violates a LimitRange (source: LimitRanger).
 
-    Every container counts, resized or not, since the server looks at the whole pod. Source: LimitRanger.
+    Every container counts, resized or not, since the API server validates the whole pod.
     """
     containers = replace_spec_resources(pod, targets).containers
     for item in ranges:
         if item.is_for_pod:
-            requests = _of_pod(containers, [container.requests for container in containers])
-            limits = _of_pod(containers, [container.limits for container in containers])
-            if _outside(requests, limits, item):
+            requests = _sum_amounts(containers, [container.requests for container in containers])
+            limits = _sum_amounts(containers, [container.limits for container in containers])
+            if _violates(requests, limits, item):
                 return True
-        elif any(_outside(container.requests, container.limits, item) for container in containers):
+        elif any(_violates(container.requests, container.limits, item) for container in containers):
             return True
     return False
 
 
 def forbids_resize(pod: Pod, targets: Sequence[ContainerTarget], ranges: Sequence[LimitRangeItem]) -> bool:
-    """Tell whether a resize to the targets' sizes would break a range, or have more done to the pod than it says.
+    """Return whether a resize to the targets' sizes would violate a LimitRange, or change more than it says.
 
-    The API server puts a default limit on each container without one, when a pod is resized as well: on pods that are
-    older than the LimitRange, whatever they use.
+    The API server sets a default limit on each container without one, at a resize as well: also in pods that are older
+    than the LimitRange.
     """
     return violates_limit_range(pod, targets, ranges) or any(
         item.default_limits.get(resource) is not None and container.limits.get(resource) is None
@@ -49,7 +48,7 @@ def forbids_resize(pod: Pod, targets: Sequence[ContainerTarget], ranges: Sequenc
     )
 
 
-def _of_pod(containers: Sequence[Container], stated: Sequence[StatedResources]) -> StatedResources:
+def _sum_amounts(containers: Sequence[Container], stated: Sequence[StatedResources]) -> StatedResources:
     roles = [container.role for container in containers]
     return StatedResources(
         _sum_over_pod(zip(roles, [amounts.cpu_millicores for amounts in stated], strict=True)),
@@ -58,32 +57,32 @@ def _of_pod(containers: Sequence[Container], stated: Sequence[StatedResources]) 
 
 
 def _sum_over_pod(values: Iterable[tuple[ContainerRole, int | None]]) -> int | None:
-    """Sum main containers and sidecars, at least what an init container needs; None where none states a value."""
-    running = sidecars = floor = 0
-    stated = False
+    """Sum main containers and sidecars, at least what an init container needs; None if none states a value."""
+    running = sidecars = init_minimum = 0
+    is_stated = False
     for role, value in values:
-        stated = stated or value is not None
+        is_stated = is_stated or value is not None
         if role is ContainerRole.INIT:
-            floor = max(floor, sidecars + (value or 0))
+            init_minimum = max(init_minimum, sidecars + (value or 0))
         else:
             running += value or 0
             sidecars += (value or 0) if role is ContainerRole.SIDECAR else 0
-    return max(running, floor) if stated else None
+    return max(running, init_minimum) if is_stated else None
 
 
-def _outside(requests: StatedResources, limits: StatedResources, item: LimitRangeItem) -> bool:
-    return _resource_outside(
+def _violates(requests: StatedResources, limits: StatedResources, item: LimitRangeItem) -> bool:
+    return _violates_for_resource(
         requests.cpu_millicores,
         limits.cpu_millicores,
         (item.minimum.cpu_millicores, item.maximum.cpu_millicores, item.max_cpu_ratio),
-    ) or _resource_outside(
+    ) or _violates_for_resource(
         requests.memory_bytes,
         limits.memory_bytes,
         (item.minimum.memory_bytes, item.maximum.memory_bytes, item.max_memory_ratio),
     )
 
 
-def _resource_outside(
+def _violates_for_resource(
     request: int | None, limit: int | None, bounds: tuple[int | None, int | None, float | None]
 ) -> bool:
     least, most, ratio = bounds
@@ -99,10 +98,10 @@ UNITS = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
 
 @dataclass(frozen=True, slots=True)
 class PodLimitRange:
-    """What the sums of one resource over a pod's sized containers must keep to.
+    """What the sums of one resource over a pod's sized containers must comply with.
 
-    `least` and `most` bound the sum of the requests and that of the limits, `ratio` is the largest sum of limits / sum
-    of requests. `init_request` and `init_limit` are the largest of an init container.
+    `minimum` and `maximum` bound the sums of requests and of limits, `ratio` the sum of limits / the sum of requests.
+    `init_request` and `init_limit` are the largest of an init container.
     """
 
     minimum: int
@@ -114,97 +113,103 @@ class PodLimitRange:
 
     @property
     def requires_limit(self) -> bool:
-        """Tell whether some container of the pod must state a limit."""
+        """Return whether some container of the pod must state a limit."""
         return self.maximum < UNBOUNDED or self.ratio < math.inf
 
     def get_minimum_requests(
-        self, now: Sequence[int], wanted: Sequence[int], most: Sequence[int], least_limits: Sequence[int]
+        self, current: Sequence[int], wanted: Sequence[int], maximum: Sequence[int], minimum_limits: Sequence[int]
     ) -> list[int]:
-        """Return the least request of each container, so that their sum is enough beside the least limits.
+        """Return the least request of each container so that their sum is enough for the least limits.
 
-        What the containers request `now` stays enough where it is; else they share the rest by what is `wanted`.
+        Present requests remain if they are enough; otherwise the containers share the rest by what is `wanted`.
         """
-        least = [0] * len(now) if self.ratio == math.inf else self._beside(now, least_limits)
-        need = 0 if self.init_request >= self.minimum else self.minimum
+        minimum = (
+            [0] * len(current) if self.ratio == math.inf else self._get_requests_for_limits(current, minimum_limits)
+        )
+        required_sum = 0 if self.init_request >= self.minimum else self.minimum
         if self.ratio < math.inf and self.init_request * self.ratio < self.init_limit:
-            need = max(need, math.ceil(self.init_limit / self.ratio))
-        goals = [max(pair) for pair in zip(now, least, strict=True)]
-        if sum(goals) < need:
+            required_sum = max(required_sum, math.ceil(self.init_limit / self.ratio))
+        goals = [max(pair) for pair in zip(current, minimum, strict=True)]
+        if sum(goals) < required_sum:
             goals = [max(pair) for pair in zip(goals, wanted, strict=True)]
-        # Rounded up, since less would not be enough.
-        found = [self._whole(one) for one in self._filled(least, goals, max(need, sum(least)))]
-        return _raised([min(pair) for pair in zip(found, most, strict=True)], most, need)
+        # Rounded up: less would not be enough.
+        found = [self._round_up(one) for one in self._fill(minimum, goals, max(required_sum, sum(minimum)))]
+        return _raise_to_sum([min(pair) for pair in zip(found, maximum, strict=True)], maximum, required_sum)
 
-    def _beside(self, now: Sequence[int], least_limits: Sequence[int]) -> list[int]:
-        """Return requests beside which the sum of the limits may be what the least limits, and the requests, need.
+    def _get_requests_for_limits(self, current: Sequence[int], minimum_limits: Sequence[int]) -> list[int]:
+        """Return requests that allow the sum of the least limits.
 
-        Each limit / the ratio is enough. Containers that request less now are left at that while the others have what
-        they lack.
+        Limit / ratio is enough for each container. Containers that request less now keep that while the others have a
+        surplus.
         """
-        shares = [math.ceil(limit / self.ratio) for limit in least_limits]
-        lacking = sum(
+        shares = [math.ceil(limit / self.ratio) for limit in minimum_limits]
+        shortfall = sum(
             limit - self.ratio * request
-            for request, share, limit in zip(now, shares, least_limits, strict=True)
+            for request, share, limit in zip(current, shares, minimum_limits, strict=True)
             if request < share
         )
-        if lacking <= 0:
-            return [self._whole(share) for share in shares]
-        beyond = sum(
+        if shortfall <= 0:
+            return [self._round_up(share) for share in shares]
+        surplus = sum(
             self.ratio * request - (max(limit, request) if limit else 0)
-            for request, share, limit in zip(now, shares, least_limits, strict=True)
+            for request, share, limit in zip(current, shares, minimum_limits, strict=True)
             if request >= share
         )
-        if beyond < lacking:
-            return [self._whole(share) for share in shares]
-        part = lacking / beyond
+        if surplus < shortfall:
+            return [self._round_up(share) for share in shares]
+        fraction = shortfall / surplus
         return [
-            request if request < share else min(request, self._whole(share + math.ceil((request - share) * part)))
-            for request, share in zip(now, shares, strict=True)
+            request
+            if request < share
+            else min(request, self._round_up(share + math.ceil((request - share) * fraction)))
+            for request, share in zip(current, shares, strict=True)
         ]
 
-    def _whole(self, value: int) -> int:
+    def _round_up(self, value: int) -> int:
         return -(-value // self.unit) * self.unit
 
     def get_maximum_requests(
-        self, least: Sequence[int], base: Sequence[int], peak: Sequence[int], least_limits: Sequence[int]
+        self, minimum: Sequence[int], base: Sequence[int], peak: Sequence[int], minimum_limits: Sequence[int]
     ) -> list[int] | None:
-        """Return the largest request of each container, so that their sum leaves room for the least limits.
+        """Return the largest request of each container so that their sum leaves capacity for the least limits.
 
-        None where there is no largest sum, or not even the least sizes are within it.
+        None if there is no largest sum, or not even the least sizes comply.
         """
-        floors = [max(pair) for pair in zip(least, least_limits, strict=True)]
+        floors = [max(pair) for pair in zip(minimum, minimum_limits, strict=True)]
         if self.maximum >= UNBOUNDED or sum(floors) > self.maximum:
             return None
-        most = self._filled(self._filled(floors, base, self.maximum), peak, self.maximum)
-        spare = (self.maximum - sum(most)) // len(most)
-        return [max(floor, (one + spare) // self.unit * self.unit) for one, floor in zip(most, floors, strict=True)]
+        maximum = self._fill(self._fill(floors, base, self.maximum), peak, self.maximum)
+        spare = (self.maximum - sum(maximum)) // len(maximum)
+        return [max(floor, (one + spare) // self.unit * self.unit) for one, floor in zip(maximum, floors, strict=True)]
 
     def limits(
         self,
         requests: Sequence[int],
-        least: Sequence[int],
+        minimum: Sequence[int],
         wanted: Sequence[int],
-        most: Sequence[int],
+        maximum: Sequence[int],
     ) -> list[int]:
-        """Return the limit of each container beside its request: between the `least` and the `wanted` one, 0 for none.
+        """Return the limit of each container, given its request: between the minimum and the `wanted` one, 0 for none.
 
-        Where no limits are within the range, those that are returned are outside it.
+        If no limits comply, the returned ones do not.
         """
-        room = self.maximum
+        largest_sum = self.maximum
         if self.ratio < math.inf:
-            room = min(room, int(self.ratio * max(sum(requests), self.init_request)))
-        floors = [max(low, request) if high else 0 for low, request, high in zip(least, requests, wanted, strict=True)]
-        found = self._filled(floors, wanted, room)
+            largest_sum = min(largest_sum, int(self.ratio * max(sum(requests), self.init_request)))
+        floors = [
+            max(low, request) if high else 0 for low, request, high in zip(minimum, requests, wanted, strict=True)
+        ]
+        found = self._fill(floors, wanted, largest_sum)
         if not any(found) or max(sum(found), self.init_limit) >= self.minimum:
             return found
-        return _raised(
-            found, [cap if one else 0 for one, cap in zip(found, most, strict=True)], min(self.minimum, room)
+        return _raise_to_sum(
+            found, [cap if one else 0 for one, cap in zip(found, maximum, strict=True)], min(self.minimum, largest_sum)
         )
 
-    def _filled(self, floors: Sequence[int], goals: Sequence[int], room: int) -> list[int]:
-        """Raise `floors` towards the `goals`, all by the same share, as far as their sum leaves them room."""
+    def _fill(self, floors: Sequence[int], goals: Sequence[int], largest_sum: int) -> list[int]:
+        """Raise `floors` towards the `goals`, all by the same share, as far as their sum allows."""
         missing = [max(0, goal - floor) for floor, goal in zip(floors, goals, strict=True)]
-        spare, wanted = room - sum(floors), sum(missing)
+        spare, wanted = largest_sum - sum(floors), sum(missing)
         if wanted <= spare:
             return [floor + more for floor, more in zip(floors, missing, strict=True)]
         if spare <= 0:
@@ -220,45 +225,45 @@ PodLimitRanges = Mapping[ResourceName, PodLimitRange]
 
 
 def get_pod_limit_ranges(pod: Pod, items: Sequence[LimitRangeItem]) -> PodLimitRanges:
-    """Return what the LimitRanges of a pod's namespace ask of its sums, by resource; empty where they ask nothing."""
+    """Return what LimitRanges of type Pod require of a pod, by resource; empty if nothing."""
     of_pod = [item for item in items if item.is_for_pod]
-    found = ((resource, _range(pod, of_pod, resource)) for resource in ResourceName) if of_pod else ()
+    found = ((resource, _build_range(pod, of_pod, resource)) for resource in ResourceName) if of_pod else ()
     return {resource: one for resource, one in found if one is not None}
 
 
 def collect_pod_limit_ranges(
     pods: Sequence[ResizablePod], limit_ranges: Mapping[str, Sequence[LimitRangeItem]]
 ) -> dict[int, PodLimitRanges]:
-    """Return what LimitRanges ask of the sums of pods, by their indices, for those that they ask something of."""
-    concerned = {namespace for namespace, items in limit_ranges.items() if any(item.is_for_pod for item in items)}
-    if not concerned:
+    """Return what LimitRanges of type Pod require, by pod index, for pods that they apply to."""
+    namespaces = {namespace for namespace, items in limit_ranges.items() if any(item.is_for_pod for item in items)}
+    if not namespaces:
         return {}
-    found = {
+    by_index = {
         index: get_pod_limit_ranges(pod.pod, limit_ranges[pod.pod.namespace])
         for index, pod in enumerate(pods)
-        if pod.pod.namespace in concerned
+        if pod.pod.namespace in namespaces
     }
-    return {index: ranges for index, ranges in found.items() if ranges}
+    return {index: ranges for index, ranges in by_index.items() if ranges}
 
 
-def _range(pod: Pod, items: Sequence[LimitRangeItem], resource: ResourceName) -> PodLimitRange | None:
-    least = max((item.minimum.get(resource) or 0 for item in items), default=0)
-    most = min((high for item in items if (high := item.maximum.get(resource)) is not None), default=UNBOUNDED)
+def _build_range(pod: Pod, items: Sequence[LimitRangeItem], resource: ResourceName) -> PodLimitRange | None:
+    minimum = max((item.minimum.get(resource) or 0 for item in items), default=0)
+    maximum = min((high for item in items if (high := item.maximum.get(resource)) is not None), default=UNBOUNDED)
     ratio = min((top for item in items if (top := item.max_ratio(resource)) is not None), default=math.inf)
-    if not least and most >= UNBOUNDED and ratio == math.inf:
+    if not minimum and maximum >= UNBOUNDED and ratio == math.inf:
         return None
     init = [one for one in pod.containers if one.role is ContainerRole.INIT]
     init_limit = max((one.limits.get(resource) or 0 for one in init), default=0)
     init_request = max((one.requests.get(resource) or 0 for one in init), default=0)
-    if most < UNBOUNDED and any(one.role is ContainerRole.SIDECAR for one in pod.containers):
-        # Sidecars run beside init containers: with this much less for all of them, those are within the range as well.
-        most -= max(init_limit, init_request)
-    return PodLimitRange(least, most, ratio, init_request, init_limit, UNITS[resource])
+    if maximum < UNBOUNDED and any(one.role is ContainerRole.SIDECAR for one in pod.containers):
+        # Sidecars run next to init containers: reduced by this much, the range holds for those as well.
+        maximum -= max(init_limit, init_request)
+    return PodLimitRange(minimum, maximum, ratio, init_request, init_limit, UNITS[resource])
 
 
-def _raised(values: Sequence[int], most: Sequence[int], total: int) -> list[int]:
-    """Return values with what their sum lacks of a total, as far as each may be raised."""
+def _raise_to_sum(values: Sequence[int], maximum: Sequence[int], required_sum: int) -> list[int]:
+    """Return values raised, as far as each may be, until their sum reaches what is required."""
     raised = list(values)
-    for at, cap in enumerate(most):
-        raised[at] = max(raised[at], min(cap, raised[at] + max(0, total - sum(raised))))
+    for at, largest in enumerate(maximum):
+        raised[at] = max(raised[at], min(largest, raised[at] + max(0, required_sum - sum(raised))))
     return raised
