@@ -1,4 +1,4 @@
-"""What the store remembers of one pod: what was done to it, its kills, and its workload's peaks by clock hour."""
+"""The stored history of one pod: actions, OOM kills, and its workload's peaks by hour of the day."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _HOURS_OF_DAY = 24
 
 @dataclass(frozen=True, slots=True)
 class HourProfile:
-    """The largest samples of each clock hour (UTC) in the hours that are kept; None where there was no sample."""
+    """The largest samples of each hour of the day (UTC), None for an hour without samples."""
 
     container: str
     identity: str
@@ -40,43 +40,43 @@ def build_pod_history(
     kills: Iterable[OomRecord],
     peaks: HourlyPeaks,
 ) -> PodHistory:
-    """Pick what concerns a pod: its own outcomes, the kills of its workload (`Kind/name` or empty), and the peaks.
+    """Select the history of a pod: its own outcomes, the kills of its workload (`Kind/name` or empty), and its peaks.
 
-    Peaks of other identities are left out: those of a DaemonSet tell of other nodes.
+    Peaks of other identities are omitted: a DaemonSet's belong to other nodes.
     """
-    own = [
+    outcomes_of_pod = [
         outcome
         for outcome in outcomes
         if isinstance(outcome.action, ResizePod | EvictPod)
         and (outcome.action.namespace, outcome.action.pod) == (namespace, pod)
     ]
-    own_kills = [
+    kills_of_workload = [
         kill
         for kill in kills
         if kill.namespace == namespace and (kill.pod == pod or (workload and kill.workload == workload))
     ]
     return PodHistory(
-        outcomes=tuple(sorted(own, key=lambda outcome: outcome.at, reverse=True)),
-        oom_kills=tuple(sorted(own_kills, key=lambda kill: kill.finished_at, reverse=True)),
-        profiles=tuple(profile for profile in _profiles(peaks) if profile.identity in (identity, "")),
+        outcomes=tuple(sorted(outcomes_of_pod, key=lambda outcome: outcome.at, reverse=True)),
+        oom_kills=tuple(sorted(kills_of_workload, key=lambda kill: kill.finished_at, reverse=True)),
+        profiles=tuple(profile for profile in _iterate_profiles(peaks) if profile.identity in (identity, "")),
     )
 
 
-def _profiles(peaks: HourlyPeaks) -> Iterable[HourProfile]:
-    rows_of: dict[PeakKey, list[int]] = {}
+def _iterate_profiles(peaks: HourlyPeaks) -> Iterable[HourProfile]:
+    rows_by_key: dict[PeakKey, list[int]] = {}
     for row, key in enumerate(peaks.keys):
-        rows_of.setdefault(key, []).append(row)
-    for key, rows in sorted(rows_of.items()):
+        rows_by_key.setdefault(key, []).append(row)
+    for key, rows in sorted(rows_by_key.items()):
         hours = (peaks.hours[rows] % _HOURS_OF_DAY).tolist()
         yield HourProfile(
             key.container,
             key.identity,
-            _by_hour(hours, peaks.cpu_demand_millicores[rows]),
-            _by_hour(hours, peaks.memory_bytes[rows]),
+            _max_by_hour(hours, peaks.cpu_demand_millicores[rows]),
+            _max_by_hour(hours, peaks.memory_bytes[rows]),
         )
 
 
-def _by_hour(hours: Sequence[int], values: Float64Array) -> tuple[float | None, ...]:
+def _max_by_hour(hours: Sequence[int], values: Float64Array) -> tuple[float | None, ...]:
     largest: list[float | None] = [None] * _HOURS_OF_DAY
     for hour, value in zip(hours, values.tolist(), strict=True):
         if not np.isnan(value):

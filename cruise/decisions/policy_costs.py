@@ -1,17 +1,15 @@
-"""What a policy costs in a backtest: its slack and the harm that it does at stated prices, in one number."""
+"""The cost of a policy in a backtest: its slack and its harm at configured prices, in one number (ADR 0037)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from cruise.domain.backtest import ObjectivePrices, PolicyScore
 
-# Which of several policies no one would choose: another is as good in everything, and better in something.
-
 REFERENCE_POLICIES = frozenset({"clairvoyant", "clairvoyant-1h", "clairvoyant-24h", "oracle"})
-"""Policies that know the future: nobody can choose them, so they put nobody else out of the question."""
+"""Policies that know the future: they cannot be chosen, so they dominate no other policy."""
 
 NEGLIGIBLE_RESIZES = 5.0
-"""So many a container and day are as good as none: no API server and no operator feels them."""
+"""Resizes per container and day that count as none: they burden no API server and no operator."""
 
 COST_AXES: Mapping[str, Callable[[PolicyScore], float | None]] = {
     "CPU slack": lambda score: score.cpu.relative_slack,
@@ -24,39 +22,42 @@ COST_AXES: Mapping[str, Callable[[PolicyScore], float | None]] = {
         0.0, score.resizes_per_container_day - NEGLIGIBLE_RESIZES
     ),
 }
-"""What policies are compared by, less is better; None where nothing was recorded.
+"""The axes of comparison, less is better; None if nothing was recorded.
 
-Resizes count, since any policy wastes less that follows use at every pass.
-Consolidation's moves are left out: the less a policy requests, the more nodes can be emptied, and that is the point.
+Resizes count: any policy that follows use at every pass has less slack. Consolidation's moves do not: the less a policy
+requests, the more nodes can be drained.
 """
 
 
 def find_dominated_policies(policies: Mapping[str, PolicyScore]) -> Mapping[str, str]:
-    """Return the dominated policies, each with the first that dominates it and is not dominated itself.
+    """Return the dominated policies, each with the first policy that dominates it and is not dominated itself.
 
-    Axes on which some policy has no figure do not count.
+    A policy dominates another that is no better on any axis and worse on one. Axes without a figure of some policy are
+    ignored.
     """
-    rows = {name: [axis(score) for axis in COST_AXES.values()] for name, score in policies.items()}
-    known = [at for at in range(len(COST_AXES)) if all(row[at] is not None for row in rows.values())]
-    costs = {name: [row[at] or 0.0 for at in known] for name, row in rows.items()}
+    costs_by_axis = {name: [axis(score) for axis in COST_AXES.values()] for name, score in policies.items()}
+    axes = [
+        at for at in range(len(COST_AXES)) if all(own_costs[at] is not None for own_costs in costs_by_axis.values())
+    ]
+    costs = {name: [own_costs[at] or 0.0 for at in axes] for name, own_costs in costs_by_axis.items()}
     rivals = [name for name in costs if name not in REFERENCE_POLICIES]
-    front = [name for name in rivals if not any(is_dominating(costs[rival], costs[name]) for rival in rivals)]
-    found = {}
-    for name, row in costs.items():
-        winner = next((rival for rival in front if is_dominating(costs[rival], row)), None)
+    not_dominated = [name for name in rivals if not any(is_dominating(costs[rival], costs[name]) for rival in rivals)]
+    winners = {}
+    for name, own_costs in costs.items():
+        winner = next((rival for rival in not_dominated if is_dominating(costs[rival], own_costs)), None)
         if winner is not None:
-            found[name] = winner
-    return found
+            winners[name] = winner
+    return winners
 
 
 def is_dominating(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Tell whether one row of costs is nowhere above another, and somewhere below it."""
+    """Return whether one row of costs is nowhere above another, and somewhere below it."""
     pairs = list(zip(one, other, strict=True))
     return all(a <= b for a, b in pairs) and any(a < b for a, b in pairs)
 
 
 PRICE_FACTORS = (3.0, 1 / 3)
-"""By how much each price is varied to see whether the order of policies depends on it."""
+"""Factors by which each price is varied to find out whether the order of policies depends on it."""
 
 _GIBIBYTE = 1 << 30
 _DAY_HOURS, _DAY_MINUTES = 24, 1440
@@ -64,10 +65,10 @@ _DAY_HOURS, _DAY_MINUTES = 24, 1440
 
 @dataclass(frozen=True, slots=True)
 class PolicyCost:
-    """What 1,000 container-days cost, by cause; what was not recorded costs nothing.
+    """The cost of 1,000 container-days by cause; what was not recorded costs nothing.
 
-    Slack is what was requested and not used, at the prices of a core-hour and a GiB-hour. Evictions are the policy's
-    own: those of consolidation save nodes.
+    Slack is what was requested and not used, priced per core-hour and GiB-hour. Evictions are the policy's own: those
+    of consolidation save nodes.
     """
 
     cpu_slack: float
@@ -80,17 +81,17 @@ class PolicyCost:
     @property
     def total(self) -> float:
         """The sum of all causes."""
-        return sum(self.get_by_cause.values())
+        return sum(self.by_cause.values())
 
     @property
-    def get_by_cause(self) -> Mapping[str, float]:
-        """Each cause's part, in the order of the fields."""
+    def by_cause(self) -> Mapping[str, float]:
+        """The cost of each cause, in the order of the fields."""
         return {cause.name: getattr(self, cause.name) for cause in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class RankChange:
-    """Another price, and the pairs of policies that change places by it: the first now costs less than the second."""
+    """A changed price, and the pairs of policies that it reorders: the first now costs less than the second."""
 
     price: str
     factor: float
@@ -98,7 +99,7 @@ class RankChange:
 
 
 def compute_policy_cost(score: PolicyScore, prices: ObjectivePrices) -> PolicyCost:
-    """Return what a policy's 1,000 container-days cost."""
+    """Return the cost of a policy's 1,000 container-days."""
     cores = score.cpu.mean_slack / 1000 * 1000 * _DAY_HOURS
     gibibytes = score.memory.mean_slack / _GIBIBYTE * 1000 * _DAY_HOURS if score.memory is not None else 0.0
     return PolicyCost(
@@ -122,41 +123,42 @@ def rank_by_cost(policies: Mapping[str, PolicyScore], prices: ObjectivePrices) -
 
 
 def find_rank_changes(policies: Mapping[str, PolicyScore], prices: ObjectivePrices) -> Sequence[RankChange]:
-    """Return what each price times and divided by three changes in the order of the policies, the changes alone."""
-    usual = rank_by_cost(policies, prices)
+    """Return the changes in the order of policies when single prices are multiplied or divided by three."""
+    ranking = rank_by_cost(policies, prices)
     changes = []
     for price in fields(prices):
         for factor in PRICE_FACTORS:
             varied = replace(prices, **{price.name: getattr(prices, price.name) * factor})
-            place = {name: at for at, name in enumerate(rank_by_cost(policies, varied))}
+            ranks = {name: at for at, name in enumerate(rank_by_cost(policies, varied))}
             swaps = [
                 (later, earlier)
-                for at, later in enumerate(usual)
-                for earlier in usual[:at]
-                if place[later] < place[earlier]
+                for at, later in enumerate(ranking)
+                for earlier in ranking[:at]
+                if ranks[later] < ranks[earlier]
             ]
             if swaps:
                 changes.append(RankChange(price.name, factor, swaps))
     return changes
 
 
-# How far a policy has come from VPA's slack to the clairvoyant's, who knows the future of each node.
-
 START, BOUND = "vpa", "clairvoyant"
 
 
 @dataclass(frozen=True, slots=True)
 class SlackReduction:
-    """Shares of the way for CPU and memory slack: 0 is VPA's slack, 1 the clairvoyant's; None where not known."""
+    """How much of the slack between VPA and the clairvoyant policy is removed: 0 is VPA's slack, 1 the clairvoyant's.
+
+    None if it is unknown.
+    """
 
     cpu: float | None
     memory: float | None
 
 
 def compute_slack_reduction(policies: Mapping[str, PolicyScore]) -> Mapping[str, SlackReduction]:
-    """Return each policy's (vpa - slack) / (vpa - clairvoyant); empty where one of the two was not replayed.
+    """Return each policy's (vpa - slack) / (vpa - clairvoyant); empty if one of the two was not replayed.
 
-    A resource has no progress where the clairvoyant leaves no less unused than VPA.
+    A resource has None if the clairvoyant policy has no less slack than VPA.
     """
     start, bound = policies.get(START), policies.get(BOUND)
     if start is None or bound is None:
@@ -166,12 +168,15 @@ def compute_slack_reduction(policies: Mapping[str, PolicyScore]) -> Mapping[str,
         at, of, to = slack(score), slack(start), slack(bound)
         return (of - at) / (of - to) if at is not None and of is not None and to is not None and of > to else None
 
-    return {name: SlackReduction(share(score, _cpu), share(score, _memory)) for name, score in policies.items()}
+    return {
+        name: SlackReduction(share(score, _get_cpu_slack), share(score, _get_memory_slack))
+        for name, score in policies.items()
+    }
 
 
-def _cpu(score: PolicyScore) -> float | None:
+def _get_cpu_slack(score: PolicyScore) -> float | None:
     return score.cpu.relative_slack
 
 
-def _memory(score: PolicyScore) -> float | None:
+def _get_memory_slack(score: PolicyScore) -> float | None:
     return score.memory.relative_slack if score.memory is not None else None

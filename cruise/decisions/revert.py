@@ -1,4 +1,4 @@
-"""The way back: every pod to the sizes that it had before cruise, as far as a resize in place can."""
+"""Reverts every pod to the sizes that it had before cruise, as far as an in-place resize can (ADR 0019)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ OriginalSizesByUid = Mapping[str, tuple[StatedResources, StatedResources]]
 
 @dataclass(frozen=True, slots=True)
 class PodRevert:
-    """One pod's way back: the resize, and the details of what it cannot restore; with `held` it is not tried."""
+    """The resize that reverts a pod, and what it cannot restore; with a skip reason it is not attempted."""
 
     resize: ResizePod
     skipped: ReasonCode | None = None
@@ -26,9 +26,9 @@ class PodRevert:
 
 
 def decide_reverts(snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizesByUid]) -> list[PodRevert]:
-    """Return the way back of every pod that differs from its original sizes: shrinks first, then by name.
+    """Return the reverts of all pods that differ from their original sizes: decreases first, then by name.
 
-    `originals` are the original sizes by pod uid; pods without are left as they are.
+    `originals` holds the original sizes by pod uid; other pods stay unchanged.
     """
     nodes = {node.name: node for node in snapshot.nodes}
     found = []
@@ -37,21 +37,21 @@ def decide_reverts(snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSi
         if original is None or pod.is_finished or pod.terminating:
             continue
         node = nodes.get(pod.node) if pod.node is not None else None
-        reversion = _decide(pod, original, node, snapshot.limit_ranges.get(pod.namespace, ()))
-        if reversion is not None:
-            found.append(reversion)
+        revert = _decide(pod, original, node, snapshot.limit_ranges.get(pod.namespace, ()))
+        if revert is not None:
+            found.append(revert)
     return sorted(found, key=lambda one: (one.resize.growth != NO_RESOURCES, one.resize.namespace, one.resize.pod))
 
 
 def _decide(
     pod: Pod, original: OriginalSizesByUid, node: Node | None, ranges: Sequence[LimitRangeItem]
 ) -> PodRevert | None:
-    targets, lost = [], []
+    targets, not_restored = [], []
     for container in pod.containers:
         if container.name in original:
-            target, kept = _target(container, *original[container.name], node)
+            target, details = _build_target(container, *original[container.name], node)
             targets.append(target)
-            lost += [detail.create(container.name) for detail in kept]
+            not_restored += [detail.create(container.name) for detail in details]
     resize = ResizePod(
         pod.namespace,
         pod.name,
@@ -59,28 +59,28 @@ def _decide(
         pod.node,
         pod.workload,
         tuple(targets),
-        _growth(pod, targets),
+        _compute_growth(pod, targets),
         ReasonCode.REVERTED,
     )
-    detail = "; ".join(lost)
-    named = {container.name: container for container in pod.containers}
+    detail = "; ".join(not_restored)
+    by_name = {container.name: container for container in pod.containers}
     if all(
-        (target.requests, target.limits) == (named[target.container].requests, named[target.container].limits)
+        (target.requests, target.limits) == (by_name[target.container].requests, by_name[target.container].limits)
         for target in targets
     ):
-        return PodRevert(resize, ReasonCode.CANNOT_RESTORE, detail) if lost else None
-    return PodRevert(resize, _why_held(pod, targets, node, ranges), detail)
+        return PodRevert(resize, ReasonCode.CANNOT_RESTORE, detail) if not_restored else None
+    return PodRevert(resize, _explain_rejection(pod, targets, node, ranges), detail)
 
 
-def _growth(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
+def _compute_growth(pod: Pod, targets: Sequence[ContainerTarget]) -> Resources:
     after = count_pod_requests(replace(replace_spec_resources(pod, targets), resize=NO_RESIZE))
     return (after - count_pod_requests(pod)).at_least(NO_RESOURCES)
 
 
-def _why_held(
+def _explain_rejection(
     pod: Pod, targets: Sequence[ContainerTarget], node: Node | None, ranges: Sequence[LimitRangeItem]
 ) -> ReasonCode | None:
-    """Tell why the API server or the kubelet would not take a resize."""
+    """Return why the API server or the kubelet would reject a resize."""
     reason = None
     if pod.mirror or pod.windows:
         reason = ReasonCode.STATIC_POD if pod.mirror else ReasonCode.WINDOWS
@@ -97,23 +97,23 @@ def _why_held(
     return reason
 
 
-def _target(
+def _build_target(
     container: Container, requests: StatedResources, limits: StatedResources, node: Node | None
 ) -> tuple[ContainerTarget, list[ReasonDetail]]:
-    """Return the sizes nearest to the original ones that a resize can give, and what they lack."""
-    memory_falls = node is None or supports_lowering_memory_limits(node) or container.memory_resize_restarts
-    cpu = _restored(
+    """Return the sizes closest to the original ones that a resize can restore, and what it cannot restore."""
+    can_lower_memory_limit = node is None or supports_lowering_memory_limits(node) or container.memory_resize_restarts
+    cpu = _restore(
         "cpu",
         (container.requests.cpu_millicores, container.limits.cpu_millicores),
         (requests.cpu_millicores, limits.cpu_millicores),
         restarts=container.cpu_resize_restarts,
     )
-    memory = _restored(
+    memory = _restore(
         "memory",
         (container.requests.memory_bytes, container.limits.memory_bytes),
         (requests.memory_bytes, limits.memory_bytes),
         restarts=container.memory_resize_restarts,
-        limit_falls=memory_falls,
+        can_lower_limit=can_lower_memory_limit,
     )
     target = ContainerTarget(
         container.name,
@@ -121,42 +121,42 @@ def _target(
         StatedResources(cpu.request, memory.request),
         StatedResources(cpu.limit, memory.limit),
     )
-    return target, [*cpu.lost, *memory.lost]
+    return target, [*cpu.not_restored, *memory.not_restored]
 
 
 @dataclass(frozen=True, slots=True)
 class _RestoredResource:
-    """One resource's request and limit as they are to be, and what they lack."""
+    """One resource's restored request and limit, and what could not be restored."""
 
     request: int | None
     limit: int | None
-    lost: tuple[ReasonDetail, ...] = ()
+    not_restored: tuple[ReasonDetail, ...] = ()
 
 
-def _restored(
+def _restore(
     resource: str,
-    now: tuple[int | None, int | None],
+    current: tuple[int | None, int | None],
     original: tuple[int | None, int | None],
     *,
     restarts: bool,
-    limit_falls: bool = True,
+    can_lower_limit: bool = True,
 ) -> _RestoredResource:
-    if now == original:
-        return _RestoredResource(*now)
+    if current == original:
+        return _RestoredResource(*current)
     if restarts:
-        return _RestoredResource(*now, (ReasonDetail(f"{resource}-needs-restart"),))
-    lost = []
+        return _RestoredResource(*current, (ReasonDetail(f"{resource}-needs-restart"),))
+    not_restored = []
     request, limit = original
-    if request is None and now[0] is not None:
-        request = now[0]
-        lost.append(ReasonDetail(f"{resource}-request-stays"))
-    if limit is None and now[1] is not None:
-        limit = max(now[1], request or 0)
-        lost.append(ReasonDetail(f"{resource}-limit-stays"))
-    elif limit is not None and not limit_falls and (now[1] is None or limit < now[1]):
-        limit = None if now[1] is None else max(now[1], request or 0)
-        lost.append(ReasonDetail(f"{resource}-limit-fixed"))
+    if request is None and current[0] is not None:
+        request = current[0]
+        not_restored.append(ReasonDetail(f"{resource}-request-stays"))
+    if limit is None and current[1] is not None:
+        limit = max(current[1], request or 0)
+        not_restored.append(ReasonDetail(f"{resource}-limit-stays"))
+    elif limit is not None and not can_lower_limit and (current[1] is None or limit < current[1]):
+        limit = None if current[1] is None else max(current[1], request or 0)
+        not_restored.append(ReasonDetail(f"{resource}-limit-fixed"))
     elif limit is not None and limit < (request or 0):
         limit = request
-        lost.append(ReasonDetail(f"{resource}-limit-too-low"))
-    return _RestoredResource(request, limit, tuple(lost))
+        not_restored.append(ReasonDetail(f"{resource}-limit-too-low"))
+    return _RestoredResource(request, limit, tuple(not_restored))

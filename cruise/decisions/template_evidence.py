@@ -1,7 +1,7 @@
-"""Statistics of workloads of which no pod runs, and whose last pods were killed for lack of memory.
+"""The statistics that template sizes are based on, also for workloads whose last pods were killed and do not run.
 
-No sample of theirs is missing, so none is stale; and where there are none at all, the kill says how much was not
-enough.
+Such workloads lack no samples, so their statistics are not stale; if there are none, the kill shows how much memory was
+too little.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,20 +11,15 @@ from functools import reduce
 from operator import or_
 from typing import Any
 
-from cruise.decisions.oom import get_raised_memory
+from cruise.decisions.oom import build_oom_record
 from cruise.decisions.usage.oom_records import find_relevant_oom_kills
 from cruise.domain.cluster import ClusterSnapshot, Container, Pod
 from cruise.domain.usage import STATISTIC_COLUMNS, PeakKey, Statistic, StatisticColumns, StatisticKey, StatisticsTable
 
-# What a template's new sizes rest on: the statistics of the workload's pods, joined.
-
 
 @dataclass(frozen=True, slots=True)
 class TemplateEvidence:
-    """The largest figures over a workload's pods; times in Unix seconds, `history_since` 0 where it is not known.
-
-    A base is the 75th percentile of the last minutes, a peak what this hour of the day has brought, in the last week.
-    """
+    """The largest figures of a workload's pods; times in Unix seconds, `history_since` 0 if unknown."""
 
     cpu_base_millicores: int = 0
     cpu_peak_millicores: int = 0
@@ -37,7 +32,7 @@ class TemplateEvidence:
 
 
 def join_evidence(statistics: Sequence[Statistic]) -> TemplateEvidence:
-    """Join statistics of pods that share a template."""
+    """Combine the statistics of pods that share a template."""
     if not statistics:
         return TemplateEvidence()
     largest = {
@@ -53,7 +48,7 @@ def join_evidence(statistics: Sequence[Statistic]) -> TemplateEvidence:
 
 
 def add_workload_rows(statistics: StatisticsTable) -> StatisticsTable:
-    """Add a row for each workload of which single pods alone are known, as files may have it: the largest of theirs."""
+    """Add a row for each workload of which only single pods are known, as in files: the largest of their figures."""
     pods: dict[StatisticKey, list[int]] = {}
     for row, key in enumerate(statistics.keys):
         if key.pod and key.workload:
@@ -62,13 +57,13 @@ def add_workload_rows(statistics: StatisticsTable) -> StatisticsTable:
     missing = {key: rows for key, rows in pods.items() if key not in known}
     if not missing:
         return statistics
-    joined = [_joined(statistics, rows) for rows in missing.values()]
+    joined = [_combine(statistics, rows) for rows in missing.values()]
     columns = StatisticColumns.from_getter(lambda name: [one[name] for one in joined])
     return statistics.join(StatisticsTable.from_columns(columns, list(missing)))
 
 
-def _joined(statistics: StatisticsTable, rows: Sequence[int]) -> dict[str, Any]:
-    """Return the largest figures of some rows; of times the earliest."""
+def _combine(statistics: StatisticsTable, rows: Sequence[int]) -> dict[str, Any]:
+    """Return the largest figures of some rows, and the earliest times."""
     joined = {name: max(getattr(statistics, name)[list(rows)].tolist()) for name in STATISTIC_COLUMNS}
     for name in ("history_since", "updated_at", "psi_known"):
         joined[name] = min(getattr(statistics, name)[list(rows)].tolist())
@@ -77,41 +72,40 @@ def _joined(statistics: StatisticsTable, rows: Sequence[int]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class OomKilledWorkloads:
-    """The `pods` that ended by workloads with kills and without a running pod.
+    """Workloads with kills and without a running pod: their finished `pods`, and statistics.
 
-    `unknown` has the containers without statistics, and what their kills taught in bytes, 0 for one that was not
-    killed.
+    `unknown` holds the containers without statistics, with the OOM memory of their kills in bytes, 0 without a kill.
     """
 
     pods: Sequence[Pod]
     statistics: StatisticsTable
     unknown: dict[PeakKey, int]
 
-    def get_raised_statistics(self, pod: Pod, container: str) -> int | None:
-        """Return what kills alone teach of a container's memory, None where it has statistics."""
+    def get_oom_memory(self, pod: Pod, container: str) -> int | None:
+        """Return the OOM memory of a container without statistics, None if it has statistics."""
         return self.unknown.get(PeakKey(pod.namespace, str(pod.workload), container, pod.identity))
 
 
 def find_oom_killed_workloads(
     pods: Iterable[Pod], snapshot: ClusterSnapshot, statistics: StatisticsTable, now: datetime
 ) -> OomKilledWorkloads:
-    """Return those of some pods that ended, with statistics that admission can size their successors by."""
+    """Return the finished pods of such workloads, with statistics by which admission can size their successors."""
     kills = find_relevant_oom_kills(snapshot, now)
-    lessons: dict[tuple[str, str, str], int] = {}
+    oom_memory: dict[tuple[str, str, str], int] = {}
     for kill in kills:
-        of = (kill.namespace, str(kill.workload), kill.container)
-        lessons[of] = max(lessons.get(of, 0), get_raised_memory(kill, None).oom_memory_bytes)
+        killed = (kill.namespace, str(kill.workload), kill.container)
+        oom_memory[killed] = max(oom_memory.get(killed, 0), build_oom_record(kill, None).oom_memory_bytes)
     candidates = {(kill.namespace, kill.workload) for kill in kills if kill.workload is not None}
     ended: list[Pod] = []
     running = set()
     for pod in pods if candidates else ():
-        place = (pod.namespace, pod.workload)
-        if place not in candidates:
+        key_of_pod = (pod.namespace, pod.workload)
+        if key_of_pod not in candidates:
             continue
         if pod.is_finished:
             ended.append(pod)
         elif not pod.terminating:
-            running.add(place)
+            running.add(key_of_pod)
     ended = [pod for pod in ended if (pod.namespace, pod.workload) not in running]
     unknown: dict[PeakKey, int] = {}
     assumed: list[Statistic] = []
@@ -123,18 +117,18 @@ def find_oom_killed_workloads(
             if row is not None:
                 updated_at[row] = max(int(updated_at[row]), at)
             elif key not in unknown:
-                unknown[key] = lessons.get((key.namespace, key.workload, key.container), 0)
-                assumed.append(_assumed(key, container, unknown[key], at))
+                unknown[key] = oom_memory.get((key.namespace, key.workload, key.container), 0)
+                assumed.append(_assume_statistic(key, container, unknown[key], at))
     statistics = replace(statistics, updated_at=updated_at)
     return OomKilledWorkloads(
         ended, statistics.join(StatisticsTable.from_rows(assumed)) if assumed else statistics, unknown
     )
 
 
-def _assumed(key: PeakKey, container: Container, taught: int, at: int) -> Statistic:
-    """Return what a container is known to need: what it requests, and the memory that was not enough."""
+def _assume_statistic(key: PeakKey, container: Container, oom_memory: int, at: int) -> Statistic:
+    """Return assumed statistics of a container: its requests, and the memory that was too little."""
     stated = container.requests.resources
-    memory = max(taught, stated.memory_bytes, 1)
+    memory = max(oom_memory, stated.memory_bytes, 1)
     return Statistic(
         key=StatisticKey(key.namespace, "", key.workload, key.container, key.identity),
         updated_at=at,
@@ -144,5 +138,5 @@ def _assumed(key: PeakKey, container: Container, taught: int, at: int) -> Statis
         memory_base_bytes=memory,
         memory_peak_bytes=memory,
         memory_7d_max_bytes=memory,
-        oom_memory_bytes=taught,
+        oom_memory_bytes=oom_memory,
     )

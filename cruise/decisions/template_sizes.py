@@ -1,6 +1,6 @@
 """What each workload's pod template should state: the sizes that admission gives its pods.
 
-Once a template states them, admission leaves its pods as they are.
+Once a template states them, admission leaves its pods unchanged.
 """
 
 import re
@@ -32,20 +32,19 @@ from cruise.domain.resources import NO_RESOURCES, Resources, StatedResources
 from cruise.domain.usage import StatisticsTable
 
 NO_OVERRIDES: StoredOverrides = {}
-# What the API server demands of the names of namespaces and workloads; they become names of files as well.
+# Valid names of namespaces and workloads; they are used as file names as well.
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
-# Kinds whose templates can be changed, and are an author's own.
+# Kinds with templates that a user writes and can change.
 _PATCHABLE = frozenset({"CronJob", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"})
 _IMMUTABLE = frozenset({"Job"})
-# The API server, kubectl and Kustomize merge containers by name in Kubernetes' own kinds alone; in a custom resource
-# a patch takes the place of the whole list.
+# Strategic merge patches merge containers by name only in built-in kinds; in a custom resource a patch replaces the list.
 _MERGED = frozenset({"apps/v1", "batch/v1"})
-# Pods that are too young to count do not speak against what the others show.
+# Pods that are too young do not contradict the others.
 _TOO_YOUNG = frozenset({ReasonCode.NO_STATISTICS, ReasonCode.NEW_WORKLOAD})
 
 
 class NoPatchReason(StrEnum):
-    """Why no patch is made for a template, beside the reasons of admission."""
+    """Why no patch is made for a template, in addition to the reasons of admission."""
 
     NO_TEMPLATE = "no-template"
     IMMUTABLE = "immutable-template"
@@ -56,7 +55,7 @@ class NoPatchReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplateContainerSizes:
-    """One container of a template: what it states, what it should state, and what that rests on."""
+    """One container of a template: what it states, what it should state, and the evidence."""
 
     name: str
     role: ContainerRole
@@ -68,16 +67,15 @@ class TemplateContainerSizes:
 
     @property
     def changes(self) -> bool:
-        """Tell whether anything is to be stated otherwise."""
+        """Return whether the template should state anything else for it."""
         return (self.requests, self.limits) != (self.new_requests, self.new_limits)
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateSizes:
-    """One workload whose template should change; `pods` of it run or wait. `release` is its label of an instance.
+    """One workload with sizes for its template; `pods` of it are running or pending. `release` is its instance label.
 
-    `others` are the names of the template's containers that are not sized, `injected` those of containers that its pods
-    have and the template does not.
+    `others` are the template's containers that are not sized, `injected` the pods' containers that it does not have.
     """
 
     namespace: str
@@ -91,12 +89,12 @@ class TemplateSizes:
 
     @property
     def changes(self) -> bool:
-        """Tell whether the template should state anything otherwise."""
+        """Return whether the template should state anything else."""
         return any(one.changes for one in self.containers)
 
     @property
     def reclaimable(self) -> Resources:
-        """What all pods together would request less; negative where they need more."""
+        """What all pods together would request less; negative if they need more."""
         each = NO_RESOURCES
         for one in self.containers:
             each += one.requests.resources - one.new_requests.resources
@@ -105,7 +103,7 @@ class TemplateSizes:
 
 @dataclass(frozen=True, slots=True)
 class SkippedTemplate:
-    """One workload whose template is left as it is, and why; `detail` is as with the reason elsewhere."""
+    """One workload whose template is not changed, and why."""
 
     namespace: str
     workload: str
@@ -116,7 +114,7 @@ class SkippedTemplate:
 
 @dataclass(frozen=True, slots=True)
 class TemplateChanges:
-    """What templates should state, by namespace and name, and which are left alone, with the `settled` ones."""
+    """What templates should state, by namespace and name, which are skipped, and which need no change."""
 
     at: datetime
     changed: tuple[TemplateSizes, ...]
@@ -125,7 +123,7 @@ class TemplateChanges:
 
     @property
     def reclaimable(self) -> Resources:
-        """What would be requested less, all in all."""
+        """What would be requested less in total."""
         return sum((one.reclaimable for one in self.changed), NO_RESOURCES)
 
 
@@ -134,35 +132,36 @@ def size_templates(
     statistics: StatisticsTable,
     policy: Policy,
     now: datetime,
-    chosen: Iterable[Pod] | None = None,
+    selected: Iterable[Pod] | None = None,
     stored: StoredOverrides = NO_OVERRIDES,
 ) -> TemplateChanges:
-    """Size the templates of all workloads, or of those of the `chosen` pods, as mode `full` would their pods.
+    """Size the templates of all workloads, or of those of the `selected` pods, as mode `full` sizes their pods.
 
-    A template has one size for pods that differ (a StatefulSet's, a DaemonSet's): the largest that one of them needs.
-    Where no pod runs, templates of pods that were killed for lack of memory are sized, such as a CronJob's.
+    A template has one size for different pods (of a StatefulSet or DaemonSet): the largest that one of them needs.
+    Without running pods, only templates of pods that were killed for lack of memory are sized, such as a CronJob's.
     """
     policy = replace(policy, mode=Mode.FULL)
-    pods = snapshot.pods if chosen is None else list(chosen)
+    pods = snapshot.pods if selected is None else list(selected)
     killed = find_oom_killed_workloads(pods, snapshot, add_workload_rows(statistics), now)
     statistics = killed.statistics
     eligibility = Eligibility(snapshot, statistics, stored, policy, now)
     sizing = _TemplateSizing(snapshot, killed, eligibility, policy, NodeIndex(snapshot.known_nodes))
-    groups: dict[tuple[str, WorkloadRef | None, str], list[Pod]] = {}
+    pods_by_workload: dict[tuple[str, WorkloadRef | None, str], list[Pod]] = {}
     for pod in [*[one for one in pods if not one.is_finished and not one.terminating], *killed.pods]:
-        groups.setdefault((pod.namespace, pod.workload, "" if pod.workload else pod.name), []).append(pod)
-    found = [sizing.size(pods) for pods in groups.values()]
-    sized = [one for one in found if isinstance(one, TemplateSizes)]
-    settled = [one for one in sized if not one.changes]
-    left = [one for one in found if isinstance(one, SkippedTemplate)]
-    left += [
-        SkippedTemplate(one.namespace, str(one.workload), one.pods, ReasonCode.NO_CHANGE_NEEDED) for one in settled
+        pods_by_workload.setdefault((pod.namespace, pod.workload, "" if pod.workload else pod.name), []).append(pod)
+    results = [sizing.size(pods) for pods in pods_by_workload.values()]
+    sized = [one for one in results if isinstance(one, TemplateSizes)]
+    without_change = [one for one in sized if not one.changes]
+    skipped = [one for one in results if isinstance(one, SkippedTemplate)]
+    skipped += [
+        SkippedTemplate(one.namespace, str(one.workload), one.pods, ReasonCode.NO_CHANGE_NEEDED)
+        for one in without_change
     ]
     return TemplateChanges(
         now,
         tuple(sorted((one for one in sized if one.changes), key=lambda one: (one.namespace, one.workload))),
-        tuple(sorted(left, key=lambda one: (one.namespace, one.workload))),
-        tuple(sorted(settled, key=lambda one: (one.namespace, one.workload))),
+        tuple(sorted(skipped, key=lambda one: (one.namespace, one.workload))),
+        tuple(sorted(without_change, key=lambda one: (one.namespace, one.workload))),
     )
 
 
@@ -175,47 +174,47 @@ class _TemplateSizing:
     nodes: NodeIndex
 
     def size(self, pods: Sequence[Pod]) -> TemplateSizes | SkippedTemplate:
-        """Size the template of one workload, by its pods."""
-        first, running = pods[0], sum(not pod.is_finished for pod in pods)
+        """Size the template of one workload by its pods."""
+        first_pod, running = pods[0], sum(not pod.is_finished for pod in pods)
 
-        def left(reason: ReasonCode | NoPatchReason, detail: str = "") -> SkippedTemplate:
-            return SkippedTemplate(first.namespace, first.workload_name, running, reason, detail)
+        def skip(reason: ReasonCode | NoPatchReason, detail: str = "") -> SkippedTemplate:
+            return SkippedTemplate(first_pod.namespace, first_pod.workload_name, running, reason, detail)
 
-        if first.workload is None:
-            return left(ReasonCode.NO_CONTROLLER)
-        workload = self.snapshot.workloads.get((first.namespace, first.workload))
-        reason = _why_unpatched(first, workload)
+        if first_pod.workload is None:
+            return skip(ReasonCode.NO_CONTROLLER)
+        workload = self.snapshot.workloads.get((first_pod.namespace, first_pod.workload))
+        reason = _explain_no_patch(first_pod, workload)
         if workload is None or reason is not None:
-            detail = "" if workload is None else str(workload.controller or _kind_and_group(workload))
-            return left(reason or NoPatchReason.NO_TEMPLATE, detail)
-        newest: dict[str, Pod] = {}
+            detail = "" if workload is None else str(workload.controller or _describe_kind(workload))
+            return skip(reason or NoPatchReason.NO_TEMPLATE, detail)
+        newest_by_identity: dict[str, Pod] = {}
         for pod in sorted(pods, key=lambda one: (one.created_at.timestamp() if one.created_at else 0.0, one.name)):
-            newest[pod.identity] = pod
-        templated = [_templated(one, workload, self.snapshot) for one in newest.values()]
-        decided = [(pod, self._decided(pod)) for pod in templated if pod.containers]
-        if not decided:
-            # All pods are of a revision whose containers have other names.
-            return left(ReasonCode.NO_STATISTICS, ", ".join(workload.requests or ()))
-        leaves = Counter(
+            newest_by_identity[pod.identity] = pod
+        templated = [_create_from_template(one, workload, self.snapshot) for one in newest_by_identity.values()]
+        decisions = [(pod, self._decide(pod)) for pod in templated if pod.containers]
+        if not decisions:
+            # All pods belong to a revision with other container names.
+            return skip(ReasonCode.NO_STATISTICS, ", ".join(workload.requests or ()))
+        unchanged = Counter(
             (one.reason, one.detail)
-            for _, one in decided
+            for _, one in decisions
             if isinstance(one, LeaveUnchanged) and one.reason is not ReasonCode.NO_CHANGE_NEEDED
         )
         sized = [
             (pod, one.containers if isinstance(one, MutatePod) else get_spec_targets(pod))
-            for pod, one in decided
+            for pod, one in decisions
             if isinstance(one, MutatePod) or one.reason is ReasonCode.NO_CHANGE_NEEDED
         ]
-        if not sized or any(reason not in _TOO_YOUNG for reason, _ in leaves):
-            return left(*leaves.most_common(1)[0][0])
-        containers = self._joined(sized)
+        if not sized or any(reason not in _TOO_YOUNG for reason, _ in unchanged):
+            return skip(*unchanged.most_common(1)[0][0])
+        containers = self._combine_by_container(sized)
         names = {one.name for one in containers}
         return TemplateSizes(
-            first.namespace,
-            first.workload,
+            first_pod.namespace,
+            first_pod.workload,
             running,
             containers,
-            first.labels.get(APP_INSTANCE, ""),
+            first_pod.labels.get(APP_INSTANCE, ""),
             api_version=workload.api_version,
             others=tuple([name for name in workload.requests or () if name not in names]),
             injected=tuple(
@@ -223,59 +222,63 @@ class _TemplateSizing:
             ),
         )
 
-    def _decided(self, pod: Pod) -> MutatePod | LeaveUnchanged:
+    def _decide(self, pod: Pod) -> MutatePod | LeaveUnchanged:
         ranges = self.snapshot.limit_ranges.get(pod.namespace, ())
-        # Without quotas: what they have left now says nothing of the day on which the change is rolled out.
+        # Without quotas: what they have left now is not what they have left when the change is rolled out.
         return decide_admission(pod, self.eligibility, self.killed.statistics, self.nodes, ranges, self.policy)
 
-    def _joined(self, sized: Sequence[tuple[Pod, Sequence[ContainerTarget]]]) -> tuple[TemplateContainerSizes, ...]:
-        """Join what pods of one template need, container by container; pods of older revisions may lack some."""
+    def _combine_by_container(
+        self, sized: Sequence[tuple[Pod, Sequence[ContainerTarget]]]
+    ) -> tuple[TemplateContainerSizes, ...]:
+        """Combine the needs of pods of one template by container; pods of older revisions may lack some."""
         containers = {one.name: one for pod, _ in sized for one in pod.sized_containers}
-        needed: dict[str, list[tuple[Pod, ContainerTarget]]] = {name: [] for name in containers}
-        for pod, of_pod in sized:
-            for target in of_pod:
-                needed[target.container].append((pod, self._as_known(pod, target, containers[target.container])))
+        targets_by_container: dict[str, list[tuple[Pod, ContainerTarget]]] = {name: [] for name in containers}
+        for pod, pod_targets in sized:
+            for target in pod_targets:
+                targets_by_container[target.container].append(
+                    (pod, self._drop_unknown(pod, target, containers[target.container]))
+                )
         joined = []
         for name, container in containers.items():
-            targets = [target for _, target in needed[name]]
+            targets = [target for _, target in targets_by_container[name]]
             joined.append(
                 TemplateContainerSizes(
                     name,
                     container.role,
                     container.requests,
                     container.limits,
-                    _largest([one.requests for one in targets]),
-                    _largest([one.limits for one in targets]),
-                    self._evidence(name, [pod for pod, _ in needed[name]]),
+                    _max_stated([one.requests for one in targets]),
+                    _max_stated([one.limits for one in targets]),
+                    self._build_evidence(name, [pod for pod, _ in targets_by_container[name]]),
                 )
             )
         return tuple(joined)
 
-    def _as_known(self, pod: Pod, target: ContainerTarget, container: Container) -> ContainerTarget:
-        """Return a target without what is not known: a kill alone says nothing of CPU, nor of other containers."""
-        taught = self.killed.get_raised_statistics(pod, target.container)
-        if taught is None:
+    def _drop_unknown(self, pod: Pod, target: ContainerTarget, container: Container) -> ContainerTarget:
+        """Return a target without what is unknown: a kill shows nothing about CPU, nor about other containers."""
+        oom_memory = self.killed.get_oom_memory(pod, target.container)
+        if oom_memory is None:
             return target
         requests, limits = container.requests, container.limits
-        if taught:
+        if oom_memory:
             requests = StatedResources(requests.cpu_millicores, target.requests.memory_bytes)
             limits = StatedResources(limits.cpu_millicores, target.limits.memory_bytes)
         return replace(target, requests=requests, limits=limits)
 
-    def _evidence(self, container: str, pods: Sequence[Pod]) -> TemplateEvidence:
+    def _build_evidence(self, container: str, pods: Sequence[Pod]) -> TemplateEvidence:
         statistics = self.killed.statistics
-        known, taught = [], 0
+        known, oom_memory = [], 0
         for pod in pods:
             row = statistics.find(pod.namespace, "", pod.workload, container, pod.identity)
-            of_kills = self.killed.get_raised_statistics(pod, container)
-            if of_kills is not None:
-                taught = max(taught, of_kills)
+            memory_of_kills = self.killed.get_oom_memory(pod, container)
+            if memory_of_kills is not None:
+                oom_memory = max(oom_memory, memory_of_kills)
             elif row is not None:
                 known.append(statistics.row(row))
-        return join_evidence(known) if known else TemplateEvidence(oom_memory_bytes=taught)
+        return join_evidence(known) if known else TemplateEvidence(oom_memory_bytes=oom_memory)
 
 
-def _why_unpatched(pod: Pod, workload: Workload | None) -> NoPatchReason | None:
+def _explain_no_patch(pod: Pod, workload: Workload | None) -> NoPatchReason | None:
     if workload is None or workload.requests is None:
         return NoPatchReason.NO_TEMPLATE
     if workload.controller is not None:
@@ -288,13 +291,13 @@ def _why_unpatched(pod: Pod, workload: Workload | None) -> NoPatchReason | None:
     return None if all(_NAME.fullmatch(name) for name in names) else NoPatchReason.UNSUPPORTED_NAME
 
 
-def _kind_and_group(workload: Workload) -> str:
+def _describe_kind(workload: Workload) -> str:
     group = workload.api_version.rpartition("/")[0]
     return f"{workload.ref.kind} of {group}" if "." in group else workload.ref.kind
 
 
-def _templated(pod: Pod, workload: Workload, snapshot: ClusterSnapshot) -> Pod:
-    """Return a pod as the template alone makes it, without what cruise or others have added to it."""
+def _create_from_template(pod: Pod, workload: Workload, snapshot: ClusterSnapshot) -> Pod:
+    """Return a pod as the template alone creates it, without what cruise or others added."""
     created = recreate_from_template(pod, snapshot)
     limits: Mapping[str, int] = workload.cpu_limits or {}
     containers = tuple(
@@ -309,8 +312,8 @@ def _templated(pod: Pod, workload: Workload, snapshot: ClusterSnapshot) -> Pod:
     return replace(created, containers=containers, annotations=annotations, qos=qos)
 
 
-def _largest(amounts: Sequence[StatedResources]) -> StatedResources:
-    """Return the largest of each resource; none where one of them states none."""
+def _max_stated(amounts: Sequence[StatedResources]) -> StatedResources:
+    """Return the largest of each resource; none if one of them states none."""
     cpu = [one.cpu_millicores for one in amounts]
     memory = [one.memory_bytes for one in amounts]
     return StatedResources(
@@ -319,43 +322,41 @@ def _largest(amounts: Sequence[StatedResources]) -> StatedResources:
     )
 
 
-# What a workload's sizes are as a VerticalPodAutoscaler's recommendation: a target between two bounds.
-
-# With less history peaks of other days are missing.
+# With a shorter history, peaks of other days are missing.
 _CONFIDENT_AFTER = timedelta(days=1)
 
 
 def build_recommendations(
     sizes: Iterable[TemplateSizes], snapshot: ClusterSnapshot, now: datetime
 ) -> Iterator[WorkloadRecommendation]:
-    """Yield what is to be published: nothing about a workload that has a VerticalPodAutoscaler of somebody else's."""
-    theirs = {
+    """Yield the recommendations to publish as VerticalPodAutoscalers, except for workloads that another one targets."""
+    targets_of_others = {
         (one.namespace, one.target) for one in snapshot.vertical_autoscalers if one.target and not one.is_published
     }
-    taken = {(one.namespace, one.name) for one in snapshot.vertical_autoscalers if not one.is_published}
+    names_in_use = {(one.namespace, one.name) for one in snapshot.vertical_autoscalers if not one.is_published}
     for one in sizes:
         workload = snapshot.workloads.get((one.namespace, one.workload))
-        if workload is None or not workload.uid or (one.namespace, one.workload) in theirs:
+        if workload is None or not workload.uid or (one.namespace, one.workload) in targets_of_others:
             continue
         since = [container.evidence.history_since for container in one.containers]
         confident = all(since) and max(since) <= (now - _CONFIDENT_AFTER).timestamp()
-        containers = tuple([_of_container(container) for container in one.containers])
+        containers = tuple([_build_container_recommendation(container) for container in one.containers])
         found = WorkloadRecommendation(
             one.namespace, one.workload, workload.uid, containers, confident, workload.api_version
         )
-        if (found.namespace, found.name) not in taken:
+        if (found.namespace, found.name) not in names_in_use:
             yield found
 
 
 def select_changed_recommendations(
-    wanted: Iterable[WorkloadRecommendation], published: Mapping[tuple[str, str], WorkloadRecommendation], most: int
+    wanted: Iterable[WorkloadRecommendation], published: Mapping[tuple[str, str], WorkloadRecommendation], maximum: int
 ) -> list[WorkloadRecommendation]:
-    """Return what differs enough from what was published, those first that never were; no more than `most`."""
+    """Return at most `maximum` recommendations that differ enough from the published ones, unpublished ones first."""
     changed = [one for one in wanted if one.differs(published.get((one.namespace, one.name)))]
-    return sorted(changed, key=lambda one: ((one.namespace, one.name) in published, one.namespace, one.name))[:most]
+    return sorted(changed, key=lambda one: ((one.namespace, one.name) in published, one.namespace, one.name))[:maximum]
 
 
-def _of_container(sizes: TemplateContainerSizes) -> ContainerRecommendation:
+def _build_container_recommendation(sizes: TemplateContainerSizes) -> ContainerRecommendation:
     evidence, target = sizes.evidence, sizes.new_requests.resources
     usual = Resources(evidence.cpu_base_millicores, evidence.memory_base_bytes)
     peak_memory = max(evidence.memory_peak_bytes, evidence.oom_memory_bytes)

@@ -7,7 +7,7 @@ from datetime import datetime
 
 import structlog
 
-from cruise.decisions.oom import OomContext, applies_to_workload, compute_raised_memory, decide_oom_reaction
+from cruise.decisions.oom import OomContext, applies_to_workload, build_oom_record_from_table, decide_oom_reaction
 from cruise.decisions.pod_policy.container_bounds import get_template_memory_limits
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.usage.oom_records import OOM_KILL_RETENTION, raise_oom_memory
@@ -147,7 +147,7 @@ class OomReactor:
             self._exclude_during_cooldown(kill, kill.finished_at, now)
             return None
         statistics = await self._statistics_for(kill)
-        record = compute_raised_memory(kill, statistics)
+        record = build_oom_record_from_table(kill, statistics)
         snapshot = restrict_to_kill(await self._cluster.snapshot(), kill)
         pod = await self._cluster.read_pod(kill.namespace, kill.pod)
         if pod is None or pod.uid != kill.pod_uid or pod.is_finished:

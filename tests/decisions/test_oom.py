@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from cruise.decisions.oom import OomContext, compute_raised_memory_in_order, decide_oom_reaction, get_raised_memory
+from cruise.decisions.oom import OomContext, build_oom_record, build_oom_records, decide_oom_reaction
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.domain.actions import ContainerTarget, EvictPod, ReasonCode, RefusedResize, ResizePod, SkippedPod
 from cruise.domain.annotations import ORIGINAL_RESOURCES
@@ -84,7 +84,7 @@ def react(
     found = pod if last_seen == "same" else last_seen
     assert not isinstance(found, str)
     return decide_oom_reaction(
-        record or get_raised_memory(kill_of(pod), rows[0]), found, scene, eligibility, policy, NOW
+        record or build_oom_record(kill_of(pod), rows[0]), found, scene, eligibility, policy, NOW
     )
 
 
@@ -113,7 +113,7 @@ def held(pod: Pod, *more, **fields) -> ReasonCode:
 def test_the_lesson_is_the_limit_or_the_last_observed_peak(limit_mib, last_mib, lesson_mib):
     pod = pod_of()
     peak = make_statistic_for(pod, memory_peak_mib=240)
-    record = get_raised_memory(kill_of(pod, limit_mib, last_mib), peak)
+    record = build_oom_record(kill_of(pod, limit_mib, last_mib), peak)
     assert record.oom_memory_bytes == lesson_mib * MEBIBYTE
     assert (record.workload, record.pod_uid, record.container, record.finished_at) == (
         "Deployment/web",
@@ -125,15 +125,15 @@ def test_the_lesson_is_the_limit_or_the_last_observed_peak(limit_mib, last_mib, 
 
 def test_without_limit_or_statistics_the_last_working_set_teaches():
     bare = make_pod(workload=None)
-    record = get_raised_memory(kill_of(bare, None, 77), None)
+    record = build_oom_record(kill_of(bare, None, 77), None)
     assert (record.oom_memory_bytes, record.workload) == (77 * MEBIBYTE, "")
-    assert get_raised_memory(kill_of(bare, None, None), None).oom_memory_bytes == 0
+    assert build_oom_record(kill_of(bare, None, None), None).oom_memory_bytes == 0
 
 
 def test_a_kill_far_below_the_limit_was_the_nodes_and_teaches_nothing():
     pod = pod_of(900, 16 * 1024)
     seen = make_statistic_for(pod, memory_peak_mib=900)
-    record = get_raised_memory(kill_of(pod, 16 * 1024, 900), seen)
+    record = build_oom_record(kill_of(pod, 16 * 1024, 900), seen)
     assert record.oom_memory_bytes == 0
     decision = react(pod, record, statistic={"memory_peak_mib": 900, "memory_7d_max_mib": 900})
     assert decision == SkippedPod(pod.namespace, pod.name, ReasonCode.RECORDED_ONLY, ReasonDetail.NODE_OUT_OF_MEMORY)
@@ -141,7 +141,7 @@ def test_a_kill_far_below_the_limit_was_the_nodes_and_teaches_nothing():
 
 def test_a_kill_teaches_no_more_than_half_as_much_again_as_was_observed():
     pod = pod_of(300, 1024)
-    record = get_raised_memory(kill_of(pod, 1024, 400), make_statistic_for(pod, memory_peak_mib=300))
+    record = build_oom_record(kill_of(pod, 1024, 400), make_statistic_for(pod, memory_peak_mib=300))
     assert record.oom_memory_bytes == 600 * MEBIBYTE
 
 
@@ -152,9 +152,9 @@ def test_several_kills_teach_in_turn_whatever_the_order_that_they_are_told_in():
     second = replace(first, finished_at=NOW + timedelta(minutes=9))
     table = make_table(make_statistic_for(pod, memory_peak_mib=300))
     for kills in ([first, second], [second, first]):
-        taught = [one.oom_memory_bytes // MEBIBYTE for one in compute_raised_memory_in_order(kills, table)]
+        taught = [one.oom_memory_bytes // MEBIBYTE for one in build_oom_records(kills, table)]
         assert taught == [450, 675]
-    assert compute_raised_memory_in_order([], table) == []
+    assert build_oom_records([], table) == []
 
 
 # ---- the ceiling of the limit ----
@@ -173,7 +173,7 @@ def test_a_kill_lifts_a_limit_to_twice_the_templates_and_to_no_more_than_the_nod
     template_mib, limit_mib, next_mib
 ):
     pod = pod_of(limit_mib // 2, limit_mib)
-    record = get_raised_memory(kill_of(pod, limit_mib, limit_mib), None)
+    record = build_oom_record(kill_of(pod, limit_mib, limit_mib), None)
     target = grown(
         pod, record, free_capacity=make_resources(8000, 99_999), statistic={}, **limits_in_template(template_mib)
     )
@@ -182,7 +182,7 @@ def test_a_kill_lifts_a_limit_to_twice_the_templates_and_to_no_more_than_the_nod
 
 def test_at_its_ceiling_a_killed_pod_is_left_for_a_person_to_decide():
     pod = pod_of(2048, 2048)
-    record = get_raised_memory(kill_of(pod, 2048, 2048), None)
+    record = build_oom_record(kill_of(pod, 2048, 2048), None)
     decision = react(pod, record, **limits_in_template(1024))
     assert decision == SkippedPod(
         pod.namespace, pod.name, ReasonCode.AT_MAXIMUM, ReasonDetail.LIMIT_AT_CEILING.create("app")
@@ -191,7 +191,7 @@ def test_at_its_ceiling_a_killed_pod_is_left_for_a_person_to_decide():
 
 def test_what_was_raised_before_does_not_raise_the_ceiling():
     pod = replace(pod_of(2048, 2048), workload=make_ref("Rollout/web"))
-    record = get_raised_memory(kill_of(pod, 2048, 2048), None)
+    record = build_oom_record(kill_of(pod, 2048, 2048), None)
     noted = replace(pod, annotations={ORIGINAL_RESOURCES: '{"app":{"limits":{"memory":"1Gi"}}}'})
     assert held(noted, record) is ReasonCode.AT_MAXIMUM
 
@@ -213,7 +213,7 @@ def test_a_larger_seven_day_maximum_counts_for_the_limit():
 def test_the_limit_is_never_under_what_is_used_now_and_never_falls():
     assert grown(pod_of(), statistic={"memory_last_mib": 500}, policy=SEEDED).limits.memory_bytes == 600 * MEBIBYTE
     large = pod_of(limit_mib=2048)
-    record = get_raised_memory(kill_of(large, limit_mib=256), None)
+    record = build_oom_record(kill_of(large, limit_mib=256), None)
     assert grown(large, record).limits.memory_bytes == 2048 * MEBIBYTE
 
 
@@ -238,14 +238,14 @@ def test_other_containers_are_left_as_they_are():
 def test_a_limit_is_added_where_the_kubelet_can(version, limit_mib):
     pod = pod_of(limit_mib=None)
     always = replace(FULL, memory_limits=MemoryLimitPolicy.ALWAYS)
-    target = grown(pod, get_raised_memory(kill_of(pod, None, 256), None), version=version, policy=always)
-    assert grown(pod, get_raised_memory(kill_of(pod, None, 256), None), version=version).limits == make_amounts()
+    target = grown(pod, build_oom_record(kill_of(pod, None, 256), None), version=version, policy=always)
+    assert grown(pod, build_oom_record(kill_of(pod, None, 256), None), version=version).limits == make_amounts()
     assert target == ContainerTarget("app", ContainerRole.MAIN, make_amounts(100, 256), make_amounts(None, limit_mib))
 
 
 def test_no_limit_is_made_up_where_next_to_nothing_is_known():
     pod = pod_of(limit_mib=None, memory_mib=None)
-    record = get_raised_memory(kill_of(pod, None, None), None)
+    record = build_oom_record(kill_of(pod, None, None), None)
     nothing = {"memory_base_mib": 1, "memory_peak_mib": 1}
     target = grown(pod, record, statistic=nothing)
     assert (target.requests, target.limits) == (make_amounts(100, 16), make_amounts())
@@ -315,7 +315,7 @@ def test_a_pod_that_is_gone_or_another_by_now_is_left():
     pod = pod_of()
     assert held(pod, last_seen=None) is ReasonCode.NOT_FOUND
     assert held(pod, last_seen=replace(pod, uid="another")) is ReasonCode.NOT_FOUND
-    record = get_raised_memory(kill_of(pod, container="gone"), None)
+    record = build_oom_record(kill_of(pod, container="gone"), None)
     assert held(pod, record) is ReasonCode.NOT_FOUND
 
 
@@ -398,5 +398,5 @@ def test_a_pod_whose_node_is_not_known_is_not_evicted_for_want_of_room():
 
 def test_a_kill_of_long_ago_is_not_acted_on():
     pod = make_pod()
-    record = replace(get_raised_memory(kill_of(pod), None), finished_at=NOW - timedelta(hours=1, seconds=1))
+    record = replace(build_oom_record(kill_of(pod), None), finished_at=NOW - timedelta(hours=1, seconds=1))
     assert held(pod, record) is ReasonCode.RECORDED_ONLY

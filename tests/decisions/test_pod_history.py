@@ -2,7 +2,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from cruise.decisions.oom import get_raised_memory
+from cruise.decisions.oom import build_oom_record
 from cruise.decisions.pod_history import build_pod_history
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizePod, TaintNode
 from cruise.domain.cluster import OomKill
@@ -20,7 +20,7 @@ def outcome(pod, minutes_ago=5):
 
 
 def kill(pod, workload=WEB, namespace="shop"):
-    return get_raised_memory(OomKill(namespace, pod, f"uid-{pod}", "app", workload, "", "n1", NOW, 100, 50), None)
+    return build_oom_record(OomKill(namespace, pod, f"uid-{pod}", "app", workload, "", "n1", NOW, 100, 50), None)
 
 
 def test_outcomes_of_the_pod_come_newest_first():

@@ -32,7 +32,7 @@ def test_each_cause_costs_its_price():
     assert cost.oom_kills == pytest.approx(3)
     assert cost.evictions == pytest.approx(10 * 0.05), "consolidation's moves are not the policy's"
     assert cost.resizes == pytest.approx(4000 * 0.0002)
-    assert cost.total == pytest.approx(sum(cost.get_by_cause.values()))
+    assert cost.total == pytest.approx(sum(cost.by_cause.values()))
 
 
 def test_memory_that_was_not_recorded_costs_nothing():

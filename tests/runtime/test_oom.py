@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from cruise.decisions.oom import OomContext, decide_oom_reaction, get_raised_memory
+from cruise.decisions.oom import OomContext, build_oom_record, decide_oom_reaction
 from cruise.decisions.pod_policy.eligibility import Eligibility
 from cruise.decisions.usage.oom_records import raise_oom_memory, summarize_oom_records
 from cruise.domain.actions import Action, ActionResult, EvictPod, Outcome, ReasonCode, ResizePod, SkippedPod
@@ -114,7 +114,7 @@ async def test_a_second_kill_teaches_the_whole_workload():
     world = leaking()
     store, kill = await store_for(world), await killed(world)
     earlier = replace(kill, pod="web-1", pod_uid="uid-1", finished_at=START - timedelta(days=6))
-    await store.record_oom(get_raised_memory(earlier, None))
+    await store.record_oom(build_oom_record(earlier, None))
     await reacted(world, store, kill)
     assert (await store.read_statistics()).oom_memory_bytes.tolist() == [512 * MEBIBYTE] * 2
 
@@ -298,7 +298,7 @@ async def test_a_killed_init_container_is_for_its_owner_to_size():
     store, kill = await store_for(world), await killed(world)
     pod = await only_pod(world)
     init = replace(pod.containers[0], name="migrate", role=ContainerRole.INIT)
-    record = get_raised_memory(replace(kill, container="migrate"), None)
+    record = build_oom_record(replace(kill, container="migrate"), None)
     snapshot = await world.snapshot()
     scene = OomContext(node=snapshot.nodes[0], free_capacity=snapshot.nodes[0].allocatable, statistics={})
     eligibility = Eligibility(snapshot, await store.read_statistics(), {}, FULL, world.now)

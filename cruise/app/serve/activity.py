@@ -169,7 +169,7 @@ class HourlyTotalsRecorder:
             lambda: sum_savings(done.snapshot, collect_original_sizes(done.snapshot, stored, keys))
         )
         await store.record_cluster_hour(
-            HourlyClusterTotals(hour, moment.allocatable, moment.requested, moment.used, savings.get_saved)
+            HourlyClusterTotals(hour, moment.allocatable, moment.requested, moment.used, savings.saved)
         )
         self._kept = hour
 

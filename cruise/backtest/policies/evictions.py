@@ -14,7 +14,7 @@ from cruise.backtest.policies.statistics_lookup import ReplayedStatisticsLookup
 from cruise.backtest.replay.policy import ReplayClusterView, ReplayedOomKill, ReplayedOomReaction
 from cruise.decisions.eviction.destinations import ReplacementPrediction
 from cruise.decisions.eviction.ranking import EvictionDestinations
-from cruise.decisions.oom import OomContext, decide_oom_reaction, get_raised_memory
+from cruise.decisions.oom import OomContext, build_oom_record, decide_oom_reaction
 from cruise.domain.actions import ActionResult, EvictPod, Outcome, ReasonCode, ResizePod
 from cruise.domain.cluster import OomKill, Pod
 from cruise.domain.pod_resources import count_pod_requests, replace_spec_resources
@@ -175,7 +175,7 @@ class ReplayedOomReactor:
         pod = self._pods.pod(container, view)
         table = self._known.get_between_passes(container, view)
         statistic = table.row(0) if table.keys else None
-        record = get_raised_memory(_oom_kill(pod, kill, time), statistic)
+        record = build_oom_record(_oom_kill(pod, kill, time), statistic)
         self._statistics.apply_oom_kill(container, record, kill.time)
         if statistic is not None:
             lesson = max(statistic.oom_memory_bytes, record.oom_memory_bytes)

@@ -17,7 +17,7 @@ from cruise.adapters.prometheus.source import PrometheusUsageSource
 from cruise.app.process import get_current_time
 from cruise.app.usage_source import READING_INTERVAL, get_current_seconds
 from cruise.cli.terminal import print_error, redirect_logs, show_progress, show_spinner
-from cruise.decisions.oom import compute_raised_memory_in_order
+from cruise.decisions.oom import build_oom_records
 from cruise.decisions.preflight.usage import CLUSTER_FIX, describe_cluster_series
 from cruise.decisions.usage.cross_check import estimate_from_short_sample
 from cruise.decisions.usage.oom_records import raise_oom_memory
@@ -97,7 +97,7 @@ async def _read(
                 if not state.failures:
                     break
         if not state.failures:
-            lessons = compute_raised_memory_in_order(snapshot.oom_kills, table)
+            lessons = build_oom_records(snapshot.oom_kills, table)
             for lesson in lessons:
                 await store.record_oom(lesson)
             # What a kill teaches depends on what was used; nothing is read again for it.
@@ -174,6 +174,6 @@ async def _read_from_kubelets(snapshot: ClusterSnapshot, settings: "Settings") -
         first = next(iter(source.failures.values()))
         print_error(f"left aside, {len(source.failures):,} of {len(snapshot.nodes):,} kubelets: {first}")
     table = estimate_from_short_sample(blocks, snapshot, at)
-    for lesson in compute_raised_memory_in_order(snapshot.oom_kills, table):
+    for lesson in build_oom_records(snapshot.oom_kills, table):
         table = raise_oom_memory(table, lesson, shared=lesson.applies_to_workload)
     return table, datetime.fromtimestamp(at, UTC)

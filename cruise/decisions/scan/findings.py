@@ -1,4 +1,4 @@
-"""What a first look at a cluster finds: containers at risk, then waste, then pending pods."""
+"""The findings of a first scan of a cluster: containers at risk, reclaimable requests, and pending pods."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -17,12 +17,10 @@ from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.policy import Mode, Policy
 from cruise.domain.usage import SampleRejection, StatisticsTable
 
-# Which containers have samples that cannot be true, by why.
-
 
 @dataclass(frozen=True, slots=True)
 class ImplausibleUsage:
-    """How many containers had samples refused for a reason; of the one with the most, how much of a window."""
+    """How many containers had samples rejected for a reason, and the share of a window for the worst of them."""
 
     reason: SampleRejection
     containers: int
@@ -33,7 +31,7 @@ class ImplausibleUsage:
 
 
 def find_implausible_usage(statistics: StatisticsTable) -> tuple[ImplausibleUsage, ...]:
-    """Return what is implausible, the reason with the most containers first."""
+    """Return the reasons for rejected samples, the one with the most containers first."""
     rows = [row for row in np.flatnonzero(statistics.rejected_percent).tolist() if statistics.keys[row].pod]
     found = []
     for reason in SampleRejection:
@@ -49,10 +47,10 @@ def find_implausible_usage(statistics: StatisticsTable) -> tuple[ImplausibleUsag
 
 @dataclass(frozen=True, slots=True)
 class FindingsBasis:
-    """What the findings rest on; times are None where no statistic tells.
+    """What the findings are based on; times are None without statistics.
 
-    `containers` run on nodes, `known` of them have statistics that are fresh, `pressure_known` of these with CPU
-    pressure. `history_since` is when the history of half of the known ones had begun.
+    `containers` run on nodes, `known` of them have fresh statistics, `pressure_known` of these with CPU pressure.
+    `history_since` is the median start of their histories.
     """
 
     nodes: int
@@ -66,7 +64,7 @@ class FindingsBasis:
 
 @dataclass(frozen=True, slots=True)
 class ScanFindings:
-    """The whole report. `full_nodes` do not hold their pods even after sizing, or only with evictions."""
+    """All findings. `full_nodes` cannot hold their pods even after sizing, or only with evictions."""
 
     at: datetime
     basis: FindingsBasis
@@ -83,27 +81,29 @@ class ScanFindings:
 def find_findings(
     snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, prices: ResourcePrices, now: datetime
 ) -> ScanFindings:
-    """Look at a cluster; the recommendations are those of mode `full`, whatever the policy's mode."""
+    """Scan a cluster; targets are those of mode `full`, whatever the policy's mode."""
     policy = replace(policy, mode=Mode.FULL)
     plans = decide_node_plans(snapshot, statistics, policy, now, replacements=predict_replacement_pods)
     workloads, totals = estimate_waste(snapshot, statistics, plans)
     return ScanFindings(
         at=now,
-        basis=_basis(snapshot, statistics, policy, now),
+        basis=_build_basis(snapshot, statistics, policy, now),
         risks=rank_risks(snapshot, statistics, plans, policy, now),
         workloads=workloads,
         totals=totals,
         prices=prices,
         pending=explain_pending_pods(snapshot, plans),
         full_nodes=tuple(plan.node for plan in plans if plan.evict or not plan.fits),
-        skipped=dict(Counter(hold.reason for plan in plans for hold in plan.skipped).most_common()),
+        skipped=dict(Counter(one.reason for plan in plans for one in plan.skipped).most_common()),
         implausible=find_implausible_usage(statistics),
     )
 
 
-def _basis(snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> FindingsBasis:
+def _build_basis(
+    snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, now: datetime
+) -> FindingsBasis:
     oldest = int((now - policy.max_age).timestamp())
-    updated, since, psi = (
+    updated_at, history_since, psi_known = (
         statistics.updated_at.tolist(),
         statistics.history_since.tolist(),
         statistics.psi_known.tolist(),
@@ -117,16 +117,16 @@ def _basis(snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Polic
         for container in pod.sized_containers:
             containers += 1
             row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
-            if row is not None and updated[row] >= oldest:
+            if row is not None and updated_at[row] >= oldest:
                 rows.append(row)
-    starts = sorted(since[row] for row in rows if since[row])
-    newest = max((updated[row] for row in rows), default=None)
+    starts = sorted(history_since[row] for row in rows if history_since[row])
+    newest = max((updated_at[row] for row in rows), default=None)
     return FindingsBasis(
         nodes=len(snapshot.nodes),
         pods=pods,
         containers=containers,
         known=len(rows),
-        pressure_known=sum(psi[row] for row in rows),
+        pressure_known=sum(psi_known[row] for row in rows),
         history_since=datetime.fromtimestamp(starts[len(starts) // 2], now.tzinfo) if starts else None,
         updated_at=datetime.fromtimestamp(newest, now.tzinfo) if newest is not None else None,
     )

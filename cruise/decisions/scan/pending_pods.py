@@ -1,7 +1,7 @@
-"""Why pods are pending, and whether shrinking the pods that are there already would make room for them.
+"""Why pods are pending, and whether decreasing the requests of running pods to their targets would let them run.
 
-Each pod is looked at by itself, by resources, taints, node selectors and node affinity. Whether several find room
-together, and what volumes, spreading and affinity between pods ask, is not looked at.
+Each pod is examined alone, by resources, taints, node selectors and node affinity. Whether several fit together, and
+volumes, topology spread and inter-pod affinity, are not examined.
 """
 
 from collections import Counter
@@ -22,7 +22,7 @@ from cruise.domain.scheduling import SchedulingConstraints
 
 
 class SchedulingObstacle(StrEnum):
-    """What keeps a pod from a node, in the order in which it is looked for."""
+    """What keeps a pod from a node, in the order of the checks."""
 
     CORDONED = "cordoned"
     PLACEMENT = "node-selector"
@@ -35,11 +35,11 @@ class SchedulingObstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class PendingPod:
-    """One pending pod. `obstacles` counts nodes; a node short of both CPU and memory counts for both.
+    """One pending pod; `obstacles` counts nodes, and a node short of both CPU and memory for both.
 
-    `fits_now` counts the nodes that have room already. Where there are none, `room_after` counts those that would once
-    their own pods have their targets, without an eviction; `best` is one of these, with `best_freed` what its pods
-    would give back.
+    `schedulable_now` counts the nodes with enough free capacity. If there is none, `schedulable_after_sizing` counts
+    those that would have it with their pods at their targets, without evictions; `best_node` is one of them, and
+    `reclaimed_on_best_node` what its pods would free.
     """
 
     namespace: str
@@ -58,120 +58,120 @@ class PendingPod:
 
 
 def explain_pending_pods(snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> tuple[PendingPod, ...]:
-    """Return all pending pods, by priority from the highest, then by name; `plans` are those of all nodes."""
-    waiting = [pod for pod in snapshot.pods if pod.node is None and not pod.is_finished and not pod.terminating]
-    if not waiting:
+    """Return all pending pods, by descending priority and then by name; `plans` are those of all nodes."""
+    pending = [pod for pod in snapshot.pods if pod.node is None and not pod.is_finished and not pod.terminating]
+    if not pending:
         return ()
-    rooms = _NodeCapacityColumns(snapshot, plans)
-    waiting.sort(key=lambda pod: (-pod.priority, pod.namespace, pod.name))
-    return tuple(rooms.explain(pod) for pod in waiting)
+    capacities = _NodeCapacityColumns(snapshot, plans)
+    pending.sort(key=lambda pod: (-pod.priority, pod.namespace, pod.name))
+    return tuple(capacities.explain(pod) for pod in pending)
 
 
 class _NodeCapacityColumns:
-    """What every node has free, now and at its pods' targets, in columns."""
+    """The free capacity of every node in columns, at present and with its pods at their targets."""
 
     def __init__(self, snapshot: ClusterSnapshot, plans: Sequence[NodePlan]) -> None:
         self._nodes: Sequence[Node] = snapshot.nodes
         by_name = {plan.node: plan for plan in plans}
         pods = {(pod.namespace, pod.name): pod for pod in snapshot.pods}
-        held = {(hold.namespace, hold.pod) for plan in plans for hold in plan.skipped}
-        ordered = [by_name[node.name] for node in self._nodes]
-        now = [plan.allocatable - plan.counted for plan in ordered]
-        after = [plan.allocatable - estimate_requests_at_targets(plan, pods, held) for plan in ordered]
-        self._free = _columns(now)
-        self._free_after = _columns(after)
-        self._calm = np.array([plan.fits and not plan.evict for plan in ordered], dtype=np.bool_)
+        skipped = {(one.namespace, one.pod) for plan in plans for one in plan.skipped}
+        plans_by_node = [by_name[node.name] for node in self._nodes]
+        now = [plan.allocatable - plan.counted for plan in plans_by_node]
+        after = [plan.allocatable - estimate_requests_at_targets(plan, pods, skipped) for plan in plans_by_node]
+        self._free = _split(now)
+        self._free_after = _split(after)
+        self._needs_no_eviction = np.array([plan.fits and not plan.evict for plan in plans_by_node], dtype=np.bool_)
         counts = Counter(pod.node for pod in snapshot.pods if not pod.is_finished)
         self._pods_free = np.array([node.allocatable_pods - counts[node.name] for node in self._nodes], dtype=np.int64)
         self._schedulable = np.array(
             [node.accepts_pods and not node.unschedulable for node in self._nodes], dtype=np.bool_
         )
-        self._extended_used = _extended_used(snapshot)
+        self._extended_requests = _sum_extended_requests(snapshot)
         self._masks: dict[SchedulingConstraints, tuple[BoolArray, BoolArray]] = {}
 
     def explain(self, pod: Pod) -> PendingPod:
-        """Look for a pod's room on every node."""
-        need = count_pod_requests(pod)
-        admitted, tolerated = self._masks_of(pod.placement)
-        places = self._pods_free >= 1
-        extended = self._extended(pod)
+        """Look for free capacity for a pod on every node."""
+        requests = count_pod_requests(pod)
+        matching, tolerated = self._get_masks(pod.placement)
+        has_pod_slot = self._pods_free >= 1
+        extended = self._check_extended_resources(pod)
         steps = (
             (SchedulingObstacle.CORDONED, self._schedulable | tolerates_cordon(pod)),
-            (SchedulingObstacle.PLACEMENT, admitted),
+            (SchedulingObstacle.PLACEMENT, matching),
             (SchedulingObstacle.TAINTS, tolerated),
-            (SchedulingObstacle.PODS, places),
+            (SchedulingObstacle.PODS, has_pod_slot),
             (SchedulingObstacle.EXTENDED, extended),
         )
-        open_to_it = np.ones(len(self._nodes), dtype=np.bool_)
+        remaining = np.ones(len(self._nodes), dtype=np.bool_)
         obstacles: dict[SchedulingObstacle, int] = {}
         for obstacle, allowed in steps:
-            obstacles[obstacle] = int(np.count_nonzero(open_to_it & ~allowed))
-            open_to_it &= allowed
-        cpu, memory = _enough(self._free, need)
-        obstacles[SchedulingObstacle.CPU] = int(np.count_nonzero(open_to_it & ~cpu))
-        obstacles[SchedulingObstacle.MEMORY] = int(np.count_nonzero(open_to_it & ~memory))
-        fits_now = open_to_it & cpu & memory
-        cpu_after, memory_after = _enough(self._free_after, need)
-        after = open_to_it & cpu_after & memory_after & self._calm & (not fits_now.any())
-        best = self._roomiest(after)
+            obstacles[obstacle] = int(np.count_nonzero(remaining & ~allowed))
+            remaining &= allowed
+        cpu, memory = _has_enough(self._free, requests)
+        obstacles[SchedulingObstacle.CPU] = int(np.count_nonzero(remaining & ~cpu))
+        obstacles[SchedulingObstacle.MEMORY] = int(np.count_nonzero(remaining & ~memory))
+        fits_now = remaining & cpu & memory
+        cpu_after, memory_after = _has_enough(self._free_after, requests)
+        fits_after_sizing = remaining & cpu_after & memory_after & self._needs_no_eviction & (not fits_now.any())
+        best_node = self._find_most_free(fits_after_sizing)
         return PendingPod(
             namespace=pod.namespace,
             pod=pod.name,
             workload=str(pod.workload) if pod.workload is not None else "",
             priority=pod.priority,
-            need=need,
+            need=requests,
             since=pod.unschedulable_since or pod.created_at,
             scheduling_gated=pod.scheduling_gated,
             nodes=len(self._nodes),
             obstacles={obstacle: count for obstacle, count in obstacles.items() if count},
             schedulable_now=int(np.count_nonzero(fits_now)),
-            schedulable_after_sizing=int(np.count_nonzero(after)),
-            best_node=None if best is None else self._nodes[best].name,
-            reclaimed_on_best_node=Resources() if best is None else self._freed(best),
+            schedulable_after_sizing=int(np.count_nonzero(fits_after_sizing)),
+            best_node=None if best_node is None else self._nodes[best_node].name,
+            reclaimed_on_best_node=Resources() if best_node is None else self._compute_reclaimed(best_node),
         )
 
-    def _masks_of(self, placement: SchedulingConstraints) -> tuple[BoolArray, BoolArray]:
-        """Tell for each node whether selectors admit, and whether all taints are tolerated; once for a placement."""
-        known = self._masks.get(placement)
-        if known is None:
-            admitted = [placement.allows_node(node.name, node.labels) for node in self._nodes]
+    def _get_masks(self, placement: SchedulingConstraints) -> tuple[BoolArray, BoolArray]:
+        """Return for each node whether selectors match, and whether all taints are tolerated."""
+        masks = self._masks.get(placement)
+        if masks is None:
+            matching = [placement.allows_node(node.name, node.labels) for node in self._nodes]
             tolerated = [placement.tolerates_all(node.taints) for node in self._nodes]
-            known = self._masks[placement] = (np.array(admitted, np.bool_), np.array(tolerated, np.bool_))
-        return known
+            masks = self._masks[placement] = (np.array(matching, np.bool_), np.array(tolerated, np.bool_))
+        return masks
 
-    def _extended(self, pod: Pod) -> BoolArray:
+    def _check_extended_resources(self, pod: Pod) -> BoolArray:
         has = np.ones(len(self._nodes), dtype=np.bool_)
         for resource, amount in pod.extended_requests:
-            used = self._extended_used.get(resource, Counter())
+            used = self._extended_requests.get(resource, Counter())
             has &= np.array(
                 [node.allocatable_extended.get(resource, 0) - used.get(node.name, 0) >= amount for node in self._nodes],
                 dtype=np.bool_,
             )
         return has
 
-    def _roomiest(self, nodes: BoolArray) -> int | None:
-        """Return the node with the most memory free at its pods' targets, the first of equals; None without one."""
+    def _find_most_free(self, nodes: BoolArray) -> int | None:
+        """Return the node with the most memory free with its pods at their targets, the first of equal ones."""
         if not nodes.any():
             return None
         return int(np.argmax(np.where(nodes, self._free_after[1], np.iinfo(np.int64).min)))
 
-    def _freed(self, node: int) -> Resources:
+    def _compute_reclaimed(self, node: int) -> Resources:
         cpu, memory = (int(after[node] - now[node]) for now, after in zip(self._free, self._free_after, strict=True))
         return Resources(cpu, memory)
 
 
-def _columns(amounts: Sequence[Resources]) -> tuple[Int64Array, Int64Array]:
+def _split(amounts: Sequence[Resources]) -> tuple[Int64Array, Int64Array]:
     return (
         np.array([amount.cpu_millicores for amount in amounts], dtype=np.int64),
         np.array([amount.memory_bytes for amount in amounts], dtype=np.int64),
     )
 
 
-def _enough(free: tuple[Int64Array, Int64Array], need: Resources) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+def _has_enough(free: tuple[Int64Array, Int64Array], need: Resources) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     return free[0] >= need.cpu_millicores, free[1] >= need.memory_bytes
 
 
-def _extended_used(snapshot: ClusterSnapshot) -> dict[str, Counter[str | None]]:
+def _sum_extended_requests(snapshot: ClusterSnapshot) -> dict[str, Counter[str | None]]:
     used: dict[str, Counter[str | None]] = {}
     for pod in snapshot.pods:
         if pod.node is not None and not pod.is_finished:

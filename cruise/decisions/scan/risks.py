@@ -1,4 +1,4 @@
-"""Which containers are in danger as they are sized now: killed, about to be, throttled, or without any claim."""
+"""Which containers are at risk with their present sizes: killed, close to it, throttled, or without requests."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -17,21 +17,19 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 
-# What a person has to do about a container that was killed for lack of memory.
-
 
 class OomRemedy(StrEnum):
-    """What a person has to do about kills that cruise does not end."""
+    """What a user must do about kills that cruise does not prevent."""
 
     RAISE_TEMPLATE_LIMIT = "raise-template-limit"  # the limit is at its ceiling
-    SIZE_INIT_CONTAINER = "size-init-container"  # cruise sizes no init containers
-    SIZE_TEMPLATE = "size-template"  # the pod ended, and the next one is created from the template
-    SIZE_OWNER = "size-owner"  # the same, of a kind whose template cruise does not read
-    SIZE_MANIFEST = "size-manifest"  # the pod ended, and no controller creates another one
+    SIZE_INIT_CONTAINER = "size-init-container"  # cruise does not size init containers
+    SIZE_TEMPLATE = "size-template"  # the pod finished, and the next one is created from the template
+    SIZE_OWNER = "size-owner"  # the same for a kind whose template cruise does not read
+    SIZE_MANIFEST = "size-manifest"  # the pod finished, and no controller creates another one
 
 
 class OomRemedies:
-    """Tells what a person has to do about a kill."""
+    """Finds what a user must do about a kill."""
 
     def __init__(self, snapshot: ClusterSnapshot, policy: Policy) -> None:
         self._snapshot = snapshot
@@ -43,7 +41,7 @@ class OomRemedies:
         workload = kill.workload
         limits = None if workload is None else get_workload_memory_limits(kill.namespace, workload, self._snapshot)
         template = None if limits is None else limits.get(kill.container)
-        found = self._of(kill.role, kill.memory_limit_bytes, template)
+        found = self._find_remedy(kill.role, kill.memory_limit_bytes, template)
         if found is not None or not kill.runs_to_completion:
             return found
         if workload is None:
@@ -55,9 +53,11 @@ class OomRemedies:
         """Return the remedy for a container that runs again."""
         limits = get_template_memory_limits(pod, self._snapshot)
         template = None if limits is None else limits.get(container.name)
-        return self._of(container.role, container.limits.memory_bytes, template, self._nodes.get(pod.node or ""))
+        return self._find_remedy(
+            container.role, container.limits.memory_bytes, template, self._nodes.get(pod.node or "")
+        )
 
-    def _of(
+    def _find_remedy(
         self, role: ContainerRole, limit: int | None, template: int | None, allocatable: int | None = None
     ) -> OomRemedy | None:
         if role is ContainerRole.INIT:
@@ -82,8 +82,8 @@ class ContainerRiskKind(StrEnum):
     NO_REQUESTS = "no-requests"
 
 
-# What threatens a container only where its node keeps less than its pods use.
-_OF_NODES = {
+# Risks only on nodes whose pods together use more than they request.
+_NODE_RISKS = {
     ContainerRiskKind.MEMORY_UNDER_REQUESTED: ResourceName.MEMORY,
     ContainerRiskKind.CPU_STARVED: ResourceName.CPU,
 }
@@ -92,11 +92,11 @@ _ORDER = {kind: place for place, kind in enumerate(ContainerRiskKind)}
 
 @dataclass(frozen=True, slots=True)
 class ContainerRisk:
-    """One danger to one container of a workload, over all of its pods that share it.
+    """One risk of one container of a workload, over all of its pods that share it.
 
     `observed` and `allowed` are the worst pod's, in bytes or millicores by kind: the limit at the kill (0: none) and
     nothing; the largest use and the limit; base and request. `killed_at`, `restarts` and `remedy` belong to kills,
-    `missing` names what has no request. `worst_pod` is empty where the killed pods are gone.
+    `missing` names missing requests. `worst_pod` is empty if the killed pods no longer exist.
     """
 
     kind: ContainerRiskKind
@@ -115,57 +115,58 @@ class ContainerRisk:
 
     @property
     def ratio(self) -> float:
-        """How far the observed is over what is allowed."""
+        """By what factor the observed value exceeds the allowed one."""
         return self.observed / self.allowed if self.allowed else float(self.observed)
 
 
 def rank_risks(
     snapshot: ClusterSnapshot, statistics: StatisticsTable, plans: Sequence[NodePlan], policy: Policy, now: datetime
 ) -> tuple[ContainerRisk, ...]:
-    """Return all risks, one for each kind and container of a workload, worst first.
+    """Return all risks, one per kind and container of a workload, worst first.
 
-    Statistics older than `policy.max_age` say nothing. A container without any statistic may still be known to have
-    been killed, or to have no requests. Kills of init containers and of pods that ended count: what runs next has the
-    same limit.
+    Statistics older than `policy.max_age` are ignored. Without statistics a container may still have been killed, or
+    have no requests. Kills of init containers and of finished pods count: their successors have the same limit.
     """
-    crowded = frozenset(plan.node for plan in plans if plan.evict or not plan.fits)
-    growing = {
-        (hold.namespace, hold.pod, name)
+    nodes_under_pressure = frozenset(plan.node for plan in plans if plan.evict or not plan.fits)
+    suspected_leaks = {
+        (leak.namespace, leak.pod, name)
         for plan in plans
-        for hold in plan.suspected_leaks
-        for name in hold.detail.split(", ")
+        for leak in plan.suspected_leaks
+        for name in leak.detail.split(", ")
     }
-    kills = _latest_kills(find_relevant_oom_kills(snapshot, now))
+    kills = _get_latest_kills(find_relevant_oom_kills(snapshot, now))
     remedies = OomRemedies(snapshot, policy)
-    judge = _RiskAssessment(statistics, crowded, growing, kills, remedies, policy, now)
-    live = [pod for pod in snapshot.pods if pod.node is not None and not pod.is_finished and not pod.terminating]
+    assessment = _RiskAssessment(statistics, nodes_under_pressure, suspected_leaks, kills, remedies, policy, now)
+    running = [pod for pod in snapshot.pods if pod.node is not None and not pod.is_finished and not pod.terminating]
     counts: defaultdict[tuple[str, str, str], int] = defaultdict(int)
     found: dict[tuple[ContainerRiskKind, str, str, str], ContainerRisk] = {}
     over_requests: list[tuple[str | None, ContainerRisk]] = []
 
     def add(risk: ContainerRisk) -> None:
-        key = _key(risk)
-        found[key] = _joined(found[key], risk) if key in found else risk
+        key = _get_key(risk)
+        found[key] = _combine(found[key], risk) if key in found else risk
 
-    for pod in live:
+    for pod in running:
         workload = pod.workload_name
         for container in pod.sized_containers:
-            place = (pod.namespace, workload, container.name)
-            counts[place] += 1
-            for risk in judge.find_risks(pod, workload, container):
-                if risk.kind in _OF_NODES:
+            key = (pod.namespace, workload, container.name)
+            counts[key] += 1
+            for risk in assessment.find_risks(pod, workload, container):
+                if risk.kind in _NODE_RISKS:
                     over_requests.append((pod.node, risk))
                 else:
                     add(risk)
-    # Pods of a node share what is kept for them: one above its request is at risk where all of them use more than that.
+    # Pods share their node's requests: one above its own is at risk only if all together use more than they request.
     for node, risk in over_requests:
-        if judge.is_short(node, _OF_NODES[risk.kind]):
+        if assessment.is_short(node, _NODE_RISKS[risk.kind]):
             add(risk)
-    # Of init containers, and of pods that ended.
+    # Kills of init containers and of finished pods.
     for key, kill in kills.items():
-        if key not in judge.reported_kills:
-            add(_risk_of_kill(kill, remedies.get_for_kill(kill)))
-    found = {_key(risk): risk for risk in _remembered_alone(snapshot, statistics, policy, counts, now)} | found
+        if key not in assessment.reported_kills:
+            add(_build_kill_risk(kill, remedies.get_for_kill(kill)))
+    found = {
+        _get_key(risk): risk for risk in _iterate_remembered_kills(snapshot, statistics, policy, counts, now)
+    } | found
     risks = [
         replace(risk, total_pods=max(counts[risk.namespace, risk.workload, risk.container], risk.affected_pods))
         for risk in found.values()
@@ -173,11 +174,11 @@ def rank_risks(
     return tuple(sorted(risks, key=_severity))
 
 
-def _key(risk: ContainerRisk) -> tuple[ContainerRiskKind, str, str, str]:
+def _get_key(risk: ContainerRisk) -> tuple[ContainerRiskKind, str, str, str]:
     return (risk.kind, risk.namespace, risk.workload, risk.container)
 
 
-def _risk_of_kill(kill: OomKill, remedy: OomRemedy | None) -> ContainerRisk:
+def _build_kill_risk(kill: OomKill, remedy: OomRemedy | None) -> ContainerRisk:
     workload = f"Pod/{kill.pod}" if kill.workload is None else str(kill.workload)
     return ContainerRisk(
         ContainerRiskKind.OOM_KILLED,
@@ -192,12 +193,14 @@ def _risk_of_kill(kill: OomKill, remedy: OomRemedy | None) -> ContainerRisk:
     )
 
 
-def _risk_of_running(
+def _build_running_kill_risk(
     pod: Pod, container: Container, kill: OomKill | None, remembered: int, remedies: OomRemedies
 ) -> ContainerRisk:
     remedy, restarts = remedies.get_for_running_pod(pod, container), container.restart_count
     if kill is not None:
-        return replace(_risk_of_kill(kill, remedy), workload=pod.workload_name, restarts=max(restarts, kill.restarts))
+        return replace(
+            _build_kill_risk(kill, remedy), workload=pod.workload_name, restarts=max(restarts, kill.restarts)
+        )
     place = (pod.namespace, pod.workload_name, container.name, pod.name)
     return ContainerRisk(ContainerRiskKind.OOM_KILLED, *place, remembered, restarts=restarts, remedy=remedy)
 
@@ -205,42 +208,44 @@ def _risk_of_running(
 def find_oom_kill_risks(
     pod: Pod, snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, now: datetime
 ) -> tuple[ContainerRisk, ...]:
-    """Return the kills of one pod's containers, init containers among them, that its status or statistics show."""
+    """Return the kills of one pod's containers, including init containers, that its status or statistics show."""
     kills = find_relevant_oom_kills(snapshot, now)
-    own = [kill for kill in kills if (kill.namespace, kill.pod) == (pod.namespace, pod.name)]
-    latest, remedies = _latest_kills(own), OomRemedies(snapshot, policy)
-    oldest, found = int((now - policy.max_age).timestamp()), []
+    kills_of_pod = [kill for kill in kills if (kill.namespace, kill.pod) == (pod.namespace, pod.name)]
+    latest, remedies = _get_latest_kills(kills_of_pod), OomRemedies(snapshot, policy)
+    oldest, risks = int((now - policy.max_age).timestamp()), []
     for container in pod.containers:
         kill = latest.get((pod.namespace, pod.name, container.name))
         row = statistics.find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
-        fresh = row is not None and statistics.updated_at[row] >= oldest
-        remembered = statistics.oom_memory_bytes.item(row) if row is not None and fresh else 0
+        is_fresh = row is not None and statistics.updated_at[row] >= oldest
+        oom_memory = statistics.oom_memory_bytes.item(row) if row is not None and is_fresh else 0
         if kill is not None and (pod.is_finished or container.role is ContainerRole.INIT):
-            found.append(_risk_of_kill(kill, remedies.get_for_kill(kill)))
-        elif kill is not None or (remembered and not pod.is_finished):
-            found.append(_risk_of_running(pod, container, kill, remembered, remedies))
-    return tuple(found)
+            risks.append(_build_kill_risk(kill, remedies.get_for_kill(kill)))
+        elif kill is not None or (oom_memory and not pod.is_finished):
+            risks.append(_build_running_kill_risk(pod, container, kill, oom_memory, remedies))
+    return tuple(risks)
 
 
-def _remembered_alone(
+def _iterate_remembered_kills(
     snapshot: ClusterSnapshot,
     statistics: StatisticsTable,
     policy: Policy,
     running: Collection[tuple[str, str, str]],
     now: datetime,
 ) -> Iterator[ContainerRisk]:
-    """Yield the kills that statistics remember of workloads without `running` pods, as of a CronJob between two runs.
+    """Yield the kills in statistics of workloads without `running` pods, such as a CronJob between two runs.
 
     Their pods may be deleted.
     """
-    fresh = statistics.updated_at >= int((now - policy.max_age).timestamp())
-    for row in np.flatnonzero((statistics.oom_memory_bytes > 0) & fresh).tolist():
+    is_fresh = statistics.updated_at >= int((now - policy.max_age).timestamp())
+    for row in np.flatnonzero((statistics.oom_memory_bytes > 0) & is_fresh).tolist():
         key = statistics.keys[row]
         kind, _, name = key.workload.partition("/")
         is_known = not key.pod and (key.namespace, WorkloadRef(kind, name)) in snapshot.workloads
         if is_known and (key.namespace, key.workload, key.container) not in running:
-            taught = statistics.oom_memory_bytes.item(row)
-            yield ContainerRisk(ContainerRiskKind.OOM_KILLED, key.namespace, key.workload, key.container, "", taught)
+            oom_memory = statistics.oom_memory_bytes.item(row)
+            yield ContainerRisk(
+                ContainerRiskKind.OOM_KILLED, key.namespace, key.workload, key.container, "", oom_memory
+            )
 
 
 def _severity(risk: ContainerRisk) -> tuple[int, float, int, str, str, str]:
@@ -249,18 +254,18 @@ def _severity(risk: ContainerRisk) -> tuple[int, float, int, str, str, str]:
     return (_ORDER[risk.kind], worst, -risk.affected_pods, risk.namespace, risk.workload, risk.container)
 
 
-def _joined(known: ContainerRisk, other: ContainerRisk) -> ContainerRisk:
-    """Join the risks of two pods; the worse one's figures stay, and what a person has to do about either."""
-    worse = other if _severity(other) < _severity(known) else known
+def _combine(known: ContainerRisk, other: ContainerRisk) -> ContainerRisk:
+    """Combine the risks of two pods: the figures of the worse one, and the remedy of either."""
+    worst = other if _severity(other) < _severity(known) else known
     return replace(
-        worse,
+        worst,
         affected_pods=known.affected_pods + other.affected_pods,
         restarts=max(known.restarts, other.restarts),
-        remedy=worse.remedy or known.remedy or other.remedy,
+        remedy=worst.remedy or known.remedy or other.remedy,
     )
 
 
-def _latest_kills(kills: Iterable[OomKill]) -> Mapping[_Container, OomKill]:
+def _get_latest_kills(kills: Iterable[OomKill]) -> Mapping[_Container, OomKill]:
     latest: dict[_Container, OomKill] = {}
     for kill in kills:
         key = (kill.namespace, kill.pod, kill.container)
@@ -270,13 +275,13 @@ def _latest_kills(kills: Iterable[OomKill]) -> Mapping[_Container, OomKill]:
 
 
 class _RiskAssessment:
-    """Judges single containers; the statistics' columns as plain numbers, since there may be 225,000."""
+    """Assesses single containers; columns are lists of plain numbers, since there may be 225,000."""
 
     def __init__(
         self,
         statistics: StatisticsTable,
-        crowded: frozenset[str],
-        growing: Collection[tuple[str, str, str]],
+        nodes_under_pressure: frozenset[str],
+        suspected_leaks: Collection[tuple[str, str, str]],
         kills: Mapping[_Container, OomKill],
         remedies: OomRemedies,
         policy: Policy,
@@ -284,14 +289,14 @@ class _RiskAssessment:
     ) -> None:
         self._find = statistics.find
         self._oldest_seconds = int((now - policy.max_age).timestamp())
-        self._crowded = crowded
-        self._growing = growing
+        self._nodes_under_pressure = nodes_under_pressure
+        self._suspected_leaks = suspected_leaks
         self._kills = kills
         self._remedies = remedies
         self.reported_kills: set[_Container] = set()
         self._excludes = policy.excludes_namespace
-        # By node and resource: by how much bases are above requests, over all containers with fresh statistics.
-        self._short: defaultdict[tuple[str | None, ResourceName], int] = defaultdict(int)
+        # By node and resource: by how much bases exceed requests, over all containers with fresh statistics.
+        self._excess_by_node: defaultdict[tuple[str | None, ResourceName], int] = defaultdict(int)
         self._updated_at = statistics.updated_at.tolist()
         self._cpu_base = statistics.cpu_base_millicores.tolist()
         self._cpu_peak = statistics.cpu_peak_millicores.tolist()
@@ -301,22 +306,22 @@ class _RiskAssessment:
         self._oom_memory = statistics.oom_memory_bytes.tolist()
 
     def find_risks(self, pod: Pod, workload: str, container: Container) -> Iterator[ContainerRisk]:
-        """Yield what threatens one container of a running pod."""
+        """Yield the risks of one container of a running pod."""
         row = self._find(pod.namespace, pod.name, pod.workload, container.name, pod.identity)
-        place = (pod.namespace, workload, container.name, pod.name)
+        key = (pod.namespace, workload, container.name, pod.name)
         kill = self._kills.get((pod.namespace, pod.name, container.name))
-        fresh = row is not None and self._updated_at[row] >= self._oldest_seconds
-        remembered = self._oom_memory[row] if row is not None and fresh else 0
+        is_fresh = row is not None and self._updated_at[row] >= self._oldest_seconds
+        oom_memory = self._oom_memory[row] if row is not None and is_fresh else 0
         if kill is not None:
             self.reported_kills.add((pod.namespace, pod.name, container.name))
-        if kill is not None or remembered:
-            yield _risk_of_running(pod, container, kill, remembered, self._remedies)
-        if row is not None and fresh:
+        if kill is not None or oom_memory:
+            yield _build_running_kill_risk(pod, container, kill, oom_memory, self._remedies)
+        if row is not None and is_fresh:
             if pod.pod_requests is None:
                 requests = container.requests.resources
-                self._short[pod.node, ResourceName.CPU] += self._cpu_base[row] - requests.cpu_millicores
-                self._short[pod.node, ResourceName.MEMORY] += self._memory_base[row] - requests.memory_bytes
-            yield from self._by_use(place, pod.node, container, row)
+                self._excess_by_node[pod.node, ResourceName.CPU] += self._cpu_base[row] - requests.cpu_millicores
+                self._excess_by_node[pod.node, ResourceName.MEMORY] += self._memory_base[row] - requests.memory_bytes
+            yield from self._find_usage_risks(key, pod.node, container, row)
         missing = tuple(
             name
             for name, amount in (
@@ -326,27 +331,31 @@ class _RiskAssessment:
             if not amount and pod.pod_requests is None
         )
         if missing and not self._excludes(pod.namespace):
-            yield ContainerRisk(ContainerRiskKind.NO_REQUESTS, *place, observed=len(missing), missing=missing)
+            yield ContainerRisk(ContainerRiskKind.NO_REQUESTS, *key, observed=len(missing), missing=missing)
 
     def is_short(self, node: str | None, resource: ResourceName) -> bool:
-        """Tell whether the pods of a node that were judged use more together than they request."""
-        return self._short[node, resource] > 0
+        """Return whether the assessed pods of a node together use more than they request."""
+        return self._excess_by_node[node, resource] > 0
 
-    def _by_use(
-        self, place: tuple[str, str, str, str], node: str | None, container: Container, row: int
+    def _find_usage_risks(
+        self, key: tuple[str, str, str, str], node: str | None, container: Container, row: int
     ) -> Iterator[ContainerRisk]:
         requests, limits = container.requests, container.limits
         largest = max(self._memory_peak[row], self._memory_7d_max[row])
-        namespace, _, name, pod = place
-        if limits.memory_bytes and (namespace, pod, name) in self._growing:
-            yield ContainerRisk(ContainerRiskKind.MEMORY_LEAK_SUSPECTED, *place, largest, limits.memory_bytes)
+        namespace, _, name, pod = key
+        if limits.memory_bytes and (namespace, pod, name) in self._suspected_leaks:
+            yield ContainerRisk(ContainerRiskKind.MEMORY_LEAK_SUSPECTED, *key, largest, limits.memory_bytes)
         elif limits.memory_bytes and largest >= NEAR_LIMIT_SHARE * limits.memory_bytes:
-            yield ContainerRisk(ContainerRiskKind.MEMORY_NEAR_LIMIT, *place, largest, limits.memory_bytes)
+            yield ContainerRisk(ContainerRiskKind.MEMORY_NEAR_LIMIT, *key, largest, limits.memory_bytes)
         base = self._memory_base[row]
         if requests.memory_bytes and base > requests.memory_bytes:
-            yield ContainerRisk(ContainerRiskKind.MEMORY_UNDER_REQUESTED, *place, base, requests.memory_bytes)
-        # Demand counts the time spent waiting for a CPU, so it can pass the limit that use itself never passes.
+            yield ContainerRisk(ContainerRiskKind.MEMORY_UNDER_REQUESTED, *key, base, requests.memory_bytes)
+        # Demand includes the time spent waiting for a CPU, so it can exceed a limit that use itself cannot.
         if limits.cpu_millicores and self._cpu_peak[row] > limits.cpu_millicores:
-            yield ContainerRisk(ContainerRiskKind.CPU_THROTTLED, *place, self._cpu_peak[row], limits.cpu_millicores)
-        if requests.cpu_millicores and node in self._crowded and self._cpu_base[row] > requests.cpu_millicores:
-            yield ContainerRisk(ContainerRiskKind.CPU_STARVED, *place, self._cpu_base[row], requests.cpu_millicores)
+            yield ContainerRisk(ContainerRiskKind.CPU_THROTTLED, *key, self._cpu_peak[row], limits.cpu_millicores)
+        if (
+            requests.cpu_millicores
+            and node in self._nodes_under_pressure
+            and self._cpu_base[row] > requests.cpu_millicores
+        ):
+            yield ContainerRisk(ContainerRiskKind.CPU_STARVED, *key, self._cpu_base[row], requests.cpu_millicores)

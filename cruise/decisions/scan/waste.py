@@ -1,4 +1,4 @@
-"""What a cluster requests beyond its targets, workload by workload."""
+"""What a cluster requests beyond its targets, by workload."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,7 @@ HOURS_A_MONTH = 730
 
 @dataclass(frozen=True, slots=True)
 class ResourcePrices:
-    """What an hour of a resource costs; in the currency of the settings."""
+    """The price of an hour of each resource, in the configured currency."""
 
     cpu_core_hour: float
     memory_gib_hour: float
@@ -33,12 +33,10 @@ class ResourcePrices:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRequests:
-    """One workload's requests as kube-scheduler counts them, now, at the targets, and as planned; `used` are its bases.
+    """One workload's requests as kube-scheduler counts them, at present, at the targets, and as planned.
 
-    `recommended` is what its containers should have (the `targets` of the node plans), `planned` what they have once
-    the plans' resizes are written. `share` is that of the cluster's allocatable which is reclaimable, CPU and memory
-    averaged; negative where the workload needs more than it requests. `held` counts its pods that are left as they are,
-    `held_reason` the most frequent reason.
+    `used` are its bases. `share` is the reclaimable share of the cluster's allocatable, averaged over CPU and memory;
+    negative if the workload needs more than it requests. `skip_reason` is the most frequent one of its skipped pods.
     """
 
     namespace: str
@@ -54,19 +52,19 @@ class WorkloadRequests:
 
     @staticmethod
     def without_pods(namespace: str, workload: str) -> "WorkloadRequests":
-        """Return the sums of a workload of which no pod runs."""
+        """Return the sums of a workload without running pods."""
         none = NO_RESOURCES
         return WorkloadRequests(namespace, workload, 0, none, none, none, none, 0.0, 0, None)
 
     @property
     def reclaimable(self) -> Resources:
-        """What is requested beyond the target; negative where the target is more."""
+        """What is requested beyond the target; negative if the target is larger."""
         return self.requested - self.target
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterRequestTotals:
-    """The whole cluster: sums over all pods on nodes, as kube-scheduler counts them, `used` where it is known."""
+    """The sums over all pods on nodes, as kube-scheduler counts them; `used` as far as it is known."""
 
     allocatable: Resources
     requested: Resources
@@ -76,7 +74,7 @@ class ClusterRequestTotals:
 
     @property
     def reclaimable(self) -> Resources:
-        """What is requested beyond the targets, net: what some workloads should have more is taken off."""
+        """What is requested beyond the targets, minus what some workloads need more."""
         return self.requested - self.target
 
 
@@ -94,29 +92,29 @@ class _WorkloadSums:
 def estimate_waste(
     snapshot: ClusterSnapshot, statistics: StatisticsTable, plans: Sequence[NodePlan]
 ) -> tuple[tuple[WorkloadRequests, ...], ClusterRequestTotals]:
-    """Return all workloads with pods on nodes, the largest share of the cluster first, and the totals.
+    """Return all workloads with pods on nodes, the largest reclaimable share first, and the totals.
 
-    A pod without a target, since it is left out of sizing or evicted to be placed anew, counts as it is.
+    A pod without a target, because it is not sized or will be evicted, counts with its present requests.
     """
     targets: dict[tuple[str, str], Mapping[str, Resources]] = {}
     planned: dict[tuple[str, str], Mapping[str, Resources]] = {}
     for plan in plans:
         targets |= get_target_sizes(plan)
         planned |= get_planned_sizes(plan)
-    held = {(hold.namespace, hold.pod): hold.reason for plan in plans for hold in plan.skipped}
+    skip_reasons = {(one.namespace, one.pod): one.reason for plan in plans for one in plan.skipped}
     sums: dict[tuple[str, str], _WorkloadSums] = {}
     used = _UsageSums(statistics)
     for pod in snapshot.pods:
         if pod.node is None or pod.is_finished:
             continue
-        total = sums.setdefault((pod.namespace, pod.workload_name), _WorkloadSums())
-        _add(total, pod, targets.get((pod.namespace, pod.name)), planned.get((pod.namespace, pod.name)))
-        used.add(total, pod)
-        reason = held.get((pod.namespace, pod.name))
+        sums_of_workload = sums.setdefault((pod.namespace, pod.workload_name), _WorkloadSums())
+        _add(sums_of_workload, pod, targets.get((pod.namespace, pod.name)), planned.get((pod.namespace, pod.name)))
+        used.add(sums_of_workload, pod)
+        reason = skip_reasons.get((pod.namespace, pod.name))
         if reason is not None:
-            total.skipped_pods[reason] += 1
+            sums_of_workload.skipped_pods[reason] += 1
     allocatable = _sum(node.allocatable for node in snapshot.nodes)
-    rows = [_row(*place, total, allocatable) for place, total in sums.items()]
+    rows = [_build_workload(*key, sums_of_workload, allocatable) for key, sums_of_workload in sums.items()]
     totals = ClusterRequestTotals(
         allocatable,
         _sum(row.requested for row in rows),
@@ -138,7 +136,7 @@ def _add(
 
 
 class _UsageSums:
-    """Adds up bases; the columns as plain numbers, since there may be 225,000."""
+    """Sums bases; columns are lists of plain numbers, since there may be 225,000."""
 
     def __init__(self, statistics: StatisticsTable) -> None:
         self._find = statistics.find
@@ -154,7 +152,7 @@ class _UsageSums:
                 total.used_memory += self._memory[row]
 
 
-def _row(namespace: str, workload: str, total: _WorkloadSums, allocatable: Resources) -> WorkloadRequests:
+def _build_workload(namespace: str, workload: str, total: _WorkloadSums, allocatable: Resources) -> WorkloadRequests:
     reclaimable = total.requested - total.target
     share = (
         reclaimable.cpu_millicores / max(1, allocatable.cpu_millicores)
@@ -179,25 +177,22 @@ def _sum(amounts: Iterable[Resources]) -> Resources:
     return sum(amounts, NO_RESOURCES)
 
 
-# What sizing has changed so far: what pods request now against what they requested before cruise.
-
-
 @dataclass(frozen=True, slots=True)
 class RequestSavings:
-    """The pods on nodes whose original sizes are known: how many, and their requests before and now."""
+    """The number of pods on nodes with known original sizes, and their requests before cruise and now."""
 
     pods: int
     before: Resources
     now: Resources
 
     @property
-    def get_saved(self) -> Resources:
-        """What came free; negative where pods needed more than they requested."""
+    def saved(self) -> Resources:
+        """What was saved; negative if pods needed more than they requested."""
         return self.before - self.now
 
 
 def sum_savings(snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizesByUid]) -> RequestSavings:
-    """Compare the pods' requests, as kube-scheduler counts them, with those of their original sizes by pod uid."""
+    """Compare the pods' requests, as kube-scheduler counts them, with their original ones by pod uid."""
     pods, before, now = 0, NO_RESOURCES, NO_RESOURCES
     for pod in snapshot.pods:
         original = originals.get(pod.uid)
@@ -208,7 +203,7 @@ def sum_savings(snapshot: ClusterSnapshot, originals: Mapping[str, OriginalSizes
             for container in pod.containers
             if container.name in original
         ]
-        # What the kubelet reports is of now, and would count where it is more.
+        # The kubelet reports present values, which would count if they are larger.
         containers = [replace(one, allocated=None, actual=None) for one in replace_container_resources(pod, targets)]
         pods += 1
         before += count_pod_requests(replace(pod, resize=NO_RESIZE), containers)

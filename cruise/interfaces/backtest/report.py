@@ -180,9 +180,7 @@ def _policy(
             "memory": round_figure(progress.memory if progress is not None else None),
         },
         "costPer1000ContainerDays": round_figure(objective.total),
-        "costByCause": {
-            convert_to_camel_case(cause): round_figure(part) for cause, part in objective.get_by_cause.items()
-        },
+        "costByCause": {convert_to_camel_case(cause): round_figure(part) for cause, part in objective.by_cause.items()},
         "resizesPerContainerDay": round_figure(score.resizes_per_container_day),
         "resizeReversalShare": round_figure(score.resize_reversal_share),
         "reversedShare": round_figure(score.resize_reversal_share),

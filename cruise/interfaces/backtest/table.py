@@ -30,7 +30,7 @@ _UNKNOWN = "–"
 def format_cost(cost: PolicyCost) -> Sequence[str]:
     """Return what 1,000 container-days cost, and the share of each cause in percent: none where nothing is paid."""
     total = cost.total
-    shares = (format_percent(part / total) if total > 0 else _UNKNOWN for part in cost.get_by_cause.values())
+    shares = (format_percent(part / total) if total > 0 else _UNKNOWN for part in cost.by_cause.values())
     return (format_money(total), *shares)
 
 

@@ -309,7 +309,7 @@ def create_summary_routes(surveys: ClusterSummaries) -> APIRouter:
             planned=_sizes(found.totals.planned),
             reclaimable=_sizes(found.totals.reclaimable),
             used=_sizes(found.totals.used),
-            saved=_sizes(found.savings.get_saved),
+            saved=_sizes(found.savings.saved),
             saved_pods=found.savings.pods,
             modes=dict(sorted(found.modes.items())),
             risks=dict(Counter(risk.kind.value for risk in found.risks)),

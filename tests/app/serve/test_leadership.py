@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from cruise.app.serve.leadership import fence_store, run_while_leading, uses_leader_election
-from cruise.decisions.oom import get_raised_memory
+from cruise.decisions.oom import build_oom_record
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, TaintNode, WriteIntent
 from cruise.domain.cluster import OomKill
 from cruise.domain.policy import Mode
@@ -16,7 +16,7 @@ from cruise.errors import UnavailableError
 from cruise.simulation.store import InMemoryStore
 from tests.builders import NOW, make_statistic, make_table
 
-KILL = get_raised_memory(OomKill("shop", "web-1", "uid", "app", None, "", "n1", NOW, 1 << 28, None), None)
+KILL = build_oom_record(OomKill("shop", "web-1", "uid", "app", None, "", "n1", NOW, 1 << 28, None), None)
 NO_PEAKS = HourlyPeaks((), np.empty(0, np.int64), np.empty(0), np.empty(0))
 ADVANCE = UsageUpdate("0", PartitionProgress(0, 60), NO_PEAKS, None)
 

@@ -9,7 +9,7 @@ import pytest
 
 from cruise.adapters.store.postgres import open_store
 from cruise.cli import main
-from cruise.decisions.oom import get_raised_memory
+from cruise.decisions.oom import build_oom_record
 from cruise.domain.actions import ActionResult, Outcome, ReasonCode, ResizePod
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import OomKill
@@ -45,7 +45,7 @@ async def fill(data_dir) -> None:
         await store.record_outcomes(
             [Outcome(NOW - timedelta(minutes=5), resize, ActionResult.SKIPPED, ReasonCode.WAITING_FOR_CAPACITY)]
         )
-        await store.record_oom(get_raised_memory(kill, None))
+        await store.record_oom(build_oom_record(kill, None))
         await store.put_override("shop", WEB, Overrides(headroom_factor=2.0))
 
 

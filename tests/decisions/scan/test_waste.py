@@ -16,7 +16,7 @@ def test_pods_count_from_their_original_sizes_where_these_are_known():
     before = {pod.uid: {"app": (make_amounts(200, 256), NOTHING)} for pod in pods if pod.name != "unknown"}
     found = sum_savings(make_snapshot(pods), before)
     assert found == RequestSavings(2, make_resources(400, 512), make_resources(400, 640))
-    assert found.get_saved == make_resources(0, -128)
+    assert found.saved == make_resources(0, -128)
 
 
 def test_containers_without_an_original_size_count_as_they_are():

@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cruise.decisions.oom import get_raised_memory
+from cruise.decisions.oom import build_oom_record
 from cruise.decisions.pod_policy.container_bounds import ContainerBounds
 from cruise.decisions.sizing.memory_limit import (
     MemoryLimitTerms,
@@ -78,7 +78,7 @@ def test_without_ceilings_a_kill_gives_the_limit_of_the_node_pass_and_never_a_lo
     statistic, request, stated, policy
 ):
     kill = OomKill("shop", "web-1", "uid", "app", make_ref("Deployment/web"), "", "n1", NOW, stated, request, None)
-    record = get_raised_memory(kill, statistic)
+    record = build_oom_record(kill, statistic)
     learned = replace(statistic, oom_memory_bytes=record.oom_memory_bytes, history_since=0)
     limit = compute_limit_after_oom_kill(record, statistic, request, stated, make_node(), FREE, policy)
     assert limit == max(in_node_pass(learned, request, stated, FREE, policy), stated or 0)
