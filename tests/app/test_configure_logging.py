@@ -33,11 +33,11 @@ def lines(form: str, level: str = "info", stream: io.StringIO | None = None) -> 
 
 def test_json_is_one_object_a_line_with_time_level_and_event_first():
     out = lines("json")
-    structlog.get_logger().warning("pass dropped", job="statistics", error="two\nlines")
+    structlog.get_logger().warning("job failed", job="statistics", error="two\nlines")
     [line] = out.getvalue().splitlines()
     said = json.loads(line)
     assert list(said) == ["timestamp", "level", "event", "job", "error"]
-    assert (said["level"], said["event"], said["error"]) == ("warning", "pass dropped", "two\nlines")
+    assert (said["level"], said["event"], said["error"]) == ("warning", "job failed", "two\nlines")
     assert said["timestamp"].endswith("Z")
 
 
@@ -86,7 +86,7 @@ def test_what_libraries_try_again_is_not_worth_a_line(chatterer: str):
 @pytest.mark.parametrize("form", ["json", "text"])
 def test_user_and_password_of_an_address_are_left_out(form: str):
     out = lines(form)
-    structlog.get_logger().warning("pass dropped", error="http://cruise:hunter2@prometheus:9090 did not answer")
+    structlog.get_logger().warning("job failed", error="http://cruise:hunter2@prometheus:9090 did not answer")
     logging.getLogger("asyncpg").warning("retrying https://cruise:hunter2@prometheus/")
     assert "hunter2" not in out.getvalue()
     assert "http://prometheus:9090 did not answer" in out.getvalue()

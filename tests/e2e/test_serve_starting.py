@@ -62,7 +62,7 @@ def test_prometheus_that_comes_later_is_read_from_then_on(stage: LiveStage, tmp_
         wait_until_true(lambda: '"statistics"' in running.log, "the failure is told", 30)
         running.process.send_signal(signal.SIGTERM)
         assert running.process.wait(20) == 0
-        dropped = [line for line in running.log.splitlines() if "pass dropped" in line and '"statistics"' in line]
+        dropped = [line for line in running.log.splitlines() if "job failed" in line and '"statistics"' in line]
         assert len(dropped) == 1
     with serving(stage, tmp_path, "later"):
         all_sized(stage, 1)
@@ -123,7 +123,7 @@ def test_an_end_does_not_wait_for_a_prometheus_that_hangs(stage: LiveStage, tmp_
             wait_until_true(lambda: "query_range" in asked, "Prometheus is asked", 40)
             running.process.send_signal(signal.SIGTERM)
             assert running.process.wait(15) == 0
-            assert "passes left behind" in running.log
+            assert "jobs did not end in time" in running.log
         over.set()
     lease = stage.admin.read("leases.coordination.k8s.io", NAMESPACE, LEASE_NAME)
     assert not lease["spec"].get("holderIdentity")

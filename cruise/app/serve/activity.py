@@ -1,4 +1,4 @@
-"""What a process did and how its passes do, as demo, API, metrics and readiness show it."""
+"""What a process and its passes did, for the demo, the API, metrics and readiness."""
 
 import asyncio
 import time
@@ -40,18 +40,18 @@ from cruise.runtime.usage.usage_reader import UsageReadingProgress
 from cruise.runtime.usage.usage_state import FailedUsageRead
 
 _KEPT = 500
-# A week at the usual interval.
+# A week at the default interval.
 _KEPT_MOMENTS = 2016
 
 
 @dataclass(slots=True)
 class ServeActivity:
-    """Since the process began, over all its terms of leadership.
+    """What happened since the process started, over all its terms of leadership.
 
-    `filled`: this term has statistics, and until then `filling` is how far they are; `refreshed_at` is when they were
-    last brought up to date, `unread` what could not be read the last time; `paused`: the last pass found writes paused.
-    `requested_before` has what the pods of the last resizes requested before them, by uid and time. `notices` counts
-    those that were sent and dropped, `published` writes of VerticalPodAutoscalers.
+    `is_filled`: this term has statistics; until then `fill_progress` tells how much is read. `refreshed_at` is when
+    they were last updated, `unreadable` what could not be read then. `paused`: the last pass found writes paused.
+    `requested_before` has the requests of pods before their last resizes, by uid and time. `notices` counts
+    notifications that were sent and dropped, `published` the writes of VerticalPodAutoscalers.
     """
 
     node_pass: NodePassResult | None = None
@@ -78,18 +78,18 @@ class ServeActivity:
     history: deque[ClusterTotalsAtPass] = field(default_factory=lambda: deque(maxlen=_KEPT_MOMENTS))
 
     def add_packing(self, done: PackingPassResult) -> None:
-        """Take over a packing pass."""
+        """Add a packing pass."""
         self.packing = done
         self.packing_figures = self.packing_figures.add_pass(done)
 
     def add_plan(self, plan: PackingPlan) -> None:
-        """Take over how a packing plan ended."""
+        """Add the end of a packing plan."""
         if self.packing is not None:
             self.packing = replace(self.packing, plan=plan)
         self.packing_figures = self.packing_figures.add_plan(plan)
 
     def add_pass(self, done: NodePassResult, max_age: timedelta) -> None:
-        """Take over a node pass; it is summed up once, and not for each reader."""
+        """Add a node pass; it is summarized once, not for each reader."""
         self.node_pass, self.pass_figures = done, summarize_node_pass(done)
         if self.statistics is not None:
             self.history.append(compute_cluster_totals(self.pass_figures, self.statistics, max_age))
@@ -97,7 +97,7 @@ class ServeActivity:
         self._note_sizes(done)
 
     def _note_sizes(self, done: NodePassResult) -> None:
-        """Remember what pods requested before they were resized."""
+        """Keep the requests of pods before they were resized."""
         resized = {one.action.uid for one in done.outcomes if isinstance(one.action, ResizePod)}
         for pod in done.snapshot.pods if resized else ():
             if pod.uid in resized:
@@ -107,25 +107,25 @@ class ServeActivity:
             del self.requested_before[key]
 
     def add_load_pass(self, done: NodeLoadPassResult) -> None:
-        """Take over a look at the nodes' loads."""
+        """Add a node load pass."""
         self.load_pass = done
         self.add(done.outcomes)
 
     def add(self, outcomes: Sequence[Outcome]) -> None:
-        """Take over how actions ended."""
+        """Add the outcomes of actions."""
         self.outcomes.extend(outcomes)
         self.counts.update(get_outcome_key(outcome) for outcome in outcomes)
         self.causes.update(list_resize_causes(outcomes))
 
     def forget_term(self) -> None:
-        """Forget what holds for a term of leadership alone; what was done stays."""
+        """Drop what applies to one term of leadership only; outcomes stay."""
         self.is_filled, self.fill_progress, self.unreadable = False, None, ()
         self.refreshed_at = self.statistics = self.node_pass = self.pass_figures = self.paused = self.packing = None
         self.load_pass = self.consolidation = None
         self.jobs.clear()
 
     def figures(self, mode: Mode, leader: bool, lag_seconds: float | None) -> ControllerFigures:
-        """Return all this as `/metrics` shows it."""
+        """Return the figures for `/metrics`."""
         return ControllerFigures(
             mode=mode,
             leader=leader,
@@ -146,17 +146,14 @@ class ServeActivity:
         )
 
 
-# The cluster's sums on their way into the store, once an hour.
-
-
 class HourlyTotalsRecorder:
-    """What of the passes is kept as history: of each clock hour the first that knew what is used."""
+    """Stores the cluster's totals once an hour: those of the hour's first pass that has statistics."""
 
     def __init__(self) -> None:
         self._kept = -1
 
     async def keep(self, store: StorePort, activity: ServeActivity) -> None:
-        """Store the last pass's sums, if those of its hour are not. Raises Unavailable."""
+        """Store the last pass's totals, unless its hour has some. Raises Unavailable."""
         done, moment = activity.node_pass, activity.history[-1] if activity.history else None
         if done is None or moment is None or moment.used is None or moment.at != done.at:
             return
@@ -164,7 +161,7 @@ class HourlyTotalsRecorder:
         if hour == self._kept:
             return
         stored, keys = await store.original_sizes(), await store.signing_keys()
-        # All pods of a large cluster take a second, for which nothing else should wait.
+        # In a thread: this takes a second for a large cluster.
         savings = await asyncio.to_thread(
             lambda: sum_savings(done.snapshot, collect_original_sizes(done.snapshot, stored, keys))
         )
@@ -174,15 +171,13 @@ class HourlyTotalsRecorder:
         self._kept = hour
 
 
-# The log of the first reading of usage, which may take long: lines with the share done and the time left.
-
 log = structlog.get_logger()
 
 _BETWEEN_LINES_SECONDS = 10.0
 
 
 class UsageReadingLog:
-    """Logs how far the reading is, at most every ten seconds; a reading that ends before that is not logged."""
+    """Logs the progress of the first usage pass, at most every ten seconds; a pass that ends before is not logged."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -190,7 +185,7 @@ class UsageReadingLog:
         self._began = self._logged = 0.0
 
     def __call__(self, read: UsageReadingProgress) -> None:
-        """Take over how far it is."""
+        """Log progress."""
         now = self._clock()
         first = self._first
         if first is None or first.total_container_hours != read.total_container_hours:
@@ -202,21 +197,19 @@ class UsageReadingLog:
 
 
 def compute_percent(read: UsageReadingProgress) -> int:
-    """Return how much is read, in whole percent; not all before all is."""
+    """Return the share that is read, in whole percent; 100 only if all is read."""
     if read.done_container_hours >= read.total_container_hours:
         return 100
     return min(99, int(100 * read.done_container_hours / read.total_container_hours))
 
 
 def estimate_time_left(first: UsageReadingProgress, read: UsageReadingProgress, seconds: float) -> timedelta | None:
-    """Return how long the rest takes if it goes on as it did in the `seconds` since `first`, None where it did not."""
+    """Return the remaining time at the rate of the `seconds` since `first`, None if nothing was read."""
     done = read.done_container_hours - first.done_container_hours
     if done <= 0:
         return None
     return timedelta(seconds=round((read.total_container_hours - read.done_container_hours) * seconds / done))
 
-
-# What is called next to the audit: Events, notifications, the log of what is read.
 
 AnnounceFunction = Callable[[Sequence[Outcome], Sequence[SkippedPod], PodsByName], Awaitable[None]]
 
@@ -226,16 +219,16 @@ async def announce_nothing(outcomes: Sequence[Outcome], holds: Sequence[SkippedP
 
 
 async def _learn_nothing(statistics: StatisticsTable) -> None:
-    """Leave the statistics alone."""
+    """Ignore the statistics."""
 
 
 @dataclass(frozen=True, slots=True)
 class ControllerHooks:
-    """What is called beside the audit; none of these may raise.
+    """Functions that a controller calls in addition to the audit; none of them may raise.
 
-    `announce` gets outcomes, holds and the pods that they are about, by (namespace, name); `reacted` what followed each
-    kill; `meanwhile` runs beside the passes; `learn` gets the statistics after each refresh and each kill; `progress`
-    how far usage is read.
+    `announce` gets outcomes, skipped pods and the pods that they concern, by (namespace, name); `on_oom_reaction` gets
+    each reaction to a kill; `on_idle` runs concurrently with the passes; `on_statistics` gets the statistics after each
+    refresh and each kill; `on_progress` gets the progress of reading usage.
     """
 
     announce: AnnounceFunction = announce_nothing

@@ -1,4 +1,4 @@
-"""The connections of the controller: API server, store and Prometheus, opened in this order."""
+"""The connections of the controller: API server, database and usage source, opened in this order."""
 
 import asyncio
 import os
@@ -49,13 +49,13 @@ from cruise.settings.value_types import ApiAuthentication, HttpTlsChoice
 log = structlog.get_logger()
 
 _BETWEEN_LINES = timedelta(seconds=10)
-# For a command that ends: what fails for longer, such as for want of rights, is reported.
+# For commands: failures that last longer, such as missing permissions, are reported.
 SYNC_TIMEOUT = timedelta(seconds=8)
 
 
 @dataclass(frozen=True, slots=True)
 class ServeConnections:
-    """Everything that is connected; `lease` is None in modes in which nothing is written to the cluster."""
+    """All connections; `lease` is None in modes that write nothing to the cluster."""
 
     client: KubernetesClient
     cluster: KubernetesCluster
@@ -66,7 +66,7 @@ class ServeConnections:
 
 @asynccontextmanager
 async def open_connections(settings: Settings, on_wait: Callable[[str], None]) -> AsyncIterator[ServeConnections]:
-    """Connect to everything; `on_wait` gets a line when the database is waited for. Raises BadInputError, Unavailable."""
+    """Open all connections; `on_wait` gets a line while the database is unreachable. Raises BadInputError, Unavailable."""
     data_dir = settings.data_dir or get_default_data_dir(os.environ)
     async with (
         connect_to_kubernetes(settings.to_kubernetes_settings()) as client,
@@ -80,18 +80,18 @@ async def open_connections(settings: Settings, on_wait: Callable[[str], None]) -
                 client, find_own_namespace(settings.namespace), settings.lease_duration, lambda: store.epoch
             )
         if lease is None:
-            # Without an election nothing is written, save that cruise's own taints of an earlier mode come off.
+            # Without leader election the only writes remove cruise's own taints of an earlier mode.
             cluster = following(client, may_write=lambda action: isinstance(action, UntaintNode))
             yield ServeConnections(client.with_write_guard(lambda: False), cluster, usage, store, None)
             return
-        # Checked before a write waits for its turn, and after it.
+        # Checked before and after a write waits for the client's rate limit.
         writer = client.with_write_guard(lambda: lease.is_held)
         cluster = following(writer, may_write=lambda action: lease.is_held)
         yield ServeConnections(writer, cluster, usage, fence_store(store, lambda: lease.is_held), lease)
 
 
 def create_event_announcer(connected: ServeConnections) -> AnnounceFunction:
-    """Return what announces outcomes as Events of the pods; nothing does in modes in which nothing is written."""
+    """Return a function that announces outcomes as Events of the pods, unless the mode writes nothing."""
     if connected.lease is None:
         return announce_nothing
     events = PodEventRecorder(connected.client, socket.gethostname())
@@ -104,7 +104,7 @@ def create_event_announcer(connected: ServeConnections) -> AnnounceFunction:
 
 @asynccontextmanager
 async def keep_cluster_synced(cluster: KubernetesCluster) -> AsyncIterator[None]:
-    """Keep the view of the cluster in step for as long as this lasts."""
+    """Keep the view of the cluster synced within the context."""
     with raise_single_error():
         async with asyncio.TaskGroup() as tasks:
             following = tasks.create_task(cluster.run())
@@ -112,13 +112,13 @@ async def keep_cluster_synced(cluster: KubernetesCluster) -> AsyncIterator[None]
             following.cancel()
 
 
-async def wait_until_synced(cluster: KubernetesCluster, patience: timedelta | None = None) -> None:
-    """Wait until the whole cluster was read, and log what keeps it from that.
+async def wait_until_synced(cluster: KubernetesCluster, timeout: timedelta | None = None) -> None:
+    """Wait until the whole cluster is read, and log what prevents it.
 
-    Raises Unavailable where that is still so after `patience`, if one is given.
+    Raises Unavailable if it is not read within `timeout`, if one is given.
     """
     logged: list[str] = []
-    step = min(_BETWEEN_LINES, patience or _BETWEEN_LINES)
+    step = min(_BETWEEN_LINES, timeout or _BETWEEN_LINES)
     waited = timedelta(0)
     while True:
         try:
@@ -127,7 +127,7 @@ async def wait_until_synced(cluster: KubernetesCluster, patience: timedelta | No
         except TimeoutError:
             problems = cluster.problems()
             waited += step
-            if problems and patience is not None and waited >= patience:
+            if problems and timeout is not None and waited >= timeout:
                 raise UnavailableError(f"the cluster cannot be read: {'; '.join(problems)}") from None
             if problems != logged:
                 log.warning("waiting for the cluster", problems=problems)
@@ -138,7 +138,7 @@ async def wait_until_synced(cluster: KubernetesCluster, patience: timedelta | No
 
 
 async def limit_mode_to_server(connected: ServeConnections, policy: Policy) -> Policy:
-    """Return the policy with a mode that the server supports: without resizes in place there is nothing to write.
+    """Return the policy with a mode that the API server supports: without in-place resize nothing is written.
 
     Raises Refused, Throttled, Unavailable.
     """
@@ -161,13 +161,11 @@ def get_policy(settings: Settings) -> Policy:
     return replace(policy, excluded_namespaces=policy.excluded_namespaces | {find_own_namespace(settings.namespace)})
 
 
-# What stands before serve's HTTP: who is let in, by which names, and with which certificate.
-
 SERVICE_NAME = "cruise"
 
 
 def check_api_access_settings(settings: Settings) -> None:
-    """See that nobody gets in unknown from elsewhere. Raises BadInputError."""
+    """Check that other hosts cannot use the API without authentication. Raises BadInputError."""
     if settings.api_token_file is not None:
         StaticTokenAuthority(settings.api_token_file).check()
     elif settings.api_authentication is ApiAuthentication.TOKEN and not _is_local(settings):
@@ -178,7 +176,7 @@ def check_api_access_settings(settings: Settings) -> None:
 
 
 def build_request_guard_rules(settings: Settings, client: KubernetesClient) -> RequestGuardRules:
-    """Return what may pass; `client` asks the API server about callers."""
+    """Return the rules of the request guard; `client` asks the API server about callers."""
     authority: CallerAuthority | None = None
     if settings.api_authentication is ApiAuthentication.KUBERNETES:
         authority = KubernetesAuthority(client, time.monotonic)
@@ -187,7 +185,7 @@ def build_request_guard_rules(settings: Settings, client: KubernetesClient) -> R
             authority = ProviderAuthority(OidcProvider(oidc, get_current_time), authority, time.monotonic)
     elif settings.api_token_file is not None:
         authority = StaticTokenAuthority(settings.api_token_file)
-    # On its own machine a token protects what is written; what is read is open to everybody who can log in there.
+    # On localhost a token protects writes only; every local user may read.
     is_open = _is_local(settings) and settings.api_authentication is ApiAuthentication.TOKEN
     return RequestGuardRules(
         authority,
@@ -208,7 +206,7 @@ def build_request_guard_rules(settings: Settings, client: KubernetesClient) -> R
 async def serve_api_certificate(
     settings: Settings, interval: timedelta = INTERVAL
 ) -> AsyncIterator[ssl.SSLContext | None]:
-    """Yield what TLS is served with, None without, kept up to date for as long as this lasts. Raises BadInputError."""
+    """Yield the TLS context, None without TLS, and keep its certificate renewed. Raises BadInputError."""
     wanted = settings.http_tls is HttpTlsChoice.ON or settings.http_tls_dir is not None or not _is_local(settings)
     if settings.http_tls is HttpTlsChoice.OFF or not wanted:
         yield None
@@ -225,7 +223,7 @@ async def serve_api_certificate(
 
 
 def get_listen_host(settings: Settings) -> str:
-    """Return the host that is listened on, empty for all."""
+    """Return the host to listen on, empty for all addresses."""
     return settings.http_address.rpartition(":")[0].strip("[]")
 
 
@@ -238,4 +236,4 @@ def _is_local(settings: Settings) -> bool:
 
 
 async def _publish_nowhere(bundle: bytes) -> None:
-    """Leave a certificate of its own to be taken on trust, or copied from its directory."""
+    """Publish nothing: clients trust cruise's own certificate explicitly, or copy it from its directory."""

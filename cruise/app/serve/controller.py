@@ -1,4 +1,4 @@
-"""The controller: every pass as a job over one cluster, one usage source and one store."""
+"""The controller: every pass as a job over one cluster, one usage source and one database."""
 
 import asyncio
 import time
@@ -33,18 +33,17 @@ from cruise.runtime.writing.publication import VpaPublication
 from cruise.runtime.writing.writer import CONCURRENT_WRITES, ClusterWriter
 
 _PRUNE_INTERVAL = timedelta(hours=1)
-_BETWEEN_LOOKS_SECONDS = 0.5
-# How often a packing pass may solve at most, each within its time, before something is wrong.
-_SOLVES = 30
-_PAUSE_BETWEEN_FILLS = timedelta(seconds=15)
+_POLL_INTERVAL_SECONDS = 0.5
+# A packing pass that solves more often than this, each within its time limit, is stuck.
+_MAX_SOLVES = 30
+_REFILL_INTERVAL = timedelta(seconds=15)
 
 
 @dataclass(frozen=True, slots=True)
 class PackingSettings:
-    """How pods are packed: the solver and its time, and whether plans are carried out or only shown.
+    """The solver and its time limit, whether packing plans are carried out, and consolidation.
 
-    `consolidate` says whether fewer nodes are looked for, `consolidation_interval` how often, and `consolidation_cooldown` how
-    old a pod is that may be moved for that.
+    `consolidation_cooldown` is the age from which a pod may be moved for consolidation.
     """
 
     solver: PackingSolver
@@ -57,7 +56,7 @@ class PackingSettings:
 
 @dataclass(frozen=True, slots=True)
 class SharedWriterState:
-    """What the writers of a process share, from one term of leadership to the next."""
+    """What the writers of a process share, also between terms of leadership."""
 
     audit: AuditQueue = field(default_factory=AuditQueue)
     evictions: EvictionLock = field(default_factory=EvictionLock)
@@ -67,11 +66,10 @@ class SharedWriterState:
 
 
 class Controller:
-    """Statistics refresh, node pass, packing, node load, OOM reactor and pruning, with `clock` as their time.
+    """Runs all passes with `clock` as their time, for one term of leadership.
 
-    One is made for each time that a process begins to lead; `shared` outlives it, for what still has to be audited.
-    `pace` is how many seconds of that clock pass in a second: 1 but for a simulation. Without a `packer` nothing is
-    packed.
+    `shared` outlives a term, because outcomes may not be stored yet. `pace` is how many seconds of `clock` pass in a
+    real second: 1 except in simulations. Without `packing` nothing is packed.
     """
 
     def __init__(
@@ -87,7 +85,7 @@ class Controller:
         hooks: ControllerHooks = NO_HOOKS,
         activity: ServeActivity | None = None,
         shared: SharedWriterState | None = None,
-        packer: PackingSettings | None = None,
+        packing: PackingSettings | None = None,
         grace: timedelta = MISFIRE_GRACE_SECONDS,
         earlier: EarlierPasses = NO_EARLIER_PASSES,
         publication: VpaPublication | None = None,
@@ -104,19 +102,21 @@ class Controller:
         self._usage = UsageState()
         exclusions.history_incomplete = lambda: self.history_incomplete
         shared.evictions.lost_until = lambda: self._usage.evictions_lost_until
-        # All add to one audit, and taints need no more. Node passes, reactions to kills and packing take turns in
-        # evictions and count each other's grows. The latter two also exclude pods and nodes from node passes.
-        of_taints = partial(
+        # All writers share the audit queue; the node load pass needs no more. Those of pods share the eviction lock and
+        # the pending growths. OOM reactions and packing plans also exclude pods and nodes from node passes.
+        create_writer = partial(
             ClusterWriter, cluster, store, policy, audit=shared.audit, concurrent=shared.concurrent_writes
         )
-        of_pods = partial(of_taints, evictions=shared.evictions, growths=shared.growths, latest=self._usage.latest)
-        self._load_writer, self._node_writer = of_taints(), of_pods(exclusions=exclusions)
-        self._reverting = of_pods()
+        create_pod_writer = partial(
+            create_writer, evictions=shared.evictions, growths=shared.growths, latest=self._usage.latest
+        )
+        self._load_writer, self._node_writer = create_writer(), create_pod_writer(exclusions=exclusions)
+        self._revert_writer = create_pod_writer()
         self._headroom = HeadroomState(self._usage)
-        # A new leader evicts nobody before its second look.
+        # A new leader evicts no pod before its second node pass.
         self._earlier = earlier
-        self._reactor = OomReactor(cluster, store, policy, of_pods(), exclusions, self._usage)
-        writer, wait = self._node_writer, POLL_SECONDS / pace
+        self._reactor = OomReactor(cluster, store, policy, create_pod_writer(), exclusions, self._usage)
+        writer, poll_seconds = self._node_writer, POLL_SECONDS / pace
         self._plan_execution = PlanExecutor(
             cluster,
             store,
@@ -124,16 +124,16 @@ class Controller:
             writer,
             exclusions,
             clock,
-            on_outcomes=self._acted,
-            poll_seconds=wait,
-            # A plan may take its time, as pods end and start, but not a step of it.
-            on_step=lambda: self._extend("packing"),
+            on_outcomes=self._add_outcomes,
+            poll_seconds=poll_seconds,
+            # The deadline applies to each step, because a plan may wait for pods to end and start.
+            on_step=lambda: self._extend_deadline("packing"),
         )
-        self._packer = packer
+        self._packing = packing
         self._publication = publication
-        self._sums = HourlyTotalsRecorder()
-        # A plan that another process has begun is taken up before a new one is made.
-        self._packing_due, self._packs, self._looked_for_plan = False, True, False
+        self._totals = HourlyTotalsRecorder()
+        # A plan that another process started is resumed before a new one is made.
+        self._packing_due, self._has_plan, self._has_resumed = False, True, False
         self._consolidation_due_at: float | None = None  # by the monotonic clock
         self._reading = reading
         self._hooks = hooks
@@ -145,11 +145,11 @@ class Controller:
 
     @property
     def history_incomplete(self) -> bool:
-        """Tell whether the database lacks usage that it had; nothing is shrunk or evicted because of it meanwhile."""
+        """Whether the database has lost usage; until it is read again, nothing is shrunk or evicted for its usage."""
         return self._usage.history_lost_until > 0
 
     async def refresh_statistics(self, on_progress: Callable[[UsageReadingProgress], None] | None = None) -> None:
-        """Read what is new and write the statistics; the first time this fills the past."""
+        """Read new samples and write the statistics; the first pass reads the whole history."""
         now = self._clock()
         statistics = await run_usage_pass(
             self._cluster,
@@ -159,23 +159,23 @@ class Controller:
             self._policy,
             now,
             self._reading,
-            on_progress or self._progressed,
+            on_progress or self._on_progress,
         )
         self.activity.unreadable, self.activity.statistics = self._usage.failures, statistics
         if not self._usage.failures:
             self.activity.refreshed_at = now
-        # After a restart there are statistics, which age, even where what is new cannot be read.
+        # After a restart the database has statistics, although they age if new samples cannot be read.
         self.activity.is_filled = self.activity.is_filled or not self._usage.failures or bool(statistics.keys)
         await self._hooks.on_statistics(statistics)
 
     async def rightsize(self) -> NodePassResult:
         """Run one node pass."""
-        if not self._looked_for_plan:
-            # A plan that another process has begun to carry out is not to be undone.
+        if not self._has_resumed:
+            # The subjects of a plan that another process started must be excluded.
             await self._plan_execution.start()
             if self._earlier.over_requested_since is not None:
                 self._earlier = await add_stored_resizes(self._earlier, self._store, self._policy, self._clock())
-            self._looked_for_plan = True
+            self._has_resumed = True
         done = await run_node_pass(
             self._cluster,
             self._store,
@@ -190,91 +190,90 @@ class Controller:
         self.activity.add_pass(done, self._policy.max_age)
         self._packing_due = True
         self.activity.paused = await self._store.paused()
-        holds = [*done.unschedulable, *(hold for plan in done.plans for hold in (*plan.skipped, *plan.suspected_leaks))]
+        skipped = [*done.unschedulable, *(one for plan in done.plans for one in (*plan.skipped, *plan.suspected_leaks))]
         pods = {(pod.namespace, pod.name): pod for pod in done.snapshot.pods}
-        await self._hooks.announce(done.outcomes, holds, pods)
+        await self._hooks.announce(done.outcomes, skipped, pods)
         return done
 
     async def pack(self, min_pending: timedelta | None = None) -> PackingPassResult | None:
-        """Take up the plan that is under way, or plan for pods that wait longer than `min_pending`, and carry that out.
+        """Resume the plan in progress, or plan for pods pending for longer than `min_pending`, and carry it out.
 
-        None where there is no pod to pack.
+        Returns None if there is no pod to pack.
         """
         self._packing_due = False
         plan, done = await self._plan_execution.start(), None
-        # A plan under way goes on after a failure; a plan that could not be made waits for the next pass.
-        self._packs = plan is not None
-        if plan is None and self._packer is not None and self.activity.node_pass is not None:
-            packer = self._packer
+        # A plan in progress is resumed after a failure; a plan that could not be made is tried in the next pass.
+        self._has_plan = plan is not None
+        if plan is None and self._packing is not None and self.activity.node_pass is not None:
+            packing = self._packing
             done = await run_packing_pass(
                 self._cluster,
                 self._store,
-                packer.solver,
+                packing.solver,
                 self._policy,
                 self._clock(),
-                seconds=packer.seconds,
+                seconds=packing.seconds,
                 min_pending=min_pending,
-                enabled=packer.enabled,
+                enabled=packing.enabled,
                 known_usage=self._usage,
             )
             self.activity.add_packing(done)
             plan = done.plan
         if plan is not None:
-            self._packs = True
+            self._has_plan = True
             ended = await self._plan_execution.run(plan)
             self.activity.add_plan(ended)
             done = replace(done, plan=ended) if done is not None else PackingPassResult(plan.at, 0, ended)
-        self._packs = False
+        self._has_plan = False
         return done
 
     async def consolidate(self) -> ConsolidationPassResult | None:
-        """Look with how few nodes the cluster would do, and take that over; None where that is not wanted.
+        """Find the fewest nodes that the cluster needs, and start the part that may be carried out; None if disabled.
 
-        What is to be carried out of it is a packing plan under way from then on. Raises what the world refuses: then
-        there is no advice, and the reason for that.
+        The part is a packing plan in progress. Raises CruiseError: then there is no advice, but a condition.
         """
-        packer, now = self._packer, self._clock()
-        self._consolidate_in(timedelta(0) if packer is None else packer.consolidation_interval)
-        if packer is None or packer.consolidation is ConsolidationMode.OFF:
+        packing, now = self._packing, self._clock()
+        self._consolidate_in(timedelta(0) if packing is None else packing.consolidation_interval)
+        if packing is None or packing.consolidation is ConsolidationMode.OFF:
             return None
         try:
             done = await run_consolidation_pass(
                 self._cluster,
                 self._store,
-                packer.solver,
+                packing.solver,
                 self._policy,
                 now,
-                seconds=packer.seconds,
+                seconds=packing.seconds,
                 known_usage=self._usage,
                 statistics_at=self.activity.refreshed_at,
-                rest=packer.consolidation_cooldown if packer.consolidation is ConsolidationMode.ACT else None,
+                rest=packing.consolidation_cooldown if packing.consolidation is ConsolidationMode.ACT else None,
             )
         except CruiseError as error:
-            # What was found before need not be true any more.
+            # The earlier result may be outdated.
             self.activity.consolidation = ConsolidationPassResult(
                 now, condition=PlanCondition(PlanStatusReason.API_ERROR, detail=str(error))
             )
             raise
         self.activity.consolidation = done
         if done.started is not None:
-            # The rest is planned anew, on the cluster that this part leaves.
-            self._packs = True
-            self._consolidate_in(min(packer.consolidation_interval, self._policy.pass_interval))
+            # The rest is planned again after this part.
+            self._has_plan = True
+            self._consolidate_in(min(packing.consolidation_interval, self._policy.pass_interval))
         return done
 
     async def keep_history(self) -> None:
-        """Store the cluster's sums, once an hour."""
-        await self._sums.keep(self._store, self.activity)
+        """Store the cluster's totals, once an hour."""
+        await self._totals.keep(self._store, self.activity)
 
     async def publish(self) -> None:
-        """Show the sizes to others, as far as they have changed."""
+        """Publish the recommendations that changed."""
         statistics = self.activity.statistics
         if self._publication is not None and statistics is not None:
             snapshot = await self._cluster.snapshot()
             self.activity.published += await self._publication.publish(snapshot, statistics, self._clock())
 
     async def watch_load(self) -> None:
-        """Read the nodes' loads once."""
+        """Run one node load pass."""
         done = await run_node_load_pass(
             self._cluster, self._source, self._store, self._loads, self._policy, self._clock(), writer=self._load_writer
         )
@@ -283,112 +282,112 @@ class Controller:
             raise done.failure
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
-        """Put one workload back, beside the passes. Raises Unavailable."""
+        """Revert one workload, concurrently with the passes. Raises Unavailable."""
         done = await revert_workload(
-            self._cluster, self._store, self._policy, self._clock(), namespace, workload, self._reverting
+            self._cluster, self._store, self._policy, self._clock(), namespace, workload, self._revert_writer
         )
-        await self._acted(done)
+        await self._add_outcomes(done)
         return done
 
     async def remove_taints_on_exit(self, namespace: str, process: str) -> None:
-        """End for good, as the pod called `process`: no taint is left that nobody takes off. Raises Unavailable."""
+        """Remove cruise's taints unless another process remains to do so; `process` is this pod. Raises Unavailable."""
         if self._policy.mode >= Mode.FULL:
             outcomes = await remove_taints_on_exit(self._cluster, self._load_writer, namespace, process, self._clock())
             self.activity.add(outcomes)
 
     async def react_to_kills(self) -> None:
-        """React to every out-of-memory kill, until cancelled."""
+        """Handle out-of-memory kills, until cancelled."""
         async for reaction in self._reactor.reactions(self._clock):
             self.activity.reactions.append(reaction)
             self._hooks.on_oom_reaction(reaction)
             await self._hooks.on_statistics(await self._usage.statistics(self._store))
             self.activity.add([reaction.outcome])
             pods = {} if reaction.pod is None else {(reaction.pod.namespace, reaction.pod.name): reaction.pod}
-            holds = [reaction.decision] if isinstance(reaction.decision, SkippedPod) else []
-            await self._hooks.announce([reaction.outcome], holds, pods)
+            skipped = [reaction.decision] if isinstance(reaction.decision, SkippedPod) else []
+            await self._hooks.announce([reaction.outcome], skipped, pods)
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Run all passes until `stop` or cancelled; what runs then has `grace`. Raises what none of them expected."""
+        """Run all passes until `stop` or cancelled. Raises the unexpected exception of a job."""
         async with JobScheduler(self._grace, self.activity.jobs) as jobs:
             self.jobs = jobs
-            slack = self._policy.max_decision_age
-            jobs.supervise("node load", self._paced(self._policy.node_load_interval), slack)
-            jobs.supervise("statistics", self._paced(self._policy.pass_interval), slack, vital=True)
+            margin = self._policy.max_decision_age
+            jobs.supervise("node load", self._scale(self._policy.node_load_interval), margin)
+            jobs.supervise("statistics", self._scale(self._policy.pass_interval), margin, vital=True)
             jobs.run_always("oom reactor", self.react_to_kills)
             if self._hooks.on_idle is not None:
                 jobs.run_always("notifications", self._hooks.on_idle)
             jobs.run_every(
-                self._paced(self._policy.node_load_interval), "node load", self.watch_load, delay=timedelta(0)
+                self._scale(self._policy.node_load_interval), "node load", self.watch_load, delay=timedelta(0)
             )
-            jobs.bound("prune", self._paced(_PRUNE_INTERVAL) / 4)
-            jobs.run_every(self._paced(_PRUNE_INTERVAL), "prune", self._prune, delay=self._paced(_PRUNE_INTERVAL))
-            jobs.start(self._fill_then_pass(jobs))
-            if self._packer is not None:
-                longest = timedelta(seconds=_SOLVES * self._packer.seconds) + slack
+            jobs.bound("prune", self._scale(_PRUNE_INTERVAL) / 4)
+            jobs.run_every(self._scale(_PRUNE_INTERVAL), "prune", self._prune, delay=self._scale(_PRUNE_INTERVAL))
+            jobs.start(self._fill_then_rightsize(jobs))
+            if self._packing is not None:
+                time_limit = timedelta(seconds=_MAX_SOLVES * self._packing.seconds) + margin
                 for name in ("packing", "consolidation"):
-                    jobs.bound(name, longest)
+                    jobs.bound(name, time_limit)
                 jobs.start(self._pack_after_passes(jobs))
             await jobs.wait_until(stop)
 
-    async def _fill_then_pass(self, jobs: JobScheduler) -> None:
-        interval = self._paced(self._policy.pass_interval)
+    async def _fill_then_rightsize(self, jobs: JobScheduler) -> None:
+        interval = self._scale(self._policy.pass_interval)
         await jobs.run_now("statistics", self.refresh_statistics)
         while not self.activity.is_filled:
-            # A failed read is tried once more and then given up: not before what failed had time to recover.
-            pause = interval if self.activity.unreadable else min(interval, _PAUSE_BETWEEN_FILLS)
+            # A failed read is retried only once, so it gets time to recover.
+            pause = interval if self.activity.unreadable else min(interval, _REFILL_INTERVAL)
             await asyncio.sleep(pause.total_seconds())
             await jobs.run_now("statistics", self.refresh_statistics)
         if self._policy.mode < Mode.RESIZE:
-            # Nothing is written, so who looks for the first time need not wait until a pass's usual turn.
+            # Nothing is written, so the first node pass need not wait for its regular time.
             await jobs.run_now("node pass", self.rightsize)
         jobs.run_every(interval, "statistics", self.refresh_statistics, delay=interval)
         jobs.supervise("node pass", interval, self._policy.max_decision_age, vital=True)
         for name in ("history", "publication"):
             jobs.bound(name, interval + self._policy.max_decision_age)
-        # Half an interval later, so that a pass sees statistics that are young and whole.
+        # Half an interval later, so that node passes use complete, recent statistics.
         jobs.run_every(interval, "node pass", self._rightsize_all, delay=interval / 2)
         jobs.run_every(interval, "history", self.keep_history, delay=interval * 5 / 8)
         if self._publication is not None:
             jobs.run_every(interval, "publication", self.publish, delay=interval * 3 / 4)
 
     async def _rightsize_all(self) -> None:
-        """Run node passes until none leaves writes behind for being too old: what is left is decided anew at once."""
+        """Run node passes until none leaves writes whose decisions became too old."""
         while (await self.rightsize()).has_stale_writes:
-            self._extend("node pass")
+            self._extend_deadline("node pass")
 
-    def _extend(self, name: str) -> None:
+    def _extend_deadline(self, name: str) -> None:
         if self.jobs is not None:
             self.jobs.extend_deadline(name)
 
     async def _pack_after_passes(self, jobs: JobScheduler) -> None:
         while True:
-            if self._packing_due or self._packs:
+            if self._packing_due or self._has_plan:
                 await jobs.run_now("packing", self.pack)
             elif self._consolidation_due:
                 await jobs.run_now("consolidation", self.consolidate)
-            await asyncio.sleep(_BETWEEN_LOOKS_SECONDS)
+            await asyncio.sleep(_POLL_INTERVAL_SECONDS)
 
     @property
     def _consolidation_due(self) -> bool:
-        """Tell whether it is time to look for fewer nodes: between packing passes, which share the solver."""
-        wanted = self._packer is not None and self._packer.consolidation is not ConsolidationMode.OFF
+        """Whether consolidation is due: it runs between packing passes, which share the solver."""
+        enabled = self._packing is not None and self._packing.consolidation is not ConsolidationMode.OFF
         due_at = self._consolidation_due_at
-        return wanted and self.activity.node_pass is not None and (due_at is None or time.monotonic() >= due_at)
+        return enabled and self.activity.node_pass is not None and (due_at is None or time.monotonic() >= due_at)
 
     def _consolidate_in(self, interval: timedelta) -> None:
-        self._consolidation_due_at = time.monotonic() + self._paced(interval).total_seconds()
+        self._consolidation_due_at = time.monotonic() + self._scale(interval).total_seconds()
 
-    async def _acted(self, outcomes: Sequence[Outcome]) -> None:
+    async def _add_outcomes(self, outcomes: Sequence[Outcome]) -> None:
         self.activity.add(outcomes)
         await self._hooks.announce(outcomes, (), {})
 
-    def _paced(self, interval: timedelta) -> timedelta:
+    def _scale(self, interval: timedelta) -> timedelta:
         return interval / self._pace
 
     async def _prune(self) -> None:
         await self._store.prune(self._clock())
 
-    def _progressed(self, read: UsageReadingProgress) -> None:
+    def _on_progress(self, read: UsageReadingProgress) -> None:
         self.activity.fill_progress = read
-        self._extend("statistics")
+        self._extend_deadline("statistics")
         self._hooks.on_progress(read)

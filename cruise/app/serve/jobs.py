@@ -1,7 +1,6 @@
-"""Passes as jobs of one scheduler: never two at once, a late one once, a failed one again at its next turn.
+"""The passes as jobs of one scheduler: a job never runs twice at the same time, and runs late rather than not at all.
 
-Every interval and deadline is measured by the monotonic clock: a step of the wall clock neither delays a turn nor
-brings one forward.
+Intervals and deadlines are measured by the monotonic clock: a step of the wall clock neither delays nor advances a run.
 """
 
 import asyncio
@@ -26,21 +25,21 @@ log = structlog.get_logger()
 
 MISFIRE_GRACE_SECONDS = timedelta(seconds=10)
 _PAUSE_SECONDS = 1.0
-# APScheduler goes by the wall clock: smaller differences from the monotonic clock are left until they add up.
+# APScheduler uses the wall clock: smaller differences from the monotonic clock are ignored until they add up.
 _STEP_SECONDS = 0.1
 _FAILURES = 3
 _NUMBER = re.compile(r"\d+(\.\d+)?")
 
 
 class _ClockAdjustingScheduler(AsyncIOScheduler):  # type: ignore[misc]
-    """APScheduler with its due times moved along whenever the wall clock is set."""
+    """APScheduler whose due times move with steps of the wall clock."""
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
         self._offset = _wall_offset()
 
     def follow_clock(self) -> None:
-        """Move every due time by as much as the wall clock was set since the last call."""
+        """Move every due time by the step of the wall clock since the last call."""
         offset = _wall_offset()
         step = offset - self._offset
         if abs(step) < _STEP_SECONDS:
@@ -62,10 +61,10 @@ def _wall_offset() -> float:
 
 @dataclass(slots=True)
 class _WatchedJob:
-    """A periodic job: how long a turn of it may take, how long it may go without success, and since when it does.
+    """The deadline of a job's runs, the longest time without a success, and the time of the last success.
 
-    `running` is the deadline of the turn that runs, `overdue` whether the last one was not over by its own. `leads`
-    tells whether a process must not lead while it is overdue.
+    `running` is the deadline of the present run; `is_overdue` tells whether the last run exceeded it. A process must
+    not lead while a job that `leads` is overdue.
     """
 
     deadline: float
@@ -77,11 +76,10 @@ class _WatchedJob:
 
 
 class JobScheduler:
-    """Named coroutines at intervals, for as long as an `async with` lasts; `latest` has the figures of each.
+    """Runs named coroutines at intervals within an `async with`; `latest` has the figures of each job.
 
-    A CruiseError drops the run: it is logged once and kept in `latest`, and the next turn is the retry. Any other
-    exception is a bug: `until` raises it and the process ends. At the end what runs is cancelled and has `grace` to
-    come to an end; what does not is left behind. A `latest` that is given outlives the jobs.
+    A CruiseError ends the run: it is logged once and kept in `latest`, and the next run is the retry. Any other
+    exception is a bug: `wait_until` raises it. On exit running jobs are cancelled and get the grace period to end.
     """
 
     def __init__(self, grace: timedelta = MISFIRE_GRACE_SECONDS, latest: dict[str, JobFigures] | None = None) -> None:
@@ -91,59 +89,59 @@ class JobScheduler:
             job_defaults={"max_instances": 1, "coalesce": True},
             timezone=UTC,
         )
-        self._broken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._running: set[asyncio.Future[Any]] = set()
         self._watched: dict[str, _WatchedJob] = {}
         self.latest: dict[str, JobFigures] = {} if latest is None else latest
 
     def supervise(self, name: str, interval: timedelta, slack: timedelta, *, vital: bool = False) -> None:
-        """From now on expect each turn of a job to be over after its interval and `slack`.
+        """Expect each run of a job to end within its interval and `slack`.
 
-        A `vital` job is expected to succeed as well, in one of three turns.
+        One of three runs of a `vital` job must succeed.
         """
-        longest = (_FAILURES * interval + slack).total_seconds() if vital else None
-        self._watched[name] = _WatchedJob((interval + slack).total_seconds(), longest, time.monotonic())
+        time_limit = (_FAILURES * interval + slack).total_seconds() if vital else None
+        self._watched[name] = _WatchedJob((interval + slack).total_seconds(), time_limit, time.monotonic())
 
-    def bound(self, name: str, longest: timedelta) -> None:
-        """From now on give up each turn of a job that is not over in time; the process leads all the same."""
-        self._watched[name] = _WatchedJob(longest.total_seconds(), None, time.monotonic(), leads=False)
+    def bound(self, name: str, time_limit: timedelta) -> None:
+        """Cancel each run of a job that exceeds a time limit, without effect on leadership."""
+        self._watched[name] = _WatchedJob(time_limit.total_seconds(), None, time.monotonic(), leads=False)
 
     def extend_deadline(self, name: str) -> None:
-        """Begin the deadline of the turn that runs anew: it is long, but something came of it."""
+        """Restart the deadline of the present run, because it made progress."""
         watched = self._watched.get(name)
         if watched is not None and watched.running is not None and not watched.running.expired():
             watched.running.reschedule(asyncio.get_running_loop().time() + watched.deadline)
 
     def get_success_ages(self) -> Mapping[str, float]:
-        """Return how many seconds ago each job that the lead hangs on went through, or was first expected to."""
+        """Return the seconds since the last success of each job that leadership depends on."""
         now = time.monotonic()
         return {name: now - watched.succeeded_at for name, watched in self._watched.items() if watched.leads}
 
     def explain_stuck(self) -> str | None:
-        """Return which job does not end, or does not go through any more; None while all do."""
+        """Return which job exceeds its deadline or does not succeed, None if there is none."""
         now = asyncio.get_running_loop().time()
         for name, watched in self._watched.items():
             if not watched.leads:
                 continue
             until = None if watched.running is None else watched.running.when()
             if watched.is_overdue or (until is not None and now > until):
-                return f"{name}: not over after {watched.deadline:.0f} s"
+                return f"{name}: not finished after {watched.deadline:.0f} s"
             age = time.monotonic() - watched.succeeded_at
             if watched.max_age is not None and age > watched.max_age:
                 return f"{name}: no success for {age:.0f} s"
         return None
 
     def run_every(self, interval: timedelta, name: str, job: Callable[[], Awaitable[object]], delay: timedelta) -> None:
-        """Run `job` at intervals, first after `delay`; a turn that comes late is still taken, once."""
+        """Run `job` at intervals, first after `delay`; a late run is not skipped, and several late ones become one."""
         seconds = interval.total_seconds()
-        # What is added must not be moved by an earlier step.
+        # Apply earlier clock steps first: they must not move the new job.
         self._scheduler.follow_clock()
 
         async def run() -> None:
-            turn = asyncio.current_task()
-            assert turn is not None
-            self._own(turn)
-            # The scheduler would log a cancellation as a failure.
+            task = asyncio.current_task()
+            assert task is not None
+            self._track(task)
+            # APScheduler would log a cancellation as a failure.
             with suppress(asyncio.CancelledError):
                 await self.run_now(name, job)
 
@@ -158,7 +156,7 @@ class JobScheduler:
         )
 
     def run_always(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
-        """Run a job that never ends, and start it again after a pause each time it fails."""
+        """Run a job that does not end, and restart it after a pause each time it fails."""
 
         async def repeat() -> None:
             while True:
@@ -168,47 +166,47 @@ class JobScheduler:
         self.start(repeat())
 
     def start(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something once beside the jobs, such as what adds more of them."""
+        """Run a coroutine once, concurrently with the jobs."""
 
         async def guarded() -> None:
             try:
                 await work
             except asyncio.CancelledError:
                 raise
-            except BaseException as mistake:
-                self._break(mistake)
+            except BaseException as error:
+                self._fail(error)
 
-        self._own(asyncio.ensure_future(guarded()))
+        self._track(asyncio.ensure_future(guarded()))
 
     async def run_now(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
-        """Run a job once, within its deadline if it is watched, and keep its figures."""
+        """Run a job once, within its deadline if it has one, and keep its figures."""
         started = time.monotonic()
         error: str | None = None
         try:
-            await self._in_time(name, job)
-        except CruiseError as refusal:
-            error = str(refusal)
+            await self._run_within_deadline(name, job)
+        except CruiseError as failure:
+            error = str(failure)
         except asyncio.CancelledError:
             raise
-        except BaseException as mistake:
-            # The scheduler would only log it and go on.
-            self._break(mistake)
+        except BaseException as unexpected:
+            # APScheduler would only log it.
+            self._fail(unexpected)
             return
-        self._note(name, error, time.monotonic() - started)
+        self._record_run(name, error, time.monotonic() - started)
 
     async def wait_until(self, stop: asyncio.Event) -> None:
-        """Wait for `stop`. Raises what a job raised unexpectedly."""
+        """Wait for `stop`. Raises the unexpected exception of a job."""
         stopped = asyncio.ensure_future(stop.wait())
         try:
-            awaited: set[asyncio.Future[Any]] = {stopped, self._broken}
+            awaited: set[asyncio.Future[Any]] = {stopped, self._failure}
             await asyncio.wait(awaited, return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
-        if self._broken.done():
-            self._broken.result()
+        if self._failure.done():
+            self._failure.result()
 
-    async def _in_time(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
-        """Run a job once. Raises what it raises, and Unavailable where it is not over by its deadline."""
+    async def _run_within_deadline(self, name: str, job: Callable[[], Awaitable[object]]) -> None:
+        """Run a job once. Raises what it raises, and Unavailable if it exceeds its deadline."""
         watched = self._watched.get(name)
         if watched is None:
             await job()
@@ -220,36 +218,36 @@ class JobScheduler:
             if watched.running is None or not watched.running.expired():
                 raise
             watched.is_overdue = True
-            raise UnavailableError(f"not over after {watched.deadline:.0f} s: it was given up") from error
+            raise UnavailableError(f"not finished after {watched.deadline:.0f} s: it was cancelled") from error
         finally:
             watched.running = None
         watched.is_overdue, watched.succeeded_at = False, time.monotonic()
 
-    def _own(self, running: asyncio.Future[Any]) -> None:
+    def _track(self, running: asyncio.Future[Any]) -> None:
         self._running.add(running)
         running.add_done_callback(self._running.discard)
 
-    def _break(self, mistake: BaseException) -> None:
-        if not self._broken.done():
-            self._broken.set_exception(mistake)
+    def _fail(self, error: BaseException) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
 
-    def _note(self, name: str, error: str | None, seconds: float) -> None:
-        """Keep how a run ended, and log what changed: a failure that goes on is no news."""
-        earlier = self.latest.get(name, JobFigures(name))
-        if error is not None and (earlier.error is None or _gist(error) != _gist(earlier.error)):
-            log.warning("pass dropped", job=name, error=error)
-        elif error is None and earlier.error is not None:
-            log.warning("pass runs again", job=name, failures=earlier.failures_in_a_row)
+    def _record_run(self, name: str, error: str | None, seconds: float) -> None:
+        """Keep the result of a run; log only changes, not repeated failures."""
+        before = self.latest.get(name, JobFigures(name))
+        if error is not None and (before.error is None or _without_numbers(error) != _without_numbers(before.error)):
+            log.warning("job failed", job=name, error=error)
+        elif error is None and before.error is not None:
+            log.warning("job succeeded again", job=name, failures=before.failures_in_a_row)
         ended = get_current_time()
         self.latest[name] = replace(
-            earlier,
-            runs=earlier.runs + 1,
-            failures=earlier.failures + (error is not None),
-            failures_in_a_row=0 if error is None else earlier.failures_in_a_row + 1,
-            seconds=earlier.seconds + seconds,
+            before,
+            runs=before.runs + 1,
+            failures=before.failures + (error is not None),
+            failures_in_a_row=0 if error is None else before.failures_in_a_row + 1,
+            seconds=before.seconds + seconds,
             last_seconds=seconds,
             last_ended_at=ended,
-            last_success_at=ended if error is None else earlier.last_success_at,
+            last_success_at=ended if error is None else before.last_success_at,
             error=error,
         )
 
@@ -260,17 +258,19 @@ class JobScheduler:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take no more turns, cancel what runs, and wait for its end."""
+        """Start no more runs, cancel those in progress, and wait for their end."""
         self._scheduler.remove_all_jobs()
         self._scheduler.shutdown(wait=False)
         for running in self._running:
             running.cancel()
         if self._running:
-            _, left_behind = await asyncio.wait(self._running, timeout=self._grace.total_seconds())
-            if left_behind:
-                log.warning("passes left behind", count=len(left_behind), grace_seconds=self._grace.total_seconds())
+            _, unfinished = await asyncio.wait(self._running, timeout=self._grace.total_seconds())
+            if unfinished:
+                log.warning(
+                    "jobs did not end in time", count=len(unfinished), grace_seconds=self._grace.total_seconds()
+                )
 
 
-def _gist(error: str) -> str:
-    """Return an error without its numbers: with other numbers it is the same error."""
+def _without_numbers(error: str) -> str:
+    """Return an error without its numbers, to compare errors."""
     return _NUMBER.sub("", error)

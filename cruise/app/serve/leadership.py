@@ -1,4 +1,4 @@
-"""One writer: the process that leads runs the passes and writes, and no other does."""
+"""Leader election: the process that leads runs the passes and writes; no other process does."""
 
 import secrets
 import socket
@@ -30,7 +30,7 @@ def uses_leader_election(mode: Mode) -> bool:
 def create_lease_contender(
     client: KubernetesClient, namespace: str, duration: timedelta, epoch: Callable[[], int] = lambda: 0
 ) -> LeaderLease:
-    """Return the leader election of this process, which notes the database's `epoch` in the Lease."""
+    """Return this process's leader election, which stores the database's `epoch` in the Lease."""
     identity = f"{socket.gethostname()}-{secrets.token_hex(4)}"
     return LeaderLease(client, namespace, LEASE_NAME, identity, duration=duration, epoch=epoch)
 
@@ -40,9 +40,9 @@ async def run_while_leading(
     work: Callable[[], Awaitable[None]],
     get_stall_reason: Callable[[], str | None] = lambda: None,
 ) -> None:
-    """Run `work` whenever and as long as this process leads; without a Lease, at once and for good.
+    """Run `work` while this process leads; without a Lease, immediately and until cancelled.
 
-    The lead is given up where `get_stall_reason` says why the work does not go on.
+    Leadership is released if `get_stall_reason` reports that the work is stuck.
     """
     if lease is None:
         log.info("no election: in this mode nothing is written to the cluster, and one process is enough")
@@ -52,16 +52,16 @@ async def run_while_leading(
 
 
 def fence_store(store: StorePort, may_write: Callable[[], bool]) -> StorePort:
-    """Return the store such that usage, statistics, kills and plans are written only by the leader.
+    """Return the database such that only the leader writes usage, statistics, kills and plans.
 
-    What a former leader still has under way is refused with Unavailable, so that it cannot set back what the next one
-    has read already. The audit of what it did is taken.
+    Late writes of a former leader raise Unavailable, so that they cannot overwrite those of the next one. Its audit
+    lines are accepted.
     """
     return cast(StorePort, _FencedStore(store, may_write))
 
 
 class _FencedStore:
-    """A store with a few of its methods guarded, and the others as they are."""
+    """A database whose writes are guarded; other methods are unchanged."""
 
     def __init__(self, store: StorePort, may_write: Callable[[], bool]) -> None:
         self._store = store
@@ -71,32 +71,32 @@ class _FencedStore:
         return getattr(self._store, name)
 
     async def write_statistics(self, table: StatisticsTable) -> None:
-        """Write, if this process leads."""
+        """Write if this process leads."""
         self._guard()
         await self._store.write_statistics(table)
 
     async def begin_writes(self, intents: Sequence[WriteIntent]) -> None:
-        """Write, if this process leads: no write is sent that is not recorded."""
+        """Write if this process leads: a write without an intent is not sent."""
         self._guard()
         await self._store.begin_writes(intents)
 
     async def record_usage(self, update: UsageUpdate) -> None:
-        """Write, if this process leads."""
+        """Write if this process leads."""
         self._guard()
         await self._store.record_usage(update)
 
     async def note_lost(self, until: int, *, regained: bool = False) -> None:
-        """Write, if this process leads."""
+        """Write if this process leads."""
         self._guard()
         await self._store.note_lost(until, regained=regained)
 
     async def record_oom(self, record: OomRecord) -> bool:
-        """Write, if this process leads: a kill that is not recorded is left to the next leader."""
+        """Write if this process leads: other kills are left to the next leader."""
         self._guard()
         return await self._store.record_oom(record)
 
     async def save_packing(self, plan: PackingPlan) -> None:
-        """Write, if this process leads: the next one has taken the plan up or dropped it."""
+        """Write if this process leads: the next leader has resumed or dropped the plan."""
         self._guard()
         await self._store.save_packing(plan)
 

@@ -1,4 +1,4 @@
-"""Notifications: collected while passes go on, sent together once an interval, tried a few times, then dropped."""
+"""Notifications: collected during the passes, sent together once an interval, retried a few times, then dropped."""
 
 import asyncio
 import secrets
@@ -39,7 +39,7 @@ UserActionsFunction = Callable[[datetime], Awaitable[Iterable[UserAction]]]
 
 
 def get_notification_webhook(settings: Settings) -> NotificationWebhook | None:
-    """Return what settings say to notify by, None for nothing. Raises BadInputError, which quotes no secret."""
+    """Return the notification webhook of the settings, None without one. Raises BadInputError, without secrets."""
     url = settings.notify_url
     if settings.notify_url_file is not None:
         url = read_token_file(settings.notify_url_file, "notify_url_file")
@@ -57,7 +57,7 @@ def get_notification_webhook(settings: Settings) -> NotificationWebhook | None:
 def create_notifier(
     settings: Settings, store: StorePort, ends: Counter[str], pauses: Iterable[float] = RETRY_DELAYS
 ) -> "Notifier | None":
-    """Return what notifies as settings say, and counts what became of it; None for nobody. Raises BadInputError."""
+    """Return the notifier of the settings, which counts results in `ends`; None without one. Raises BadInputError."""
     webhook = get_notification_webhook(settings)
     if webhook is None:
         return None
@@ -77,10 +77,10 @@ class MessageSender(Protocol):
 
 
 class Notifier:
-    """Takes notices at any time without waiting, and sends them while `run` runs.
+    """Collects notices without waiting, and sends them while `run` runs.
 
-    `interventions` gives what people did since a time. What does not fit among those that wait is counted; `ends`
-    counts notices by what became of them.
+    `interventions` returns the user actions since a time. Notices beyond the queue's limit are counted; `ends` counts
+    notices by result.
     """
 
     def __init__(
@@ -109,7 +109,7 @@ class Notifier:
         self.dropped = 0
 
     def add(self, notices: Iterable[NotificationEvent]) -> None:
-        """Take notices; the newest are dropped where too many wait."""
+        """Add notices; the newest ones are dropped if the queue is full."""
         for notice in notices:
             if notice.topic not in self._topics:
                 continue
@@ -121,7 +121,7 @@ class Notifier:
                 self.outcomes["dropped"] += 1
 
     def add_hooks(self, hooks: ControllerHooks) -> ControllerHooks:
-        """Return hooks that do as before, and notify of refusals, kills and what people did."""
+        """Return hooks that also notify of refusals, kills and user actions."""
 
         async def announce(outcomes: Sequence[Outcome], holds: Sequence[SkippedPod], pods: PodsByName) -> None:
             self.add(find_refusal_notifications(outcomes))
@@ -147,7 +147,7 @@ class Notifier:
             await asyncio.sleep(self._interval)
 
     async def send(self) -> None:
-        """Send all that waits as one message; what cannot be sent after some tries is counted as dropped."""
+        """Send all queued notices as one message; after some failures they are counted as dropped."""
         notices, self._waiting = list(self._waiting), deque()
         self._some.clear()
         if not notices:

@@ -1,4 +1,4 @@
-"""A running `serve` as probes, metrics and the API see it, from before its store is open until its end."""
+"""A running `serve` as probes, metrics and the API see it, from before its database is open until it exits."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -37,9 +37,9 @@ _EVENT_SECONDS = 3.0
 class ServeView:
     """Implements `interfaces.http.view.ApiView`.
 
-    `awaited` is what the start waits for, or None once everything is there; `lease` is None where there is no election,
-    `events` where nothing is written to the cluster. `compared` counts what kubelets said of usage, `controller` makes
-    the passes of the term that runs here, `rehearsals` is None without a Prometheus.
+    `waiting_for` is what the start waits for, None afterwards; `lease` is None without leader election, `events` if
+    nothing is written to the cluster. `cross_checked` counts the comparisons with kubelets, `controller` runs the
+    passes of this process's term, `what_if_runs` is None without Prometheus.
     """
 
     policy: Policy
@@ -58,27 +58,27 @@ class ServeView:
 
     @property
     def store(self) -> StorePort:
-        """The store. Raises Unavailable before it is open."""
+        """The database. Raises Unavailable before it is open."""
         if self.opened_store is None:
             raise UnavailableError("the database is not there yet")
         return self.opened_store
 
     @property
     def leading(self) -> bool:
-        """Tell whether the passes run here."""
+        """Whether this process runs the passes."""
         return self.waiting_for is None and (self.lease is None or self.lease.is_held)
 
     def explain_stuck(self) -> str | None:
-        """Return which pass does not end or go through any more, None where all do or none runs here."""
+        """Return which job is stuck, None if none is or this process does not lead."""
         jobs = None if self.controller is None else self.controller.jobs
         return None if jobs is None else jobs.explain_stuck()
 
     def now(self) -> datetime:
-        """Return the time now."""
+        """Return the present time."""
         return self.clock()
 
     def get_figures(self) -> ControllerFigures:
-        """Return how the controller is doing."""
+        """Return the controller's figures."""
         lag = None if self.cluster is None else self.cluster.get_lag_seconds()
         figures = self.activity.figures(self.policy.mode, self.leading, lag)
         jobs = None if self.controller is None else self.controller.jobs
@@ -93,28 +93,28 @@ class ServeView:
         return replace(figures, cross_check=self.cross_checked()) if self.leading else figures
 
     def get_last_pass(self) -> NodePassResult | None:
-        """Return the last node pass, None where another process makes them."""
+        """Return the last node pass, None if another process leads."""
         return self.activity.node_pass if self.leading else None
 
     async def snapshot(self) -> ClusterSnapshot:
-        """Return the cluster. Raises Unavailable while it is not known well enough."""
+        """Return the cluster. Raises Unavailable while the view is incomplete or too old."""
         if self.cluster is None:
             raise UnavailableError("the cluster is not watched yet")
         return await self.cluster.snapshot()
 
     async def statistics(self) -> StatisticsTable:
-        """Return the statistics as of their last refresh. Raises Unavailable."""
+        """Return the statistics of the last refresh. Raises Unavailable."""
         known = self.activity.statistics
         return known if known is not None and self.leading else await self.store.read_statistics()
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
-        """Put one workload back. Raises Unavailable."""
+        """Revert one workload. Raises Unavailable."""
         if self.controller is None:
             raise UnavailableError("this process does not lead, and the one that does puts pods back")
         return await self.controller.revert(namespace, workload)
 
     async def announce(self, intervention: UserAction) -> None:
-        """Write an Event about what somebody did, if it can be done while they wait."""
+        """Write an Event about a user action, if that is possible while the user waits."""
         if self.events is None:
             return
         with suppress(TimeoutError):
@@ -122,13 +122,13 @@ class ServeView:
                 await self.events.record(intervention, describe_user_action(intervention))
 
     def metrics(self) -> bytes:
-        """Return what `/metrics` shows."""
+        """Return the response of `/metrics`."""
         return render_metrics(
             __version__, self.now(), controller=self.get_figures(), listener=get_listener_figures(self.counts)
         )
 
     def get_unready_reasons(self) -> list[str]:
-        """Return why this process is not ready; one that another one leads is, once it could take over."""
+        """Return why this process is not ready; a process that does not lead is ready once it could take over."""
         if self.waiting_for is not None:
             return [f"waiting for {self.waiting_for}"]
         found = self._cluster_reasons()
@@ -141,7 +141,7 @@ class ServeView:
         return [] if why is None else [why]
 
     def _given_up_reasons(self) -> list[str]:
-        """A process that gave up the lead is not ready until it contends for it again."""
+        """Return why a process that released its leadership is not ready until it contends again."""
         lease = self.lease
         if lease is None or lease.resign_reason is None:
             return []

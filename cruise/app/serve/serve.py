@@ -1,4 +1,4 @@
-"""`cruise serve`: settings become connections, a controller while this process leads, and an HTTP server throughout."""
+"""`cruise serve`: connections, a controller while this process leads, and an HTTP server throughout."""
 
 import asyncio
 import socket
@@ -53,19 +53,19 @@ from cruise.settings.value_types import UsageSourceChoice, VpaPublishing
 
 log = structlog.get_logger()
 
-# Probes and scrapes take no time, and a long request of a person must not hold up the end of the process.
+# Probes and scrapes are fast, and a user's long request must not delay the exit.
 _HTTP_STOP_SECONDS = 3
 _RETRY_SECONDS = 5.0
 _API_REQUESTS_PER_SECOND, _API_BURST = 50.0, 200
 
 
 async def run_serve(settings: Settings) -> None:
-    """Serve until cancelled. Raises BadInputError for settings that cannot work, before anything is waited for."""
+    """Serve until cancelled. Raises BadInputError for invalid settings before it waits for anything."""
     check_settings(settings)
     running = ServeView(get_policy(settings), get_current_time, ServeActivity())
     host, _, port = settings.http_address.rpartition(":")
     async with (
-        # Of its own: what callers ask for must not use up what the passes may ask.
+        # A separate client: API callers must not use up the passes' request rate.
         connect_to_kubernetes(
             replace(settings.to_kubernetes_settings(), requests_per_second=_API_REQUESTS_PER_SECOND, burst=_API_BURST)
         ) as client,
@@ -88,22 +88,22 @@ async def run_serve(settings: Settings) -> None:
                 client, socket.gethostname(), find_own_namespace(settings.namespace)
             )
         running.waiting_for = "the database"
-        async with open_connections(settings, _say) as connected:
+        async with open_connections(settings, _log_warning) as connected:
             running.opened_store, running.cluster, running.lease = connected.store, connected.cluster, connected.lease
             running.cross_checked = connected.usage.cross_check_counts
-            async with SolverProcess(start_now=False) as solver, WhatIfRunner(settings, running) as rehearsals:
-                running.what_if_runs = rehearsals if settings.prometheus_url is not None else None
-                await _follow_and_lead(settings, connected, running, solver)
+            async with SolverProcess(start_now=False) as solver, WhatIfRunner(settings, running) as what_if_runs:
+                running.what_if_runs = what_if_runs if settings.prometheus_url is not None else None
+                await _sync_and_lead(settings, connected, running, solver)
 
 
 def build_http_app(
     view: ApiView, rules: RequestGuardRules, ready: Callable[[], Iterable[str]], metrics: Callable[[], bytes]
 ) -> AsgiApp:
-    """Return all that is served over HTTP, behind its gate."""
-    surveys, explanations = ClusterSummaries(view), PodExplanations(view)
-    api = create_api(view, surveys, explanations)
-    front = add_dashboard(api, view, surveys, explanations, SignInSessions(time.monotonic), rules.authority)
-    return guard_requests(create_health_app(ready, metrics, api), replace(rules, access_rules=front))
+    """Return the HTTP application, behind the request guard."""
+    summaries, explanations = ClusterSummaries(view), PodExplanations(view)
+    api = create_api(view, summaries, explanations)
+    dashboard = add_dashboard(api, view, summaries, explanations, SignInSessions(time.monotonic), rules.authority)
+    return guard_requests(create_health_app(ready, metrics, api), replace(rules, access_rules=dashboard))
 
 
 def create_controller(
@@ -118,7 +118,7 @@ def create_controller(
     earlier: EarlierPasses = NO_EARLIER_PASSES,
     most_published: int = MAX_PER_PASS,
 ) -> Controller:
-    """Return the controller that settings describe."""
+    """Return the controller that the settings describe."""
     return Controller(
         connected.cluster,
         connected.usage.source,
@@ -129,7 +129,7 @@ def create_controller(
         hooks=hooks,
         activity=activity,
         shared=shared,
-        packer=PackingSettings(
+        packing=PackingSettings(
             solver,
             settings.packing_time_limit.total_seconds(),
             settings.packing_enabled,
@@ -143,30 +143,30 @@ def create_controller(
     )
 
 
-def _publication(settings: Settings, connected: ServeConnections, policy: Policy, most: int) -> VpaPublication | None:
-    """Return what shows sizes to others, None where that is not wanted, or nothing is written."""
+def _publication(settings: Settings, connected: ServeConnections, policy: Policy, limit: int) -> VpaPublication | None:
+    """Return the publication of recommendations, None if it is disabled or nothing is written."""
     if settings.publish_vpas is VpaPublishing.NONE or connected.lease is None:
         return None
     publisher = VpaPublisher(connected.client, settings.publish_vpas.value.capitalize())
-    return VpaPublication(publisher, connected.store, policy, most)
+    return VpaPublication(publisher, connected.store, policy, limit)
 
 
 def check_settings(settings: Settings) -> None:
-    """See that what has to be set is set. Raises BadInputError."""
+    """Check that required settings are set. Raises BadInputError."""
     if settings.prometheus_url is not None or settings.usage_source is UsageSourceChoice.PROMETHEUS:
         settings.to_prometheus_settings()
     get_notification_webhook(settings)
     check_api_access_settings(settings)
 
 
-async def _follow_and_lead(
+async def _sync_and_lead(
     settings: Settings, connected: ServeConnections, running: ServeView, solver: PackingSolver
 ) -> None:
-    """Keep the view of the cluster in step, and run the passes while this process leads."""
+    """Keep the view of the cluster synced, and run the passes while this process leads."""
     shared = SharedWriterState(concurrent_writes=compute_concurrent_writes(settings.kube_requests_per_second))
     running.open_intents = lambda: shared.audit.open_intents
 
-    async def term() -> None:
+    async def run_term() -> None:
         notifier = create_notifier(settings, connected.store, running.activity.notices)
         hooks = ControllerHooks(announce=create_event_announcer(connected), on_progress=UsageReadingLog())
         if notifier is not None:
@@ -176,14 +176,14 @@ async def _follow_and_lead(
         )
         running.controller = controller
         if connected.lease is not None:
-            # What the database of the last leader had.
+            # The epoch of the last leader's database.
             connected.store.expect(connected.lease.recorded_epoch)
         try:
             await controller.run(asyncio.Event())
         except asyncio.CancelledError:
-            # Where the lead was lost, another process has it.
+            # If leadership was lost, another process leads.
             if connected.lease is not None and connected.lease.is_held:
-                await _leave(settings, controller)
+                await _remove_taints(settings, controller)
             raise
         finally:
             running.controller = None
@@ -192,16 +192,16 @@ async def _follow_and_lead(
     async with keep_cluster_synced(connected.cluster):
         running.waiting_for = "the cluster"
         await wait_until_synced(connected.cluster)
-        running.policy = await _able(connected, running.policy)
+        running.policy = await _wait_for_supported_mode(connected, running.policy)
         running.waiting_for = None
         try:
-            await run_while_leading(connected.lease, term, running.explain_stuck)
+            await run_while_leading(connected.lease, run_term, running.explain_stuck)
         finally:
             running.waiting_for = "the end"
 
 
-async def _leave(settings: Settings, controller: Controller) -> None:
-    """Let the controller leave the cluster, within the time that a pass has to end."""
+async def _remove_taints(settings: Settings, controller: Controller) -> None:
+    """Remove cruise's taints, within the grace period."""
     try:
         async with asyncio.timeout(settings.shutdown_grace_period.total_seconds()):
             await controller.remove_taints_on_exit(find_own_namespace(settings.namespace), socket.gethostname())
@@ -209,8 +209,8 @@ async def _leave(settings: Settings, controller: Controller) -> None:
         log.warning("nodes may keep cruise's taint", problem=str(error) or "no answer in time")
 
 
-async def _able(connected: ServeConnections, policy: Policy) -> Policy:
-    """Try to find out what the server supports until it answers."""
+async def _wait_for_supported_mode(connected: ServeConnections, policy: Policy) -> Policy:
+    """Wait until the API server reports what it supports; return the policy limited to that."""
     while True:
         try:
             return await limit_mode_to_server(connected, policy)
@@ -219,5 +219,5 @@ async def _able(connected: ServeConnections, policy: Policy) -> Policy:
             await asyncio.sleep(_RETRY_SECONDS)
 
 
-def _say(line: str) -> None:
+def _log_warning(line: str) -> None:
     log.warning(line)

@@ -1,4 +1,4 @@
-"""`cruise serve --once`: fill the statistics, make one node pass, and do what the mode allows."""
+"""`cruise serve --once`: fills the statistics, runs one node pass, and does what the mode allows."""
 
 import asyncio
 import sys
@@ -43,22 +43,22 @@ from cruise.settings import Settings
 
 log = structlog.get_logger()
 
-# In lease durations: the Lease of a holder that is gone is free after one.
-_LEASE_PATIENCE = 4 / 3
+# In lease durations: the Lease of a holder that ended without releasing it expires after one.
+_MAX_WAIT_LEASES = 4 / 3
 # A leader renews every 2/15 of a lease duration.
-_BETWEEN_READS_SECONDS = 1.0
-# A failed read is tried once more; after two failures decisions would rest on half of the usage.
+_POLL_SECONDS = 1.0
+# A failed read is retried once; after two failures decisions would use incomplete usage.
 _REFRESHES = 2
-# Somebody waits for the command to end.
+# A user waits for the command.
 _PAUSES_BETWEEN_NOTICES = (2.0,)
 
 
 @dataclass(frozen=True, slots=True)
 class SinglePassResult:
-    """What one pass did, in which mode, and whether writes were paused.
+    """The result of one pass, its mode, and whether writes were paused.
 
-    `packing` is the packing pass after it, None where no pod waits; `packed` what that did. `told` is what others got
-    to know of it.
+    `packing` is the packing pass after it, None if no pod is pending; `packed` its outcomes. `told` counts
+    notifications.
     """
 
     node_pass: NodePassResult
@@ -70,7 +70,7 @@ class SinglePassResult:
 
     @property
     def failed(self) -> bool:
-        """Tell whether something was not reached."""
+        """Whether a part of the pass failed."""
         return any(
             outcome.result is ActionResult.FAILED for outcome in (*self.node_pass.outcomes, *self.packing_outcomes)
         )
@@ -79,13 +79,13 @@ class SinglePassResult:
 async def run_single_pass(
     settings: Settings, on_progress: Callable[[UsageReadingProgress], None] | None
 ) -> SinglePassResult:
-    """Make one pass as the mode allows; it leads meanwhile where it may write.
+    """Run one pass as the mode allows; it leads meanwhile if it may write.
 
-    Raises BadInputError, and Unavailable where something does not answer or another process leads.
+    Raises BadInputError, and Unavailable if something is unreachable or another process leads.
     """
     check_settings(settings)
-    async with open_connections(settings, _do_not_wait) as connected:
-        # The view of the cluster is retried without end; this request shows at once what is wrong.
+    async with open_connections(settings, _raise_unavailable) as connected:
+        # Syncing retries without end; this request reports errors immediately.
         await connected.client.get("/version")
         async with keep_cluster_synced(connected.cluster), SolverProcess(start_now=False) as solver:
             await wait_until_synced(connected.cluster, SYNC_TIMEOUT)
@@ -122,7 +122,7 @@ async def run_single_pass(
                 await _publish(controller)
                 done.append((node_pass, packing))
 
-            await _leading(connected, settings, work)
+            await _run_as_leader(connected, settings, work)
             if notifier is not None:
                 await notifier.send()
             [(node_pass, packing)] = done
@@ -137,56 +137,54 @@ async def run_single_pass(
 async def _pass(controller: Controller) -> NodePassResult:
     for _ in range(_REFRESHES):
         await controller.refresh_statistics()
-        unread = controller.activity.unreadable
-        if not unread:
+        unreadable = controller.activity.unreadable
+        if not unreadable:
             return await controller.rightsize()
-    raise UnavailableError(f"{unread[0].reason} ({len(unread)} of the reads failed twice)")
+    raise UnavailableError(f"{unreadable[0].reason} ({len(unreadable)} of the reads failed twice)")
 
 
 async def _publish(controller: Controller) -> None:
-    """Publish the sizes; what was done before is reported even where that does not go through."""
+    """Publish the recommendations; a failure does not hide the results of the pass."""
     try:
         await controller.publish()
     except CruiseError as error:
         log.warning("not published", problem=str(error))
 
 
-async def _leading(connected: ServeConnections, settings: Settings, work: Callable[[], Awaitable[None]]) -> None:
-    """Run `work` once as the leader, where one is elected. Raises Unavailable where another process leads."""
+async def _run_as_leader(connected: ServeConnections, settings: Settings, work: Callable[[], Awaitable[None]]) -> None:
+    """Run `work` once as the leader, if there is leader election. Raises Unavailable if another process leads."""
     lease = connected.lease
     if lease is None:
         await work()
         return
-    began = asyncio.Event()
+    started = asyncio.Event()
 
-    async def begun() -> None:
-        if began.is_set():
-            raise UnavailableError(
-                "the lead was lost in the middle of the pass; what was done until then is in the audit"
-            )
-        began.set()
+    async def work_once() -> None:
+        if started.is_set():
+            raise UnavailableError("leadership was lost during the pass; what was done until then is in the audit")
+        started.set()
         await work()
 
-    leading = asyncio.ensure_future(lease.lead(begun))
-    beginning = asyncio.ensure_future(began.wait())
-    contest = asyncio.ensure_future(_another_leader(connected.client, find_own_namespace(settings.namespace)))
-    tasks: set[asyncio.Future[Any]] = {leading, beginning, contest}
+    leading = asyncio.ensure_future(lease.lead(work_once))
+    waiting = asyncio.ensure_future(started.wait())
+    observing = asyncio.ensure_future(_find_other_leader(connected.client, find_own_namespace(settings.namespace)))
+    tasks: set[asyncio.Future[Any]] = {leading, waiting, observing}
     try:
-        timeout = settings.lease_duration.total_seconds() * _LEASE_PATIENCE
+        timeout = settings.lease_duration.total_seconds() * _MAX_WAIT_LEASES
         await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-        if began.is_set() or leading.done():
+        if started.is_set() or leading.done():
             await leading
             return
-        refusal = contest.result() if contest.done() else f"the Lease {LEASE_NAME} could not be had; try again"
-        raise UnavailableError(refusal)
+        reason = observing.result() if observing.done() else f"the Lease {LEASE_NAME} could not be had; try again"
+        raise UnavailableError(reason)
     finally:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _another_leader(client: KubernetesClient, namespace: str) -> str:
-    """Return a line about the leader, once it was seen to renew the Lease. Raises what the API server refuses."""
+async def _find_other_leader(client: KubernetesClient, namespace: str) -> str:
+    """Wait until another process renews the Lease, and return a line about it. Raises what the API server raises."""
     path = f"/apis/coordination.k8s.io/v1/namespaces/{quote(namespace)}/leases/{LEASE_NAME}"
     holder = version = ""
     while True:
@@ -198,8 +196,8 @@ async def _another_leader(client: KubernetesClient, namespace: str) -> str:
                     "or look without writing in CRUISE_MODE=observe"
                 )
             holder, version = found.holder, found.version
-        await asyncio.sleep(_BETWEEN_READS_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)
 
 
-def _do_not_wait(line: str) -> None:
+def _raise_unavailable(line: str) -> None:
     raise UnavailableError(line.removeprefix("waiting: "))

@@ -1,4 +1,4 @@
-"""Rehearsals: a proposal replayed on the cluster's own history, one at a time, in a process of its own with bounds."""
+"""What-if runs: proposed settings replayed on the cluster's recorded usage, one at a time, in a limited process."""
 
 import asyncio
 import json
@@ -37,14 +37,14 @@ DAYS = 7
 MAX_SECONDS = 15 * 60.0
 MEMORY_BYTES = 2 << 30
 _LINE_BYTES = 1 << 20
-# The command line is above this room: its module is named, and not imported.
+# The module of the command line is a higher layer: it is named, not imported.
 _COMMAND = "import sys; sys.path.append(sys.argv[1]); from cruise.cli.work.what_if import run_what_if_process; run_what_if_process()"
 _ROOT = str(Path(cruise.__file__).parent.parent)
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIfOrder:
-    """What the process is to replay: the same days under two policies, each with what is stored beside it."""
+    """What the process replays: the same days under two policies, each with its stored overrides."""
 
     prometheus: PrometheusSettings
     end: datetime
@@ -60,7 +60,7 @@ class WhatIfOrder:
 
 
 class WhatIfRunner:
-    """Implements `interfaces.http.view.Rehearsing`, for as long as a context lasts."""
+    """Implements the what-if port of `interfaces.http.view` within a context."""
 
     def __init__(
         self,
@@ -85,25 +85,25 @@ class WhatIfRunner:
         await self.cancel()
 
     def last(self) -> WhatIfRun | None:
-        """Return the one that runs, else the last one."""
+        """Return the present run, otherwise the last one."""
         return self._last
 
     async def begin(self, proposal: WhatIfProposal, caller: Caller) -> WhatIfRun:
-        """Begin one. Raises BadInputError for what cannot be tried, Throttled while another one runs, Unavailable."""
+        """Start a run. Raises BadInputError for an invalid proposal, Throttled during another run, Unavailable."""
         if self._running is not None and not self._running.done():
             raise ThrottledError("another replay is running: wait for it, or cancel it")
         order = await self._order(proposal)
         self._last = WhatIfRun(proposal, caller.name, self._view.now(), current_step="starting")
-        # A task of its own, since the request that asked for it does not wait.
+        # A separate task: the request that started it does not wait.
         self._running = asyncio.ensure_future(self._run(order))
         return self._last
 
     async def cancel(self) -> None:
-        """End the one that runs, if one does."""
+        """Cancel the present run, if there is one."""
         if self._running is not None and not self._running.done():
             self._running.cancel()
             await asyncio.wait({self._running})
-            # Here, since what was cancelled may not have begun.
+            # Here, because a cancelled task may not have started.
             self._end(WhatIfStage.CANCELLED)
 
     async def _order(self, proposal: WhatIfProposal) -> WhatIfOrder:
@@ -191,7 +191,7 @@ class WhatIfRunner:
 
 
 def get_usual_node_size(snapshot: ClusterSnapshot) -> Resources:
-    """Return the allocatable that most nodes have, the larger one of equals. Raises BadInputError without nodes."""
+    """Return the allocatable capacity of most nodes, the larger one of equals. Raises BadInputError without nodes."""
     counts = Counter(node.allocatable for node in snapshot.nodes)
     if not counts:
         raise BadInputError("the cluster has no nodes to replay on")

@@ -40,7 +40,7 @@ def controller_of(
         lambda: theatre.world.now,
         UsageReadingSettings(scrape_delay_seconds=0),
         PACE,
-        packer=packs or PackingSettings(solver or Exhaustive(), seconds=1),
+        packing=packs or PackingSettings(solver or Exhaustive(), seconds=1),
         activity=activity,
     )
 

@@ -98,8 +98,8 @@ async def test_a_pass_that_hangs_is_given_up_at_its_deadline_and_told_until_one_
         jobs.supervise("node pass", SOON, SOON)
         assert jobs.explain_stuck() is None
         await ended(jobs, hangs)
-        assert jobs.latest["node pass"].error == "not over after 0 s: it was given up"
-        assert jobs.explain_stuck() == "node pass: not over after 0 s"
+        assert jobs.latest["node pass"].error == "not finished after 0 s: it was cancelled"
+        assert jobs.explain_stuck() == "node pass: not finished after 0 s"
         await ended(jobs, Counted())
         assert jobs.explain_stuck() is None
         assert jobs.latest["node pass"].error is None
@@ -161,6 +161,6 @@ async def test_a_bounded_pass_that_hangs_is_given_up_and_costs_nobody_the_lead()
     async with JobScheduler() as jobs:
         jobs.bound("node pass", SOON)
         await ended(jobs, hangs)
-        assert jobs.latest["node pass"].error == "not over after 0 s: it was given up"
+        assert jobs.latest["node pass"].error == "not finished after 0 s: it was cancelled"
         assert jobs.explain_stuck() is None
         assert jobs.get_success_ages() == {}

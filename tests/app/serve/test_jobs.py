@@ -171,7 +171,7 @@ async def test_a_failure_that_goes_on_is_logged_once_and_its_end_too() -> None:
             await until(through)
             await asyncio.sleep(0.05)
     told = [(line["event"], line.get("failures")) for line in lines]
-    assert told == [("pass dropped", None), ("pass runs again", 4)]
+    assert told == [("job failed", None), ("job succeeded again", 4)]
 
 
 async def test_figures_outlive_the_jobs_that_they_are_of() -> None:

@@ -170,7 +170,7 @@ async def test_a_refused_eviction_drops_the_plan():
     theatre.port = FaultyCluster(theatre.world, faults)
     plan = await theatre.to_the_end(await theatre.begin(stage))
     assert plan.phase is PlanPhase.DROPPED
-    assert "refused" in describe_plan_condition(plan)
+    assert "rejected" in describe_plan_condition(plan)
     assert theatre.world.counts.evictions == 0
     assert list(await theatre.store.placement_hints()) == []
 
