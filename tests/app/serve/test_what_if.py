@@ -122,7 +122,7 @@ async def test_a_server_without_the_days_is_said_to_be_one(recorded_day):
 
 @pytest.mark.parametrize(
     ("key", "said"),
-    [("memory_rsk", "did you mean memory_risk?"), ("http_address", "did you mean"), ("mode", "no setting that")],
+    [("memory_rsk", "did you mean memory_risk?"), ("http_address", "did you mean"), ("mode", "not a setting that")],
 )
 async def test_only_rules_can_be_tried(recorded_day, key, said):
     running, _ = await made(NOWHERE, recorded_day)
