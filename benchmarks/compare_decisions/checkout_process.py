@@ -1,6 +1,6 @@
-"""One checkout's `python -m cruise`, again and again in one process: arguments in, exit code and output back.
+"""Runs many commands of one checkout's `python -m cruise` in one process.
 
-This file itself is what runs in that process, apart from everything else here; orders and answers are lines of JSON.
+The process executes this file alone; it reads arguments and writes results as lines of JSON.
 """
 
 import io
@@ -20,7 +20,7 @@ _COLUMNS = "100"
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """How a command ended, and what it wrote to standard output and standard error."""
+    """The exit code of a command, its standard output and its standard error."""
 
     exit_code: int
     output: str
@@ -28,16 +28,16 @@ class CommandResult:
 
 
 class CheckoutProcess:
-    """A process that runs commands of one checkout; it ends with `close`."""
+    """A process that runs commands of one checkout until `close`."""
 
     def __init__(self, checkout: Path) -> None:
         self._checkout = checkout.resolve()
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(self, arguments: Sequence[str]) -> CommandResult:
-        """Run one command. Raises RuntimeError where the checkout's own package cannot be run."""
+        """Run one command. Raises RuntimeError if the checkout has no importable package."""
         if self._process is None:
-            self._process = self._started()
+            self._process = self._start()
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(arguments).encode() + b"\n")
@@ -49,20 +49,20 @@ class CheckoutProcess:
         return CommandResult(**json.loads(answer))
 
     def close(self) -> None:
-        """End the process; it reads no more orders."""
+        """End the process."""
         if self._process is not None:
             self._process.communicate()
 
-    def _started(self) -> "subprocess.Popen[bytes]":
-        # No setting of this machine's has a part in it; what is random about hashing stays so.
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CRUISE_", "PYTHON"))}
+    def _start(self) -> "subprocess.Popen[bytes]":
+        # Settings of the environment must not matter. Hashes stay random.
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("CRUISE_", "PYTHON"))}
         fixed = {"PYTHONPATH": str(self._checkout), "COLUMNS": _COLUMNS, "NO_COLOR": "1", "TZ": "UTC"}
         process = subprocess.Popen(
             [sys.executable, "-P", __file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=self._checkout,
-            env=kept | fixed,
+            env=inherited | fixed,
         )
         assert process.stdout is not None
         package = Path(json.loads(process.stdout.readline() or '""'))
@@ -73,26 +73,26 @@ class CheckoutProcess:
 
 
 def serve() -> None:
-    """Answer orders on standard input until it ends."""
-    orders, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
-    # Nothing that a command starts may read orders, or write among the answers.
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
-    os.dup2(nowhere, 1)
+    """Run the commands on standard input until it ends."""
+    commands, results = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    # Processes that a command starts must neither read commands nor write results.
+    null = os.open(os.devnull, os.O_RDWR)
+    os.dup2(null, 0)
+    os.dup2(null, 1)
     import cruise
 
-    _send(answers, cruise.__file__)
-    for order in orders:
-        _send(answers, _run(json.loads(order)))
+    _send(results, cruise.__file__)
+    for command in commands:
+        _send(results, _run(json.loads(command)))
 
 
-def _send(answers: io.BufferedWriter, message: object) -> None:
-    answers.write(json.dumps(message).encode() + b"\n")
-    answers.flush()
+def _send(results: io.BufferedWriter, message: object) -> None:
+    results.write(json.dumps(message).encode() + b"\n")
+    results.flush()
 
 
 def _run(arguments: Sequence[str]) -> dict[str, object]:
-    # Files, since commands use their descriptors.
+    # Files, because commands use their descriptors.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as output, tempfile.TemporaryFile("w+") as errors:
         sys.argv, sys.stdout, sys.stderr = ["cruise", *arguments], output, errors
         code = 0
