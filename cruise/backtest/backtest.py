@@ -1,4 +1,4 @@
-"""Replays of many recordings under many policies, by whatever executor: the answer does not depend on which."""
+"""Replays recordings under policies with any executor; the results do not depend on the executor."""
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
@@ -21,23 +21,30 @@ from cruise.backtest.tasks import (
 )
 from cruise.domain.backtest import BacktestResult, PolicyScore
 
-# Tasks done at once by the process that submits them.
-
 P = ParamSpec("P")
 T = TypeVar("T")
+ResultT = TypeVar("ResultT")
+ShowProgress = Callable[[str, float], None]
+_POLL_SECONDS = 0.25
+# The fixed work of a pass, in containers.
+_PASS_AS_CONTAINERS = 200
+# How much slower SLOW_POLICIES are.
+_SLOW_FACTOR = 6
+# Recording, entry, and the sizes of consolidation.
+_ReplayKey = tuple[int, int, ConsolidationSizes]
 
 
 class InProcessExecutor(Executor):
-    """An executor without processes, whose tasks tell `shares` how far they are.
+    """Runs each task immediately, in the submitting process; a task reports its progress to `shares`.
 
-    What a task raises ends the submission.
+    An error of a task is raised by `submit`.
     """
 
     def __init__(self, shares: ProgressShares | None = None) -> None:
         self._shares = shares
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Do a task, and return its answer as a future that is over."""
+        """Run a task and return its result as a completed future."""
         done: Future[T] = Future()
         before = set_progress_shares(self._shares)
         try:
@@ -47,16 +54,9 @@ class InProcessExecutor(Executor):
         return done
 
 
-ResultT = TypeVar("ResultT")
-ShowProgress = Callable[[str, float], None]
-_POLL_SECONDS = 0.25
-_PASS_AS_CONTAINERS = 200
-_SLOWER = 6
-
-
 @dataclass(frozen=True, slots=True)
 class ReplayEntry:
-    """A row of the answer: its name, and the policy and options that are replayed for it."""
+    """A row of the result: its name, the policy and the options of its replay."""
 
     name: str
     policy: str
@@ -65,9 +65,9 @@ class ReplayEntry:
 
 @dataclass(slots=True)
 class TaskProgress:
-    """How far tasks are together; `polled` has the shares that other processes write, where they can.
+    """The total progress of the tasks added since `start`.
 
-    What is shown are the tasks added since `begin`.
+    `polled_progress` has the shares that other processes write, if they can.
     """
 
     show: ShowProgress = lambda what, done: None
@@ -75,11 +75,11 @@ class TaskProgress:
     work_amounts: list[float] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
     polled_progress: Sequence[float] | None = None
-    first: int = 0
+    first_task: int = 0
 
     def start(self, show: ShowProgress) -> None:
-        """Show further tasks, and those alone, somewhere else."""
-        self.show, self.first = show, len(self.names)
+        """Show only tasks that are added from now on."""
+        self.show, self.first_task = show, len(self.names)
 
     def add(self, name: str, work: float) -> int:
         """Return the number of a new task."""
@@ -89,12 +89,12 @@ class TaskProgress:
         return len(self.names) - 1
 
     def __setitem__(self, number: int, share: float) -> None:
-        """Take note of a task's share, and show it."""
+        """Set and show the completed share of a task."""
         self.shares[number] = share
         self._show(self.names[number])
 
     def poll(self) -> None:
-        """Show how far the tasks of other processes are."""
+        """Show the progress of the tasks in other processes."""
         if self.polled_progress is None:
             return
         self.shares = [max(known, now) for known, now in zip(self.shares, self.polled_progress, strict=False)]
@@ -103,7 +103,7 @@ class TaskProgress:
             self._show(running[0] if len(running) == 1 else f"{running[0]} and {len(running) - 1} more")
 
     def _show(self, what: str) -> None:
-        done = zip(self.work_amounts[self.first :], self.shares[self.first :], strict=True)
+        done = zip(self.work_amounts[self.first_task :], self.shares[self.first_task :], strict=True)
         self.show(what, sum(work * share for work, share in done))
 
 
@@ -111,105 +111,114 @@ def read_all_recordings(
     executor: Executor,
     sources: Sequence[RecordingSource],
     options: ReplayOptions,
-    kept_in: Path | None,
-    board: TaskProgress,
+    directory: Path | None,
+    progress: TaskProgress,
 ) -> list[RecordingSummary]:
-    """Read all recordings, in the order of their sources. Raises what reading raises."""
-    submitted = {}
+    """Read recordings, in the order of their sources; save them to a directory that all processes can read.
+
+    Raises the errors of reading.
+    """
+    pending = {}
     for source in sources:
-        number = board.add(f"reading {source.label}", 1.0)
-        submitted[executor.submit(summarize_recording, number, source, options, kept_in)] = number
-    found = {number: one for number, one in _as_they_end(submitted, board)}
-    return [found[number] for number in sorted(found)]
+        number = progress.add(f"reading {source.label}", 1.0)
+        pending[executor.submit(summarize_recording, number, source, options, directory)] = number
+    summaries = dict(_iterate_completed(pending, progress))
+    return [summaries[number] for number in sorted(summaries)]
 
 
 def replay_all(
     executor: Executor,
     summaries: Sequence[RecordingSummary],
     entries: Sequence[ReplayEntry],
-    board: TaskProgress,
+    progress: TaskProgress,
     *,
     watched_node: str | None = None,
     with_time_lines: bool = True,
     with_hourly_counts: bool = False,
 ) -> list[BacktestResult]:
-    """Return one result a recording, with a score for each entry; both are in the order given.
+    """Return one result per recording with a score per entry, both in the given order.
 
-    Each entry is replayed twice, as consolidation may judge in two ways; not where a single node sufficed, which
-    cannot be emptied however that is judged. The longest replays begin first.
+    Each entry is replayed twice, once for each choice of ConsolidationSizes; only once if a single node was enough,
+    because consolidation has nothing to remove then. The longest replays start first.
     """
-    scores: dict[tuple[int, int, ConsolidationSizes], PolicyScore] = {}
-    cells: dict[int, tuple[int, int, ConsolidationSizes]] = {}
-    begun: set[tuple[int, int, ConsolidationSizes]] = set()
+    scores: dict[_ReplayKey, PolicyScore] = {}
+    keys: dict[int, _ReplayKey] = {}
+    started: set[_ReplayKey] = set()
     rows = sorted(range(len(entries)), key=lambda row: entries[row].policy not in SLOW_POLICIES)
 
-    def submit(at: int, row: int, consolidation: ConsolidationSizes) -> tuple[Future[PolicyScore], int]:
-        found, entry = summaries[at], entries[row]
-        number = board.add(f"{found.name}: {entry.name}", _work(found, entry))
-        cells[number] = (at, row, consolidation)
-        begun.add(cells[number])
+    def submit(index: int, row: int, consolidation: ConsolidationSizes) -> tuple[Future[PolicyScore], int]:
+        summary, entry = summaries[index], entries[row]
+        number = progress.add(f"{summary.name}: {entry.name}", _compute_replay_work(summary, entry))
+        keys[number] = (index, row, consolidation)
+        started.add(keys[number])
         lines = with_time_lines and consolidation is ConsolidationSizes.ADMITTED
         task = ReplayTask(
-            found.source, entry.policy, entry.options, consolidation, watched_node, lines, with_hourly_counts
+            summary.source, entry.policy, entry.options, consolidation, watched_node, lines, with_hourly_counts
         )
         return executor.submit(run_replay_task, number, task), number
 
-    pending = dict(submit(at, row, ConsolidationSizes.ADMITTED) for at in range(len(summaries)) for row in rows)
-    for number, score in _as_they_end(pending, board):
-        at, row, consolidation = cells[number]
-        scores[at, row, consolidation] = score
+    def is_second_due(index: int, row: int) -> bool:
+        key = (index, row, ConsolidationSizes.REQUESTS)
+        return entries[row].options.with_both_consolidations and key not in started
+
+    pending = dict(submit(index, row, ConsolidationSizes.ADMITTED) for index in range(len(summaries)) for row in rows)
+    for number, score in _iterate_completed(pending, progress):
+        index, row, consolidation = keys[number]
+        scores[index, row, consolidation] = score
         if consolidation is ConsolidationSizes.REQUESTS:
             continue
-        # What one policy needs several nodes for, the others mostly do: none has to wait for its own first replay.
-        due = rows if score.nodes_peak > 1 else ()
-        for other in due:
-            if (
-                entries[other].options.with_both_consolidations
-                and (at, other, ConsolidationSizes.REQUESTS) not in begun
-            ):
-                future, added = submit(at, other, ConsolidationSizes.REQUESTS)
+        # If one policy needs several nodes, the others mostly do: their second replays can start now.
+        for other in rows if score.nodes_peak > 1 else ():
+            if is_second_due(index, other):
+                future, added = submit(index, other, ConsolidationSizes.REQUESTS)
                 pending[future] = added
-        if entries[row].options.with_both_consolidations and (at, row, ConsolidationSizes.REQUESTS) not in begun:
-            scores[at, row, ConsolidationSizes.REQUESTS] = score
+        if is_second_due(index, row):
+            scores[index, row, ConsolidationSizes.REQUESTS] = score
     return [
-        _result(
-            found,
+        _build_result(
+            summary,
             entries[0].options,
             {
-                entry.name: _joined(
-                    scores[at, row, ConsolidationSizes.ADMITTED], scores.get((at, row, ConsolidationSizes.REQUESTS))
+                entry.name: _join_scores(
+                    scores[index, row, ConsolidationSizes.ADMITTED],
+                    scores.get((index, row, ConsolidationSizes.REQUESTS)),
                 )
                 for row, entry in enumerate(entries)
             },
         )
-        for at, found in enumerate(summaries)
+        for index, summary in enumerate(summaries)
     ]
 
 
 def compute_work(summaries: Sequence[RecordingSummary], entries: Sequence[ReplayEntry]) -> float:
-    """Return how much all replays are, in the unit of the board."""
-    return sum(_work(found, one) * (1 + one.options.with_both_consolidations) for found in summaries for one in entries)
+    """Return the work of all replays, in the unit of TaskProgress."""
+    return sum(
+        _compute_replay_work(summary, entry) * (1 + entry.options.with_both_consolidations)
+        for summary in summaries
+        for entry in entries
+    )
 
 
-def _work(found: RecordingSummary, entry: ReplayEntry) -> float:
-    """Return how long a replay takes beside others: so much a pass, and so much for each container in it."""
-    passes = found.days * 86_400 / max(entry.options.pass_seconds, found.step_seconds)
-    return passes * (_PASS_AS_CONTAINERS + found.containers) * (_SLOWER if entry.policy in SLOW_POLICIES else 1)
+def _compute_replay_work(summary: RecordingSummary, entry: ReplayEntry) -> float:
+    """Return the work of a replay relative to others: a fixed amount per pass, and one per container in it."""
+    passes = summary.days * 86_400 / max(entry.options.pass_seconds, summary.step_seconds)
+    factor = _SLOW_FACTOR if entry.policy in SLOW_POLICIES else 1
+    return passes * (_PASS_AS_CONTAINERS + summary.containers) * factor
 
 
-def _as_they_end(pending: dict[Future[ResultT], int], board: TaskProgress) -> Iterator[tuple[int, ResultT]]:
-    """Yield number and answer of each task as it ends; more may be put into `pending` meanwhile."""
+def _iterate_completed(pending: dict[Future[ResultT], int], progress: TaskProgress) -> Iterator[tuple[int, ResultT]]:
+    """Yield the number and result of each task when it completes; tasks may be added to `pending` meanwhile."""
     while pending:
-        ended, _ = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
-        board.poll()
-        for future in ended:
+        completed, _ = wait(pending, timeout=_POLL_SECONDS, return_when=FIRST_COMPLETED)
+        progress.poll()
+        for future in completed:
             number = pending.pop(future)
-            answer = future.result()
-            board[number] = 1.0
-            yield number, answer
+            result = future.result()
+            progress[number] = 1.0
+            yield number, result
 
 
-def _joined(score: PolicyScore, by_requests: PolicyScore | None) -> PolicyScore:
+def _join_scores(score: PolicyScore, by_requests: PolicyScore | None) -> PolicyScore:
     if by_requests is None:
         return score
     return replace(
@@ -220,30 +229,26 @@ def _joined(score: PolicyScore, by_requests: PolicyScore | None) -> PolicyScore:
     )
 
 
-def _result(found: RecordingSummary, options: ReplayOptions, scores: dict[str, PolicyScore]) -> BacktestResult:
+def _build_result(summary: RecordingSummary, options: ReplayOptions, scores: dict[str, PolicyScore]) -> BacktestResult:
     return BacktestResult(
-        trace=found.name,
-        containers=found.containers,
-        days=found.days,
-        step_seconds=found.step_seconds,
+        trace=summary.name,
+        containers=summary.containers,
+        days=summary.days,
+        step_seconds=summary.step_seconds,
         node=options.node,
         policies=scores,
-        capped_containers=found.capped_containers,
+        capped_containers=summary.capped_containers,
     )
-
-
-# Some policies over one recording, one after the other.
 
 
 def backtest_policies(
     recording: UsageRecording, policies: Sequence[str], options: ReplayOptions, *, watched_node: str | None = None
 ) -> BacktestResult:
-    """Return the scores of policies, named as in POLICIES, in that order.
+    """Replay one recording under policies of POLICIES in this process; return their scores in the given order.
 
-    Each is replayed twice, as consolidation may judge in two ways. Provisioned requests above a node's allocatable are
-    cut to it, for all policies.
+    Provisioned requests above a node's allocatable are limited to it for all policies.
     """
-    executor, board = InProcessExecutor(), TaskProgress()
-    summaries = read_all_recordings(executor, [LoadedRecordingSource(recording)], options, None, board)
+    executor, progress = InProcessExecutor(), TaskProgress()
+    summaries = read_all_recordings(executor, [LoadedRecordingSource(recording)], options, None, progress)
     entries = [ReplayEntry(name, name, options) for name in policies]
-    return replay_all(executor, summaries, entries, board, watched_node=watched_node)[0]
+    return replay_all(executor, summaries, entries, progress, watched_node=watched_node)[0]

@@ -1,4 +1,4 @@
-"""Two configurations over one recording, figure by figure, with intervals and how such intervals did before."""
+"""Compares two configurations on one recording, metric by metric, with confidence intervals tested on its past."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -20,25 +20,26 @@ from cruise.domain.backtest import (
 )
 from cruise.domain.resources import Float64Array
 
-# How often each hour counts in hours drawn anew: in blocks, since neighbouring hours are alike.
-
-# A block of a third leaves three of them, fewer than which say nothing of how they vary.
-_FEWEST_BLOCKS = 3
+# Fewer blocks do not show how they vary.
+_MIN_BLOCKS = 3
 
 
-def bootstrap_hours(rng: np.random.Generator, hours: int, drawn: int, block: int, draws: int) -> Float64Array:
-    """Return a matrix (draws, hours): how often each was drawn, `drawn` in all, in blocks that go on at the start."""
-    starts = rng.integers(0, hours, (draws, -(-drawn // block)))
-    places = ((starts[:, :, None] + np.arange(block)) % hours).reshape(draws, -1)[:, :drawn]
-    cells = places + hours * np.arange(draws)[:, None]
-    return np.bincount(cells.ravel(), minlength=draws * hours).reshape(draws, hours).astype(np.float64)
+def bootstrap_hours(rng: np.random.Generator, hours: int, size: int, block: int, samples: int) -> Float64Array:
+    """Draw samples of `size` hours in circular blocks; return a matrix (samples, hours) of how often each was drawn.
+
+    Blocks, because neighbouring hours are alike.
+    """
+    starts = rng.integers(0, hours, (samples, -(-size // block)))
+    drawn = ((starts[:, :, None] + np.arange(block)) % hours).reshape(samples, -1)[:, :size]
+    cells = drawn + hours * np.arange(samples)[:, None]
+    return np.bincount(cells.ravel(), minlength=samples * hours).reshape(samples, hours).astype(np.float64)
 
 
 def compute_small_sample_factor(blocks: float, confidence: float) -> float:
-    """Return how much wider an interval is to be, since few blocks vary less than what they were drawn from.
+    """Return the factor by which to widen an interval, because few blocks vary less than their population.
 
-    It is Student's t over the normal quantile, for one degree of freedom fewer than there are blocks, at least 2.
-    Source: Abramowitz and Stegun, Handbook of Mathematical Functions, 26.7.5.
+    Student's t over the normal quantile, with `blocks` - 1 degrees of freedom, at least 2. Source: Abramowitz and
+    Stegun, Handbook of Mathematical Functions, 26.7.5.
     """
     z, freedom = NormalDist().inv_cdf((1 + confidence) / 2), max(blocks - 1, 2.0)
     terms = (
@@ -46,80 +47,85 @@ def compute_small_sample_factor(blocks: float, confidence: float) -> float:
         (5 * z**5 + 16 * z**3 + 3 * z) / 96,
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
     )
-    return 1 + sum(term / freedom ** (at + 1) for at, term in enumerate(terms)) / z
+    return 1 + sum(term / freedom**power for power, term in enumerate(terms, start=1)) / z
 
 
 def compute_block_length(series: Float64Array) -> int:
-    """Return how many hours a block should have, from how long the series remembers.
+    """Return the best number of hours in a block, from the autocorrelation of the series.
 
     Source: Politis and White, "Automatic block-length selection for the dependent bootstrap", 2004, with the correction
     of Patton, Politis and White, 2009: circular blocks, a flat-top window as long as the autocorrelation is
     significant.
     """
     count = len(series)
-    longest = max(1, count // _FEWEST_BLOCKS)
+    longest = max(1, count // _MIN_BLOCKS)
     centred = series - series.mean()
-    # What is left of a constant series is rounding.
-    if count < 2 * _FEWEST_BLOCKS or float(np.abs(centred).max()) <= 1e-12 * max(1.0, float(np.abs(series).max())):
-        return longest if count < 2 * _FEWEST_BLOCKS else 1
-    quiet = max(5, int(np.ceil(np.sqrt(np.log10(count)))))
-    lags = min(int(np.ceil(np.sqrt(count))) + quiet, count - 1)
+    # A constant series varies by rounding errors only.
+    if count < 2 * _MIN_BLOCKS or float(np.abs(centred).max()) <= 1e-12 * max(1.0, float(np.abs(series).max())):
+        return longest if count < 2 * _MIN_BLOCKS else 1
+    insignificant = max(5, int(np.ceil(np.sqrt(np.log10(count)))))
+    lags = min(int(np.ceil(np.sqrt(count))) + insignificant, count - 1)
     covariance = np.array([centred[: count - lag] @ centred[lag:] for lag in range(lags + 1)]) / count
-    window = min(2 * max(_memory(covariance / covariance[0], count, quiet), 1), lags)
-    at = np.arange(-window, window + 1)
-    taper = np.clip(2 * (1 - np.abs(at) / window), 0, 1)
-    weighted = taper * covariance[np.abs(at)]
+    window = min(2 * max(_find_last_lag(covariance / covariance[0], count, insignificant), 1), lags)
+    lag = np.arange(-window, window + 1)
+    taper = np.clip(2 * (1 - np.abs(lag) / window), 0, 1)
+    weighted = taper * covariance[np.abs(lag)]
     spectrum = float(weighted.sum())
     if spectrum <= 0:
         return 1
-    slope = float((np.abs(at) * weighted).sum())
+    slope = float((np.abs(lag) * weighted).sum())
     best = (2 * slope**2 / (4 / 3 * spectrum**2)) ** (1 / 3) * count ** (1 / 3)
     return int(np.clip(round(best), 1, longest))
 
 
-def _memory(correlation: Float64Array, count: int, quiet: int) -> int:
-    """Return the last lag before `quiet` insignificant ones, else the last significant one."""
+def _find_last_lag(correlation: Float64Array, count: int, insignificant: int) -> int:
+    """Return the last lag before so many insignificant ones, else the last significant one."""
     significant = np.abs(correlation[1:]) >= 2 * np.sqrt(np.log10(count) / count)
-    for lag in range(len(significant) - quiet + 1):
-        if not significant[lag : lag + quiet].any():
+    for lag in range(len(significant) - insignificant + 1):
+        if not significant[lag : lag + insignificant].any():
             return lag
     return int(np.flatnonzero(significant).max(initial=-1)) + 1
 
-
-# Each figure as a ratio of sums over hours and groups of workloads, so that it can be had of any part of them.
 
 _DAY_MINUTES = 1440.0
 
 
 @dataclass(frozen=True, slots=True)
 class MetricRatio:
-    """Σ above / Σ below: a row an hour, summed over groups of workloads; 0 of nothing."""
+    """A metric as Σ numerator / Σ denominator, with one row per hour; 0 if the denominator is 0.
+
+    As sums, so that the metric of any part of the hours can be computed.
+    """
 
     numerator: Float64Array
     denominator: Float64Array
 
     def select_hours(self, first: int, end: int) -> float:
-        """Return the figure of some hours."""
+        """Return the metric of some hours."""
         return float(self.weight(np.ones((1, end - first)), first, end)[0])
 
     def weight(self, weights: Float64Array, first: int, end: int) -> Float64Array:
-        """Return the figure of each row of weights, which say how often each of some hours counts."""
-        above, below = weights @ self.numerator[first:end], weights @ self.denominator[first:end]
-        found: Float64Array = np.divide(above, below, out=np.zeros_like(above), where=below > 0)
-        return found
+        """Return the metric for each row of a matrix of the hours' weights."""
+        numerator, denominator = weights @ self.numerator[first:end], weights @ self.denominator[first:end]
+        return _divide(numerator, denominator)
 
 
-def build_ratios(cells: HourlyCounts) -> Mapping[ComparedMetric, MetricRatio]:
-    """Return the figures that were recorded, as ratios."""
-    counts = {count: matrix.sum(axis=1) for count, matrix in cells.counts.items()}
-    return {figure: make(counts) for figure, (needs, make) in _RATIOS.items() if needs in counts}
+def _divide(numerator: Float64Array, denominator: Float64Array) -> Float64Array:
+    ratio: Float64Array = np.divide(numerator, denominator, out=np.zeros_like(numerator), where=denominator > 0)
+    return ratio
+
+
+def build_ratios(hourly_counts: HourlyCounts) -> Mapping[ComparedMetric, MetricRatio]:
+    """Return the recorded metrics as ratios."""
+    counts = {count: matrix.sum(axis=1) for count, matrix in hourly_counts.counts.items()}
+    return {metric: build(counts) for metric, (required, build) in _RATIOS.items() if required in counts}
 
 
 _Counts = Mapping[ReplayCount, Float64Array]
 
 
-def _a_day(above: Float64Array, counts: _Counts) -> MetricRatio:
-    return MetricRatio(above * _DAY_MINUTES, counts[ReplayCount.CONTAINER_MINUTES])
+def _build_daily_ratio(numerator: Float64Array, counts: _Counts) -> MetricRatio:
+    return MetricRatio(numerator * _DAY_MINUTES, counts[ReplayCount.CONTAINER_MINUTES])
 
 
 _RATIOS: Mapping[ComparedMetric, tuple[ReplayCount, Callable[[_Counts], MetricRatio]]] = MappingProxyType(
@@ -143,12 +149,15 @@ _RATIOS: Mapping[ComparedMetric, tuple[ReplayCount, Callable[[_Counts], MetricRa
         ),
         ComparedMetric.OOM_KILLS: (
             ReplayCount.OOM_KILLS,
-            lambda counts: _a_day(1000 * counts[ReplayCount.OOM_KILLS], counts),
+            lambda counts: _build_daily_ratio(1000 * counts[ReplayCount.OOM_KILLS], counts),
         ),
-        ComparedMetric.RESIZES: (ReplayCount.RESIZES, lambda counts: _a_day(counts[ReplayCount.RESIZES], counts)),
+        ComparedMetric.RESIZES: (
+            ReplayCount.RESIZES,
+            lambda counts: _build_daily_ratio(counts[ReplayCount.RESIZES], counts),
+        ),
         ComparedMetric.OWN_EVICTIONS: (
             ReplayCount.EVICTIONS,
-            lambda counts: _a_day(
+            lambda counts: _build_daily_ratio(
                 1000 * (counts[ReplayCount.EVICTIONS] - counts[ReplayCount.CONSOLIDATION_MOVES]), counts
             ),
         ),
@@ -160,140 +169,138 @@ _RATIOS: Mapping[ComparedMetric, tuple[ReplayCount, Callable[[_Counts], MetricRa
 )
 
 CONFIDENCE = 0.95
-_DRAWS = 1000
+_BOOTSTRAP_SAMPLES = 1000
 _DAY_HOURS = 24
-# A controller that runs has had its first day; a shorter recording has nothing else to tell of.
-_FIRST_DAY_COUNTS_BELOW = 4 * _DAY_HOURS
-_CUTS = (0.3, 0.4, 0.5, 0.6, 0.7)
-_FEWEST_HOURS = 6
+# Shorter recordings need their first day, which a running controller is past.
+_MIN_HOURS_TO_SKIP_FIRST_DAY = 4 * _DAY_HOURS
+_SPLIT_SHARES = (0.3, 0.4, 0.5, 0.6, 0.7)
+_MIN_FORECAST_HOURS = 6
 
 
 def compare_configurations(
-    result: BacktestResult, here: str, against: str, bounds: Mapping[ComparedMetric, float], seed: int
+    result: BacktestResult, current: str, reference: str, bounds: Mapping[ComparedMetric, float], seed: int
 ) -> ConfigurationComparison:
-    """Compare two rows of a result that have cells: `here` less `against`.
+    """Compare two rows of a result with hourly counts: current - reference.
 
-    An interval is where the difference of as much time again is expected with 95 %: two samples of the hours are drawn
-    in blocks, one in place of what was seen, one of what comes, both with the same hours for both configurations. Where
-    such intervals from parts of the hours were too narrow for what came next, it is wider by as much.
+    A 95 % interval predicts the difference over as much time again. It is the bootstrap of the difference between two
+    samples of the hours, which stand for the past and the future; both configurations have the same hours. It is
+    widened if intervals from the start of the recording missed what followed.
     """
-    ratios, others = (_ratios(result.policies[name]) for name in (here, against))
-    hours = len(next(iter(ratios.values())).denominator)
-    first = _DAY_HOURS if hours >= _FIRST_DAY_COUNTS_BELOW else 0
-    figures, blocks = {}, {}
-    for figure, ratio in ratios.items():
-        pair = _ComparedValues(ratio, others[figure], seed)
-        blocks[figure] = pair.block(first, hours)
-        figures[figure] = pair.compare(first, hours)
+    current_ratios, reference_ratios = (_build_score_ratios(result.policies[name]) for name in (current, reference))
+    hours = len(next(iter(current_ratios.values())).denominator)
+    first = _DAY_HOURS if hours >= _MIN_HOURS_TO_SKIP_FIRST_DAY else 0
+    metrics, blocks = {}, {}
+    for metric, ratio in current_ratios.items():
+        values = _ComparedValues(ratio, reference_ratios[metric], seed)
+        blocks[metric] = values.get_block_length(first, hours)
+        metrics[metric] = values.compare(first, hours)
     return ConfigurationComparison(
         result=result,
-        metrics=figures,
+        metrics=metrics,
         block_hours=blocks,
         skipped_hours=first,
-        bounds={figure: BoundCheck(bound, _verdict(figures.get(figure), bound)) for figure, bound in bounds.items()},
+        bounds={
+            metric: BoundCheck(bound, _check_bound(metrics.get(metric), bound)) for metric, bound in bounds.items()
+        },
     )
 
 
-def _ratios(score: PolicyScore) -> Mapping[ComparedMetric, MetricRatio]:
+def _build_score_ratios(score: PolicyScore) -> Mapping[ComparedMetric, MetricRatio]:
     if score.hourly_counts is None:
-        raise ValueError(f"{score.policy} was replayed without cells")
+        raise ValueError(f"{score.policy} was replayed without hourly counts")
     return build_ratios(score.hourly_counts)
 
 
-def _verdict(found: MetricComparison | None, bound: float) -> BoundResult:
-    if found is None:
+def _check_bound(comparison: MetricComparison | None, bound: float) -> BoundResult:
+    if comparison is None:
         return BoundResult.NOT_RECORDED
-    if found.delta > bound:
+    if comparison.delta > bound:
         return BoundResult.EXCEEDED
-    return BoundResult.INCONCLUSIVE if found.high > bound else BoundResult.WITHIN_BOUND
+    return BoundResult.INCONCLUSIVE if comparison.high > bound else BoundResult.WITHIN_BOUND
 
 
 class _ComparedValues:
-    """One figure under both configurations."""
+    """One metric under both configurations."""
 
-    def __init__(self, here: MetricRatio, against: MetricRatio, seed: int) -> None:
-        self._here = here
-        self._against = against
+    def __init__(self, current: MetricRatio, reference: MetricRatio, seed: int) -> None:
+        self._current = current
+        self._reference = reference
         self._seed = seed
-        self._hourly = _hourly(here) - _hourly(against)
+        current_hours, reference_hours = (_divide(one.numerator, one.denominator) for one in (current, reference))
+        self._hourly_deltas: Float64Array = current_hours - reference_hours
 
     def compare(self, first: int, end: int) -> MetricComparison:
-        """Compare some hours."""
-        low, high = self._interval(first, end, end - first)
-        forecasts, held = self._walk_forward(first, end)
+        """Compare the metric over some hours."""
+        low, high = self._compute_interval(first, end, end - first)
+        forecasts, confirmed = self._walk_forward(first, end)
         return MetricComparison(
-            current=self._here.select_hours(first, end),
-            reference=self._against.select_hours(first, end),
-            delta=self._delta(first, end),
+            current=self._current.select_hours(first, end),
+            reference=self._reference.select_hours(first, end),
+            delta=self._compute_delta(first, end),
             low=low,
             high=high,
             forecasts=forecasts,
-            confirmed_forecasts=held,
+            confirmed_forecasts=confirmed,
         )
 
-    def block(self, first: int, end: int) -> int:
-        """Return how many hours a block has."""
-        return compute_block_length(self._hourly[first:end])
+    def get_block_length(self, first: int, end: int) -> int:
+        """Return the number of hours in a block."""
+        return compute_block_length(self._hourly_deltas[first:end])
 
-    def _delta(self, first: int, end: int) -> float:
-        return self._here.select_hours(first, end) - self._against.select_hours(first, end)
+    def _compute_delta(self, first: int, end: int) -> float:
+        return self._current.select_hours(first, end) - self._reference.select_hours(first, end)
 
-    def _interval(self, first: int, end: int, ahead: int) -> tuple[float, float]:
-        """Return where the difference of so many hours ahead is expected, from what some hours showed.
+    def _compute_interval(self, first: int, end: int, ahead: int) -> tuple[float, float]:
+        """Return the interval of the difference over the next `ahead` hours, given some hours.
 
-        Hours drawn anew know no drift: what use does more of from week to week shows in how far off intervals were.
+        A bootstrap does not see trends; the errors of earlier intervals do, and widen it.
         """
-        delta, (low, high) = self._delta(first, end), self._bootstrapped(first, end, ahead)
-        wider = max((self._off(first, cut, later) for cut, later in _cuts(first, end)), default=1.0)
-        return delta + max(wider, 1.0) * (low - delta), delta + max(wider, 1.0) * (high - delta)
+        delta, (low, high) = self._compute_delta(first, end), self._bootstrap_interval(first, end, ahead)
+        errors = (self._compute_error(first, split, later) for split, later in _split_hours(first, end))
+        factor = max(max(errors, default=1.0), 1.0)
+        return delta + factor * (low - delta), delta + factor * (high - delta)
 
-    def _off(self, first: int, cut: int, ahead: int) -> float:
-        """Return how far what came after some hours was from what they showed, in halves of their interval."""
-        low, high = self._bootstrapped(first, cut, ahead)
-        missed = abs(self._delta(cut, cut + ahead) - self._delta(first, cut))
-        return 2 * missed / (high - low) if high > low else 0.0
+    def _compute_error(self, first: int, split: int, ahead: int) -> float:
+        """Return the error of the forecast at a split, in half widths of its interval."""
+        low, high = self._bootstrap_interval(first, split, ahead)
+        error = abs(self._compute_delta(split, split + ahead) - self._compute_delta(first, split))
+        return 2 * error / (high - low) if high > low else 0.0
 
-    def _bootstrapped(self, first: int, end: int, ahead: int) -> tuple[float, float]:
-        delta = self._delta(first, end)
-        if not self._hourly[first:end].any():
+    def _bootstrap_interval(self, first: int, end: int, ahead: int) -> tuple[float, float]:
+        delta = self._compute_delta(first, end)
+        if not self._hourly_deltas[first:end].any():
             return delta, delta
-        rng, block = np.random.default_rng(self._seed), self.block(first, end)
-        seen, coming = (
-            self._drawn(bootstrap_hours(rng, end - first, drawn, block, _DRAWS), first, end)
-            for drawn in (end - first, ahead)
+        rng, block = np.random.default_rng(self._seed), self.get_block_length(first, end)
+        past, future = (
+            self._weight_deltas(bootstrap_hours(rng, end - first, size, block, _BOOTSTRAP_SAMPLES), first, end)
+            for size in (end - first, ahead)
         )
-        low, high = np.quantile(coming - seen, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
-        wider = compute_small_sample_factor((end - first) / block, CONFIDENCE)
-        return delta + wider * float(low), delta + wider * float(high)
+        low, high = np.quantile(future - past, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
+        factor = compute_small_sample_factor((end - first) / block, CONFIDENCE)
+        return delta + factor * float(low), delta + factor * float(high)
 
-    def _drawn(self, weights: Float64Array, first: int, end: int) -> Float64Array:
-        found: Float64Array = self._here.weight(weights, first, end) - self._against.weight(weights, first, end)
-        return found
+    def _weight_deltas(self, weights: Float64Array, first: int, end: int) -> Float64Array:
+        deltas: Float64Array = self._current.weight(weights, first, end) - self._reference.weight(weights, first, end)
+        return deltas
 
     def _walk_forward(self, first: int, end: int) -> tuple[int, int]:
-        """Return how many forecasts could be made within the hours, and how many held."""
-        made = held = 0
-        for cut, ahead in _cuts(first, end):
-            low, high = self._interval(first, cut, ahead)
-            made += 1
-            held += _within(low, self._delta(cut, cut + ahead), high)
-        return made, held
+        """Return the number of forecasts within the hours, and of those that were confirmed."""
+        forecasts = confirmed = 0
+        for split, ahead in _split_hours(first, end):
+            low, high = self._compute_interval(first, split, ahead)
+            forecasts += 1
+            confirmed += _is_within(low, self._compute_delta(split, split + ahead), high)
+        return forecasts, confirmed
 
 
-def _cuts(first: int, end: int) -> Iterator[tuple[int, int]]:
-    """Yield where hours are cut into what was known and what came next, and how many of the latter are looked at."""
-    for cut in (first + round((end - first) * share) for share in _CUTS):
-        ahead = min(cut - first, end - cut)
-        if ahead >= _FEWEST_HOURS:
-            yield cut, ahead
+def _split_hours(first: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the hours at which to split past and future, and the number of hours to forecast from there."""
+    for split in (first + round((end - first) * share) for share in _SPLIT_SHARES):
+        ahead = min(split - first, end - split)
+        if ahead >= _MIN_FORECAST_HOURS:
+            yield split, ahead
 
 
-def _hourly(ratio: MetricRatio) -> Float64Array:
-    return np.divide(
-        ratio.numerator, ratio.denominator, out=np.zeros_like(ratio.numerator), where=ratio.denominator > 0
-    )
-
-
-def _within(low: float, value: float, high: float) -> bool:
-    slack = 1e-9 * max(abs(low), abs(value), abs(high))
-    return low - slack <= value <= high + slack
+def _is_within(low: float, value: float, high: float) -> bool:
+    tolerance = 1e-9 * max(abs(low), abs(value), abs(high))
+    return low - tolerance <= value <= high + tolerance

@@ -1,4 +1,4 @@
-"""Where a recording comes from, in so few bytes that it can be sent to whatever process reads it."""
+"""The tasks of worker processes: reading a recording, and replaying it under one policy. Both results are small."""
 
 import pickle
 from collections.abc import Callable
@@ -24,31 +24,31 @@ _CONTAINERS, _CPU, _MEMORY = "recording.pickle", "cpu.npy", "memory.npy"
 
 
 class RecordingSource(Protocol):
-    """A recording that can be read, more than once and with the same result."""
+    """A source of a recording, small enough to be sent to a worker; every read gives the same recording."""
 
     @property
     def label(self) -> str:
-        """What it is called while it is read."""
+        """The name in progress messages."""
         ...
 
-    def read(self, on_progress: Callable[[float], None], say: Callable[[str], None]) -> UsageRecording:
-        """Read it; `say` is given single lines about what is not in it. Raises BadInputError, Unavailable."""
+    def read(self, on_progress: Callable[[float], None], add_note: Callable[[str], None]) -> UsageRecording:
+        """Read the recording; `add_note` receives lines about missing parts. Raises BadInputError, Unavailable."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LoadedRecordingSource:
-    """A recording that this process has read already."""
+    """A recording that this process has already read."""
 
     recording: UsageRecording
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """The recording's name."""
         return self.recording.name
 
-    def read(self, on_progress: Callable[[float], None], say: Callable[[str], None]) -> UsageRecording:
-        """Return it."""
+    def read(self, on_progress: Callable[[float], None], add_note: Callable[[str], None]) -> UsageRecording:
+        """Return the recording."""
         return self.recording
 
 
@@ -62,17 +62,17 @@ class TraceRecordingSource:
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """The directory's name."""
         return self.directory.name
 
-    def read(self, on_progress: Callable[[float], None], say: Callable[[str], None]) -> UsageRecording:
+    def read(self, on_progress: Callable[[float], None], add_note: Callable[[str], None]) -> UsageRecording:
         """Read the directory."""
-        return _half_of(load_trace(self.directory, self.pass_seconds, on_progress), self.half)
+        return _select_half(load_trace(self.directory, self.pass_seconds, on_progress), self.half)
 
 
 @dataclass(frozen=True, slots=True)
 class PrometheusRecordingSource:
-    """The days before a time on a server, or half of their series; `snapshot` is a file with the cluster."""
+    """The last days of a Prometheus server before a time, or half of their series; `snapshot` is a cluster's file."""
 
     prometheus: PrometheusSettings
     days: int
@@ -83,91 +83,90 @@ class PrometheusRecordingSource:
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """The name in progress messages."""
         return "usage"
 
-    def read(self, on_progress: Callable[[float], None], say: Callable[[str], None]) -> UsageRecording:
-        """Read the days."""
+    def read(self, on_progress: Callable[[float], None], add_note: Callable[[str], None]) -> UsageRecording:
+        """Read the days from the server."""
         cluster = files.load_snapshot(self.snapshot) if self.snapshot is not None else None
-        found = read_recording(self.prometheus, self.days, self.end, cluster, on_progress, say, self.pass_seconds)
-        return _half_of(found, self.half)
+        recording = read_recording(
+            self.prometheus, self.days, self.end, cluster, on_progress, add_note, self.pass_seconds
+        )
+        return _select_half(recording, self.half)
 
 
 @dataclass(frozen=True, slots=True)
 class MappedRecordingSource:
-    """A recording kept in files that the processes of one machine map, so that all of them share its memory."""
+    """A recording in files that the processes of one machine map, so that they share its memory."""
 
     directory: Path
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """The directory's name."""
         return self.directory.name
 
-    def read(self, on_progress: Callable[[float], None], say: Callable[[str], None]) -> UsageRecording:
+    def read(self, on_progress: Callable[[float], None], add_note: Callable[[str], None]) -> UsageRecording:
         """Map the files."""
-        # Written by `keep` into a directory that no one else may write to.
+        # Written by `save_recording` into a directory that no other user may write to.
         recording: UsageRecording = pickle.loads((self.directory / _CONTAINERS).read_bytes())
         cpu = np.asarray(np.load(self.directory / _CPU, mmap_mode="r"))
-        # Zeros that no one has written to take no memory.
+        # Zeros that were never written take no memory.
         memory = np.asarray(np.load(self.directory / _MEMORY, mmap_mode="r")) if recording.has_memory else None
         return replace(recording, cpu_millicores=cpu, memory_bytes=np.zeros_like(cpu) if memory is None else memory)
 
 
 @dataclass(frozen=True, slots=True)
 class CachedRecordingSource:
-    """A recording that a process keeps until it reads another: tasks of one mostly come together."""
+    """A recording that a process caches until it reads another: tasks of one recording mostly run together."""
 
     source: RecordingSource
 
     @property
     def label(self) -> str:
-        """What it is called."""
+        """The name of the cached source."""
         return self.source.label
 
-    def read(self, on_progress: Callable[[float], None], say: Callable[[str], None]) -> UsageRecording:
-        """Return it, read if need be; two at a time would be twice the memory."""
-        if _last and _last[0][0] == self.source:
-            return _last[0][1]
-        _last.clear()
-        recording = self.source.read(on_progress, say)
-        _last[:] = [(self.source, recording)]
+    def read(self, on_progress: Callable[[float], None], add_note: Callable[[str], None]) -> UsageRecording:
+        """Return the cached recording, or read it; only one is cached, to save memory."""
+        if _cached and _cached[0][0] == self.source:
+            return _cached[0][1]
+        _cached.clear()
+        recording = self.source.read(on_progress, add_note)
+        _cached[:] = [(self.source, recording)]
         return recording
 
 
-_last: list[tuple[RecordingSource, UsageRecording]] = []
+_cached: list[tuple[RecordingSource, UsageRecording]] = []
 
 
 def save_recording(recording: UsageRecording, directory: Path) -> MappedRecordingSource:
     """Write a recording into a new directory."""
     directory.mkdir()
-    nothing = np.empty((0, 0), dtype=np.float32)
-    rest = replace(recording, cpu_millicores=nothing, memory_bytes=nothing)
-    (directory / _CONTAINERS).write_bytes(pickle.dumps(rest))
+    empty = np.empty((0, 0), dtype=np.float32)
+    without_samples = replace(recording, cpu_millicores=empty, memory_bytes=empty)
+    (directory / _CONTAINERS).write_bytes(pickle.dumps(without_samples))
     np.save(directory / _CPU, recording.cpu_millicores)
     if recording.has_memory:
         np.save(directory / _MEMORY, recording.memory_bytes)
     return MappedRecordingSource(directory)
 
 
-def _half_of(recording: UsageRecording, half: RecordingHalf | None) -> UsageRecording:
+def _select_half(recording: UsageRecording, half: RecordingHalf | None) -> UsageRecording:
     return recording if half is None else select_half(recording, half)
 
 
-# What a worker does: it looks at a recording, or replays one policy over it; both answers are small.
-
-
 class ProgressShares(Protocol):
-    """How far tasks are, by number, each from 0 to 1."""
+    """The completed share of each task, by number, from 0 to 1."""
 
     def __setitem__(self, number: int, share: float, /) -> None:
-        """Take note of a task's share."""
+        """Set the share of a task."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingSummary:
-    """What is known of a recording that was read: `source` is where to read it from now on."""
+    """The properties of a recording that was read; `source` is the one to read it from again."""
 
     source: RecordingSource
     name: str
@@ -180,10 +179,7 @@ class RecordingSummary:
 
 @dataclass(frozen=True, slots=True)
 class ReplayTask:
-    """One replay; `watched_node` is the node whose time line is wanted, `with_time_line` whether any is.
-
-    So with cells: an answer has what is needed of it.
-    """
+    """One replay; without `with_time_line` and `with_hourly_counts` the score has neither, and stays small."""
 
     source: RecordingSource
     policy: str
@@ -195,13 +191,13 @@ class ReplayTask:
 
 
 def summarize_recording(
-    number: int, source: RecordingSource, options: ReplayOptions, kept_in: Path | None
+    number: int, source: RecordingSource, options: ReplayOptions, directory: Path | None
 ) -> RecordingSummary:
-    """Read a recording, so that a bad one is refused before any replay; keep it for the others in a directory."""
+    """Read a recording, so that an invalid one fails before any replay; save it to a directory for other processes."""
     notes: list[str] = []
-    recording, capped = cap_requests_to_node(source.read(_report(number), notes.append), options.node)
-    if kept_in is not None:
-        source = save_recording(recording, kept_in / str(number))
+    recording, capped = cap_requests_to_node(source.read(_report_share(number), notes.append), options.node)
+    if directory is not None:
+        source = save_recording(recording, directory / str(number))
     return RecordingSummary(
         source=source,
         name=recording.name,
@@ -214,30 +210,30 @@ def summarize_recording(
 
 
 def run_replay_task(number: int, task: ReplayTask) -> PolicyScore:
-    """Return a policy's score, whose `seconds` are those of this replay."""
-    recording, _ = cap_requests_to_node(task.source.read(_silent, _silent), task.options.node)
-    begun = perf_counter()
+    """Return a policy's score with the seconds of this replay."""
+    recording, _ = cap_requests_to_node(task.source.read(_ignore, _ignore), task.options.node)
+    started = perf_counter()
     score = replay_policy(
         recording,
         POLICIES[task.policy](recording, task.options),
         task.options,
         consolidation=task.consolidation,
         watched_node=task.watched_node,
-        on_progress=_report(number),
+        on_progress=_report_share(number),
     )
     line = score.time_line if task.with_time_line else None
-    cells = score.hourly_counts if task.with_hourly_counts else None
-    return replace(score, seconds=perf_counter() - begun, time_line=line, hourly_counts=cells)
+    hourly_counts = score.hourly_counts if task.with_hourly_counts else None
+    return replace(score, seconds=perf_counter() - started, time_line=line, hourly_counts=hourly_counts)
 
 
 def set_progress_shares(shares: ProgressShares | None) -> ProgressShares | None:
-    """Have the tasks of this process say how far they are; return what they told before."""
-    before, _process.shares = _process.shares, shares
-    return before
+    """Set the receiver of the progress of this process's tasks; return the previous one."""
+    previous, _process.shares = _process.shares, shares
+    return previous
 
 
 class _ProcessState:
-    """What the tasks of one process share."""
+    """The state that the tasks of one process share."""
 
     shares: ProgressShares | None = None
 
@@ -245,13 +241,13 @@ class _ProcessState:
 _process = _ProcessState()
 
 
-def _report(number: int) -> Callable[[float], None]:
-    def reported(share: float) -> None:
+def _report_share(number: int) -> Callable[[float], None]:
+    def report(share: float) -> None:
         if _process.shares is not None:
             _process.shares[number] = share
 
-    return reported
+    return report
 
 
-def _silent(_: float | str) -> None:
-    """Say nothing: what there was to say was said at the first reading."""
+def _ignore(_: float | str) -> None:
+    """Ignore progress and notes, which the first reading reported."""

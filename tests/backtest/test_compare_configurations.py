@@ -134,7 +134,7 @@ def test_a_bound_on_what_was_not_recorded_is_broken():
     assert found.find_exceeded_bounds(whole_interval=False) == [ComparedMetric.OOM_KILLS]
 
 
-def test_a_replay_without_cells_cannot_be_compared():
+def test_a_replay_without_hourly_counts_cannot_be_compared():
     result = backtest_policies(made_up(hours=1), ["vpa", "cruise"], ReplayOptions())
-    with pytest.raises(ValueError, match="without cells"):
+    with pytest.raises(ValueError, match="without hourly counts"):
         compare_configurations(result, "vpa", "cruise", {}, 0)

@@ -1,4 +1,9 @@
-"""The last days of a Prometheus as a recording."""
+"""Reads the last days of a Prometheus server as a recording.
+
+The workloads and requests of containers come from the best source that has them: the present cluster, then
+kube-state-metrics at the time, then the pod's name. A pod that no longer exists has the workload of its name, and the
+requests of the containers of that workload.
+"""
 
 import math
 import re
@@ -24,9 +29,7 @@ from cruise.domain.resources import Float32Array, Resources
 from cruise.domain.usage import ContainerKey
 from cruise.errors import BadInputError
 
-# The workloads and the requests of recorded containers, where a Prometheus alone recorded them. What is known best comes first: the cluster as it is now, then what kube-state-metrics reported then, then what the pod's name says. A pod that is gone has the workload of its name, and what containers of that workload request.
-
-# What Kubernetes draws the generated ends of names from: neither vowels nor what is easily mistaken for one.
+# The alphabet of generated name suffixes in Kubernetes: no vowels and no similar characters.
 _LETTER = "[bcdfghjklmnpqrstvwxz2456789]"
 _REPLICA_SET = re.compile(rf"(.+)-{_LETTER}{{1,10}}")
 _OF_DEPLOYMENT = re.compile(rf"(.+)-{_LETTER}{{6,10}}-{_LETTER}{{5}}")
@@ -36,10 +39,17 @@ _OF_STATEFUL_SET = re.compile(r"(.+)-[0-9]+")
 
 _WorkloadContainer = tuple[str, WorkloadRef, str]
 
+RECORDING_NAME = "prometheus"
+# The last scrapes may not be stored yet.
+SCRAPE_DELAY_SECONDS = 30
+# A container that uses a hundredth of a core on average rarely uses no CPU for minutes.
+BUSY_MILLICORES = 10
+MAX_CONSTANT_SHARE = 0.4
+
 
 @dataclass(slots=True)
 class RecordedProvisioning:
-    """What is known of pods and workloads."""
+    """The known workloads and requests of pods; `initial` are init containers."""
 
     state: KubeStateMetrics
     workloads: dict[tuple[str, str], WorkloadRef] = field(default_factory=dict)
@@ -49,7 +59,7 @@ class RecordedProvisioning:
 
     @staticmethod
     def create(snapshot: ClusterSnapshot | None, state: KubeStateMetrics) -> "RecordedProvisioning":
-        """Join a cluster as it is now, if there is one, and what kube-state-metrics reported."""
+        """Merge the present cluster, if given, and the series of kube-state-metrics."""
         found = RecordedProvisioning(state, requests=dict(state.requests))
         for pod in snapshot.pods if snapshot is not None else ():
             if pod.workload is not None:
@@ -63,7 +73,7 @@ class RecordedProvisioning:
         return found
 
     def containers(self, keys: Sequence[ContainerKey]) -> list[RecordedContainer]:
-        """Return those of the containers that requested something, in their order."""
+        """Return the containers with requests, in their order; without init containers."""
         workloads = {pod: self._workload(*pod) for pod in {(key.namespace, key.pod) for key in keys}}
         largest: dict[_WorkloadContainer, Resources] = {}
         for key, requested in self.requests.items():
@@ -80,22 +90,22 @@ class RecordedProvisioning:
         return found
 
     def _workload(self, namespace: str, pod: str) -> WorkloadRef:
-        now = self.workloads.get((namespace, pod))
-        if now is not None:
-            return now
+        workload = self.workloads.get((namespace, pod))
+        if workload is not None:
+            return workload
         owner = self.state.owner_of_pod.get((namespace, pod))
         if owner is None:
-            candidates = _by_name(pod)
+            candidates = _parse_pod_name(pod)
             return next((one for one in candidates if (namespace, one) in self.known), candidates[0])
-        above = self.state.owner_of_controller.get((namespace, *owner))
-        if above is not None:
-            return WorkloadRef(*above)
+        controller_owner = self.state.owner_of_controller.get((namespace, *owner))
+        if controller_owner is not None:
+            return WorkloadRef(*controller_owner)
         replica_set = _REPLICA_SET.fullmatch(owner[1]) if owner[0] == "ReplicaSet" else None
         return WorkloadRef("Deployment", replica_set[1]) if replica_set else WorkloadRef(*owner)
 
 
-def _by_name(pod: str) -> list[WorkloadRef]:
-    """Return the workloads that a pod's name may come from, the likeliest first."""
+def _parse_pod_name(pod: str) -> list[WorkloadRef]:
+    """Return the workloads that a pod's name may belong to, the likeliest first."""
     found = []
     for pattern, kinds in (
         (_OF_CRON_JOB, ("CronJob",)),
@@ -110,24 +120,16 @@ def _by_name(pod: str) -> list[WorkloadRef]:
 
 
 def _requests(pod: Pod) -> Iterable[tuple[str, ContainerRole, Resources]]:
-    """Return what each container requests; what it was written with, where admission has changed that."""
+    """Return each container's requests before any change at admission."""
     annotation = pod.annotations.get(ORIGINAL_RESOURCES)
     try:
         originals = parse_original_resources(annotation) if annotation else {}
     except (ValueError, msgspec.MsgspecError):
-        # Not written by cruise; what the pod requests now is the next best.
+        # Not written by cruise: use the present requests.
         originals = {}
     for container in pod.containers:
         requested = originals[container.name][0] if container.name in originals else container.requests
         yield container.name, container.role, requested.resources
-
-
-RECORDING_NAME = "prometheus"
-# The last scrapes of a time may not be in yet.
-SCRAPE_DELAY_SECONDS = 30
-# A container that uses a hundredth of a core on average is rarely quite still for minutes on end.
-BUSY_MILLICORES = 10
-MAX_CONSTANT_SHARE = 0.4
 
 
 def read_recording(
@@ -136,14 +138,13 @@ def read_recording(
     end: datetime,
     snapshot: ClusterSnapshot | None = None,
     on_progress: Callable[[float], None] | None = None,
-    say: Callable[[str], None] | None = None,
+    add_note: Callable[[str], None] | None = None,
     pass_seconds: int = PASS_SECONDS,
 ) -> UsageRecording:
-    """Read the days up to `end`, pods that are gone by now included.
+    """Read the days before `end`, including pods that no longer exist.
 
-    CPU is demand, usage × (1 + psi), as the controller reads it. `snapshot`, the cluster as it is now, has requests
-    and owners best; without it kube-state-metrics has. `say` is given single lines about what is not in the
-    recording. Raises BadInputError, Throttled, Unavailable.
+    CPU is demand, usage × (1 + psi), as in the controller. `snapshot` is the present cluster. `add_note` receives lines
+    about what the recording lacks. Raises BadInputError, Throttled, Unavailable.
     """
     step = prometheus.step_seconds
     if not is_step_compatible(step, pass_seconds):
@@ -153,9 +154,9 @@ def read_recording(
     cores = max((node.allocatable.cpu_millicores / 1000 for node in snapshot.nodes), default=0.0) if snapshot else 0.0
     if snapshot is not None and prometheus.plausible:
         prometheus, cluster = select_cluster(prometheus, snapshot, until)
-        if say is not None and cluster.other_clusters:
-            # Pods that ended between the recording and the snapshot are no strangers.
-            say(describe_cluster_series(replace(cluster, unknown_pod_count=0)))
+        if add_note is not None and cluster.other_clusters:
+            # Pods that ended between the recording and the snapshot are not unknown.
+            add_note(describe_cluster_series(replace(cluster, unknown_pod_count=0)))
     reader = RecordingReader(prometheus, start, until, cores or MAX_CORES)
     try:
         keys = reader.containers()
@@ -165,7 +166,7 @@ def read_recording(
                 " see the label names and prometheus_matchers"
             )
         state = read_kube_state(prometheus, reader.client, start, until)
-        containers = _provisioned(keys, snapshot, state, prometheus, say)
+        containers = _find_provisioned(keys, snapshot, state, prometheus, add_note)
         kept = [ContainerKey(one.namespace, one.pod, one.container) for one in containers]
         cpu, memory = reader.read(kept, on_progress)
     finally:
@@ -180,10 +181,10 @@ def read_recording(
         containers = [one for one, some in zip(containers, sampled.tolist(), strict=True) if some]
         _keep_columns(cpu, sampled)
         _keep_columns(memory, sampled)
-    # Nothing is known of the time before the first sample, which is not to count as an empty cluster.
+    # The time before the first sample is unknown and must not count as an empty cluster.
     empty = int(np.argmax(~np.isnan(np.fmax.reduce(cpu, axis=1))))
-    if empty and say is not None:
-        say(f"the server has {days - empty * step / DAY:,.1f} of the {days} days that were requested")
+    if empty and add_note is not None:
+        add_note(f"the server has {days - empty * step / DAY:,.1f} of the {days} days that were requested")
     has_memory = not bool(np.isnan(np.fmax.reduce(np.fmax.reduce(memory, axis=0))))
     if not has_memory:
         memory.fill(0)
@@ -198,12 +199,12 @@ def read_recording(
     )
 
 
-def _provisioned(
+def _find_provisioned(
     keys: list[ContainerKey],
     snapshot: ClusterSnapshot | None,
     state: KubeStateMetrics,
     prometheus: PrometheusSettings,
-    say: Callable[[str], None] | None,
+    add_note: Callable[[str], None] | None,
 ) -> list[RecordedContainer]:
     containers = RecordedProvisioning.create(snapshot, state).containers(keys)
     if not containers:
@@ -217,31 +218,31 @@ def _provisioned(
             f"and no policy can be compared without it: {hint}"
         )
     left_out = len(keys) - len(containers)
-    if left_out and say is not None:
-        why = "they request nothing, are init containers, or their requests are not known"
-        say(f"left out: {left_out:,} of {len(keys):,} containers: {why}")
+    if left_out and add_note is not None:
+        reason = "they request nothing, are init containers, or their requests are not known"
+        add_note(f"left out: {left_out:,} of {len(keys):,} containers: {reason}")
     return containers
 
 
 def _check_scrapes(cpu: Float32Array, step: int) -> None:
-    """Raise BadInputError where the step is shorter than what lies between two scrapes.
+    """Raise BadInputError if the step is shorter than the scrape interval.
 
-    A counter then stands still for some steps, and one of them has the use of all: peaks that there never were.
+    A counter is then constant for some steps, and the next step has the usage of all of them: a false peak.
     """
-    some = cpu[:, :: max(1, cpu.shape[1] // 200)]
-    known = (~np.isnan(some)).sum(axis=0)
-    busy = np.nansum(some, axis=0) >= BUSY_MILLICORES * np.maximum(known, 1)
+    columns = cpu[:, :: max(1, cpu.shape[1] // 200)]
+    known = (~np.isnan(columns)).sum(axis=0)
+    busy = np.nansum(columns, axis=0) >= BUSY_MILLICORES * np.maximum(known, 1)
     if busy.any():
-        still = float(np.median((some[:, busy] == 0).sum(axis=0) / known[busy]))
-        if still > MAX_CONSTANT_SHARE:
+        constant = float(np.median((columns[:, busy] == 0).sum(axis=0) / known[busy]))
+        if constant > MAX_CONSTANT_SHARE:
             raise BadInputError(
-                f"most counters stand still in {still:.0%} of the steps of {step} s, so scrapes are further apart than "
+                f"most counters stand still in {constant:.0%} of the steps of {step} s, so scrapes are further apart than "
                 "that, and there would be peaks that never were: set prometheus_step higher, such as 5m"
             )
 
 
 def _keep_columns(matrix: Float32Array, kept: np.ndarray) -> None:
-    """Drop columns without a second matrix."""
+    """Drop the other columns in place, without a second matrix."""
     rows, count = len(matrix), int(kept.sum())
     flat = matrix.reshape(-1)
     for row in range(rows):

@@ -1,4 +1,4 @@
-"""Trace directories as recordings: on one regular grid, from a Monday on."""
+"""Reads trace directories as recordings, on a regular grid that starts on a Monday."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -25,9 +25,9 @@ PASS_SECONDS = 300
 HOUR = 3600
 STEP_HELP = "a step must divide an hour, and divide the {} s of pass_interval or be a multiple of them"
 CONTAINER = "main"
-# Traces tell their times from their own start, and rules look at the time of day and the day of the week.
+# Times in traces count from their start, but rules use the time of day and the day of the week.
 MONDAY = int(datetime(2024, 1, 1, tzinfo=UTC).timestamp())
-# Times from here on are no seconds from a start, but Unix time.
+# Larger times are Unix times.
 UNIX_TIMES_FROM = 10**9
 MAX_GAP_SECONDS = 31 * 86_400
 
@@ -35,12 +35,12 @@ MAX_GAP_SECONDS = 31 * 86_400
 def load_trace(
     directory: Path, pass_seconds: int = PASS_SECONDS, on_progress: Callable[[float], None] | None = None
 ) -> UsageRecording:
-    """Read a trace directory; a time that is missing from its grid is a row without samples.
+    """Read a trace directory; a missing time is a row without samples.
 
-    `on_progress` gets the share that is read. Raises BadInputError with one line, also for times off the grid, for a step
-    that does not fit the passes, and for a series without any sample.
+    `on_progress` receives the share that was read. Raises BadInputError, also for times off the grid, a step that does
+    not match the pass interval, and a series without samples.
     """
-    # In an order of their own: what a replay finds is not to depend on the order in which a file has its columns.
+    # Sorted, so that a replay does not depend on the order of columns in a file.
     series = sorted(read_series(directory), key=lambda one: one.name)
     names = [one.name for one in series]
     cpu_file, memory_file = directory / CPU_FILE, directory / MEMORY_FILE
@@ -48,12 +48,12 @@ def load_trace(
     times, cpu = read_matrix(cpu_file, names, np.float32, _part(on_progress, 0.0, 0.5 if with_memory else 1.0))
     step = _step(times, cpu_file, pass_seconds)
     places = (times - times[0]) // step
-    _spread(cpu, places)
+    _insert_missing_rows(cpu, places)
     _check_sampled(names, cpu, cpu_file)
     if with_memory:
         memory_times, memory = read_matrix(memory_file, names, np.float32, _part(on_progress, 0.5, 1.0))
         check_same_times(directory, times, memory_times)
-        _spread(memory, places)
+        _insert_missing_rows(memory, places)
         _check_sampled(names, memory, memory_file)
     else:
         memory = np.zeros_like(cpu)
@@ -70,13 +70,13 @@ def load_trace(
 
 
 def is_step_compatible(step: int, pass_seconds: int) -> bool:
-    """Tell whether samples can be cut by passes; where they are further apart, there is one pass a sample."""
-    # Peaks and windows are of whole hours.
+    """Return whether passes fall on samples; if samples are further apart, there is one pass per sample."""
+    # Peaks and windows cover whole hours.
     return 0 < step <= HOUR and HOUR % step == 0 and (pass_seconds % step == 0 or step % pass_seconds == 0)
 
 
 def _part(on_progress: Callable[[float], None] | None, start: float, end: float) -> Callable[[float], None] | None:
-    """Return what reports the progress of a part as a share of the whole."""
+    """Return a callback that reports the progress of a part as a share of the whole."""
     return None if on_progress is None else lambda share: on_progress(start + share * (end - start))
 
 
@@ -89,49 +89,48 @@ def _containers(series: Sequence[TraceSeries], name: str) -> tuple[RecordedConta
 
 
 def _start(first: int, step: int) -> int:
-    """Return the Unix time of the first row: on the grid of the step, since rules cut time there."""
-    since = 0 if first >= UNIX_TIMES_FROM else MONDAY
-    return since + first // step * step
+    """Return the Unix time of the first row, a multiple of the step."""
+    origin = 0 if first >= UNIX_TIMES_FROM else MONDAY
+    return origin + first // step * step
 
 
 def _step(times: Int64Array, path: Path, pass_seconds: int) -> int:
-    """Return the smallest difference of the times, all of which must be a multiple of it apart."""
-    apart = np.diff(times)
-    closest = int(apart.argmin())
-    step = int(apart[closest])
-    off = np.flatnonzero((times - times[0]) % step)
-    if len(off):
+    """Return the smallest difference of the times; all differences must be multiples of it."""
+    differences = np.diff(times)
+    closest = int(differences.argmin())
+    step = int(differences[closest])
+    off_grid = np.flatnonzero((times - times[0]) % step)
+    if len(off_grid):
         raise BadInputError(
-            f"{path}: line {off[0] + 2}: time {times[off[0]]} is off the grid of {step} s from {times[0]}, "
+            f"{path}: line {off_grid[0] + 2}: time {times[off_grid[0]]} is off the grid of {step} s from {times[0]}, "
             f"which lines {closest + 2} and {closest + 3} set: times must be a whole number of steps apart"
         )
     if not is_step_compatible(step, pass_seconds):
         raise BadInputError(f"{path}: one sample every {step} s: {STEP_HELP.format(pass_seconds)}")
-    longest = int(apart.argmax())
-    if apart[longest] > MAX_GAP_SECONDS:
+    longest = int(differences.argmax())
+    if differences[longest] > MAX_GAP_SECONDS:
         raise BadInputError(
-            f"{path}: line {longest + 3}: {apart[longest] / 86_400:,.0f} days without a sample before it"
+            f"{path}: line {longest + 3}: {differences[longest] / 86_400:,.0f} days without a sample before it"
         )
     return step
 
 
-def _spread(rows: Float32Array, places: Int64Array) -> None:
-    """Put each row at its place and nothing between, without a second matrix; the first place is 0."""
-    count, at = len(rows), int(places[-1]) + 1
-    if at == count:
+def _insert_missing_rows(rows: Float32Array, places: Int64Array) -> None:
+    """Move each row to its place in the grid, in place, and fill the gaps with NaN; the first place is 0."""
+    count, end = len(rows), int(places[-1]) + 1
+    if end == count:
         return
-    rows.resize((at, rows.shape[1]), refcheck=False)
-    # From the end on, no row is written over before it has moved.
+    rows.resize((end, rows.shape[1]), refcheck=False)
+    # From the end, so that no row is overwritten before it is moved.
     for row in range(count - 1, -1, -1):
         place = int(places[row])
         rows[place] = rows[row]
-        rows[place + 1 : at] = np.nan
-        at = place
+        rows[place + 1 : end] = np.nan
+        end = place
 
 
 def _check_sampled(names: Sequence[str], matrix: Float32Array, path: Path) -> None:
-    # The largest sample is NaN only where there is none.
-    silent = np.flatnonzero(np.isnan(np.fmax.reduce(matrix, axis=0)))
-    if len(silent):
-        rest = f" and {len(silent) - 1:,} more: leave them out" if len(silent) > 1 else ": leave it out"
-        raise BadInputError(f"{path}: no sample at all of series {names[silent[0]]!r}{rest}")
+    empty = np.flatnonzero(np.isnan(np.fmax.reduce(matrix, axis=0)))
+    if len(empty):
+        others = f" and {len(empty) - 1:,} more: leave them out" if len(empty) > 1 else ": leave it out"
+        raise BadInputError(f"{path}: no sample at all of series {names[empty[0]]!r}{others}")

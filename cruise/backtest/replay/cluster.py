@@ -1,4 +1,4 @@
-"""The cluster around the replayed pods: it creates and places them, resizes them where there is room, evicts them."""
+"""Simulates the cluster around the replayed pods: creates, places, resizes and evicts them."""
 
 from collections.abc import Sequence
 
@@ -12,77 +12,83 @@ from cruise.decisions.sizing.update_threshold import UpdateThreshold, get_defaul
 from cruise.domain.policy import Policy
 from cruise.domain.resources import BoolArray, Int64Array, ResourceName
 
-# Which grows of a pass have room now: what the guards of a live application let through, in columns.
-
 
 def limit_growth_to_capacity(
-    patched: BoolArray,
-    wanted: ContainerSizes,
+    resized: BoolArray,
+    planned: ContainerSizes,
     current: ContainerSizes,
     node: Int64Array,
     free: tuple[Int64Array, Int64Array],
-    band: UpdateThreshold,
+    threshold: UpdateThreshold,
 ) -> BoolArray:
-    """Cut, in place, what grows without room to the part that takes none; return which are left to be written.
+    """Limit planned increases to free capacity, in place; return which pods are still to be resized.
 
-    One entry a pod, in the order in which they take room; `free` is what each node has left over what it counts before
-    anything of this pass is done: what shrinks frees its room only once it is actual. As in `Guards.has_room` and
-    `without_growth` on a live cluster.
+    Entries are pods, in the order in which they use free capacity. `free` is each node's free capacity before the pass:
+    decreases free capacity only once they are actual. An increase that does not fit keeps its decreases only. This is
+    the rule of the write guards on a live cluster.
     """  # fmt: skip
     growth = tuple(
-        np.maximum(np.where(patched, want - now, 0), 0)
-        for want, now in (
-            (wanted.cpu_millicores, current.cpu_millicores),
-            (wanted.memory_bytes, current.memory_bytes),
+        np.maximum(np.where(resized, after - before, 0), 0)
+        for after, before in (
+            (planned.cpu_millicores, current.cpu_millicores),
+            (planned.memory_bytes, current.memory_bytes),
         )
     )
-    rejected = _rejected(growth, node, free)
+    rejected = _find_rejected_growth(growth, node, free)
     if not rejected.size:
-        return patched
-    limit, before = wanted.memory_limit_bytes, current.memory_limit_bytes
-    # A limit that was raised for the request alone stays with it.
-    idle = rejected[(limit == wanted.memory_bytes)[rejected] & (growth[1] > 0)[rejected] & (before > 0)[rejected]]
-    limit[idle] = before[idle]
-    for want, now in ((wanted.cpu_millicores, current.cpu_millicores), (wanted.memory_bytes, current.memory_bytes)):
-        want[rejected] = np.minimum(want[rejected], now[rejected])
-    # A request that is not stated must stay so, and has no limit either.
-    bare = rejected[wanted.memory_bytes[rejected] == 0]
-    wanted.memory_limit_bytes[bare] = 0
-    left = patched.copy()
-    left[rejected] = exceeds_update_threshold(wanted, current, band)[rejected]
-    return left
+        return resized
+    limit, current_limit = planned.memory_limit_bytes, current.memory_limit_bytes
+    # A limit that was raised only because of the request is not raised without it.
+    is_raised = (limit == planned.memory_bytes)[rejected] & (growth[1] > 0)[rejected] & (current_limit > 0)[rejected]
+    limit[rejected[is_raised]] = current_limit[rejected[is_raised]]
+    for after, before in (
+        (planned.cpu_millicores, current.cpu_millicores),
+        (planned.memory_bytes, current.memory_bytes),
+    ):
+        after[rejected] = np.minimum(after[rejected], before[rejected])
+    # A container without a memory request keeps none, and has no limit.
+    planned.memory_limit_bytes[rejected[planned.memory_bytes[rejected] == 0]] = 0
+    remaining = resized.copy()
+    remaining[rejected] = exceeds_update_threshold(planned, current, threshold)[rejected]
+    return remaining
 
 
-def _rejected(growth: tuple[Int64Array, ...], node: Int64Array, free: tuple[Int64Array, Int64Array]) -> Int64Array:
-    crowded = np.zeros(len(free[0]), dtype=np.bool_)
-    for more, left in zip(growth, free, strict=True):
-        wanted = np.zeros(len(left), dtype=np.int64)
-        np.add.at(wanted, node, more)
-        crowded |= (wanted > 0) & (wanted > left)
-    growers = np.flatnonzero(crowded[node] & ((growth[0] > 0) | (growth[1] > 0)))
-    room_cpu, room_memory = free[0].tolist(), free[1].tolist()
+def _find_rejected_growth(
+    growth: tuple[Int64Array, ...], node: Int64Array, free: tuple[Int64Array, Int64Array]
+) -> Int64Array:
+    is_full = np.zeros(len(free[0]), dtype=np.bool_)
+    for increase, capacity in zip(growth, free, strict=True):
+        total = np.zeros(len(capacity), dtype=np.int64)
+        np.add.at(total, node, increase)
+        is_full |= (total > 0) & (total > capacity)
+    growing = np.flatnonzero(is_full[node] & ((growth[0] > 0) | (growth[1] > 0)))
+    free_cpu, free_memory = free[0].tolist(), free[1].tolist()
     rejected = []
-    columns = (growers, node[growers], growth[0][growers], growth[1][growers])
+    columns = (growing, node[growing], growth[0][growing], growth[1][growing])
     for index, on, cpu, memory in zip(*(column.tolist() for column in columns), strict=True):
-        if (cpu == 0 or cpu <= room_cpu[on]) and (memory == 0 or memory <= room_memory[on]):
-            room_cpu[on] -= cpu
-            room_memory[on] -= memory
+        if (cpu == 0 or cpu <= free_cpu[on]) and (memory == 0 or memory <= free_memory[on]):
+            free_cpu[on] -= cpu
+            free_memory[on] -= memory
         else:
             rejected.append(index)
     return np.array(rejected, dtype=np.int64)
 
 
-def exceeds_update_threshold(wanted: ContainerSizes, current: ContainerSizes, band: UpdateThreshold) -> BoolArray:
-    """Tell for each pod whether any of its sizes moves far enough to be written."""
+def exceeds_update_threshold(planned: ContainerSizes, current: ContainerSizes, threshold: UpdateThreshold) -> BoolArray:
+    """Return a mask of the pods with a size that changes by more than the update threshold."""
     return (
-        band.is_exceeded(ResourceName.CPU, current.cpu_millicores, wanted.cpu_millicores)
-        | band.is_exceeded(ResourceName.MEMORY, current.memory_bytes, wanted.memory_bytes)
-        | band.is_exceeded(ResourceName.MEMORY, current.memory_limit_bytes, wanted.memory_limit_bytes)
+        threshold.is_exceeded(ResourceName.CPU, current.cpu_millicores, planned.cpu_millicores)
+        | threshold.is_exceeded(ResourceName.MEMORY, current.memory_bytes, planned.memory_bytes)
+        | threshold.is_exceeded(ResourceName.MEMORY, current.memory_limit_bytes, planned.memory_limit_bytes)
     )
 
 
+# The same for every policy.
+_UPDATE_THRESHOLD = get_default_update_threshold(Policy())
+
+
 class ReplayedCluster:
-    """API server, controllers, kube-scheduler and autoscaler around the replayed pods, for one policy."""
+    """The API server, controllers, kube-scheduler and node autoscaler of a replay."""
 
     def __init__(
         self, recording: UsageRecording, pods: ReplayedPodState, policy: ReplayPolicy, changes: ChangeCounts
@@ -91,10 +97,10 @@ class ReplayedCluster:
         self._policy = policy
         self._changes = changes
         self._has_memory = recording.has_memory
-        self._rank = _ranks(recording)
+        self._rank = _rank_by_name(recording)
 
     def create(self, containers: Int64Array, time: int) -> None:
-        """Create pods with what the policy admits them with, and place them."""
+        """Create pods with the sizes of the policy's admission, and place them."""
         if not containers.size:
             return
         self._admit(containers, time)
@@ -107,26 +113,26 @@ class ReplayedCluster:
         self._pods.resize(containers, self._policy.admit(containers, self._pods.get_view(time)))
 
     def enqueue(self, containers: Int64Array) -> Int64Array:
-        """Return pods created at the same time in scheduling order: by namespace and name."""
+        """Return pods created at the same time in scheduling order, by namespace and name."""
         return containers[np.argsort(self._rank[containers])]
 
     def _place(self, container: int) -> None:
-        """Give a pod the node that kube-scheduler chooses, else a new one; what fits no empty node stays pending."""
+        """Bind a pod to a node, else to a new node; a pod that fits on no empty node stays pending."""
         nodes = self._pods.nodes
-        if not self._place_on_what_there_is(container) and nodes.fits_empty_node(self._pods.get_need(container)):
+        if not self._place_on_existing_node(container) and nodes.fits_empty_node(self._pods.get_need(container)):
             self._pods.bind(container, nodes.add())
 
-    def _place_on_what_there_is(self, container: int) -> bool:
+    def _place_on_existing_node(self, container: int) -> bool:
         chosen = self._pods.nodes.choose(self._pods.get_need(container))
         if chosen is not None:
             self._pods.bind(container, chosen)
         return chosen is not None
 
     def evict(self, containers: Int64Array, time: int) -> None:
-        """Delete pods; their controllers create them again at once.
+        """Delete pods; their controllers create replacements immediately.
 
-        A pod counts on its node as long as it terminates, and the scheduler does not wait for it: its replacement goes
-        where there is room beside it. A pod without any is placed once the room is free, before a node is added.
+        A terminating pod still counts on its node while the replacements are scheduled. A replacement that fits nowhere
+        is placed after the termination, before a node is added.
         """
         if not containers.size:
             return
@@ -139,123 +145,121 @@ class ReplayedCluster:
             nodes.add_pod(node, need)
         self._admit(containers, time)
         queue = self.enqueue(containers).tolist()
-        pending = [container for container in queue if not self._place_on_what_there_is(container)]
+        pending = [container for container in queue if not self._place_on_existing_node(container)]
         for node, need in terminating:
             nodes.remove_pod(node, need)
         for container in pending:
             self._place(container)
 
     def move(self, containers: Int64Array, time: int) -> None:
-        """Evict pods for consolidation's sake."""
+        """Evict pods for consolidation."""
         self._changes.moves[containers] += 1
         self.evict(containers, time)
 
     def remove(self, containers: Int64Array) -> None:
-        """Delete pods that are not created again, and the nodes that this empties."""
+        """Delete pods permanently, and then the empty nodes."""
         if not containers.size:
             return
         self._pods.remove(containers)
         self._pods.nodes.remove_empty()
 
     def apply(self, decision: ReplayDecision, time: int) -> None:
-        """Shrink, then evict, then grow where there is room; a resize that grows one resource is a growth.
+        """Write decreases, then evict, then write increases that fit. A resize that increases one resource is an increase.
 
-        Of a growth without room the part is done that takes none, if it leaves the dead band, unless the policy wants
-        an eviction. A pod that does not run is not resized, nor one that uses more memory than its new limit.
+        Of an increase that does not fit only the decreases are written, if they exceed the update threshold; or the pod
+        is evicted, if the policy asks for it. A pod that is not running, or uses more memory than its new limit, is not
+        resized.
         """
         if not decision.resize.size and not decision.evict.size:
             return
-        going = _first_of_each(decision.evict)
-        going = going[self._pods.node[going] != ABSENT_NODE]
-        wanted = (self._pods.node[decision.resize] >= 0) & ~np.isin(decision.resize, going)
-        wanted &= ~self._undercuts_use(decision)
-        containers, sizes = decision.resize[wanted], decision.sizes.select(wanted)
-        cpu, memory = self._change(containers, sizes)
-        grows = (cpu > 0) | (memory > 0)
-        self._write(containers[~grows], sizes.select(~grows), time)
-        self.evict(going, time)
-        containers, sizes = containers[grows], sizes.select(grows)
-        rejected = ~self._grow(containers, sizes, time)
+        evicted = _deduplicate(decision.evict)
+        evicted = evicted[self._pods.node[evicted] != ABSENT_NODE]
+        is_resized = (self._pods.node[decision.resize] >= 0) & ~np.isin(decision.resize, evicted)
+        is_resized &= ~self._find_limits_below_usage(decision)
+        containers, sizes = decision.resize[is_resized], decision.sizes.select(is_resized)
+        cpu, memory = self._compute_changes(containers, sizes)
+        is_increase = (cpu > 0) | (memory > 0)
+        self._write(containers[~is_increase], sizes.select(~is_increase), time)
+        self.evict(evicted, time)
+        containers, sizes = containers[is_increase], sizes.select(is_increase)
+        rejected = ~self._write_increases(containers, sizes, time)
         if decision.evict_without_capacity:
             self.evict(containers[rejected], time)
         else:
-            self._grow_nothing(containers[rejected], sizes.select(rejected), time)
+            self._write_decreases(containers[rejected], sizes.select(rejected), time)
         self._pods.nodes.remove_empty()
 
     def apply_oom_reaction(self, container: int, reaction: ReplayedOomReaction, time: int) -> None:
-        """Do at once what a policy does about a kill, within the node's room."""
+        """Apply a policy's reaction to a kill, within the node's free capacity."""
         places = np.array([container], dtype=np.int64)
         if reaction.evict:
             self.evict(places, time)
             self._pods.nodes.remove_empty()
         elif reaction.sizes is not None and self._pods.node[container] >= 0:
-            self._grow(places, reaction.sizes, time)
+            self._write_increases(places, reaction.sizes, time)
 
-    def _undercuts_use(self, decision: ReplayDecision) -> BoolArray:
-        """Tell for which resizes the kubelet does nothing yet, as memory in use is above a limit that is to fall."""
-        limit, now = decision.sizes.memory_limit_bytes, self._pods.sizes.memory_limit_bytes[decision.resize]
-        falls = (limit > 0) & ((now == 0) | (limit < now))
-        return np.asarray(falls & (self._pods.memory_in_use[decision.resize] > limit))
+    def _find_limits_below_usage(self, decision: ReplayDecision) -> BoolArray:
+        """Return a mask of the resizes that the kubelet defers: the new, lower limit is below the memory in use."""
+        limit, current = decision.sizes.memory_limit_bytes, self._pods.sizes.memory_limit_bytes[decision.resize]
+        is_lower = (limit > 0) & ((current == 0) | (limit < current))
+        return np.asarray(is_lower & (self._pods.memory_in_use[decision.resize] > limit))
 
-    def _grow(self, containers: Int64Array, sizes: ContainerSizes, time: int) -> BoolArray:
-        """Resize where the node has room for all that grows on it, then the others by name while there is room.
+    def _write_increases(self, containers: Int64Array, sizes: ContainerSizes, time: int) -> BoolArray:
+        """Write increases on nodes where all of them fit, then others by name while they fit; return those written."""
+        node, changes = self._pods.node[containers], self._compute_changes(containers, sizes)
+        written = self._find_fitting_together(node, changes)
+        self._write(containers[written], sizes.select(written), time)
+        others = np.flatnonzero(~written)
+        others = others[np.argsort(self._rank[containers[others]])]
+        others = others[self._find_fitting_in_order(node[others], [change[others] for change in changes])]
+        self._write(containers[others], sizes.select(others), time)
+        written[others] = True
+        return written
 
-        Returns which resizes were done.
-        """
-        node, growth = self._pods.node[containers], self._change(containers, sizes)
-        done = self._room_for_all(node, growth)
-        self._write(containers[done], sizes.select(done), time)
-        late = np.flatnonzero(~done)
-        late = late[np.argsort(self._rank[containers[late]])]
-        late = late[self._one_by_one(node[late], [change[late] for change in growth])]
-        self._write(containers[late], sizes.select(late), time)
-        done[late] = True
-        return done
-
-    def _grow_nothing(self, containers: Int64Array, sizes: ContainerSizes, time: int) -> None:
-        """Write the part of resizes that takes no room."""
-        now = self._pods.sizes.select(containers)
-        part = ContainerSizes(
-            np.minimum(sizes.cpu_millicores, now.cpu_millicores),
-            np.minimum(sizes.memory_bytes, now.memory_bytes),
+    def _write_decreases(self, containers: Int64Array, sizes: ContainerSizes, time: int) -> None:
+        """Write the decreases of resizes, and their limits."""
+        current = self._pods.sizes.select(containers)
+        decreases = ContainerSizes(
+            np.minimum(sizes.cpu_millicores, current.cpu_millicores),
+            np.minimum(sizes.memory_bytes, current.memory_bytes),
             sizes.memory_limit_bytes,
         )
-        moves = exceeds_update_threshold(part, now, _BAND)
-        self._write(containers[moves], part.select(moves), time)
+        written = exceeds_update_threshold(decreases, current, _UPDATE_THRESHOLD)
+        self._write(containers[written], decreases.select(written), time)
 
-    def _change(self, containers: Int64Array, sizes: ContainerSizes) -> tuple[Int64Array, Int64Array]:
-        """Return how far the requests would move; memory that was not recorded does not."""
-        now = self._pods.sizes
-        cpu = sizes.cpu_millicores - now.cpu_millicores[containers]
+    def _compute_changes(self, containers: Int64Array, sizes: ContainerSizes) -> tuple[Int64Array, Int64Array]:
+        """Return the changes of CPU and memory requests; 0 for memory that was not recorded."""
+        current = self._pods.sizes
+        cpu = sizes.cpu_millicores - current.cpu_millicores[containers]
         if not self._has_memory:
             return cpu, np.zeros_like(cpu)
-        return cpu, sizes.memory_bytes - now.memory_bytes[containers]
+        return cpu, sizes.memory_bytes - current.memory_bytes[containers]
 
-    def _room_for_all(self, node: Int64Array, changes: tuple[Int64Array, Int64Array]) -> BoolArray:
-        """Tell which are on a node that has room for everything that grows on it: there the order does not matter."""
+    def _find_fitting_together(self, node: Int64Array, changes: tuple[Int64Array, Int64Array]) -> BoolArray:
+        """Return a mask of the resizes on nodes where all increases fit, so that their order does not matter."""
         fits = np.ones(len(node), dtype=np.bool_)
         for free, change in zip(self._pods.nodes.get_free(), changes, strict=True):
-            growth = np.maximum(change, 0)
-            growing = np.zeros(len(free), dtype=np.int64)
-            np.add.at(growing, node, growth)
-            fits &= (growth == 0) | (growing <= free)[node]
+            increase = np.maximum(change, 0)
+            total = np.zeros(len(free), dtype=np.int64)
+            np.add.at(total, node, increase)
+            fits &= (increase == 0) | (total <= free)[node]
         return fits
 
-    def _one_by_one(self, node: Int64Array, changes: Sequence[Int64Array]) -> BoolArray:
-        """Tell which have room as each takes it from the next."""
+    def _find_fitting_in_order(self, node: Int64Array, changes: Sequence[Int64Array]) -> BoolArray:
+        """Return a mask of the resizes that fit when written one after the other."""
         free_cpu, free_memory = (free.tolist() for free in self._pods.nodes.get_free())
-        done = np.zeros(len(node), dtype=np.bool_)
+        fits = np.zeros(len(node), dtype=np.bool_)
         for place, (on, cpu, memory) in enumerate(zip(node.tolist(), *(c.tolist() for c in changes), strict=True)):
             if (cpu <= 0 or cpu <= free_cpu[on]) and (memory <= 0 or memory <= free_memory[on]):
                 free_cpu[on] -= cpu
                 free_memory[on] -= memory
-                done[place] = True
-        return done
+                fits[place] = True
+        return fits
 
     def _write(self, containers: Int64Array, sizes: ContainerSizes, time: int) -> None:
         if not containers.size:
             return
-        cpu, memory = self._change(containers, sizes)
+        cpu, memory = self._compute_changes(containers, sizes)
         changed = (cpu != 0) | (memory != 0)
         if self._has_memory:
             changed |= sizes.memory_limit_bytes != self._pods.sizes.memory_limit_bytes[containers]
@@ -264,15 +268,11 @@ class ReplayedCluster:
         self._pods.resize(containers, sizes)
 
 
-# Every policy's resizes meet the same guards.
-_BAND = get_default_update_threshold(Policy())
-
-
-def _first_of_each(containers: Int64Array) -> Int64Array:
+def _deduplicate(containers: Int64Array) -> Int64Array:
     return containers[np.sort(np.unique(containers, return_index=True)[1])]
 
 
-def _ranks(recording: UsageRecording) -> Int64Array:
+def _rank_by_name(recording: UsageRecording) -> Int64Array:
     names = [(one.namespace, one.pod, one.container) for one in recording.containers]
     order = sorted(range(len(names)), key=names.__getitem__)
     ranks = np.empty(len(names), dtype=np.int64)

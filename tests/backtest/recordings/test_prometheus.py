@@ -141,7 +141,7 @@ def test_a_replay_of_it_ends_as_a_replay_of_what_filled_it(server: Server) -> No
 
 def test_a_server_that_has_less_than_was_asked_for_says_so(server: Server) -> None:
     said: list[str] = []
-    read = read_recording(server.settings, DAYS + 3, server.end, say=said.append)
+    read = read_recording(server.settings, DAYS + 3, server.end, add_note=said.append)
     assert said == ["the server has 14.0 of the 17 days that were requested"]
     assert (read.start, read.days) == (server.recording.start, DAYS)
     # The last day alone: containers that left earlier are not in it.
@@ -223,7 +223,7 @@ def test_the_cluster_as_it_is_tells_for_pods_that_are_gone(alone: Server) -> Non
         containers=[make_container(first.container, 700, 512)],
     )
     said: list[str] = []
-    read = read_recording(alone.settings, 1, alone.end, make_snapshot([now]), say=said.append)
+    read = read_recording(alone.settings, 1, alone.end, make_snapshot([now]), add_note=said.append)
     replicas = [one for one in alone.recording.containers if one.workload == first.workload]
     assert 0 < len(replicas) < 8
     assert [(one.pod, one.workload) for one in read.containers] == sorted((one.pod, one.workload) for one in replicas)
