@@ -1,14 +1,14 @@
-"""The baseline `oracle`: it knows the recording, and requests at every pass what is used until the next one.
+"""The baselines `as-requested` and `oracle`.
 
-Each container requests the largest sample of the interval to come, rounded up. No policy that sizes containers one by
-one and changes nothing between passes can ask for less and keep every container within its request; hence its slack
-is the bound of what such policies can reach. A bound for a whole node lies lower still: containers that peak at
-different times of one interval could share, as the sum's maximum is at most the sum of the maxima. A policy that shares
-may run short of a request without starving a container, and is not bound by this.
+`as-requested` never changes the provisioned requests, like a cluster without rightsizing.
 
-Where a container's node has no room for its growth its pod is evicted, and finds a place at its new size at once:
-the oracle is the least in slack and in nodes' requests, not in churn. No container gets more than a whole node, as a
-larger one runs nowhere.
+`oracle` knows the recording: at every pass each container requests its largest sample until the next pass, rounded up.
+No policy that sizes containers one by one, once per pass, can request less and keep every container within its request,
+so its slack is the lower bound of such policies. Policies that share capacity between the pods of a node can have less:
+the maximum of a sum is at most the sum of the maxima.
+
+A pod whose node has no free capacity for an increase is evicted. The oracle has the least slack, not the fewest
+changes. No container requests more than a node.
 """
 
 import numpy as np
@@ -24,11 +24,9 @@ from cruise.backtest.replay.policy import (
 )
 from cruise.domain.resources import Float32Array, Int64Array
 
-# The baseline `as-requested`: every pod as it was provisioned, for ever, as in a cluster without rightsizing.
-
 
 def get_provisioned_sizes(recording: UsageRecording) -> ContainerSizes:
-    """Return what the recorded containers were provisioned with."""
+    """Return the provisioned sizes of the recorded containers."""
     rows = [
         (one.requests.cpu_millicores, one.requests.memory_bytes, one.memory_limit_bytes) for one in recording.containers
     ]
@@ -36,7 +34,7 @@ def get_provisioned_sizes(recording: UsageRecording) -> ContainerSizes:
 
 
 class AsRequestedBaseline(ReplayPolicy):
-    """Provisioned requests at admission, and nothing ever after."""
+    """Provisioned requests, never changed."""
 
     name = "as-requested"
 
@@ -44,7 +42,7 @@ class AsRequestedBaseline(ReplayPolicy):
         self._provisioned = get_provisioned_sizes(recording)
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
-        """Return what the containers were provisioned with."""
+        """Return the provisioned sizes."""
         return self._provisioned.select(containers)
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
@@ -53,7 +51,7 @@ class AsRequestedBaseline(ReplayPolicy):
 
 
 class OracleBaseline(ReplayPolicy):
-    """The least requests that no container passes before the next pass; without memory limits."""
+    """The least requests that no container exceeds before the next pass; no memory limits."""
 
     name = "oracle"
 
@@ -65,18 +63,18 @@ class OracleBaseline(ReplayPolicy):
         self._needs = ContainerSizes.create_zeros(0)
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
-        """Return what the containers use in the interval that begins now."""
+        """Return the largest usage in the interval that starts now."""
         return self._needs_from(view.time).select(containers)
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
-        """Write what each container that runs uses in the interval that begins now, where that is not what it has."""
+        """Resize the running containers to the largest usage in the interval that starts now."""
         needs = self._needs_from(view.time)
         other = (needs.cpu_millicores != view.sizes.cpu_millicores) | (needs.memory_bytes != view.sizes.memory_bytes)
         resize: Int64Array = np.flatnonzero((view.node >= 0) & other)
         return ReplayDecision(resize, needs.select(resize), NO_CONTAINERS, evict_without_capacity=True)
 
     def _needs_from(self, time: int) -> ContainerSizes:
-        """Return the largest use of every container after `time` and up to the next pass, 0 where it has no sample."""
+        """Return the largest usage of every container after `time` until the next pass; 0 without samples."""
         if time != self._from:
             recorded = self._recording
             first = (time - recorded.start) // recorded.step_seconds + 1
@@ -91,7 +89,7 @@ class OracleBaseline(ReplayPolicy):
 
 
 def _largest(samples: Float32Array) -> Int64Array:
-    """Return the largest sample of each column, rounded up; 0 where there is none."""
+    """Return the largest sample of each column, rounded up; 0 without samples."""
     largest: Float32Array = np.fmax.reduce(samples, axis=0, initial=np.float32(0.0))
     rounded: Int64Array = np.ceil(largest).astype(np.int64)
     return rounded

@@ -1,14 +1,14 @@
-"""The baseline `clairvoyant`: it knows the recording, and holds each node's requests at the largest sum of coming use.
+"""The baseline `clairvoyant`: it knows the recording, and requests for each node the largest sum of its future usage.
 
-Time is cut into blocks of `hours`. For each block and node the pods of the node together request the largest sum of
-their use until the block ends, each in proportion to its own largest use until then. The requests change at the start
-of a block, and in between only on a node whose pods have changed. Its slack is therefore the bound of what pods that
-share a node's capacity can reach when they are resized every `hours` hours, and are short only while a pod that was
-evicted is on its way. `oracle` is the bound for containers that are sized one by one, and for any pass.
+Time is split into blocks of `hours`. The pods of a node together request the largest sum of their usage until the block
+ends, each in proportion to its own largest usage until then. Requests change at the start of a block, and otherwise
+only on nodes whose pods changed. Its slack is the lower bound of policies that share a node's capacity between its pods
+and resize every `hours` hours; nodes are short only while an evicted pod is replaced. `oracle` is the bound of policies
+that size containers one by one.
 
-A new pod requests its own largest use until the block ends, so that it fits on a node with what the others will use.
-Where a node's pods will use more together than its allocatable, those that use most of that resource are evicted, and
-so is a pod for whose growth its node has no room. No container requests more than a whole node.
+A new pod requests its own largest usage until the block ends. If the pods of a node will together use more than its
+allocatable, those with the largest usage are evicted, as is a pod whose increase does not fit on its node. No container
+requests more than a node.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ _HOUR_SECONDS = 3600
 
 
 class ClairvoyantBaseline(ReplayPolicy):
-    """The least sums of requests of nodes that nothing passes for some hours; without memory limits."""
+    """The least sum of requests per node that usage does not exceed for some hours; no memory limits."""
 
     def __init__(self, recording: UsageRecording, options: ReplayOptions, name: str, hours: int) -> None:
         self._name = name
@@ -37,7 +37,7 @@ class ClairvoyantBaseline(ReplayPolicy):
         self._block_seconds = hours * _HOUR_SECONDS
         self._pass_seconds = max(options.pass_seconds, recording.step_seconds)
         self._block: int | None = None
-        self._decided: int | None = None
+        self._decided_block: int | None = None
         self._first = self._rows = 0
         node, count = options.node, len(recording.containers)
         self._cpu = _ResourceBlock(recording.cpu_millicores, node.cpu_millicores)
@@ -48,114 +48,116 @@ class ClairvoyantBaseline(ReplayPolicy):
 
     @property
     def name(self) -> str:
-        """The name in tables."""
+        """The policy's name in tables."""
         return self._name
 
     def admit(self, containers: Int64Array, view: ReplayClusterView) -> ContainerSizes:
-        """Return the containers' largest use in the rest of the block."""
-        self._enter(view.time)
-        row = self._row(view.time)
+        """Return the containers' largest usage in the rest of the block."""
+        self._read_block(view.time)
+        row = self._get_block_row(view.time)
         cpu, memory = (one.get_admission_size(containers, row) for one in (self._cpu, self._memory))
         return ContainerSizes(cpu, memory, np.zeros_like(memory))
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
-        """Give the nodes that changed, or all where a block starts, the largest sum of the rest of the block."""
-        self._enter(view.time)
-        new_block, self._decided = self._decided != self._block, self._block
-        row = self._row(view.time)
-        # A pod without another sample leaves after this pass.
-        node = np.where(self._place(view.time) <= self._last, view.node, -1)
+        """Resize the pods of changed nodes, or of all nodes at the start of a block."""
+        self._read_block(view.time)
+        new_block, self._decided_block = self._decided_block != self._block, self._block
+        row = self._get_block_row(view.time)
+        # A pod without further samples is removed after this pass.
+        node = np.where(self._get_recording_row(view.time) <= self._last, view.node, -1)
         containers = np.flatnonzero(node >= 0)
         containers = containers[np.argsort(node[containers], kind="stable")]
         if not new_block:
-            containers = containers[self._changed(node, view.creation_count)[node[containers]]]
+            containers = containers[self._find_changed_nodes(node, view.creation_count)[node[containers]]]
         self._node, self._creation_counts = node, view.creation_count.copy()
         if not containers.size:
             return ReplayDecision(NO_CONTAINERS, ContainerSizes.create_zeros(0), NO_CONTAINERS)
-        wanted, evicted = ContainerSizes.create_zeros(len(containers)), np.zeros(len(containers), dtype=np.bool_)
+        planned, evicted = ContainerSizes.create_zeros(len(containers)), np.zeros(len(containers), dtype=np.bool_)
         starts = np.flatnonzero(np.diff(view.node[containers], prepend=-1))
         for first, end in zip(starts.tolist(), [*starts[1:].tolist(), len(containers)], strict=True):
             members = containers[first:end]
-            stays = self._cpu.find_fitting(members, row) & self._memory.find_fitting(members, row)
-            evicted[first:end] = ~stays
-            for resource, column in ((self._cpu, wanted.cpu_millicores), (self._memory, wanted.memory_bytes)):
-                column[first:end][stays] = resource.share(members[stays], row)
+            remains = self._cpu.find_fitting(members, row) & self._memory.find_fitting(members, row)
+            evicted[first:end] = ~remains
+            for resource, column in ((self._cpu, planned.cpu_millicores), (self._memory, planned.memory_bytes)):
+                column[first:end][remains] = resource.share(members[remains], row)
         evict = containers[evicted]
-        containers, wanted = containers[~evicted], wanted.select(~evicted)
+        containers, planned = containers[~evicted], planned.select(~evicted)
         has = view.sizes.select(containers)
-        other = (wanted.cpu_millicores != has.cpu_millicores) | (wanted.memory_bytes != has.memory_bytes)
-        return ReplayDecision(containers[other], wanted.select(other), evict, evict_without_capacity=True)
+        other = (planned.cpu_millicores != has.cpu_millicores) | (planned.memory_bytes != has.memory_bytes)
+        return ReplayDecision(containers[other], planned.select(other), evict, evict_without_capacity=True)
 
-    def _changed(self, node: Int64Array, creation_count: Int64Array) -> BoolArray:
-        """Tell on which node indices other pods run than at the last pass."""
+    def _find_changed_nodes(self, node: Int64Array, creation_count: Int64Array) -> BoolArray:
+        """Return a mask of the node indices whose pods changed since the last pass."""
         moved = np.flatnonzero((node != self._node) | (creation_count != self._creation_counts))
         places = np.concatenate([node[moved], self._node[moved]])
         changed = np.zeros(int(max(node.max(initial=-1), self._node.max(initial=-1))) + 1, dtype=np.bool_)
         changed[places[places >= 0]] = True
         return changed
 
-    def _enter(self, time: int) -> None:
-        """Read the samples from a time to the first pass after its block, where the block is another than before."""
+    def _read_block(self, time: int) -> None:
+        """Read the samples from a time to the first pass after its block, at the first call in a block."""
         block = time // self._block_seconds
         if block == self._block:
             return
         self._block = block
-        self._first = self._place(time)
+        self._first = self._get_recording_row(time)
         last_pass = -(-(block + 1) * self._block_seconds // self._pass_seconds) * self._pass_seconds
-        rows = slice(self._first, self._place(last_pass))
+        rows = slice(self._first, self._get_recording_row(last_pass))
         self._rows = len(self._recording.cpu_millicores[rows])
         self._cpu.read(rows)
         self._memory.read(rows)
 
-    def _row(self, time: int) -> int:
-        """Return the place in the block of the first sample after a time."""
-        return min(self._place(time) - self._first, self._rows)
+    def _get_block_row(self, time: int) -> int:
+        """Return the row in the block of the first sample after a time."""
+        return min(self._get_recording_row(time) - self._first, self._rows)
 
-    def _place(self, time: int) -> int:
-        """Return the place in the recording of the first sample after a time."""
+    def _get_recording_row(self, time: int) -> int:
+        """Return the row in the recording of the first sample after a time."""
         return max(0, (time - self._recording.start) // self._recording.step_seconds + 1)
 
 
 class _ResourceBlock:
-    """One resource of the block at hand: its samples, and each container's largest one from each row on."""
+    """One resource of the current block: its samples, and each container's largest sample from each row on."""
 
     def __init__(self, samples: Float32Array, allocatable: int) -> None:
         self._samples = samples
         self._allocatable = allocatable
 
     def read(self, rows: slice) -> None:
-        """Go to another block."""
+        """Read the rows of another block."""
         used: Float32Array = np.nan_to_num(self._samples[rows], nan=0.0)
-        # A row of zeros at the end stands for the time after the last sample.
+        # The last row, of zeros, is the time after the last sample.
         self._used = np.vstack([used, np.zeros((1, used.shape[1]), dtype=np.float32)])
         self._largest: Float32Array = np.maximum.accumulate(self._used[::-1], axis=0)[::-1]
 
     def get_admission_size(self, containers: Int64Array, row: int) -> Int64Array:
-        """Return what new pods request."""
-        admitted: Int64Array = np.minimum(np.ceil(self._of(containers, row)), self._allocatable).astype(np.int64)
+        """Return the requests of new pods."""
+        admitted: Int64Array = np.minimum(np.ceil(self._get_largest(containers, row)), self._allocatable).astype(
+            np.int64
+        )
         return admitted
 
     def find_fitting(self, members: Int64Array, row: int) -> BoolArray:
-        """Tell which pods of a node stay on it, so that the others together use no more than it has."""
-        stays = np.ones(len(members), dtype=np.bool_)
+        """Return a mask of the pods that remain on a node, so that they use no more than its allocatable together."""
+        remains = np.ones(len(members), dtype=np.bool_)
         use = self._used[row:, members].astype(np.float64)
-        order = np.argsort(-self._of(members, row), kind="stable").tolist()
-        while order and use[:, stays].sum(axis=1).max(initial=0.0) > self._allocatable and stays.sum() > 1:
-            stays[order.pop(0)] = False
-        return stays
+        order = np.argsort(-self._get_largest(members, row), kind="stable").tolist()
+        while order and use[:, remains].sum(axis=1).max(initial=0.0) > self._allocatable and remains.sum() > 1:
+            remains[order.pop(0)] = False
+        return remains
 
     def share(self, members: Int64Array, row: int) -> Int64Array:
-        """Return what the pods of a node request: the largest sum, in proportion to the largest use of each."""
-        largest = self._of(members, row)
+        """Return the requests of the pods of a node: the largest sum, in proportion to the largest usage of each."""
+        largest = self._get_largest(members, row)
         if not members.size or not largest.any():
             return np.zeros(len(members), dtype=np.int64)
         total = np.ceil(self._used[row:, members].sum(axis=1, dtype=np.float64).max())
         total = min(total, float(self._allocatable))
-        until = np.ceil(np.cumsum(largest) / largest.sum() * total - 1e-6)
-        until[-1] = total
-        shared: Int64Array = np.diff(until, prepend=0.0).astype(np.int64)
+        cumulative = np.ceil(np.cumsum(largest) / largest.sum() * total - 1e-6)
+        cumulative[-1] = total
+        shared: Int64Array = np.diff(cumulative, prepend=0.0).astype(np.int64)
         return shared
 
-    def _of(self, containers: Int64Array, row: int) -> Float64Array:
+    def _get_largest(self, containers: Int64Array, row: int) -> Float64Array:
         largest: Float64Array = self._largest[row, containers].astype(np.float64)
         return largest

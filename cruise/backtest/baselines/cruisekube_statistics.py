@@ -1,18 +1,23 @@
-"""What CruiseKube knows of a workload's usage, from the recording's samples instead of from Prometheus.
+"""CruiseKube's statistics of workloads, from recorded samples instead of Prometheus, and its plan for a node.
 
 Source: truefoundry/cruisekube at 94de669, `pkg/adapters/metricsProvider/prometheus/promql.go`,
-`pkg/task/utils/timeseries_prediction.go` and `pkg/task/utils/util.go` (BuildContainerStatFromCache).
+`pkg/task/utils/timeseries_prediction.go` and `pkg/task/utils/util.go` (BuildContainerStatFromCache);
+`pkg/task/applystrategies/adjust_amongst_pods_distributed_strategy.go` and `…/utils.go`.
 
-A container's statistics are those of its workload: the queries take the maximum over the pods first, at every sample,
-and a quantile over time then. They are:
+A container has the statistics of its workload: queries take the maximum over the pods at every sample, then a quantile
+over time.
 
 - CPU: P75 and maximum over 10 minutes, both rounded up to a millicore. Recordings have no pressure (PSI).
-- Memory: P75 and maximum over 30 minutes, maximum over 7 days, all rounded to whole megabytes of 1,000,000 bytes.
-- Prediction: the largest of the maxima over the hour that ends now and over the hours that ended at this time on each
-  of the 7 days before. (The code looks at three sets of hours; the two others lie within this one.)
+- Memory: P75 and maximum over 30 minutes, maximum over 7 days, all rounded to megabytes of 1,000,000 bytes.
+- Prediction: the largest of the maxima over the hour that ends now and the hours that ended at this time on each of the
+  7 days before. (The code uses three sets of hours; the two others are within this one.)
 
-What has no sample within its window counts as 0 as long as the last 7 days have one; a workload without any keeps the
-statistics that it had, for ever.
+A window without samples counts as 0 if the last 7 days have a sample; without any, a workload keeps its statistics.
+
+The plan keeps the source's oddities: `rest` = prediction - base may be negative, because only the base is rounded up; if
+a node's rests add up to 0, its shares are NaN and nothing is applied; a DaemonSet's pod counts at most its current
+request when the fit is checked, but not when headroom is shared; if the pods that cannot be evicted do not fit, every
+other pod of the node is evicted.
 """
 
 from dataclasses import dataclass, fields
@@ -47,22 +52,22 @@ class CruiseKubeStatistics:
 
     @staticmethod
     def create_empty(count: int) -> "CruiseKubeStatistics":
-        """Return statistics of workloads that nothing is known of."""
+        """Return the statistics of unknown workloads."""
         return CruiseKubeStatistics(np.zeros(count, dtype=np.bool_), *(np.zeros(count) for _ in range(7)))
 
     def take(self, places: Int64Array) -> "CruiseKubeStatistics":
-        """Return the entries at some places."""
+        """Return the entries at the given places."""
         return CruiseKubeStatistics(*(getattr(self, one.name)[places] for one in fields(self)))
 
     def choose(self, chosen: BoolArray, otherwise: "CruiseKubeStatistics") -> "CruiseKubeStatistics":
-        """Return the chosen entries, and the other's everywhere else."""
+        """Return the chosen entries, and the other statistics' elsewhere."""
         return CruiseKubeStatistics(
             *(np.where(chosen, getattr(self, one.name), getattr(otherwise, one.name)) for one in fields(self))
         )
 
 
 class CruiseKubeUsageHistory:
-    """The samples of workloads as far back as statistics reach: minutes as they are, 7 days as maxima over hours.
+    """The samples of workloads: of minutes as they are, of 7 days as hourly maxima.
 
     `workload_of_container` has the workload of each container, 0 to W - 1. An estimate is made after every `every`-th interval;
     maxima over hours are kept for those times only. Times that an interval does not divide are rounded to intervals.
@@ -86,7 +91,7 @@ class CruiseKubeUsageHistory:
         self._memory_age = np.full(count, 2 * self._intervals_a_week)
 
     def observe(self, cpu: Float32Array, memory: Float32Array) -> None:
-        """Take in the samples of one interval: matrices (times, containers), NaN is none."""
+        """Add the samples of one interval: matrices (times, containers), NaN is no sample."""
         for samples, window, hour, age in (
             (self._columns.largest(cpu), self._cpu, self._cpu_hour, self._cpu_age),
             (self._columns.largest(memory), self._memory, self._memory_hour, self._memory_age),
@@ -99,7 +104,7 @@ class CruiseKubeUsageHistory:
             age[~absent] = 0
 
     def estimate(self) -> CruiseKubeStatistics:
-        """Return the statistics at the end of the interval that was observed last."""
+        """Return the statistics at the end of the last interval."""
         self._cpu_hours.push(self._cpu_hour.rows.max(axis=0)[np.newaxis])
         self._memory_hours.push(self._memory_hour.rows.max(axis=0)[np.newaxis])
         days = np.arange(DAYS + 1) * self._rows_a_day
@@ -108,43 +113,43 @@ class CruiseKubeUsageHistory:
             known=(self._cpu_age < self._intervals_a_week) & (self._memory_age < self._intervals_a_week),
             cpu_p75_millicores=np.ceil(_percentile(self._cpu.rows)),
             cpu_max_millicores=np.ceil(_largest(self._cpu.rows)),
-            cpu_predicted_millicores=_largest(self._cpu_hours.back(days)),
+            cpu_predicted_millicores=_largest(self._cpu_hours.get_pushed_before(days)),
             memory_p75_megabytes=_megabytes(_percentile(self._memory.rows)),
             memory_max_megabytes=_megabytes(_largest(self._memory.rows)),
-            memory_predicted_megabytes=_megabytes(_largest(self._memory_hours.back(days))),
-            memory_7d_max_megabytes=_megabytes(_largest(self._memory_hours.back(week))),
+            memory_predicted_megabytes=_megabytes(_largest(self._memory_hours.get_pushed_before(days))),
+            memory_7d_max_megabytes=_megabytes(_largest(self._memory_hours.get_pushed_before(week))),
         )
 
 
 class ReplicaCounts:
-    """How many pods workloads had at the hours of the last 7 days."""
+    """The number of pods of each workload in each hour of the last 7 days."""
 
     def __init__(self, workload_of_container: Int64Array) -> None:
         pods = np.bincount(workload_of_container)
         self._workload_of_container = workload_of_container
-        # The median of the others is 1 at whatever time: not worth keeping.
-        self._several: Int64Array = np.flatnonzero(pods > 1)
+        # The median of the others is always 1.
+        self._several_pods: Int64Array = np.flatnonzero(pods > 1)
         self._single: BoolArray = pods == 1
-        self._counts = _RowRing(DAYS * DAY_SECONDS // HOUR_SECONDS, len(self._several), np.nan)
+        self._counts = _RowRing(DAYS * DAY_SECONDS // HOUR_SECONDS, len(self._several_pods), np.nan)
         self._hour = -1
 
     def observe(self, time: int, exists: BoolArray) -> None:
         """Count the pods of every workload, once an hour; `exists` has one entry a container."""
-        if not len(self._several) or time // HOUR_SECONDS == self._hour:
+        if not len(self._several_pods) or time // HOUR_SECONDS == self._hour:
             return
         self._hour = time // HOUR_SECONDS
-        counts = np.bincount(self._workload_of_container[exists], minlength=len(self._single))[self._several]
+        counts = np.bincount(self._workload_of_container[exists], minlength=len(self._single))[self._several_pods]
         self._counts.push(np.where(counts > 0, counts, np.nan).astype(np.float32)[np.newaxis])
         median, _ = compute_row_percentiles(np.ascontiguousarray(self._counts.rows.T), 0.5)
-        self._single[self._several] = np.floor(median) == 1
+        self._single[self._several_pods] = np.floor(median) == 1
 
     def find_single_replica(self) -> BoolArray:
-        """Tell which workloads' median, the fraction cut off, is one pod."""
+        """Return a mask of the workloads whose median number of pods, truncated, is 1."""
         return self._single
 
 
 class _RowRing:
-    """The last rows that were pushed, in no order."""
+    """The last rows that were pushed, in no particular order."""
 
     def __init__(self, length: int, count: int, empty: float) -> None:
         self.rows: Float32Array = np.full((length, count), empty, dtype=np.float32)
@@ -156,22 +161,22 @@ class _RowRing:
         self.rows[(self._next + np.arange(len(rows))) % len(self.rows)] = rows
         self._next = (self._next + len(rows)) % len(self.rows)
 
-    def back(self, steps: Int64Array) -> Float32Array:
-        """Return the rows so many pushes before the last."""
+    def get_pushed_before(self, steps: Int64Array) -> Float32Array:
+        """Return the rows pushed so many steps before the last."""
         return self.rows[(self._next - 1 - steps) % len(self.rows)]
 
 
 class _WorkloadColumns:
-    """The largest sample of each workload's pods, at every time."""
+    """Computes the largest sample of each workload's pods at every time."""
 
     def __init__(self, workload_of_container: Int64Array, count: int) -> None:
         self._order = np.argsort(workload_of_container, kind="stable")
         self._starts = np.searchsorted(workload_of_container[self._order], np.arange(count))
-        self._alone = bool(np.array_equal(workload_of_container, np.arange(count)))
+        self._is_one_container_each = bool(np.array_equal(workload_of_container, np.arange(count)))
 
     def largest(self, samples: Float32Array) -> Float32Array:
-        """Return a matrix (times, workloads) of one (times, containers)."""
-        if self._alone:
+        """Return a matrix (times, workloads) from one (times, containers)."""
+        if self._is_one_container_each:
             return samples
         largest: Float32Array = np.fmax.reduceat(samples[:, self._order], self._starts, axis=1)
         return largest
@@ -188,12 +193,10 @@ def _largest(rows: Float32Array) -> Float64Array:
 
 
 def _megabytes(sizes: Float64Array) -> Float64Array:
-    """Round as PromQL does, a half up."""
+    """Round half up, as PromQL does."""
     rounded: Float64Array = np.floor(sizes / MEGABYTE + 0.5)
     return rounded
 
-
-# CruiseKube's strategy for the pods of a node: which are evicted, and how headroom is shared, as its code has it. Source: truefoundry/cruisekube at 94de669, `pkg/task/applystrategies/adjust_amongst_pods_distributed_strategy.go` and `…/utils.go`. All nodes are planned at once. Kept as they are: `rest` = prediction - base may be negative, though base was rounded up and the prediction was not; where a node's rests add up to 0 its shares are no numbers, and nothing is applied; a DaemonSet's pod is held to its current request when the fit is checked, not when headroom is shared; where what cannot be evicted does not fit, every other pod of the node goes.
 
 EVICTED_FIRST = 4
 EVICTED_LATER = 3
@@ -201,7 +204,7 @@ EVICTED_LATER = 3
 
 @dataclass(frozen=True, slots=True)
 class CruiseKubeDemand:
-    """One resource of P pods: base and rest, those that the fit is checked with, and what each node has for them."""
+    """One resource of P pods: base and rest, those used to check the fit, and the capacity available on each node."""
 
     base: Float64Array
     rest: Float64Array
@@ -218,7 +221,7 @@ class CruiseKubeDemand:
 
 @dataclass(frozen=True, slots=True)
 class CruiseKubeShares:
-    """One resource of the surviving pods: what each gets, and the base and headroom of each node."""
+    """One resource of the remaining pods: the size of each, and the base and headroom of each node."""
 
     final: Float64Array
     base: Float64Array
@@ -228,26 +231,26 @@ class CruiseKubeShares:
 def rank_cruisekube_evictions(
     node: Int64Array, ranking: Int64Array, fixed: BoolArray, memory: CruiseKubeDemand, cpu: CruiseKubeDemand
 ) -> tuple[Int64Array, BoolArray]:
-    """Return the places of the pods to evict, in order, and which survive: memory is looked at first, then CPU.
+    """Return the places of the pods to evict, in order, and a mask of the others; memory is checked before CPU.
 
-    `node` has each pod's node; `fixed` pods (of DaemonSets) are never evicted and come last. The higher ranking goes
-    first, and within it the larger rest.
+    `node` has each pod's node; `fixed` pods (of DaemonSets) are never evicted. Pods with the higher ranking are evicted
+    first, then those with the larger rest.
     """
-    stays = np.ones(len(node), dtype=np.bool_)
+    remains = np.ones(len(node), dtype=np.bool_)
     evicted: list[int] = []
     for demand in (memory, cpu):
-        for tight in np.flatnonzero(~_fits(node, demand, stays)).tolist():
-            here = np.flatnonzero((node == tight) & stays)
-            order = here[np.lexsort((-demand.fit_rest[here], -ranking[here], fixed[here]))]
+        for overcommitted in np.flatnonzero(~_fits(node, demand, remains)).tolist():
+            on_node = np.flatnonzero((node == overcommitted) & remains)
+            order = on_node[np.lexsort((-demand.fit_rest[on_node], -ranking[on_node], fixed[on_node]))]
             candidates = int(np.count_nonzero(~fixed[order]))
-            gone = order[: _how_many_go(order, candidates, demand, float(demand.available[tight]))]
-            stays[gone] = False
-            evicted.extend(gone.tolist())
-    return np.array(evicted, dtype=np.int64), stays
+            evicted_pods = order[: _count_evictions(order, candidates, demand, float(demand.available[overcommitted]))]
+            remains[evicted_pods] = False
+            evicted.extend(evicted_pods.tolist())
+    return np.array(evicted, dtype=np.int64), remains
 
 
 def share_cruisekube_headroom(node: Int64Array, demand: CruiseKubeDemand) -> CruiseKubeShares:
-    """Return base + the node's largest rest × the pod's part of all rests, for pods that all survive."""
+    """Return base + the node's largest rest × the pod's share of all rests."""
     count = len(demand.available)
     bases = sum_by_node(node, demand.base, count)
     rests = sum_by_node(node, demand.rest, count)
@@ -262,10 +265,10 @@ def sum_by_node(node: Int64Array, values: NDArray[np.number], count: int) -> Flo
     return np.bincount(node, weights=values, minlength=count).astype(np.float64, copy=False)
 
 
-def _fits(node: Int64Array, demand: CruiseKubeDemand, stays: BoolArray) -> BoolArray:
+def _fits(node: Int64Array, demand: CruiseKubeDemand, remains: BoolArray) -> BoolArray:
     count = len(demand.available)
-    spare = demand.available - sum_by_node(node, np.where(stays, demand.fit_base, 0.0), count)
-    return (spare >= 0) & (_largest_by_node(node, np.where(stays, demand.fit_rest, 0.0), count) <= spare)
+    spare = demand.available - sum_by_node(node, np.where(remains, demand.fit_base, 0.0), count)
+    return (spare >= 0) & (_largest_by_node(node, np.where(remains, demand.fit_rest, 0.0), count) <= spare)
 
 
 def _largest_by_node(node: Int64Array, values: Float64Array, count: int) -> Float64Array:
@@ -274,9 +277,9 @@ def _largest_by_node(node: Int64Array, values: Float64Array, count: int) -> Floa
     return largest
 
 
-def _how_many_go(order: Int64Array, candidates: int, demand: CruiseKubeDemand, available: float) -> int:
-    """Return how many of a node's pods, from the first, have to go until the others fit: all candidates if none do."""
-    left = demand.fit_base[order][::-1].cumsum()[::-1]
+def _count_evictions(order: Int64Array, candidates: int, demand: CruiseKubeDemand, available: float) -> int:
+    """Return how many of a node's first pods to evict until the others fit; all candidates if they never fit."""
+    remaining = demand.fit_base[order][::-1].cumsum()[::-1]
     largest = np.maximum.accumulate(np.maximum(demand.fit_rest[order], 0.0)[::-1])[::-1]
-    fitting = np.flatnonzero((left <= available) & (largest <= available - left))
+    fitting = np.flatnonzero((remaining <= available) & (largest <= available - remaining))
     return min(int(fitting[0]), candidates) if fitting.size else candidates

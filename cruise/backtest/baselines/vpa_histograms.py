@@ -1,9 +1,9 @@
-"""Decaying histograms as the Vertical Pod Autoscaler keeps them, one a row of a matrix of weights.
+"""The decaying histograms of the Vertical Pod Autoscaler, as rows of a matrix of weights.
 
 Source: kubernetes/autoscaler, tag vertical-pod-autoscaler/v1.8.1, pkg/recommender/util: histogram.go,
 decaying_histogram.go, histogram_options.go. A sample's weight is multiplied by 2^((time - reference) / half-life), so
-that old ones count for less without being touched; a row's reference moves forward, and its weights are scaled down,
-when that exponent grows past 100. A bucket that weighs less than epsilon is empty.
+that older samples count less without an update; if that exponent exceeds 100, the row's reference moves forward and its
+weights are scaled down. A bucket that weighs less than epsilon is empty.
 """
 
 from collections.abc import Sequence
@@ -19,21 +19,21 @@ _BEFORE_ANY_SAMPLE = -62_135_596_800  # the zero of upstream's clock, January of
 
 
 class HistogramBuckets(Protocol):
-    """How values are put into buckets: the last one has no end."""
+    """The buckets of a histogram; the last one has no end."""
 
     @property
     def starts(self) -> Float64Array:
-        """Where each bucket starts."""
+        """The start of each bucket."""
         ...
 
     def find(self, values: Float64Array) -> Int64Array:
-        """Return the bucket of each value; values outside all of them belong to the nearest."""
+        """Return the bucket of each value; values outside all buckets belong to the nearest."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ExponentialBuckets:
-    """Buckets that grow: the first is [0, `first`), and each is `ratio` times as wide as the one before."""
+    """Exponential buckets: the first is [0, `first`), each is `ratio` times as wide as the previous one."""
 
     starts: Float64Array
     first: float
@@ -41,7 +41,7 @@ class ExponentialBuckets:
 
     @staticmethod
     def create(largest: float, first: float, ratio: float) -> "ExponentialBuckets":
-        """Return the buckets of which the last starts at `largest` or above."""
+        """Return buckets up to one that starts at `largest` or above."""
         count = int(np.ceil(np.log(largest * (ratio - 1) / first + 1) / np.log(ratio))) + 1
         starts: Float64Array = first * (np.power(ratio, np.arange(count, dtype=np.float64)) - 1) / (ratio - 1)
         return ExponentialBuckets(starts, first, ratio)
@@ -55,12 +55,12 @@ class ExponentialBuckets:
 
 
 class DecayingHistograms:
-    """One histogram a row, and some percentiles of each, which are worked out anew only where a row has changed."""
+    """One histogram per row, and percentiles of each, which are computed only for changed rows."""
 
     def __init__(
         self, rows: int, buckets: HistogramBuckets, shares: Sequence[float], half_life_seconds: int, epsilon: float
     ) -> None:
-        """Start with empty histograms; `shares` are the percentiles wanted, from 0 to 1."""
+        """Start with empty histograms; `shares` are the percentiles to compute, from 0 to 1."""
         self._buckets = buckets
         self._ends = np.append(buckets.starts[1:], buckets.starts[-1])
         self._shares = shares
@@ -77,11 +77,11 @@ class DecayingHistograms:
 
     @property
     def empty(self) -> BoolArray:
-        """Which rows have no weight above epsilon."""
+        """A mask of the rows without a weight above epsilon."""
         return self._weights[np.arange(len(self._total)), self._lowest] < self._epsilon
 
     def add(self, rows: Int64Array, values: Float64Array, weight: float, time: Int64Array) -> None:
-        """Add one sample to each of some rows, which may be named more than once; `time` is in Unix seconds."""
+        """Add one sample to each of the rows, which may repeat; `time` is in Unix seconds."""
         buckets, weights = self._buckets.find(values), weight * self._factors(rows, time)
         np.add.at(self._weights.ravel(), rows * self._weights.shape[1] + buckets, weights)
         np.add.at(self._total, rows, weights)
@@ -91,7 +91,7 @@ class DecayingHistograms:
         self._changed[rows] = True
 
     def subtract(self, rows: Int64Array, values: Float64Array, weight: float, time: Int64Array) -> None:
-        """Take samples back that were added with the same values, weight and times."""
+        """Remove samples that were added with the same values, weight and times."""
         if not rows.size:
             return
         buckets, weights = self._buckets.find(values), weight * self._factors(rows, time)
@@ -100,28 +100,28 @@ class DecayingHistograms:
         self._total[rows] = np.where(self._total[rows] < self._epsilon, 0, self._total[rows])
         left = self._weights[rows, buckets]
         self._weights[rows, buckets] = np.where(left < self._epsilon, 0, left)
-        self._bound(rows)
+        self._update_bounds(rows)
 
     def clear(self, rows: Int64Array) -> None:
-        """Forget all samples of some rows."""
+        """Remove all samples of some rows."""
         self._weights[rows] = 0
         self._total[rows] = 0
         self._reference[rows] = _BEFORE_ANY_SAMPLE
-        self._bound(rows)
+        self._update_bounds(rows)
 
     def percentiles(self) -> Float64Array:
-        """Return a matrix (shares, rows): the end of the bucket that holds the percentile; 0 for an empty row."""
+        """Return a matrix (shares, rows) of the ends of the percentiles' buckets; 0 for an empty row."""
         rows = np.flatnonzero(self._changed)
         if rows.size:
             self._changed[rows] = False
             self._percentiles[:, rows] = 0
             rows = rows[self._weights[rows, self._lowest[rows]] >= self._epsilon]
         if rows.size:
-            self._percentiles[:, rows] = self._computed(rows)
+            self._percentiles[:, rows] = self._compute_percentiles(rows)
         return self._percentiles
 
-    def _computed(self, rows: Int64Array) -> Float64Array:
-        """Return the percentiles of rows that are not empty, having looked at their common span of buckets only."""
+    def _compute_percentiles(self, rows: Int64Array) -> Float64Array:
+        """Return the percentiles of rows that are not empty, computed on their common range of buckets."""
         lowest, highest = self._lowest[rows], self._highest[rows]
         start, stop = int(lowest.min()), int(highest.max()) + 1
         block = self._weights[:, start:stop]
@@ -134,7 +134,7 @@ class DecayingHistograms:
         return found
 
     def _factors(self, rows: Int64Array, time: Int64Array) -> Float64Array:
-        """Return how much samples weigh by their age, after moving the reference of rows that it has run away from."""
+        """Return the weights of samples by age, after moving the reference of rows that need it."""
         late = time > self._reference[rows] + _LARGEST_EXPONENT * self._half_life
         if late.any():
             moved, first = np.unique(rows[late], return_index=True)
@@ -144,11 +144,11 @@ class DecayingHistograms:
             self._weights[moved] *= scale[:, np.newaxis]
             self._total[moved] *= scale
             self._reference[moved] = reference
-            self._bound(moved)
+            self._update_bounds(moved)
         return np.exp2((time - self._reference[rows]) / self._half_life)
 
-    def _bound(self, rows: Int64Array) -> None:
-        """Find the lowest and the highest bucket that is not empty, where weights have become smaller."""
+    def _update_bounds(self, rows: Int64Array) -> None:
+        """Update the lowest and highest bucket that is not empty, after weights decreased."""
         full = self._weights[rows] >= self._epsilon
         some = full.any(axis=1)
         last = full.shape[1] - 1

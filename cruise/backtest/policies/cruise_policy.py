@@ -1,8 +1,7 @@
-"""Cruise under replay: its own statistics, admission, node pass and OOM reaction, in columns.
+"""Cruise under replay: its statistics, admission, node pass and OOM reaction, in columns.
 
-What a pass decides pod by pod on a live cluster (which pods may be touched, eviction rankings, admission, reactions,
-budgets) the same functions decide here, with pods made for the purpose; whether a pod may be touched is decided again
-only once something has changed that the answer depends on.
+The functions of the live controller decide here too. Those that decide pod by pod (eligibility, eviction ranking,
+admission, OOM reactions, budgets) receive pods that are built from the columns.
 """
 
 from collections import deque
@@ -52,84 +51,90 @@ from cruise.domain.resources import BoolArray, Float32Array, Int64Array, Resourc
 from cruise.runtime.admission import PodAdmitter
 from cruise.simulation.cluster.state import convert_to_datetime
 
-# What has gone on for long in a replay, in columns: what the node pass of a live cluster knows by names.
-
 _NEVER = -(1 << 60)
-_NOT = 1 << 60
-_DAY = 86400
-_GONE = -1
+_NOT_YET = 1 << 60
+_DAY_SECONDS = 86400
+_REPLACED = -1
 
 
 class ReplayedDamping:
-    """Since when nodes are above their bands and containers below their bases, and what was written in the last day."""
+    """The write damping of a replay, in columns.
+
+    It has the times since when nodes are over-requested and containers under-requested, and the last day's resizes.
+    """
 
     def __init__(self, containers: int, policy: Policy) -> None:
         self._policy = policy
-        self._above: dict[ResourceName, Int64Array] = {}
-        self._below = {one: np.full(containers, _NOT, dtype=np.int64) for one in ResourceName}
-        self._resized = {one: np.full(containers, _NEVER, dtype=np.int64) for one in ResourceName}
+        self._over_requested_since: dict[ResourceName, Int64Array] = {}
+        self._under_requested_since = {one: np.full(containers, _NOT_YET, dtype=np.int64) for one in ResourceName}
+        self._resized_at = {one: np.full(containers, _NEVER, dtype=np.int64) for one in ResourceName}
         self._cooldown = int(policy.effective_shrink_cooldown.total_seconds())
         self._writes: deque[tuple[int, Int64Array]] = deque()
-        self._written = np.zeros(containers, dtype=np.int64)
+        self._daily_writes = np.zeros(containers, dtype=np.int64)
 
     def reset_replaced(self, containers: Int64Array) -> None:
-        """Take note that containers have another pod from now on."""
+        """Reset containers whose pods were replaced."""
         for resource in ResourceName:
-            self._resized[resource][containers] = _NEVER
-            self._below[resource][containers] = _NOT
-        self._written[containers] = 0
+            self._resized_at[resource][containers] = _NEVER
+            self._under_requested_since[resource][containers] = _NOT_YET
+        self._daily_writes[containers] = 0
         for _, written in self._writes:
-            written[np.isin(written, containers)] = _GONE
+            written[np.isin(written, containers)] = _REPLACED
 
     def get_for_pass(self, view: ReplayClusterView, chosen: Int64Array) -> WriteDamping | None:
-        """Return what has gone on for long enough by now, None where every change is written."""
+        """Return the write damping of a pass over the chosen containers; None if the rules have none."""
         if not self._policy.rules.write_damping:
             return None
-        patience, short = (
+        over_seconds, under_seconds = (
             int(one.total_seconds())
             for one in (self._policy.over_requested_stabilization, self._policy.under_requested_stabilization)
         )
         nodes = len(view.node_exists)
-        above = {one: _extended(self._above.get(one), nodes) for one in ResourceName}
+        over_requested = {one: _resize_times(self._over_requested_since.get(one), nodes) for one in ResourceName}
         return WriteDamping(
             get_tolerances(self._policy),
-            {one: view.time - since >= patience for one, since in above.items()},
-            {one: view.time - since[chosen] >= short for one, since in self._below.items()},
-            self._rested(view.time, chosen),
+            {one: view.time - since >= over_seconds for one, since in over_requested.items()},
+            {one: view.time - since[chosen] >= under_seconds for one, since in self._under_requested_since.items()},
+            self._find_past_cooldown(view.time, chosen),
         )
 
-    def _rested(self, time: int, chosen: Int64Array) -> dict[ResourceName, BoolArray]:
-        while self._writes and self._writes[0][0] <= time - _DAY:
+    def _find_past_cooldown(self, time: int, chosen: Int64Array) -> dict[ResourceName, BoolArray]:
+        while self._writes and self._writes[0][0] <= time - _DAY_SECONDS:
             _, written = self._writes.popleft()
-            self._written[written[written != _GONE]] -= 1
+            self._daily_writes[written[written != _REPLACED]] -= 1
         writes = sum(len(containers) for _, containers in self._writes)
-        within = is_within_write_budget(self._written[chosen], writes, self._policy)
-        return {one: within & (time - self._resized[one][chosen] >= self._cooldown) for one in ResourceName}
+        within_budget = is_within_write_budget(self._daily_writes[chosen], writes, self._policy)
+        return {one: within_budget & (time - self._resized_at[one][chosen] >= self._cooldown) for one in ResourceName}
 
     def record(self, time: int, chosen: Int64Array, sized: SizingResult, resized: Int64Array) -> None:
-        """Remember what a pass saw, and which containers of it were `resized`."""
+        """Record a pass over the chosen containers, of which those at the places `resized` were resized."""
         if sized.damped_sizes is None:
             return
         for one in ResourceName:
-            above, below = sized.damped_sizes.over_requested[one], np.zeros(len(self._written), dtype=np.bool_)
-            below[chosen] = sized.damped_sizes.under_requested[one]
-            self._above[one] = _since(above, _extended(self._above.get(one), len(above)), time)
-            self._below[one] = _since(below, self._below[one], time)
+            over_requested, under_requested = (
+                sized.damped_sizes.over_requested[one],
+                np.zeros(len(self._daily_writes), dtype=np.bool_),
+            )
+            under_requested[chosen] = sized.damped_sizes.under_requested[one]
+            self._over_requested_since[one] = _update_since(
+                over_requested, _resize_times(self._over_requested_since.get(one), len(over_requested)), time
+            )
+            self._under_requested_since[one] = _update_since(under_requested, self._under_requested_since[one], time)
         containers, table = chosen[resized], sized.columns.table
         for one in ResourceName:
             changed = sized.sizes_to_write.get_requests(one)[resized] != table.get_resource(one).current[resized]
-            self._resized[one][containers[changed]] = time
+            self._resized_at[one][containers[changed]] = time
         self._writes.append((time, containers))
-        self._written[containers] += 1
+        self._daily_writes[containers] += 1
 
 
-def _since(flags: BoolArray, since: Int64Array, time: int) -> Int64Array:
-    return np.where(flags, np.minimum(since, time), _NOT)
+def _update_since(flags: BoolArray, since: Int64Array, time: int) -> Int64Array:
+    return np.where(flags, np.minimum(since, time), _NOT_YET)
 
 
-def _extended(since: Int64Array | None, nodes: int) -> Int64Array:
+def _resize_times(since: Int64Array | None, nodes: int) -> Int64Array:
     since = np.zeros(0, dtype=np.int64) if since is None else since
-    return np.concatenate((since[:nodes], np.full(max(nodes - len(since), 0), _NOT, dtype=np.int64)))
+    return np.concatenate((since[:nodes], np.full(max(nodes - len(since), 0), _NOT_YET, dtype=np.int64)))
 
 
 class CruisePolicy:
@@ -142,28 +147,28 @@ class CruisePolicy:
         self._name = name
         self._policy = replace(policy, mode=Mode.FULL)
         self._statistics = ReplayedStatistics(recording, self._policy)
-        self._known = ReplayedStatisticsLookup(recording, self._statistics)
+        self._lookup = ReplayedStatisticsLookup(recording, self._statistics)
         self._headroom = ReplayedHeadroom(self._policy, self._statistics)
         self._stored = stored
         self._pods = ReplayedPods(recording, stored)
-        self._touchable = ResizableReplayedPods(recording, self._pods, self._policy)
-        self._disruptions = ReplayEvictionBudgets(self._pods, self._policy)
-        self._kills = ReplayedOomReactor(
-            count, self._pods, self._statistics, self._known, self._disruptions, self._policy
+        self._resizable_pods = ResizableReplayedPods(recording, self._pods, self._policy)
+        self._budgets = ReplayEvictionBudgets(self._pods, self._policy)
+        self._oom_reactor = ReplayedOomReactor(
+            count, self._pods, self._statistics, self._lookup, self._budgets, self._policy
         )
         self._creation_counts = np.zeros(count, dtype=np.int64)
         self._admitter: tuple[int, PodAdmitter] | None = None
         self._sharing: HeadroomSharing | None = None
-        self._earlier = NO_EARLIER_PASSES
-        self._calm = ReplayedDamping(count, self._policy)
+        self._earlier_passes = NO_EARLIER_PASSES
+        self._damping = ReplayedDamping(count, self._policy)
 
     @property
     def name(self) -> str:
-        """The name in tables."""
+        """The policy's name in tables."""
         return self._name
 
     def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Take in samples."""
+        """Add samples."""
         self._statistics.observe(time, cpu, memory)
         self._headroom.observe(time, cpu, memory)
         self._admitter = None
@@ -172,14 +177,14 @@ class CruisePolicy:
         """Size new pods as the webhook does."""
         now = convert_to_datetime(view.time)
         if self._admitter is None or self._admitter[0] != view.time:
-            nowhere = self._pods.snapshot(view, NO_CONTAINERS)
-            known = replace(self._statistics.get_for_workloads(), sharing=self._sharing)
-            self._admitter = (view.time, PodAdmitter(nowhere, known, self._stored, self._policy, now))
-        # What a pod that still runs would be created with may be wanted as well.
+            empty_cluster = self._pods.snapshot(view, NO_CONTAINERS)
+            statistics = replace(self._statistics.get_for_workloads(), sharing=self._sharing)
+            self._admitter = (view.time, PodAdmitter(empty_cluster, statistics, self._stored, self._policy, now))
+        # Running pods may be admitted too, as a prediction; they were not replaced.
         replaced = containers[view.creation_count[containers] > np.maximum(self._creation_counts[containers], 1)]
         self._statistics.reset_replaced(replaced)
         self._headroom.reset_replaced(replaced)
-        self._calm.reset_replaced(replaced)
+        self._damping.reset_replaced(replaced)
         self._creation_counts[containers] = view.creation_count[containers]
         admitted = []
         for container in containers.tolist():
@@ -192,56 +197,56 @@ class CruisePolicy:
 
     def decide(self, view: ReplayClusterView) -> ReplayDecision:
         """Run a node pass."""
-        self._known.refresh(view)
-        candidates, chosen = self._touchable.get_candidates(view, self._known)
-        row_of_container, statistics = self._known.row_of_container, self._known.columns
+        self._lookup.refresh(view)
+        candidates, chosen = self._resizable_pods.get_candidates(view, self._lookup)
+        row_of_container, statistics = self._lookup.row_of_container, self._lookup.columns
         sizes = view.sizes.select(chosen)
         stated = np.column_stack(
             (sizes.cpu_millicores, sizes.memory_bytes, np.zeros(len(chosen), np.int64), sizes.memory_limit_bytes)
         )
         columns = NodePodColumns(
             nodes=self._pods.nodes(view),
-            available=_room(view, chosen),
+            available=_compute_available(view, chosen),
             node_of_pod=view.node[chosen],
             counted={ResourceName.CPU: sizes.cpu_millicores, ResourceName.MEMORY: sizes.memory_bytes},
             table=compute_demand(candidates, stated, statistics, row_of_container[chosen], self._policy),
         )
-        headroom = self._headroom.get_for_pass(row_of_container, len(statistics.updated_at), self._known.pod_rows)
-        calm = self._calm.get_for_pass(view, chosen)
-        sized = size_nodes(columns, self._fit(view, columns), headroom, damping=calm)
+        headroom = self._headroom.get_for_pass(row_of_container, len(statistics.updated_at), self._lookup.pod_rows)
+        damping = self._damping.get_for_pass(view, chosen)
+        sized = size_nodes(columns, self._fit(view, columns), headroom, damping=damping)
         self._sharing = compute_average_sharing(summarize_node_headroom(sized.node_needs, sized.headroom_shares))
-        staying = sized.fit.remains[columns.candidates.pod_of_container]
-        rests = self._kills.is_in_cooldown(view)[chosen]
-        wanted = ContainerSizes(
+        remaining = sized.fit.remains[columns.candidates.pod_of_container]
+        in_cooldown = self._oom_reactor.is_in_cooldown(view)[chosen]
+        planned = ContainerSizes(
             sized.sizes_to_write.cpu_millicores.copy(),
             sized.sizes_to_write.memory_bytes.copy(),
             sized.sizes_to_write.memory_limit_bytes.copy(),
         )
         free, cpu, memory = (
-            _room(view, NO_CONTAINERS),
+            _compute_available(view, NO_CONTAINERS),
             sized.node_needs[ResourceName.CPU],
             sized.node_needs[ResourceName.MEMORY],
         )
-        patched = limit_growth_to_capacity(
-            sized.rightsized & ~rests,
-            wanted,
+        is_resized = limit_growth_to_capacity(
+            sized.rightsized & ~in_cooldown,
+            planned,
             sizes,
             view.node[chosen],
             (free[ResourceName.CPU], free[ResourceName.MEMORY]),
             candidates.update_threshold,
         )
-        resized = np.flatnonzero(patched)
-        self._calm.record(view.time, chosen, sized, resized)
+        resized = np.flatnonzero(is_resized)
+        self._damping.record(view.time, chosen, sized, resized)
         in_force = {
-            ResourceName.CPU: np.where(patched, wanted.cpu_millicores, sizes.cpu_millicores)[staying],
-            ResourceName.MEMORY: np.where(patched, wanted.memory_bytes, sizes.memory_bytes)[staying],
+            ResourceName.CPU: np.where(is_resized, planned.cpu_millicores, sizes.cpu_millicores)[remaining],
+            ResourceName.MEMORY: np.where(is_resized, planned.memory_bytes, sizes.memory_bytes)[remaining],
         }
-        nodes = columns.node_of_container[staying]
-        self._headroom.note_requests(RequestsInForce(view.time, chosen[staying], nodes, len(columns.nodes), in_force))
+        nodes = columns.node_of_container[remaining]
+        self._headroom.note_requests(RequestsInForce(view.time, chosen[remaining], nodes, len(columns.nodes), in_force))
         return ReplayDecision(
             resize=chosen[resized],
-            sizes=wanted.select(resized),
-            evict=self._evictions(view, sized.fit, chosen, rests),
+            sizes=planned.select(resized),
+            evict=self._select_evictions(view, sized.fit, chosen, in_cooldown),
             base=(cpu.base, memory.base),
             headroom=(cpu.headroom, memory.headroom),
         )
@@ -249,80 +254,84 @@ class CruisePolicy:
     def react_to_oom_kill(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
         """React to a kill as the OOM reactor does."""
         self._admitter = None
-        return self._kills.react(kill, view)
+        return self._oom_reactor.react(kill, view)
 
     def _fit(self, view: ReplayClusterView, columns: NodePodColumns) -> NodeFit:
-        """Decide the fit; nodes are added for what is pending, but none larger than they all are."""
+        """Decide which pods fit on their nodes and which are evicted."""
         short = find_shortages(columns)
         names = [node.name for node in columns.nodes]
-        earlier, self._earlier = self._earlier, NO_EARLIER_PASSES
+        earlier_passes, self._earlier_passes = self._earlier_passes, NO_EARLIER_PASSES
         if not short:
             return decide_node_fit(columns, {}, short)
-        # What is left alone demands CPU as well.
-        running = np.flatnonzero((view.node >= 0) & (self._known.row_of_container >= 0))
-        bases = self._known.columns.cpu_base_millicores[self._known.row_of_container[running]]
+        # Skipped pods demand CPU as well.
+        running = np.flatnonzero((view.node >= 0) & (self._lookup.row_of_container >= 0))
+        bases = self._lookup.columns.cpu_base_millicores[self._lookup.row_of_container[running]]
         demand = np.bincount(view.node[running], weights=bases, minlength=len(names)).astype(np.int64)
         eligibility = self._pods.eligibility(view, NO_STATISTIC, self._policy)
-        places = self._destinations(view, columns)
-        around = ContentionContext(demand, earlier, destinations=None if places is None else places.for_node)
-        fit = decide_node_fit(
-            columns, find_contended_nodes(columns, eligibility, self._policy.rules, around, short), short
+        destinations = self._build_destinations(view, columns)
+        context = ContentionContext(
+            demand, earlier_passes, destinations=None if destinations is None else destinations.for_node
         )
-        self._earlier = EarlierPasses(
+        fit = decide_node_fit(
+            columns, find_contended_nodes(columns, eligibility, self._policy.rules, context, short), short
+        )
+        self._earlier_passes = EarlierPasses(
             frozenset((names[index], one) for index in fit.eviction_pressure for one in fit.eviction_pressure[index])
         )
         return (
-            replace(fit, reserved_for_replacements=places.get_reserved_capacity())
-            if places is not None and fit.evicted
+            replace(fit, reserved_for_replacements=destinations.get_reserved_capacity())
+            if destinations is not None and fit.evicted
             else fit
         )
 
-    def _destinations(self, view: ReplayClusterView, columns: NodePodColumns) -> ReplayedDestinations | None:
-        """Return where evicted pods go; None where evictions need not know it."""
-        nowhere, known = self._pods.snapshot(view, NO_CONTAINERS), self._statistics.get_for_workloads()
-        known = replace(known, sharing=self._sharing)
-        eligibility = Eligibility(nowhere, known, self._stored, self._policy, convert_to_datetime(view.time))
-        prospects = predict_replacement_pods(nowhere, eligibility, known, self._policy)
-        if prospects is None:
+    def _build_destinations(self, view: ReplayClusterView, columns: NodePodColumns) -> ReplayedDestinations | None:
+        """Return the destinations of evicted pods; None if the policy does not predict replacement pods."""
+        empty_cluster, statistics = self._pods.snapshot(view, NO_CONTAINERS), self._statistics.get_for_workloads()
+        statistics = replace(statistics, sharing=self._sharing)
+        eligibility = Eligibility(empty_cluster, statistics, self._stored, self._policy, convert_to_datetime(view.time))
+        prediction = predict_replacement_pods(empty_cluster, eligibility, statistics, self._policy)
+        if prediction is None:
             return None
-        free, available = _room(view, NO_CONTAINERS), columns.available
-        base, spike = columns.base_by_node, columns.largest_headroom_by_node
+        free, available = _compute_available(view, NO_CONTAINERS), columns.available
+        base, headroom = columns.base_by_node, columns.largest_headroom_by_node
         cpu = available[ResourceName.CPU] - base[ResourceName.CPU]
-        memory = available[ResourceName.MEMORY] - base[ResourceName.MEMORY] - spike[ResourceName.MEMORY]
-        there = np.bincount(view.node[view.node >= 0], minlength=len(view.node_exists))
-        most = np.array([node.allocatable_pods for node in columns.nodes], dtype=np.int64)
+        memory = available[ResourceName.MEMORY] - base[ResourceName.MEMORY] - headroom[ResourceName.MEMORY]
+        pods = np.bincount(view.node[view.node >= 0], minlength=len(view.node_exists))
+        allocatable_pods = np.array([node.allocatable_pods for node in columns.nodes], dtype=np.int64)
         return ReplayedDestinations(
-            prospects.replacement,
+            prediction.replacement,
             view.allocatable,
             view.node_exists,
             free=np.column_stack((free[ResourceName.CPU], free[ResourceName.MEMORY])),
             spare_capacity=np.column_stack((cpu, memory)),
-            placements=most - there,
+            placements=allocatable_pods - pods,
         )
 
-    def _evictions(self, view: ReplayClusterView, fit: NodeFit, chosen: Int64Array, rests: BoolArray) -> Int64Array:
-        """Return the containers to evict of those marked: within the budgets, and not while a kill is answered."""
-        going = []
+    def _select_evictions(
+        self, view: ReplayClusterView, fit: NodeFit, chosen: Int64Array, in_cooldown: BoolArray
+    ) -> Int64Array:
+        """Return the containers to evict: of those marked, the ones within the budgets and not in OOM cooldown."""
+        evicted = []
         for node in sorted(fit.evicted):
             for eviction in fit.evicted[node]:
-                if rests[eviction.index]:
+                if in_cooldown[eviction.index]:
                     continue
                 container = int(chosen[eviction.index])
-                if self._disruptions.spend(eviction.to_action(self._pods.pod(container, view)), view) is None:
-                    going.append(container)
-        return np.array(going, dtype=np.int64)
+                if self._budgets.spend(eviction.to_action(self._pods.pod(container, view)), view) is None:
+                    evicted.append(container)
+        return np.array(evicted, dtype=np.int64)
 
 
-def _room(view: ReplayClusterView, chosen: Int64Array) -> dict[ResourceName, Int64Array]:
-    """Return each node's allocatable without what the other pods than the chosen take."""
+def _compute_available(view: ReplayClusterView, chosen: Int64Array) -> dict[ResourceName, Int64Array]:
+    """Return each node's allocatable without the requests of pods other than the chosen."""
     others = view.node >= 0
     others[chosen] = False
     nodes = view.node[others]
-    room = {}
-    for resource, taken in (
+    available = {}
+    for resource, requests in (
         (ResourceName.CPU, view.sizes.cpu_millicores),
         (ResourceName.MEMORY, view.sizes.memory_bytes),
     ):
-        room[resource] = np.full(len(view.node_exists), view.allocatable.get(resource), dtype=np.int64)
-        np.subtract.at(room[resource], nodes, taken[others])
-    return room
+        available[resource] = np.full(len(view.node_exists), view.allocatable.get(resource), dtype=np.int64)
+        np.subtract.at(available[resource], nodes, requests[others])
+    return available

@@ -1,4 +1,4 @@
-"""What cruise does about kills under replay: the OOM reactor's decision, and its cool-down."""
+"""Evictions and OOM reactions of cruise under replay: destinations, eviction budgets and the OOM reactor."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -24,8 +24,6 @@ from cruise.domain.usage import StatisticsTable
 from cruise.runtime.writing.evictions import BUDGET_WINDOW, EvictionBudgets
 from cruise.simulation.cluster.state import convert_to_datetime
 
-# Where the pods that a replay evicts go: `decisions.eviction.destinations` for nodes that are alike, in columns.
-
 
 class _ReplayedEviction(NamedTuple):
     source: int
@@ -36,66 +34,67 @@ class _ReplayedEviction(NamedTuple):
 
 @dataclass(slots=True)
 class ReplayedDestinations:
-    """The places that the evictions of one pass take; a node is added for what finds none and fits an empty one.
+    """The destinations of the pods that one pass evicts, as `decisions.eviction.destinations` for equal nodes.
 
-    `free` is what kube-scheduler counts as free on each node, `spare` what the node's pods leave of what they need, a
-    row a node with CPU and memory; `places` how many more pods it may hold. All three are changed.
+    `free` is the capacity that kube-scheduler counts as free, `spare_capacity` what the targets of the node's pods
+    leave: one row per node with CPU and memory. `placements` is the number of further pods. Evictions change all three.
+    A node is added for a replacement pod that fits on none of them.
     """
 
     replacement: ReplacementPrediction
     node: Resources
-    alive: BoolArray
+    exists: BoolArray
     free: Int64Array
     spare_capacity: Int64Array
     placements: Int64Array
-    _gone: dict[str, _ReplayedEviction] = field(default_factory=dict)
+    _evictions: dict[str, _ReplayedEviction] = field(default_factory=dict)
 
     def for_node(self, pods: Sequence[Pod]) -> EvictionDestinations:
-        """Return the exits of one node's pods."""
+        """Return the destinations of one node's pods."""
         return _ReplayedNodeEvictions(self, pods)
 
     def get_reserved_capacity(self) -> dict[int, Resources]:
-        """Return the room that was given to replacements, by node."""
-        found: dict[int, Resources] = {}
-        for gone in self._gone.values():
-            if gone.target is not None:
-                found[gone.target] = found.get(gone.target, NO_RESOURCES) + gone.need
-        return found
+        """Return the capacity that replacement pods use, by node."""
+        reserved: dict[int, Resources] = {}
+        for eviction in self._evictions.values():
+            if eviction.target is not None:
+                reserved[eviction.target] = reserved.get(eviction.target, NO_RESOURCES) + eviction.need
+        return reserved
 
     def evict(self, pod: Pod) -> bool:
-        """Take a pod off its node and give its replacement a place; False, and nothing is done, where there is none."""
-        fresh = self.replacement(pod)
-        if fresh is None or pod.node is None:
+        """Evict a pod and place its replacement; return False, without any change, if the replacement fits nowhere."""
+        replacement = self.replacement(pod)
+        if replacement is None or pod.node is None:
             return False
-        gone = _ReplayedEviction(parse_node_index(pod.node), count_pod_requests(pod), None, count_pod_requests(fresh))
-        self._count(gone.source, gone.own, 1)
-        target = self._room_for(gone.need, gone.source)
-        if target is None and not gone.need.fits_in(self.node):
-            self._count(gone.source, gone.own, -1)
+        source, own, need = parse_node_index(pod.node), count_pod_requests(pod), count_pod_requests(replacement)
+        self._count(source, own, 1)
+        target = self._find_target(need, source)
+        if target is None and not need.fits_in(self.node):
+            self._count(source, own, -1)
             return False
         if target is not None:
-            self._count(target, gone.need, -1)
-            self.spare_capacity[target] -= (gone.need.cpu_millicores, gone.need.memory_bytes)
-        self._gone[pod.uid] = gone._replace(target=target)
+            self._count(target, need, -1)
+            self.spare_capacity[target] -= (need.cpu_millicores, need.memory_bytes)
+        self._evictions[pod.uid] = _ReplayedEviction(source, own, target, need)
         return True
 
     def undo_eviction(self, pod: Pod) -> None:
-        """Put a pod back onto its node."""
-        gone = self._gone.pop(pod.uid)
-        if gone.target is not None:
-            self._count(gone.target, gone.need, 1)
-            self.spare_capacity[gone.target] += (gone.need.cpu_millicores, gone.need.memory_bytes)
-        self._count(gone.source, gone.own, -1)
+        """Restore a pod to its node."""
+        eviction = self._evictions.pop(pod.uid)
+        if eviction.target is not None:
+            self._count(eviction.target, eviction.need, 1)
+            self.spare_capacity[eviction.target] += (eviction.need.cpu_millicores, eviction.need.memory_bytes)
+        self._count(eviction.source, eviction.own, -1)
 
-    def _room_for(self, need: Resources, source: int) -> int | None:
-        """Return the node with the most room that holds a pod, its own apart; None where none does."""
-        room = np.minimum(self.free, self.spare_capacity) - (need.cpu_millicores, need.memory_bytes)
-        room[source] = -1
-        holding = np.flatnonzero((room >= 0).all(axis=1) & self.alive & (self.placements > 0))
-        if not holding.size:
+    def _find_target(self, need: Resources, source: int) -> int | None:
+        """Return the other node with the most free capacity that a pod fits on; None if it fits on none."""
+        free = np.minimum(self.free, self.spare_capacity) - (need.cpu_millicores, need.memory_bytes)
+        free[source] = -1
+        feasible = np.flatnonzero((free >= 0).all(axis=1) & self.exists & (self.placements > 0))
+        if not feasible.size:
             return None
-        whole = np.maximum((self.node.cpu_millicores, self.node.memory_bytes), 1)
-        return int(holding[(room[holding] / whole).min(axis=1).argmax()])
+        allocatable = np.maximum((self.node.cpu_millicores, self.node.memory_bytes), 1)
+        return int(feasible[(free[feasible] / allocatable).min(axis=1).argmax()])
 
     def _count(self, node: int, amount: Resources, step: int) -> None:
         self.free[node] += (step * amount.cpu_millicores, step * amount.memory_bytes)
@@ -114,11 +113,8 @@ class _ReplayedNodeEvictions:
         self.destinations.undo_eviction(self.pods[index])
 
 
-# The eviction budgets of a replay, kept by the rule that keeps them on a live cluster.
-
-
 class ReplayEvictionBudgets:
-    """What the evictions of the last hour leave of the budgets."""
+    """The eviction budgets of a replay, counted as on a live cluster."""
 
     def __init__(self, pods: ReplayedPods, policy: Policy) -> None:
         self._pods = pods
@@ -126,81 +122,81 @@ class ReplayEvictionBudgets:
         self._spent: deque[Outcome] = deque()
 
     def spend(self, action: EvictPod, view: ReplayClusterView) -> ReasonCode | None:
-        """Spend an eviction, which is done then; return the reason where a budget has none left."""
+        """Count an eviction and return None, or return the reason why a budget does not allow it."""
         now = convert_to_datetime(view.time)
         while self._spent and self._spent[0].at < now - BUDGET_WINDOW:
             self._spent.popleft()
-        # Only pods of the same node or workload matter to it, and there may be thousands of others.
-        around = self._pods.snapshot(
-            view, self._pods.get_pods_around(action.namespace, action.workload, action.node, view)
-        )
-        reason = EvictionBudgets(around, self._policy, now).find_exceeded_budget(action, list(self._spent))
+        # Budgets depend only on the pods of the same node or workload; there may be thousands of others.
+        containers = self._pods.get_pods_around(action.namespace, action.workload, action.node, view)
+        budgets = EvictionBudgets(self._pods.snapshot(view, containers), self._policy, now)
+        reason = budgets.find_exceeded_budget(action, list(self._spent))
         if reason is None:
             self._spent.append(Outcome(now, action, ActionResult.DONE, action.reason))
         return reason
 
 
 class ReplayedOomReactor:
-    """Reacts to kills, and remembers which pods are left alone after one."""
+    """Reacts to kills as the OOM reactor does, and remembers the cooldown of each pod."""
 
     def __init__(
         self,
         containers: int,
         pods: ReplayedPods,
         statistics: ReplayedStatistics,
-        known: ReplayedStatisticsLookup,
-        disruptions: ReplayEvictionBudgets,
+        lookup: ReplayedStatisticsLookup,
+        budgets: ReplayEvictionBudgets,
         policy: Policy,
     ) -> None:
         self._pods = pods
         self._statistics = statistics
-        self._known = known
-        self._disruptions = disruptions
+        self._lookup = lookup
+        self._budgets = budgets
         self._policy = policy
-        self._resting = np.zeros(containers, dtype=np.int64)
-        self._rests_until = np.zeros(containers, dtype=np.int64)
+        self._cooldown_pods = np.zeros(containers, dtype=np.int64)
+        self._cooldown_until = np.zeros(containers, dtype=np.int64)
         self._reacted_at: dict[int, tuple[int, datetime]] = {}
 
     def is_in_cooldown(self, view: ReplayClusterView) -> BoolArray:
-        """Tell which pods a node pass leaves alone, since a kill was just answered."""
-        return np.asarray((self._rests_until > view.time) & (self._resting == view.creation_count), dtype=np.bool_)
+        """Return a mask of the pods that a node pass must skip after a reaction to a kill."""
+        is_same_pod = self._cooldown_pods == view.creation_count
+        return np.asarray((self._cooldown_until > view.time) & is_same_pod, dtype=np.bool_)
 
     def react(self, kill: ReplayedOomKill, view: ReplayClusterView) -> ReplayedOomReaction:
-        """Learn from a kill, and return what is done about it."""
+        """Record a kill and return the reaction."""
         time, container, creation_count = (
             convert_to_datetime(kill.time),
             kill.container,
             int(view.creation_count[kill.container]),
         )
         pod = self._pods.pod(container, view)
-        table = self._known.get_between_passes(container, view)
+        table = self._lookup.get_between_passes(container, view)
         statistic = table.row(0) if table.keys else None
         record = build_oom_record(_oom_kill(pod, kill, time), statistic)
         self._statistics.apply_oom_kill(container, record, kill.time)
         if statistic is not None:
-            lesson = max(statistic.oom_memory_bytes, record.oom_memory_bytes)
-            table = StatisticsTable.from_rows([replace(statistic, oom_memory_bytes=lesson)])
+            oom_memory_bytes = max(statistic.oom_memory_bytes, record.oom_memory_bytes)
+            table = StatisticsTable.from_rows([replace(statistic, oom_memory_bytes=oom_memory_bytes)])
         node = int(view.node[container])
-        there = np.flatnonzero(view.node == node)
-        counted = Resources(int(view.sizes.cpu_millicores[there].sum()), int(view.sizes.memory_bytes[there].sum()))
-        reacted_to, reacted_at = self._reacted_at.get(container, (-1, time))
-        scene = OomContext(
+        on_node = np.flatnonzero(view.node == node)
+        counted = Resources(int(view.sizes.cpu_millicores[on_node].sum()), int(view.sizes.memory_bytes[on_node].sum()))
+        reacted_pod, reacted_at = self._reacted_at.get(container, (-1, time))
+        context = OomContext(
             node=self._pods.nodes(view)[node],
             free_capacity=view.allocatable - counted,
             statistics={} if statistic is None else {pod.containers[0].name: table.row(0)},
-            last_reaction_at=reacted_at if reacted_to == creation_count else None,
+            last_reaction_at=reacted_at if reacted_pod == creation_count else None,
         )
         eligibility = self._pods.eligibility(view, table, self._policy)
-        decision = decide_oom_reaction(record, pod, scene, eligibility, self._policy, time)
+        decision = decide_oom_reaction(record, pod, context, eligibility, self._policy, time)
         if not isinstance(decision, ResizePod | EvictPod):
             return ReplayedOomReaction()
         if isinstance(decision, EvictPod):
             self._statistics.raise_workload_oom_memory(container, record.oom_memory_bytes)
-        if isinstance(decision, EvictPod) and self._disruptions.spend(decision, view) is not None:
+        if isinstance(decision, EvictPod) and self._budgets.spend(decision, view) is not None:
             return ReplayedOomReaction()
         self._reacted_at[container] = (creation_count, time)
-        self._resting[container] = creation_count
-        self._rests_until[container] = kill.time + int(self._policy.oom_cooldown.total_seconds())
+        self._cooldown_pods[container] = creation_count
+        self._cooldown_until[container] = kill.time + int(self._policy.oom_cooldown.total_seconds())
         if isinstance(decision, EvictPod):
             self._statistics.share_last_oom_kill(container)
             return ReplayedOomReaction(evict=True)

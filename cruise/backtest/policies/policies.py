@@ -1,4 +1,4 @@
-"""The policies that a backtest compares, by name, in the order of its table."""
+"""The policies of a backtest, by name, in the order of its table."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -17,8 +17,8 @@ from cruise.backtest.replay.policy import ReplayOptions, ReplayPolicy
 from cruise.domain.policy import SEED_RULES, Policy
 
 
-def _as_designed(policy: Policy) -> Policy:
-    """Return the rules as they were first designed, before replays changed them."""
+def _use_first_design(policy: Policy) -> Policy:
+    """Return the policy with the rules of the first design."""
     return replace(
         policy,
         rules=SEED_RULES,
@@ -28,8 +28,8 @@ def _as_designed(policy: Policy) -> Policy:
     )
 
 
-def _keeping_to(risk: float, policy: Policy) -> Policy:
-    """Return the rules with a stated risk for both resources, kept to from the first pass on."""
+def _set_stated_risk(risk: float, policy: Policy) -> Policy:
+    """Return the policy with the headroom model of a stated risk, the same for both resources."""
     return replace(
         policy,
         headroom="risk",
@@ -39,9 +39,9 @@ def _keeping_to(risk: float, policy: Policy) -> Policy:
 
 
 def _cruise(
-    name: str, rules: Callable[[ReplayOptions], Policy]
+    name: str, get_policy: Callable[[ReplayOptions], Policy]
 ) -> Callable[[UsageRecording, ReplayOptions], ReplayPolicy]:
-    return lambda recording, options: CruisePolicy(recording, rules(options), name, options.stored)
+    return lambda recording, options: CruisePolicy(recording, get_policy(options), name, options.stored)
 
 
 def _clairvoyant(name: str, hours: int) -> Callable[[UsageRecording, ReplayOptions], ReplayPolicy]:
@@ -57,11 +57,11 @@ POLICIES: Mapping[str, Callable[[UsageRecording, ReplayOptions], ReplayPolicy]] 
         "eks": EksBaseline,
         "cruise": _cruise("cruise", lambda options: options.policy),
         "cruise-seeds": _cruise("cruise-seeds", lambda options: replace(options.policy, rules=SEED_RULES)),
-        "cruise-shared-max": _cruise("cruise-shared-max", lambda options: _as_designed(options.policy)),
+        "cruise-shared-max": _cruise("cruise-shared-max", lambda options: _use_first_design(options.policy)),
         "cruise-joint-peak": _cruise(
             "cruise-joint-peak", lambda options: replace(options.policy, headroom="joint-peak")
         ),
-        "cruise-risk": _cruise("cruise-risk", lambda options: _keeping_to(options.risk, options.policy)),
+        "cruise-risk": _cruise("cruise-risk", lambda options: _set_stated_risk(options.risk, options.policy)),
         "clairvoyant-1h": _clairvoyant("clairvoyant-1h", 1),
         "clairvoyant": _clairvoyant("clairvoyant", 4),
         "clairvoyant-24h": _clairvoyant("clairvoyant-24h", 24),
@@ -69,5 +69,5 @@ POLICIES: Mapping[str, Callable[[UsageRecording, ReplayOptions], ReplayPolicy]] 
     }
 )
 
-# They decide pod by pod what baselines decide for each container: five to ten times the work.
+# They decide pod by pod, which takes five to ten times as long as a baseline.
 SLOW_POLICIES = frozenset(name for name in POLICIES if name == "cruise" or name.startswith("cruise-"))

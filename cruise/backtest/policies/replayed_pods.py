@@ -1,4 +1,4 @@
-"""The pods of a replay as decisions read them: made from the view's columns where one is needed."""
+"""Builds the pods and nodes of a replay for the decisions, from the columns of the cluster view."""
 
 from datetime import datetime
 from types import MappingProxyType
@@ -25,12 +25,12 @@ NO_OVERRIDES: StoredOverrides = MappingProxyType({})
 
 
 class ReplayedPods:
-    """Pods and nodes of a view; every pod belongs to a Deployment of as many replicas as the recording has series."""
+    """Builds pods and nodes; each workload is a Deployment with one replica per recorded series."""
 
     def __init__(self, recording: UsageRecording, stored: StoredOverrides = NO_OVERRIDES) -> None:
         self._stored = stored
         self._containers = recording.containers
-        # Where memory was not recorded there is nothing to size it by.
+        # Memory that was not recorded is not sized.
         self._annotations = {} if recording.has_memory else {RESOURCES.name: ResourceName.CPU.value}
         self._nodes: list[Node] = []
         self._sized = np.zeros(len(recording.containers), dtype=np.bool_)
@@ -52,17 +52,16 @@ class ReplayedPods:
         }
 
     def note_admission(self, container: int, sized: bool) -> None:
-        """Remember whether a container's new pod was created with other sizes than its template's."""
+        """Record whether admission changed the sizes of a container's new pod."""
         self._sized[container] = sized
 
     def get_created(self, container: int, time: datetime) -> Pod:
-        """Return a pod as its controller creates it."""
-        one = self._containers[container]
-        requests, limits = _provisioned(one)
+        """Return a container's pod as its controller creates it."""
+        requests, limits = _get_provisioned(self._containers[container])
         return self._pod(container, requests, limits, "", None, "Pending", time)
 
     def pod(self, container: int, view: ReplayClusterView) -> Pod:
-        """Return a container's pod as it is now."""
+        """Return a container's present pod."""
         sizes, node = view.sizes, int(view.node[container])
         cpu, memory = int(sizes.cpu_millicores[container]), int(sizes.memory_bytes[container])
         limit = int(sizes.memory_limit_bytes[container])
@@ -77,7 +76,7 @@ class ReplayedPods:
         )
 
     def nodes(self, view: ReplayClusterView) -> list[Node]:
-        """Return a node for each index; those that do not exist now have no pods."""
+        """Return a node for each index, also for indices without a node now."""
         known = self._nodes
         known += [Node(format_node_name(index), view.allocatable) for index in range(len(known), len(view.node_exists))]
         return known[: len(view.node_exists)]
@@ -85,21 +84,21 @@ class ReplayedPods:
     def get_pods_around(
         self, namespace: str, workload: WorkloadRef | None, node: str | None, view: ReplayClusterView
     ) -> Int64Array:
-        """Return the containers of a workload and those on a node, as far as they exist."""
+        """Return the existing containers of a workload, and those on a node."""
         number = -1 if workload is None else self._workload_numbers[namespace, workload]
         index = OTHER_NODE if node is None else parse_node_index(node)
         return np.flatnonzero(((self._numbers == number) & (view.node >= OTHER_NODE)) | (view.node == index))
 
     def snapshot(self, view: ReplayClusterView, containers: Int64Array | None = None) -> ClusterSnapshot:
-        """Return the cluster with the pods of some containers, or of all that exist."""
+        """Return the cluster with the pods of the given containers, by default of all that exist."""
         chosen = np.flatnonzero(view.node >= OTHER_NODE) if containers is None else containers
-        nodes = [node for node, alive in zip(self.nodes(view), view.node_exists.tolist(), strict=True) if alive]
+        nodes = [node for node, exists in zip(self.nodes(view), view.node_exists.tolist(), strict=True) if exists]
         pods = [self.pod(container, view) for container in chosen.tolist()]
         pods.sort(key=lambda pod: (pod.namespace, pod.name))
         return ClusterSnapshot(nodes=tuple(nodes), pods=tuple(pods), workloads=self._workloads)
 
     def eligibility(self, view: ReplayClusterView, statistics: StatisticsTable, policy: Policy) -> Eligibility:
-        """Return the rules on which pods may be touched; of other pods, those without a node matter to evictions."""
+        """Return the eligibility rules; of other pods, only pending ones matter to evictions."""
         pending = np.flatnonzero((view.node >= OTHER_NODE) & (view.node < 0))
         return Eligibility(
             self.snapshot(view, pending), statistics, self._stored, policy, convert_to_datetime(view.time)
@@ -110,7 +109,7 @@ class ReplayedPods:
         container: int,
         requests: StatedResources,
         limits: StatedResources,
-        creation_count: str,
+        uid_suffix: str,
         node: str | None,
         phase: str,
         created_at: datetime,
@@ -118,12 +117,12 @@ class ReplayedPods:
         one = self._containers[container]
         annotations = self._annotations
         if self._sized[container]:
-            original = {one.container: _provisioned(one)}
+            original = {one.container: _get_provisioned(one)}
             annotations = {**annotations, ORIGINAL_RESOURCES: format_original_resources(original)}
         return Pod(
             one.namespace,
             one.pod,
-            f"{one.namespace}/{one.pod}{creation_count}",
+            f"{one.namespace}/{one.pod}{uid_suffix}",
             (Container(one.container, requests=requests, limits=limits),),
             node=node,
             workload=one.workload,
@@ -135,24 +134,24 @@ class ReplayedPods:
         )
 
 
-def _provisioned(one: RecordedContainer) -> tuple[StatedResources, StatedResources]:
-    """Return what the container's template requests and is limited to."""
-    requests = StatedResources(one.requests.cpu_millicores or None, one.requests.memory_bytes or None)
-    return requests, StatedResources(None, one.memory_limit_bytes or None)
+def _get_provisioned(container: RecordedContainer) -> tuple[StatedResources, StatedResources]:
+    """Return the requests and limits of the container's template."""
+    requests = StatedResources(container.requests.cpu_millicores or None, container.requests.memory_bytes or None)
+    return requests, StatedResources(None, container.memory_limit_bytes or None)
 
 
 def format_node_name(index: int) -> str:
-    """Name a node so that names sort as indices do."""
+    """Return the name of a node; names sort like indices."""
     return f"{_NODE_PREFIX}{index:03d}"
 
 
 def parse_node_index(name: str) -> int:
-    """Return the index of a node by its name."""
+    """Return the index of a node from its name."""
     return int(name.removeprefix(_NODE_PREFIX))
 
 
 def get_container_sizes(pods: list[Pod]) -> ContainerSizes:
-    """Return what single-container pods ask for."""
+    """Return the sizes of pods with one container each."""
     return ContainerSizes(
         np.array([pod.containers[0].requests.cpu_millicores or 0 for pod in pods], dtype=np.int64),
         np.array([pod.containers[0].requests.memory_bytes or 0 for pod in pods], dtype=np.int64),
@@ -160,13 +159,11 @@ def get_container_sizes(pods: list[Pod]) -> ContainerSizes:
     )
 
 
-# Which pods of a replay may be touched, decided again only where something has changed that the answer depends on.
-
-_UNJUDGED = -1
+_NOT_CHECKED = -1
 
 
 class ResizableReplayedPods:
-    """The verdicts of the rules on which pods may be touched, and the columns of those that may."""
+    """Finds the resizable pods; a pod is checked again only if something changed that the result depends on."""
 
     def __init__(self, recording: UsageRecording, pods: ReplayedPods, policy: Policy) -> None:
         count = len(recording.containers)
@@ -174,51 +171,51 @@ class ResizableReplayedPods:
         self._pods = pods
         self._policy = policy
         self._by_name = np.array(sorted(range(count), key=names.__getitem__), dtype=np.int64)
-        # What each verdict was given on: whether there are statistics, their age and the workload's, and which pod.
-        self._judged_on = np.full((count, 2), _UNJUDGED, dtype=np.int64)
-        self._verdicts: list[ResizablePod | None] = [None] * count
-        self._touched = np.zeros(count, dtype=np.bool_)
+        # The inputs of each check: the state of the statistics, and which pod.
+        self._checked_inputs = np.full((count, 2), _NOT_CHECKED, dtype=np.int64)
+        self._results: list[ResizablePod | None] = [None] * count
+        self._is_resizable = np.zeros(count, dtype=np.bool_)
         self._candidates: ResizablePodColumns | None = None
-        self._guidances: list[EffectivePolicy] = []
+        self._effective_policies: list[EffectivePolicy] = []
 
     def get_candidates(
-        self, view: ReplayClusterView, known: ReplayedStatisticsLookup
+        self, view: ReplayClusterView, lookup: ReplayedStatisticsLookup
     ) -> tuple[ResizablePodColumns, Int64Array]:
-        """Return the touchable pods, and their containers, sorted by name."""
+        """Return the resizable pods and their containers, sorted by name."""
         placed = view.node >= 0
-        state = self._state(view, known)
-        changed = placed & ((self._judged_on[:, 0] != state) | (self._judged_on[:, 1] != view.creation_count))
-        again = np.flatnonzero(changed)
-        if len(again):
-            eligibility = self._pods.eligibility(view, known.get_rows(again), self._policy)
-            for container in again.tolist():
-                verdict = eligibility.check(self._pods.pod(container, view))
-                self._verdicts[container] = self._shared(verdict) if isinstance(verdict, ResizablePod) else None
-                self._touched[container] = isinstance(verdict, ResizablePod)
-            self._judged_on[again, 0], self._judged_on[again, 1] = state[again], view.creation_count[again]
-        gone = self._touched & ~placed
-        self._touched[gone] = False
-        self._judged_on[gone] = _UNJUDGED
-        chosen = self._by_name[self._touched[self._by_name]]
-        if self._candidates is None or len(again) or gone.any():
-            pods = [verdict for verdict in map(self._verdicts.__getitem__, chosen.tolist()) if verdict is not None]
+        state = self._compute_state(view, lookup)
+        inputs = self._checked_inputs
+        changed = np.flatnonzero(placed & ((inputs[:, 0] != state) | (inputs[:, 1] != view.creation_count)))
+        if len(changed):
+            eligibility = self._pods.eligibility(view, lookup.get_rows(changed), self._policy)
+            for container in changed.tolist():
+                result = eligibility.check(self._pods.pod(container, view))
+                self._results[container] = self._share_policy(result) if isinstance(result, ResizablePod) else None
+                self._is_resizable[container] = isinstance(result, ResizablePod)
+            inputs[changed, 0], inputs[changed, 1] = state[changed], view.creation_count[changed]
+        removed = self._is_resizable & ~placed
+        self._is_resizable[removed] = False
+        inputs[removed] = _NOT_CHECKED
+        chosen = self._by_name[self._is_resizable[self._by_name]]
+        if self._candidates is None or len(changed) or removed.any():
+            pods = [result for result in map(self._results.__getitem__, chosen.tolist()) if result is not None]
             self._candidates = build_resizable_pod_columns(pods, {}, self._policy)
         return self._candidates, chosen
 
-    def _shared(self, verdict: ResizablePod) -> ResizablePod:
-        """Return a verdict with the same object for the same guidance: the columns work out bounds once for each."""
-        for known in self._guidances:
-            if known == verdict.effective_policy:
-                return verdict._replace(effective_policy=known)
-        self._guidances.append(verdict.effective_policy)
-        return verdict
+    def _share_policy(self, pod: ResizablePod) -> ResizablePod:
+        """Return a pod that shares equal policy objects: the columns compute bounds once per object."""
+        for known in self._effective_policies:
+            if known == pod.effective_policy:
+                return pod._replace(effective_policy=known)
+        self._effective_policies.append(pod.effective_policy)
+        return pod
 
-    def _state(self, view: ReplayClusterView, known: ReplayedStatisticsLookup) -> Int64Array:
-        """Tell containers without statistics, with old ones and of new workloads apart, as `Eligibility` does."""
-        state = np.zeros(len(known.row_of_container), dtype=np.int64)
-        covered = np.flatnonzero(known.row_of_container >= 0)
-        rows = known.row_of_container[covered]
-        stale = known.columns.updated_at[rows] < view.time - int(self._policy.max_age.total_seconds())
-        is_new = known.columns.history_since[rows] > view.time - int(self._policy.new_workload_age.total_seconds())
+    def _compute_state(self, view: ReplayClusterView, lookup: ReplayedStatisticsLookup) -> Int64Array:
+        """Distinguish containers without statistics, with stale ones and of new workloads, as `Eligibility` does."""
+        state = np.zeros(len(lookup.row_of_container), dtype=np.int64)
+        covered = np.flatnonzero(lookup.row_of_container >= 0)
+        rows = lookup.row_of_container[covered]
+        stale = lookup.columns.updated_at[rows] < view.time - int(self._policy.max_age.total_seconds())
+        is_new = lookup.columns.history_since[rows] > view.time - int(self._policy.new_workload_age.total_seconds())
         state[covered] = 1 + 2 * stale + 4 * is_new
         return state

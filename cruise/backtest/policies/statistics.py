@@ -1,8 +1,4 @@
-"""The real statistics under replay: what the usage pass and its store would hold, with the containers in columns.
-
-Windows, peaks and estimates are those of the usage pass. What is left out is what a replay does not need: a store to
-write to and to read from, and keys to be looked up.
-"""
+"""The statistics of a replay: the windows, peaks and estimates of the usage pass, without a database."""
 
 from collections import deque
 from collections.abc import Collection, Sequence
@@ -29,64 +25,62 @@ from cruise.domain.usage import ContainerKey, OomRecord, PeakKey, PeakSummary, S
 from cruise.runtime.usage.peak_columns import PeakColumns
 from cruise.runtime.usage.sample_windows import UsageWindows
 
-# Hourly peaks of a week in columns, kept in memory.
-
-# Seven days and the hour that runs.
+# Seven days and the present hour.
 RETENTION_HOURS = 7 * 24 + 1
 
 
 class WeeklyPeaks:
-    """The peaks of a fixed number of keys: a ring with one row an hour and one column a number.
+    """The hourly peaks of a fixed number of keys over a week: a ring with one row per hour and one column per key.
 
-    12 bytes for each hour of a number: bytes of memory stay exact, millicores are in single precision as samples are.
+    An hour of a key takes 12 bytes: memory is exact, CPU in single precision like samples.
     """
 
     def __init__(self, numbers: int) -> None:
-        self._held = np.full(RETENTION_HOURS, -1, dtype=np.int64)
+        self._hours = np.full(RETENTION_HOURS, -1, dtype=np.int64)
         self._cpu = np.full((RETENTION_HOURS, numbers), np.nan, dtype=np.float32)
         self._memory = np.full((RETENTION_HOURS, numbers), np.nan)
 
     def merge(self, peaks: PeaksByNumber) -> None:
-        """Raise the peaks of hours to those given; an hour takes the place of the one a week and an hour before it."""
+        """Raise peaks to those given; a new hour replaces the oldest one."""
         for hour in np.unique(peaks.hours).tolist():
             slot = hour % RETENTION_HOURS
-            if self._held[slot] > hour:
+            if self._hours[slot] > hour:
                 continue
-            if self._held[slot] < hour:
-                self._held[slot], self._cpu[slot], self._memory[slot] = hour, np.nan, np.nan
-            of_hour = np.flatnonzero(peaks.hours == hour)
-            numbers = peaks.numbers[of_hour]
-            self._cpu[slot, numbers] = np.fmax(self._cpu[slot, numbers], peaks.cpu_demand_millicores[of_hour])
-            self._memory[slot, numbers] = np.fmax(self._memory[slot, numbers], peaks.memory_bytes[of_hour])
+            if self._hours[slot] < hour:
+                self._hours[slot], self._cpu[slot], self._memory[slot] = hour, np.nan, np.nan
+            rows = np.flatnonzero(peaks.hours == hour)
+            numbers = peaks.numbers[rows]
+            self._cpu[slot, numbers] = np.fmax(self._cpu[slot, numbers], peaks.cpu_demand_millicores[rows])
+            self._memory[slot, numbers] = np.fmax(self._memory[slot, numbers], peaks.memory_bytes[rows])
 
     def get_for_hours(self, hours: Collection[int]) -> tuple[Float32Array, Float64Array]:
-        """Return the CPU and memory peaks of those of some hours that are held: matrices (hours, numbers), by time."""
-        slots = self._slots(np.isin(self._held, list(hours)))
+        """Return the stored CPU and memory peaks of some hours: matrices (hours, numbers), in order of time."""
+        slots = self._order_slots(np.isin(self._hours, list(hours)))
         return self._cpu[slots], self._memory[slots]
 
     def summarize(self, keys: Sequence[PeakKey], hours: Collection[int], since_hour: int) -> PeakSummary:
-        """Sum up the peaks from `since_hour` on, and over those of `hours` that are not before it.
+        """Summarize the peaks since `since_hour`; the peaks of the summary are those of `hours`.
 
-        `keys` has the key of each number. All are in the summary, also those without a peak.
+        `keys` has the key of each number; the summary has all of them.
         """
-        since = self._held >= since_hour
-        slots = self._slots(since)
-        counts = since & np.isin(self._held, list(hours))
+        is_recent = self._hours >= since_hour
+        slots = self._order_slots(is_recent)
+        counted = is_recent & np.isin(self._hours, list(hours))
         sampled = ~(np.isnan(self._cpu[slots]) & np.isnan(self._memory[slots]))
-        # One line more, so that there is one even where nothing is held.
+        # One more row, so that the matrix is never empty.
         first = np.vstack((sampled, np.ones_like(self._cpu[:1], dtype=np.bool_))).argmax(axis=0)
         return PeakSummary(
             keys=keys,
-            cpu_peak_millicores=np.fmax.reduce(self._cpu[counts], axis=0, initial=np.nan).astype(np.float64),
-            memory_peak_bytes=np.fmax.reduce(self._memory[counts], axis=0, initial=np.nan),
+            cpu_peak_millicores=np.fmax.reduce(self._cpu[counted], axis=0, initial=np.nan).astype(np.float64),
+            memory_peak_bytes=np.fmax.reduce(self._memory[counted], axis=0, initial=np.nan),
             memory_7d_max_bytes=np.fmax.reduce(self._memory[slots], axis=0, initial=np.nan),
-            first_hour=np.append(self._held[slots], NEVER)[first],
+            first_hour=np.append(self._hours[slots], NEVER)[first],
         )
 
-    def _slots(self, chosen: BoolArray) -> Int64Array:
-        """Return chosen slots, the oldest hour first."""
+    def _order_slots(self, chosen: BoolArray) -> Int64Array:
+        """Return the chosen slots, the oldest hour first."""
         slots = np.flatnonzero(chosen)
-        by_time: Int64Array = slots[np.argsort(self._held[slots])]
+        by_time: Int64Array = slots[np.argsort(self._hours[slots])]
         return by_time
 
 
@@ -94,10 +88,10 @@ OOM_SECONDS = 7 * 86400
 
 
 class ReplayedStatistics:
-    """The statistics of a recording's containers as time goes by.
+    """The statistics of a recording's containers, updated interval by interval.
 
     Container i of the recording belongs to key `numbers[i]` of `keys`: containers of one workload share peaks. A
-    recorded use of 0 bytes counts as one byte: zero all along would mean that a container's memory is not known.
+    recorded usage of 0 bytes counts as one byte, because 0 means unknown.
     """
 
     def __init__(self, recording: UsageRecording, policy: Policy) -> None:
@@ -131,7 +125,7 @@ class ReplayedStatistics:
         self._shared = np.array([one for one in by_key if not is_bare_pod_key(self.keys[one])], dtype=np.int64)
 
     def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Take in the samples of one interval: matrices (times, containers), the last time is `time`; NaN is none."""
+        """Add the samples of one interval: matrices (times, containers) up to `time`; NaN is no sample."""
         times = time - self._step * np.arange(len(cpu) - 1, -1, -1)
         if self._has_memory:
             memory = np.where(memory == 0, np.float32(1), memory)
@@ -153,57 +147,56 @@ class ReplayedStatistics:
         )
 
     def reset_replaced(self, containers: Int64Array) -> None:
-        """Take note that containers have another pod from now on, with an empty window; the peaks stay."""
+        """Give containers a new pod, with an empty window; the workload's peaks remain."""
         for container in containers.tolist():
             pod = self._pods[container]
             self._creation_counts[container] += 1
-            # No other pod is called so: names have no spaces.
+            # A unique name: names of pods have no spaces.
             self._pods[container] = pod._replace(pod=f"{pod.pod.split()[0]} {self._creation_counts[container]}")
         self._rows[containers] = -1
         self._of_containers.forget(containers)
 
     def apply_oom_kill(self, container: int, record: OomRecord, time: int) -> None:
-        """Remember for 7 days what a kill taught: its own pod, and after a second kill the workload."""
+        """Raise the OOM memory of the killed pod for 7 days; after a second kill that of its workload."""
         if not record.oom_memory_bytes:
             return
         number, creation_count = int(self.numbers[container]), self._creation_counts[container]
-        lesson = summarize_single_kill(record.oom_memory_bytes, record.memory_limit_bytes)
-        self._kills.append(_AppliedOomKill(time, number, container, creation_count, lesson))
+        raised_bytes = summarize_single_kill(record.oom_memory_bytes, record.memory_limit_bytes)
+        self._kills.append(_AppliedOomKill(time, number, container, creation_count, raised_bytes))
         self._count_kills(number)
         if self._oom[number]:
             self.raise_workload_oom_memory(container, record.oom_memory_bytes)
 
     def share_last_oom_kill(self, container: int) -> None:
-        """Let a container's last kill teach the whole workload: its pod was evicted, and comes back by another name."""
+        """Raise the OOM memory of the workload for a container's last kill, because its pod is evicted."""
         if not self._kills or self._kills[-1].container != container:
             return
         self._kills[-1] = self._kills[-1]._replace(shared=True)
         self._count_kills(self._kills[-1].number)
 
     def raise_workload_oom_memory(self, container: int, oom_memory_bytes: int) -> None:
-        """Let a workload's next pod learn from a kill at once, as the reactor teaches the stored statistics."""
-        number, taught = int(self.numbers[container]), self._of_workloads.columns.oom_memory_bytes
-        taught[number] = max(taught[number], oom_memory_bytes)
+        """Raise a workload's OOM memory immediately, as the OOM reactor does in the stored statistics."""
+        number, stored = int(self.numbers[container]), self._of_workloads.columns.oom_memory_bytes
+        stored[number] = max(stored[number], oom_memory_bytes)
         self._table = None
 
     def get_for_containers(self, present: BoolArray) -> tuple[Int64Array, StatisticColumns]:
-        """Estimate anew, as of the last samples; return the containers that something is known of, and what it is.
+        """Estimate from the samples so far; return the containers with statistics, and the statistics.
 
-        `present` tells which containers run now. Containers without recent samples, and workloads, keep what was known
-        of them; how old that is stands in `updated_at`.
+        `present` is a mask of the running containers. Containers without recent samples, and workloads, keep their
+        earlier statistics; `updated_at` is their age.
         """
         self._forget_kills()
         live = np.flatnonzero(present)
-        gone = np.flatnonzero(~present)
-        gauged = estimate_usage(
+        usage = estimate_usage(
             self._windows.get_recent(),
             self._peaks.known(),
             self._rows[live],
             self._oom,
             EstimationTime(self.at, self._step, self._max_age, self._new_workload),
         )
-        chosen, containers = estimate_containers(gauged, self._rows[live])
-        self._of_containers.forget(gone)
+        chosen, containers = estimate_containers(usage, self._rows[live])
+        self._of_containers.forget(np.flatnonzero(~present))
         self._of_containers.put(
             live[chosen], raise_by_single_kills(containers, self.numbers[live[chosen]], self._single)
         )
@@ -211,15 +204,15 @@ class ReplayedStatistics:
         for kill in self._kills:
             if self._creation_counts[kill.container] == kill.creation_count:
                 own[kill.container] = max(own[kill.container], kill.raised_memory.raised_to_bytes)
-        resting = np.ones(len(self.keys), dtype=np.bool_)
-        resting[self.numbers[live]] = False
-        self._of_workloads.put(*estimate_workloads(gauged, resting))
+        is_idle = np.ones(len(self.keys), dtype=np.bool_)
+        is_idle[self.numbers[live]] = False
+        self._of_workloads.put(*estimate_workloads(usage, is_idle))
         self._table = None
         known = np.flatnonzero(self._of_containers.known)
         return known, self._of_containers.columns.take(known)
 
     def get_for_workloads(self) -> StatisticsTable:
-        """Return what was last estimated of workloads, for pods that are to be admitted; sorted by key."""
+        """Return the latest statistics of workloads, for admission; sorted by key."""
         if self._table is None:
             numbers = self._shared[self._of_workloads.known[self._shared]]
             keys = [get_workload_statistic_key(self.keys[number]) for number in numbers.tolist()]
@@ -227,15 +220,15 @@ class ReplayedStatistics:
         return self._table
 
     def get_recent(self) -> tuple[RecentUsage, Int64Array]:
-        """Return the last hour's samples, and the row that each container has there, -1 without any."""
+        """Return the samples of the last hour, and each container's row in them, -1 without samples."""
         return self._windows.get_recent(), self._rows
 
     def get_peaks_of_hours(self) -> tuple[Float32Array, Float64Array]:
-        """Return CPU and memory peaks of each hour that counts now, by time: matrices (hours, numbers)."""
+        """Return the CPU and memory peaks of each relevant hour: matrices (hours, numbers), in order of time."""
         return self._week.get_for_hours(self._peaks.hours)
 
     def _count_hours(self, time: int) -> None:
-        """Sum up the peaks anew where other hours count by now, as `UsageState.catch_up` does."""
+        """Summarize the peaks again if other hours are relevant now, as `UsageState` does."""
         hours = get_peak_hours(time, self._look_ahead)
         if hours != self._peaks.hours:
             since_hour = get_first_history_hour(time)
@@ -244,22 +237,22 @@ class ReplayedStatistics:
             )
 
     def _find_rows(self, cpu: Float32Array, memory: Float32Array) -> None:
-        """Find the rows of containers again where some were freed, and give rows to those that have samples now."""
+        """Update the rows of containers after rows were released, and assign rows to containers with new samples."""
         if self._released != self._windows.released:
             self._released = self._windows.released
             self._rows = self._windows.find_rows(self._pods)
-        without = np.flatnonzero(self._rows < 0)
-        sampled = ~(np.isnan(cpu[:, without]) & np.isnan(memory[:, without]))
-        found = without[sampled.any(axis=0)]
-        if len(found):
-            self._rows[found] = self._windows.get_rows([self._pods[container] for container in found.tolist()])
+        missing = np.flatnonzero(self._rows < 0)
+        sampled = ~(np.isnan(cpu[:, missing]) & np.isnan(memory[:, missing]))
+        new = missing[sampled.any(axis=0)]
+        if len(new):
+            self._rows[new] = self._windows.get_rows([self._pods[container] for container in new.tolist()])
 
     def _forget_kills(self) -> None:
         while self._kills and self._kills[0].time < self.at - OOM_SECONDS:
             self._count_kills(self._kills.popleft().number)
 
     def _count_kills(self, number: int) -> None:
-        """Sort what is remembered of a key's kills into what all its containers learn and what only some do."""
+        """Update the OOM memory of a key: of its workload after several or shared kills, else of one pod."""
         kills = [kill for kill in self._kills if kill.number == number]
         shared = len(kills) > 1 or any(kill.shared for kill in kills)
         self._oom[number] = max(kill.raised_memory.raised_to_bytes for kill in kills) if shared else 0
@@ -269,7 +262,7 @@ class ReplayedStatistics:
 
 
 class _AppliedOomKill(NamedTuple):
-    """What a kill taught about one of a container's pods."""
+    """The OOM memory of one of a container's pods after a kill."""
 
     time: int
     number: int
@@ -280,7 +273,7 @@ class _AppliedOomKill(NamedTuple):
 
 
 class _LatestStatistics:
-    """The statistics last known of each place; `known` tells where there are any."""
+    """The latest statistics of a fixed number of entries; `known` is a mask of those that have any."""
 
     def __init__(self, places: int) -> None:
         self.known = np.zeros(places, dtype=np.bool_)
@@ -291,11 +284,11 @@ class _LatestStatistics:
         self.columns = StatisticColumns(**empty)
 
     def put(self, places: Int64Array, columns: StatisticColumns) -> None:
-        """Replace what is known of some places."""
+        """Replace the statistics of some entries."""
         self.known[places] = True
         for column in fields(StatisticColumns):
             getattr(self.columns, column.name)[places] = getattr(columns, column.name)
 
     def forget(self, places: Int64Array) -> None:
-        """Know nothing of some places any more."""
+        """Remove the statistics of some entries."""
         self.known[places] = False

@@ -1,4 +1,4 @@
-"""The headroom model of a replay: prepared for each pass from the replay's own past, and judged by what came."""
+"""The statistics and the headroom model that a replayed pass uses, without a database."""
 
 from dataclasses import replace
 
@@ -14,15 +14,14 @@ from cruise.domain.resources import Float32Array, Int64Array, ResourceName
 from cruise.domain.usage import StatisticColumns, StatisticKey, StatisticsTable
 from cruise.runtime.headroom import RiskHistory
 
-# What speaks for each container of a replay at a pass: its own statistic, or its workload's.
-
 NO_STATISTIC = StatisticsTable.from_rows([])
 
 
 class ReplayedStatisticsLookup:
-    """The statistics as the last pass found them.
+    """The statistics of the last pass: of each container, else of its workload.
 
-    `row_of_container` has each container's row of `columns`, -1 without any; the first `own_rows` are containers' own.
+    `row_of_container` has each container's row of `columns`, -1 without statistics; the first `pod_rows` rows are
+    statistics of containers, the others of workloads.
     """
 
     def __init__(self, recording: UsageRecording, statistics: ReplayedStatistics) -> None:
@@ -35,20 +34,19 @@ class ReplayedStatisticsLookup:
         self._creation_counts = np.zeros(count, dtype=np.int64)
 
     def refresh(self, view: ReplayClusterView) -> None:
-        """Estimate anew, as of the last samples."""
+        """Estimate statistics from the samples so far."""
         placed = view.node >= 0
         usable, columns = self._statistics.get_for_containers(placed)
         self.pod_rows = len(usable)
         row_of_container = np.full(len(placed), -1, dtype=np.int64)
         row_of_container[usable] = np.arange(len(usable))
-        lacking = np.flatnonzero(placed & (row_of_container < 0)).tolist()
-        if lacking:
+        missing = np.flatnonzero(placed & (row_of_container < 0)).tolist()
+        if missing:
             workload_table = self._statistics.get_for_workloads()
-            rows = [self._row_of_workload(container, workload_table) for container in lacking]
-            found = [(container, row) for container, row in zip(lacking, rows, strict=True) if row is not None]
+            rows = [self._find_workload_row(container, workload_table) for container in missing]
+            found = [(container, row) for container, row in zip(missing, rows, strict=True) if row is not None]
             row_of_container[[container for container, _ in found]] = len(usable) + np.arange(len(found))
-            theirs = workload_table.take(np.array([row for _, row in found], dtype=np.int64))
-            columns = columns.concatenate(theirs)
+            columns = columns.concatenate(workload_table.take(np.array([row for _, row in found], dtype=np.int64)))
         self.row_of_container, self.columns, self._creation_counts = (
             row_of_container,
             columns,
@@ -56,7 +54,7 @@ class ReplayedStatisticsLookup:
         )
 
     def get_rows(self, containers: Int64Array) -> StatisticsTable:
-        """Return what the last pass knew of some containers."""
+        """Return the statistics of the containers that the last pass had any for."""
         known = containers[self.row_of_container[containers] >= 0].tolist()
         keys = [
             StatisticKey(one.namespace, one.pod, str(one.workload), one.container)
@@ -69,46 +67,46 @@ class ReplayedStatisticsLookup:
         )
 
     def get_between_passes(self, container: int, view: ReplayClusterView) -> StatisticsTable:
-        """Return what speaks for a container's pod until the next pass: the last one may have known another pod."""
+        """Return the statistics of a container's pod until the next pass; the workload's if the pod is newer."""
         if self._creation_counts[container] == view.creation_count[container]:
             return self.get_rows(np.array([container]))
         workload_table = self._statistics.get_for_workloads()
-        row = self._row_of_workload(container, workload_table)
+        row = self._find_workload_row(container, workload_table)
         return NO_STATISTIC if row is None else StatisticsTable.from_rows([workload_table.row(row)])
 
-    def _row_of_workload(self, container: int, workload_table: StatisticsTable) -> int | None:
+    def _find_workload_row(self, container: int, workload_table: StatisticsTable) -> int | None:
         one = self._containers[container]
         return workload_table.find(one.namespace, one.pod, one.workload, one.container, "")
 
 
 class ReplayedHeadroom:
-    """What the node pass of a live cluster keeps between passes, without a store."""
+    """The headroom model and the observed risk of a replay, which the node pass of a live cluster stores."""
 
     def __init__(self, policy: Policy, statistics: ReplayedStatistics) -> None:
         self._policy = policy
         self._model = HEADROOM_MODELS[policy.headroom]
         self._statistics = statistics
         self._risks = RiskHistory()
-        self._in_force: RequestsInForce | None = None
+        self._requests_in_force: RequestsInForce | None = None
 
     def observe(self, time: int, cpu: Float32Array, memory: Float32Array) -> None:
-        """Learn what became of the requests in force; the matrices have one row a time."""
-        if self._in_force is not None:
+        """Count the demand of an interval against the requests in effect; matrices have one row per time."""
+        if self._requests_in_force is not None:
             samples = {ResourceName.CPU: cpu.T, ResourceName.MEMORY: memory.T}
-            self._risks.count_interval(self._in_force, time, samples, self._policy.get_risk)
-            self._in_force = None
+            self._risks.count_interval(self._requests_in_force, time, samples, self._policy.get_risk)
+            self._requests_in_force = None
 
     def reset_replaced(self, containers: Int64Array) -> None:
-        """Take note that containers have another pod from now on: its requests are not those that were judged."""
-        if self._in_force is not None:
-            rows = np.where(np.isin(self._in_force.rows, containers), -1, self._in_force.rows)
-            self._in_force = replace(self._in_force, rows=rows)
+        """Exclude containers whose pods were replaced from the observed risk of this interval."""
+        if self._requests_in_force is not None:
+            rows = np.where(np.isin(self._requests_in_force.rows, containers), -1, self._requests_in_force.rows)
+            self._requests_in_force = replace(self._requests_in_force, rows=rows)
 
     def get_for_pass(self, row_of_container: Int64Array, rows: int, own: int) -> HeadroomModel:
         """Prepare the model for a pass.
 
-        `row_of_container` has each container's row of the statistics, -1 without any; the first `own` of the `rows` speak for
-        a container itself, the others for its workload.
+        `row_of_container` has each container's row of the statistics, -1 without any; the first `own` of the `rows` are
+        statistics of containers, the others of workloads.
         """
         model = self._model
         past = self._past(row_of_container, rows, own) if model.reads_usage else PastDemand.create_empty(rows)
@@ -116,9 +114,9 @@ class ReplayedHeadroom:
         return model.prepare(past, risks)
 
     def note_requests(self, in_force: RequestsInForce) -> None:
-        """Remember the requests that are in force after a pass, of the pods that stay."""
+        """Set the requests in effect after a pass, of the pods that are not evicted."""
         if self._model.learns_risk_level:
-            self._in_force = in_force
+            self._requests_in_force = in_force
 
     def _past(self, row_of_container: Int64Array, rows: int, own: int) -> PastDemand:
         usage, sampled = self._statistics.get_recent()

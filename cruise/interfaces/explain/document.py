@@ -154,7 +154,7 @@ def _statistic(statistic: Statistic) -> JsonValue:
         "container": key.container,
         "identity": key.identity,
     }
-    document["refusedReasons"] = [reason.value for reason in statistic.rejections]
+    document["rejectedReasons"] = [reason.value for reason in statistic.rejections]
     return document
 
 

@@ -33,7 +33,7 @@ def test_the_second_resize_of_a_pod_that_has_to_wait_is_given_up_on_at_once() ->
         resizes.request(BOTH, get_sizes([size] * 2, [10, 10]), NEITHER)
         find_evictable = resizes.find_evictable(size, WAITING)
     assert find_evictable.tolist() == [True, True]
-    resizes.drop(np.array([0]))
+    resizes.forget(np.array([0]))
     assert resizes.find_evictable(3000, WAITING).tolist() == [False, True], "a new pod has not waited"
 
 

@@ -143,7 +143,7 @@ def test_sums_are_scaled_down_before_weights_overflow() -> None:
 def test_a_weight_doubles_with_every_half_life() -> None:
     weight = GrowingWeight(HALF_LIFE)
 
-    assert [weight.get_at(time) for time in (0, 300, 600, 1200)] == [
+    assert [weight.get_weight(time) for time in (0, 300, 600, 1200)] == [
         (1.0, 1.0),
         (pytest.approx(2**0.5), 1.0),
         (2.0, 1.0),

@@ -148,7 +148,7 @@ class FleetCluster:
     def name(self, containers, view):
         """Give new pods names of their own."""
         for index in containers.tolist():
-            self.names[index] = f"{self.recording.containers[index].pod}.{int(view.creation_row[index])}"
+            self.names[index] = f"{self.recording.containers[index].pod}.{int(view.creation_count[index])}"
 
     def pod_of(self, index):
         assert self._view is not None
