@@ -1,4 +1,4 @@
-"""The demo's cluster: eight nodes filled by requests, not by use, with one of every case that cruise treats apart."""
+"""The demo's cluster: eight nodes that are full by requests but not by usage, with one of each kind of workload."""
 
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -36,14 +36,14 @@ _SERIES_OFFSET_SECONDS = 61
 def create_demo_cluster(
     start: datetime, seed: int = 0, admit: AdmitFunction = admit_unchanged, trace_directory: Path = SHIPPED_TRACE
 ) -> tuple[SimulatedCluster, SimulatedUsageSource]:
-    """Return the demo's cluster and its usage; the same start and seed give its twin. Raises BadInputError for the trace."""
+    """Return the demo's cluster and its usage, the same for the same arguments. Raises BadInputError for the trace."""
     trace = read_trace(trace_directory)
     workloads = [
         *_replayed(trace, start, seed),
         *_stateful(start, seed),
-        *_guarded(start, seed),
+        *_partly_skipped(start, seed),
         *_batch(start, seed),
-        *_restless(start, seed),
+        *_unsteady(start, seed),
     ]
     cluster = SimulatedCluster(
         [_node(number) for number in range(1, NODES + 1)],
@@ -61,7 +61,7 @@ def create_demo_cluster(
 
 
 def _replayed(trace: Trace, start: datetime, seed: int) -> list[SimulatedWorkload]:
-    """Return a Deployment for each series, its replicas hours apart in the trace."""
+    """Return a Deployment for each series; its replicas replay the trace with offsets of hours."""
     shift = seed % len(trace.series) * 600
     replays = [
         TraceMember(row, shift + replica * _REPLICA_OFFSET_SECONDS + row * _SERIES_OFFSET_SECONDS)
@@ -72,7 +72,7 @@ def _replayed(trace: Trace, start: datetime, seed: int) -> list[SimulatedWorkloa
     found = []
     for row, series in enumerate(trace.series):
         requests = StatedResources(series.requests.cpu_millicores, series.requests.memory_bytes)
-        # Limits as most charts have them: memory at its request, CPU at twice or open.
+        # Limits as in most charts: memory at its request, CPU at twice its request or without a limit.
         limits = StatedResources(2 * series.requests.cpu_millicores if row % 3 == 0 else None, requests.memory_bytes)
         members = tuple(range(row * REPLICAS, (row + 1) * REPLICAS))
         found.append(
@@ -89,7 +89,7 @@ def _replayed(trace: Trace, start: datetime, seed: int) -> list[SimulatedWorkloa
 
 
 def _stateful(start: datetime, seed: int) -> list[SimulatedWorkload]:
-    """Return what is not a Deployment but runs on: a StatefulSet, a DaemonSet, and the cluster's own DNS."""
+    """Return a StatefulSet, a DaemonSet and the cluster's DNS."""
     postgres = DiurnalDemand(seed + 1, 150, 600, _mib(1200), _mib(1900))
     agent = CorrelatedDemand(seed + 2, 20, 60, _mib(80), _mib(60))
     return [
@@ -101,8 +101,8 @@ def _stateful(start: datetime, seed: int) -> list[SimulatedWorkload]:
     ]
 
 
-def _guarded(start: datetime, seed: int) -> list[SimulatedWorkload]:
-    """Return what is left alone in part: Guaranteed, scaled by an autoscaler, and with a native sidecar."""
+def _partly_skipped(start: datetime, seed: int) -> list[SimulatedWorkload]:
+    """Return workloads that are skipped in part: Guaranteed, scaled by an HPA, and with a sidecar."""
     ledger = Container("app", requests=_amounts(500, 1024), limits=_amounts(500, 1024))
     search = DiurnalDemand(seed + 3, 80, 350, _mib(300), _mib(500), peak_hour=12)
     checkout = CorrelatedDemand(seed + 4, 30, 150, _mib(180), _mib(120))
@@ -135,7 +135,7 @@ def _guarded(start: datetime, seed: int) -> list[SimulatedWorkload]:
 
 
 def _batch(start: datetime, seed: int) -> list[SimulatedWorkload]:
-    """Return what runs to completion."""
+    """Return a CronJob and a Job."""
     report = BurstyDemand(seed + 7, 100, 250, _mib(150), _mib(350), period_seconds=240, burst_seconds=120)
     run = _pod("report", _main(300, 512, 1024))
     imports = _pod("import", _main(400, 512, 1024))
@@ -160,15 +160,15 @@ def _batch(start: datetime, seed: int) -> list[SimulatedWorkload]:
     ]
 
 
-def _restless(start: datetime, seed: int) -> list[SimulatedWorkload]:
-    """Return what makes a cluster interesting: a leak, bursts, and pods that find no room among all the requests."""
+def _unsteady(start: datetime, seed: int) -> list[SimulatedWorkload]:
+    """Return a workload with a memory leak, one with bursts, and one whose pods are pending."""
     leak = LeakingDemand(seed + 8, 40, _mib(150), _mib(400))
     bursts = BurstyDemand(seed + 9, 30, 900, _mib(120), _mib(600), period_seconds=1800, burst_seconds=300)
-    waiting = DiurnalDemand(seed + 10, 100, 400, _mib(500), _mib(900))
+    daily = DiurnalDemand(seed + 10, 100, 400, _mib(500), _mib(900))
     return [
         _workload("shop", _deployment("thumbnails"), _main(250, 512, 768), 2, leak, start - YOUNG_AGE),
         _workload("shop", _deployment("mailer"), _main(500, 512, 1024), 3, bursts, start - OLD_AGE),
-        _workload("shop", _deployment("recommender"), _main(2500, 4096, 6144), 4, waiting, start),
+        _workload("shop", _deployment("recommender"), _main(2500, 4096, 6144), 4, daily, start),
     ]
 
 

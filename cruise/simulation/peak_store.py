@@ -1,4 +1,4 @@
-"""Hourly peaks in memory: for each hour one array over all keys, NaN where there is no sample."""
+"""Stores hourly peaks in memory: for each hour one array over all keys, NaN without samples."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from cruise.domain.usage import HourlyPeaks, PeakKey, PeakSummary
 
 @dataclass(slots=True)
 class _PeaksOfHour:
-    """The peaks of one clock hour, indexed by a key's number; shorter than the keys until written again."""
+    """The peaks of one clock hour, indexed by the number of a key; the arrays may be shorter than the keys."""
 
     cpu_demand_millicores: Float64Array
     memory_bytes: Float64Array
 
-    def grow(self, size: int) -> None:
+    def extend(self, size: int) -> None:
         missing = size - len(self.memory_bytes)
         if missing > 0:
-            # Half as much again, so that keys that come one by one do not copy the arrays each time.
+            # Half as much more, so that new keys do not copy the arrays each time.
             more = np.full(missing + size // 2, np.nan)
             self.cpu_demand_millicores = np.concatenate([self.cpu_demand_millicores, more])
             self.memory_bytes = np.concatenate([self.memory_bytes, more])
@@ -29,18 +29,18 @@ class InMemoryPeaks:
     """Every key's hourly peaks; hours count since the Unix epoch."""
 
     def __init__(self) -> None:
-        self._number_of: dict[PeakKey, int] = {}
+        self._number_by_key: dict[PeakKey, int] = {}
         self._hours: dict[int, _PeaksOfHour] = {}
 
     def merge(self, peaks: HourlyPeaks) -> None:
-        """Raise the peaks to those given, where they are higher."""
+        """Raise peaks to those given."""
         sampled = ~(np.isnan(peaks.cpu_demand_millicores) & np.isnan(peaks.memory_bytes))
         if not sampled.any():
             return
-        number_of = self._number_of
+        number_by_key = self._number_by_key
         numbers = np.fromiter(
             (
-                number_of.setdefault(key, len(number_of)) if counts else -1
+                number_by_key.setdefault(key, len(number_by_key)) if counts else -1
                 for key, counts in zip(peaks.keys, sampled.tolist(), strict=True)
             ),
             dtype=np.int64,
@@ -48,18 +48,18 @@ class InMemoryPeaks:
         )
         for hour in np.unique(peaks.hours[sampled]).tolist():
             rows = np.flatnonzero(sampled & (peaks.hours == hour))
-            kept = self._hours.setdefault(hour, _PeaksOfHour(np.empty(0), np.empty(0)))
-            kept.grow(len(number_of))
-            np.fmax.at(kept.cpu_demand_millicores, numbers[rows], peaks.cpu_demand_millicores[rows])
-            np.fmax.at(kept.memory_bytes, numbers[rows], peaks.memory_bytes[rows])
+            peaks_of_hour = self._hours.setdefault(hour, _PeaksOfHour(np.empty(0), np.empty(0)))
+            peaks_of_hour.extend(len(number_by_key))
+            np.fmax.at(peaks_of_hour.cpu_demand_millicores, numbers[rows], peaks.cpu_demand_millicores[rows])
+            np.fmax.at(peaks_of_hour.memory_bytes, numbers[rows], peaks.memory_bytes[rows])
 
     def summary(self, hours: Collection[int], since_hour: int) -> PeakSummary:
-        """Sum up each key's peaks from `since_hour` on, and over those of `hours` that are not before it."""
-        size = len(self._number_of)
+        """Summarize each key's peaks since `since_hour`; the peaks of the summary are those of `hours`."""
+        size = len(self._number_by_key)
         cpu_peak, memory_peak, memory_max = np.full((3, size), np.nan)
         first_hour = np.full(size, np.iinfo(np.int64).max)
         for hour in sorted(hour for hour in self._hours if hour >= since_hour):
-            cpu, memory = self._of_hour(hour, size)
+            cpu, memory = self._get_hour(hour, size)
             np.fmax(memory_max, memory, out=memory_max)
             if hour in hours:
                 np.fmax(cpu_peak, cpu, out=cpu_peak)
@@ -68,7 +68,7 @@ class InMemoryPeaks:
             np.minimum(first_hour, hour, out=first_hour, where=sampled)
         known = first_hour < np.iinfo(np.int64).max
         return PeakSummary(
-            keys=[key for key, counts in zip(self._number_of, known.tolist(), strict=True) if counts],
+            keys=[key for key, counts in zip(self._number_by_key, known.tolist(), strict=True) if counts],
             cpu_peak_millicores=cpu_peak[known],
             memory_peak_bytes=memory_peak[known],
             memory_7d_max_bytes=memory_max[known],
@@ -76,14 +76,14 @@ class InMemoryPeaks:
         )
 
     def get_for_workload(self, namespace: str, workload: str, since_hour: int) -> HourlyPeaks:
-        """Return one workload's peaks from an hour on, sorted by key and hour."""
-        keys = sorted(key for key in self._number_of if (key.namespace, key.workload) == (namespace, workload))
-        size = len(self._number_of)
+        """Return one workload's peaks since an hour, sorted by key and hour."""
+        keys = sorted(key for key in self._number_by_key if (key.namespace, key.workload) == (namespace, workload))
+        size = len(self._number_by_key)
         rows: list[tuple[PeakKey, int, float, float]] = []
-        planes = [(hour, *self._of_hour(hour, size)) for hour in sorted(self._hours) if hour >= since_hour]
+        hours = [(hour, *self._get_hour(hour, size)) for hour in sorted(self._hours) if hour >= since_hour]
         for key in keys:
-            number = self._number_of[key]
-            for hour, cpu, memory in planes:
+            number = self._number_by_key[key]
+            for hour, cpu, memory in hours:
                 if not (np.isnan(cpu[number]) and np.isnan(memory[number])):
                     rows.append((key, hour, float(cpu[number]), float(memory[number])))
         return HourlyPeaks(
@@ -94,37 +94,37 @@ class InMemoryPeaks:
         )
 
     def get_for_hour(self, hour: int) -> HourlyPeaks:
-        """Return every key's peaks of one hour, those with a sample."""
-        size = len(self._number_of) if hour in self._hours else 0
-        cpu, memory = self._of_hour(hour, size) if size else (np.empty(0), np.empty(0))
+        """Return the peaks of one hour."""
+        size = len(self._number_by_key) if hour in self._hours else 0
+        cpu, memory = self._get_hour(hour, size) if size else (np.empty(0), np.empty(0))
         sampled = ~(np.isnan(cpu) & np.isnan(memory))
-        keys = [key for key, counts in zip(self._number_of, sampled.tolist(), strict=False) if counts]
+        keys = [key for key, counts in zip(self._number_by_key, sampled.tolist(), strict=False) if counts]
         return HourlyPeaks(keys, np.full(len(keys), hour, dtype=np.int64), cpu[sampled], memory[sampled])
 
     def prune(self, before_hour: int) -> None:
-        """Drop the peaks before an hour, and then the keys that have none left."""
+        """Delete the peaks before an hour, and then the keys without peaks."""
         dropped = [hour for hour in self._hours if hour < before_hour]
         if not dropped:
             return
         for hour in dropped:
             del self._hours[hour]
-        size = len(self._number_of)
-        alive = np.zeros(size, dtype=np.bool_)
+        size = len(self._number_by_key)
+        has_samples = np.zeros(size, dtype=np.bool_)
         for hour in self._hours:
-            cpu, memory = self._of_hour(hour, size)
-            alive |= ~(np.isnan(cpu) & np.isnan(memory))
-        if not alive.all():
-            self._keep(np.flatnonzero(alive))
+            cpu, memory = self._get_hour(hour, size)
+            has_samples |= ~(np.isnan(cpu) & np.isnan(memory))
+        if not has_samples.all():
+            self._select_keys(np.flatnonzero(has_samples))
 
-    def _keep(self, numbers: Int64Array) -> None:
-        size = len(self._number_of)
-        keys = list(self._number_of)
+    def _select_keys(self, numbers: Int64Array) -> None:
+        size = len(self._number_by_key)
+        keys = list(self._number_by_key)
         self._hours = {
-            hour: _PeaksOfHour(*(plane[numbers] for plane in self._of_hour(hour, size))) for hour in self._hours
+            hour: _PeaksOfHour(*(column[numbers] for column in self._get_hour(hour, size))) for hour in self._hours
         }
-        self._number_of = {keys[number]: new for new, number in enumerate(numbers.tolist())}
+        self._number_by_key = {keys[number]: new for new, number in enumerate(numbers.tolist())}
 
-    def _of_hour(self, hour: int, size: int) -> tuple[Float64Array, Float64Array]:
-        kept = self._hours[hour]
-        kept.grow(size)
-        return kept.cpu_demand_millicores[:size], kept.memory_bytes[:size]
+    def _get_hour(self, hour: int, size: int) -> tuple[Float64Array, Float64Array]:
+        peaks_of_hour = self._hours[hour]
+        peaks_of_hour.extend(size)
+        return peaks_of_hour.cpu_demand_millicores[:size], peaks_of_hour.memory_bytes[:size]

@@ -1,4 +1,4 @@
-"""A store in memory: for `scan` and `plan`, for backtests, and for tests of passes."""
+"""The Store port in memory: for `scan` and `plan`, for backtests, and for tests."""
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Mapping, Sequence
@@ -50,7 +50,7 @@ _at = attrgetter("at")
 
 
 class InMemoryStore:
-    """Implements `runtime.ports.Store`; what it is given is kept as it is, and not to be changed afterwards."""
+    """Implements `runtime.ports.Store`; it keeps the given objects, which must not be changed afterwards."""
 
     def __init__(self) -> None:
         self._statistics = StatisticsTable.from_rows([])
@@ -63,12 +63,12 @@ class InMemoryStore:
         self._outcomes: list[Outcome] = []  # by time, as are the evictions among them
         self._evictions: list[Outcome] = []
         self._intents: dict[int, WriteIntent] = {}
-        self._interventions: list[UserAction] = []
+        self._user_actions: list[UserAction] = []
         self._overrides: dict[tuple[str, WorkloadRef], Overrides] = {}
-        self._refused: dict[str, RefusedResize] = {}
+        self._rejected_resizes: dict[str, RefusedResize] = {}
         self._originals: dict[str, OriginalSizes] = {}
         self._packings: dict[str, PackingPlan] = {}
-        self._steered: tuple[PlacementHint, ...] = ()
+        self._placement_hints: tuple[PlacementHint, ...] = ()
         self._signing_keys: list[tuple[datetime, bytes]] = []  # the latest first
         self._paused = False
         self._history = DatabaseHistory()
@@ -174,7 +174,7 @@ class InMemoryStore:
         self._intents |= {one.id: one for one in intents}
 
     async def check_writable(self) -> None:
-        """Memory takes anything."""
+        """Return: memory is always writable."""
 
     async def open_intents(self) -> Sequence[WriteIntent]:
         return sorted(self._intents.values(), key=attrgetter("at", "id"))
@@ -214,10 +214,10 @@ class InMemoryStore:
         return find_counted_evictions([*ended, *begun])
 
     async def record_user_action(self, action: UserAction) -> None:
-        self._interventions.append(action)
+        self._user_actions.append(action)
 
     async def user_actions(self, since: datetime, limit: int = 1000) -> Sequence[UserAction]:
-        newest_first = sorted(reversed(self._interventions), key=_at, reverse=True)
+        newest_first = sorted(reversed(self._user_actions), key=_at, reverse=True)
         return [one for one in newest_first if one.at >= since][:limit]
 
     async def overrides(self) -> Mapping[tuple[str, WorkloadRef], Overrides]:
@@ -236,10 +236,10 @@ class InMemoryStore:
         self._paused = paused
 
     async def refused_resizes(self) -> Mapping[str, RefusedResize]:
-        return dict(self._refused)
+        return dict(self._rejected_resizes)
 
     async def remember_refused(self, refused: Sequence[RefusedResize]) -> None:
-        self._refused |= {one.pod_uid: one for one in refused}
+        self._rejected_resizes |= {one.pod_uid: one for one in refused}
 
     async def remember_original_sizes(self, originals: Sequence[OriginalSizes]) -> None:
         for one in originals:
@@ -255,13 +255,13 @@ class InMemoryStore:
     async def save_packing(self, plan: PackingPlan) -> None:
         known = self._packings.get(plan.id, plan)
         self._packings[plan.id] = replace(plan, at=known.at, proposal=known.proposal)
-        self._steered = tuple(sorted(plan.placement_hints, key=attrgetter("replaces")))
+        self._placement_hints = tuple(sorted(plan.placement_hints, key=attrgetter("replaces")))
 
     async def packing(self) -> PackingPlan | None:
         return max(self._packings.values(), key=attrgetter("at", "changed_at"), default=None)
 
     async def placement_hints(self) -> Sequence[PlacementHint]:
-        return self._steered
+        return self._placement_hints
 
     async def prune(self, now: datetime) -> None:
         kept = RETENTION
@@ -285,9 +285,9 @@ class InMemoryStore:
         }
         for lines in (self._outcomes, self._evictions):
             del lines[: bisect_left(lines, now - kept.outcomes, key=_at)]
-        self._interventions = [one for one in self._interventions if one.at >= now - kept.user_actions]
-        self._refused = {
-            uid: refused for uid, refused in self._refused.items() if refused.at >= now - kept.refused_resizes
+        self._user_actions = [one for one in self._user_actions if one.at >= now - kept.user_actions]
+        self._rejected_resizes = {
+            uid: refused for uid, refused in self._rejected_resizes.items() if refused.at >= now - kept.refused_resizes
         }
         self._originals = {
             uid: original for uid, original in self._originals.items() if original.at >= now - kept.original_sizes
@@ -300,7 +300,7 @@ class InMemoryStore:
 
 
 def _key_since(at: datetime) -> bytes:
-    """Make a key that keeps nothing secret, the same in each simulation."""
+    """Return a key that is not secret, the same in each simulation."""
     return sha256(at.isoformat().encode()).digest()
 
 
@@ -309,7 +309,7 @@ def _last_time(block: SampleBlock) -> int:
 
 
 def _merged(old: StatisticsTable, new: StatisticsTable) -> StatisticsTable:
-    """Return `new` with those rows of `old` that it replaces none of; of two rows for one key, the later counts."""
+    """Return `new` with the rows of `old` that it does not replace; of two rows with one key the later is used."""
     if old.keys == new.keys:
         return new
     last = {_statistic_of(key): row for row, key in enumerate(new.keys)}

@@ -1,4 +1,4 @@
-"""The usage samples of a simulated cluster, as a monitoring system would have them."""
+"""The usage samples of a simulated cluster, with missed, irregular and late scrapes."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,20 +12,17 @@ from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.cluster.state import MINUTE, convert_to_seconds
 from cruise.simulation.demand.history import Measurements
 
-# Scrapes that are missed, irregular or come late, and what is left of the samples then.
-
-# Growth over a longer gap says nothing of its minutes, and Prometheus repeats no older value.
+# The increase over a longer gap does not tell its minutes, and Prometheus does not repeat older values.
 MAX_GAP_SECONDS = 300
 _LONGEST_GAP = MAX_GAP_SECONDS // MINUTE
 
 
 @dataclass(frozen=True, slots=True)
 class SimulatedScrapes:
-    """How a monitoring system fares.
+    """The faults of a monitoring system.
 
-    `missed` tells for a node and some times which scrapes are missed: those of all its containers. What is scraped is
-    there `late_seconds` after its time. `ages` tells by how many seconds, less than 60, scrapes preceded the times that
-    show them.
+    `missed` returns a mask of the scrapes of a node that are missed, for some times. A sample is available after
+    `late_seconds`. `ages` returns by how many seconds, less than 60, scrapes precede the times of their samples.
     """
 
     missed: Callable[[str, Int64Array], BoolArray] | None = None
@@ -33,18 +30,18 @@ class SimulatedScrapes:
     ages: Callable[[str, Int64Array], Float64Array] | None = None
 
     @property
-    def get_on_time(self) -> bool:
-        """Tell whether each sample is of its time."""
+    def are_regular(self) -> bool:
+        """Whether no scrape is missed or irregular."""
         return self.missed is None and self.ages is None
 
     def get_visible(self, measured: Measurements, times: Int64Array) -> Measurements:
-        """Return samples, a minute apart, as they are seen where scrapes were missed.
+        """Return samples, a minute apart, as they appear with these scrapes.
 
-        CPU comes from counters: what grew between two scrapes is divided by the time between them, and over a gap it is
-        spread, up to five minutes, else its minutes are unknown. Memory is what was scraped last, for as long. Where
-        nothing was scraped yet after a gap, nothing is known of it.
+        CPU comes from counters: the increase between two scrapes is averaged over the time between them, across gaps of up
+        to five minutes; longer gaps are unknown. Memory is the last scraped value for the same time. A gap without a
+        later scrape is unknown.
         """
-        if self.get_on_time:
+        if self.are_regular:
             return measured
         cpu, memory = measured.cpu_demand_millicores.copy(), measured.memory_bytes.copy()
         if self.ages is not None:
@@ -71,18 +68,18 @@ PERFECT_SCRAPES = SimulatedScrapes()
 
 
 def _between(cpu: Float32Array, times: Int64Array, scraped: Float64Array) -> Float32Array:
-    """Return the use between each scrape and the one before, from the use of the minutes that end at the times."""
+    """Return the usage between each scrape and the previous one, from the usage of the minutes that end at the times."""
     counter = np.concatenate(([0.0], np.cumsum(np.nan_to_num(cpu))))
     shown = np.interp(scraped, np.concatenate((times[:1] - MINUTE, times)), counter) * MINUTE
     use = cpu.copy()
     use[1:] = np.diff(shown) / np.diff(scraped)
-    # What a minute does not tell, no part of it does.
+    # Parts of unknown minutes are unknown.
     use[1:][np.isnan(cpu[1:]) | np.isnan(cpu[:-1])] = np.nan
     return use
 
 
 def _gaps(missed: BoolArray) -> list[tuple[int, int]]:
-    """Return the scrapes before and after each gap: -1 or the length where there is none."""
+    """Return the scrapes before and after each gap; -1 or the length if there is none."""
     done = np.concatenate(([-1], np.flatnonzero(~missed), [len(missed)]))
     wide = np.flatnonzero(np.diff(done) > 1)
     return [(int(done[place]), int(done[place + 1])) for place in wide]
@@ -91,9 +88,8 @@ def _gaps(missed: BoolArray) -> list[tuple[int, int]]:
 class SimulatedUsageSource:
     """The UsageSourcePort port over a simulated cluster; a partition is a namespace.
 
-    Samples are on the minute grid and end at the simulated time. What lies before the start is the demand itself. A
-    container's CPU demand is its share of a crowded node's CPU × (1 + the share of time it waited). The pressure is
-    always known. `scrapes` says which samples are missed, irregular or late: none unless it is given.
+    Samples are on the minute grid until the simulated time. Before the start they are the demand itself. A container's
+    CPU demand is its usage × (1 + the share of time it waited for CPU); that pressure is always known.
     """
 
     def __init__(self, cluster: SimulatedCluster, scrapes: SimulatedScrapes = PERFECT_SCRAPES) -> None:
@@ -123,9 +119,9 @@ class SimulatedUsageSource:
         return block, None
 
     def _read(self, partition: str, times: Int64Array, newest: int) -> Measurements:
-        if self._scrapes.get_on_time or not len(times):
+        if self._scrapes.are_regular or not len(times):
             return self._cluster.history.read(partition, times)
-        # What a gap at either end is to be filled with lies outside.
+        # A gap at either end is filled from samples outside.
         first, last = int(times[0]) - MAX_GAP_SECONDS, min(int(times[-1]) + MAX_GAP_SECONDS, newest)
         wider = np.arange(first, last + 1, MINUTE, dtype=np.int64)
         seen = self._scrapes.get_visible(self._cluster.history.read(partition, wider), wider)
@@ -133,20 +129,20 @@ class SimulatedUsageSource:
         return seen.get_time(wanted)
 
     async def node_use(self, nodes: Collection[str], start: int, end: int) -> NodeUsage:
-        """Return what the containers of nodes used together, as far as scrapes show it."""
-        number_of = {node: number for number, node in enumerate(sorted(nodes))}
+        """Return the usage of the containers of each node, as scraped."""
+        number_by_key = {node: number for number, node in enumerate(sorted(nodes))}
         times = np.arange((start // MINUTE + 1) * MINUTE, end + 1, MINUTE, dtype=np.int64)
-        cpu, memory = np.zeros((2, len(number_of), len(times)))
+        cpu, memory = np.zeros((2, len(number_by_key), len(times)))
         for namespace in await self.partitions(await self._cluster.snapshot()):
             block, _ = await self.read(namespace, start, end, None)
-            rows = [row for row, node in enumerate(block.nodes) if node in number_of]
-            numbers = [number_of[block.nodes[row]] for row in rows]
+            rows = [row for row, node in enumerate(block.nodes) if node in number_by_key]
+            numbers = [number_by_key[block.nodes[row]] for row in rows]
             np.add.at(cpu, numbers, np.nan_to_num(block.cpu_demand_millicores[rows]))
             np.add.at(memory, numbers, np.nan_to_num(block.memory_bytes[rows]))
-        return NodeUsage(list(number_of), times, cpu, memory)
+        return NodeUsage(list(number_by_key), times, cpu, memory)
 
     async def node_loads(self, at: int) -> Mapping[str, NodeLoadSample]:
-        """Return each node's runnable CPU demand in cores at the last step until then: what its load average nears."""
+        """Return each node's CPU demand in cores at the last step until then, which its load average approaches."""
         for load in reversed(self._cluster.loads):
             if load.at <= at:
                 names = self._cluster.node_names[: len(load.cpu_demand)]

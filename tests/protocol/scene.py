@@ -74,13 +74,13 @@ class World:
     def kill(self) -> OomKill:
         """Kill O for its memory, and return what is seen of it."""
         record = self.record(2)
-        kill = self.cluster._kubelet.kill(record.rows["app"], self._state.timeline.now)
+        kill = self.cluster._kubelet.kill(record.rows["app"], self._state.clock.now)
         self.base["o"] = 2
         return replace(kill, last_working_set_bytes=2 * UNIT * MEBIBYTE)
 
     def put_in_force(self, number: int) -> bool:
         """Let a kubelet look at a resize; tell whether it is in force then."""
-        record, now = self.record(number), self._state.timeline.now
+        record, now = self.record(number), self._state.clock.now
         self.cluster._resizing._allocate(record, now)
         if record.pod.resize.pending is ResizePending.DEFERRED:
             return False
@@ -89,11 +89,11 @@ class World:
 
     def put_off(self, number: int) -> None:
         """Let a kubelet put a resize off."""
-        self.cluster._resizing._pend(self.record(number), ResizePending.DEFERRED, self._state.timeline.now)
+        self.cluster._resizing._set_pending(self.record(number), ResizePending.DEFERRED, self._state.clock.now)
 
     def end(self, number: int) -> None:
         """Let a terminating pod end, and its replacement be bound and start elsewhere."""
-        record, now = self.record(number), self._state.timeline.now
+        record, now = self.record(number), self._state.clock.now
         self.cluster._kubelet.remove(record, now)
         self.cluster._controllers.reconcile(now, self.cluster.admit)
         for one in self.cluster._scheduler.queue():

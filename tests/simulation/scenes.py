@@ -91,11 +91,11 @@ def workload(
 def cluster(
     workloads: Sequence[SimulatedWorkload] | SimulatedWorkload,
     nodes: Sequence[Node] | None = None,
-    behaviour: SimulationSettings = BY_SECOND,
+    settings: SimulationSettings = BY_SECOND,
     **fields: Any,
 ) -> SimulatedCluster:
     many = [workloads] if isinstance(workloads, SimulatedWorkload) else workloads
-    return SimulatedCluster([node()] if nodes is None else nodes, many, START, behaviour, **fields)
+    return SimulatedCluster([node()] if nodes is None else nodes, many, START, settings, **fields)
 
 
 def run(world: SimulatedCluster, seconds: float) -> None:

@@ -43,7 +43,7 @@ async def read(world: SimulatedCluster, start: int, end: int) -> SampleBlock:
 
 
 async def test_samples_are_on_the_minute_grid_after_start_until_end() -> None:
-    world = cluster(workload(pod=SMALL, dial=AdjustableDemand(cpu=70, mebibytes=30)), behaviour=BY_MINUTE)
+    world = cluster(workload(pod=SMALL, dial=AdjustableDemand(cpu=70, mebibytes=30)), settings=BY_MINUTE)
     run(world, 300)
     block = await read(world, 60, 240)
     pod = await only_pod(world)
@@ -57,7 +57,7 @@ async def test_samples_are_on_the_minute_grid_after_start_until_end() -> None:
 
 
 async def test_nothing_is_known_of_the_future() -> None:
-    world = cluster(workload(pod=SMALL, dial=AdjustableDemand()), behaviour=BY_MINUTE)
+    world = cluster(workload(pod=SMALL, dial=AdjustableDemand()), settings=BY_MINUTE)
     run(world, 120)
     block = await read(world, 0, 240)
     assert np.isfinite(block.memory_bytes[0]).tolist() == [True, True, False, False]
@@ -66,7 +66,7 @@ async def test_nothing_is_known_of_the_future() -> None:
 async def test_past_before_the_start_comes_from_the_demand() -> None:
     wave = DiurnalDemand(1, 100, 500, 100 * MEBIBYTE, 200 * MEBIBYTE)
     old = workload(pod=SMALL, profiles={"app": ContainerProfile(wave, (3,))}, created_at=OLD)
-    world = cluster(old, behaviour=BY_MINUTE)
+    world = cluster(old, settings=BY_MINUTE)
     run(world, 3600)
     block = await read(world, -86400, 3600)
     cpu, memory = wave.compute_demand(np.array([3]), block.times, np.array([10**6]))
@@ -80,14 +80,14 @@ async def test_past_begins_when_the_process_started_and_ends_at_its_limit() -> N
     young = workload(
         pod=limited, profiles={"app": ContainerProfile(leak, (0,))}, created_at=START - timedelta(minutes=40)
     )
-    block = await read(cluster(young, behaviour=BY_MINUTE), -3600, 0)
+    block = await read(cluster(young, settings=BY_MINUTE), -3600, 0)
     assert np.isnan(block.memory_bytes[0, :19]).all()
     assert (block.memory_bytes[0, 19:] / MEBIBYTE).tolist() == [*range(100, 131), *[130] * 10]
 
 
 async def test_crowded_node_shows_in_demand_as_waiting() -> None:
     dial = AdjustableDemand(cpu=3000)
-    world = cluster(workload(pod=SMALL, replicas=2, dial=dial), behaviour=BY_MINUTE)
+    world = cluster(workload(pod=SMALL, replicas=2, dial=dial), settings=BY_MINUTE)
     run(world, 60)
     block = await read(world, 0, 60)
     # Each gets 2000 of the 3000 that it wants and waits a third of the time: 2000 × (1 + 1/3).
@@ -98,7 +98,7 @@ async def test_crowded_node_shows_in_demand_as_waiting() -> None:
 
 async def test_cpu_limit_throttles() -> None:
     world = cluster(
-        workload(pod=template(container(100, 100, amounts(200))), dial=AdjustableDemand(cpu=400)), behaviour=BY_MINUTE
+        workload(pod=template(container(100, 100, amounts(200))), dial=AdjustableDemand(cpu=400)), settings=BY_MINUTE
     )
     run(world, 60)
     assert (await read(world, 0, 60)).cpu_demand_millicores[0, 0] == pytest.approx(300)
@@ -107,7 +107,7 @@ async def test_cpu_limit_throttles() -> None:
 
 async def test_short_steps_are_averaged_over_the_minute() -> None:
     dial = AdjustableDemand(cpu=100)
-    world = cluster(workload(pod=SMALL, dial=dial), behaviour=SimulationSettings(step_seconds=15))
+    world = cluster(workload(pod=SMALL, dial=dial), settings=SimulationSettings(step_seconds=15))
     run(world, 45)
     dial.cpu[0] = 500
     run(world, 15)
@@ -117,7 +117,7 @@ async def test_short_steps_are_averaged_over_the_minute() -> None:
 
 async def test_long_steps_hold_until_the_next() -> None:
     dial = AdjustableDemand(cpu=100)
-    world = cluster(workload(pod=SMALL, dial=dial), behaviour=SimulationSettings(step_seconds=300))
+    world = cluster(workload(pod=SMALL, dial=dial), settings=SimulationSettings(step_seconds=300))
     run(world, 300)
     dial.cpu[0] = 500
     run(world, 420)
@@ -129,7 +129,7 @@ async def test_long_steps_hold_until_the_next() -> None:
 async def test_pod_that_is_gone_keeps_its_samples_for_the_retention() -> None:
     world = cluster(
         workload(pod=SMALL, dial=AdjustableDemand(), grace_seconds=1),
-        behaviour=SimulationSettings(retention_seconds=600),
+        settings=SimulationSettings(retention_seconds=600),
     )
     run(world, 60)
     old = await only_pod(world)
@@ -159,7 +159,7 @@ async def test_partitions_are_namespaces() -> None:
 
 async def test_node_loads_are_runnable_cores_at_the_last_step() -> None:
     dial = AdjustableDemand(cpu=3000)
-    world = cluster(workload(pod=SMALL, replicas=3, dial=dial), [node("n1")], behaviour=BY_MINUTE)
+    world = cluster(workload(pod=SMALL, replicas=3, dial=dial), [node("n1")], settings=BY_MINUTE)
     usage = SimulatedUsageSource(world)
     assert await usage.node_loads(NOW) == {}
     run(world, 60)

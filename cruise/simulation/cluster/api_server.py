@@ -1,4 +1,4 @@
-"""What the API server accepts of a new pod and of a resize, before any kubelet sees it."""
+"""The API server's checks of new pods and of resizes: LimitRanges, validation and ResourceQuotas."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,11 +10,9 @@ from cruise.domain.pod_resources import count_pod_requests, get_qos_class
 from cruise.domain.resources import NOTHING_STATED, ResourceName, Resources, StatedResources
 from cruise.errors import RefusedError
 
-# LimitRanges as the API server applies them: defaults at creation, bounds at creation and at every resize.
-
 
 def apply_limit_range_defaults(pod: Pod, items: Sequence[LimitRangeItem]) -> Pod:
-    """Return the pod with what its containers leave open: limits from the maximum, requests from limit or minimum."""
+    """Set missing limits from the maximum, and missing requests from the limit or the minimum."""
     for item in items:
         if not item.is_for_pod:
             pod = replace(pod, containers=tuple(_defaulted(container, item) for container in pod.containers))
@@ -22,7 +20,7 @@ def apply_limit_range_defaults(pod: Pod, items: Sequence[LimitRangeItem]) -> Pod
 
 
 def find_violated_bound(pod: Pod, items: Sequence[LimitRangeItem]) -> str | None:
-    """Return the first bound that the pod's stated resources break, in words, None if there is none."""
+    """Return a description of the first bound that the pod's resources violate, if any."""
     for item in items:
         stated = [_pod_sums(pod)] if item.is_for_pod else [(one.requests, one.limits) for one in pod.containers]
         for requests, limits in stated:
@@ -76,7 +74,7 @@ def _apart(rule: str, request: int | None, limit: int | None, ratio: float) -> I
 
 
 def _pod_sums(pod: Pod) -> tuple[StatedResources, StatedResources]:
-    """Return the pod's sums, init containers as a floor; a resource is stated where any container states it."""
+    """Return the pod's sums, at least those of init containers; None for a resource that no container has."""
     roles = [container.role for container in pod.containers]
     requests, limits = (
         StatedResources(
@@ -113,13 +111,13 @@ RESIZE_ON_NODE = (1, 33)
 
 
 def get_stated_requests(pod: Pod) -> Resources:
-    """Return what the pod's spec alone requests, whatever the kubelet reports."""
+    """Return the requests of the pod's spec, without the kubelet's status."""
     plain = tuple(replace(one, allocated=None, actual=None) for one in pod.containers)
     return count_pod_requests(replace(pod, containers=plain))
 
 
 def replace_spec_resources_checked(pod: Pod, targets: Sequence[ContainerTarget]) -> Pod:
-    """Return the pod with the targets in its spec. Raises Refused for a container that it does not have."""
+    """Return the pod with the targets in its spec. Raises RefusedError for an unknown container."""
     wanted = {target.container: target for target in targets}
     for name in sorted(wanted.keys() - {container.name for container in pod.containers}):
         raise _invalid(pod, f"spec.containers: Forbidden: container {name!r} may not be added", "FieldValueForbidden")
@@ -139,7 +137,7 @@ def replace_spec_resources_checked(pod: Pod, targets: Sequence[ContainerTarget])
 
 
 def check_creation(pod: Pod, ranges: Sequence[LimitRangeItem]) -> None:
-    """Raise Refused for a pod that the API server would not create."""
+    """Raise RefusedError for a pod that the API server would not create."""
     _check_values(pod)
     problem = find_violated_bound(pod, ranges)
     if problem is not None:
@@ -149,7 +147,7 @@ def check_creation(pod: Pod, ranges: Sequence[LimitRangeItem]) -> None:
 def check_resize(
     pod: Pod, wanted: Pod, node: Node | None, ranges: Sequence[LimitRangeItem], server: tuple[int, int]
 ) -> None:
-    """Raise Refused for a resize that the API server would not take: `wanted` is `pod` with the new spec."""
+    """Raise RefusedError for a resize that the API server would reject; `wanted` is `pod` with the new spec."""
     kubelet = server if node is None or node.kubelet_version is None else node.kubelet_version
     _check_kind(pod, kubelet, server)
     _check_values(wanted)
@@ -226,12 +224,9 @@ def _forbidden(pod: Pod, text: str, cause: str) -> RefusedError:
     return RefusedError(f'pods "{pod.name}" is forbidden: {text}', cause)
 
 
-# ResourceQuotas: what the pods of a namespace may request and be limited to together.
-
-
 @dataclass(frozen=True, slots=True)
 class ResourceQuotaSpec:
-    """A ResourceQuota's spec: its hard `requests.cpu`, `limits.memory` and so on; None for what it does not count."""
+    """The hard requests and limits of a ResourceQuota; None for resources that it does not count."""
 
     namespace: str
     name: str
@@ -240,7 +235,7 @@ class ResourceQuotaSpec:
 
     @property
     def bounds(self) -> Iterator[tuple[str, ResourceName, int]]:
-        """Each bound: `requests` or `limits`, the resource, how much."""
+        """Each bound: `requests` or `limits`, the resource and the amount."""
         for field, hard in (("requests", self.requests), ("limits", self.limits)):
             for resource in ResourceName:
                 bound = hard.get(resource)
@@ -250,7 +245,7 @@ class ResourceQuotaSpec:
 
 @dataclass(frozen=True, slots=True)
 class _QuotaUsage:
-    """What counts against a quota."""
+    """The requests and limits that count against a quota."""
 
     requests: Resources = Resources()
     limits: Resources = Resources()
@@ -271,7 +266,7 @@ class SimulatedQuotas:
             self._rules.setdefault(rule.namespace, []).append(rule)
 
     def get_remaining(self, pods: Sequence[Pod]) -> Mapping[str, tuple[ResourceQuota, ...]]:
-        """Return what is left of each namespace's quotas, as decisions read it; `pods` are those of the cluster."""
+        """Return what remains of each namespace's quotas; `pods` are those of the cluster."""
         found = {}
         for namespace, rules in self._rules.items():
             used = _used(pod for pod in pods if pod.namespace == namespace)
@@ -279,7 +274,7 @@ class SimulatedQuotas:
         return found
 
     def check_creation(self, pod: Pod, pods: Iterable[Pod]) -> None:
-        """Raise Refused for a new pod that goes beyond a quota, or leaves open what a quota counts."""
+        """Raise RefusedError for a new pod that exceeds a quota, or lacks a request or limit that a quota counts."""
         for rule in self._rules.get(pod.namespace, ()):
             for field, resource, _ in rule.bounds:
                 open_at = [one.name for one in pod.containers if getattr(one, field).get(resource) is None]
@@ -289,7 +284,7 @@ class SimulatedQuotas:
         self._check(pod, _QuotaUsage(), pods)
 
     def check_resize(self, pod: Pod, wanted: Pod, pods: Iterable[Pod]) -> None:
-        """Raise Refused for a resize that takes more of a quota than is left; `wanted` is `pod` with the new spec."""
+        """Raise RefusedError for a resize that exceeds a quota; `wanted` is `pod` with the new spec."""
         self._check(wanted, _usage(pod), pods)
 
     def _check(self, wanted: Pod, before: _QuotaUsage, pods: Iterable[Pod]) -> None:
@@ -316,7 +311,7 @@ def _used(pods: Iterable[Pod]) -> _QuotaUsage:
 
 
 def _usage(pod: Pod) -> _QuotaUsage:
-    # Limits are summed up as requests are.
+    # Limits are summed like requests.
     limited = tuple(
         replace(one, requests=one.limits, allocated=None, actual=one.actual_limits) for one in pod.containers
     )

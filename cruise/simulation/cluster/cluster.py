@@ -1,7 +1,7 @@
-"""A whole cluster in memory, with the behaviour that cruise's rules depend on and time that moves when it is advanced.
+"""Simulates a cluster in memory, with explicit time.
 
-Not simulated: preemption, kubelet pressure evictions, volumes, pod affinity and spread, autoscalers of pods (they are
-only shown). A node's capacity is its allocatable.
+Not simulated: preemption, node-pressure evictions, volumes, pod affinity and topology spread. Pod autoscalers are listed
+but do not act. A node's capacity equals its allocatable.
 """
 
 import asyncio
@@ -55,16 +55,15 @@ from cruise.simulation.cluster.workloads import SimulatedWorkload
 
 
 def admit_unchanged(pod: Pod) -> Pod:
-    """Admit a pod as its controller made it."""
+    """Admit a pod without a change."""
     return pod
 
 
 class SimulatedCluster:
-    """The Cluster port over a cluster in memory; the same arguments and calls give the same cluster, byte for byte.
+    """Implements the Cluster port in memory; deterministic for the same arguments and calls. For one thread.
 
-    At the start every pod that fits runs already, since its workload was created. `admit` decides on each pod that a
-    controller creates later; it may change resources, annotations and placement, and is free to be replaced at any
-    time. One thread only.
+    At the start every pod that fits is already running, since its workload was created. `admit` is called for each pod
+    created later; it may change resources, annotations and placement, and may be replaced at any time.
     """
 
     def __init__(
@@ -72,7 +71,7 @@ class SimulatedCluster:
         nodes: Sequence[Node],
         workloads: Sequence[SimulatedWorkload],
         start: datetime,
-        behaviour: SimulationSettings | None = None,
+        settings: SimulationSettings | None = None,
         *,
         admit: AdmitFunction = admit_unchanged,
         budgets: Sequence[DisruptionBudgetSpec] = (),
@@ -85,10 +84,10 @@ class SimulatedCluster:
     ) -> None:
         self.admit = admit
         self.oom_kills_at: list[OomKill] = []
-        self._behaviour = behaviour or SimulationSettings()
+        self._settings = settings or SimulationSettings()
         self._budgets = tuple(budgets)
-        self._state = state = SimulatedClusterState(tuple(nodes), convert_to_seconds(start), self._behaviour)
-        self._timeline, self._tally, self.history = state.timeline, state.counts, state.history
+        self._state = state = SimulatedClusterState(tuple(nodes), convert_to_seconds(start), self._settings)
+        self._clock, self._counts, self.history = state.clock, state.counts, state.history
         self._scheduler = KubeScheduler(state)
         self._kubelet = Kubelet(state, self._pod_ended)
         self._resizing = ResizeActuation(state, self._kubelet.restart_immediately)
@@ -114,35 +113,35 @@ class SimulatedCluster:
                 self._kubelet,
                 check=self._check_eviction,
                 evict=self._delete,
-                changed=self._controllers.update_daemonsets,
+                on_nodes_changed=self._controllers.update_daemonsets,
             )
         )
         self._kill_seen = asyncio.Event()
         self._closed = False
-        self._controllers.reconcile(self._timeline.now, admit_unchanged)
-        self._schedule(self._timeline.now, running_already=True)
+        self._controllers.reconcile(self._clock.now, admit_unchanged)
+        self._schedule(self._clock.now, running_already=True)
 
     @property
     def now(self) -> datetime:
         """The simulated time."""
-        return convert_to_datetime(self._timeline.now)
+        return convert_to_datetime(self._clock.now)
 
     def add_vertical_pod_autoscaler(self, one: VerticalPodAutoscaler) -> None:
-        """Let somebody create a VerticalPodAutoscaler now."""
+        """Create a VerticalPodAutoscaler."""
         self._shown = replace(self._shown, vertical_autoscalers=(*self._shown.vertical_autoscalers, one))
 
     def add_scale(self, namespace: str, target: WorkloadRef, selector: LabelSelector | None) -> None:
-        """Answer what the scale of an autoscaler's target selects, None for one that has none; unknown until then."""
+        """Set the selector of the scale of an autoscaler's target, None for a target without one."""
         self._shown = replace(self._shown, scales={**self._shown.scales, (namespace, target): selector})
 
     @property
     def counts(self) -> SimulationCounts:
-        """What was counted until now."""
-        return replace(self._tally, oom_kills_by_container=dict(self._tally.oom_kills_by_container))
+        """The counts so far."""
+        return replace(self._counts, oom_kills_by_container=dict(self._counts.oom_kills_by_container))
 
     @property
     def pending_pods(self) -> int:
-        """How many pods wait for a node."""
+        """The number of pending pods."""
         return len(self._scheduler.queue())
 
     @property
@@ -152,30 +151,30 @@ class SimulatedCluster:
 
     @property
     def node_names(self) -> Sequence[str]:
-        """The nodes' names, sorted, then those that were added; one that was removed stays."""
+        """The names of the nodes, sorted, then of those added later; removed nodes are included."""
         return self._state.node_names
 
     def roll_out(self, workload: SimulatedWorkload, changed: SimulatedWorkload) -> None:
-        """Give a workload another template: its pods are of the old one until they end."""
+        """Replace the template of a workload; existing pods keep the old one until they end."""
         self._controllers.roll_out(workload, changed)
 
     def advance(self, to: datetime) -> None:
-        """Let simulated time pass; it makes no difference in how many calls. Raises ValueError for the past."""
-        end, step = convert_to_seconds(to), self._behaviour.step_seconds
-        if end < self._timeline.now:
+        """Advance the simulated time; the number of calls makes no difference. Raises ValueError for the past."""
+        end, step = convert_to_seconds(to), self._settings.step_seconds
+        if end < self._clock.now:
             raise ValueError(f"simulated time is {self.now}, it cannot go back to {to}")
-        for at in range((self._timeline.now // step + 1) * step, end + 1, step):
-            self._timeline.run_until(at)
+        for at in range((self._clock.now // step + 1) * step, end + 1, step):
+            self._clock.run_until(at)
             self._step(at)
-        self._timeline.run_until(end)
+        self._clock.run_until(end)
 
     def close(self) -> None:
-        """End every stream of kills once it has yielded what there is."""
+        """End every stream of kills after its last kill."""
         self._closed = True
         self._kill_seen.set()
 
     def node_figures(self) -> tuple[SimulatedNodeUsage, ...]:
-        """Return one figure a node, sorted by name; use and load are those of the last step, 0 before the first."""
+        """Return the usage of every node, sorted by name; usage and load are of the last step, 0 before the first."""
         return tuple(self._figure_of(name) for name in sorted(self._state.nodes))
 
     def _figure_of(self, name: str) -> SimulatedNodeUsage:
@@ -211,11 +210,11 @@ class SimulatedCluster:
         return None if record is None else record.pod
 
     async def oom_kills(self) -> AsyncIterator[OomKill]:
-        """Yield every kill since the start of the simulation, then each as it happens, until the cluster is closed."""
+        """Yield every kill since the start of the simulation, and each new one, until the cluster is closed."""
         position = 0
         while True:
             while position < len(self.oom_kills_at):
-                for _ in range(1 + self._behaviour.emit_twice):
+                for _ in range(1 + self._settings.emit_twice):
                     yield self.oom_kills_at[position]
                 position += 1
             if self._closed:
@@ -254,7 +253,7 @@ class SimulatedCluster:
         for record in self._scheduler.queue():
             node = self._scheduler.choose(record)
             if node is None:
-                self._tally.pending_pod_seconds += 0 if running_already else self._behaviour.step_seconds
+                self._counts.pending_pod_seconds += 0 if running_already else self._settings.step_seconds
                 if record.pod.unschedulable_since is None:
                     self._state.put(record, replace(record.pod, unschedulable_since=convert_to_datetime(at)))
                 continue
@@ -280,28 +279,28 @@ class SimulatedCluster:
         record = self._find(action)
         node = None if record.pod.node is None else self._state.nodes[record.pod.node]
         ranges = self._limit_ranges.get(action.namespace, ())
-        self._tally.resizes_requested += 1
+        self._counts.resizes_requested += 1
         try:
             wanted = replace_spec_resources_checked(record.pod, action.containers)
-            check_resize(record.pod, wanted, node, ranges, self._behaviour.server_version)
+            check_resize(record.pod, wanted, node, ranges, self._settings.server_version)
             self._quotas.check_resize(record.pod, wanted, self._state.pods)
         except RefusedError:
-            self._tally.resizes_refused += 1
+            self._counts.resizes_refused += 1
             raise
         self._state.put(record, wanted)
         if node is not None:
-            self._resizing.start(record, self._timeline.now)
+            self._resizing.start(record, self._clock.now)
 
     def _evict(self, action: EvictPod) -> None:
         record = self._find(action)
         try:
             self._check_eviction(record)
         except (RefusedError, ThrottledError):
-            self._tally.evictions_refused += 1
+            self._counts.evictions_refused += 1
             raise
         if record.pod.terminating:
             return
-        self._tally.evictions += 1
+        self._counts.evictions += 1
         self._delete(record)
 
     def _check_eviction(self, record: PodRecord) -> None:
@@ -309,9 +308,9 @@ class SimulatedCluster:
 
     def _delete(self, record: PodRecord) -> None:
         if record.pod.node is None or record.pod.is_finished:
-            self._kubelet.remove(record, self._timeline.now)
+            self._kubelet.remove(record, self._clock.now)
         else:
-            self._kubelet.terminate(record, self._timeline.now)
+            self._kubelet.terminate(record, self._clock.now)
             self._controllers.update(record.workload)
 
     def _set_taint(self, name: str, own: Taint, *, wanted: bool) -> None:

@@ -1,4 +1,4 @@
-"""The running containers of a simulated cluster as columns, so that a step costs a handful of array operations."""
+"""The running containers of a simulated cluster in columns, CPU contention and out-of-memory kills."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,9 +32,9 @@ _COLUMNS: dict[str, tuple[Any, float]] = {
 
 @dataclass(frozen=True, slots=True)
 class SimulatedDemand:
-    """What the living containers want at one moment; all arrays have one entry a row of `rows`.
+    """The demand of the containers at one time; arrays have one entry per row of `rows`.
 
-    CPU is 0 for a container that is not running and memory NaN; `known` tells whose demand is known.
+    A container that is not running has CPU 0 and memory NaN; `known` is a mask of the containers with known demand.
     """
 
     rows: Int64Array
@@ -45,7 +45,7 @@ class SimulatedDemand:
 
 
 class ContainerTable:
-    """One row a container; the row of a removed container is used again."""
+    """A table with one row per container; the rows of removed containers are reused."""
 
     node: NDArray[np.int64]
     source: NDArray[np.int64]
@@ -65,14 +65,14 @@ class ContainerTable:
         self._free: list[int] = []
         self._sources: list[DemandSource] = []
         self._source_of: dict[int, int] = {}
-        self._living: Int64Array | None = None
+        self._alive_rows: Int64Array | None = None
         self._by_source: list[tuple[DemandSource, Int64Array, Int64Array]] = []
-        self._grow(_FIRST_CAPACITY)
+        self._extend(_FIRST_CAPACITY)
 
     def add(self, node: int, source: DemandSource | None, member: int, history_row: int) -> int:
-        """Add a container that is not running yet and return its row."""
+        """Add a container that is not running yet, and return its row."""
         if not self._free:
-            self._grow(2 * self._capacity)
+            self._extend(2 * self._capacity)
         row = self._free.pop()
         for name, (_, empty) in _COLUMNS.items():
             getattr(self, name)[row] = empty
@@ -81,24 +81,24 @@ class ContainerTable:
         self.source[row] = NO_DEMAND if source is None else self._number(source)
         self.member[row] = member
         self.history_row[row] = history_row
-        self._living = None
+        self._alive_rows = None
         return row
 
     def remove(self, row: int) -> None:
         """Remove a container."""
         self.alive[row] = False
         self._free.append(row)
-        self._living = None
+        self._alive_rows = None
 
-    def get_bound(self, row: int, requests: StatedResources, limits: StatedResources) -> None:
-        """Put the requests and limits that hold from now on in force."""
+    def set_sizes(self, row: int, requests: StatedResources, limits: StatedResources) -> None:
+        """Set the requests and limits that apply from now on."""
         self.cpu_request[row] = requests.cpu_millicores or 0
         self.cpu_limit[row] = limits.cpu_millicores or np.inf
         self.memory_limit[row] = limits.memory_bytes or np.inf
 
     def demand(self, at: int) -> SimulatedDemand:
-        """Return what every living container wants at a time."""
-        rows = self._living_rows()
+        """Return the demand of every container at a time."""
+        rows = self._get_alive_rows()
         cpu = np.full(len(rows), np.nan)
         memory = np.full(len(rows), np.nan)
         now = np.int64(at)
@@ -112,15 +112,15 @@ class ContainerTable:
         known = np.isfinite(cpu)
         return SimulatedDemand(rows, self.node[rows], np.where(known, cpu, 0.0), memory, known)
 
-    def _living_rows(self) -> Int64Array:
-        if self._living is None:
-            self._living = np.flatnonzero(self.alive)
-            source, member = self.source[self._living], self.member[self._living]
+    def _get_alive_rows(self) -> Int64Array:
+        if self._alive_rows is None:
+            self._alive_rows = np.flatnonzero(self.alive)
+            source, member = self.source[self._alive_rows], self.member[self._alive_rows]
             self._by_source = []
             for number in np.unique(source[source != NO_DEMAND]).tolist():
                 places = np.flatnonzero(source == number)
                 self._by_source.append((self._sources[number], places, member[places]))
-        return self._living
+        return self._alive_rows
 
     def _number(self, source: DemandSource) -> int:
         number = self._source_of.get(id(source))
@@ -129,7 +129,7 @@ class ContainerTable:
             self._sources.append(source)
         return number
 
-    def _grow(self, capacity: int) -> None:
+    def _extend(self, capacity: int) -> None:
         for name, (kind, empty) in _COLUMNS.items():
             column = np.full(capacity, empty, dtype=kind)
             column[: self._capacity] = getattr(self, name, column)[: self._capacity]
@@ -139,50 +139,48 @@ class ContainerTable:
         self._capacity = capacity
 
 
-# The CPU that containers get on a crowded node, and those that are killed where memory runs out.
-
-MIN_WEIGHT = 2.0  # cpu.shares never go below 2
+MIN_WEIGHT = 2.0  # the minimum of cpu.shares
 _GUARANTEED_ADJUSTMENT = -997
 _BEST_EFFORT_ADJUSTMENT = 1000
 
 
 def share_cpu(wanted: Float64Array, weight: Float64Array, node: Int64Array, capacity: Float64Array) -> Float64Array:
-    """Return what each container gets of its node's CPU, all in millicores.
+    """Return the CPU that each container receives on its node, in millicores.
 
-    As the kernel's fair scheduler does: by weight, never more than wanted, and what one leaves goes to the others.
-    `node` is each container's index in `capacity`.
+    Like the kernel's fair scheduler: by weight, at most the demand, and the rest is shared by the others. `node` is each
+    container's index in `capacity`.
     """
-    got = wanted.copy()
-    crowded = np.bincount(node, weights=wanted, minlength=len(capacity)) > capacity
-    places = np.flatnonzero(crowded[node])
+    received = wanted.copy()
+    is_full = np.bincount(node, weights=wanted, minlength=len(capacity)) > capacity
+    places = np.flatnonzero(is_full[node])
     if not places.size:
-        return got
+        return received
     left = capacity.copy()
     while places.size:
         weights = np.maximum(weight[places], MIN_WEIGHT)
-        of_node = node[places]
-        total = np.bincount(of_node, weights=weights, minlength=len(capacity))
-        share = left[of_node] * weights / total[of_node]
-        content = wanted[places] <= share
-        # Where none wants less than the share, the share is what they get; elsewhere the content ones step back.
-        settling = np.bincount(of_node[content], minlength=len(capacity)) > 0
-        final = content | ~settling[of_node]
-        got[places[final]] = np.minimum(wanted[places[final]], share[final])
-        left -= np.bincount(of_node[content], weights=wanted[places[content]], minlength=len(capacity))
+        node_of_place = node[places]
+        total = np.bincount(node_of_place, weights=weights, minlength=len(capacity))
+        share = left[node_of_place] * weights / total[node_of_place]
+        is_satisfied = wanted[places] <= share
+        # If no container demands less than its share, all receive it; else the satisfied ones are settled first.
+        has_satisfied = np.bincount(node_of_place[is_satisfied], minlength=len(capacity)) > 0
+        final = is_satisfied | ~has_satisfied[node_of_place]
+        received[places[final]] = np.minimum(wanted[places[final]], share[final])
+        left -= np.bincount(node_of_place[is_satisfied], weights=wanted[places[is_satisfied]], minlength=len(capacity))
         places = places[~final]
-    return got
+    return received
 
 
-def compute_waiting_share(wanted: Float64Array, got: Float64Array) -> Float64Array:
-    """Return the share of time in which a container waits for CPU: what pressure stall information reports."""
+def compute_pressure(wanted: Float64Array, received: Float64Array) -> Float64Array:
+    """Return the share of time in which a container waits for CPU, as pressure stall information reports it."""
     share = np.zeros_like(wanted)
-    np.divide(wanted - got, wanted, out=share, where=wanted > 0)
+    np.divide(wanted - received, wanted, out=share, where=wanted > 0)
     return np.clip(share, 0.0, 1.0)
 
 
 def find_over_limit(memory: Float64Array, limit: Float64Array) -> BoolArray:
-    """Tell which containers would go beyond their memory limit and are killed."""
-    over: BoolArray = memory > limit  # NaN, not running, is over nothing
+    """Return a mask of the containers that are killed because their memory exceeds their limit."""
+    over: BoolArray = memory > limit  # False for NaN: not running
     return over
 
 
@@ -198,10 +196,10 @@ def compute_oom_score_adjustment(qos: QosClass, memory_request: int, node_memory
 
 
 def choose_oom_victims(memory: Sequence[float], adjustment: Sequence[int], node_memory: int) -> list[int]:
-    """Return, in killing order, what the kernel kills until the rest fits the node's memory.
+    """Return the indices of the containers that the kernel kills until the others fit in the node's memory, in order.
 
-    `memory` in bytes, 0 for what does not run. The largest badness goes first: memory plus the adjustment's
-    thousandths of the node's memory; of equals the first.
+    `memory` is in bytes, 0 for containers that are not running. The largest badness is killed first: memory plus the
+    adjustment's thousandths of the node's memory; of equal ones the first.
     """
     left = sum(memory)
     badness = [used + share * node_memory / 1000 for used, share in zip(memory, adjustment, strict=True)]

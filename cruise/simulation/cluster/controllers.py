@@ -1,4 +1,4 @@
-"""The controllers that keep a cluster's pods in being: each lost pod gets its replacement."""
+"""Simulates workload controllers, which create missing pods, and PodDisruptionBudgets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -30,49 +30,49 @@ class WorkloadControllers:
         self._replaced: list[SimulatedWorkload] = []
         self._limit_ranges = limit_ranges
         self._quotas = quotas
-        self._start = start = state.timeline.now
+        self._start = start = state.clock.now
         self._created: dict[tuple[int, int], int] = {}
         self._number = {id(workload): number for number, workload in enumerate(workloads)}
         self._pods: list[dict[PodKey, PodRecord]] = [{} for _ in workloads]
-        self._dirty = dict.fromkeys(range(len(workloads)))
+        self._outdated = dict.fromkeys(range(len(workloads)))
         self._crons = [number for number, workload in enumerate(workloads) if workload.kind == "CronJob"]
         self._runs: dict[int, dict[int, None]] = {number: {} for number in self._crons}
         self._last_run = {number: start // workloads[number].period_seconds for number in self._crons}
 
     def update(self, workload: SimulatedWorkload) -> None:
-        """Look at a workload at the next reconciliation: one of its pods ended. A bare pod has no controller."""
+        """Reconcile a workload at the next call, because one of its pods ended. A bare pod has no controller."""
         if workload.ref is not None:
-            self._dirty[self._number[id(workload)]] = None
+            self._outdated[self._number[id(workload)]] = None
 
     def roll_out(self, workload: SimulatedWorkload, changed: SimulatedWorkload) -> None:
-        """Create pods by a changed template from now on; those that exist stay until they end."""
+        """Create pods from a changed template from now on; existing pods remain until they end."""
         number = self._number[id(workload)]
-        # Its pods still name it, and no other object may have its id.
+        # Its pods still refer to it, and no other object may have its id.
         self._replaced.append(workload)
         self._workloads[number] = changed
         self._number[id(changed)] = number
 
     def update_daemonsets(self) -> None:
-        """Look at every DaemonSet at the next reconciliation: a node changed."""
+        """Reconcile every DaemonSet at the next call, because a node changed."""
         for number, workload in enumerate(self._workloads):
             if workload.kind == "DaemonSet":
-                self._dirty[number] = None
+                self._outdated[number] = None
 
     def reconcile(self, now: int, admit: AdmitFunction) -> None:
-        """Create the pods that are missing; one that the API server refuses is tried again the next time."""
+        """Create the missing pods; a pod that the API server rejects is retried the next time."""
         for number in self._crons:
             self._start_runs(number, now)
-        dirty = sorted(self._dirty)
-        self._dirty = {}
-        for number in dirty:
+        outdated = sorted(self._outdated)
+        self._outdated = {}
+        for number in outdated:
             records = self._pods[number]
             for key in [key for key, record in records.items() if record.is_deleted]:
                 del records[key]
-            for slot, node in self._missing(number):
+            for slot, node in self._find_missing_slots(number):
                 self._create(number, slot, node, now, admit)
 
     def find_outdated(self) -> list[PodRecord]:
-        """Return the finished pods of CronJobs that are no longer kept, oldest first, and forget their runs."""
+        """Return the finished pods of CronJobs to remove, oldest first, and forget their runs."""
         found: list[PodRecord] = []
         for number in self._crons:
             finished = sorted(
@@ -87,14 +87,14 @@ class WorkloadControllers:
     def _start_runs(self, number: int, now: int) -> None:
         for run in range(self._last_run[number] + 1, now // self._workloads[number].period_seconds + 1):
             self._runs[number][run] = None
-            self._dirty[number] = None
+            self._outdated[number] = None
             self._last_run[number] = run
 
-    def _missing(self, number: int) -> list[tuple[int, Node | None]]:
-        """Return the slots that want a pod; StatefulSets and DaemonSets wait until the old one is gone."""
+    def _find_missing_slots(self, number: int) -> list[tuple[int, Node | None]]:
+        """Return the slots without a pod; StatefulSets and DaemonSets first wait for the old pod to be removed."""
         workload = self._workloads[number]
-        waits = workload.kind in ("StatefulSet", "DaemonSet")
-        taken = {record.slot for record in self._pods[number].values() if waits or not record.pod.terminating}
+        must_wait = workload.kind in ("StatefulSet", "DaemonSet")
+        used_slots = {record.slot for record in self._pods[number].values() if must_wait or not record.pod.terminating}
         match workload.kind:
             case "DaemonSet":
                 wanted: list[tuple[int, Node | None]] = [
@@ -106,34 +106,31 @@ class WorkloadControllers:
                 wanted = [(run, None) for run in self._runs[number]]
             case _:
                 wanted = [(slot, None) for slot in range(workload.replicas)]
-        return [(slot, node) for slot, node in wanted if slot not in taken]
+        return [(slot, node) for slot, node in wanted if slot not in used_slots]
 
     def _create(self, number: int, slot: int, node: Node | None, now: int, admit: AdmitFunction) -> None:
         workload = self._workloads[number]
         ranges = self._limit_ranges.get(workload.namespace, ())
         serial = self._created.get((number, slot), 0)
-        born = convert_to_datetime(now) if workload.created_at is None or now > self._start else workload.created_at
+        created = convert_to_datetime(now) if workload.created_at is None or now > self._start else workload.created_at
         pod = admit(
             apply_limit_range_defaults(
-                create_pod(workload, slot, serial, self._state.behaviour.seed, born, node), ranges
+                create_pod(workload, slot, serial, self._state.settings.seed, created, node), ranges
             )
         )
         try:
             check_creation(pod, ranges)
             self._quotas.check_creation(pod, (record.pod for record in self._state.records.values()))
         except RefusedError:
-            # As with a controller's FailedCreate event: the pod stays missing and is tried again.
+            # Like a FailedCreate event: the pod is retried.
             self._state.counts.creations_refused += 1
-            self._dirty[number] = None
+            self._outdated[number] = None
             return
         self._created[number, slot] = serial + 1
         self._state.counts.pods_created += 1
         record = PodRecord(replace(pod, qos=get_qos_class(pod)), workload, slot)
         self._pods[number][record.key] = record
         self._state.add(record)
-
-
-# The Eviction API: disruption budgets and what they allow.
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +144,13 @@ class DisruptionBudgetSpec:
     max_unavailable: int | str | None = None
 
     def covers(self, record: PodRecord) -> bool:
-        """Tell whether the budget is about the pod."""
+        """Return whether the budget selects the pod."""
         return record.pod.namespace == self.namespace and self.selector.matches(record.pod.labels)
 
 
 @dataclass(frozen=True, slots=True)
 class DisruptionBudgetStatus:
-    """What the disruption controller writes: healthy pods now, and how many there have to be."""
+    """The status of the disruption controller: healthy, desired healthy and expected pods."""
 
     healthy: int
     desired: int
@@ -161,20 +158,20 @@ class DisruptionBudgetStatus:
 
     @property
     def allowed(self) -> int:
-        """How many pods may be disrupted now."""
+        """The number of pods that may be disrupted now."""
         return max(0, self.healthy - self.desired) if self.expected > 0 else 0
 
 
 def compute_budget_status(rule: DisruptionBudgetSpec, records: Iterable[PodRecord]) -> DisruptionBudgetStatus:
     """Return the status of a budget over all pods of the cluster.
 
-    Healthy is what is ready and not about to end. Expected are the replicas of the covered pods' controllers, or the
-    pods themselves where a plain number has to be available. Shares round up. Source: the disruption controller's
+    Healthy pods are ready and not terminating. Expected are the replicas of the selected pods' controllers, or the pods
+    themselves if a plain number must be available. Percentages round up. Source: the disruption controller's
     documentation.
     """
     covered = [record for record in records if rule.covers(record) and not record.pod.is_finished]
     healthy = sum(_is_healthy(record) for record in covered)
-    # Of a controller without a number of replicas each pod counts for itself.
+    # Pods of controllers without a number of replicas count one by one.
     scaled = {id(record.workload): record.workload for record in covered if record.workload.counts_replicas}
     expected = sum(workload.replicas for workload in scaled.values())
     expected += sum(not record.workload.counts_replicas for record in covered)
@@ -188,7 +185,7 @@ def compute_budget_status(rule: DisruptionBudgetSpec, records: Iterable[PodRecor
 def list_disruption_budgets(
     rules: Sequence[DisruptionBudgetSpec], records: Sequence[PodRecord]
 ) -> tuple[PodDisruptionBudget, ...]:
-    """Return the budgets as decisions read them, sorted by namespace and name."""
+    """Return the budgets with their status, sorted by namespace and name."""
     return tuple(
         PodDisruptionBudget(rule.namespace, rule.name, rule.selector, compute_budget_status(rule, records).allowed)
         for rule in sorted(rules, key=lambda rule: (rule.namespace, rule.name))
@@ -198,7 +195,7 @@ def list_disruption_budgets(
 def check_eviction_allowed(
     record: PodRecord, rules: Sequence[DisruptionBudgetSpec], records: Sequence[PodRecord]
 ) -> None:
-    """Raise Throttled where a budget forbids the eviction now, Refused where more than one covers the pod."""
+    """Raise ThrottledError if a budget forbids the eviction now, RefusedError if several budgets select the pod."""
     pod = record.pod
     if pod.is_finished or pod.terminating or pod.phase == "Pending":
         return
@@ -211,7 +208,7 @@ def check_eviction_allowed(
             "MultipleDisruptionBudgets",
         )
     status = compute_budget_status(covering[0], records)
-    # An unready pod is disrupted already: it may go as long as enough others are healthy.
+    # An unready pod may be evicted if enough others are healthy.
     if not record.pod.ready and 0 < status.desired <= status.healthy:
         return
     if status.allowed < 1:
@@ -227,5 +224,5 @@ def _is_healthy(record: PodRecord) -> bool:
 
 
 def _number(bound: int | str, expected: int) -> int:
-    """Return a bound as a number of pods, shares rounded up."""
+    """Return a bound as a number of pods, percentages rounded up."""
     return bound if isinstance(bound, int) else -(-expected * int(bound.removesuffix("%")) // 100)

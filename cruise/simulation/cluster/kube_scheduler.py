@@ -1,4 +1,4 @@
-"""A small kube-scheduler: filters, then the LeastAllocated score and the node that the webhook has a pod prefer."""
+"""A small kube-scheduler: filters, the LeastAllocated score, and the webhook's placement hints."""
 
 import numpy as np
 
@@ -8,15 +8,13 @@ from cruise.domain.resources import BoolArray, Int64Array, Resources
 from cruise.domain.scheduling import UNSCHEDULABLE_TAINT, SchedulingConstraints
 from cruise.simulation.cluster.state import DEFAULT_SCORED, PodKey, PodRecord, SimulatedClusterState
 
-# Which nodes have room for a pod, and how kube-scheduler scores them: arrays with one entry a node.
-
 
 def has_capacity(
     pods_left: Int64Array, free_cpu_millicores: Int64Array, free_memory_bytes: Int64Array, need: Resources
 ) -> BoolArray:
-    """Tell which nodes pass NodeResourcesFit for CPU, memory and the number of pods.
+    """Return a mask of the nodes that pass NodeResourcesFit for CPU, memory and the number of pods.
 
-    As in kube-scheduler, a pod that requests nothing of a resource is not kept out by its shortage.
+    As in kube-scheduler, a pod that does not request a resource fits even if the node has a shortage of it.
     """
     fits: BoolArray = pods_left > 0
     if need.cpu_millicores:
@@ -27,7 +25,7 @@ def has_capacity(
 
 
 def get_scored_requests(need: Resources) -> Resources:
-    """Return what the scores, not the filters, take a container for: a default of what it does not request."""
+    """Return the requests that kube-scheduler's scores count: defaults for what a container does not request."""
     return Resources(
         need.cpu_millicores or DEFAULT_SCORED.cpu_millicores, need.memory_bytes or DEFAULT_SCORED.memory_bytes
     )
@@ -39,7 +37,7 @@ def score_least_allocated(
     allocatable_memory: Int64Array | int,
     scored_memory: Int64Array,
 ) -> Int64Array:
-    """Return LeastAllocated: the mean free share of CPU and memory with the pod on board, 0 to 100, whole."""
+    """Return the LeastAllocated score: the mean free share of CPU and memory with the pod, from 0 to 100."""
     return (_free_share(allocatable_cpu, scored_cpu) + _free_share(allocatable_memory, scored_memory)) // 2
 
 
@@ -50,7 +48,7 @@ def _free_share(allocatable: Int64Array | int, used: Int64Array) -> Int64Array:
 
 
 class KubeScheduler:
-    """Chooses nodes for pending pods: one after the other, as each binding takes room from the next."""
+    """Chooses nodes for pending pods, one after the other."""
 
     def __init__(self, state: SimulatedClusterState) -> None:
         self._state = state
@@ -60,22 +58,22 @@ class KubeScheduler:
     def queue(self) -> list[PodRecord]:
         """Return the pending pods in scheduling order: priority, then age, then namespace and name."""
         ready = (record for record in self._state.unbound_pods.values() if not record.pod.scheduling_gated)
-        return sorted(ready, key=_place_in_queue)
+        return sorted(ready, key=_get_queue_key)
 
     def choose(self, record: PodRecord) -> str | None:
-        """Return the node for a pod, None where no node passes the filters; of equal scores the first name wins."""
+        """Return the node for a pod, of equal scores the first by name; None if no node passes the filters."""
         need = record.counted_requests
-        fits = self._admits(record.pod.placement) & self._has_room(record.pod, need)
+        fits = self._admits(record.pod.placement) & self._find_capacity(record.pod, need)
         if not fits.any():
             return None
         scores = np.where(fits, self._scores(record.scored_requests), -1)
         preferred = self._state.node_index.get(parse_placement_hint(record.pod.annotations.get(PLACEMENT_HINT, ""))[1])
         if preferred is not None and fits[preferred]:
-            # A preferred node affinity scores 100 on its node, and counts twice.
+            # A preferred node affinity scores 100 with weight 2.
             scores[preferred] += 200
         return self._state.node_names[int(scores.argmax())]
 
-    def _has_room(self, pod: Pod, need: Resources) -> BoolArray:
+    def _find_capacity(self, pod: Pod, need: Resources) -> BoolArray:
         state = self._state
         fits = has_capacity(
             state.allocatable_pods - state.pods_on,
@@ -104,18 +102,18 @@ class KubeScheduler:
         admits = self._admitting.get(placement)
         if admits is None:
             admits = self._admitting[placement] = np.array(
-                [_takes(self._state.nodes.get(name), placement) for name in self._state.node_names], dtype=np.bool_
+                [_admits_pod(self._state.nodes.get(name), placement) for name in self._state.node_names], dtype=np.bool_
             )
         return admits
 
 
-def _takes(node: Node | None, placement: SchedulingConstraints) -> bool:
+def _admits_pod(node: Node | None, placement: SchedulingConstraints) -> bool:
     if node is None or not node.ready:
         return False
     taints = (*node.taints, UNSCHEDULABLE_TAINT) if node.unschedulable else node.taints
     return placement.allows_node(node.name, node.labels) and placement.tolerates_all(taints)
 
 
-def _place_in_queue(record: PodRecord) -> tuple[int, float, PodKey]:
+def _get_queue_key(record: PodRecord) -> tuple[int, float, PodKey]:
     created = record.pod.created_at
     return (-record.pod.priority, 0.0 if created is None else created.timestamp(), record.key)

@@ -1,4 +1,4 @@
-"""The life of pods on their nodes: start, readiness, kill and restart, end."""
+"""Simulates kubelets: start, readiness, kill, restart and termination of pods."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -14,19 +14,19 @@ from cruise.simulation.demand.history import StartedBefore
 
 
 class Kubelet:
-    """All nodes' kubelets; `ended` is called for every pod that is gone.
+    """The kubelets of all nodes; `on_removed` is called for every removed pod.
 
-    `owner_of_row` finds the pod and the container of a row of the container table.
+    `owner_of_row` has the pod and the container name of each row of the container table.
     """
 
-    def __init__(self, state: SimulatedClusterState, ended: Callable[[PodRecord], None]) -> None:
+    def __init__(self, state: SimulatedClusterState, on_removed: Callable[[PodRecord], None]) -> None:
         self._state = state
-        self._ended = ended
+        self._on_removed = on_removed
         self._restarts: dict[int, int] = {}
         self.owner_of_row: dict[int, tuple[PodRecord, str]] = {}
 
     def bind(self, record: PodRecord, node: str) -> None:
-        """Take a pod in: everything that it states is allocated to it."""
+        """Bind a pod and allocate its requests."""
         pod = record.pod
         record.allocated_limits = {one.name: one.limits for one in pod.containers}
         containers = tuple(_allocated(one) for one in pod.containers)
@@ -34,29 +34,26 @@ class Kubelet:
         self._state.put(record, bound, get_stated_requests(pod))
 
     def start_later(self, record: PodRecord, at: int) -> None:
-        """Start a bound pod's containers once they are pulled and created."""
-        self._state.timeline.schedule(at + self._state.behaviour.start_seconds, partial(self._start, record))
+        """Start a bound pod's containers after the start delay."""
+        self._state.clock.schedule(at + self._state.settings.start_seconds, partial(self._start, record))
 
     def start_at_past_time(self, record: PodRecord, at: int) -> None:
-        """Start a bound pod's containers at a time before now, so that they have a past."""
+        """Start a bound pod's containers at a time in the past."""
         self._start(record, at)
 
     def terminate(self, record: PodRecord, at: int) -> None:
-        """Begin to end a bound pod; it holds its room until its grace period is over."""
+        """Terminate a bound pod; it counts on its node until its grace period is over."""
         self._state.put(record, replace(record.pod, terminating=True))
-        self._state.timeline.schedule(at + record.workload.grace_seconds, partial(self._remove, record))
+        self._state.clock.schedule(at + record.workload.grace_seconds, partial(self._remove, record))
 
     def remove(self, record: PodRecord, at: int) -> None:
-        """Remove a pod at once, with its containers."""
+        """Remove a pod immediately, with its containers."""
         self._stop(record, at)
         self._state.remove(record)
-        self._ended(record)
+        self._on_removed(record)
 
     def kill(self, row: int, at: int) -> OomKill:
-        """Kill a container for lack of memory and plan its restart; return what is seen of the kill.
-
-        Its next process starts low, as the demand of a young process has it.
-        """
+        """Kill a container that is out of memory and schedule its restart; return the kill as it is observed."""
         record, name = self.owner_of_row[row]
         container = next(one for one in record.pod.containers if one.name == name)
         limits = container.actual_limits or container.limits
@@ -81,11 +78,11 @@ class Kubelet:
         self._state.counts.oom_kills += 1
         member = (*record.member, name)
         self._state.counts.oom_kills_by_container[member] = self._state.counts.oom_kills_by_container.get(member, 0) + 1
-        self._restart(record, name, at, at + self._pause(row, at))
+        self._restart(record, name, at, at + self._get_restart_delay(row, at))
         return kill
 
     def restart_immediately(self, record: PodRecord, name: str, at: int) -> None:
-        """Restart a container at once, as a resize with restart policy RestartContainer does."""
+        """Restart a container immediately, like a resize with the policy RestartContainer."""
         self._restart(record, name, at, at)
 
     def _start(self, record: PodRecord, at: int) -> None:
@@ -103,9 +100,9 @@ class Kubelet:
             if one.name in running:
                 self._add_container(record, one, at)
         self._state.put(record, replace(pod, phase="Running", containers=containers))
-        self._look_at_readiness(record, at)
+        self._update_readiness(record, at)
         if record.workload.finishes:
-            self._state.timeline.schedule(at + record.workload.duration_seconds, partial(self._finish, record))
+            self._state.clock.schedule(at + record.workload.duration_seconds, partial(self._finish, record))
 
     def _add_container(self, record: PodRecord, container: Container, at: int) -> None:
         pod = record.pod
@@ -113,12 +110,12 @@ class Kubelet:
         limits = record.allocated_limits[container.name]
         source, member = (None, 0) if profile is None else (profile.source, profile.member(record.slot))
         past = None
-        if source is not None and at < self._state.timeline.now:
+        if source is not None and at < self._state.clock.now:
             past = StartedBefore(source, member, at, float(limits.memory_bytes or np.inf))
         kept = self._state.history.add(ContainerKey(pod.namespace, pod.name, container.name), pod.node or "", past)
         row = self._state.containers.add(self._state.index_of(pod), source, member, kept)
         self._state.containers.started_at[row] = at
-        self._state.containers.get_bound(row, container.allocated or container.requests, limits)
+        self._state.containers.set_sizes(row, container.allocated or container.requests, limits)
         record.rows[container.name] = row
         self.owner_of_row[row] = (record, container.name)
 
@@ -127,14 +124,14 @@ class Kubelet:
         self._state.containers.started_at[row] = start_at
         self._state.containers.last_memory[row] = np.nan
         self._state.put(record, _restarted(record.pod, name))
-        self._look_at_readiness(record, start_at)
+        self._update_readiness(record, start_at)
 
-    def _look_at_readiness(self, record: PodRecord, started_at: int) -> None:
-        """Set the condition Ready now, and once a process that starts then has run for long enough."""
-        self._set_readiness(record, self._state.timeline.now)
+    def _update_readiness(self, record: PodRecord, started_at: int) -> None:
+        """Set the condition Ready now, and again when a new process has run for long enough."""
+        self._set_readiness(record, self._state.clock.now)
         due = started_at + record.workload.ready_seconds
-        if due > self._state.timeline.now:
-            self._state.timeline.schedule(due, partial(self._set_readiness, record))
+        if due > self._state.clock.now:
+            self._state.clock.schedule(due, partial(self._set_readiness, record))
 
     def _set_readiness(self, record: PodRecord, at: int) -> None:
         pod, workload, started = record.pod, record.workload, self._state.containers.started_at
@@ -146,14 +143,12 @@ class Kubelet:
         if ready is not pod.ready:
             self._state.put(record, replace(pod, ready=ready))
 
-    def _pause(self, row: int, at: int) -> int:
-        """Return the seconds until a killed container runs again; doubled with each kill that comes soon."""
-        calm = at - int(self._state.containers.started_at[row]) >= self._state.behaviour.quiet_seconds
-        kills = 0 if calm else self._restarts.get(row, 0)
+    def _get_restart_delay(self, row: int, at: int) -> int:
+        """Return the seconds until a killed container restarts; doubled with each kill that follows soon."""
+        is_reset = at - int(self._state.containers.started_at[row]) >= self._state.settings.quiet_seconds
+        kills = 0 if is_reset else self._restarts.get(row, 0)
         self._restarts[row] = kills + 1
-        return min(
-            self._state.behaviour.restart_seconds << min(kills, 16), self._state.behaviour.longest_restart_seconds
-        )
+        return min(self._state.settings.restart_seconds << min(kills, 16), self._state.settings.longest_restart_seconds)
 
     def _finish(self, record: PodRecord, at: int) -> None:
         if not record.is_deleted:

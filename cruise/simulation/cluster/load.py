@@ -11,7 +11,7 @@ from cruise.simulation.cluster.containers import (
     SimulatedDemand,
     choose_oom_victims,
     compute_oom_score_adjustment,
-    compute_waiting_share,
+    compute_pressure,
     find_over_limit,
     share_cpu,
 )
@@ -24,7 +24,7 @@ _STARVED_BELOW = 0.99
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNodeLoad:
-    """Every node's load at one time: runnable demand and use in millicores, memory in use in bytes."""
+    """The load of every node at one time: CPU demand and usage in millicores, memory usage in bytes."""
 
     at: int
     cpu_demand: Float64Array
@@ -33,77 +33,82 @@ class SimulatedNodeLoad:
 
 
 class LoadSimulation:
-    """Draws demand, shares CPU, finds the containers that memory kills, and keeps the measurements."""
+    """Computes demand, CPU usage and out-of-memory kills of every step, and records the usage."""
 
     def __init__(self, state: SimulatedClusterState, kubelet: Kubelet) -> None:
         self._state = state
         self._kubelet = kubelet
-        self._step = state.behaviour.step_seconds
+        self._step = state.settings.step_seconds
         self._sample_step = max(MINUTE, self._step)
         self._observed: tuple[Int64Array, Float64Array] = (np.empty(0, np.int64), np.empty(0))
         self.loads: deque[SimulatedNodeLoad] = deque(maxlen=max(2, LOAD_RETENTION_SECONDS // self._step))
 
     def measure(self, at: int) -> Sequence[int]:
-        """Let one step of load pass; return the rows of the containers that are to be killed, in killing order."""
+        """Compute one step of load; return the rows of the containers to kill, in order."""
         table, demand = self._state.containers, self._state.containers.demand(at)
         rows, nodes = demand.rows, len(self._state.node_names)
         wanted = np.minimum(demand.cpu_millicores, table.cpu_limit[rows])
-        got = share_cpu(wanted, table.cpu_request[rows], demand.node, self._state.allocatable_cpu.astype(np.float64))
-        waiting = compute_waiting_share(demand.cpu_millicores, got)
+        received = share_cpu(
+            wanted, table.cpu_request[rows], demand.node, self._state.allocatable_cpu.astype(np.float64)
+        )
+        waiting = compute_pressure(demand.cpu_millicores, received)
         limit = table.memory_limit[rows]
-        over = find_over_limit(demand.memory_bytes, limit)
-        held = np.nan_to_num(np.minimum(demand.memory_bytes, limit))
+        is_over_limit = find_over_limit(demand.memory_bytes, limit)
+        memory_used = np.nan_to_num(np.minimum(demand.memory_bytes, limit))
         self.loads.append(
             SimulatedNodeLoad(
-                at, _sums(demand.node, wanted, nodes), _sums(demand.node, got, nodes), _sums(demand.node, held, nodes)
+                at,
+                _sum_by_node(demand.node, wanted, nodes),
+                _sum_by_node(demand.node, received, nodes),
+                _sum_by_node(demand.node, memory_used, nodes),
             )
         )
-        starved = demand.known & (got < _STARVED_BELOW * demand.cpu_millicores)
+        starved = demand.known & (received < _STARVED_BELOW * demand.cpu_millicores)
         self._state.counts.container_seconds += self._step * int(np.count_nonzero(demand.known))
         self._state.counts.starved_container_seconds += self._step * int(np.count_nonzero(starved))
-        kills: list[int] = rows[over].tolist()
-        kills += self._exhausted(demand, np.where(over, 0.0, held))
+        kills: list[int] = rows[is_over_limit].tolist()
+        kills += self._find_exhausted(demand, np.where(is_over_limit, 0.0, memory_used))
         memory = np.where(demand.known, np.minimum(demand.memory_bytes, limit), np.nan)
-        self._keep(at, demand, np.where(demand.known, got * (1 + waiting), np.nan), memory)
+        self._record_measurements(at, demand, np.where(demand.known, received * (1 + waiting), np.nan), memory)
         self._observed = (rows, memory)
         return kills
 
     def observe(self, at: int) -> None:
-        """Make the step's memory the last observation of what runs on: a kill reports the observation before it."""
+        """Store the memory of running containers as the last observation, which a later kill reports."""
         rows, memory = self._observed
         self._state.containers.last_memory[rows] = np.where(
             self._state.containers.started_at[rows] <= at, memory, np.nan
         )
 
-    def _exhausted(self, demand: SimulatedDemand, held: Float64Array) -> list[int]:
-        """Return the rows that the kernel kills on nodes whose memory is used up."""
+    def _find_exhausted(self, demand: SimulatedDemand, memory_used: Float64Array) -> list[int]:
+        """Return the rows of the containers that the kernel kills on nodes without free memory."""
         allocatable = self._state.allocatable_memory
-        used = _sums(demand.node, held, len(allocatable))
+        used = _sum_by_node(demand.node, memory_used, len(allocatable))
         found: list[int] = []
         for index in np.flatnonzero(used > allocatable).tolist():
             places = np.flatnonzero(demand.node == index)
             rows = demand.rows[places].tolist()
             capacity = int(allocatable[index])
-            order = sorted(range(len(rows)), key=lambda place: self._identity(rows[place]))
+            order = sorted(range(len(rows)), key=lambda place: self._get_container_key(rows[place]))
             victims = choose_oom_victims(
-                [float(held[places[place]]) for place in order],
-                [self._adjustment(rows[place], capacity) for place in order],
+                [float(memory_used[places[place]]) for place in order],
+                [self._compute_adjustment(rows[place], capacity) for place in order],
                 capacity,
             )
             found.extend(rows[order[victim]] for victim in victims)
         return found
 
-    def _identity(self, row: int) -> tuple[str, str, str]:
+    def _get_container_key(self, row: int) -> tuple[str, str, str]:
         record, name = self._kubelet.owner_of_row[row]
         return (*record.key, name)
 
-    def _adjustment(self, row: int, node_memory: int) -> int:
+    def _compute_adjustment(self, row: int, node_memory: int) -> int:
         record, name = self._kubelet.owner_of_row[row]
         container = next(one for one in record.pod.containers if one.name == name)
         return compute_oom_score_adjustment(record.pod.qos, container.requests.memory_bytes or 0, node_memory)
 
-    def _keep(self, at: int, demand: SimulatedDemand, cpu: Float64Array, memory: Float64Array) -> None:
-        """Keep the mean CPU demand since the last kept time, and memory as it is now."""
+    def _record_measurements(self, at: int, demand: SimulatedDemand, cpu: Float64Array, memory: Float64Array) -> None:
+        """Record the mean CPU demand since the last recorded time, and the present memory."""
         rows, table = demand.rows, self._state.containers
         if self._step < self._sample_step:
             known = rows[demand.known]
@@ -111,17 +116,17 @@ class LoadSimulation:
             table.demand_count[known] += 1
             if at % self._sample_step:
                 return
-            cpu = _mean(table.demand_sum[rows], table.demand_count[rows])
+            cpu = _divide(table.demand_sum[rows], table.demand_count[rows])
             table.demand_sum[rows] = 0
             table.demand_count[rows] = 0
         self._state.history.record(at, table.history_row[rows], cpu, memory)
 
 
-def _sums(node: Int64Array, weights: Float64Array, nodes: int) -> Float64Array:
+def _sum_by_node(node: Int64Array, weights: Float64Array, nodes: int) -> Float64Array:
     return np.bincount(node, weights=weights, minlength=nodes).astype(np.float64)
 
 
-def _mean(total: Float64Array, count: Int64Array) -> Float64Array:
+def _divide(total: Float64Array, count: Int64Array) -> Float64Array:
     mean = np.full(total.shape, np.nan)
     np.divide(total, count, out=mean, where=count > 0)
     return mean

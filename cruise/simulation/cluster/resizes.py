@@ -1,4 +1,4 @@
-"""In-place resizes as a kubelet carries them out: desired, allocated, actual."""
+"""Simulates in-place resizes by kubelets: desired, allocated and actual resources."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,62 +11,62 @@ from cruise.simulation.cluster.state import PodKey, PodRecord, SimulatedClusterS
 
 
 class ResizeActuation:
-    """The resizes of all nodes, each pod's as one: all its containers or none. Source: KEP-1287."""
+    """Carries out resizes on all nodes; the containers of a pod are resized together. Source: KEP-1287."""
 
     def __init__(self, state: SimulatedClusterState, restart: Callable[[PodRecord, str, int], None]) -> None:
         self._state = state
         self._restart = restart
-        self._open: dict[PodKey, PodRecord] = {}
+        self._unfinished: dict[PodKey, PodRecord] = {}
 
     def start(self, record: PodRecord, at: int) -> None:
-        """Take note of a new spec of a bound pod."""
+        """Start a resize after the spec of a bound pod changed."""
         record.requested += 1
         record.requested_at = at
-        record.waiting_since = None
-        self._state.timeline.schedule(
-            at + self._state.behaviour.allocate_seconds, partial(self._look, record, record.requested)
+        record.deferred_since = None
+        self._state.clock.schedule(
+            at + self._state.settings.allocate_seconds, partial(self._handle_resize, record, record.requested)
         )
 
     def retry(self, at: int) -> None:
-        """Try again what is Deferred or failed: first what grows nothing, then by priority, class and waiting time."""
-        self._open = {key: record for key, record in self._open.items() if _is_open(record)}
-        for record in sorted(self._open.values(), key=_retry_order):
-            if record.waiting_since is not None:
+        """Retry Deferred and failed resizes: those without an increase first, then by priority, QoS class and age."""
+        self._unfinished = {key: record for key, record in self._unfinished.items() if _is_unfinished(record)}
+        for record in sorted(self._unfinished.values(), key=_retry_order):
+            if record.deferred_since is not None:
                 self._allocate(record, at)
             if record.is_failing:
                 self._actuate(record, at)
 
-    def _look(self, record: PodRecord, number: int, at: int) -> None:
+    def _handle_resize(self, record: PodRecord, number: int, at: int) -> None:
         if record.requested == number and not record.is_deleted and not record.pod.is_finished:
             self._allocate(record, at)
 
     def _allocate(self, record: PodRecord, at: int) -> None:
         pod, index = record.pod, self._state.index_of(record.pod)
         if not _differs(record):
-            self._settle(record)
+            self._clear_pending(record)
             return
         need = get_stated_requests(pod)
         if not need.fits_in(self._state.allocatable(index)):
-            self._pend(record, ResizePending.INFEASIBLE, at)
-        elif not need.fits_in(self._state.get_allocated_room(index) + record.allocated_requests):
-            self._pend(record, ResizePending.DEFERRED, at)
+            self._set_pending(record, ResizePending.INFEASIBLE, at)
+        elif not need.fits_in(self._state.get_unallocated(index) + record.allocated_requests):
+            self._set_pending(record, ResizePending.DEFERRED, at)
         else:
-            self._grant(record, need, at)
+            self._allocate_resize(record, need, at)
 
-    def _settle(self, record: PodRecord) -> None:
-        """Forget what was pending: the spec is again what is allocated."""
-        record.waiting_since = None
+    def _clear_pending(self, record: PodRecord) -> None:
+        """Clear a pending resize, because the spec equals the allocated resources again."""
+        record.deferred_since = None
         resize = record.pod.resize
         if resize.pending is not None:
             self._state.put(record, replace(record.pod, resize=replace(resize, pending=None, pending_since=None)))
 
-    def _pend(self, record: PodRecord, pending: ResizePending, at: int) -> None:
+    def _set_pending(self, record: PodRecord, pending: ResizePending, at: int) -> None:
         resize = record.pod.resize
         if pending is ResizePending.DEFERRED:
-            self._open[record.key] = record
-            record.waiting_since = record.requested_at if record.waiting_since is None else record.waiting_since
+            self._unfinished[record.key] = record
+            record.deferred_since = record.requested_at if record.deferred_since is None else record.deferred_since
         else:
-            record.waiting_since = None
+            record.deferred_since = None
         if resize.pending is pending:
             return
         if pending is ResizePending.DEFERRED:
@@ -77,8 +77,8 @@ class ResizeActuation:
             record, replace(record.pod, resize=replace(resize, pending=pending, pending_since=convert_to_datetime(at)))
         )
 
-    def _grant(self, record: PodRecord, need: Resources, at: int) -> None:
-        record.waiting_since = None
+    def _allocate_resize(self, record: PodRecord, need: Resources, at: int) -> None:
+        record.deferred_since = None
         record.is_failing = False
         record.grants += 1
         record.allocated_limits = {one.name: one.limits for one in record.pod.containers}
@@ -91,28 +91,28 @@ class ResizeActuation:
             resize=replace(NO_RESIZE, in_progress=True),
         )
         self._state.put(record, pod, need)
-        self._state.timeline.schedule(
-            at + self._state.behaviour.actuate_seconds, partial(self._act, record, record.grants)
+        self._state.clock.schedule(
+            at + self._state.settings.actuate_seconds, partial(self._finish_allocated, record, record.grants)
         )
 
-    def _act(self, record: PodRecord, grant: int, at: int) -> None:
+    def _finish_allocated(self, record: PodRecord, grant: int, at: int) -> None:
         current = grant == record.grants and record.pod.resize.in_progress
         if current and not record.is_deleted and not record.pod.is_finished:
             self._actuate(record, at)
 
     def _actuate(self, record: PodRecord, at: int) -> None:
-        """Put what is allocated in force, unless memory in use is above a limit that is to fall."""
+        """Apply the allocated resources, unless memory in use is above a limit that decreases."""
         pod = record.pod
-        if any(self._in_use_above(record, one) for one in pod.containers):
+        if any(self._is_usage_above_limit(record, one) for one in pod.containers):
             if not record.is_failing:
                 self._state.counts.resize_errors += 1
             record.is_failing = True
-            self._open[record.key] = record
+            self._unfinished[record.key] = record
             if not pod.resize.error:
                 self._state.put(record, replace(pod, resize=replace(pod.resize, error=True)))
             return
         record.is_failing = False
-        containers = tuple(self._in_force(record, one) for one in pod.containers)
+        containers = tuple(self._apply_allocated(record, one) for one in pod.containers)
         resize = replace(pod.resize, in_progress=False, error=False)
         self._state.put(record, replace(pod, containers=containers, resize=resize))
         self._state.counts.resizes_done += 1
@@ -120,7 +120,7 @@ class ResizeActuation:
             if old.name in record.rows and _restarts(old, record):
                 self._restart(record, old.name, at)
 
-    def _in_use_above(self, record: PodRecord, container: Container) -> bool:
+    def _is_usage_above_limit(self, record: PodRecord, container: Container) -> bool:
         row = record.rows.get(container.name)
         if row is None:
             return False
@@ -128,18 +128,20 @@ class ResizeActuation:
         falls = limit is not None and limit < self._state.containers.memory_limit[row]
         return falls and bool(self._state.containers.last_memory[row] > limit)
 
-    def _in_force(self, record: PodRecord, container: Container) -> Container:
+    def _apply_allocated(self, record: PodRecord, container: Container) -> Container:
         row = record.rows.get(container.name)
         if row is None or container.allocated is None:
             return container
         limits = record.allocated_limits[container.name]
-        self._state.containers.get_bound(row, container.allocated, limits)
+        self._state.containers.set_sizes(row, container.allocated, limits)
         return replace(container, actual=container.allocated, actual_limits=limits)
 
 
-def _is_open(record: PodRecord) -> bool:
+def _is_unfinished(record: PodRecord) -> bool:
     return (
-        (record.waiting_since is not None or record.is_failing) and not record.is_deleted and not record.pod.is_finished
+        (record.deferred_since is not None or record.is_failing)
+        and not record.is_deleted
+        and not record.pod.is_finished
     )
 
 
@@ -152,7 +154,7 @@ def _differs(record: PodRecord) -> bool:
 
 
 def _restarts(old: Container, record: PodRecord) -> bool:
-    """Tell whether the container's resize policy demands a restart; `old` still shows what was in force."""
+    """Return whether the container's resize policy requires a restart; `old` has the earlier actual resources."""
     limits = record.allocated_limits[old.name]
     if old.allocated is None or old.actual is None or old.actual_limits is None:
         return False
@@ -166,5 +168,5 @@ def _restarts(old: Container, record: PodRecord) -> bool:
 def _retry_order(record: PodRecord) -> tuple[bool, int, bool, int, PodKey]:
     grows = not get_stated_requests(record.pod).fits_in(record.allocated_requests)
     guaranteed = record.pod.qos is QosClass.GUARANTEED
-    since = record.requested_at if record.waiting_since is None else record.waiting_since
+    since = record.requested_at if record.deferred_since is None else record.deferred_since
     return (grows, -record.pod.priority, not guaranteed, since, record.key)

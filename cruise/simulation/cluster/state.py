@@ -1,4 +1,4 @@
-"""The objects of a simulated cluster and the sums over them, kept up to date at every change."""
+"""The state of a simulated cluster: its settings, clock, nodes, pods, and the sums over them."""
 
 import heapq
 from collections.abc import Callable, Sequence
@@ -15,41 +15,35 @@ from cruise.simulation.cluster.containers import ContainerTable
 from cruise.simulation.cluster.workloads import SimulatedWorkload
 from cruise.simulation.demand.history import MeasurementHistory
 
-# How a simulated cluster behaves where real ones differ.
-
 
 @dataclass(frozen=True, slots=True)
 class SimulationSettings:
-    """Versions and delays; times in seconds.
+    """Versions and delays of a simulated cluster, in seconds.
 
-    Everything is decided on a grid of `step_seconds`; what a kubelet or a container does in between happens at its
-    own second. Measurements are kept once a minute, or once a step where steps are longer.
+    Controllers and scheduler run every `step_seconds`; kubelets and containers act at their own second. Usage is recorded
+    once a minute, or once a step if steps are longer.
     """
 
     seed: int = 0
     server_version: tuple[int, int] = (1, 34)
     step_seconds: int = 60
-    allocate_seconds: int = 1  # until the kubelet looks at a resize
+    allocate_seconds: int = 1  # until the kubelet handles a resize
     actuate_seconds: int = 5  # from allocated to actual
     start_seconds: int = 5  # from bound to running
-    restart_seconds: int = 10  # after the first kill; doubled at each further one
+    restart_seconds: int = 10  # after the first kill; doubled after each further one
     longest_restart_seconds: int = 300
-    quiet_seconds: int = 600  # a process that lived longer starts the doubling anew
-    retention_seconds: int = 86_400  # of measurements
-    emit_twice: bool = False  # every kill comes out of the stream twice, as after a broken watch
-
-
-# What a simulation counts, for reports.
+    quiet_seconds: int = 600  # the running time that resets the doubling
+    retention_seconds: int = 86_400  # of recorded usage
+    emit_twice: bool = False  # every kill is streamed twice, as after a broken watch
 
 
 @dataclass(slots=True)
 class SimulationCounts:
-    """Sums since the start of the simulation.
+    """Counts since the start of the simulation.
 
-    Seconds are pod or container seconds. A container is starved while it gets less than 99 % of the CPU that it wants.
-    `drained` are the evictions by the node autoscaler, which `evictions` does not have. `kills_of` counts kills by
-    (namespace, workload, slot, container): a replacement shares its predecessor's slot, so two runs of one cluster can
-    be compared.
+    Seconds are pod or container seconds. A container is starved while it receives less than 99 % of its CPU demand.
+    `evictions` does not include `drained`, the evictions by the node autoscaler. Kills are also counted by (namespace,
+    workload, slot, container): a replacement pod has its predecessor's slot, so that runs can be compared.
     """
 
     oom_kills: int = 0
@@ -74,7 +68,7 @@ class SimulationCounts:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNodeUsage:
-    """One node at the last step: `requested` is what kube-scheduler counts, `load` its CPU demand over capacity."""
+    """One node at the last step; `requested` as kube-scheduler counts it, `load` is CPU demand over capacity."""
 
     node: str
     allocatable: Resources
@@ -84,13 +78,11 @@ class SimulatedNodeUsage:
     load: float
 
 
-# Simulated time: what is due when, in an order that never depends on chance.
-
 MINUTE = 60
 
 
 class SimulationClock:
-    """Things to do at given seconds; those due at the same second run in the order in which they were planned."""
+    """Simulated time, and the actions scheduled for it; those of the same second run in the order of scheduling."""
 
     def __init__(self, start: int) -> None:
         self.now = start
@@ -98,12 +90,12 @@ class SimulationClock:
         self._planned = 0
 
     def schedule(self, at: int, action: Callable[[int], None]) -> None:
-        """Plan `action`, which is called with the time that it is due."""
+        """Schedule an action, which is called with its time."""
         self._planned += 1
         heapq.heappush(self._due, (max(at, self.now), self._planned, action))
 
     def run_until(self, end: int) -> None:
-        """Run all that is due until `end`, whatever gets planned meanwhile included, and stop there."""
+        """Run all actions until `end`, including those scheduled meanwhile, and set the time to `end`."""
         while self._due and self._due[0][0] <= end:
             at, _, action = heapq.heappop(self._due)
             self.now = at
@@ -121,7 +113,7 @@ def convert_to_seconds(time: datetime) -> int:
     return int(time.timestamp())
 
 
-# What kube-scheduler's scores, not its filters, take a container for that requests nothing.
+# The requests that kube-scheduler's scores, not its filters, assume for a container without requests.
 DEFAULT_SCORED = Resources(100, 200 * MEBIBYTE)
 PodKey = tuple[str, str]
 _SUMS = ("counted_cpu", "counted_memory", "scored_cpu", "scored_memory", "granted_cpu", "granted_memory", "pods_on")
@@ -129,12 +121,11 @@ _SUMS = ("counted_cpu", "counted_memory", "scored_cpu", "scored_memory", "grante
 
 @dataclass(slots=True, eq=False)
 class PodRecord:
-    """One pod with what its frozen picture does not show.
+    """One pod with its internal state.
 
-    `rows` are its running containers' rows in the container table, `granted` what the kubelet has allocated to the
-    pod and `granted_limits` the limits that go with it; `requested` and `grants` count its resizes as requested and as
-    allocated, so that what was planned for an earlier one can tell that it is stale; `waiting_since` is set while a
-    resize is Deferred; `failing` tells that a resize could not be put in force.
+    `rows` are the rows of its running containers in the container table. `requested` and `grants` count the resizes that
+    were requested and allocated, so that scheduled actions of an earlier resize are recognized. `deferred_since` is set
+    while a resize is Deferred, `is_failing` while it cannot be applied.
     """
 
     pod: Pod
@@ -148,7 +139,7 @@ class PodRecord:
     grants: int = 0
     requested: int = 0
     requested_at: int = 0
-    waiting_since: int | None = None
+    deferred_since: int | None = None
     is_failing: bool = False
     is_deleted: bool = False
 
@@ -159,23 +150,23 @@ class PodRecord:
 
     @property
     def member(self) -> tuple[str, str, int]:
-        """Namespace, workload and slot: what its replacement will share with it."""
+        """Namespace, workload and slot, which its replacement pod shares."""
         return (self.pod.namespace, str(self.pod.workload or self.pod.name), self.slot)
 
 
 class SimulatedClusterState:
-    """Nodes and pods, and what all parts of the cluster share; columns have one entry a node, as in `node_names`.
+    """The nodes and pods of a cluster; columns have one entry per node, in the order of `node_names`.
 
-    A node that is removed keeps its index, with room for nothing. `counted_…` is what kube-scheduler counts, `scored_…`
-    what its scores see, `granted_…` what kubelets have allocated.
+    A removed node keeps its index, with an allocatable of 0. `counted_…` are the requests that kube-scheduler's filters
+    count, `scored_…` those of its scores, `granted_…` the resources allocated by kubelets.
     """
 
-    def __init__(self, nodes: tuple[Node, ...], start: int, behaviour: SimulationSettings) -> None:
-        self.behaviour = behaviour
-        self.timeline = SimulationClock(start)
+    def __init__(self, nodes: tuple[Node, ...], start: int, settings: SimulationSettings) -> None:
+        self.settings = settings
+        self.clock = SimulationClock(start)
         self.counts = SimulationCounts()
         self.containers = ContainerTable()
-        self.history = MeasurementHistory(start, max(MINUTE, behaviour.step_seconds), behaviour.retention_seconds)
+        self.history = MeasurementHistory(start, max(MINUTE, settings.step_seconds), settings.retention_seconds)
         self.nodes: dict[str, Node] = {}
         self.node_names: list[str] = []
         self.node_index: dict[str, int] = {}
@@ -205,8 +196,8 @@ class SimulatedClusterState:
         """Return a node's allocatable."""
         return Resources(int(self.allocatable_cpu[index]), int(self.allocatable_memory[index]))
 
-    def get_allocated_room(self, index: int) -> Resources:
-        """Return what the node's kubelet has not allocated to any pod."""
+    def get_unallocated(self, index: int) -> Resources:
+        """Return the resources that the node's kubelet has not allocated."""
         used = Resources(int(self.granted_cpu[index]), int(self.granted_memory[index]))
         return self.allocatable(index) - used
 
@@ -220,7 +211,7 @@ class SimulatedClusterState:
         self.nodes_version += 1
 
     def add_nodes(self, nodes: Sequence[Node]) -> None:
-        """Add empty nodes; no name may ever have been that of another."""
+        """Add empty nodes; names must not be reused."""
         self.nodes.update((node.name, node) for node in nodes)
         self.node_index.update((node.name, len(self.node_names) + place) for place, node in enumerate(nodes))
         self.node_names.extend(node.name for node in nodes)
@@ -235,7 +226,7 @@ class SimulatedClusterState:
         self.nodes_version += 1
 
     def remove_node(self, name: str) -> None:
-        """Remove a node that has no pod."""
+        """Remove a node without pods."""
         del self.nodes[name]
         index = self.node_index[name]
         for column in (self.allocatable_cpu, self.allocatable_memory, self.allocatable_pods):
@@ -254,7 +245,7 @@ class SimulatedClusterState:
         self._pods = self._sorted = None
 
     def remove(self, record: PodRecord) -> None:
-        """Remove a pod and give its room back."""
+        """Remove a pod."""
         if record.pod.node is not None:
             self._take(record, -1)
         self.unbound_pods.pop(record.key, None)
@@ -263,7 +254,7 @@ class SimulatedClusterState:
         self._pods = self._sorted = None
 
     def put(self, record: PodRecord, pod: Pod, granted: Resources | None = None) -> None:
-        """Replace a pod's picture, and with `granted` what its kubelet has allocated to it; a new node binds it."""
+        """Replace a pod, and with `granted` the resources that its kubelet allocated; a new node binds it."""
         if record.pod.node is not None:
             self._take(record, -1)
         elif pod.node is not None:
@@ -278,7 +269,7 @@ class SimulatedClusterState:
         self._pods = None
 
     def _take(self, record: PodRecord, sign: int) -> None:
-        """Add a bound pod to its node's sums, or take it out of them."""
+        """Add a bound pod to its node's sums, or subtract it."""
         index = self.index_of(record.pod)
         self.counted_cpu[index] += sign * record.counted_requests.cpu_millicores
         self.counted_memory[index] += sign * record.counted_requests.memory_bytes
@@ -293,7 +284,7 @@ class SimulatedClusterState:
                     self.extended_free[name][index] -= sign * amount
 
     def _versioned(self, pod: Pod) -> Pod:
-        """Return a pod with a resourceVersion that no other object has or had."""
+        """Return a pod with a new resourceVersion."""
         self._versions += 1
         return replace(pod, version=str(self._versions))
 

@@ -1,4 +1,4 @@
-"""What runs on a simulated cluster: controllers with their pod templates and the demand of their containers."""
+"""The workloads of a simulated cluster: controllers with their pod templates and the demand of their containers."""
 
 import hashlib
 from collections.abc import Mapping
@@ -36,10 +36,10 @@ _DAEMON_TOLERATIONS = tuple(
 class SimulatedWorkload:
     """A controller: Deployment, StatefulSet, DaemonSet, Job or CronJob; without `ref` one bare pod.
 
-    The template's name, uid, node, owner and status are ignored (a bare pod keeps its name). `profiles` gives the
-    demand of containers by name; a container without one uses nothing. A CronJob starts a pod at every multiple of
-    `period_seconds`; pods of Jobs and CronJobs succeed after `duration_seconds`. `created_at` None is the start. A pod
-    is ready once all its containers have run for `ready_seconds`; the pods of `never_ready` slots never are.
+    The template's name, uid, node, owner and status are ignored (a bare pod keeps its name). `profiles` has the demand
+    of containers by name; a container without one uses nothing. A CronJob starts a pod at every multiple of
+    `period_seconds`; pods of Jobs and CronJobs succeed after `duration_seconds`. `created_at` is by default the start. A
+    pod is ready once all its containers have run for `ready_seconds`; the pods of `never_ready` slots never are.
     """
 
     namespace: str
@@ -62,16 +62,16 @@ class SimulatedWorkload:
 
     @property
     def finishes(self) -> bool:
-        """Tell whether its pods run to completion."""
+        """Return whether its pods run to completion."""
         return self.kind in ("Job", "CronJob")
 
     @property
     def counts_replicas(self) -> bool:
-        """Tell whether it has a number of replicas."""
+        """Return whether it has a number of replicas."""
         return self.kind not in ("Pod", "DaemonSet", "Job", "CronJob")
 
     def to_workload(self, start: datetime) -> Workload | None:
-        """Return the controller object as decisions read it, None for a bare pod."""
+        """Return the workload object, None for a bare pod."""
         if self.ref is None:
             return None
         replicas = self.replicas if self.counts_replicas else None
@@ -91,7 +91,7 @@ class SimulatedWorkload:
 
 
 def create_pod(workload: SimulatedWorkload, slot: int, serial: int, seed: int, now: datetime, node: Node | None) -> Pod:
-    """Return the pod that the controller creates for a slot; name and uid follow from seed, workload, slot and serial.
+    """Return the pod that the controller creates for a slot; seed, workload, slot and serial determine name and uid.
 
     `serial` counts the slot's pods; `node` is the node of a DaemonSet pod. The slot of a CronJob's pod counts the
     periods since the Unix epoch.
@@ -136,7 +136,7 @@ def create_pod(workload: SimulatedWorkload, slot: int, serial: int, seed: int, n
 
 
 def is_daemonset_node(workload: SimulatedWorkload, node: Node) -> bool:
-    """Tell whether the DaemonSet controller creates a pod for the node."""
+    """Return whether the DaemonSet controller creates a pod for the node."""
     placement = workload.template.placement
     taints = (*node.taints, UNSCHEDULABLE_TAINT) if node.unschedulable else node.taints
     tolerant = replace(placement, tolerations=placement.tolerations + _DAEMON_TOLERATIONS)

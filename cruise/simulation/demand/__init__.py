@@ -1,1 +1,1 @@
-"""What simulated containers use: recorded traces and generated shapes."""
+"""The demand of simulated containers: recorded traces and generated shapes."""

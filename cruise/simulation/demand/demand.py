@@ -1,4 +1,4 @@
-"""Made-up demand with known shapes: every value follows from the seed, the member and the time alone."""
+"""Demand of simulated containers: replayed traces, and generated shapes that depend on seed, member and time only."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,24 +11,22 @@ from numpy.typing import NDArray
 from cruise.domain.resources import Float64Array, Int64Array
 from cruise.simulation.demand.trace import Trace
 
-# What simulated containers would use if nothing held them back.
-
 
 class DemandSource(Protocol):
     """The demand of a population of containers, its members numbered from 0."""
 
     def compute_demand(self, members: Int64Array, at: Int64Array, age: Int64Array) -> tuple[Float64Array, Float64Array]:
-        """Return CPU (millicores) and memory (bytes), NaN where nothing is known.
+        """Return CPU (millicores) and memory (bytes), NaN if unknown.
 
-        Element by element, the arguments broadcast against each other: `at` is Unix seconds, `age` the seconds since
-        the container's present process started.
+        The arguments are broadcast against each other; `at` is in Unix seconds, `age` is the seconds since the start of
+        the container's process.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerProfile:
-    """How the pods of a workload use one container: its n-th pod behaves as the n-th member, over and over again."""
+    """The demand of one container of a workload's pods: the n-th pod behaves as the n-th member, cyclically."""
 
     source: DemandSource
     members: tuple[int, ...]
@@ -47,11 +45,10 @@ class TraceMember:
 
 
 class TraceUsage:
-    """Replays a trace: a sample holds until the next, a fresh process warms up.
+    """Replays a trace; a sample is valid until the next one.
 
-    Memory of a process younger than `warm_up_seconds` rises evenly from the smallest sample of its series to the
-    trace's value: the least that the trace shows is taken as what a fresh process holds. A trace without memory uses
-    none. Outside the trace nothing is known, unless it loops.
+    The memory of a process younger than `warm_up_seconds` rises from the smallest sample of its series to the trace's
+    value. A trace without memory uses none. Outside the trace the demand is unknown, unless it loops.
     """
 
     def __init__(
@@ -103,9 +100,9 @@ _NOISE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class DiurnalDemand:
-    """Demand that swings between `low` and `high` once a day, highest at `peak_hour` (UTC).
+    """Demand that oscillates between `low` and `high` once a day, with the maximum at `peak_hour` (UTC).
 
-    Memory carries a tenth of the noise.
+    Memory has a tenth of the noise.
     """
 
     seed: int
@@ -126,7 +123,7 @@ class DiurnalDemand:
 
 @dataclass(frozen=True, slots=True)
 class BurstyDemand:
-    """Idle, with a burst of `burst_seconds` somewhere in a `share` of the periods."""
+    """Idle demand, with a burst of `burst_seconds` in a `share` of the periods."""
 
     seed: int
     idle_millicores: float
@@ -150,7 +147,7 @@ class BurstyDemand:
 
 @dataclass(frozen=True, slots=True)
 class LeakingDemand:
-    """Memory that grows with the age of the process and is lost only when it is killed."""
+    """Memory that increases with the age of the process until it is killed."""
 
     seed: int
     millicores: float
@@ -166,7 +163,7 @@ class LeakingDemand:
 
 @dataclass(frozen=True, slots=True)
 class CorrelatedDemand:
-    """Members that rise and fall together: `coupling` 1 is one shared curve, 0 a curve of its own for each."""
+    """Correlated demand of members: with `coupling` 1 they share one curve, with 0 each has its own."""
 
     seed: int
     base_millicores: float
@@ -195,7 +192,7 @@ class CorrelatedDemand:
 def _shaped(
     cpu: Float64Array, memory: Float64Array, members: Int64Array, at: Int64Array, age: Int64Array
 ) -> tuple[Float64Array, Float64Array]:
-    # Called for a few members at a time, where NumPy's own broadcasting functions would take most of the time.
+    # For few members NumPy's broadcasting functions would take most of the time.
     shape = np.broadcast(members, at, age).shape
     shaped = np.empty(shape), np.empty(shape)
     shaped[0][...], shaped[1][...] = cpu, memory

@@ -1,4 +1,4 @@
-"""What was measured of every simulated container, for as long as it is kept."""
+"""The recorded usage of simulated containers."""
 
 from collections import deque
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ _FIRST_ROWS = 64
 
 @dataclass(frozen=True, slots=True)
 class StartedBefore:
-    """What is known of a container before the first measurement: its demand since its process started.
+    """The demand of a container before the first measurement, since its process started.
 
-    Memory never goes beyond `memory_limit_bytes` (infinite without one).
+    Memory is at most `memory_limit_bytes` (infinite without a limit).
     """
 
     source: DemandSource
@@ -27,7 +27,7 @@ class StartedBefore:
 
 @dataclass(frozen=True, slots=True)
 class Measurements:
-    """Samples of containers: one row a key, one column a time, NaN where there is none."""
+    """Samples of containers: one row per key, one column per time, NaN is no sample."""
 
     keys: list[ContainerKey]
     nodes: list[str]
@@ -35,7 +35,7 @@ class Measurements:
     memory_bytes: Float64Array
 
     def get_time(self, wanted: BoolArray) -> "Measurements":
-        """Return the samples of some of the times, without containers that have none."""
+        """Return the samples at some of the times, without containers that have none."""
         cpu, memory = self.cpu_demand_millicores[:, wanted], self.memory_bytes[:, wanted]
         found = np.flatnonzero((np.isfinite(cpu) | np.isfinite(memory)).any(axis=1))
         return Measurements(
@@ -44,28 +44,27 @@ class Measurements:
 
 
 class MeasurementHistory:
-    """Measurements on an even grid of times, the oldest making room for the newest.
+    """Measurements on a regular grid of times; new ones replace the oldest.
 
-    Times are Unix seconds and multiples of `step_seconds`. Before `start` the demand itself stands for the past: no
-    measurement could differ from it but by contention.
+    Times are Unix seconds and multiples of `step_seconds`. Before `start` the samples are the demand itself.
     """
 
     def __init__(self, start: int, step_seconds: int, retention_seconds: int) -> None:
         self._start = start
         self._step = step_seconds
         self._slots = max(2, -(-retention_seconds // step_seconds))
-        self._time_of_slot = np.full(self._slots, -1, dtype=np.int64)
+        self._slot_times = np.full(self._slots, -1, dtype=np.int64)
         self._keys: list[ContainerKey | None] = []
         self._nodes: list[str] = []
         self._past: dict[int, StartedBefore] = {}
-        self._rows_of: dict[str, dict[int, None]] = {}
+        self._rows_by_namespace: dict[str, dict[int, None]] = {}
         self._free: list[int] = []
         self._retired: deque[tuple[int, int]] = deque()
         self._cpu = np.full((self._slots, _FIRST_ROWS), np.nan, dtype=np.float32)
         self._memory = np.full((self._slots, _FIRST_ROWS), np.nan, dtype=np.float64)
 
     def add(self, key: ContainerKey, node: str, past: StartedBefore | None) -> int:
-        """Start to keep a container and return its row."""
+        """Add a container and return its row."""
         if self._free:
             row = self._free.pop()
             self._keys[row] = key
@@ -81,17 +80,17 @@ class MeasurementHistory:
                 self._memory = np.hstack((self._memory, np.full_like(self._memory, np.nan)))
         if past is not None:
             self._past[row] = past
-        self._rows_of.setdefault(key.namespace, {})[row] = None
+        self._rows_by_namespace.setdefault(key.namespace, {})[row] = None
         return row
 
     def retire(self, row: int, at: int) -> None:
-        """Tell that a container is gone: its row is kept for the retention and then used again."""
+        """Mark a container as removed; its row is reused after the retention."""
         self._retired.append((at, row))
 
     def record(self, at: int, rows: Int64Array, cpu_demand: Float64Array, memory: Float64Array) -> None:
-        """Keep the measurements of one time, which comes after all earlier ones."""
+        """Record the measurements of one time, later than all earlier ones."""
         slot = (at // self._step) % self._slots
-        self._time_of_slot[slot] = at
+        self._slot_times[slot] = at
         self._cpu[slot] = np.nan
         self._memory[slot] = np.nan
         self._cpu[slot, rows] = cpu_demand
@@ -99,18 +98,18 @@ class MeasurementHistory:
         self._reclaim(at)
 
     def read(self, namespace: str, times: Int64Array) -> Measurements:
-        """Return the samples of a namespace's containers that have any at the times, sorted by key.
+        """Return the samples of a namespace's containers at the times, sorted by key.
 
-        A measurement holds for one step.
+        A measurement is valid for one step.
         """
-        rows = sorted(self._rows_of.get(namespace, {}), key=self._key)
+        rows = sorted(self._rows_by_namespace.get(namespace, {}), key=self._key)
         keys = [self._key(row) for row in rows]
         chosen = np.array(rows, dtype=np.int64)
         cpu = np.full((len(rows), len(times)), np.nan, dtype=np.float32)
         memory = np.full((len(rows), len(times)), np.nan, dtype=np.float64)
         grid = times // self._step * self._step
         slots = (grid // self._step) % self._slots
-        kept = np.flatnonzero((self._time_of_slot[slots] == grid) & (times > self._start))
+        kept = np.flatnonzero((self._slot_times[slots] == grid) & (times > self._start))
         cpu[:, kept] = self._cpu[slots[kept]][:, chosen].T
         memory[:, kept] = self._memory[slots[kept]][:, chosen].T
         before = np.flatnonzero(times <= self._start)
@@ -146,7 +145,7 @@ class MeasurementHistory:
     def _reclaim(self, at: int) -> None:
         while self._retired and self._retired[0][0] < at - self._slots * self._step:
             _, row = self._retired.popleft()
-            del self._rows_of[self._key(row).namespace][row]
+            del self._rows_by_namespace[self._key(row).namespace][row]
             self._past.pop(row, None)
             self._keys[row] = None
             self._free.append(row)

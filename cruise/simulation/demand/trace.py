@@ -1,4 +1,9 @@
-"""The usage files of a trace, line by line into one matrix: what is in memory is the matrix and a line."""
+"""Reads trace directories: the recorded usage of many containers as plain files.
+
+A directory has `series.csv` (series, workload, cpu_request_millicores, memory_request_bytes), `cpu_millicores.csv.gz`
+and, if memory was recorded, `memory_bytes.csv.gz`: the first column is `t` in seconds, then one column per series; an
+empty cell is no sample. Files are read line by line into a matrix.
+"""
 
 import csv
 import gzip
@@ -27,17 +32,16 @@ F = TypeVar("F", np.float32, np.float64)
 _BOM = b"\xef\xbb\xbf"
 _MAX_LINE_QUOTE = 60
 _LINES_BETWEEN = 64
-# Sane cells are JSON numbers, which msgspec reads at 35 ns each; numpy's own reader takes twice that and more.
+# Regular cells are JSON numbers, which msgspec reads in 35 ns each; numpy's reader takes more than twice that.
 _CELLS = msgspec.json.Decoder(list[float | None])
 
 
 def read_matrix(
     path: Path, names: Sequence[str], kind: type[F], on_progress: Callable[[float], None] | None = None
 ) -> tuple[Int64Array, NDArray[F]]:
-    """Return the times and the values, one row a time and one column a name in the order of `names`.
+    """Return the times, and the values as a matrix (times, `names`); NaN is an empty cell.
 
-    NaN is an empty cell. `on_progress` gets the share of the file that is read. Raises BadInputError with one line that
-    names the file and the place.
+    `on_progress` receives the share of the file that was read. Raises BadInputError with the file and the line.
     """
     lines = _lines(path, on_progress)
     header = _header(path, next(lines, b""))
@@ -60,7 +64,7 @@ def read_matrix(
             values = _values(text, header, f"{path}: line {line}")
         time = _time(head, times, f"{path}: line {line}")
         if len(times) == len(matrix):
-            # Nothing else refers to the array; large memory is moved by the kernel without being copied.
+            # There is no other reference to the array; the kernel moves large memory without a copy.
             matrix.resize((len(matrix) * 9 // 8, len(names)), refcheck=False)
         matrix[len(times)] = values if in_order else values[order]
         times.append(time)
@@ -126,18 +130,18 @@ def _time(cell: bytes, earlier: Sequence[int], where: str) -> int:
 
 
 def _fast_values(cells: bytes, count: int) -> NDArray[np.float64] | None:
-    """Return the values of a line, or None where something about it is unusual and wants a closer look."""
-    if b"n" in cells:  # JSON would take a null that is written out for an empty cell.
+    """Return the values of a line, None if it needs the thorough parser."""
+    if b"n" in cells:  # JSON would take a literal null for an empty cell.
         return None
     if b",," in cells or cells[:1] == b"," or cells[-1:] in (b",", b""):
-        # Twice, as neighbours share a comma.
+        # Twice, because adjacent cells share a comma.
         cells = b"," + cells + b","
         cells = cells.replace(b",,", b",null,").replace(b",,", b",null,")[1:-1]
     try:
         values = np.array(_CELLS.decode(b"[" + cells + b"]"), dtype=np.float64)
     except DECODE_ERRORS:
         return None
-    # Not-a-number is what an empty cell became, and is neither negative nor too large.
+    # NaN, an empty cell, is neither negative nor too large.
     if len(values) != count or (values < 0).any() or (values > _LARGEST).any():
         return None
     return values
@@ -173,8 +177,6 @@ def _quoted(text: str) -> str:
     return repr(text if len(text) <= _MAX_LINE_QUOTE else f"{text[:_MAX_LINE_QUOTE]}…")
 
 
-# Trace directories: recorded usage of many containers as plain files. A directory holds `series.csv` (series, workload, cpu_request_millicores, memory_request_bytes), `cpu_millicores.csv.gz` and, where memory is known, `memory_bytes.csv.gz`: first column `t` in seconds, then one column a series; an empty cell is no sample.
-
 SERIES_COLUMNS = ("series", "workload", "cpu_request_millicores", "memory_request_bytes")
 _MOST_DIGITS = 15
 _LONGEST_QUOTE = 60
@@ -183,7 +185,7 @@ SHIPPED_TRACE = Path(__file__).parent / "traces" / "nezha"
 
 @dataclass(frozen=True, slots=True)
 class TraceSeries:
-    """One recorded container: whose it is, and the requests that it was provisioned with."""
+    """One recorded container, with its workload and provisioned requests."""
 
     name: str
     workload: str
@@ -192,9 +194,9 @@ class TraceSeries:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Recorded usage: the matrices have one row a series and one column a time, NaN where there is no sample.
+    """Recorded usage as matrices (series, times); NaN is no sample.
 
-    `times` are seconds, strictly ascending; `memory_bytes` is None where memory was not recorded.
+    `times` are seconds, strictly ascending; `memory_bytes` is None if memory was not recorded.
     """
 
     series: tuple[TraceSeries, ...]
@@ -204,7 +206,7 @@ class Trace:
 
 
 def read_trace(directory: Path) -> Trace:
-    """Read a trace directory. Raises BadInputError with one line that names the file and the place."""
+    """Read a trace directory. Raises BadInputError with the file and the line."""
     series = read_series(directory)
     names = [one.name for one in series]
     times, cpu = read_matrix(directory / CPU_FILE, names, np.float64)
@@ -216,12 +218,12 @@ def read_trace(directory: Path) -> Trace:
 
 
 def has_memory(directory: Path) -> bool:
-    """Tell whether memory was recorded."""
+    """Return whether memory was recorded."""
     return (directory / MEMORY_FILE).exists()
 
 
 def check_same_times(directory: Path, times: Int64Array, memory_times: Int64Array) -> None:
-    """Raise BadInputError where memory was recorded at other times than CPU."""
+    """Raise BadInputError if memory was recorded at other times than CPU."""
     if not np.array_equal(times, memory_times):
         raise BadInputError(f"{directory / MEMORY_FILE}: its times differ from those of {CPU_FILE}")
 
@@ -251,7 +253,7 @@ def read_series(directory: Path) -> tuple[TraceSeries, ...]:
 def _check_directory(directory: Path) -> None:
     try:
         if directory.is_dir():
-            # A directory that may not be read is refused as such, and not for something missing in it.
+            # An unreadable directory is reported as such, not as one with missing files.
             next(directory.iterdir(), None)
             return
         there = directory.exists()

@@ -119,7 +119,7 @@ async def test_stream_of_kills_yields_past_and_coming_ones(twice: bool, times: i
     dial = AdjustableDemand(mebibytes=100)
     limited = template(container(100, 100, amounts(None, 200)))
     world = cluster(
-        workload(pod=limited, dial=dial, replicas=2), behaviour=SimulationSettings(step_seconds=1, emit_twice=twice)
+        workload(pod=limited, dial=dial, replicas=2), settings=SimulationSettings(step_seconds=1, emit_twice=twice)
     )
     seen: list[OomKill] = []
 

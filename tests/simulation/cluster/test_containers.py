@@ -31,7 +31,7 @@ def test_container_without_a_source_wants_nothing() -> None:
 def test_absent_limits_bound_nothing() -> None:
     table = ContainerTable()
     row = table.add(0, None, 0, 0)
-    table.get_bound(row, StatedResources(200, None), StatedResources(None, 512))
+    table.set_sizes(row, StatedResources(200, None), StatedResources(None, 512))
     assert (table.cpu_request[row], table.cpu_limit[row], table.memory_limit[row]) == (200, np.inf, 512)
 
 

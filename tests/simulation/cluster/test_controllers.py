@@ -195,7 +195,7 @@ async def test_controllers_are_shown(kind: str) -> None:
 
 async def test_names_follow_from_the_seed() -> None:
     async def names(seed: int) -> list[str]:
-        world = cluster(workload(pod=SMALL, replicas=3), behaviour=SimulationSettings(seed=seed))
+        world = cluster(workload(pod=SMALL, replicas=3), settings=SimulationSettings(seed=seed))
         return [pod.name for pod in await pods(world)]
 
     one, same, other = await names(1), await names(1), await names(2)

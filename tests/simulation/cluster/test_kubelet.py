@@ -208,7 +208,7 @@ async def test_pods_of_jobs_end_and_give_their_room_back() -> None:
 async def test_process_that_lived_long_starts_the_doubling_anew(calm: int) -> None:
     leak = LeakingDemand(1, 10, 500 * MEBIBYTE, 3600 * MEBIBYTE)  # 13 s to 513 MiB
     web = workload(pod=template(LIMITED), profiles={"app": ContainerProfile(leak, (0,))})
-    world = cluster(web, behaviour=SimulationSettings(step_seconds=1, quiet_seconds=calm))
+    world = cluster(web, settings=SimulationSettings(step_seconds=1, quiet_seconds=calm))
     run(world, 120)
     times = [int((kill.finished_at - START).total_seconds()) for kill in world.oom_kills_at]
     assert times == ([13, 36, 59, 82, 105] if calm == 5 else [13, 36, 69])

@@ -111,7 +111,7 @@ async def test_what_no_node_of_its_size_can_hold_is_infeasible_and_does_not_coun
 
 
 async def test_newer_servers_refuse_what_no_node_can_hold() -> None:
-    world = cluster(workload(pod=template(LIMITED)), behaviour=replace(BY_SECOND, server_version=(1, 36)))
+    world = cluster(workload(pod=template(LIMITED)), settings=replace(BY_SECOND, server_version=(1, 36)))
     with pytest.raises(RefusedError) as refusal:
         await world.perform(resize(await only_pod(world), amounts(4001)))
     assert refusal.value.cause == "NodeCapacity"
@@ -241,8 +241,8 @@ async def _check_settled(world: SimulatedCluster) -> None:
 
 async def test_coarse_steps_end_where_fine_ones_do() -> None:
     ends = []
-    for behaviour in (BY_SECOND, SimulationSettings(step_seconds=60)):
-        world = cluster(workload(pod=template(LIMITED)), behaviour=behaviour)
+    for settings in (BY_SECOND, SimulationSettings(step_seconds=60)):
+        world = cluster(workload(pod=template(LIMITED)), settings=settings)
         await world.perform(resize(await only_pod(world), amounts(2000), amounts(None, 1500)))
         run(world, 120)
         ends.append(await only_pod(world))

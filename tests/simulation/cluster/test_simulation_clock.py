@@ -10,32 +10,32 @@ from cruise.simulation.cluster.state import SimulationClock, convert_to_datetime
 
 
 def test_due_things_run_in_order_of_time_then_of_planning() -> None:
-    timeline, seen = SimulationClock(0), list[tuple[str, int]]()
+    clock, seen = SimulationClock(0), list[tuple[str, int]]()
     for name, at in (("b", 5), ("c", 5), ("a", 3), ("late", 11)):
-        timeline.schedule(at, partial(lambda name, at: seen.append((name, at)), name))
-    timeline.run_until(10)
+        clock.schedule(at, partial(lambda name, at: seen.append((name, at)), name))
+    clock.run_until(10)
     assert seen == [("a", 3), ("b", 5), ("c", 5)]
-    assert timeline.now == 10
-    timeline.run_until(11)
+    assert clock.now == 10
+    clock.run_until(11)
     assert seen[-1] == ("late", 11)
 
 
 def test_what_is_planned_meanwhile_runs_too() -> None:
-    timeline, seen = SimulationClock(0), list[int]()
+    clock, seen = SimulationClock(0), list[int]()
 
     def again(at: int) -> None:
         seen.append(at)
-        timeline.schedule(at + 4, again)
+        clock.schedule(at + 4, again)
 
-    timeline.schedule(1, again)
-    timeline.run_until(10)
+    clock.schedule(1, again)
+    clock.run_until(10)
     assert seen == [1, 5, 9]
 
 
 def test_nothing_is_due_in_the_past() -> None:
-    timeline, seen = SimulationClock(100), list[int]()
-    timeline.schedule(50, seen.append)
-    timeline.run_until(100)
+    clock, seen = SimulationClock(100), list[int]()
+    clock.schedule(50, seen.append)
+    clock.run_until(100)
     assert seen == [100]
 
 
