@@ -1,4 +1,4 @@
-"""AdmissionReview v1: kube-apiserver's request about a pod in creation, and the response to it."""
+"""Decode AdmissionReview v1 requests, encode responses, and limit what is read of a review."""
 
 import re
 from base64 import b64encode
@@ -19,14 +19,14 @@ API_VERSION = "admission.k8s.io/v1"
 _KIND = "AdmissionReview"
 _ABSENT = Raw(b"")
 _BEFORE_UID = f'{{"apiVersion":"{API_VERSION}","kind":"{_KIND}","response":{{"uid":'.encode()
-# JSON never has this byte, so parts that are joined by it stay distinct.
+# JSON never has this byte, so joined parts stay distinct.
 _BETWEEN = b"\0"
-# More than a header line takes, and than a person reads.
+# Longer warnings do not fit a header line.
 _LONGEST_WARNING = 200
 
 
 class ReviewRequest(JsonStruct, frozen=True):
-    """The request of a review; `object` is the pod's JSON as it came, to be patched."""
+    """The request of a review; `object` is the submitted pod's JSON, to be patched."""
 
     uid: str = ""
     kind: "GroupVersionKind | None" = None
@@ -38,12 +38,12 @@ class ReviewRequest(JsonStruct, frozen=True):
 
     @property
     def creates_pod(self) -> bool:
-        """Tell whether a pod itself is being created, and not one of its subresources."""
+        """Whether a pod is being created, not one of its subresources."""
         return self.operation == "CREATE" and self.kind == POD_KIND and not self.sub_resource
 
 
 class GroupVersionKind(JsonStruct, frozen=True):
-    """What the object of a review is."""
+    """The kind of the object in a review."""
 
     group: str = ""
     version: str = ""
@@ -59,32 +59,32 @@ class _AdmissionReviewJson(JsonStruct, frozen=True):
 POD_KIND = GroupVersionKind("", "v1", "Pod")
 
 
-def _unread(shape: type[Struct], last: str | None = None, **parts: type) -> type[Struct]:
-    """Return a struct with the same fields, each left as JSON text that is not read, but for `parts`.
+def _define_raw_struct(struct: type[Struct], last: str | None = None, **parts: type) -> type[Struct]:
+    """Return a struct with the same fields, kept as undecoded JSON text except for `parts`.
 
-    What it is encoded to has those fields alone that were there.
+    It is encoded with only the fields that were present.
     """
     fields: list[tuple[str, Any, Any]] = []
-    for field in sorted(msgspec.structs.fields(shape), key=lambda field: field.name == last):
+    for field in sorted(msgspec.structs.fields(struct), key=lambda field: field.name == last):
         if field.name in parts:
             fields.append(
                 (field.name, parts[field.name] if field.required else parts[field.name] | None, field.default)
             )
         else:
             fields.append((field.name, Raw, _ABSENT))
-    return msgspec.defstruct(f"Raw{shape.__name__}", fields, bases=(JsonStruct,), frozen=True, omit_defaults=True)
+    return msgspec.defstruct(f"Raw{struct.__name__}", fields, bases=(JsonStruct,), frozen=True, omit_defaults=True)
 
 
-# All that is read of a pod. Last stands what no answer depends on: volumes, of which each pod has one of a name of its
-# own, and the namespace, which is the request's. A pod in creation has no status.
-RawContainer = _unread(ContainerSpec)
-RawMetadata = _unread(Metadata, last="namespace")
+# The fields of a pod that are read. The last ones change no answer: volumes, which differ between pods, and the
+# namespace, which is the request's. A pod in creation has no status.
+RawContainer = _define_raw_struct(ContainerSpec)
+RawMetadata = _define_raw_struct(Metadata, last="namespace")
 _Containers = tuple[RawContainer, ...]  # type: ignore[valid-type]
-RawSpec = _unread(PodSpec, last="volumes", containers=_Containers, init_containers=_Containers)
+RawSpec = _define_raw_struct(PodSpec, last="volumes", containers=_Containers, init_containers=_Containers)
 
 
 class RawPodJson(JsonStruct, frozen=True, omit_defaults=True):
-    """A pod with everything that is read of it, as JSON text."""
+    """A pod with the fields that are read, as JSON text."""
 
     metadata: RawMetadata  # type: ignore[valid-type]
     spec: RawSpec  # type: ignore[valid-type]
@@ -93,7 +93,7 @@ class RawPodJson(JsonStruct, frozen=True, omit_defaults=True):
 
 
 class ReviewRequestSummary(JsonStruct, frozen=True):
-    """The request of a review of a pod in creation at first sight."""
+    """The request of a review of a pod in creation, with the pod's fields undecoded."""
 
     object: RawPodJson
     uid: str
@@ -104,9 +104,9 @@ class ReviewRequestSummary(JsonStruct, frozen=True):
     dry_run: bool | None = None
 
     def to_request(self) -> ReviewRequest:
-        """Return the request with what is read of the pod, a part of it; a patch touches nothing else.
+        """Return the request with the fields that are read of the pod; a patch changes no others.
 
-        Containers stand where they stand in the pod as it came.
+        Containers keep their index.
         """
         part = Raw(_encode(self.object))
         return ReviewRequest(self.uid, self.kind, self.sub_resource, self.operation, self.namespace, self.dry_run, part)
@@ -118,7 +118,7 @@ class _RawReview(JsonStruct, frozen=True):
     kind: str
 
 
-_glance = msgspec.json.Decoder(_RawReview)
+_decode_raw = msgspec.json.Decoder(_RawReview)
 _decode = msgspec.json.Decoder(_AdmissionReviewJson)
 _decode_pod = msgspec.json.Decoder(PodObject)
 _decode_object = msgspec.json.Decoder(dict[str, Any])
@@ -127,13 +127,13 @@ _UID = re.compile(rb'"uid"\s*:\s*"([0-9A-Za-z_.:-]{1,128})"')
 
 
 def decode_summary(body: bytes) -> tuple[ReviewRequestSummary, bytes] | None:
-    """Return the request of a review of a pod in creation, and a digest of all that its answer depends on.
+    """Return the request of a review of a pod in creation, and a digest of everything that the answer depends on.
 
-    Reviews with equal digests have the same answer under the same decisions: pods of one template differ only in what
-    is not read. None for anything that needs a closer look.
+    Reviews with equal digests get equal answers under the same decisions: pods of one template differ only in fields
+    that are not read. None for any other review.
     """
     try:
-        review = _glance.decode(body)
+        review = _decode_raw.decode(body)
     except DECODE_ERRORS:
         return None
     request = review.request
@@ -150,9 +150,9 @@ def decode_summary(body: bytes) -> tuple[ReviewRequestSummary, bytes] | None:
 
 
 def compute_digest_without_names(request: ReviewRequestSummary) -> bytes:
-    """Return a digest of all that an answer depends on, but for the pod's labels and owners.
+    """Return a digest of everything that an answer depends on, except for the pod's labels and owners.
 
-    These tell the revisions of a workload apart, which are written alike mostly.
+    Revisions of a workload mostly differ only in these.
     """
     metadata = msgspec.structs.replace(request.object.metadata, labels=_ABSENT, owner_references=_ABSENT)
     return _digest(request.namespace, msgspec.structs.replace(request.object, metadata=metadata))
@@ -172,41 +172,38 @@ def _digest(namespace: str | None, pod: RawPodJson) -> bytes:
 
 
 def decode_request(body: bytes) -> ReviewRequest:
-    """Return the request of a review. Raises BadInputError for what is no AdmissionReview v1."""
+    """Return the request of a review; BadInputError for anything else."""
     review = decode_struct(_decode, body, _KIND)
     if review.kind != _KIND or review.api_version != API_VERSION:
         stated = to_single_line(f"{review.api_version} {review.kind}".strip())[:60]
-        raise BadInputError(f'"{stated}" is not known here; send {API_VERSION} {_KIND}')
+        raise BadInputError(f'"{stated}" is not supported; send {API_VERSION} {_KIND}')
     return review.request
 
 
-def get_created_pod(question: ReviewRequest) -> PodObject:
-    """Return the pod that a request is about, in the request's namespace and without any status.
-
-    Raises BadInputError that names the place.
-    """
-    return decode_pod_in_namespace(decode_struct(_decode_pod, question.object, "Pod"), question.namespace)
+def get_created_pod(request: ReviewRequest) -> PodObject:
+    """Return the pod of a request, in the request's namespace and without status; BadInputError names the place."""
+    return decode_pod_in_namespace(decode_struct(_decode_pod, request.object, "Pod"), request.namespace)
 
 
-def decode_submitted_pod(question: ReviewRequest) -> dict[str, Any]:
-    """Return the pod's JSON as it came. Raises BadInputError."""
-    return decode_struct(_decode_object, question.object, "Pod")
+def decode_submitted_pod(request: ReviewRequest) -> dict[str, Any]:
+    """Return the submitted pod's JSON; BadInputError."""
+    return decode_struct(_decode_object, request.object, "Pod")
 
 
 def decode_pod_in_namespace(document: PodObject, namespace: str | None) -> PodObject:
-    """Return a pod in creation as it will be: in the request's namespace, with nothing to report yet."""
+    """Return a pod in creation with the request's namespace and without status."""
     metadata = msgspec.structs.replace(document.metadata, namespace=namespace or None)
     return msgspec.structs.replace(document, metadata=metadata, status=None)
 
 
 def find_uid(body: bytes) -> str:
-    """Return the first uid that stands in a body which is no review; in a review that is the request's own."""
+    """Return the first uid in a body that is not a review; in a review that is the request's."""
     found = _UID.search(body)
     return found.group(1).decode("ascii") if found else ""
 
 
 class ReviewResponse:
-    """An answer but for the uid: the pod may be created, with a patch (the bytes of a JSON Patch) or as it is."""
+    """A response without its uid: the pod is allowed, with a JSON Patch or unchanged."""
 
     __slots__ = ("_after",)
 
@@ -220,32 +217,32 @@ class ReviewResponse:
 
     @property
     def size(self) -> int:
-        """Tell how many bytes it takes."""
+        """The size in bytes."""
         return len(self._after)
 
     def for_uid(self, uid: str) -> bytes:
-        """Return the whole response to the request of that uid."""
+        """Return the response to the request with that uid."""
         return _BEFORE_UID + _encode(uid) + self._after
 
 
 def _as_warning(text: str) -> str:
-    """Return a warning as it may stand in an HTTP header: short and in ASCII."""
+    """Return a warning that fits an HTTP header: short and in ASCII."""
     plain = to_single_line(text).encode("ascii", "replace").decode("ascii")
     return plain if len(plain) <= _LONGEST_WARNING else f"{plain[: _LONGEST_WARNING - 3]}..."
 
 
-# How much of a pod in creation is read: a pod of a thousand times the usual size is no reason to keep others waiting. The API server validates pods only after webhooks have seen them, so a namespace's user may send anything.
+# Limits: the API server validates pods after webhooks, so a user may send anything, and must not delay others.
 
-# Shorter texts have few elements, whatever is in them.
+# Shorter texts have few elements.
 _SHORT_BYTES = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class ReviewLimits:
-    """The most that a review may have, of each; what has more is answered unchanged.
+    """The maximum of each part of a review; larger reviews are allowed unchanged.
 
-    `elements` are those of all lists and objects together, `terms` what says where the pod may run: terms, their
-    expressions and the values of these. Labels count as annotations.
+    `json_elements` are those of all lists and objects, `terms` the affinity terms, their expressions and values. Labels
+    count as annotations.
     """
 
     review_bytes: int = 1 << 20
@@ -257,31 +254,31 @@ class ReviewLimits:
 
 
 class ReviewTooLarge(BadInputError):
-    """More than is read; `reason` is the word that it is counted under."""
+    """A review above a limit; `reason` is its label in metrics."""
 
     def __init__(self, reason: str, found: str) -> None:
-        super().__init__(f"it has {found}, of which fewer are read")
+        super().__init__(f"it has {found}, more than are read")
         self.reason = reason
 
 
-def check_elements(review: bytes, bounds: ReviewLimits) -> None:
-    """See that reading a review takes little time. Raises ReviewTooLarge."""
-    # Of two elements in a row each but the last has a comma; those in texts count too, which does no harm.
-    if len(review) > _SHORT_BYTES and review.count(b",") > bounds.json_elements:
-        raise ReviewTooLarge("too-large", f"over {bounds.json_elements} elements")
+def check_elements(review: bytes, limits: ReviewLimits) -> None:
+    """Raise ReviewTooLarge if decoding the review would take long."""
+    # Commas separate elements; those in texts also count, which is harmless.
+    if len(review) > _SHORT_BYTES and review.count(b",") > limits.json_elements:
+        raise ReviewTooLarge("too-large", f"over {limits.json_elements} elements")
 
 
-def check_pod(pod: PodObject, bounds: ReviewLimits) -> None:
-    """See that deciding on a pod takes little time. Raises ReviewTooLarge."""
+def check_pod(pod: PodObject, limits: ReviewLimits) -> None:
+    """Raise ReviewTooLarge if deciding on the pod would take long."""
     spec, metadata = pod.spec, pod.metadata
-    if len(spec.containers) + len(spec.init_containers or ()) > bounds.containers:
-        raise ReviewTooLarge("too-many-containers", f"over {bounds.containers} containers")
-    if len(metadata.annotations or ()) + len(metadata.labels or ()) > bounds.annotations:
-        raise ReviewTooLarge("too-many-annotations", f"over {bounds.annotations} annotations and labels")
-    if len(spec.tolerations or ()) > bounds.tolerations:
-        raise ReviewTooLarge("too-many-tolerations", f"over {bounds.tolerations} tolerations")
-    if _exceeds(_terms(spec), bounds.terms):
-        raise ReviewTooLarge("too-many-affinity-terms", f"over {bounds.terms} affinity terms, expressions and values")
+    if len(spec.containers) + len(spec.init_containers or ()) > limits.containers:
+        raise ReviewTooLarge("too-many-containers", f"over {limits.containers} containers")
+    if len(metadata.annotations or ()) + len(metadata.labels or ()) > limits.annotations:
+        raise ReviewTooLarge("too-many-annotations", f"over {limits.annotations} annotations and labels")
+    if len(spec.tolerations or ()) > limits.tolerations:
+        raise ReviewTooLarge("too-many-tolerations", f"over {limits.tolerations} tolerations")
+    if _exceeds(_count_terms(spec), limits.terms):
+        raise ReviewTooLarge("too-many-affinity-terms", f"over {limits.terms} affinity terms, expressions and values")
 
 
 def _exceeds(counts: Iterable[int], most: int) -> bool:
@@ -293,30 +290,30 @@ def _exceeds(counts: Iterable[int], most: int) -> bool:
     return False
 
 
-def _terms(spec: PodSpec) -> Iterator[int]:
+def _count_terms(spec: PodSpec) -> Iterator[int]:
     yield len(spec.node_selector or ())
     for constraint in spec.topology_spread_constraints or ():
         yield 1 + len(constraint.match_label_keys or ())
-        yield from _expressions(constraint.label_selector)
+        yield from _count_expressions(constraint.label_selector)
     if spec.affinity is None:
         return
-    of_nodes = spec.affinity.node_affinity
-    required = of_nodes.required_during_scheduling_ignored_during_execution if of_nodes is not None else None
+    node_affinity = spec.affinity.node_affinity
+    required = node_affinity.required_during_scheduling_ignored_during_execution if node_affinity is not None else None
     for term in required.node_selector_terms if required is not None else ():
         yield 1
         for expression in (*(term.match_expressions or ()), *(term.match_fields or ())):
             yield 1 + len(expression.values or ())
-    for of_pods in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
-        for beside in (
-            of_pods.required_during_scheduling_ignored_during_execution if of_pods is not None else ()
+    for pod_affinity in (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity):
+        for pod_term in (
+            pod_affinity.required_during_scheduling_ignored_during_execution if pod_affinity is not None else ()
         ) or ():
-            yield 1 + len(beside.namespaces or ())
-            yield len(beside.match_label_keys or ()) + len(beside.mismatch_label_keys or ())
-            yield from _expressions(beside.label_selector)
-            yield from _expressions(beside.namespace_selector)
+            yield 1 + len(pod_term.namespaces or ())
+            yield len(pod_term.match_label_keys or ()) + len(pod_term.mismatch_label_keys or ())
+            yield from _count_expressions(pod_term.label_selector)
+            yield from _count_expressions(pod_term.namespace_selector)
 
 
-def _expressions(selector: LabelSelectorJson | None) -> Iterator[int]:
+def _count_expressions(selector: LabelSelectorJson | None) -> Iterator[int]:
     if selector is not None:
         yield len(selector.match_labels or ())
         yield from (1 + len(expression.values or ()) for expression in selector.match_expressions or ())

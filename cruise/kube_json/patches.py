@@ -1,7 +1,7 @@
-"""From a pod as it was submitted to the pod as it shall be created: a JSON Patch, tried out before it is sent.
+"""Build patches: JSON Patches of admission reviews, resize patches, and VerticalPodAutoscalers.
 
-kube-apiserver refuses the pod if a patch does not apply, whatever the webhook's failure policy; so what is not certain
-to apply, and to give what was decided, is not sent. Source: RFC 6902, RFC 6901.
+kube-apiserver rejects a pod if its JSON Patch does not apply, whatever the webhook's failure policy. So a patch is
+applied and verified before it is sent. Source: RFC 6902, RFC 6901.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,12 +24,12 @@ Operation = JsonObject
 
 
 def build_pod_patch(submitted: JsonObject, before: Pod, after: Pod) -> list[Operation]:
-    """Return the operations that give a submitted pod the resources, annotations and added tolerations of `after`.
+    """Return the operations that set the resources, annotations and added tolerations of `after` on a submitted pod.
 
-    `before` is `submitted`, read. Parents that the submitted object lacks, or has as null, are added.
+    `before` is the decoded `submitted`. Parents that are absent or null are added.
     """
     operations = [*_annotation_operations(submitted, before, after), *_toleration_operations(submitted, before, after)]
-    places = _places(submitted)
+    places = _list_containers(submitted)
     for place, old, new in zip(places, before.containers, after.containers, strict=True):
         if (old.requests, old.limits) != (new.requests, new.limits):
             path, container = place
@@ -38,41 +38,44 @@ def build_pod_patch(submitted: JsonObject, before: Pod, after: Pod) -> list[Oper
 
 
 def apply_patch(submitted: JsonObject, operations: Sequence[Operation]) -> None:
-    """Do `add` operations on members of objects in place.
-
-    Raises BadInputError where one does not apply; those before it are done then.
-    """
+    """Apply `add` operations on members of objects in place; BadInputError for the first that does not apply."""
     for operation in operations:
         path: str = operation["path"]
-        _, *parents, key = map(_unescaped, path.split("/")) if "~" in path else path.split("/")
+        _, *parents, key = map(_unescape, path.split("/")) if "~" in path else path.split("/")
         target: Any = submitted
         for parent in parents:
-            # Mostly an object that has it; the rest of the rule is there.
-            target = target[parent] if isinstance(target, dict) and parent in target else _member(target, parent, path)
+            # The common case; _get_item has the rest.
+            target = (
+                target[parent] if isinstance(target, dict) and parent in target else _get_item(target, parent, path)
+            )
         if not isinstance(target, dict):
             raise BadInputError(f"{path}: {key} has no parent")
         target[key] = operation["value"]
 
 
 def build_verified_patch(
-    submitted: JsonObject, before: Pod, after: Pod, read: Callable[[JsonObject], Pod], beside: Sequence[Operation] = ()
+    submitted: JsonObject,
+    before: Pod,
+    after: Pod,
+    read: Callable[[JsonObject], Pod],
+    other_operations: Sequence[Operation] = (),
 ) -> bytes:
-    """Return the patch's bytes once it was applied to `submitted` and gave exactly `after`; empty for no change.
+    """Return the patch as bytes after applying it to `submitted` gave exactly `after`; empty for no change.
 
-    `read` reads a pod's JSON as `before` was read; `beside` are operations on what it does not read. Raises BadInputError
-    for a patch that is better not sent.
+    `read` decodes a pod as `before` was decoded; `other_operations` change fields that it does not read. BadInputError
+    for a patch that must not be sent.
     """
-    operations = [*build_pod_patch(submitted, before, after), *beside]
+    operations = [*build_pod_patch(submitted, before, after), *other_operations]
     if not operations:
         return b""
     patch = msgspec.json.encode(operations)
     apply_patch(submitted, operations)
-    outcome = read(submitted)
-    if outcome != after:
-        raise BadInputError("the patched pod is not what was decided")
-    if outcome.qos is not before.qos:
-        raise BadInputError(f"the patch would turn the pod from {before.qos} into {outcome.qos}")
-    for old, container in zip(before.containers, outcome.containers, strict=True):
+    patched = read(submitted)
+    if patched != after:
+        raise BadInputError("the patched pod differs from the decision")
+    if patched.qos is not before.qos:
+        raise BadInputError(f"the patch would change the pod's QoS class from {before.qos} to {patched.qos}")
+    for old, container in zip(before.containers, patched.containers, strict=True):
         if container != old and _exceeds(container.requests, container.limits):
             raise BadInputError(f"container {container.name} would request more than its limit")
     return patch
@@ -83,17 +86,17 @@ def _annotation_operations(submitted: JsonObject, before: Pod, after: Pod) -> It
     if not added:
         return
     if submitted["metadata"].get("annotations") is None:
-        yield _add("/metadata/annotations", added)
+        yield _create_add("/metadata/annotations", added)
         return
     for key, text in added.items():
-        yield _add(f"/metadata/annotations/{_escaped(key)}", text)
+        yield _create_add(f"/metadata/annotations/{_escape(key)}", text)
 
 
 def _toleration_operations(submitted: JsonObject, before: Pod, after: Pod) -> Iterator[Operation]:
     added = after.placement.tolerations[len(before.placement.tolerations) :]
     if added:
         written = [_toleration_json(toleration) for toleration in added]
-        yield _add("/spec/tolerations", [*(submitted["spec"].get("tolerations") or ()), *written])
+        yield _create_add("/spec/tolerations", [*(submitted["spec"].get("tolerations") or ()), *written])
 
 
 def _toleration_json(toleration: Toleration) -> JsonObject:
@@ -106,7 +109,7 @@ def _toleration_json(toleration: Toleration) -> JsonObject:
     return {key: text for key, text in stated.items() if text}
 
 
-def _places(submitted: JsonObject) -> list[tuple[str, JsonObject]]:
+def _list_containers(submitted: JsonObject) -> list[tuple[str, JsonObject]]:
     """Return path and JSON of every container, in the order of `Pod.containers`."""
     spec = submitted["spec"]
     return [
@@ -117,152 +120,159 @@ def _places(submitted: JsonObject) -> list[tuple[str, JsonObject]]:
 
 
 def _resource_operations(path: str, stated: JsonObject | None, old: Container, new: Container) -> list[Operation]:
-    """Write requests and limits whole, each with what stands there besides."""
+    """Return operations that write requests and limits whole, with the other resources."""
     existing = stated or {}
     requests, limits = existing.get("requests") or {}, existing.get("limits") or {}
     merged = {
-        "requests": _merged(requests, old.requests, new.requests),
-        "limits": _merged(limits, old.limits, new.limits),
+        "requests": _merge_resources(requests, old.requests, new.requests),
+        "limits": _merge_resources(limits, old.limits, new.limits),
     }
     if stated is None:
-        return [_add(path, {name: amounts for name, amounts in merged.items() if amounts})]
+        return [_create_add(path, {name: amounts for name, amounts in merged.items() if amounts})]
     before = {"requests": requests, "limits": limits}
-    return [_add(f"{path}/{name}", amounts) for name, amounts in merged.items() if amounts != before[name]]
+    return [_create_add(f"{path}/{name}", amounts) for name, amounts in merged.items() if amounts != before[name]]
 
 
-def _merged(existing: JsonObject, old: StatedResources, new: StatedResources) -> JsonObject:
-    """Return a resource list with new amounts; one that stays keeps its own notation.
+def _merge_resources(existing: JsonObject, old: StatedResources, new: StatedResources) -> JsonObject:
+    """Return a resource list with new amounts; unchanged ones keep their notation.
 
-    A request that was read from its limit is not there, and would follow the limit.
+    A request that defaults to its limit is absent, and would follow the limit.
     """
     merged = dict(existing)
-    _put(merged, "cpu", old.cpu_millicores, new.cpu_millicores, format_cpu_millicores)
-    _put(merged, "memory", old.memory_bytes, new.memory_bytes, format_memory_bytes)
+    _set_amount(merged, "cpu", old.cpu_millicores, new.cpu_millicores, format_cpu_millicores)
+    _set_amount(merged, "memory", old.memory_bytes, new.memory_bytes, format_memory_bytes)
     return merged
 
 
-def _put(merged: JsonObject, resource: str, old: int | None, new: int | None, written: Callable[[int], str]) -> None:
+def _set_amount(
+    merged: JsonObject, resource: str, old: int | None, new: int | None, format_amount: Callable[[int], str]
+) -> None:
     if new is None:
         if old is not None:
             merged.pop(resource, None)
     elif new != old or merged.get(resource) is None:
-        merged[resource] = written(new)
+        merged[resource] = format_amount(new)
 
 
-def _add(path: str, value: object) -> Operation:
+def _create_add(path: str, value: object) -> Operation:
     return {"op": "add", "path": path, "value": value}
 
 
-def _escaped(key: str) -> str:
+def _escape(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def _unescaped(part: str) -> str:
+def _unescape(part: str) -> str:
     return part.replace("~1", "/").replace("~0", "~")
 
 
-def _member(node: object, key: str, path: str) -> object:
-    """Return what stands at an index of an array. Raises BadInputError."""
+def _get_item(node: object, key: str, path: str) -> object:
+    """Return the item at an index of an array; BadInputError."""
     if isinstance(node, list) and key.isdecimal() and int(key) < len(node):
         return node[int(key)]
     raise BadInputError(f"{path}: there is no {key}")
 
 
 def _exceeds(requests: StatedResources, limits: StatedResources) -> bool:
-    return _above(requests.cpu_millicores, limits.cpu_millicores) or _above(requests.memory_bytes, limits.memory_bytes)
+    return _is_above(requests.cpu_millicores, limits.cpu_millicores) or _is_above(
+        requests.memory_bytes, limits.memory_bytes
+    )
 
 
-def _above(request: int | None, limit: int | None) -> bool:
+def _is_above(request: int | None, limit: int | None) -> bool:
     return request is not None and limit is not None and request > limit
 
 
-# The strategic-merge patch on `pods/resize` that gives a pod its sizes.
+# Strategic merge patches on `pods/resize`.
 
 
 def build_resize_patch(resize: ResizePod) -> JsonObject:
-    """Return one patch for all containers and both resources, fenced on the pod's uid and version where known.
+    """Return one patch for all containers, with uid and version as preconditions if known.
 
-    Sidecars stand under `initContainers`, as in the pod's spec.
+    Sidecars are under `initContainers`, as in the pod's spec.
     """
-    spec: JsonObject = {"containers": _patched(resize.containers, ContainerRole.MAIN)}
-    sidecars = _patched(resize.containers, ContainerRole.SIDECAR)
+    spec: JsonObject = {"containers": _build_containers(resize.containers, ContainerRole.MAIN)}
+    sidecars = _build_containers(resize.containers, ContainerRole.SIDECAR)
     if sidecars:
         spec["initContainers"] = sidecars
-    fence = {"uid": resize.uid, "resourceVersion": resize.version}
-    metadata = {name: value for name, value in fence.items() if value}
+    preconditions = {"uid": resize.uid, "resourceVersion": resize.version}
+    metadata = {name: value for name, value in preconditions.items() if value}
     return {"metadata": metadata, "spec": spec} if metadata else {"spec": spec}
 
 
-def _patched(targets: Sequence[ContainerTarget], role: ContainerRole) -> list[JsonObject]:
-    patched: list[JsonObject] = []
+def _build_containers(targets: Sequence[ContainerTarget], role: ContainerRole) -> list[JsonObject]:
+    containers: list[JsonObject] = []
     for target in targets:
         if target.role is role:
             resources: JsonObject = {"requests": amounts_to_json(target.requests)}
             limits = amounts_to_json(target.limits)
             if limits:
                 resources["limits"] = limits
-            patched.append({"name": target.container, "resources": resources})
-    return patched
+            containers.append({"name": target.container, "resources": resources})
+    return containers
 
 
-# The preferred node affinity of a steered pod, as operations of a JSON Patch on the pod as it was submitted.
+# Preferred node affinity for placement hints.
 
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _WEIGHT = 100
-_PLACES = ("affinity", "nodeAffinity", _PREFERRED)
+_PATH = ("affinity", "nodeAffinity", _PREFERRED)
 
 
 def build_preferred_affinity(submitted: Mapping[str, Any], node: str) -> list[dict[str, Any]]:
-    """Return the operations that make a pod prefer a node, beside whatever it prefers already.
+    """Return the operations that add a preferred node to a pod's preferences.
 
-    Parents that the submitted object lacks, or has as null, are added.
+    Parents that are absent or null are added.
     """
-    value: Any = [*(_preferred(submitted) or ()), _term(node)]
+    value: Any = [*(_get_preferred(submitted) or ()), _create_preferred_term(node)]
     present, parent = 0, submitted["spec"]
-    while present < len(_PLACES) - 1 and isinstance(parent.get(_PLACES[present]), dict):
-        parent = parent[_PLACES[present]]
+    while present < len(_PATH) - 1 and isinstance(parent.get(_PATH[present]), dict):
+        parent = parent[_PATH[present]]
         present += 1
-    for name in reversed(_PLACES[present + 1 :]):
+    for name in reversed(_PATH[present + 1 :]):
         value = {name: value}
-    return [{"op": "add", "path": "/".join(("", "spec", *_PLACES[: present + 1])), "value": value}]
+    return [{"op": "add", "path": "/".join(("", "spec", *_PATH[: present + 1])), "value": value}]
 
 
 def check_preferred_affinity(before: Sequence[Any], patched: Mapping[str, Any], node: str) -> None:
-    """See that a patched pod prefers exactly what it did `before`, and the node. Raises BadInputError."""
-    if _preferred(patched) != [*before, _term(node)]:
-        raise BadInputError("the patched pod does not prefer what was decided")
+    """Raise BadInputError unless a patched pod prefers what it did `before`, and the node."""
+    if _get_preferred(patched) != [*before, _create_preferred_term(node)]:
+        raise BadInputError("the patched pod's preferred node affinity differs from the decision")
 
 
 def get_preferred_terms(submitted: Mapping[str, Any]) -> list[Any]:
-    """Return the preferred node affinity of a pod as it was submitted."""
-    return list(_preferred(submitted) or ())
+    """Return the preferred node affinity of a submitted pod."""
+    return list(_get_preferred(submitted) or ())
 
 
-def _preferred(document: Mapping[str, Any]) -> Any:  # noqa: ANN401 - whatever stands there
+def _get_preferred(document: Mapping[str, Any]) -> Any:  # noqa: ANN401 - unvalidated JSON
     node: Any = document["spec"]
-    for name in _PLACES:
+    for name in _PATH:
         node = node.get(name) if isinstance(node, dict) else None
     return node
 
 
-def _term(node: str) -> dict[str, Any]:
+def _create_preferred_term(node: str) -> dict[str, Any]:
     field = {"key": "metadata.name", "operator": "In", "values": [node]}
     return {"weight": _WEIGHT, "preference": {"matchFields": [field]}}
 
 
-# A VerticalPodAutoscaler of cruise's own: the object, and its status; each is applied whole by the server.
+# VerticalPodAutoscalers and their status, for server-side apply.
 
 VPA_API_VERSION = "autoscaling.k8s.io/v1"
 VPA_KIND = "VerticalPodAutoscaler"
 VPA_OWNER = "cruise"
 
 
-def build_vpa(wanted: WorkloadRecommendation, update_mode: str) -> JsonObject:
-    """Return the object: its workload owns it, so that both go together."""
-    kind, name = wanted.workload.kind, wanted.workload.name
-    target = {"apiVersion": wanted.api_version, "kind": kind, "name": name}
+def build_vpa(recommendation: WorkloadRecommendation, update_mode: str) -> JsonObject:
+    """Return the object; its workload owns it, so that both are deleted together."""
+    kind, name = recommendation.workload.kind, recommendation.workload.name
+    target = {"apiVersion": recommendation.api_version, "kind": kind, "name": name}
     return {
-        **_head(wanted, {"labels": {PUBLISHED_VPA: VPA_OWNER}, "ownerReferences": [{**target, "uid": wanted.uid}]}),
+        **_build_metadata(
+            recommendation,
+            {"labels": {PUBLISHED_VPA: VPA_OWNER}, "ownerReferences": [{**target, "uid": recommendation.uid}]},
+        ),
         "spec": {
             "targetRef": target,
             "updatePolicy": {"updateMode": update_mode},
@@ -271,34 +281,34 @@ def build_vpa(wanted: WorkloadRecommendation, update_mode: str) -> JsonObject:
     }
 
 
-def build_vpa_status(wanted: WorkloadRecommendation, since: datetime) -> JsonObject:
-    """Return the object with its status alone; `since` is when the conditions became what they are."""
-    conditions = [_condition("RecommendationProvided", since)]
-    if not wanted.is_confident:
-        conditions.append(_condition("LowConfidence", since, "less than a day of use was seen"))
+def build_vpa_status(recommendation: WorkloadRecommendation, since: datetime) -> JsonObject:
+    """Return the object with its status only; `since` is the transition time of the conditions."""
+    conditions = [_build_condition("RecommendationProvided", since)]
+    if not recommendation.is_confident:
+        conditions.append(_build_condition("LowConfidence", since, "less than a day of usage"))
     recommended = [
         {
             "containerName": one.name,
-            "lowerBound": _amounts(one.lower),
-            "target": _amounts(one.target),
-            "upperBound": _amounts(one.upper),
-            "uncappedTarget": _amounts(one.uncapped),
+            "lowerBound": _format_amounts(one.lower),
+            "target": _format_amounts(one.target),
+            "upperBound": _format_amounts(one.upper),
+            "uncappedTarget": _format_amounts(one.uncapped),
         }
-        for one in wanted.containers
+        for one in recommendation.containers
     ]
     status = {"recommendation": {"containerRecommendations": recommended}, "conditions": conditions}
-    return {**_head(wanted, {}), "status": status}
+    return {**_build_metadata(recommendation, {}), "status": status}
 
 
-def _head(wanted: WorkloadRecommendation, more: Mapping[str, object]) -> JsonObject:
-    metadata = {"namespace": wanted.namespace, "name": wanted.name, **more}
+def _build_metadata(recommendation: WorkloadRecommendation, extra: Mapping[str, object]) -> JsonObject:
+    metadata = {"namespace": recommendation.namespace, "name": recommendation.name, **extra}
     return {"apiVersion": VPA_API_VERSION, "kind": VPA_KIND, "metadata": metadata}
 
 
-def _condition(kind: str, since: datetime, message: str = "") -> JsonObject:
+def _build_condition(kind: str, since: datetime, message: str = "") -> JsonObject:
     at = since.strftime("%Y-%m-%dT%H:%M:%SZ")
     return {"type": kind, "status": "True", "lastTransitionTime": at} | ({"message": message} if message else {})
 
 
-def _amounts(amounts: Resources) -> dict[str, str]:
+def _format_amounts(amounts: Resources) -> dict[str, str]:
     return {"cpu": format_cpu_millicores(amounts.cpu_millicores), "memory": format_memory_bytes(amounts.memory_bytes)}

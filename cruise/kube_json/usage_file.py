@@ -1,4 +1,4 @@
-"""UsageStatistics files: statistics of containers, checked against the snapshot that they belong to."""
+"""Read UsageStatistics files, and check them against a snapshot."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,8 +21,6 @@ from cruise.kube_json.reading.json_list import ItemListReader, MalformedJson
 from cruise.kube_json.reading.snapshot import decode_items, describe_broken_input
 from cruise.kube_json.wire.pod_json import JsonStruct, Timestamp
 
-# Items of a usage file, and the container that each speaks for, which must be in the snapshot.
-
 
 class CpuUsage(JsonStruct, frozen=True):
     """CPU statistics of a usage item."""
@@ -32,7 +30,7 @@ class CpuUsage(JsonStruct, frozen=True):
 
 
 class MemoryUsage(JsonStruct, frozen=True):
-    """Memory statistics of a usage item; `last_bytes` is the newest working set, the base where it is absent."""
+    """Memory statistics of a usage item; `last_bytes` is the newest working set, by default the base."""
 
     base_bytes: int | float
     peak_bytes: int | float
@@ -56,15 +54,15 @@ class UsageItem(JsonStruct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class UsageKeyReader:
-    """Turns items into keys; without a snapshot (`pods` None) every item will do."""
+    """Converts items to keys; `pods` is None without a snapshot, then every item is accepted."""
 
     pods: Mapping[tuple[str, str], Pod] | None
-    # By namespace, then by workload as `Kind/name`: the containers of all its pods.
+    # Container names of a workload's pods, by namespace and `Kind/name`.
     containers_of_workloads: Mapping[tuple[str, str], frozenset[str]] = field(default_factory=dict)
 
     @staticmethod
-    def read_key(snapshot: ClusterSnapshot | None) -> "UsageKeyReader":
-        """Prepare to look up a snapshot's pods and workloads."""
+    def from_snapshot(snapshot: ClusterSnapshot | None) -> "UsageKeyReader":
+        """Index the pods and workloads of a snapshot."""
         if snapshot is None:
             return UsageKeyReader(None)
         known: dict[tuple[str, str], set[str]] = {}
@@ -81,31 +79,31 @@ class UsageKeyReader:
             {key: frozenset(names) for key, names in known.items()},
         )
 
-    def read(self, item: UsageItem) -> StatisticKey:
-        """Return what an item speaks for. Raises BadInputError that says what is unknown."""
+    def read_key(self, item: UsageItem) -> StatisticKey:
+        """Return the key of an item; BadInputError for an unknown pod, workload or container."""
         workload = intern(item.workload or "")
         if workload and not all(workload.partition("/")):
             raise BadInputError(f'workload: "{workload}" is not Kind/name; write e.g. Deployment/web')
         if not item.pod:
-            return self._of_workload(item, workload)
+            return self._read_workload_key(item, workload)
         if self.pods is None:
             return StatisticKey(item.namespace, item.pod, workload, intern(item.container))
         pod = self.pods.get((item.namespace, item.pod))
         if pod is None:
-            raise BadInputError("pod: the snapshot has no such pod; take both at the same time, or leave the item out")
+            raise BadInputError("pod: the snapshot has no such pod; take both at the same time, or remove the item")
         for container in pod.containers:
             if container.name == item.container:
                 return StatisticKey(pod.namespace, pod.name, workload, container.name)
         names = ", ".join(container.name for container in pod.containers)
-        raise BadInputError(f"container: the pod has none called {item.container}, it has {names}")
+        raise BadInputError(f"container: the pod has no {item.container}; it has {names}")
 
-    def _of_workload(self, item: UsageItem, workload: str) -> StatisticKey:
+    def _read_workload_key(self, item: UsageItem, workload: str) -> StatisticKey:
         if not workload:
             raise BadInputError("has neither pod nor workload; add one of them")
         names = self.containers_of_workloads.get((item.namespace, workload))
         if names is not None and item.container not in names:
             have = ", ".join(sorted(names))
-            raise BadInputError(f"container: no pod of the workload has one called {item.container}, they have {have}")
+            raise BadInputError(f"container: no pod of the workload has {item.container}; they have {have}")
         return StatisticKey(intern(item.namespace), "", workload, intern(item.container))
 
 
@@ -114,10 +112,10 @@ USAGE_KIND = "UsageStatistics"
 CLOCK_TOLERANCE = timedelta(minutes=1)
 LONGEST_AHEAD_OF_MEDIAN = timedelta(days=366)
 
-_HOW = f'a usage file starts with {{"apiVersion":"{USAGE_API_VERSION}","kind":"{USAGE_KIND}","items":[…'
-_AT_ONCE = 8192
-# The amounts of an item as it has them, and the columns of the table that they become.
-_COLUMN_OF = {
+_HINT = f'a usage file starts with {{"apiVersion":"{USAGE_API_VERSION}","kind":"{USAGE_KIND}","items":[…'
+_BATCH_SIZE = 8192
+# The fields of an item, and the columns of the table.
+_COLUMNS_BY_FIELD = {
     "cpu.baseMillicores": "cpu_base_millicores",
     "cpu.peakMillicores": "cpu_peak_millicores",
     "memory.baseBytes": "memory_base_bytes",
@@ -126,9 +124,9 @@ _COLUMN_OF = {
     "memory.oomBytes": "oom_memory_bytes",
     "memory.lastBytes": "memory_last_bytes",
 }
-_MOST = tuple(
+_MAXIMA = tuple(
     float(LARGEST_MACHINE.cpu_millicores if name.startswith("cpu.") else LARGEST_MACHINE.memory_bytes)
-    for name in _COLUMN_OF
+    for name in _COLUMNS_BY_FIELD
 )
 _DECODER: msgspec.json.Decoder[list[UsageItem]] = msgspec.json.Decoder(list[UsageItem])
 
@@ -136,47 +134,47 @@ _DECODER: msgspec.json.Decoder[list[UsageItem]] = msgspec.json.Decoder(list[Usag
 def read_usage(
     chunks: Iterable[bytes], name: str, snapshot: ClusterSnapshot | None = None, now: datetime | None = None
 ) -> tuple[StatisticsTable, datetime]:
-    """Read statistics from the chunks of one document called `name`, and the time they are judged at.
+    """Read statistics from the chunks of a document with a name, and the time of evaluation.
 
-    With a snapshot every item must speak for something that is in it. `now` defaults to the newest `updatedAt`;
-    fractions are rounded up. Raises BadInputError, one line that names file, place and fix.
+    With a snapshot every item must be about a pod or workload in it. `now` defaults to the newest `updatedAt`;
+    fractions are rounded up. BadInputError has one line with file, place and fix.
     """
     items = ItemListReader(chunks)
-    reading = _Reading(UsageKeyReader.read_key(snapshot))
+    rows_read = _UsageRows(UsageKeyReader.from_snapshot(snapshot))
     try:
         try:
-            for batch in _batches(reading.counted(decode_items(items, _decoder_of, reading.decode_one))):
-                reading.add(batch)
+            for batch in _batches(rows_read.count(decode_items(items, _decoder_of, rows_read.decode_one))):
+                rows_read.add(batch)
         except MalformedJson as error:
-            _refuse_other_documents(items.fields)
-            raise describe_broken_input(error, reading.last_label, f"write it again: {_HOW}") from error
-        _refuse_other_documents({"kind": None, "apiVersion": None} | items.fields)
-        table = reading.table()
-        return table, _time_of(table, now)
+            _check_document_kind(items.fields)
+            raise describe_broken_input(error, rows_read.last_label, f"write it again: {_HINT}") from error
+        _check_document_kind({"kind": None, "apiVersion": None} | items.fields)
+        table = rows_read.table()
+        return table, _get_evaluation_time(table, now)
     except BadInputError as error:
         raise BadInputError(to_single_line(f"{name}: {error}")) from error
 
 
 def _batches(items: Iterator[UsageItem]) -> Iterator[list[UsageItem]]:
-    while batch := list(islice(items, _AT_ONCE)):
+    while batch := list(islice(items, _BATCH_SIZE)):
         yield batch
 
 
 def _decoder_of(fields: Mapping[str, object]) -> msgspec.json.Decoder[list[UsageItem]]:
-    _refuse_other_documents(fields)
+    _check_document_kind(fields)
     return _DECODER
 
 
-def _refuse_other_documents(fields: Mapping[str, object]) -> None:
-    """Refuse a document by its kind or version, as soon as that was read."""
+def _check_document_kind(fields: Mapping[str, object]) -> None:
+    """Reject a document by its kind or version as soon as it is read."""
     for key, wanted in (("apiVersion", USAGE_API_VERSION), ("kind", USAGE_KIND)):
         if fields.get(key, wanted) != wanted:
             stated = fields[key]
             found = f"has no {key}" if stated is None else f"has {key} {stated}, not {wanted}"
-            raise BadInputError(f"{found}; {_HOW}")
+            raise BadInputError(f"{found}; {_HINT}")
 
 
-class _Reading:
+class _UsageRows:
     """The rows read so far."""
 
     def __init__(self, keys: UsageKeyReader) -> None:
@@ -187,8 +185,8 @@ class _Reading:
         self._amounts: list[Float64Array] = []
         self._times: list[Int64Array] = []
 
-    def counted(self, items: Iterator[UsageItem]) -> Iterator[UsageItem]:
-        """Count items as they pass, so that a refusal can name the item's number."""
+    def count(self, items: Iterator[UsageItem]) -> Iterator[UsageItem]:
+        """Yield items and count them, so that errors can name the item's number."""
         for item in items:
             self._seen += 1
             self._last = item
@@ -196,45 +194,45 @@ class _Reading:
 
     @property
     def last_label(self) -> str:
-        """Name the last item that was whole."""
-        return "" if self._last is None else _label(self._seen - 1, self._last)
+        """The label of the last whole item."""
+        return "" if self._last is None else _format_label(self._seen - 1, self._last)
 
     def decode_one(self, document: object) -> UsageItem:
-        """Decode an item that did not decode with the others. Raises BadInputError that names it."""
+        """Decode an item of a run that did not decode; BadInputError names it."""
         try:
             return msgspec.convert(document, UsageItem)
         except msgspec.ValidationError as error:
-            raise BadInputError(f"{_label(self._seen, document)}: {explain_validation_error(error)}") from error
+            raise BadInputError(f"{_format_label(self._seen, document)}: {explain_validation_error(error)}") from error
 
     def add(self, items: Sequence[UsageItem]) -> None:
-        """Take over a batch of items. Raises BadInputError that names the first that cannot be used."""
-        rows = [_amounts(item) for item in items]
+        """Add a batch of items; BadInputError names the first invalid one."""
+        rows = [_get_amounts(item) for item in items]
         try:
             amounts = np.array(rows, dtype=np.float64)
         except OverflowError:
-            amounts = np.full((len(rows), len(_COLUMN_OF)), math.inf)
+            amounts = np.full((len(rows), len(_COLUMNS_BY_FIELD)), math.inf)
         first = len(self._keys)
-        # NaN is neither, so it is not usable.
-        if not ((amounts >= 0) & (amounts <= np.array(_MOST))).all():
+        # NaN fails both comparisons.
+        if not ((amounts >= 0) & (amounts <= np.array(_MAXIMA))).all():
             for index, (item, row) in enumerate(zip(items, rows, strict=True)):
-                _refuse_unusable(item, row, first + index)
+                _check_amounts(item, row, first + index)
         for index, item in enumerate(items):
             try:
-                self._keys.append(self._key_reader.read(item))
+                self._keys.append(self._key_reader.read_key(item))
             except BadInputError as error:
-                raise BadInputError(f"{_label(first + index, item)}: {error}") from error
+                raise BadInputError(f"{_format_label(first + index, item)}: {error}") from error
         self._amounts.append(np.ceil(amounts))
-        self._times.append(np.array([_times(item) for item in items], dtype=np.int64))
+        self._times.append(np.array([_get_times(item) for item in items], dtype=np.int64))
 
     def table(self) -> StatisticsTable:
-        """Return all rows. Raises BadInputError where two speak for the same."""
-        amounts = np.concatenate([np.empty((0, len(_COLUMN_OF))), *self._amounts]).astype(np.int64)
+        """Return all rows; BadInputError for two with the same key."""
+        amounts = np.concatenate([np.empty((0, len(_COLUMNS_BY_FIELD))), *self._amounts]).astype(np.int64)
         times = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._times])
         of_containers, of_workloads = index_containers(self._keys), index_workloads(self._keys)
         if len(of_containers) + len(of_workloads) < len(self._keys):
-            _refuse_duplicates(self._keys)
+            _check_duplicates(self._keys)
         columns: dict[str, Any] = {
-            name: np.ascontiguousarray(amounts[:, at]) for at, name in enumerate(_COLUMN_OF.values())
+            name: np.ascontiguousarray(amounts[:, at]) for at, name in enumerate(_COLUMNS_BY_FIELD.values())
         }
         return StatisticsTable(
             keys=self._keys,
@@ -249,8 +247,8 @@ class _Reading:
         )
 
 
-def _amounts(item: UsageItem) -> tuple[float, ...]:
-    """Return the amounts of an item in the order of `_COLUMN_OF`."""
+def _get_amounts(item: UsageItem) -> tuple[float, ...]:
+    """Return the amounts of an item in the order of `_COLUMNS_BY_FIELD`."""
     cpu, memory = item.cpu, item.memory
     last = memory.base_bytes if memory.last_bytes is None else memory.last_bytes
     return (
@@ -264,32 +262,34 @@ def _amounts(item: UsageItem) -> tuple[float, ...]:
     )
 
 
-def _times(item: UsageItem) -> tuple[int, int]:
+def _get_times(item: UsageItem) -> tuple[int, int]:
     since = item.history_since
     return int(item.updated_at.timestamp()), 0 if since is None else int(since.timestamp())
 
 
-def _refuse_unusable(item: UsageItem, row: Sequence[float], index: int) -> None:
-    for name, amount, most in zip(_COLUMN_OF, row, _MOST, strict=True):
+def _check_amounts(item: UsageItem, row: Sequence[float], index: int) -> None:
+    for name, amount, most in zip(_COLUMNS_BY_FIELD, row, _MAXIMA, strict=True):
         if not 0 <= amount <= most:
             problem = "is negative" if amount < 0 else "is more than any machine has"
-            problem = problem if -math.inf < amount < math.inf else "is no amount"
-            raise BadInputError(f"{_label(index, item)}: {name}: {amount!s:.40} {problem}; write a number of 0 or more")
+            problem = problem if -math.inf < amount < math.inf else "is not an amount"
+            raise BadInputError(
+                f"{_format_label(index, item)}: {name}: {amount!s:.40} {problem}; write a number of 0 or more"
+            )
 
 
-def _refuse_duplicates(keys: Sequence[StatisticKey]) -> None:
+def _check_duplicates(keys: Sequence[StatisticKey]) -> None:
     seen: dict[tuple[str, str, str], int] = {}
     for index, key in enumerate(keys):
-        speaks_for = (key.namespace, key.pod or f"all pods of {key.workload}", key.container)
-        if speaks_for in seen:
-            namespace, pod, container = speaks_for
+        subject = (key.namespace, key.pod or f"all pods of {key.workload}", key.container)
+        if subject in seen:
+            namespace, pod, container = subject
             place = f"items[{index}] ({namespace}/{pod} {container})"
-            raise BadInputError(f"{place}: speaks for the same as items[{seen[speaks_for]}]; keep one of the two")
-        seen[speaks_for] = index
+            raise BadInputError(f"{place}: has the same subject as items[{seen[subject]}]; remove one")
+        seen[subject] = index
 
 
-def _label(index: int, item: object) -> str:
-    """Name an item, of whatever shape it is, by its number and by what it speaks for."""
+def _format_label(index: int, item: object) -> str:
+    """Return the label of an item of any shape: its number and subject."""
     fields: Mapping[str, object] = {}
     if isinstance(item, UsageItem):
         fields = {name: getattr(item, name) for name in ("namespace", "pod", "workload", "container")}
@@ -299,11 +299,11 @@ def _label(index: int, item: object) -> str:
     return f"items[{index}] ({parts[0]}/{parts[1]} {parts[2]})" if all(parts) else f"items[{index}]"
 
 
-def _time_of(table: StatisticsTable, now: datetime | None) -> datetime:
-    """Return the time that the statistics are judged at. Raises BadInputError where a clock must be wrong."""
+def _get_evaluation_time(table: StatisticsTable, now: datetime | None) -> datetime:
+    """Return the time of evaluation; BadInputError if a clock must be wrong."""
     if not len(table.keys):
         if now is None:
-            raise BadInputError("has no items, so the time is not known; add --now")
+            raise BadInputError("has no items, so the time is unknown; add --now")
         return now
     row = int(np.argmax(table.updated_at))
     newest = datetime.fromtimestamp(int(table.updated_at[row]), UTC)

@@ -71,7 +71,7 @@ def test_anything_but_a_new_pod_is_told_apart(request_fields):
         (b'{"request":{"uid":1,"a":' + b"[" * 100_000, "AdmissionReview: "),
         (b"[]", "is a list instead of an object"),
         (b"{}", "has no request"),
-        (b'{"request":{}}', '"" is not known here; send admission.k8s.io/v1 AdmissionReview'),
+        (b'{"request":{}}', '"" is not supported; send admission.k8s.io/v1 AdmissionReview'),
         (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","request":{}}', "v1beta1"),
     ],
 )

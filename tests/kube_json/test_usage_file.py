@@ -142,7 +142,7 @@ def test_without_a_snapshot_nothing_is_a_stranger():
 
 
 def test_no_items_need_a_time():
-    assert refusal_of(make_usage_json()) == "has no items, so the time is not known; add --now"
+    assert refusal_of(make_usage_json()) == "has no items, so the time is unknown; add --now"
     table, now = read(make_usage_json(), now=NOW)
     assert (list(table.keys), now, table.cpu_base_millicores.size) == ([], NOW, 0)
 
@@ -152,11 +152,11 @@ def test_no_items_need_a_time():
     [
         (make_usage_item_json(cpu_base=-5), "cpu.baseMillicores: -5 is negative; write a number of 0 or more"),
         (make_usage_item_json(oom=-0.5), "memory.oomBytes: -0.5 is negative; write a number of 0 or more"),
-        (make_usage_item_json(cpu_peak=math.nan), "cpu.peakMillicores: nan is no amount; write a number of 0 or more"),
-        (make_usage_item_json(memory_base=math.inf), "memory.baseBytes: inf is no amount; write a number of 0 or more"),
+        (make_usage_item_json(cpu_peak=math.nan), "cpu.peakMillicores: nan is not an amount; write a number of 0 or more"),
+        (make_usage_item_json(memory_base=math.inf), "memory.baseBytes: inf is not an amount; write a number of 0 or more"),
         (
             make_usage_item_json(memory_7d_max=-math.inf),
-            "memory.max7dBytes: -inf is no amount; write a number of 0 or more",
+            "memory.max7dBytes: -inf is not an amount; write a number of 0 or more",
         ),
         (
             make_usage_item_json(cpu_base=120_000_000),
@@ -204,25 +204,25 @@ def test_a_bad_item_is_refused_by_name_place_and_fix(item, problem):
         (
             [make_usage_item_json("gone")],
             "items[0] (shop/gone app): pod: the snapshot has no such pod; "
-            "take both at the same time, or leave the item out",
+            "take both at the same time, or remove the item",
         ),
         (
             [make_usage_item_json(container="db")],
-            f"items[0] (shop/{POD} db): container: the pod has none called db, it has app, log",
+            f"items[0] (shop/{POD} db): container: the pod has no db; it has app, log",
         ),
         (
             [make_usage_item_json(pod=None, container="db")],
-            "items[0] (shop/Deployment/web db): container: no pod of the workload has one called db, "
+            "items[0] (shop/Deployment/web db): container: no pod of the workload has db; "
             "they have app, log",
         ),
         ([make_usage_item_json(pod=None, workload=None)], "items[0]: has neither pod nor workload; add one of them"),
         (
             [make_usage_item_json(), make_usage_item_json(container="log"), make_usage_item_json(workload=None)],
-            f"items[2] (shop/{POD} app): speaks for the same as items[0]; keep one of the two",
+            f"items[2] (shop/{POD} app): has the same subject as items[0]; remove one",
         ),
         (
             [make_usage_item_json(pod=None), make_usage_item_json(pod=None)],
-            "items[1] (shop/all pods of Deployment/web app): speaks for the same as items[0]; keep one of the two",
+            "items[1] (shop/all pods of Deployment/web app): has the same subject as items[0]; remove one",
         ),
         ([{}], "items[0]: has no namespace; add it"),
     ],

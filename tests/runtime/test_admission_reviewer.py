@@ -308,7 +308,7 @@ def test_a_patch_in_doubt_is_not_sent():
     reviewer = make_reviewer(admitter)
     response = answer_of(reviewer, pod_json())
     assert "patch" not in response
-    assert response["warnings"] == ["cruise leaves the pod as it is: the patched pod is not what was decided"]
+    assert response["warnings"] == ["cruise leaves the pod as it is: the patched pod differs from the decision"]
     assert reviewer.counts.answers == {PATCH_IN_DOUBT: 1}
 
 

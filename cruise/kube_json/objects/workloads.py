@@ -1,4 +1,4 @@
-"""Objects around pods: workloads, disruption budgets, autoscalers, limit ranges."""
+"""Decode workloads, PodDisruptionBudgets, autoscalers and LimitRanges."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -25,7 +25,7 @@ from cruise.kube_json.wire import object_json, pod_json
 
 _NO_SPEC = object_json.WorkloadSpec()
 READ_CONTROLLERS = frozenset({"CronJob", "Deployment"})
-"""The kinds of controllers of ReplicaSets and Jobs that are read themselves, with their templates."""
+"""Controllers of ReplicaSets and Jobs that are read, with their templates."""
 
 _API_VERSIONS = {
     "Job": "batch/v1",
@@ -34,19 +34,19 @@ _API_VERSIONS = {
     "CloneSet": "apps.kruise.io/v1alpha1",
 }
 _NOTHING_STATED = pod_json.ResourceRequirements()
-_SIZED = frozenset(ResourceName)
+_RESOURCES = frozenset(ResourceName)
 _OWN_RECOMMENDER = "cruise"
 
 
 def get_kind(document: object_json.WorkloadObject) -> str:
-    """Return the kind that a workload's struct stands for."""
+    """Return the kind of a workload's struct."""
     return str(document.__struct_config__.tag)
 
 
 def decode_workload(document: object_json.WorkloadObject) -> Workload:
     """Return a workload; a DaemonSet has no replicas, Jobs have their parallelism.
 
-    Raises BadInputError that names workload and place.
+    BadInputError names workload and place.
     """
     metadata, spec, kind = document.metadata, document.spec or _NO_SPEC, get_kind(document)
     controller = find_controller(metadata.owner_references)
@@ -63,8 +63,8 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
             replicas = 1 if spec.replicas is None else spec.replicas
     namespace = metadata.namespace or "default"
     with name_object_in_errors(kind, namespace, metadata.name):
-        pod_spec = _template_of(spec)
-        amounts = None if pod_spec is None else _template_amounts(pod_spec)
+        pod_spec = _get_template(spec)
+        amounts = None if pod_spec is None else _read_template_resources(pod_spec)
     return Workload(
         namespace=namespace,
         ref=WorkloadRef(kind, metadata.name),
@@ -73,27 +73,29 @@ def decode_workload(document: object_json.WorkloadObject) -> Workload:
         created_at=metadata.creation_timestamp,
         node_autoscaler=detect_autoscaler_deployment(document) if kind == "Deployment" and replicas else None,
         controller=WorkloadRef(intern(controller.kind), intern(controller.name)) if controller else None,
-        memory_limits=None if amounts is None else _limits(amounts, ResourceName.MEMORY),
-        cpu_limits=None if amounts is None else _limits(amounts, ResourceName.CPU),
-        # A limit without a request becomes the request when the API server creates the pod.
+        memory_limits=None if amounts is None else _select_limits(amounts, ResourceName.MEMORY),
+        cpu_limits=None if amounts is None else _select_limits(amounts, ResourceName.CPU),
+        # Without a request the API server uses the limit.
         requests=None
         if amounts is None
         else {name: stated.with_defaults(most) for name, (stated, most) in amounts.items()},
-        init_containers=_names(pod_spec.init_containers) if pod_spec else frozenset(),
+        init_containers=_get_names(pod_spec.init_containers) if pod_spec else frozenset(),
         uid="" if controller else metadata.uid or "",
-        # Objects in lists of one kind need not say it.
+        # Objects in lists of one kind need not state it.
         api_version=intern(document.api_version or _API_VERSIONS.get(kind, "apps/v1")),
     )
 
 
-def _template_of(spec: object_json.WorkloadSpec) -> object_json.TemplateSpec | None:
-    """Return what the pod template states; None where there is no template."""
+def _get_template(spec: object_json.WorkloadSpec) -> object_json.TemplateSpec | None:
+    """Return the spec of the pod template, or None."""
     holder = spec.job_template.spec if spec.job_template else spec
     pods = holder.template.spec if holder and holder.template else None
     return pods if pods is not None and pods.containers else None
 
 
-def _template_amounts(template: object_json.TemplateSpec) -> Mapping[str, tuple[StatedResources, StatedResources]]:
+def _read_template_resources(
+    template: object_json.TemplateSpec,
+) -> Mapping[str, tuple[StatedResources, StatedResources]]:
     """Return the requests and limits of the pod template's containers, by name."""
     found = {}
     for one in (*(template.init_containers or ()), *(template.containers or ())):
@@ -103,18 +105,18 @@ def _template_amounts(template: object_json.TemplateSpec) -> Mapping[str, tuple[
     return found
 
 
-def _names(containers: tuple[object_json.TemplateContainer, ...] | None) -> frozenset[str]:
+def _get_names(containers: tuple[object_json.TemplateContainer, ...] | None) -> frozenset[str]:
     return frozenset([one.name for one in containers]) if containers else frozenset()
 
 
-def _limits(
+def _select_limits(
     amounts: Mapping[str, tuple[StatedResources, StatedResources]], resource: ResourceName
 ) -> Mapping[str, int]:
     return {name: limit for name, (_, limits) in amounts.items() if (limit := limits.get(resource)) is not None}
 
 
 def read_controller(document: object_json.WorkloadObject) -> tuple[OwnerKey, WorkloadRef | None] | None:
-    """Return the controller of a ReplicaSet or Job; None for kinds that are topmost themselves."""
+    """Return the controller of a ReplicaSet or Job; None for other kinds."""
     kind = get_kind(document)
     if kind not in INTERMEDIATE_KINDS:
         return None
@@ -125,20 +127,22 @@ def read_controller(document: object_json.WorkloadObject) -> tuple[OwnerKey, Wor
 
 
 def has_read_controller(workload: Workload) -> bool:
-    """Tell whether a ReplicaSet or Job is of a kind whose own objects are read, template and all."""
+    """Return whether the controller of a ReplicaSet or Job is of a kind that is read, with its template."""
     return workload.controller is not None and workload.controller.kind in READ_CONTROLLERS
 
 
 def add_template_resources(
-    workloads: Mapping[tuple[str, WorkloadRef], Workload], below: Iterable[Workload]
+    workloads: Mapping[tuple[str, WorkloadRef], Workload], children: Iterable[Workload]
 ) -> Mapping[tuple[str, WorkloadRef], Workload]:
-    """Return workloads with what ReplicaSets and Jobs tell of theirs: the pod template, by the newest that is in use.
+    """Return workloads with the pod templates of their newest ReplicaSets or Jobs in use.
 
-    Controllers of other kinds, such as Argo's Rollouts, are not read themselves where `kubectl` was not asked for them;
-    a Rollout with a workloadRef has no template of its own.
+    Controllers of other kinds, such as Argo's Rollouts, may not be in the list; a Rollout with a workloadRef has no
+    template.
     """
     found = dict(workloads)
-    newest = {(one.namespace, one.controller): one for one in sorted(below, key=_in_use) if one.requests is not None}
+    newest = {
+        (one.namespace, one.controller): one for one in sorted(children, key=_get_recency) if one.requests is not None
+    }
     for (namespace, controller), one in newest.items():
         if controller is None:
             continue
@@ -158,15 +162,15 @@ def add_template_resources(
     return found
 
 
-def _in_use(workload: Workload) -> tuple[bool, float, str]:
+def _get_recency(workload: Workload) -> tuple[bool, float, str]:
     created = workload.created_at
     return workload.replicas != 0, created.timestamp() if created else 0.0, workload.ref.name
 
 
 def decode_budget(document: object_json.BudgetObject) -> PodDisruptionBudget | None:
-    """Return a disruption budget; None where it has no selector and so covers no pod.
+    """Return a PodDisruptionBudget; None without a selector, which covers no pod.
 
-    Raises BadInputError that names budget, place and fix.
+    BadInputError names the object, place and fix.
     """
     selector = document.spec.selector if document.spec else None
     if selector is None:
@@ -186,7 +190,7 @@ def decode_budget(document: object_json.BudgetObject) -> PodDisruptionBudget | N
 def find_scale_targets(
     autoscalers: Iterable[HorizontalPodAutoscaler], vertical: Iterable[VerticalPodAutoscaler]
 ) -> dict[tuple[str, WorkloadRef], str]:
-    """Return what autoscalers target whose pods do not name it, by namespace, each with its group and version."""
+    """Return the targets of autoscalers that pods do not name as owners, by namespace, with API version."""
     found = {(one.namespace, one.target): one.target_api for one in autoscalers}
     for other in vertical:
         if other.changes_pods and other.target is not None:
@@ -197,7 +201,7 @@ def find_scale_targets(
 def decode_autoscaler(document: object_json.AutoscalerObject) -> HorizontalPodAutoscaler:
     """Return a HorizontalPodAutoscaler; without metrics Kubernetes targets CPU utilization."""
     metadata, spec = document.metadata, document.spec
-    targeted = {name for metric in spec.metrics or () if (name := _utilisation_target(metric)) is not None}
+    targeted = {name for metric in spec.metrics or () if (name := _get_utilization_resource(metric)) is not None}
     return HorizontalPodAutoscaler(
         namespace=metadata.namespace or "default",
         name=metadata.name,
@@ -208,12 +212,12 @@ def decode_autoscaler(document: object_json.AutoscalerObject) -> HorizontalPodAu
 
 
 def decode_vertical_autoscaler(document: object_json.VerticalAutoscalerObject) -> VerticalPodAutoscaler:
-    """Return a VerticalPodAutoscaler. Raises BadInputError that names the place."""
+    """Return a VerticalPodAutoscaler; BadInputError names the place."""
     metadata, spec = document.metadata, document.spec or object_json.VerticalAutoscalerSpec()
     target = spec.target_ref
     stated = spec.resource_policy.container_policies if spec.resource_policy else None
     with name_object_in_errors("VerticalPodAutoscaler", metadata.namespace or "default", metadata.name):
-        rules = tuple(_container_rule(one, f"spec.resourcePolicy: {one.container_name}") for one in stated or ())
+        rules = tuple(_read_container_policy(one, f"spec.resourcePolicy: {one.container_name}") for one in stated or ())
     return VerticalPodAutoscaler(
         namespace=metadata.namespace or "default",
         name=metadata.name,
@@ -226,51 +230,51 @@ def decode_vertical_autoscaler(document: object_json.VerticalAutoscalerObject) -
     )
 
 
-def _container_rule(policy: object_json.ContainerPolicy, place: str) -> VpaContainerPolicy:
+def _read_container_policy(policy: object_json.ContainerPolicy, place: str) -> VpaContainerPolicy:
     controlled = policy.controlled_resources
     return VpaContainerPolicy(
         container="" if policy.container_name == "*" else policy.container_name,
         off=policy.mode == "Off",
-        controlled=None if controlled is None else _SIZED.intersection(controlled),
+        controlled=None if controlled is None else _RESOURCES.intersection(controlled),
         minimum=read_amounts(policy.min_allowed, f"{place}: minAllowed"),
         maximum=read_amounts(policy.max_allowed, f"{place}: maxAllowed"),
     )
 
 
-def _utilisation_target(metric: object_json.Metric) -> ResourceName | None:
-    """Return the resource whose utilisation a metric scales by, None for any other metric."""
+def _get_utilization_resource(metric: object_json.Metric) -> ResourceName | None:
+    """Return the resource whose utilization a metric targets, or None."""
     resource = metric.resource or metric.container_resource
-    if resource is None or resource.name not in _SIZED:
+    if resource is None or resource.name not in _RESOURCES:
         return None
     by_utilisation = resource.target is not None and resource.target.type == "Utilization"
     return ResourceName(resource.name) if by_utilisation else None
 
 
 def decode_limit_range(document: object_json.LimitRangeObject) -> tuple[LimitRangeItem, ...]:
-    """Return the bounds of a limit range for containers and pods. Raises BadInputError that names the place."""
+    """Return the items of a LimitRange for containers and pods; BadInputError names the place."""
     metadata = document.metadata
     entries = document.spec.limits if document.spec else None
     with name_object_in_errors("LimitRange", metadata.namespace or "default", metadata.name):
         return tuple(
-            _limit_range_item(entry, f"spec.limits[{index}]")
+            _read_limit_range_item(entry, f"spec.limits[{index}]")
             for index, entry in enumerate(entries or ())
             if entry.type in ("Container", "Pod")
         )
 
 
-def _limit_range_item(entry: object_json.LimitRangeEntry, place: str) -> LimitRangeItem:
+def _read_limit_range_item(entry: object_json.LimitRangeEntry, place: str) -> LimitRangeItem:
     ratios = entry.max_limit_request_ratio or {}
     return LimitRangeItem(
         is_for_pod=entry.type == "Pod",
         minimum=read_amounts(entry.min, f"{place}.min"),
         maximum=read_amounts(entry.max, f"{place}.max"),
-        max_cpu_ratio=_ratio(ratios.get("cpu"), f"{place}.maxLimitRequestRatio.cpu"),
-        max_memory_ratio=_ratio(ratios.get("memory"), f"{place}.maxLimitRequestRatio.memory"),
+        max_cpu_ratio=_read_ratio(ratios.get("cpu"), f"{place}.maxLimitRequestRatio.cpu"),
+        max_memory_ratio=_read_ratio(ratios.get("memory"), f"{place}.maxLimitRequestRatio.memory"),
         default_limits=read_amounts(entry.default, f"{place}.default"),
     )
 
 
-def _ratio(value: pod_json.QuantityText | None, place: str) -> float | None:
-    """Read a ratio of limit to request to the thousandth."""
+def _read_ratio(value: pod_json.QuantityText | None, place: str) -> float | None:
+    """Return a limit / request ratio, to the thousandth."""
     thousandths = read_cpu(value, place)
     return None if thousandths is None else thousandths / 1000

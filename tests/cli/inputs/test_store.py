@@ -74,7 +74,7 @@ def test_the_store_alone_tells_statistics_and_past(capsys):
     assert main(["explain", f"shop/{POD}", *AT]) == 0
     out = capsys.readouterr().out
     assert "app: base 50m and 64Mi, peak 200m and 100Mi, updated just now" in out
-    assert "5m ago  resize  held  the node has no room for it to grow yet" in out
+    assert "5m ago  resize  skipped  the node has no room for it to grow yet" in out
     assert "limit 256Mi" in out
     assert "up to 440m" in out
 
@@ -84,7 +84,7 @@ def test_a_snapshot_adds_the_steps_with_stored_overrides(capsys, snapshot):
     out = capsys.readouterr().out
     assert "stored for Deployment/web" in out
     assert "max(0, peak 200m − base 50m) × 2 = 300m" in out
-    assert "5m ago  resize  held" in out
+    assert "5m ago  resize  skipped" in out
 
 
 def test_the_document_has_the_past_too(capsys, snapshot):
