@@ -152,8 +152,14 @@ def test_no_items_need_a_time():
     [
         (make_usage_item_json(cpu_base=-5), "cpu.baseMillicores: -5 is negative; write a number of 0 or more"),
         (make_usage_item_json(oom=-0.5), "memory.oomBytes: -0.5 is negative; write a number of 0 or more"),
-        (make_usage_item_json(cpu_peak=math.nan), "cpu.peakMillicores: nan is not an amount; write a number of 0 or more"),
-        (make_usage_item_json(memory_base=math.inf), "memory.baseBytes: inf is not an amount; write a number of 0 or more"),
+        (
+            make_usage_item_json(cpu_peak=math.nan),
+            "cpu.peakMillicores: nan is not an amount; write a number of 0 or more",
+        ),
+        (
+            make_usage_item_json(memory_base=math.inf),
+            "memory.baseBytes: inf is not an amount; write a number of 0 or more",
+        ),
         (
             make_usage_item_json(memory_7d_max=-math.inf),
             "memory.max7dBytes: -inf is not an amount; write a number of 0 or more",
@@ -212,8 +218,7 @@ def test_a_bad_item_is_refused_by_name_place_and_fix(item, problem):
         ),
         (
             [make_usage_item_json(pod=None, container="db")],
-            "items[0] (shop/Deployment/web db): container: no pod of the workload has db; "
-            "they have app, log",
+            "items[0] (shop/Deployment/web db): container: no pod of the workload has db; they have app, log",
         ),
         ([make_usage_item_json(pod=None, workload=None)], "items[0]: has neither pod nor workload; add one of them"),
         (
