@@ -186,7 +186,7 @@ class LiveStage:
 
     def once(self, mode: str = "resize", **more: str) -> Json:
         """What `cruise serve --once --format json` says."""
-        return self.command("serve_requests", "--once", "--format", "json", mode=mode, **more).json
+        return self.command("serve", "--once", "--format", "json", mode=mode, **more).json
 
     def command(self, *arguments: str, mode: str = "resize", **more: str) -> EndedProgram:
         """Run a command of cruise to its end."""

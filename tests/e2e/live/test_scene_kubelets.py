@@ -204,7 +204,7 @@ async def _reads_what_pods_use(
 @pytest.mark.long
 def test_scan_and_one_pass_do_without_prometheus(stage: LiveStage, endpoint: Kubelets):
     without = {"prometheus_url": "", "kubelet_ca_file": str(endpoint.ca_file)}
-    said = stage.command("serve_requests", "--once", mode="observe", **without)
+    said = stage.command("serve", "--once", mode="observe", **without)
     assert said.code == 2
     assert "set prometheus_url" in said.err
     assert "get nodes/metrics" in said.err
