@@ -1,4 +1,4 @@
-"""Admission of one pod: its workload's statistics and the cluster around it in, the pod as it is created out."""
+"""Admission of single pods: a workload's statistics and the cluster determine the requests of a new pod."""
 
 import math
 import re
@@ -36,9 +36,9 @@ _parts_of = attrgetter(*(field.name for field in fields(Pod) if field.name not i
 
 
 class PodAdmitter:
-    """Admits pods under one state of cluster, statistics and overrides; prepared once, for many pods.
+    """Admits pods under one state of cluster, statistics and overrides; prepared once for many pods.
 
-    What it replaces is signed with the first of `signing_keys`, and not at all without any.
+    The replaced requests are signed with the first of `signing_keys`, and unsigned without any.
     """
 
     def __init__(
@@ -52,8 +52,8 @@ class PodAdmitter:
     ) -> None:
         self._eligibility = Eligibility(snapshot, statistics, stored, policy, now)
         self._nodes = NodeIndex(snapshot.known_nodes)
-        # Found out here, where no review waits for it.
-        self._daemons = self._eligibility.daemonset_requests
+        # Computed here, before reviews need it.
+        self._daemonset_requests = self._eligibility.daemonset_requests
         self._snapshot = snapshot
         self._statistics = statistics
         self._policy = policy
@@ -62,53 +62,53 @@ class PodAdmitter:
         self._decisions: dict[tuple[int, ...], tuple[tuple[object, ...], _AdmissionOutcome]] = {}
 
     def get_valid_until(self) -> float:
-        """Return when time alone changes a decision next: Unix seconds, infinite if it never does."""
-        return _next_change(self._snapshot, self._statistics, self._policy, self._now)
+        """Return the next time at which a decision changes without a new state: Unix seconds, infinite if never."""
+        return _find_next_change(self._snapshot, self._statistics, self._policy, self._now)
 
     def has_statistics(self, pod: Pod) -> bool:
-        """Tell whether something is known of the use of a pod's workload."""
+        """Tell whether the pod's workload has statistics."""
         find = self._statistics.find
-        names = (one.name for one in pod.sized_containers)
+        names = (hint.name for hint in pod.sized_containers)
         return any(find(pod.namespace, pod.name, pod.workload, name, pod.identity) is not None for name in names)
 
     def forget_pods(self) -> None:
-        """Give back what is kept of the pods that were admitted so far."""
+        """Drop the cached decisions of admitted pods."""
         self._eligibility.forget_pods()
         self._decisions.clear()
 
-    def admit_with_placement_hint(self, pod: Pod, one: PlacementHint) -> tuple[Pod, bool]:
-        """Return the pod as it is created under the policy where a packing plan expects it, and whether it is steered.
+    def admit_with_placement_hint(self, pod: Pod, hint: PlacementHint) -> tuple[Pod, bool]:
+        """Return the created pod with a placement hint, and whether it got one.
 
-        Below mode full no pod is.
+        Below mode full no pod gets one.
         """
         created, decision = self.admit(pod)
         if self._policy.mode < Mode.FULL:
             return created, False
         snapshot = self._snapshot
-        taints = next((node.taints for node in snapshot.nodes if node.name == one.node), ())
-        found = apply_placement_hint(pod, created, decision, one, snapshot.limit_ranges.get(pod.namespace, ()), taints)
+        taints = next((node.taints for node in snapshot.nodes if node.name == hint.node), ())
+        found = apply_placement_hint(pod, created, decision, hint, snapshot.limit_ranges.get(pod.namespace, ()), taints)
         if found is None:
             return created, False
         qos = get_qos_class(found)
         return found if qos is found.qos else replace(found, qos=qos), True
 
     def admit(self, pod: Pod) -> tuple[Pod, MutatePod | LeaveUnchanged]:
-        """Return the pod as it is created under the policy, and the decision."""
-        outcome = self._outcome_of(pod)
+        """Return the created pod under the policy, and the decision."""
+        outcome = self._get_outcome(pod)
         if outcome.admitted is None:
             return pod, outcome.decision
-        return outcome.admitted.apply_to(pod, self._annotations(pod, outcome.originals)), outcome.decision
+        return outcome.admitted.apply_to(pod, self._build_annotations(pod, outcome.originals)), outcome.decision
 
-    def _outcome_of(self, pod: Pod) -> "_AdmissionOutcome":
-        """Decide on a pod, or return what was decided on one that differs in its labels and its owner's name alone.
+    def _get_outcome(self, pod: Pod) -> "_AdmissionOutcome":
+        """Decide on a pod, or return the decision on a pod that differs in labels and the owner's name only.
 
-        So the revisions of a workload differ mostly.
+        Revisions of a workload mostly differ in these only.
         """
         group = self._eligibility.get_policy_group(pod)
         if group is None:
             return self._decide(pod)
         parts = (group, *_parts_of(pod), *pod.containers)
-        # Equal parts are one object mostly. They are kept, so that no other object comes by their numbers.
+        # Equal parts are mostly the same object. The cache keeps them, so that their ids are not reused.
         key = tuple(map(id, parts))
         known = self._decisions.get(key)
         if known is None:
@@ -128,13 +128,13 @@ class PodAdmitter:
         )
         if isinstance(decision, LeaveUnchanged) or self._policy.mode < Mode.INITIAL:
             return _AdmissionOutcome(decision)
-        # What a first mutation replaced, a later one must not overwrite.
+        # A later mutation must not overwrite the original resources of the first one.
         is_first = ORIGINAL_RESOURCES not in pod.annotations
         originals = format_original_resources(get_original_resources(pod, decision)) if is_first else ""
         return _AdmissionOutcome(decision, compute_admitted_resources(pod, decision), originals)
 
-    def _annotations(self, pod: Pod, originals: str) -> Mapping[str, str]:
-        """Keep what a mutation replaces; what somebody else wrote is not signed."""
+    def _build_annotations(self, pod: Pod, originals: str) -> Mapping[str, str]:
+        """Return the annotations with the original resources; those that another client wrote are not signed."""
         if not originals:
             return {}
         if self._signing_key is None:
@@ -145,80 +145,78 @@ class PodAdmitter:
 
 @dataclass(frozen=True, slots=True)
 class _AdmissionOutcome:
-    """A decision, and what it makes of pods, None for nothing; `originals` is what that replaces, for an annotation."""
+    """A decision, the resources that it gives pods, and the replaced resources as an annotation."""
 
     decision: MutatePod | LeaveUnchanged
     admitted: AdmittedResources | None = None
     originals: str = ""
 
 
-def _next_change(snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> float:
-    """Return the first moment after now at which a statistic grows stale, or a workload is new no longer."""
+def _find_next_change(snapshot: ClusterSnapshot, statistics: StatisticsTable, policy: Policy, now: datetime) -> float:
+    """Return the next time at which a statistic becomes too old, or a workload is no longer new."""
     now_seconds = now.timestamp()
-    young_seconds = policy.new_workload_age.total_seconds()
-    # Ages are counted in whole seconds, and only what is older than `max_age` is stale.
+    new_seconds = policy.new_workload_age.total_seconds()
+    # Ages are in whole seconds, and statistics are too old above `max_age`.
     moments = np.concatenate(
         (
             statistics.updated_at + (policy.max_age.total_seconds() + 1),
-            statistics.history_since + young_seconds,
-            np.array(_starts(statistics), dtype=np.float64) + young_seconds,
-            np.array([at.timestamp() for at in _creations(snapshot)], dtype=np.float64) + young_seconds,
+            statistics.history_since + new_seconds,
+            np.array(_list_revision_starts(statistics), dtype=np.float64) + new_seconds,
+            np.array([at.timestamp() for at in _list_creations(snapshot)], dtype=np.float64) + new_seconds,
         )
     )
     return float(np.min(moments[moments > now_seconds], initial=math.inf))
 
 
-def _starts(statistics: StatisticsTable) -> list[int]:
-    """Return when the revisions of workloads that have had several began."""
+def _list_revision_starts(statistics: StatisticsTable) -> list[int]:
+    """Return the start times of revisions, for workloads with several."""
     runs = statistics.revisions.runs if statistics.revisions is not None else {}
     return [run.since for of_container in runs.values() if len(of_container) > 1 for run in of_container.values()]
 
 
-def _creations(snapshot: ClusterSnapshot) -> Iterator[datetime]:
+def _list_creations(snapshot: ClusterSnapshot) -> Iterator[datetime]:
     return (workload.created_at for workload in snapshot.workloads.values() if workload.created_at is not None)
 
 
-# The pods that a packing plan expects, as admission knows them: each is steered once.
-
-# A pod that was steered and yet never created leaves its place free again, for the next one of its controller.
+# A hint whose pod was not created after this time is used for the controller's next pod.
 _CLAIMED_SECONDS = 10.0
 
 
 class ExpectedPods:
-    """The pods that a packing plan expects; replaced as a whole whenever the store was read."""
+    """The replacement pods that a packing plan expects, each with one placement hint; replaced as a whole."""
 
     def __init__(self, clock: Callable[[], datetime], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._monotonic = monotonic
-        self._waiting: Sequence[PlacementHint] = ()
+        self._hints: Sequence[PlacementHint] = ()
         self._claimed_at: dict[str, float] = {}
         self._owners: re.Pattern[bytes] | None = None
 
-    def replace(self, steerings: Sequence[PlacementHint]) -> None:
-        """Expect these pods from now on, and no others."""
-        if steerings is self._waiting:
+    def replace(self, hints: Sequence[PlacementHint]) -> None:
+        """Replace the expected pods."""
+        if hints is self._hints:
             return
-        self._waiting = steerings
-        known = {one.replaces for one in steerings}
+        self._hints = hints
+        known = {hint.replaces for hint in hints}
         self._claimed_at = {uid: at for uid, at in self._claimed_at.items() if uid in known}
-        names = sorted({re.escape(one.owner_name.encode()) for one in steerings})
+        names = sorted({re.escape(hint.owner_name.encode()) for hint in hints})
         self._owners = re.compile(b'"(?:' + b"|".join(names) + b')"') if names else None
 
     @property
     def has_any(self) -> bool:
-        """Tell whether any pod is expected."""
-        return bool(self._waiting)
+        """Whether any pod is expected."""
+        return bool(self._hints)
 
     def may_match(self, review: bytes) -> bool:
-        """Tell whether a review may be of a pod that is expected: it names the owner of one."""
+        """Tell whether a review may be of an expected pod: it contains the name of an expected owner."""
         return self._owners is not None and self._owners.search(review) is not None
 
     def find(self, pod: Pod) -> PlacementHint | None:
-        """Return the expected pod that a pod in creation may be, None if it is none of them."""
+        """Return the placement hint of a pod that is being created, None if there is none."""
         latest = self._monotonic() - _CLAIMED_SECONDS
-        free = (one for one in self._waiting if self._claimed_at.get(one.replaces, latest) <= latest)
+        free = (hint for hint in self._hints if self._claimed_at.get(hint.replaces, latest) <= latest)
         return find_placement_hint(pod, free, self._clock())
 
-    def claim(self, one: PlacementHint) -> None:
-        """Note that a pod was steered: the next one is another."""
-        self._claimed_at[one.replaces] = self._monotonic()
+    def claim(self, hint: PlacementHint) -> None:
+        """Record that a hint was used, so that the next pod gets another."""
+        self._claimed_at[hint.replaces] = self._monotonic()

@@ -1,4 +1,4 @@
-"""One admission review in, its answer out: always allowed, patched only where nothing is in doubt."""
+"""Answers admission reviews: pods are always allowed, and patched only if nothing is uncertain."""
 
 import asyncio
 from bisect import bisect_left
@@ -46,7 +46,7 @@ from cruise.runtime.admission import ExpectedPods, PodAdmitter
 log = structlog.get_logger()
 
 ReviewAnswer = tuple[str, str]
-"""What was answered (`mutated`, `left` or `failed`), and the reason in one word; of a mutation what its size is by."""
+"""The answer (`mutated`, `left` or `failed`) and its reason in one word; for a mutation, the basis of the size."""
 
 HINTED: ReviewAnswer = ("mutated", "steered")
 NOT_A_POD_CREATION: ReviewAnswer = ("left", "not-a-new-pod")
@@ -59,39 +59,37 @@ TOO_LATE: ReviewAnswer = ("failed", "too-late")
 UNKNOWN_CALLER: ReviewAnswer = ("refused", "unknown-caller")
 
 SECONDS_BOUNDS = (0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.1)
-
-_AS_IT_IS = ReviewResponse()
+_UNCHANGED = ReviewResponse()
 _DEFAULT_BOUNDS = ReviewLimits()
-# Mostly an answer takes about a kilobyte, and its place another hundred bytes.
-_MOST_ANSWER_BYTES = 24 << 20
-_PLACE_BYTES = 100
-# What is read of a pod is mostly a kilobyte or two; a text may be kept several times.
-_MOST_READ_BYTES = 4 << 20
-# What may be different a moment later without any new state: an owner that the watch had not seen yet.
-_PASSING = frozenset({ReasonCode.NO_STATISTICS, ReasonCode.NO_CONTROLLER, ReasonCode.LOOKUP_PENDING})
-# What a watch shows a moment after it was created.
-_SOON_SEEN = frozenset({ReasonDetail.OWNER_NOT_SEEN, ReasonDetail.NAMESPACE_NOT_SEEN})
-# How much of the time for a review may be spent on waiting for that.
-_WAITED_SHARE = 0.8
+# An answer takes about a kilobyte, and its entry another hundred bytes.
+_MAX_ANSWER_BYTES = 24 << 20
+_ENTRY_BYTES = 100
+# A decoded pod takes one or two kilobytes; texts may be kept several times.
+_MAX_DECODED_BYTES = 4 << 20
+# Reasons that may no longer apply a moment later, under the same state: the watch may not have the owner yet.
+_TEMPORARY_REASONS = frozenset({ReasonCode.NO_STATISTICS, ReasonCode.NO_CONTROLLER, ReasonCode.LOOKUP_PENDING})
+# Objects that the watch has a moment after their creation.
+_DELAYED_DETAILS = frozenset({ReasonDetail.OWNER_NOT_SEEN, ReasonDetail.NAMESPACE_NOT_SEEN})
+# Share of a review's time budget for waiting for these objects.
+_WAIT_SHARE = 0.8
 
-
-DecisionListener = tuple[ReviewResponse, ReviewAnswer, bool]
-"""An answer, its verdict, and whether both hold as long as what is decided by does."""
+_DecidedAnswer = tuple[ReviewResponse, ReviewAnswer, bool]  # the last tells whether it may be cached
 
 
 class ReviewTimeout(Exception):
-    """The time in which a review is decided is over."""
+    """The time budget of a review is exceeded."""
 
 
-class _SeenSoon(Exception):
-    """What decides about a pod whose workload has statistics was not seen yet; the watches will show it."""
+class _NotInWatchYet(Exception):
+    """An object that the decision needs is not in the watch yet, and the workload has statistics."""
 
 
 @dataclass(slots=True)
 class ReviewCounts:
-    """What became of the reviews so far; `remembered` counts those that were answered as an equal one before.
+    """The counts of answered reviews; `from_cache` counts those that were answered like an equal earlier one.
 
-    `seconds` counts reviews by the first of `SECONDS_BOUNDS` that they did not exceed, its last entry the slower ones.
+    `seconds` counts reviews by the first of `SECONDS_BOUNDS` that they did not exceed; its last entry counts slower
+    ones.
     """
 
     answers: Counter[ReviewAnswer] = field(default_factory=Counter)
@@ -102,9 +100,9 @@ class ReviewCounts:
 
 @dataclass(frozen=True, slots=True)
 class _CachedPatch:
-    """A patch that was tried. It holds for each pod of the decision that is written alike but for labels and owners.
+    """A verified patch. It applies to pods of the same decision that differ in labels and owners only.
 
-    It touches neither of the two, and of what it writes the signature alone depends on them.
+    It changes neither of the two, and only the signature depends on them.
     """
 
     decision: MutatePod
@@ -112,7 +110,7 @@ class _CachedPatch:
     signature: str
 
     def to(self, created: Pod) -> bytes:
-        """Return the patch that makes another pod the created one."""
+        """Return the patch for another pod."""
         signature = _signature(created)
         if signature == self.signature:
             return self.operations
@@ -121,10 +119,10 @@ class _CachedPatch:
 
 @dataclass(frozen=True, slots=True)
 class _ReviewState:
-    """Under what pods are admitted now, and what was answered under it, by the digest of what the answer depends on.
+    """The state under which pods are admitted, and the answers under it, by the digest of what they depend on.
 
-    `patches` are by the digest of that without labels and owners, and by the number of the decision; they are given up
-    together with what was read.
+    The key of `patches` is the digest without labels and owners, and the decision's id; they are dropped together with
+    the decoded pods.
     """
 
     admitter: PodAdmitter
@@ -135,10 +133,10 @@ class _ReviewState:
 
 
 class AdmissionReviewer:
-    """Answers reviews under the state that it was last given; without any, pods are created as they are.
+    """Answers reviews under the state that was last set; without one, pods are created unchanged.
 
-    Those `expected` by a packing plan are steered besides. What is beyond `bounds`, or not decided `budget_seconds`
-    after it came, is answered unchanged. `clock` is monotonic, in seconds.
+    Pods `expected` by a packing plan also get placement hints. Reviews beyond `bounds`, or not decided within
+    `budget_seconds`, are answered unchanged. `clock` is monotonic, in seconds.
     """
 
     def __init__(
@@ -151,13 +149,13 @@ class AdmissionReviewer:
         self.counts = ReviewCounts()
         self.idle_reason = "not ready yet"
         self.decided = 0
-        """How many pods were decided on under the present state: what it remembers of them takes memory."""
+        """How many pods were decided on under the present state, which caches their decisions."""
         self._state: _ReviewState | None = None
         self._answer_bytes = 0
         self._read_bytes = 0
         self.waiting = 0
-        """How many reviews wait for the next state."""
-        self._renewed = asyncio.Event()
+        """How many reviews are waiting for the next state."""
+        self._state_changed = asyncio.Event()
         self._expected = expected
         self._bounds = bounds
         self._budget_seconds = budget_seconds
@@ -165,97 +163,97 @@ class AdmissionReviewer:
 
     @property
     def ready(self) -> bool:
-        """Tell whether there is a state to decide under."""
+        """Whether there is a state to decide under."""
         return self._state is not None
 
     def set_state(self, admitter: PodAdmitter, owners: OwnerIndex, unpatched: ReasonCode | None = None) -> None:
-        """Decide by `admitter` from now on; with a reason not to patch, count that in place of each mutation."""
+        """Decide by `admitter`; with a reason in `unpatched`, send no patches and count that reason instead."""
         self._state = _ReviewState(admitter, PodReader(owners), unpatched)
         self.decided = self._answer_bytes = self._read_bytes = 0
-        self._renewed.set()
-        self._renewed = asyncio.Event()
+        self._state_changed.set()
+        self._state_changed = asyncio.Event()
 
-    def suspend(self, why: str) -> None:
-        """Leave every pod as it is from now on, with `why` as the warning."""
-        self.idle_reason = why
+    def suspend(self, reason: str) -> None:
+        """Leave every pod unchanged until the next state, with a warning that states the reason."""
+        self.idle_reason = reason
         self._state = None
 
     def now(self) -> float:
-        """Return the time now, for `review`."""
+        """Return the present time, for `review`."""
         return self._clock()
 
     async def answer(self, body: bytes) -> bytes:
-        """Return the answer to a review; it waits for a moment where the pod came before its owner."""
-        came_at = self._clock()
-        latest = came_at + _WAITED_SHARE * self._budget_seconds
+        """Return the answer to a review; wait for a moment if the watch has the pod's owner not yet."""
+        received_at = self._clock()
+        latest = received_at + _WAIT_SHARE * self._budget_seconds
         while True:
             try:
-                return self._timed_review(body, came_at, may_wait=self._clock() < latest)
-            except _SeenSoon:
+                return self._timed_review(body, received_at, may_wait=self._clock() < latest)
+            except _NotInWatchYet:
                 self.waiting += 1
                 try:
-                    await asyncio.wait_for(self._renewed.wait(), max(0.0, latest - self._clock()))
+                    await asyncio.wait_for(self._state_changed.wait(), max(0.0, latest - self._clock()))
                 except TimeoutError:
-                    return self._timed_review(body, came_at, may_wait=False)
+                    return self._timed_review(body, received_at, may_wait=False)
                 finally:
                     self.waiting -= 1
 
-    def review(self, body: bytes, came_at: float | None = None) -> bytes:
-        """Return the answer to a review, or to whatever came in its place; it may have waited since it came."""
-        return self._timed_review(body, came_at, may_wait=False)
+    def review(self, body: bytes, received_at: float | None = None) -> bytes:
+        """Return the answer to a review, or to an invalid body."""
+        return self._timed_review(body, received_at, may_wait=False)
 
-    def _timed_review(self, body: bytes, came_at: float | None, *, may_wait: bool) -> bytes:
-        began = self._clock()
-        latest = (began if came_at is None else came_at) + self._budget_seconds
+    def _timed_review(self, body: bytes, received_at: float | None, *, may_wait: bool) -> bytes:
+        started = self._clock()
+        latest = (started if received_at is None else received_at) + self._budget_seconds
         try:
             answer = self._review(body, latest, may_wait=may_wait)
-        except _SeenSoon:
+        except _NotInWatchYet:
             raise
         except ReviewTimeout:
-            answer = self._unchanged(find_uid(body), TOO_LATE, "there was no time to decide")
+            answer = self._answer_unchanged(find_uid(body), TOO_LATE, "there was no time to decide")
         except ReviewTooLarge as error:
-            answer = self._unchanged(find_uid(body), ("left", error.reason), str(error))
+            answer = self._answer_unchanged(find_uid(body), ("left", error.reason), str(error))
         except BadInputError as error:
-            answer = self._unchanged(find_uid(body), UNREADABLE, str(error))
+            answer = self._answer_unchanged(find_uid(body), UNREADABLE, str(error))
         except Exception as error:
-            # The one place where anything at all is caught: whatever is wrong with cruise, the pod must be created.
+            # The only place that catches every exception: pods must be created even if cruise has a defect.
             log.error("admission failed", error=repr(error), exc_info=True)
-            answer = self._unchanged(find_uid(body), INTERNAL_ERROR, "deciding failed")
-        seconds = self._clock() - began
+            answer = self._answer_unchanged(find_uid(body), INTERNAL_ERROR, "deciding failed")
+        seconds = self._clock() - started
         counts = self.counts
         counts.seconds[bisect_left(SECONDS_BOUNDS, seconds)] += 1
         counts.seconds_sum += seconds
         return answer
 
-    def answer_unreadable(self, beginning: bytes, verdict: ReviewAnswer, why: str) -> bytes:
-        """Return the answer to what is not read to its end: unchanged, with a warning."""
-        return self._unchanged(find_uid(beginning), verdict, why)
+    def answer_unreadable(self, beginning: bytes, answer_key: ReviewAnswer, reason: str) -> bytes:
+        """Return the answer to a body that is not read completely: unchanged, with a warning."""
+        return self._answer_unchanged(find_uid(beginning), answer_key, reason)
 
-    def answer_without_patch(self, verdict: ReviewAnswer) -> None:
-        """Count a review that is not answered at all."""
-        self.counts.answers[verdict] += 1
+    def answer_without_patch(self, answer_key: ReviewAnswer) -> None:
+        """Count a review that gets no answer."""
+        self.counts.answers[answer_key] += 1
 
     def _review(self, body: bytes, latest: float, *, may_wait: bool) -> bytes:
         state = self._state
         if state is None:
-            return self._unchanged(find_uid(body), NOT_READY, self.idle_reason)
+            return self._answer_unchanged(find_uid(body), NOT_READY, self.idle_reason)
         check_elements(body, self._bounds)
-        seen = decode_summary(body)
-        if seen is None or (self._expected is not None and self._expected.may_match(body)):
+        summary = decode_summary(body)
+        if summary is None or (self._expected is not None and self._expected.may_match(body)):
             return self._answer_in_full(decode_request(body), state, latest, may_wait=may_wait)
-        request, digest = seen
-        known = state.answers.get(digest)
-        if known is None:
+        request, digest = summary
+        cached = state.answers.get(digest)
+        if cached is None:
             digests = digest, compute_digest_without_names(request)
             return self._answer_in_full(request.to_request(), state, latest, *digests, may_wait=may_wait)
-        answer, verdict = known
-        self.counts.answers[verdict] += 1
+        answer, answer_key = cached
+        self.counts.answers[answer_key] += 1
         self.counts.from_cache += 1
         return answer.for_uid(request.uid)
 
     def _answer_in_full(
         self,
-        question: ReviewRequest,
+        request: ReviewRequest,
         state: _ReviewState,
         latest: float,
         digest: bytes | None = None,
@@ -264,57 +262,57 @@ class AdmissionReviewer:
         may_wait: bool,
     ) -> bytes:
         self.decided += 1
-        state = self._with_room_for(len(question.object), state)
-        answer, verdict, lasting = self._decided(question, state, latest, digest_but_names, may_wait=may_wait)
-        self.counts.answers[verdict] += 1
-        if digest is not None and lasting:
-            self._answer_bytes += answer.size + _PLACE_BYTES
-            if self._answer_bytes > _MOST_ANSWER_BYTES:
+        state = self._limit_decoded_pods(len(request.object), state)
+        answer, answer_key, is_cacheable = self._decide(request, state, latest, digest_but_names, may_wait=may_wait)
+        self.counts.answers[answer_key] += 1
+        if digest is not None and is_cacheable:
+            self._answer_bytes += answer.size + _ENTRY_BYTES
+            if self._answer_bytes > _MAX_ANSWER_BYTES:
                 state.answers.clear()
-                self._answer_bytes = answer.size + _PLACE_BYTES
-            state.answers[digest] = (answer, verdict)
-        return answer.for_uid(question.uid)
+                self._answer_bytes = answer.size + _ENTRY_BYTES
+            state.answers[digest] = (answer, answer_key)
+        return answer.for_uid(request.uid)
 
-    def _with_room_for(self, read_bytes: int, state: _ReviewState) -> _ReviewState:
-        """Forget what was read of pods, but not the answers, once it comes to much: anybody may send long texts."""
+    def _limit_decoded_pods(self, read_bytes: int, state: _ReviewState) -> _ReviewState:
+        """Drop decoded pods, but not answers, once they take too much memory: clients may send long texts."""
         self._read_bytes += read_bytes
-        if self._read_bytes > _MOST_READ_BYTES:
+        if self._read_bytes > _MAX_DECODED_BYTES:
             state.admitter.forget_pods()
             state = self._state = replace(state, reader=PodReader(state.reader.owners), patches={})
             self._read_bytes = read_bytes
         return state
 
-    def _decided(
-        self, question: ReviewRequest, state: _ReviewState, latest: float, digest: bytes | None, *, may_wait: bool
-    ) -> DecisionListener:
-        """Return the answer to one pod, steered or not. Raises BadInputError, and ReviewTimeout."""
-        if not question.creates_pod:
-            return _AS_IT_IS, NOT_A_POD_CREATION, False
-        document = get_created_pod(question)
+    def _decide(
+        self, request: ReviewRequest, state: _ReviewState, latest: float, digest: bytes | None, *, may_wait: bool
+    ) -> _DecidedAnswer:
+        """Return the answer to one pod. Raises BadInputError and ReviewTimeout."""
+        if not request.creates_pod:
+            return _UNCHANGED, NOT_A_POD_CREATION, False
+        document = get_created_pod(request)
         try:
             check_pod(document, self._bounds)
         except ReviewTooLarge as error:
             return _with_warning(str(error)), ("left", error.reason), True
-        self._see_that_there_is_time(latest)
+        self._check_time(latest)
         pod = state.reader.read(document)
-        steered = self._steered(question, pod, state)
-        if steered is not None:
-            return steered
+        hinted = self._answer_expected_pod(request, pod, state)
+        if hinted is not None:
+            return hinted
         created, decision = state.admitter.admit(pod)
-        if may_wait and isinstance(decision, LeaveUnchanged) and parse_detail_code(decision.detail) in _SOON_SEEN:
+        if may_wait and isinstance(decision, LeaveUnchanged) and parse_detail_code(decision.detail) in _DELAYED_DETAILS:
             if state.admitter.has_statistics(pod):
-                raise _SeenSoon
-        self._see_that_there_is_time(latest)
-        return _answered(question, state, pod, created, decision, digest)
+                raise _NotInWatchYet
+        self._check_time(latest)
+        return _build_answer(request, state, pod, created, decision, digest)
 
-    def _see_that_there_is_time(self, latest: float) -> None:
+    def _check_time(self, latest: float) -> None:
         if self._clock() > latest:
             raise ReviewTimeout
 
-    def _steered(self, question: ReviewRequest, pod: Pod, state: _ReviewState) -> DecisionListener | None:
-        """Return the answer to a pod that a packing plan expects, None for any other.
+    def _answer_expected_pod(self, request: ReviewRequest, pod: Pod, state: _ReviewState) -> _DecidedAnswer | None:
+        """Return the answer to a pod that a packing plan expects, None for other pods.
 
-        A dry run is answered alike, and takes no other pod's place.
+        A dry run gets the same answer, but does not use the hint.
         """
         expected = self._expected
         if expected is None or not expected.has_any or state.unpatched is not None:
@@ -325,78 +323,78 @@ class AdmissionReviewer:
         created, is_steered = state.admitter.admit_with_placement_hint(pod, one)
         if not is_steered:
             return None
-        decided = _patched(question, state.reader, pod, created, HINTED, one.node)[0]
-        if decided[1] == HINTED and not question.dry_run:
+        result = _build_patch(request, state.reader, pod, created, HINTED, one.node)[0]
+        if result[1] == HINTED and not request.dry_run:
             expected.claim(one)
-        return decided
+        return result
 
-    def _unchanged(self, uid: str, verdict: ReviewAnswer, why: str) -> bytes:
-        self.counts.answers[verdict] += 1
-        return _with_warning(why).for_uid(uid)
+    def _answer_unchanged(self, uid: str, answer_key: ReviewAnswer, reason: str) -> bytes:
+        self.counts.answers[answer_key] += 1
+        return _with_warning(reason).for_uid(uid)
 
 
-def _answered(
-    question: ReviewRequest,
+def _build_answer(
+    request: ReviewRequest,
     state: _ReviewState,
     pod: Pod,
     created: Pod,
     decision: MutatePod | LeaveUnchanged,
     digest: bytes | None,
-) -> DecisionListener:
+) -> _DecidedAnswer:
     match decision:
         case LeaveUnchanged(reason=ReasonCode.UNREADABLE_ANNOTATION, detail=detail):
             return _with_warning(detail), ("left", decision.reason.value), True
         case LeaveUnchanged(reason=reason):
-            return _AS_IT_IS, ("left", reason.value), reason not in _PASSING
+            return _UNCHANGED, ("left", reason.value), reason not in _TEMPORARY_REASONS
         case MutatePod() if state.unpatched is not None:
-            return _AS_IT_IS, ("left", state.unpatched.value), True
+            return _UNCHANGED, ("left", state.unpatched.value), True
         case MutatePod():
-            return _mutated(question, state, pod, created, decision, digest)
+            return _build_mutation(request, state, pod, created, decision, digest)
 
 
-def _mutated(
-    question: ReviewRequest, state: _ReviewState, pod: Pod, created: Pod, decision: MutatePod, digest: bytes | None
-) -> DecisionListener:
-    verdict = ("mutated", _size(decision))
-    # The patch keeps its decision, so that no other one comes by its number.
-    known = state.patches.get((digest, id(decision))) if digest is not None else None
-    if known is not None:
-        return ReviewResponse(known.to(created)), verdict, True
-    decided, patch = _patched(question, state.reader, pod, created, verdict)
+def _build_mutation(
+    request: ReviewRequest, state: _ReviewState, pod: Pod, created: Pod, decision: MutatePod, digest: bytes | None
+) -> _DecidedAnswer:
+    answer_key = ("mutated", _get_size_basis(decision))
+    # The cached patch keeps its decision, so that its id is not reused.
+    cached = state.patches.get((digest, id(decision))) if digest is not None else None
+    if cached is not None:
+        return ReviewResponse(cached.to(created)), answer_key, True
+    result, patch = _build_patch(request, state.reader, pod, created, answer_key)
     if digest is not None and patch:
         state.patches[digest, id(decision)] = _CachedPatch(decision, patch, _signature(created))
-    return decided
+    return result
 
 
 def _signature(created: Pod) -> str:
     return created.annotations.get(ORIGINAL_RESOURCES_SIGNATURE, "")
 
 
-def _size(decision: MutatePod) -> str:
-    """Name what a new pod's requests are by: `stated` is no less than its template, which is a new revision's."""
+def _get_size_basis(decision: MutatePod) -> str:
+    """Return the basis of a new pod's requests: `stated` in the template of a new revision, or the admission size."""
     return "stated" if decision.new_revision else decision.admission_size.value
 
 
-def _patched(
-    question: ReviewRequest, reader: PodReader, pod: Pod, created: Pod, verdict: ReviewAnswer, node: str | None = None
-) -> tuple[DecisionListener, bytes]:
-    """Return the patch that makes a submitted pod the created one, and with `node` prefer that; empty if in doubt."""
+def _build_patch(
+    request: ReviewRequest, reader: PodReader, pod: Pod, created: Pod, answer_key: ReviewAnswer, node: str | None = None
+) -> tuple[_DecidedAnswer, bytes]:
+    """Return the patch that turns the submitted pod into the created one, preferring `node`; empty if uncertain."""
 
     def read(document: dict[str, Any]) -> Pod:
-        return reader.read(decode_pod_in_namespace(convert_to_struct(document, PodObject), question.namespace))
+        return reader.read(decode_pod_in_namespace(convert_to_struct(document, PodObject), request.namespace))
 
-    document = decode_submitted_pod(question)
-    before = get_preferred_terms(document)
-    beside = build_preferred_affinity(document, node) if node is not None else ()
+    document = decode_submitted_pod(request)
+    existing_terms = get_preferred_terms(document)
+    affinity = build_preferred_affinity(document, node) if node is not None else ()
     try:
-        patch = build_verified_patch(document, pod, created, read, beside)
+        patch = build_verified_patch(document, pod, created, read, affinity)
         if node is not None:
-            check_preferred_affinity(before, document, node)
+            check_preferred_affinity(existing_terms, document, node)
     except BadInputError as error:
         log.error("patch not sent", namespace=pod.namespace, workload=str(pod.workload), error=str(error))
         return (_with_warning(str(error)), PATCH_IN_DOUBT, True), b""
-    return (ReviewResponse(patch), verdict, True), patch
+    return (ReviewResponse(patch), answer_key, True), patch
 
 
-def _with_warning(why: str) -> ReviewResponse:
-    return ReviewResponse(warnings=[f"cruise leaves the pod as it is: {why}"])
+def _with_warning(reason: str) -> ReviewResponse:
+    return ReviewResponse(warnings=[f"cruise leaves the pod as it is: {reason}"])

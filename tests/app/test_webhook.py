@@ -45,7 +45,7 @@ class Cluster:
     def get_lag_seconds(self) -> float:
         return self.lag
 
-    async def is_synced(self) -> None:
+    async def wait_until_synced(self) -> None:
         await asyncio.sleep(0)
 
     async def snapshot(self) -> ClusterSnapshot:

@@ -322,7 +322,7 @@ def test_every_review_is_in_the_histogram():
 
 
 def test_no_more_answers_are_remembered_than_memory_allows(monkeypatch):
-    monkeypatch.setattr("cruise.runtime.admission_reviewer._MOST_ANSWER_BYTES", 1500)
+    monkeypatch.setattr("cruise.runtime.admission_reviewer._MAX_ANSWER_BYTES", 1500)
     reviewer = make_reviewer()
     for name in ("a", "b", "c", "c", "a"):
         labels = {"app": name, "pod-template-hash": "7d9f8b6c5d"}
@@ -463,11 +463,11 @@ def test_what_waited_too_long_is_answered_unchanged():
     reviewer = AdmissionReviewer(budget_seconds=1.0, clock=lambda: now)
     reviewer.set_state(make_admitter(), NO_OWNERS)
     body = encode_review(make_review(pod_json()))
-    answer = decode_response(reviewer.review(body, came_at=98.9))
+    answer = decode_response(reviewer.review(body, received_at=98.9))
     assert not get_patch(answer)
     assert answer["warnings"]
     assert reviewer.counts.answers == {TOO_LATE: 1}
-    assert get_patch(decode_response(reviewer.review(body, came_at=99.1)))
+    assert get_patch(decode_response(reviewer.review(body, received_at=99.1)))
 
 
 def test_what_takes_too_long_to_decide_is_answered_unchanged():
