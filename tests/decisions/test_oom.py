@@ -224,7 +224,7 @@ def test_growth_is_what_kube_scheduler_will_count_more():
     assert decision.growth == make_resources(0, 56)
     # An init container that needs more than that already takes the room.
     setup = make_container("setup", memory_mib=1000, role=ContainerRole.INIT)
-    hidden = react(replace(pod, containers=(setup, *pod.containers)), room=Resources())
+    hidden = react(replace(pod, containers=(setup, *pod.containers)), free_capacity=Resources())
     assert isinstance(hidden, ResizePod)
     assert hidden.growth == Resources()
 
@@ -259,7 +259,7 @@ def test_a_node_short_of_cpu_may_still_have_memory():
 
 
 def test_without_room_the_pod_is_evicted():
-    decision = react(pod_of(), room=make_resources(4000, 55))
+    decision = react(pod_of(), free_capacity=make_resources(4000, 55))
     assert isinstance(decision, EvictPod)
     assert (decision.reason, decision.ranking) == (ReasonCode.OOM_KILLED, EvictionRanking.LOW)
 

@@ -1,4 +1,4 @@
-"""What other autoscalers do to pods: HPAs that scale by utilization, and VPAs that size (ADR 0015).
+"""What other autoscalers do to pods: HPAs that scale by utilisation, and VPAs that size (ADR 0015).
 
 An autoscaler's pods are those that its target controls and those that the target's scale selects. Until the scale has
 been read, they may be any pods of the namespace except those of another target of the same kind; if a target has no
@@ -29,7 +29,7 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class AutoscalerClaims(NamedTuple):
-    """What other autoscalers do to a pod: `scaled` are the resources on whose utilization an HPA acts.
+    """What other autoscalers do to a pod: `scaled` are the resources on whose utilisation an HPA acts.
 
     `scaled_by` and `sized_by` name the HPA and the VPA, empty if there is none. `pending` describes a scale that may
     select the pod and has not been read yet.

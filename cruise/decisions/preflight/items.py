@@ -1,4 +1,4 @@
-"""One finding of a preflight."""
+"""One finding of a preflight, and how its parts are worded."""
 
 from collections.abc import Iterable, Sized
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ _MOST_NAMED = 3
 
 
 class CheckLevel(StrEnum):
-    """How bad a finding is: red keeps cruise from doing in this mode what it is there for."""
+    """The severity of a finding; with red, cruise cannot do its task in this mode."""
 
     OK = "ok"
     WARN = "warn"
@@ -19,7 +19,7 @@ class CheckLevel(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class CheckItem:
-    """What was looked at, what was found, and what to do about it (empty where nothing is to be done)."""
+    """What was checked, what was found, and what to do about it (empty if nothing)."""
 
     area: str
     name: str
@@ -29,7 +29,7 @@ class CheckItem:
 
 
 def format_count(things: Sized, noun: str) -> str:
-    """Return how many there are, with their noun."""
+    """Return the number of things with their noun."""
     return f"{len(things):,} {noun}{'' if len(things) == 1 else 's'}"
 
 
@@ -40,12 +40,9 @@ def format_names(names: Iterable[str]) -> str:
     return ", ".join(listed[:_MOST_NAMED]) + more
 
 
-# How a shortcoming of the installation is mended: by the chart's values where that installed it, else by files.
-
-
 def format_install_command(release: HelmRelease | None, files: Iterable[str], *values: str) -> str:
-    """Return the command that applies files of deploy/, or sets the values of which the chart renders the same."""
+    """Return the command that applies files of deploy/, or sets the values by which the chart renders the same."""
     if release is None:
         return "kubectl apply " + " ".join(f"-f deploy/{file}" for file in files)
-    place = f"helm upgrade {release.name} deploy/chart --namespace {release.namespace} --reset-then-reuse-values"
-    return " ".join((place, *(f"--set {value}" for value in values)))
+    command = f"helm upgrade {release.name} deploy/chart --namespace {release.namespace} --reset-then-reuse-values"
+    return " ".join((command, *(f"--set {value}" for value in values)))

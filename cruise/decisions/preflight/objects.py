@@ -1,4 +1,4 @@
-"""What a preflight says about the cluster's own objects: nodes, and what gets in the way of sizing pods."""
+"""Checks the cluster's own objects: nodes, other autoscalers, budgets, quotas, LimitRanges."""
 
 from collections.abc import Iterator
 
@@ -20,32 +20,30 @@ from cruise.domain.cluster import (
 from cruise.domain.policy import Mode
 from cruise.domain.resources import StatedResources
 
-# What a preflight says about other autoscalers, of pods and of nodes: what each means for cruise, and what to do.
-
-AUTOSCALER_AREA = "objects"
+OBJECT_AREA = "objects"
 
 
 def check_autoscalers(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
-    """Yield the items."""
-    yield _vertical(snapshot)
-    yield _horizontal(snapshot)
-    yield from _unknown_targets(snapshot)
-    yield _of_nodes(snapshot)
+    """Yield what other autoscalers, of pods and of nodes, mean for cruise, and what to do."""
+    yield _check_vpas(snapshot)
+    yield _check_hpas(snapshot)
+    yield from _check_unknown_targets(snapshot)
+    yield _check_node_autoscaler(snapshot)
 
 
-def _vertical(snapshot: ClusterSnapshot) -> CheckItem:
+def _check_vpas(snapshot: ClusterSnapshot) -> CheckItem:
     found = snapshot.vertical_autoscalers
     rivals = [f"{one.namespace}/{one.name} ({one.mode or 'no mode'})" for one in found if one.changes_pods]
     if not rivals:
-        words = f"{format_count(found, 'VPA')}, none of which sizes pods" if found else "none"
-        return CheckItem(AUTOSCALER_AREA, "VPAs", CheckLevel.OK, words)
-    verb = "sizes" if len(rivals) == 1 else "size"
-    words = f"{len(rivals):,} of {format_count(found, 'VPA')} {verb} pods, which cruise leaves alone: {format_names(rivals)}"
-    fix = 'to let cruise size these pods, delete the VPAs or set their updateMode to "Off": two would undo each other'
-    return CheckItem(AUTOSCALER_AREA, "VPAs", CheckLevel.WARN, words, fix)
+        words = f"{format_count(found, 'VPA')}, none of which resizes pods" if found else "none"
+        return CheckItem(OBJECT_AREA, "VPAs", CheckLevel.OK, words)
+    verb = "resizes" if len(rivals) == 1 else "resize"
+    words = f"{len(rivals):,} of {format_count(found, 'VPA')} {verb} pods, which cruise skips: {format_names(rivals)}"
+    fix = 'to let cruise resize these pods, delete the VPAs or set their updateMode to "Off"; two would conflict'
+    return CheckItem(OBJECT_AREA, "VPAs", CheckLevel.WARN, words, fix)
 
 
-def _horizontal(snapshot: ClusterSnapshot) -> CheckItem:
+def _check_hpas(snapshot: ClusterSnapshot) -> CheckItem:
     targeting = [
         f"{one.namespace}/{one.name} ({', '.join(sorted(one.utilisation_resources))} of {one.target})"
         for one in snapshot.autoscalers
@@ -53,14 +51,14 @@ def _horizontal(snapshot: ClusterSnapshot) -> CheckItem:
     ]
     if not targeting:
         words = f"{format_count(snapshot.autoscalers, 'HPA')}, none on utilisation" if snapshot.autoscalers else "none"
-        return CheckItem(AUTOSCALER_AREA, "HPAs", CheckLevel.OK, words)
-    words = f"{format_count(targeting, 'HPA')} on utilisation, whose resource is left alone: {format_names(targeting)}"
-    fix = "nothing has to be done; to have it sized too, let the HPA target an AverageValue or another metric"
-    return CheckItem(AUTOSCALER_AREA, "HPAs", CheckLevel.OK, words, fix)
+        return CheckItem(OBJECT_AREA, "HPAs", CheckLevel.OK, words)
+    words = f"{format_count(targeting, 'HPA')} on utilisation of a resource, which is not resized: {format_names(targeting)}"
+    fix = "none needed; to have the resource resized too, let the HPA target an AverageValue or another metric"
+    return CheckItem(OBJECT_AREA, "HPAs", CheckLevel.OK, words, fix)
 
 
-def _unknown_targets(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
-    """Yield what is left alone on doubt."""
+def _check_unknown_targets(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
+    """Yield autoscaler targets whose pods are unknown."""
     targets: set[tuple[str, WorkloadRef]] = {
         (one.namespace, one.target) for one in snapshot.autoscalers if one.utilisation_resources
     }
@@ -80,74 +78,63 @@ def _unknown_targets(snapshot: ClusterSnapshot) -> Iterator[CheckItem]:
         unreadable = [
             f"{namespace}/{ref} ({why})" for (namespace, ref), why in sorted(snapshot.unreadable_scales.items())
         ]
-        words = (
-            "what an autoscaler acts on is left alone for pods that may be theirs (of a namespace where none is known)"
-        )
-        fix = "grant get on */scale, as deploy/rbac does, and see that the scale subresource of the kind has a selector"
+        words = "the resources of these autoscalers are not resized in pods that may belong to them"
+        fix = "grant get on */scale, as deploy/rbac does, and check that the kind's scale subresource has a selector"
         found = f"{format_count(unreadable, 'scale')} cannot be read: {format_names(unreadable)}"
-        yield CheckItem(AUTOSCALER_AREA, "scales", CheckLevel.WARN, f"{found}; {words}", fix)
+        yield CheckItem(OBJECT_AREA, "scales", CheckLevel.WARN, f"{found}; {words}", fix)
     if unknown:
-        words = (
-            f"the pods of {format_count(unknown, 'target')} are not known, and all that may be theirs are left alone"
-        )
-        fix = "see that the kind has a scale subresource with a selector, and that cruise may get it (deploy/rbac)"
-        yield CheckItem(AUTOSCALER_AREA, "targets", CheckLevel.WARN, f"{words}: {format_names(unknown)}", fix)
+        words = f"the pods of {format_count(unknown, 'target')} are unknown, and all that may be theirs are skipped"
+        fix = "check that the kind has a scale subresource with a selector, and that cruise may get it (deploy/rbac)"
+        yield CheckItem(OBJECT_AREA, "targets", CheckLevel.WARN, f"{words}: {format_names(unknown)}", fix)
 
 
-def _of_nodes(snapshot: ClusterSnapshot) -> CheckItem:
+def _check_node_autoscaler(snapshot: ClusterSnapshot) -> CheckItem:
     match snapshot.node_autoscaler:
         case NodeAutoscalerKind.KARPENTER:
             name = "Karpenter"
         case NodeAutoscalerKind.CLUSTER_AUTOSCALER:
             name = "cluster-autoscaler"
         case None:
-            words = "none seen: what cruise adds to a new pod ends at the largest node that there is"
-            return CheckItem(AUTOSCALER_AREA, "node autoscaler", CheckLevel.OK, words)
-    words = f"{name}: what cruise adds to a new pod ends at the largest node seen; an evicted pod may get a new node"
-    return CheckItem(AUTOSCALER_AREA, "node autoscaler", CheckLevel.OK, words)
-
-
-# What a preflight says about PodDisruptionBudgets: which keep cruise from evicting pods, for now or for good.
-
-BUDGET_AREA = "objects"
+            words = "none found: cruise raises a new pod's requests at most to the largest present node"
+            return CheckItem(OBJECT_AREA, "node autoscaler", CheckLevel.OK, words)
+    words = f"{name}: cruise raises a new pod's requests at most to the largest known node; an evicted pod may get a new one"
+    return CheckItem(OBJECT_AREA, "node autoscaler", CheckLevel.OK, words)
 
 
 def check_disruption_budgets(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[CheckItem]:
-    """Yield the items; below mode full no pod is evicted, so nothing has to be done."""
+    """Yield which PodDisruptionBudgets prevent evictions; below mode full no pod is evicted, and nothing must be done."""
     budgets = snapshot.budgets
     if not budgets:
-        yield CheckItem(BUDGET_AREA, "PDBs", CheckLevel.OK, "none")
+        yield CheckItem(OBJECT_AREA, "PDBs", CheckLevel.OK, "none")
         return
     level = CheckLevel.WARN if mode >= Mode.FULL else CheckLevel.OK
-    never = [_name(one) for one in budgets if one.blocks_all_evictions]
-    closed = [_name(one) for one in budgets if one.disruptions_allowed <= 0 and not one.blocks_all_evictions]
-    yield _closed(closed, len(budgets), level, mode)
+    never = [_get_name(one) for one in budgets if one.blocks_all_evictions]
+    closed = [_get_name(one) for one in budgets if one.disruptions_allowed <= 0 and not one.blocks_all_evictions]
+    yield _check_exhausted_budgets(closed, len(budgets), level, mode)
     if never:
-        words = f"{format_count(never, 'PDB')} can never allow an eviction, since all replicas are asked for: {format_names(never)}"
-        fix = (
-            "lower minAvailable, or set maxUnavailable 1; those pods are resized and never evicted, by no drain either"
-        )
-        yield CheckItem(BUDGET_AREA, "strict PDBs", level, words, fix)
-    several = _pods_with_several(snapshot)
+        words = f"{format_count(never, 'PDB')} can never allow an eviction, since all replicas are required: {format_names(never)}"
+        fix = "lower minAvailable, or set maxUnavailable 1; these pods are resized, but cannot be evicted or drained"
+        yield CheckItem(OBJECT_AREA, "strict PDBs", level, words, fix)
+    several = _find_pods_with_several_budgets(snapshot)
     if several:
-        words = f"{format_count(several, 'pod')} with more than one PDB, which the API server never evicts: {format_names(several)}"
+        words = f"{format_count(several, 'pod')} with more than one PDB cannot be evicted: {format_names(several)}"
         fix = "let one PDB select each pod"
-        yield CheckItem(BUDGET_AREA, "several PDBs", level, words, fix)
+        yield CheckItem(OBJECT_AREA, "several PDBs", level, words, fix)
 
 
-def _closed(closed: list[str], total: int, level: CheckLevel, mode: Mode) -> CheckItem:
+def _check_exhausted_budgets(closed: list[str], total: int, level: CheckLevel, mode: Mode) -> CheckItem:
     if not closed:
         return CheckItem(
-            BUDGET_AREA, "PDBs", CheckLevel.OK, f"{total:,} PDB{'' if total == 1 else 's'}, none is used up"
+            OBJECT_AREA, "PDBs", CheckLevel.OK, f"{total:,} PDB{'' if total == 1 else 's'}, none exhausted"
         )
     words = f"{len(closed):,} of {total:,} allow no eviction now: {format_names(closed)}"
     if level is CheckLevel.OK:
-        return CheckItem(BUDGET_AREA, "PDBs", CheckLevel.OK, f"{words}; mode {mode.label} evicts no pods")
-    fix = "give them room (more replicas, or maxUnavailable 1); until then those pods are resized and not evicted"
-    return CheckItem(BUDGET_AREA, "PDBs", level, words, fix)
+        return CheckItem(OBJECT_AREA, "PDBs", CheckLevel.OK, f"{words}; mode {mode.label} evicts no pods")
+    fix = "add replicas, or set maxUnavailable 1; until then these pods are resized and not evicted"
+    return CheckItem(OBJECT_AREA, "PDBs", level, words, fix)
 
 
-def _pods_with_several(snapshot: ClusterSnapshot) -> list[str]:
+def _find_pods_with_several_budgets(snapshot: ClusterSnapshot) -> list[str]:
     covering = DisruptionBudgetIndex(snapshot.budgets)
     return [
         f"{pod.namespace}/{pod.name}"
@@ -156,28 +143,25 @@ def _pods_with_several(snapshot: ClusterSnapshot) -> list[str]:
     ]
 
 
-def _name(budget: PodDisruptionBudget) -> str:
+def _get_name(budget: PodDisruptionBudget) -> str:
     return f"{budget.namespace}/{budget.name}"
-
-
-OBJECT_AREA = "objects"
 
 
 def check_objects(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[CheckItem]:
     """Yield the items."""
-    yield _kubelets(snapshot, mode)
-    yield _limit_ranges(snapshot)
-    yield _quotas(snapshot)
+    yield _check_kubelets(snapshot, mode)
+    yield _check_limit_ranges(snapshot)
+    yield _check_quotas(snapshot)
     yield from check_autoscalers(snapshot)
     yield from check_disruption_budgets(snapshot, mode)
-    yield from _taints(snapshot, mode)
+    yield from _check_taints(snapshot, mode)
 
 
-def _kubelets(snapshot: ClusterSnapshot, mode: Mode) -> CheckItem:
+def _check_kubelets(snapshot: ClusterSnapshot, mode: Mode) -> CheckItem:
     versions = [node.kubelet_version for node in snapshot.nodes]
     if not versions:
         return CheckItem(
-            "cluster", "kubelets", CheckLevel.RED, "there are no nodes", "see whether cruise may list nodes"
+            "cluster", "kubelets", CheckLevel.RED, "there are no nodes", "check that cruise may list nodes"
         )
     old = [node.name for node in snapshot.nodes if (node.kubelet_version or (9, 9)) < FIRST_RESIZING_KUBELET]
     known = sorted({version for version in versions if version is not None})
@@ -185,65 +169,65 @@ def _kubelets(snapshot: ClusterSnapshot, mode: Mode) -> CheckItem:
     words = f"{format_count(versions, 'node')}, kubelets {span or 'of unknown version'}"
     if old:
         level = CheckLevel.RED if len(old) == len(versions) and mode >= Mode.RESIZE else CheckLevel.WARN
-        fix = "upgrade these kubelets to 1.33 or newer; until then their pods are left alone"
+        fix = "upgrade these kubelets to 1.33 or newer; until then their pods are skipped"
         return CheckItem("cluster", "kubelets", level, f"{words}; too old to resize: {format_names(old)}", fix)
-    shy = [node for node in versions if node is not None and node < FIRST_KUBELET_LOWERING_MEMORY_LIMITS]
-    if shy:
-        words += f"; {len(shy):,} of 1.33, which lower no memory limits"
+    raise_only = [one for one in versions if one is not None and one < FIRST_KUBELET_LOWERING_MEMORY_LIMITS]
+    if raise_only:
+        words += f"; {len(raise_only):,} of 1.33, which cannot lower memory limits"
     return CheckItem("cluster", "kubelets", CheckLevel.OK, words)
 
 
-def _limit_ranges(snapshot: ClusterSnapshot) -> CheckItem:
-    blocking = sorted(name for name, items in snapshot.limit_ranges.items() if any(_leaves_no_choice(i) for i in items))
+def _check_limit_ranges(snapshot: ClusterSnapshot) -> CheckItem:
+    blocking = sorted(name for name, items in snapshot.limit_ranges.items() if any(_fixes_sizes(i) for i in items))
     if not blocking:
         words = (
-            f"in {format_count(snapshot.limit_ranges, 'namespace')}, with room for sizes"
+            f"in {format_count(snapshot.limit_ranges, 'namespace')}, none of which fixes sizes"
             if snapshot.limit_ranges
             else "none"
         )
         return CheckItem(OBJECT_AREA, "limit ranges", CheckLevel.OK, words)
-    words = f"{format_names(blocking)}: minimum and maximum, or request and limit, have to be equal"
-    fix = "widen these LimitRanges; until then cruise leaves those pods alone (limit-range)"
+    words = f"{format_names(blocking)}: minimum and maximum, or request and limit, must be equal"
+    fix = "widen these LimitRanges; until then cruise skips these pods (limit-range)"
     return CheckItem(OBJECT_AREA, "limit ranges", CheckLevel.WARN, words, fix)
 
 
-def _leaves_no_choice(item: LimitRangeItem) -> bool:
+def _fixes_sizes(item: LimitRangeItem) -> bool:
     ratios = [ratio for ratio in (item.max_cpu_ratio, item.max_memory_ratio) if ratio is not None]
-    return _equal(item.minimum, item.maximum) or any(ratio <= 1 for ratio in ratios)
+    return _has_equal_bound(item.minimum, item.maximum) or any(ratio <= 1 for ratio in ratios)
 
 
-def _equal(low: StatedResources, high: StatedResources) -> bool:
+def _has_equal_bound(low: StatedResources, high: StatedResources) -> bool:
     return (low.cpu_millicores is not None and low.cpu_millicores == high.cpu_millicores) or (
         low.memory_bytes is not None and low.memory_bytes == high.memory_bytes
     )
 
 
-def _quotas(snapshot: ClusterSnapshot) -> CheckItem:
+def _check_quotas(snapshot: ClusterSnapshot) -> CheckItem:
     if not snapshot.quotas:
         return CheckItem(OBJECT_AREA, "quotas", CheckLevel.OK, "none")
     full = sorted(
-        name for name, quotas in snapshot.quotas.items() if any(_is_spent(one.requests_left) for one in quotas)
+        name for name, quotas in snapshot.quotas.items() if any(_is_exhausted(one.requests_left) for one in quotas)
     )
     limited = sorted(
-        name for name, quotas in snapshot.quotas.items() if any(_counts(one.limits_left) for one in quotas)
+        name for name, quotas in snapshot.quotas.items() if any(_is_counted(one.limits_left) for one in quotas)
     )
     words = f"in {format_count(snapshot.quotas, 'namespace')}"
     if limited:
-        words += f"; limits are counted, and stay as they are, in {format_names(limited)}"
-    tight = sorted({pod.namespace for pod in snapshot.pods if _comes_back_in_vain(pod, snapshot)} - set(full))
+        words += f"; limits are counted, and not changed, in {format_names(limited)}"
+    tight = sorted({pod.namespace for pod in snapshot.pods if _has_no_quota_for_replacement(pod, snapshot)} - set(full))
     if not full and not tight:
         return CheckItem(OBJECT_AREA, "quotas", CheckLevel.OK, words)
     if full:
-        words += f"; no requests are left in {format_names(full)}: nothing grows there, and an evicted pod would not come back"
-    if tight:
         words += (
-            f"; too little is left in {format_names(tight)} for another of the pods there, which is not evicted then"
+            f"; no requests are left in {format_names(full)}: nothing can grow there, and no replacement be created"
         )
+    if tight:
+        words += f"; too little is left in {format_names(tight)} for replacements of some pods, which are not evicted"
     fix = "raise these quotas, or lower requests in the namespaces"
     return CheckItem(OBJECT_AREA, "quotas", CheckLevel.WARN, words, fix)
 
 
-def _comes_back_in_vain(pod: Pod, snapshot: ClusterSnapshot) -> bool:
+def _has_no_quota_for_replacement(pod: Pod, snapshot: ClusterSnapshot) -> bool:
     return (
         pod.node is not None
         and not pod.is_finished
@@ -251,21 +235,21 @@ def _comes_back_in_vain(pod: Pod, snapshot: ClusterSnapshot) -> bool:
     )
 
 
-def _counts(left: StatedResources) -> bool:
+def _is_counted(left: StatedResources) -> bool:
     return left.cpu_millicores is not None or left.memory_bytes is not None
 
 
-def _is_spent(left: StatedResources) -> bool:
+def _is_exhausted(left: StatedResources) -> bool:
     return left.cpu_millicores == 0 or left.memory_bytes == 0
 
 
-def _taints(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[CheckItem]:
+def _check_taints(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[CheckItem]:
     tainted = find_tainted_nodes(snapshot.nodes)
     if not tainted:
         return
     words = f"{format_count(tainted, 'node')} with cruise's taint: {format_names(tainted)}"
     if mode >= Mode.FULL:
-        yield CheckItem(OBJECT_AREA, "taints", CheckLevel.OK, f"{words}; taken off when their load falls")
+        yield CheckItem(OBJECT_AREA, "taints", CheckLevel.OK, f"{words}; removed when their load falls")
         return
-    words += f"; with the rights of mode {mode.label} `cruise serve` cannot take it off"
+    words += f"; with the rights of mode {mode.label} `cruise serve` cannot remove it"
     yield CheckItem(OBJECT_AREA, "taints", CheckLevel.WARN, words, format_untaint_command(tainted))

@@ -1,4 +1,4 @@
-"""What a preflight says about Prometheus: whether the series are there, under these labels, fresh and old enough."""
+"""Checks the sources of usage: whether their series exist, under which labels, how fresh, how old and how plausible."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,86 +17,78 @@ from cruise.domain.preflight import (
     UsageFacts,
 )
 
-# What a preflight says of series that cannot be true: who exposes them, which are not read, which are refused.
-
-PLAUSIBILITY_AREA = "metrics"
+USAGE_AREA = "metrics"
 CLUSTER_FIX = (
-    "give each cluster's series a label of its own (external_labels), or select this cluster's by prometheus_matchers, "
+    "give each cluster's series their own label (external_labels), or select this cluster's by prometheus_matchers, "
     'such as cluster="prod"'
 )
 
 
 def check_plausibility(usage: UsageFacts, snapshot: ClusterSnapshot, now: datetime) -> Iterator[CheckItem]:
-    """Yield the items."""
+    """Yield who exposes series, which are not read, and which samples are rejected."""
     if usage.exporters:
-        yield _exporters(usage)
+        yield _check_exporters(usage)
     yield from check_cluster_series(usage.cluster)
     if usage.recent is not None:
-        yield _samples(usage, snapshot, now)
+        yield _check_samples(usage, snapshot, now)
     if usage.disputed_nodes or usage.ignored_load_exporters:
-        yield _node_exporters(usage)
+        yield _check_node_exporters(usage)
 
 
-def _exporters(usage: UsageFacts) -> CheckItem:
+def _check_exporters(usage: UsageFacts) -> CheckItem:
     words = f"containers are read from {' and '.join(usage.exporters)}"
     if not usage.ignored_exporters:
-        return CheckItem(PLAUSIBILITY_AREA, "exporters", CheckLevel.OK, words)
+        return CheckItem(USAGE_AREA, "exporters", CheckLevel.OK, words)
     others = format_names(f"{one.exporter} (such as {one.example})" for one in usage.ignored_exporters)
-    fix = "see who exposes these; to read them too, select all that is to be read by prometheus_cadvisor_matchers"
-    return CheckItem(PLAUSIBILITY_AREA, "exporters", CheckLevel.WARN, f"{words}; not from {others}", fix)
+    fix = "check who exposes these; to read them too, select all series to read by prometheus_cadvisor_matchers"
+    return CheckItem(USAGE_AREA, "exporters", CheckLevel.WARN, f"{words}; not from {others}", fix)
 
 
 def check_cluster_series(found: ClusterSeriesFacts) -> Iterator[CheckItem]:
-    """Yield an item where a server holds series of several clusters."""
+    """Yield an item if a server holds series of several clusters."""
     words = describe_cluster_series(found)
     if not words:
         return
     level = CheckLevel.OK if found.distinguishes_clusters else CheckLevel.WARN
-    yield CheckItem(PLAUSIBILITY_AREA, "clusters", level, words, "" if found.distinguishes_clusters else CLUSTER_FIX)
+    yield CheckItem(USAGE_AREA, "clusters", level, words, "" if found.distinguishes_clusters else CLUSTER_FIX)
 
 
 def describe_cluster_series(found: ClusterSeriesFacts) -> str:
-    """Say which series of a server that holds several clusters are read, empty where there is but one."""
+    """Describe which series of a server with several clusters are read; empty if there is only one."""
     parts = []
     if found.other_clusters:
         example = f", such as {'/'.join(found.example)}" if found.example is not None else ""
         parts.append(
-            f"series of this cluster are those with {found.matchers}; {found.ignored_series:,} of others are not read "
+            f"series of this cluster have {found.matchers}; {found.ignored_series:,} of others are not read "
             f"({format_names(found.other_clusters)}{example})"
         )
     if not found.distinguishes_clusters:
         pods = f"{found.unknown_pod_count:,} pod{'' if found.unknown_pod_count == 1 else 's'}"
         parts.append(
-            f"Prometheus has series of {pods} that this cluster does not have, such as {format_names(found.unknown_pods)}, and "
-            "no label tells them from its own: only pods that were seen here count, and their workloads' former pods "
-            "do not"
+            f"Prometheus has series of {pods} that are not in this cluster, such as {format_names(found.unknown_pods)}, and "
+            "no label distinguishes them: only pods that were seen in this cluster count, not former pods of their "
+            "workloads"
         )
     return "; ".join(parts)
 
 
-def _samples(usage: UsageFacts, snapshot: ClusterSnapshot, now: datetime) -> CheckItem:
+def _check_samples(usage: UsageFacts, snapshot: ClusterSnapshot, now: datetime) -> CheckItem:
     assert usage.recent is not None
     at = int(now.timestamp())
-    # Of limits it is taken that they were the same ten minutes ago.
-    judgement = reject_implausible_samples(
-        usage.recent, UsageBounds.create(snapshot, at, UsageBounds.create(snapshot, 0))
-    )
-    if not judgement.counts:
-        return CheckItem(
-            PLAUSIBILITY_AREA, "plausible", CheckLevel.OK, "all samples of the last 10 minutes can be true"
-        )
-    containers = [key for key, bits in zip(usage.recent.keys, judgement.reasons.tolist(), strict=True) if bits]
-    words = f"samples of {format_count(containers, 'container')} cannot be true: {_by_reason(judgement)}"
-    fix = (
-        "see who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers; until then they are held"
-    )
-    return CheckItem(PLAUSIBILITY_AREA, "plausible", CheckLevel.WARN, words, fix)
+    # Limits are assumed to be unchanged for ten minutes.
+    check = reject_implausible_samples(usage.recent, UsageBounds.create(snapshot, at, UsageBounds.create(snapshot, 0)))
+    if not check.counts:
+        return CheckItem(USAGE_AREA, "plausible", CheckLevel.OK, "all samples of the last 10 minutes are plausible")
+    containers = [key for key, bits in zip(usage.recent.keys, check.reasons.tolist(), strict=True) if bits]
+    words = f"samples of {format_count(containers, 'container')} are implausible: {_describe_rejections(check)}"
+    fix = "check who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers; until then they are skipped"
+    return CheckItem(USAGE_AREA, "plausible", CheckLevel.WARN, words, fix)
 
 
-def _by_reason(judgement: CheckedBlock) -> str:
+def _describe_rejections(check: CheckedBlock) -> str:
     parts = []
-    for reason, count in judgement.counts.items():
-        one = judgement.examples[reason]
+    for reason, count in check.counts.items():
+        one = check.examples[reason]
         words = (
             f"{count:,} {reason.value}, such as {'/'.join(one.container)} at {datetime.fromtimestamp(one.at, UTC):%R}"
         )
@@ -107,20 +99,19 @@ def _by_reason(judgement: CheckedBlock) -> str:
     return "; ".join(parts)
 
 
-def _node_exporters(usage: UsageFacts) -> CheckItem:
+def _check_node_exporters(usage: UsageFacts) -> CheckItem:
     parts = []
     if usage.disputed_nodes:
-        parts.append(f"the load of {format_names(usage.disputed_nodes)} is not known, as several exporters differ")
+        parts.append(f"the load of {format_names(usage.disputed_nodes)} is unknown: exporters disagree")
     if usage.ignored_load_exporters:
         parts.append(
             f"loads not read: {format_names(f'{one.exporter} of {one.example}' for one in usage.ignored_load_exporters)}"
         )
-    fix = "see who exposes node_load1, and select node-exporter's by prometheus_node_load_matchers"
-    return CheckItem(PLAUSIBILITY_AREA, "node exporters", CheckLevel.WARN, "; ".join(parts), fix)
+    fix = "check who exposes node_load1, and select node-exporter's by prometheus_node_load_matchers"
+    return CheckItem(USAGE_AREA, "node exporters", CheckLevel.WARN, "; ".join(parts), fix)
 
 
-USAGE_AREA = "metrics"
-_MOST = 0.95
+_ENOUGH_SHARE = 0.95
 _STALE = timedelta(minutes=3)
 _OLD = timedelta(minutes=10)
 _FEW_SAMPLES = 8
@@ -132,7 +123,7 @@ _SCRAPE = "scrape the kubelets' /metrics/cadvisor"
 def check_usage(
     facts: PrometheusFacts, snapshot: ClusterSnapshot | None, now: datetime, release: HelmRelease | None = None
 ) -> Iterator[CheckItem]:
-    """Yield the items; where the server does not answer there is but one."""
+    """Yield the items; only one if the server does not answer."""
     setting = "prometheus_url" if release is None else "the chart's prometheus.url"
     if facts.problem or facts.usage is None:
         yield CheckItem(
@@ -142,67 +133,63 @@ def check_usage(
     if facts.is_set:
         yield CheckItem(USAGE_AREA, "prometheus", CheckLevel.OK, f"answers at {facts.place}")
     else:
-        fix = f"set {setting} to its address as seen from the cluster; `cruise serve` does not look for it"
+        fix = f"set {setting} to its address within the cluster; `cruise serve` does not search for it"
         yield CheckItem(
             USAGE_AREA, "prometheus", CheckLevel.WARN, f"answers at {facts.place}; prometheus_url is not set", fix
         )
     usage = facts.usage
     if not usage.queried:
-        yield CheckItem(USAGE_AREA, "series", CheckLevel.WARN, "no container runs, so no series were looked for")
+        yield CheckItem(USAGE_AREA, "series", CheckLevel.WARN, "no container is running, so no series were queried")
         return
-    yield _family("cpu series", _CPU, usage.with_cpu, usage)
-    yield _family("memory series", _MEMORY, usage.with_memory, usage)
+    yield _check_metric("cpu series", _CPU, usage.with_cpu, usage)
+    yield _check_metric("memory series", _MEMORY, usage.with_memory, usage)
     if not usage.with_cpu:
         yield from check_cluster_series(usage.cluster)
         return
-    yield _nodes(usage)
-    yield _freshness(usage, now)
-    yield _interval(usage)
-    yield _history(usage)
-    yield _pressure(usage)
+    yield _check_node_label(usage)
+    yield _check_freshness(usage, now)
+    yield _check_interval(usage)
+    yield _check_history(usage)
+    yield _check_pressure(usage)
     yield from check_plausibility(usage, snapshot or ClusterSnapshot(), now)
-    yield _loads(usage, snapshot or ClusterSnapshot())
+    yield _check_loads(usage, snapshot or ClusterSnapshot())
 
 
-def _family(name: str, metric: str, found: int, usage: UsageFacts) -> CheckItem:
-    words = f"{found:,} of {usage.queried:,} running containers looked for have {metric}"
-    if found >= _MOST * usage.queried:
+def _check_metric(name: str, metric: str, found: int, usage: UsageFacts) -> CheckItem:
+    words = f"{found:,} of {usage.queried:,} queried running containers have {metric}"
+    if found >= _ENOUGH_SHARE * usage.queried:
         return CheckItem(USAGE_AREA, name, CheckLevel.OK, words)
     if found:
         return CheckItem(
-            USAGE_AREA, name, CheckLevel.WARN, words, f"{_SCRAPE} of all nodes; containers without series are held"
+            USAGE_AREA, name, CheckLevel.WARN, words, f"{_SCRAPE} of all nodes; containers without series are skipped"
         )
     if usage.labels:
         listed = ", ".join(usage.labels)
         fix = "set prometheus_namespace_label, prometheus_pod_label, prometheus_container_label, or the matchers: "
         fix += "prometheus_matchers, prometheus_cadvisor_matchers"
-        return CheckItem(
-            USAGE_AREA, name, CheckLevel.RED, f"{words}, but others have it, with the labels {listed}", fix
-        )
+        return CheckItem(USAGE_AREA, name, CheckLevel.RED, f"{words}; other series have the labels {listed}", fix)
     return CheckItem(USAGE_AREA, name, CheckLevel.RED, words, f"{_SCRAPE}, or set the metric's name")
 
 
-def _nodes(usage: UsageFacts) -> CheckItem:
+def _check_node_label(usage: UsageFacts) -> CheckItem:
     if usage.nodes_labelled:
         return CheckItem(USAGE_AREA, "node label", CheckLevel.OK, "series name their node")
-    fix = "set prometheus_node_label, or label the series; without it pressure is judged for all nodes as one"
+    fix = "set prometheus_node_label, or label the series; without it all nodes are checked for pressure as one"
     return CheckItem(USAGE_AREA, "node label", CheckLevel.WARN, "series do not name their node", fix)
 
 
-def _freshness(usage: UsageFacts, now: datetime) -> CheckItem:
+def _check_freshness(usage: UsageFacts, now: datetime) -> CheckItem:
     if usage.newest_at is None:
-        return CheckItem(USAGE_AREA, "freshness", CheckLevel.WARN, "the newest sample's time is not known")
+        return CheckItem(USAGE_AREA, "freshness", CheckLevel.WARN, "the newest sample's time is unknown")
     age = now - usage.newest_at
     words = f"the newest sample is {max(0, round(age.total_seconds())):,} s old"
     if age <= _STALE:
         return CheckItem(USAGE_AREA, "freshness", CheckLevel.OK, words)
     level = CheckLevel.WARN if age <= _OLD else CheckLevel.RED
-    return CheckItem(
-        USAGE_AREA, "freshness", level, words, "see whether scraping goes on, and whether the clocks agree"
-    )
+    return CheckItem(USAGE_AREA, "freshness", level, words, "check that scraping continues, and that the clocks agree")
 
 
-def _interval(usage: UsageFacts) -> CheckItem:
+def _check_interval(usage: UsageFacts) -> CheckItem:
     count = usage.samples_in_10_minutes or 0.0
     words = f"half of the series have {count:.0f} samples in 10 minutes or more"
     if count >= _FEW_SAMPLES:
@@ -212,19 +199,19 @@ def _interval(usage: UsageFacts) -> CheckItem:
     )
 
 
-def _history(usage: UsageFacts) -> CheckItem:
+def _check_history(usage: UsageFacts) -> CheckItem:
     days = usage.history_days
     if days <= 0:
-        fix = "wait for an hour of samples: workloads without are left alone"
+        fix = "wait for an hour of samples; workloads without are skipped"
         return CheckItem(USAGE_AREA, "history", CheckLevel.RED, "no samples from an hour ago", fix)
     words = f"samples reach back {days:.0f} d or more" if days >= 1 else f"samples reach back {24 * days:.0f} h or more"
     if days >= _WEEK_DAYS:
         return CheckItem(USAGE_AREA, "history", CheckLevel.OK, words)
-    fix = "keep 7 days for peaks by the hour of the day; until then what there is counts"
+    fix = "keep 7 days for peaks by the hour of the day; until then the available samples count"
     return CheckItem(USAGE_AREA, "history", CheckLevel.WARN, words, fix)
 
 
-def _pressure(usage: UsageFacts) -> CheckItem:
+def _check_pressure(usage: UsageFacts) -> CheckItem:
     absent = usage.nodes - usage.pressured - usage.nodes_without_series
     words = f"pressure (PSI) seen on {usage.pressured:,} of {usage.nodes:,} nodes"
     words += f", all zero on {usage.nodes_without_series:,}" if usage.nodes_without_series else ""
@@ -235,7 +222,7 @@ def _pressure(usage: UsageFacts) -> CheckItem:
     return CheckItem(USAGE_AREA, "pressure", CheckLevel.WARN, words, fix)
 
 
-def _loads(usage: UsageFacts, snapshot: ClusterSnapshot) -> CheckItem:
+def _check_loads(usage: UsageFacts, snapshot: ClusterSnapshot) -> CheckItem:
     found = {
         node.name: load
         for node in snapshot.nodes
@@ -244,42 +231,37 @@ def _loads(usage: UsageFacts, snapshot: ClusterSnapshot) -> CheckItem:
     impossible = sorted(node for node, load in found.items() if not is_plausible(load))
     busy = sum(load > 1 for load in found.values())
     if impossible:
-        words = f"the load of {format_count(impossible, 'node')} cannot be true, and taints none: {format_names(impossible)}"
-        fix = (
-            "see what exports node_load1 besides node-exporter, and set prometheus_node_load_matchers to that one's job"
-        )
+        words = f"the load of {format_count(impossible, 'node')} is implausible and ignored: {format_names(impossible)}"
+        fix = "check what else exports node_load1, and set prometheus_node_load_matchers to node-exporter's job"
         return CheckItem(USAGE_AREA, "node load", CheckLevel.WARN, words, fix)
     if 2 * busy > len(snapshot.nodes):
-        words = f"{busy:,} of {len(snapshot.nodes):,} nodes are overloaded at once: so many are not tainted"
-        fix = "see whether node_load1 is right; if it is, add nodes: a taint would leave pods nowhere to go"
+        words = f"{busy:,} of {len(snapshot.nodes):,} nodes are overloaded, too many to taint"
+        fix = "check that node_load1 is right; if it is, add nodes: with taints, pods could not be scheduled"
         return CheckItem(USAGE_AREA, "node load", CheckLevel.WARN, words, fix)
-    words = f"{usage.loaded:,} of {usage.nodes:,} nodes have a reading of their load"
+    words = f"{usage.loaded:,} of {usage.nodes:,} nodes have a load reading"
     if usage.loaded >= usage.nodes:
         return CheckItem(USAGE_AREA, "node load", CheckLevel.OK, words)
     fix = 'scrape node-exporter (node_load1), or keep cAdvisor\'s series of id="/"; other nodes are never tainted'
     return CheckItem(USAGE_AREA, "node load", CheckLevel.WARN, words, fix)
 
 
-# What a preflight says of kubelets: as the source of usage, and beside Prometheus' figures.
-
-
 def check_kubelets(facts: KubeletFacts) -> Iterator[CheckItem]:
-    """Yield the items of a cluster whose usage comes from its kubelets."""
-    words = f"{facts.read:,} of {facts.queried:,} kubelets that were asked can be read"
+    """Yield the items of a cluster with usage from its kubelets."""
+    words = f"{facts.read:,} of {facts.queried:,} queried kubelets can be read"
     if not facts.read:
         yield CheckItem(
             "metrics",
             "kubelets",
             CheckLevel.RED,
             facts.problem or "no node is ready",
-            "mend that, or set prometheus_url",
+            "fix that, or set prometheus_url",
         )
         return
     if facts.problem:
-        fix = "the pods of nodes that cannot be read are left alone"
+        fix = "the pods of nodes that cannot be read are skipped"
         yield CheckItem("metrics", "kubelets", CheckLevel.WARN, f"{words}: {facts.problem}", fix)
     else:
-        yield CheckItem("metrics", "kubelets", CheckLevel.OK, f"{words}; history begins when `cruise serve` does")
+        yield CheckItem("metrics", "kubelets", CheckLevel.OK, f"{words}; history begins when `cruise serve` starts")
     pressure = f"pressure (PSI) seen on {facts.pressured:,} of {facts.read:,} nodes"
     if facts.pressured:
         yield CheckItem("metrics", "pressure", CheckLevel.OK, pressure)
@@ -289,16 +271,16 @@ def check_kubelets(facts: KubeletFacts) -> Iterator[CheckItem]:
 
 
 def check_cross_check(found: CrossCheckResult) -> CheckItem:
-    """Judge a comparison."""
+    """Return the result of comparing Prometheus with kubelets."""
     asked = f"{found.nodes - found.unreadable_nodes:,} of {found.nodes:,} nodes"
     if found.disagreements:
         containers = ["/".join(key) for key in sorted(found.disagreements)]
         words = f"the kubelets of {asked} contradict the figures of {format_count(containers, 'container')}"
-        fix = "see who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers"
+        fix = "check who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers"
         return CheckItem("metrics", "kubelets", CheckLevel.WARN, f"{words}: {format_names(containers)}", fix)
     if found.compared:
         words = f"the kubelets of {asked} agree with the figures of {len(found.compared):,} containers"
         return CheckItem("metrics", "kubelets", CheckLevel.OK, words)
     return CheckItem(
-        "metrics", "kubelets", CheckLevel.OK, f"not compared with any kubelet: {found.unreadable_reason or 'no pods'}"
+        "metrics", "kubelets", CheckLevel.OK, f"not compared with kubelets: {found.unreadable_reason or 'no pods'}"
     )

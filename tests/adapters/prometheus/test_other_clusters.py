@@ -253,7 +253,7 @@ def test_check_says_which_clusters_a_server_has(prometheus: str, scene: str) -> 
         assert "prometheus_matchers" in items["clusters"].fix
     elif SELECTED[scene] and not scene.startswith("one"):
         assert items["clusters"].level is CheckLevel.OK
-        assert items["clusters"].finding.startswith(f"series of this cluster are those with {SELECTED[scene]}; ")
+        assert items["clusters"].finding.startswith(f"series of this cluster have {SELECTED[scene]}; ")
     else:
         assert "clusters" not in items
 

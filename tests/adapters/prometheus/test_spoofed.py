@@ -150,5 +150,5 @@ def test_check_says_which_exporters_are_not_read_and_which_samples_cannot_be_tru
         'containers are read from job="kubelet",metrics_path="/metrics/cadvisor"; '
         'not from job="payments",metrics_path="" (such as shop/job-1/app)'
     )
-    assert items["plausible"].finding.startswith("samples of 3 containers cannot be true: ")
+    assert items["plausible"].finding.startswith("samples of 3 containers are implausible: ")
     assert " series-disagree, such as shop/" in items["plausible"].finding

@@ -218,9 +218,9 @@ def test_each_other_autoscaler_is_named_with_what_it_does():
     )
     items = check(Mode.FULL, **objects)
     found = item(items, "objects: VPAs").finding
-    assert found == "1 of 2 VPAs sizes pods, which cruise leaves alone: shop/web (InPlaceOrRecreate)"
+    assert found == "1 of 2 VPAs resizes pods, which cruise skips: shop/web (InPlaceOrRecreate)"
     found = item(items, "objects: HPAs").finding
-    assert found == "1 HPA on utilisation, whose resource is left alone: shop/web (cpu of Deployment/web)"
+    assert found == "1 HPA on utilisation of a resource, which is not resized: shop/web (cpu of Deployment/web)"
     assert item(items, "objects: node autoscaler").finding.startswith("Karpenter: ")
 
 
@@ -237,9 +237,7 @@ def test_exporters_that_are_not_read_and_nodes_whose_load_is_disputed_are_told()
     disputed = usage(disputed_nodes=("n1",), ignored_load_exporters=(IgnoredExporter('job="payments"', "n2"),))
     found = item(check(Mode.FULL, **disputed), "metrics: node exporters")
     assert found.level is CheckLevel.WARN
-    assert found.finding == (
-        'the load of n1 is not known, as several exporters differ; loads not read: job="payments" of n2'
-    )
+    assert found.finding == ('the load of n1 is unknown: exporters disagree; loads not read: job="payments" of n2')
     assert "prometheus_node_load_matchers" in found.fix
 
 
@@ -274,7 +272,7 @@ def test_a_risk_that_is_not_kept_is_a_warning_and_one_of_which_nothing_was_seen_
     above = item(items, "headroom: memory risk")
     assert above.level is CheckLevel.WARN
     assert "in 4 % of 1,000 intervals of the last 7 days, 1 % are allowed" in above.finding
-    assert "cruiseriskabove" in above.fix
+    assert "cruiseheadroomriskexceeded" in above.fix
     unseen = {resource: replace(risk, intervals=0, intervals_short=0) for resource, risk in risks.items()}
     assert decide_preflight(WELL, Mode.FULL, NOW, unseen) == check()
 

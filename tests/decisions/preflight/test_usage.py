@@ -25,13 +25,13 @@ def test_a_container_of_which_a_kubelet_says_something_else_is_named():
 def test_where_no_kubelet_may_be_read_that_is_no_fault():
     item = check_cross_check(CrossCheckResult(2, 2, unreadable_reason="this account may not `get nodes/metrics`"))
     assert item.level is CheckLevel.OK
-    assert "not compared with any kubelet: this account may not" in item.finding
+    assert "not compared with kubelets: this account may not" in item.finding
 
 
 def test_kubelets_as_the_source_of_usage():
     well = list(check_kubelets(KubeletFacts(3, 3, 2)))
     assert [item.level for item in well] == [CheckLevel.OK, CheckLevel.OK]
-    assert "3 of 3 kubelets" in well[0].finding
+    assert "3 of 3 queried kubelets" in well[0].finding
     partly = list(check_kubelets(KubeletFacts(3, 2, 0, "the kubelet of node n3 did not answer")))
     assert [item.level for item in partly] == [CheckLevel.WARN, CheckLevel.WARN]
     [none] = check_kubelets(KubeletFacts(3, 0, 0, "the kubelet of node n1 may not be read (403)"))
