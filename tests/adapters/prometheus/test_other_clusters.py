@@ -249,7 +249,9 @@ def test_check_says_which_clusters_a_server_has(prometheus: str, scene: str) -> 
     items = {one.name: one for one in check_plausibility(facts, snapshot(), at)}
     if scene not in SELECTED:
         assert items["clusters"].level is CheckLevel.WARN
-        assert "no label tells them from its own: only pods that were seen here count" in items["clusters"].finding
+        assert (
+            "no label distinguishes them: only pods that were seen in this cluster count" in items["clusters"].finding
+        )
         assert "prometheus_matchers" in items["clusters"].fix
     elif SELECTED[scene] and not scene.startswith("one"):
         assert items["clusters"].level is CheckLevel.OK
@@ -286,7 +288,7 @@ def test_commands_say_whose_series_they_rest_on(prometheus: str, capsys: pytest.
     assert not warning
     source, warning = words("same-labels")
     assert source.endswith(", which has series of other clusters that no label tells apart")
-    assert "no label tells them from its own: only pods that were seen here count" in warning
+    assert "no label distinguishes them: only pods that were seen in this cluster count" in warning
     assert "prometheus_matchers" in warning
 
 
