@@ -1,4 +1,4 @@
-"""Emptying one node after the other: what occupies it finds other places, by ejections where it has to."""
+"""Drains nodes one after the other, by ejections if needed, and bounds the price of the nodes in use."""
 
 import math
 from collections.abc import Iterator
@@ -16,24 +16,22 @@ from cruise.packer.large.solving import ANY_PRIORITY, ClusterSearch, build_clust
 from cruise.packer.problem import BoolArray, FloatArray, IntArray, PackingProblem, compute_loads, find_nodes_in_use
 from cruise.packer.rules.by_class import build_rules_by_class
 
-# What no packing's nodes cost less than: which nodes have to be there for all that has a place to have one.
-
-# Up to so many sites have rows of their own, those of the largest demand.
-_MOST_SITES = 16
-# A resource whose demand is below this share of what all nodes have is no reason to keep one.
+# So many masks of nodes have a row of their own, those with the largest demand.
+_MAX_MASKS = 16
+# Resources with a demand below this share of all capacity are ignored.
 _SCARCE = 0.02
 
 
 def find_nodes_that_stay(problem: PackingProblem) -> BoolArray:
-    """The nodes that no plan empties: something occupies them that stays, or more than may be evicted from there."""
+    """Return the nodes that no plan drains: with immovable pods, or more pods than may be evicted."""
     assert problem.node_prices is not None
-    here = (problem.pod_node >= 0) & problem.node_prices.keeps_node_in_use[problem.pod_class]
-    stuck = here & ~problem.movable[problem.pod_class]
+    keeps_in_use = (problem.pod_node >= 0) & problem.node_prices.keeps_node_in_use[problem.pod_class]
+    immovable = keeps_in_use & ~problem.movable[problem.pod_class]
     kept = np.zeros(problem.node_count, dtype=np.bool_)
-    kept[problem.pod_node[stuck]] = True
-    most = problem.rules.max_evicted_by_node
-    if most is not None:
-        kept |= np.bincount(problem.pod_node[here], minlength=problem.node_count) > most
+    kept[problem.pod_node[immovable]] = True
+    limits = problem.rules.max_evicted_by_node
+    if limits is not None:
+        kept |= np.bincount(problem.pod_node[keeps_in_use], minlength=problem.node_count) > limits
     return kept
 
 
@@ -42,86 +40,90 @@ def compute_min_price(problem: PackingProblem, meter: BudgetMeter, *, all_placed
 
     `all_placed` is for packings that place all pending pods; running pods are placed in any case.
     """
-    # It takes longer to load than most problems take that do without it.
-    from cruise.packer.budget import compute_min_cover
+    # Loading CP-SAT takes longer than most problems need without it.
+    from cruise.packer.exact.solver import compute_min_cover
 
     assert problem.node_prices is not None
     prices, kept = problem.node_prices.prices, find_nodes_that_stay(problem)
-    rows = [(need, offers) for need, offers in _covers(problem, all_placed) if need > 0]
-    rows += [(int(here.sum()) - allowed, here) for here, allowed in _evictions(problem)]
-    kinds, counts = np.unique(np.vstack([prices, kept, *(offers for _, offers in rows)]), axis=1, return_counts=True)
-    bound = compute_min_cover(
-        kinds[0], np.where(kinds[1], counts, 0), counts, list(kinds[2:]), [need for need, _ in rows], meter
+    covers = [(need, offers) for need, offers in _list_covers(problem, all_placed) if need > 0]
+    covers += [
+        (int(pods_on_node.sum()) - allowed, pods_on_node) for pods_on_node, allowed in _list_eviction_covers(problem)
+    ]
+    distinct, counts = np.unique(
+        np.vstack([prices, kept, *(offers for _, offers in covers)]), axis=1, return_counts=True
     )
-    sure = int(prices[kept].sum())
-    return sure if bound is None else max(sure, math.ceil(bound - 1e-6))
+    bound = compute_min_cover(
+        distinct[0], np.where(distinct[1], counts, 0), counts, list(distinct[2:]), [need for need, _ in covers], meter
+    )
+    kept_price = int(prices[kept].sum())
+    return kept_price if bound is None else max(kept_price, math.ceil(bound - 1e-6))
 
 
-# A sum that the nodes in use have to offer, and what each node offers.
+# A sum that the nodes in use must offer, and what each node offers.
 _Cover = tuple[int, IntArray]
 
 
-def _covers(problem: PackingProblem, all_placed: bool) -> Iterator[_Cover]:
-    """What all pods that occupy nodes, and those of them that may go to some only, need of each resource."""
+def _list_covers(problem: PackingProblem, all_placed: bool) -> Iterator[_Cover]:
+    """Yield what all pods that keep nodes in use, and those that may run on some nodes only, need of each resource."""
     assert problem.node_prices is not None
-    runs = problem.pod_node >= 0
-    stuck = runs & ~problem.movable[problem.pod_class]
-    sure = runs & ~stuck & (~problem.preemptible[problem.pod_class] | all_placed)
-    wanted = (sure | (~runs & all_placed)) & problem.node_prices.keeps_node_in_use[problem.pod_class]
-    now, _ = compute_loads(problem, problem.pod_node)
-    fixed, _ = compute_loads(problem, np.where(stuck, problem.pod_node, -1))
-    # What runs on a node that is too full may stay there.
-    room = np.maximum(np.maximum(problem.capacities, now) - fixed, 0)
-    total = np.maximum(room.sum(axis=0), 1)
-    for classes, nodes in _regions(problem, wanted):
-        pods = wanted & classes[problem.pod_class]
+    running = problem.pod_node >= 0
+    immovable = running & ~problem.movable[problem.pod_class]
+    always_placed = running & ~immovable & (~problem.preemptible[problem.pod_class] | all_placed)
+    needed = (always_placed | (~running & all_placed)) & problem.node_prices.keeps_node_in_use[problem.pod_class]
+    loads, _ = compute_loads(problem, problem.pod_node)
+    fixed, _ = compute_loads(problem, np.where(immovable, problem.pod_node, -1))
+    # Pods of an overcommitted node may stay there.
+    free = np.maximum(np.maximum(problem.capacities, loads) - fixed, 0)
+    total = np.maximum(free.sum(axis=0), 1)
+    for classes, nodes in _list_regions(problem, needed):
+        pods = needed & classes[problem.pod_class]
         demands = problem.demands[problem.pod_class[pods]]
         for resource in np.flatnonzero(demands.sum(axis=0) > _SCARCE * total).tolist():
-            offers = np.where(nodes, room[:, resource], 0)
+            offers = np.where(nodes, free[:, resource], 0)
             yield int(demands[:, resource].sum()), offers
 
 
-def _regions(problem: PackingProblem, wanted: BoolArray) -> Iterator[tuple[BoolArray, BoolArray]]:
-    """Yield sets of classes with all nodes where one of them can be: all of them, and those of single sites."""
-    used = np.unique(problem.node_mask_of_class[problem.pod_class[wanted]])
+def _list_regions(problem: PackingProblem, needed: BoolArray) -> Iterator[tuple[BoolArray, BoolArray]]:
+    """Yield sets of classes with all nodes on which one of them can be: all classes, and those of single masks."""
+    masks = np.unique(problem.node_mask_of_class[problem.pod_class[needed]])
     yield np.ones(problem.class_count, dtype=np.bool_), np.ones(problem.node_count, dtype=np.bool_)
     weight = np.zeros(problem.allowed_nodes.shape[0])
     total = np.maximum(problem.capacities.sum(axis=0), 1)
     shares = (problem.demands / total).max(axis=1)
-    np.add.at(weight, problem.node_mask_of_class[problem.pod_class[wanted]], shares[problem.pod_class[wanted]])
-    for site in sorted(used.tolist(), key=lambda one: -weight[one])[:_MOST_SITES]:
-        there = problem.allowed_nodes[site]
-        if there.all():
+    np.add.at(weight, problem.node_mask_of_class[problem.pod_class[needed]], shares[problem.pod_class[needed]])
+    for mask in sorted(masks.tolist(), key=lambda one: -weight[one])[:_MAX_MASKS]:
+        allowed = problem.allowed_nodes[mask]
+        if allowed.all():
             continue
-        within = ~(problem.allowed_nodes & ~there).any(axis=1)
+        within = ~(problem.allowed_nodes & ~allowed).any(axis=1)
         classes = within[problem.node_mask_of_class]
-        homes = problem.pod_node[wanted & classes[problem.pod_class] & (problem.pod_node >= 0)]
-        nodes = there.copy()
-        nodes[homes] = True
+        running_nodes = problem.pod_node[needed & classes[problem.pod_class] & (problem.pod_node >= 0)]
+        nodes = allowed.copy()
+        nodes[running_nodes] = True
         if not nodes.all():
             yield classes, nodes
 
 
-def _evictions(problem: PackingProblem) -> Iterator[tuple[IntArray, int]]:
-    """Yield for each limit how many of its pods occupy each node, and how many may be evicted."""
+def _list_eviction_covers(problem: PackingProblem) -> Iterator[tuple[IntArray, int]]:
+    """Yield for each limit how many of its pods are on each node, and how many may be evicted."""
     assert problem.node_prices is not None
-    here = (
+    movable = (
         (problem.pod_node >= 0)
         & problem.node_prices.keeps_node_in_use[problem.pod_class]
         & problem.movable[problem.pod_class]
     )
     for limit in problem.rules.eviction_limits:
-        mine = here & np.isin(problem.pod_class, limit.members)
-        yield np.bincount(problem.pod_node[mine], minlength=problem.node_count), limit.allowed
+        covered = movable & np.isin(problem.pod_class, limit.members)
+        yield np.bincount(problem.pod_node[covered], minlength=problem.node_count), limit.allowed
 
 
-# How deep others make room for pods of a node that is emptied: at first, and then.
+# Depths of the ejections for pods of a drained node: in the first order, and in later ones.
 _SHALLOW, _DEEP = (0,), (0, 1, 2)
-# How much a later order differs from that of the fullest nodes last.
+# How much later orders differ from that by load.
 _SHAKE = 0.35
-# So many orders in a row without a gain end the search.
-_PATIENCE = 8
-_CHANGED = (
+# The search ends after so many orders without a gain.
+_MAX_FAILED_ORDERS = 8
+_SAVED_FIELDS = (
     "remaining_evictions",
     "remaining_evictions_on_node",
     "home_node",
@@ -143,30 +145,30 @@ _CHANGED = (
 def drain_nodes(
     problem: PackingProblem, start: IntArray, meter: BudgetMeter, seed: int, report: ReportFunction
 ) -> Packing:
-    """Empty as many nodes as can be, from `start`, which obeys every rule; the best packing found.
+    """Return the best packing found by draining nodes, from `start`, which obeys every rule.
 
-    One by one: first without chains, then with them, in one order after the other.
+    Nodes are drained one by one: first without chains, then with them, in different orders.
     """
     search = _DrainSearch(problem, start, meter, report)
     search.drain_one_by_one(search.load(), _SHALLOW)
-    generator, vain = np.random.default_rng(seed), 0
+    generator, failed_orders = np.random.default_rng(seed), 0
     search.save_best()
-    while vain < _PATIENCE and not meter.is_exhausted():
+    while failed_orders < _MAX_FAILED_ORDERS and not meter.is_exhausted():
         before = search.packing
         search.drain_one_by_one(search.load() * np.exp(generator.normal(0.0, _SHAKE, problem.node_count)), _DEEP)
-        vain = 0 if search.packing is not before else vain + 1
+        failed_orders = 0 if search.packing is not before else failed_orders + 1
     return search.packing
 
 
 @dataclass(slots=True)
 class _SavedState:
-    """The arrays of a state as they were."""
+    """A copy of the arrays of a state."""
 
     arrays: dict[str, IntArray]
 
     @classmethod
     def save(cls, state: PackedClusterState) -> "_SavedState":
-        return cls({name: getattr(state, name).copy() for name in _CHANGED})
+        return cls({name: getattr(state, name).copy() for name in _SAVED_FIELDS})
 
     def restore(self, state: PackedClusterState) -> None:
         for name, array in self.arrays.items():
@@ -174,59 +176,61 @@ class _SavedState:
 
 
 class _DrainSearch(ClusterSearch):
-    """The board, as it was at first and as it is."""
+    """The initial and the current state of a search that drains nodes."""
 
     def __init__(self, problem: PackingProblem, start: IntArray, meter: BudgetMeter, report: ReportFunction) -> None:
         assert problem.node_prices is not None
         super().__init__(problem, start, build_packing(problem, start, compute_counting_bound(problem)), meter, report)
-        self.occupies = problem.node_prices.keeps_node_in_use[problem.pod_class]
+        self.keeps_in_use = problem.node_prices.keeps_node_in_use[problem.pod_class]
         self.prices = problem.node_prices.prices
         self.kept: BoolArray = find_nodes_that_stay(problem)
-        self.state = _own(self.state)
-        self.first, self.admits = _SavedState.save(self.state), problem.allowed_nodes
+        self.state = _copy_own_arrays(self.state)
+        self.first, self.allowed_nodes = _SavedState.save(self.state), problem.allowed_nodes
 
     def load(self) -> FloatArray:
-        """For each node how much of it is taken by what would have to go, for its price."""
+        """Return for each node the load that must be evicted, relative to its price."""
         total = np.maximum(self.problem.capacities.sum(axis=0), 1)
         shares = (self.problem.demands / total).max(axis=1)
         load = np.zeros(self.problem.node_count)
-        here = (self.state.node >= 0) & self.occupies
-        np.add.at(load, self.state.node[here], shares[self.problem.pod_class[here]])
+        counted = (self.state.node >= 0) & self.keeps_in_use
+        np.add.at(load, self.state.node[counted], shares[self.problem.pod_class[counted]])
         return load / np.maximum(self.prices, 1)
 
     def drain_one_by_one(self, rank: FloatArray, depths: tuple[int, ...]) -> None:
-        """Empty what can be emptied, the nodes of the lowest rank first."""
+        """Drain the nodes that can be drained, in the order of `rank`."""
         self._restart()
-        emptied = False
+        has_drained = False
         for depth in depths:
             for node in np.argsort(rank, kind="stable").tolist():
                 if self.meter.is_exhausted():
                     break
                 if not self.kept[node]:
-                    emptied |= self._empty(node, depth)
-        if emptied:
+                    has_drained |= self._drain(node, depth)
+        if has_drained:
             self._offer()
 
     def save_best(self) -> None:
-        """From now on begin with the best packing so far."""
-        self.state = _own(build_cluster_state(self.problem, build_rules_by_class(self.problem), self.packing.pod_node))
+        """Start from the best packing from now on."""
+        self.state = _copy_own_arrays(
+            build_cluster_state(self.problem, build_rules_by_class(self.problem), self.packing.pod_node)
+        )
         unused = ~find_nodes_in_use(self.problem, self.packing.pod_node)
         self._forbid(unused & ~self.kept)
-        self.first, self.admits = _SavedState.save(self.state), self.state.admits.copy()
+        self.first, self.allowed_nodes = _SavedState.save(self.state), self.state.admits.copy()
 
     def _restart(self) -> None:
-        np.copyto(self.state.admits, self.admits)
+        np.copyto(self.state.admits, self.allowed_nodes)
         self.first.restore(self.state)
 
-    def _empty(self, node: int, depth: int) -> bool:
+    def _drain(self, node: int, depth: int) -> bool:
         state = self.state
-        pods = np.flatnonzero((state.node == node) & self.occupies)
+        pods = np.flatnonzero((state.node == node) & self.keeps_in_use)
         if not len(pods):
             return False
         before, closed = _SavedState.save(state), state.admits[:, node].copy()
-        alone = np.zeros(self.problem.node_count, dtype=np.bool_)
-        alone[node] = True
-        self._forbid(alone)
+        only_node = np.zeros(self.problem.node_count, dtype=np.bool_)
+        only_node[node] = True
+        self._forbid(only_node)
         if remove_pods(state, pods) and self._place(pods, depth):
             return True
         before.restore(state)
@@ -234,33 +238,33 @@ class _DrainSearch(ClusterSearch):
         return False
 
     def _forbid(self, closed: BoolArray) -> None:
-        """Let nothing arrive on some nodes, nor what ran there come back."""
+        """Let no pod arrive on these nodes, nor return to them."""
         state = self.state
         state.admits[:, closed] = False
-        away = (state.home_node >= 0) & (state.node != state.home_node) & closed[state.home_node]
-        state.home_node[away] = -1
+        moved = (state.home_node >= 0) & (state.node != state.home_node) & closed[state.home_node]
+        state.home_node[moved] = -1
 
     def _place(self, pods: IntArray, depth: int) -> bool:
-        """Place pods, the largest first, by ejections so deep; tell whether all have a place."""
+        """Place pods, the largest first, by ejections of this depth; tell whether all are placed."""
         state = self.state
         shares = (self.problem.demands[self.problem.pod_class[pods]] * state.shares).sum(axis=1)
-        waiting = pods[np.argsort(-shares, kind="stable")]
-        self.run_kernel(self.meter, partial(place_by_ejection, state, waiting, depth, ANY_PRIORITY))
-        return bool((state.node[waiting] >= 0).all())
+        unplaced = pods[np.argsort(-shares, kind="stable")]
+        self.run_kernel(self.meter, partial(place_by_ejection, state, unplaced, depth, ANY_PRIORITY))
+        return bool((state.node[unplaced] >= 0).all())
 
-    def _bring_home(self) -> None:
+    def _undo_moves(self) -> None:
         state, problem = self.state, self.problem
-        came = 1
-        while came and not self.meter.is_exhausted():
-            away = np.flatnonzero((state.home_node >= 0) & (state.node != state.home_node) & (state.node >= 0))
-            order = away[np.argsort(-problem.weights[problem.pod_class[away]], kind="stable")]
-            came = self.run_kernel(self.meter, partial(return_pods_home, state, order))
+        returned = 1
+        while returned and not self.meter.is_exhausted():
+            moved = np.flatnonzero((state.home_node >= 0) & (state.node != state.home_node) & (state.node >= 0))
+            order = moved[np.argsort(-problem.weights[problem.pod_class[moved]], kind="stable")]
+            returned = self.run_kernel(self.meter, partial(return_pods_home, state, order))
 
     def _offer(self) -> None:
-        self._bring_home()
+        self._undo_moves()
         self.offer_best()
 
 
-def _own(state: PackedClusterState) -> PackedClusterState:
-    """The state with what closing nodes changes of its own, apart from the problem's."""
+def _copy_own_arrays(state: PackedClusterState) -> PackedClusterState:
+    """Return the state with its own copies of the arrays that draining changes."""
     return state._replace(admits=state.admits.copy(), home_node=state.home_node.copy())

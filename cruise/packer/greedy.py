@@ -1,44 +1,53 @@
-"""A whole feasible assignment at once, without compiled code: keep what runs, place what waits, then preempt."""
+"""Packs greedily without compiled code: running pods stay, pending pods are placed, then lower priorities preempted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from cruise.packer.answer import (
+    Packing,
+    PackingNote,
+    PackingNoteCode,
+    build_packing,
+    compute_counting_bound,
+    compute_figures,
+)
 from cruise.packer.problem import BoolArray, FloatArray, IntArray, PackingProblem, compute_loads
 from cruise.packer.rules.by_class import RulesByClass, build_rules_by_class
 from cruise.packer.rules.domain_counts import RuleCounts
 from cruise.packer.rules.preemption import find_nodes_freed_by_preemption, find_nodes_used_by_non_preempting_pods
+from cruise.packer.verification import find_rule_violations
 
-# For a pod that fits nowhere this many nodes are looked at, those that lack least.
+# Nodes that are tried for a preemption, those that lack least first.
 _CANDIDATES = 8
-_PREEMPTIONS = 200
+_MAX_PREEMPTIONS = 200
 
 
 @dataclass(slots=True, eq=False)
 class _GreedyState:
-    """An assignment in the making: `sums` and `largest` are the demands and headroom on each node, kept in step."""
+    """An assignment in progress, with the demands (`sums`) and largest headroom on each node."""
 
     problem: PackingProblem
     rules: RulesByClass
     counts: RuleCounts
     sums: IntArray
     largest: IntArray
-    # Where preemption made room only pods come that preempt.
+    # After a preemption, only pods that preempt may arrive there.
     preempted: bool
     shares: FloatArray
 
     @property
     def pod_node(self) -> IntArray:
-        """Where each pod is, -1 without a place."""
+        """Return the node of each pod, -1 for none."""
         return self.counts.pod_node
 
-    def nodes_for(self, c: int) -> IntArray:
-        """Every node where a pod of the class may arrive now."""
+    def find_nodes(self, c: int) -> IntArray:
+        """Return every node where a pod of the class may arrive now."""
         return np.flatnonzero(self.allowed(c) & self.fits(c))
 
     def fits(self, c: int) -> BoolArray:
-        """The nodes with enough left for one more pod."""
+        """Return the nodes with capacity for one more pod."""
         problem = self.problem
         open_nodes = np.ones(problem.node_count, dtype=np.bool_)
         for r in np.flatnonzero((problem.demands[c] > 0) | (problem.headroom[c] > 0)).tolist():
@@ -47,20 +56,20 @@ class _GreedyState:
         return open_nodes
 
     def allowed(self, c: int) -> BoolArray:
-        """The nodes where every rule but room lets one more pod arrive."""
+        """Return the nodes where every rule except capacity accepts one more pod."""
         problem = self.problem
         open_nodes: BoolArray = problem.allowed_nodes[problem.node_mask_of_class[c]].copy()
         if not problem.preempt[c] and self.preempted:
             open_nodes &= ~find_nodes_freed_by_preemption(problem, self.pod_node)
         siblings = self.rules.get_pods(np.array([c], dtype=np.int64))
         if problem.max_on_node[c] <= len(siblings):
-            there = self.pod_node[siblings]
-            held = np.bincount(there[there >= 0], minlength=problem.node_count)
-            open_nodes &= held < problem.max_on_node[c]
+            nodes = self.pod_node[siblings]
+            count = np.bincount(nodes[nodes >= 0], minlength=problem.node_count)
+            open_nodes &= count < problem.max_on_node[c]
         return open_nodes & self.counts.get_allowed_nodes(c)
 
-    def best(self, c: int, nodes: IntArray) -> int:
-        """The node that the pod fills best; -1 where there is none."""
+    def best_node(self, c: int, nodes: IntArray) -> int:
+        """Return the node that the pod fills best; -1 if there is none."""
         if len(nodes) == 0:
             return -1
         problem = self.problem
@@ -68,22 +77,22 @@ class _GreedyState:
         return int(nodes[np.argmin((left * self.shares).sum(axis=1))])
 
     def put(self, pod: int, node: int) -> None:
-        """A pod arrives."""
+        """Place a pod."""
         c = self.problem.pod_class[pod]
         self.counts.place(pod, node)
         self.sums[node] += self.problem.demands[c]
         np.maximum(self.largest[node], self.problem.headroom[c], out=self.largest[node])
 
     def take(self, pod: int) -> None:
-        """A pod leaves its node."""
+        """Remove a pod from its node."""
         node = int(self.pod_node[pod])
         self.counts.evict(pod)
         self.sums[node] -= self.problem.demands[self.problem.pod_class[pod]]
-        stay = self.problem.pod_class[self.pod_node == node]
-        self.largest[node] = self.problem.headroom[stay].max(axis=0, initial=0)
+        remaining = self.problem.pod_class[self.pod_node == node]
+        self.largest[node] = self.problem.headroom[remaining].max(axis=0, initial=0)
 
 
-def _room_of(problem: PackingProblem, pod_node: IntArray) -> _GreedyState:
+def _create_state(problem: PackingProblem, pod_node: IntArray) -> _GreedyState:
     sums, largest = compute_loads(problem, pod_node)
     preempted = bool(((problem.pod_node >= 0) & (pod_node < 0)).any())
     shares = 1.0 / np.maximum(problem.capacities.sum(axis=0), 1).astype(np.float64)
@@ -92,35 +101,35 @@ def _room_of(problem: PackingProblem, pod_node: IntArray) -> _GreedyState:
 
 
 def assign_greedily(problem: PackingProblem) -> IntArray:
-    """Nodes for all pods: what runs stays, what waits is placed by priority and size where it fits best.
+    """Return nodes for all pods: pending pods are placed by priority and size where they fit best.
 
-    What is left preempts lower priorities, whose pods then look for another place.
+    The others preempt lower priorities, whose pods are then placed elsewhere if possible.
     """
-    room = _room_of(problem, problem.pod_node)
-    waiting = _place_all(room, order_pending_pods(problem, problem.pod_node))
-    left = _RemainingEvictions(problem, room.rules)
-    done, hopeless = 0, set[int]()
-    for pod in waiting:
+    state = _create_state(problem, problem.pod_node)
+    unplaced = _place_all(state, order_pending_pods(problem, problem.pod_node))
+    remaining_evictions = _RemainingEvictions(problem, state.rules)
+    preemption_count, failed_classes = 0, set[int]()
+    for pod in unplaced:
         c = int(problem.pod_class[pod])
-        if c in hopeless or done >= _PREEMPTIONS:
+        if c in failed_classes or preemption_count >= _MAX_PREEMPTIONS:
             continue
-        if _preempt_for(room, pod, left):
-            done += 1
+        if _preempt_for(state, pod, remaining_evictions):
+            preemption_count += 1
         else:
-            hopeless.add(c)
-    return room.pod_node
+            failed_classes.add(c)
+    return state.pod_node
 
 
 def add_non_preempting_pods(problem: PackingProblem, pod_node: IntArray) -> IntArray:
-    """An assignment with what never preempts placed as well, as far as there is room without any preemption."""
-    room = _room_of(problem, pod_node)
-    timid = ~problem.preempt[problem.pod_class]
-    _place_all(room, [pod for pod in order_pending_pods(problem, pod_node) if timid[pod]])
-    return room.pod_node
+    """Return an assignment with more pods that never preempt, where there is free capacity."""
+    state = _create_state(problem, pod_node)
+    never_preempts = ~problem.preempt[problem.pod_class]
+    _place_all(state, [pod for pod in order_pending_pods(problem, pod_node) if never_preempts[pod]])
+    return state.pod_node
 
 
 def order_pending_pods(problem: PackingProblem, pod_node: IntArray) -> list[int]:
-    """Pods without a place, the highest priority first, then the largest."""
+    """Return pods without a node, the highest priority first, then the largest."""
     pods = np.flatnonzero(pod_node < 0)
     classes = problem.pod_class[pods]
     sizes = (problem.demands / np.maximum(problem.capacities.sum(axis=0), 1)).sum(axis=1)
@@ -128,115 +137,133 @@ def order_pending_pods(problem: PackingProblem, pod_node: IntArray) -> list[int]
     return order
 
 
-def _place_all(room: _GreedyState, pods: list[int]) -> list[int]:
-    """Place pods in their order, and again those that others attract or level out, until nothing more fits."""
-    problem, rules = room.problem, room.rules
-    waiting = pods
+def _place_all(state: _GreedyState, pods: list[int]) -> list[int]:
+    """Place pods in order, and again those that others attract or spread, until no more fit; return the rest."""
+    problem, rules = state.problem, state.rules
+    unplaced = pods
     while True:
-        full: set[int] = set()
-        left = []
-        for pod in waiting:
+        failed_classes: set[int] = set()
+        remaining = []
+        for pod in unplaced:
             c = int(problem.pod_class[pod])
-            node = -1 if c in full else room.best(c, room.nodes_for(c))
+            node = -1 if c in failed_classes else state.best_node(c, state.find_nodes(c))
             if node < 0:
-                full.add(c)
-                left.append(pod)
+                failed_classes.add(c)
+                remaining.append(pod)
             else:
-                room.put(pod, node)
-        again = {c for c in full if c in rules.attracted or c in rules.spread}
-        if len(left) == len(waiting) or not again:
-            return left
-        waiting = left
+                state.put(pod, node)
+        may_fit_later = {c for c in failed_classes if c in rules.attracted or c in rules.spread}
+        if len(remaining) == len(unplaced) or not may_fit_later:
+            return remaining
+        unplaced = remaining
 
 
 class _RemainingEvictions:
-    """How many evictions remain of each limit and on each node, while every pod that ran is at home or gone."""
+    """The evictions that remain of each limit and node, while every running pod is on its node or evicted."""
 
     def __init__(self, problem: PackingProblem, rules: RulesByClass) -> None:
         self._problem, self._limits = problem, rules.limits
-        self._of_limits = [limit.allowed for limit in problem.rules.eviction_limits]
+        self._by_limit = [limit.allowed for limit in problem.rules.eviction_limits]
         most = problem.rules.max_evicted_by_node
-        self._on_nodes = None if most is None else most.copy()
+        self._by_node = None if most is None else most.copy()
 
     def allows(self, pod: int) -> bool:
-        """Tell whether one more pod may be evicted, this one."""
+        """Tell whether this pod may be evicted."""
         node = self._problem.pod_node[pod]
-        on_node = self._on_nodes is None or self._on_nodes[node] > 0
-        return bool(on_node) and all(self._of_limits[limit] > 0 for limit in self._limits_of(pod))
+        on_node = self._by_node is None or self._by_node[node] > 0
+        return bool(on_node) and all(self._by_limit[limit] > 0 for limit in self._get_limits(pod))
 
     def spend(self, pod: int, count: int = 1) -> None:
         """Count the eviction of a pod, or (-1) its return."""
-        for limit in self._limits_of(pod):
-            self._of_limits[limit] -= count
-        if self._on_nodes is not None:
-            self._on_nodes[self._problem.pod_node[pod]] -= count
+        for limit in self._get_limits(pod):
+            self._by_limit[limit] -= count
+        if self._by_node is not None:
+            self._by_node[self._problem.pod_node[pod]] -= count
 
-    def _limits_of(self, pod: int) -> Sequence[int]:
+    def _get_limits(self, pod: int) -> Sequence[int]:
         return self._limits.get(int(self._problem.pod_class[pod]), ())
 
 
-def _preempt_for(room: _GreedyState, pod: int, left: _RemainingEvictions) -> bool:
-    """Make room for a pod on one node by taking lower priorities off it."""
-    problem = room.problem
+def _preempt_for(state: _GreedyState, pod: int, remaining_evictions: _RemainingEvictions) -> bool:
+    """Free capacity for a pod on one node by evicting lower priorities."""
+    problem = state.problem
     c = int(problem.pod_class[pod])
     if not problem.preempt[c]:
         return False
-    weaker = (problem.priorities < problem.priorities[c]) & problem.movable & problem.preemptible
-    weaker &= ~room.rules.anchored
-    if not weaker.any():
+    evictable = (problem.priorities < problem.priorities[c]) & problem.movable & problem.preemptible
+    evictable &= ~state.rules.anchored
+    if not evictable.any():
         return False
-    victims = np.flatnonzero(weaker[problem.pod_class] & (room.pod_node >= 0) & (room.pod_node == problem.pod_node))
-    reclaimed = np.zeros_like(room.sums)
-    np.add.at(reclaimed, room.pod_node[victims], problem.demands[problem.pod_class[victims]])
-    need = room.sums + problem.demands[c] + np.maximum(room.largest, problem.headroom[c]) - problem.capacities
-    need[:, (problem.demands[c] == 0) & (problem.headroom[c] == 0)] = 0
+    victims = np.flatnonzero(
+        evictable[problem.pod_class] & (state.pod_node >= 0) & (state.pod_node == problem.pod_node)
+    )
+    reclaimed = np.zeros_like(state.sums)
+    np.add.at(reclaimed, state.pod_node[victims], problem.demands[problem.pod_class[victims]])
+    missing = state.sums + problem.demands[c] + np.maximum(state.largest, problem.headroom[c]) - problem.capacities
+    missing[:, (problem.demands[c] == 0) & (problem.headroom[c] == 0)] = 0
     open_nodes = (
-        room.allowed(c)
-        & (need <= reclaimed).all(axis=1)
-        & ~find_nodes_used_by_non_preempting_pods(problem, room.pod_node)
+        state.allowed(c)
+        & (missing <= reclaimed).all(axis=1)
+        & ~find_nodes_used_by_non_preempting_pods(problem, state.pod_node)
     )
     nodes = np.flatnonzero(open_nodes)
-    lack = (np.maximum(need[nodes], 0) * room.shares).sum(axis=1)
-    for node in nodes[np.argsort(lack, kind="stable")[:_CANDIDATES]].tolist():
-        if _clear(room, pod, node, victims[room.pod_node[victims] == node], left):
+    cost = (np.maximum(missing[nodes], 0) * state.shares).sum(axis=1)
+    for node in nodes[np.argsort(cost, kind="stable")[:_CANDIDATES]].tolist():
+        if _evict_until_fits(state, pod, node, victims[state.pod_node[victims] == node], remaining_evictions):
             return True
     return False
 
 
-def _clear(room: _GreedyState, pod: int, node: int, victims: IntArray, left: _RemainingEvictions) -> bool:
-    """Take the fewest victims, weakest first, until the pod fits; undone where it never does."""
-    problem = room.problem
+def _evict_until_fits(
+    state: _GreedyState, pod: int, node: int, victims: IntArray, remaining_evictions: _RemainingEvictions
+) -> bool:
+    """Evict the fewest victims, lowest priority first, until the pod fits; undo that if it never does."""
+    problem = state.problem
     c = int(problem.pod_class[pod])
     classes = problem.pod_class[victims]
-    sizes = (problem.demands[classes] * room.shares).sum(axis=1)
-    taken: list[int] = []
+    sizes = (problem.demands[classes] * state.shares).sum(axis=1)
+    evicted: list[int] = []
     for victim in victims[np.lexsort((victims, -sizes, problem.priorities[classes]))].tolist():
-        if not left.allows(victim):
+        if not remaining_evictions.allows(victim):
             continue
-        room.take(victim)
-        taken.append(victim)
-        left.spend(victim)
-        if room.fits(c)[node]:
+        state.take(victim)
+        evicted.append(victim)
+        remaining_evictions.spend(victim)
+        if state.fits(c)[node]:
             break
-    if not room.fits(c)[node]:
-        for victim in taken:
-            _restore(room, victim, node, left)
+    if not state.fits(c)[node]:
+        for victim in evicted:
+            _restore(state, victim, node, remaining_evictions)
         return False
-    room.put(pod, node)
-    # What went first may turn out to fit beside the pod after all, or elsewhere.
-    for victim in sorted(taken, key=lambda v: (-int(problem.priorities[problem.pod_class[v]]), v)):
-        mine = int(problem.pod_class[victim])
-        if room.fits(mine)[node]:
-            _restore(room, victim, node, left)
+    state.put(pod, node)
+    # Pods evicted first may still fit next to the pod, or elsewhere.
+    for victim in sorted(evicted, key=lambda v: (-int(problem.priorities[problem.pod_class[v]]), v)):
+        victim_class = int(problem.pod_class[victim])
+        if state.fits(victim_class)[node]:
+            _restore(state, victim, node, remaining_evictions)
             continue
-        target = room.best(mine, room.nodes_for(mine))
+        target = state.best_node(victim_class, state.find_nodes(victim_class))
         if target >= 0:
-            room.put(victim, target)
+            state.put(victim, target)
         else:
-            room.preempted = True
+            state.preempted = True
     return True
 
 
-def _restore(room: _GreedyState, victim: int, node: int, left: _RemainingEvictions) -> None:
-    room.put(victim, node)
-    left.spend(victim, -1)
+def _restore(state: _GreedyState, victim: int, node: int, remaining_evictions: _RemainingEvictions) -> None:
+    state.put(victim, node)
+    remaining_evictions.spend(victim, -1)
+
+
+def pack_quickly(problem: PackingProblem) -> Packing:
+    """Return a valid packing without compiled code, never worse than the present one, within milliseconds if small."""
+    pod_node = assign_greedily(problem)
+    bound = compute_counting_bound(problem)
+    current, planned = compute_figures(problem, problem.pod_node), compute_figures(problem, pod_node)
+    violations = find_rule_violations(problem, pod_node)
+    if violations:
+        return build_packing(
+            problem, problem.pod_node.copy(), bound, (PackingNote(PackingNoteCode.PACKING_DROPPED, violations[0]),)
+        )
+    is_worse = planned.get_key(problem.objective) < current.get_key(problem.objective)
+    return build_packing(problem, problem.pod_node.copy() if is_worse else pod_node, bound)

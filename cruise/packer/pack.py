@@ -1,7 +1,6 @@
 """Packs a problem: a quick packing first, then the best one that the budget allows, by the method that suits each part."""
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,25 +9,23 @@ from cruise.packer.answer import (
     PackingNote,
     PackingNoteCode,
     ReportFunction,
-    build_packing,
-    compute_counting_bound,
     compute_figures,
 )
-from cruise.packer.budget import BudgetMeter
+from cruise.packer.budget import BudgetMeter, SolveBudget
 from cruise.packer.columns.annealing import AnnealingSearch
 from cruise.packer.columns.bounds import EntryBound
-from cruise.packer.exact.model import Incumbent, build_incumbent, compute_copies_key
-from cruise.packer.greedy import add_non_preempting_pods, assign_greedily
+from cruise.packer.consolidation import compute_min_price, drain_nodes
+from cruise.packer.exact.incumbent import Incumbent, build_incumbent, compute_copies_key
+from cruise.packer.greedy import add_non_preempting_pods, pack_quickly
+from cruise.packer.kernels.price_agreement import NodeChanges
+from cruise.packer.large.priced import solve_from_prices
+from cruise.packer.large.solving import place_by_ejection_and_gathering, solve_by_ejection
 from cruise.packer.problem import IntArray, PackingObjective, PackingProblem, PlacementRules
+from cruise.packer.relaxed.bounds import RelaxedBounds
 from cruise.packer.rules.by_class import fold_exclusions, restrict_to_reachable_nodes
 from cruise.packer.rules.preemption import match_pods_to_nodes, may_have_undue_profit
 from cruise.packer.subproblems import CombinedPacking, SubproblemState, split_problem
 from cruise.packer.verification import find_rule_violations
-
-# Compiled solvers are imported when needed, so that the quick method works without them.
-if TYPE_CHECKING:
-    from cruise.packer.budget import BudgetMeter, SolveBudget
-    from cruise.packer.kernels.price_agreement import NodeChanges
 
 # Up to so many classes times nodes, a part is solved exactly; above, by ejections.
 _EXACT_CELLS = 40_000
@@ -58,24 +55,8 @@ _ENTRIES_SHARE = 0.5
 _PLACING_SHARE, _BOUNDING_SHARE, _DRAINING_SHARE = 0.3, 0.15, 0.6
 
 
-def pack_quickly(problem: PackingProblem) -> Packing:
-    """Return a valid packing without compiled code, never worse than the present one, within milliseconds if small."""
-    pod_node = assign_greedily(problem)
-    bound = compute_counting_bound(problem)
-    current, planned = compute_figures(problem, problem.pod_node), compute_figures(problem, pod_node)
-    violations = find_rule_violations(problem, pod_node)
-    if violations:
-        return build_packing(
-            problem, problem.pod_node.copy(), bound, (PackingNote(PackingNoteCode.PACKING_DROPPED, violations[0]),)
-        )
-    is_worse = planned.get_key(problem.objective) < current.get_key(problem.objective)
-    return build_packing(problem, problem.pod_node.copy() if is_worse else pod_node, bound)
-
-
-def pack(problem: PackingProblem, budget: "SolveBudget", report: ReportFunction) -> Packing:
+def pack(problem: PackingProblem, budget: SolveBudget, report: ReportFunction) -> Packing:
     """Return the best packing found within the budget, never worse than the present one; report each better one."""
-    from cruise.packer.budget import BudgetMeter
-
     quick = pack_quickly(problem)
     report(quick)
     combined = CombinedPacking(problem, split_problem(problem), quick.pod_node, report)
@@ -100,7 +81,7 @@ def _verify(combined: CombinedPacking, quick: Packing) -> Packing:
     return replace(combined.packing, notes=combined.notes)
 
 
-def _solve_part(state: SubproblemState, meter: "BudgetMeter", seed: int) -> None:
+def _solve_part(state: SubproblemState, meter: BudgetMeter, seed: int) -> None:
     problem = state.problem
     cells = problem.class_count * problem.node_count
     if problem.objective is PackingObjective.FLEET:
@@ -116,19 +97,15 @@ def _solve_part(state: SubproblemState, meter: "BudgetMeter", seed: int) -> None
             unmoved = replace(problem, movable=np.zeros_like(problem.movable))
             without_evictions = solve_subproblem(unmoved, problem.pod_node, part_meter, seed, state.set_assignment)
     if problem.rules.are_binding and cells > _START_CELLS and not state.is_proved:
-        from cruise.packer.large.solving import solve_by_ejection
-
         with meter.get_part(_EJECTIONS_START_SHARE) as part_meter:
             state.set_assignment(solve_by_ejection(problem, state.pod_node, part_meter, _ignore, seed))
     if not state.is_proved and not meter.is_exhausted():
         solve_subproblem(problem, state.pod_node, meter, seed, state.update_bound)
     if without_evictions is not None:
-        state.prove_no_rescue(without_evictions)
+        state.prove_evictions_needed(without_evictions)
 
 
-def _solve_large(state: SubproblemState, meter: "BudgetMeter", seed: int) -> None:
-    from cruise.packer.large.solving import solve_by_ejection
-
+def _solve_large(state: SubproblemState, meter: BudgetMeter, seed: int) -> None:
     problem = state.problem
     cells = problem.class_count * problem.node_count
     solves_without_rules = cells <= _CELLS_WITHOUT_RULES
@@ -150,13 +127,11 @@ def _solve_large(state: SubproblemState, meter: "BudgetMeter", seed: int) -> Non
     state.update_relaxed_bound(solve_subproblem(without_rules, state.pod_node, meter, seed, state.update_relaxed_bound))
 
 
-def _solve_without_chains(state: SubproblemState, meter: "BudgetMeter", seed: int) -> None:
+def _solve_without_chains(state: SubproblemState, meter: BudgetMeter, seed: int) -> None:
     """Find a packing in which no pod that never preempts gains capacity through a chain of moves.
 
     Either no pod is preempted, or these pods come last and use what is free then.
     """
-    from cruise.packer.large.solving import solve_by_ejection
-
     problem = state.problem
     no_nodes = np.zeros((1, problem.node_count), dtype=np.bool_)
     without_preemption = replace(problem, preemptible=np.zeros_like(problem.preemptible))
@@ -171,10 +146,8 @@ def _solve_without_chains(state: SubproblemState, meter: "BudgetMeter", seed: in
     state.offer_assignment(add_non_preempting_pods(problem, packing.pod_node))
 
 
-def _improve_by_prices(state: SubproblemState, meter: "BudgetMeter", seed: int, share: float) -> None:
+def _improve_by_prices(state: SubproblemState, meter: BudgetMeter, seed: int, share: float) -> None:
     """Bound a part's packing by prices, and search for a better one from what they tell about nodes."""
-    from cruise.packer.large.priced import solve_from_prices
-
     problem = state.problem
     with meter.get_part(share) as all_meter:
         is_all_placed = bool((state.pod_node >= 0).all())
@@ -187,13 +160,11 @@ def _improve_by_prices(state: SubproblemState, meter: "BudgetMeter", seed: int, 
             state.offer_assignment(found)
 
 
-def _bound_by_prices(state: SubproblemState, meter: "BudgetMeter") -> "NodeChanges | None":
+def _bound_by_prices(state: SubproblemState, meter: BudgetMeter) -> NodeChanges | None:
     """Bound how many more pods could be placed, and how few evictions are needed.
 
     Returns the node changes of the last bound; None if nothing was open.
     """
-    from cruise.packer.relaxed.bounds import RelaxedBounds
-
     if state.is_proved or meter.is_exhausted():
         return None
     bounds, problem, pod_node = RelaxedBounds(state.problem, meter.threads), state.problem, state.pod_node
@@ -207,9 +178,8 @@ def _bound_by_prices(state: SubproblemState, meter: "BudgetMeter") -> "NodeChang
     return bounds.node_changes
 
 
-def _solve_fleet(state: SubproblemState, meter: "BudgetMeter", seed: int) -> None:
+def _solve_fleet(state: SubproblemState, meter: BudgetMeter, seed: int) -> None:
     """Place pending pods as if nodes had no price; then drain nodes, bound their price, and search for a proof."""
-    from cruise.packer.consolidation import compute_min_price, drain_nodes
     from cruise.packer.exact.model import solve_exact
 
     problem = state.problem
@@ -229,14 +199,12 @@ def _solve_fleet(state: SubproblemState, meter: "BudgetMeter", seed: int) -> Non
     solve_exact(problem, state.pod_node, meter, state.update_bound, relaxed=state.known.bound)
 
 
-def _place_pending(state: SubproblemState, meter: "BudgetMeter", seed: int) -> None:
+def _place_pending(state: SubproblemState, meter: BudgetMeter, seed: int) -> None:
     """Place pending pods of a part with node prices, and bound how many can be placed."""
     problem = state.problem
     without_prices = replace(problem, objective=PackingObjective.OPERATOR, node_prices=None)
     cells = problem.class_count * problem.node_count
     if cells > (_EXACT_CELLS_WITH_RULES if problem.rules.are_binding else _EXACT_CELLS):
-        from cruise.packer.large.solving import place_by_ejection_and_gathering
-
         packing = place_by_ejection_and_gathering(without_prices, state.pod_node, meter, _ignore, seed)
     else:
         packing = solve_subproblem(without_prices, state.pod_node, meter, seed, _ignore)
@@ -343,7 +311,7 @@ class IncumbentSearch:
         return True
 
     def _search_at_bound(self, entry: int, entry_bound: EntryBound, meter: BudgetMeter) -> None:
-        """Search for packings at the bound by diving and annealing, and at times by branching."""
+        """Search for packings at the bound by diving and annealing near what that finds, and at times by branching."""
         incumbent, before = self.incumbent, self.incumbent.key[:entry]
         for round_number in range(_MAX_ROUNDS):
             if incumbent.key[: entry + 1] >= (*before, incumbent.bound[entry]) or meter.is_exhausted():
@@ -352,7 +320,6 @@ class IncumbentSearch:
             incumbent.lower(entry, entry_bound.improve_bound(meter))
             if start is not None:
                 self._offer_if_valid(self.anneal(entry, meter, start))
-            self._anneal(entry, meter, 1)
             if round_number % _ROUNDS_BETWEEN_BRANCHING == 0:
                 with meter.get_part(_BRANCHING_SHARE) as part_meter:
                     self._branch(entry, entry_bound, part_meter)

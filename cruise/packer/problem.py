@@ -1,4 +1,4 @@
-"""A cluster as the packer sees it: pods in classes of equal ones, nodes, and every rule that a plan obeys."""
+"""Defines a packing problem: pods in classes, nodes, and the rules that a plan obeys."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,19 +6,17 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
-# The arrays of the packer: whole numbers, floating point numbers, truth values.
-
 IntArray = NDArray[np.int64]
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
 
 
 class PackingObjective(StrEnum):
-    """What is better, compared entry by entry.
+    """What makes a packing better, compared entry by entry.
 
-    PAPER: for each priority from the highest, more pods placed, then more left where they are. OPERATOR: for each
-    priority from the highest, more pods placed; then the least weight of evictions, moves included. FLEET: for each
-    priority from the highest, more pods placed; then the least price of the nodes in use; then as OPERATOR.
+    PAPER: for each priority, highest first, more pods placed, then more pods that stay on their node. OPERATOR: for
+    each priority more pods placed; then the least eviction weight, moves included. FLEET: for each priority more pods
+    placed; then the least price of the nodes in use; then as OPERATOR.
     """
 
     PAPER = "paper"
@@ -28,10 +26,10 @@ class PackingObjective(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ExclusionRule:
-    """No pod of class `holder` and pod of one of the `targets` share a domain of a topology, whichever came first.
+    """No pod of class `holder` shares a domain with a pod of the `targets`, whichever arrives first.
 
-    A class among its own targets has at most one pod in a domain. Only a pod that arrives is held to it: what runs
-    together already may stay together. Anti-affinity between pods and host ports become this.
+    A class among its own targets has at most one pod in a domain. Only arriving pods must obey it: running pods may
+    stay together. Anti-affinity and host ports are expressed like this.
     """
 
     topology: int
@@ -41,11 +39,10 @@ class ExclusionRule:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AttractionRule:
-    """A pod of class `holder` arrives only where each of the `topologies` has another of the `targets` in its domain.
+    """A pod of class `holder` arrives only where another of the `targets` is in its domain of each topology.
 
-    A holder among its own targets may be the first of them, where it has every label and no other target is in a
-    domain of any of the topologies. Both hold when the pod arrives and once everything is in place: kube-scheduler
-    chooses the order in which pods arrive together.
+    A holder among its own targets may be the first of them, on a node with every label, if no target is in any domain.
+    The rule holds on arrival and in the end, because kube-scheduler chooses the order in which pods arrive together.
     """
 
     topologies: tuple[int, ...]
@@ -54,16 +51,16 @@ class AttractionRule:
 
     @property
     def allows_first_pod(self) -> bool:
-        """Whether a holder may come where none of the targets is, as the first of them."""
+        """Tell whether a holder may arrive without any target, as the first of them."""
         return self.holder in self.targets.tolist()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SpreadRule:
-    """A pod of class `holder` arrives in a domain only if this then has at most `max_skew` targets more than the least.
+    """A pod of class `holder` arrives only in a domain with at most `max_skew` targets more than the minimum.
 
-    The least is over the domains of the `eligible[node]` nodes, 0 where there are fewer than `min_domains`; targets
-    count on eligible nodes alone.
+    The minimum is over the domains of `eligible[node]`, 0 if there are fewer than `min_domains`; only targets on
+    eligible nodes count.
     """
 
     topology: int
@@ -75,13 +72,13 @@ class SpreadRule:
 
     @property
     def counts_itself(self) -> bool:
-        """Whether a holder is one of the targets."""
+        """Tell whether a holder is one of the targets."""
         return self.holder in self.targets.tolist()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EvictionLimit:
-    """At most `allowed` running pods of the `members` are evicted by a whole plan; `name` is for people."""
+    """A plan evicts at most `allowed` running pods of the `members`; `name` is for people."""
 
     name: str
     members: IntArray
@@ -90,7 +87,7 @@ class EvictionLimit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NodePrices:
-    """What nodes cost: `prices[node]` for as long as a pod is there whose class `occupies` it."""
+    """The price of each node, which counts while a pod is on it whose class keeps nodes in use."""
 
     prices: IntArray
     keeps_node_in_use: BoolArray
@@ -98,9 +95,9 @@ class NodePrices:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementRules:
-    """The rules between pods. `topologies[topology, node]` is the node's domain, -1 where it lacks the label.
+    """The rules between pods; `topologies[topology, node]` is the node's domain, -1 without the label.
 
-    Of the pods that run on a node at most `most_evicted[node]` are evicted by a whole plan, None for any number.
+    A plan evicts at most `max_evicted_by_node[node]` pods of a node; None for any number.
     """
 
     topologies: IntArray
@@ -112,7 +109,7 @@ class PlacementRules:
 
     @property
     def are_binding(self) -> bool:
-        """Tell whether some pods are not free of each other."""
+        """Tell whether there is any rule between pods or limit of evictions."""
         between_pods = self.exclusions or self.attractions or self.spreads or self.eviction_limits
         return bool(between_pods) or self.max_evicted_by_node is not None
 
@@ -121,14 +118,15 @@ class PlacementRules:
 class PackingProblem:
     """All pods and nodes of a cluster, or of a part of it.
 
-    Nodes and resources are in each resource's own whole unit; a pod takes one of resource `pods`, or
-    nothing where a node keeps room for it. On a node
-    `demands` of its pods sum up, and the largest `headroom` among them is kept once (all zero where sizes are fixed);
-    a node over its capacity already takes nothing more of what is short. `admits[sites[class], node]` tells where a
-    class may arrive, `most_on_node[class]` how many of it one node holds. Running pods of a class that is not `movable`
-    stay; of one that is not `preemptible` they may move, and are placed in every plan. Where something is preempted
-    from a node, no pod of a class arrives there that does not `preempt`. `weights[class]` is what one eviction
-    costs. `pod_node[pod]` is -1 while pending. `fleet` is there where the objective is FLEET.
+    Capacities and demands are in the whole unit of each resource; a pod needs one of resource `pods`, or nothing if it
+    is nominated. On a node the `demands` of its pods add up, and the largest `headroom` counts once (all zero for fixed
+    sizes); an overcommitted node takes nothing more of the resource that is short.
+
+    `allowed_nodes[node_mask_of_class[class], node]` tells where a class may arrive, `max_on_node[class]` how many of
+    its pods a node holds. Running pods that are not `movable` stay; those that are not `preemptible` may move, but are
+    placed in every plan. A class that does not `preempt` does not arrive on a node from which a pod is preempted.
+    `weights[class]` is the cost of an eviction. `pod_node[pod]` is -1 for a pending pod. `node_prices` is set for
+    objective FLEET.
     """
 
     resources: tuple[str, ...]
@@ -151,22 +149,22 @@ class PackingProblem:
 
     @property
     def class_count(self) -> int:
-        """How many classes there are."""
+        """Return the number of classes."""
         return int(self.demands.shape[0])
 
     @property
     def node_count(self) -> int:
-        """How many nodes there are."""
+        """Return the number of nodes."""
         return int(self.capacities.shape[0])
 
     @property
     def pod_count(self) -> int:
-        """How many pods there are."""
+        """Return the number of pods."""
         return int(self.pod_class.shape[0])
 
 
 def find_nodes_in_use(problem: PackingProblem, pod_node: IntArray) -> BoolArray:
-    """The nodes that an assignment occupies; of a problem with a fleet."""
+    """Return the nodes that an assignment keeps in use, in a problem with node prices."""
     assert problem.node_prices is not None
     used = np.zeros(problem.node_count, dtype=np.bool_)
     used[pod_node[(pod_node >= 0) & problem.node_prices.keeps_node_in_use[problem.pod_class]]] = True
@@ -174,7 +172,7 @@ def find_nodes_in_use(problem: PackingProblem, pod_node: IntArray) -> BoolArray:
 
 
 def compute_price(problem: PackingProblem, pod_node: IntArray) -> int:
-    """What the nodes that an assignment occupies cost; 0 without a fleet."""
+    """Return the price of the nodes that an assignment keeps in use; 0 without node prices."""
     return (
         0
         if problem.node_prices is None
@@ -183,7 +181,7 @@ def compute_price(problem: PackingProblem, pod_node: IntArray) -> int:
 
 
 def count_copies(problem: PackingProblem, pod_node: IntArray) -> IntArray:
-    """How many copies of each class an assignment of pods puts on each node."""
+    """Return an array [class, node] of the pods that an assignment places."""
     assignment = np.zeros((problem.class_count, problem.node_count), dtype=np.int64)
     placed = pod_node >= 0
     np.add.at(assignment, (problem.pod_class[placed], pod_node[placed]), 1)
@@ -191,7 +189,7 @@ def count_copies(problem: PackingProblem, pod_node: IntArray) -> IntArray:
 
 
 def compute_loads(problem: PackingProblem, pod_node: IntArray) -> tuple[IntArray, IntArray]:
-    """For each node and resource the sum of demands there, and the largest headroom."""
+    """Return for each node and resource the sum of demands and the largest headroom."""
     placed = pod_node >= 0
     nodes, classes = pod_node[placed], problem.pod_class[placed]
     sums, largest = np.zeros_like(problem.capacities), np.zeros_like(problem.capacities)

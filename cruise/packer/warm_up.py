@@ -1,4 +1,4 @@
-"""Calling every kernel once with the types that solves use, so that no solve waits for a compiler."""
+"""Calls every kernel once with the types that solves use, so that no solve waits for compilation."""
 
 import math
 from dataclasses import replace
@@ -26,50 +26,52 @@ from cruise.packer.relaxed.bounds import RelaxedBounds
 
 _NODES, _CLASSES, _COPIES, _CAPACITY = 5, 12, 2, 20
 _SEED = 3
-_MOST_SECONDS = 600.0
+_MAX_SECONDS = 600.0
 
 
 def warm_up_kernels() -> None:
-    """Compile every kernel, or load it from the cache: a minute the first time, then a second."""
+    """Compile every kernel, or load it from the cache: about a minute the first time, then a second."""
     warm_up_ejection_kernels()
     warm_up_column_kernels()
 
 
 def warm_up_ejection_kernels() -> None:
-    """Do so with the kernels of ejections."""
-    problem = _ejections()
+    """Compile or load the kernels of ejections."""
+    problem = _build_ejection_problem()
     for objective in (PackingObjective.PAPER, PackingObjective.OPERATOR):
-        meter = BudgetMeter(read_monotonic_seconds() + _MOST_SECONDS, math.inf)
+        meter = BudgetMeter(read_monotonic_seconds() + _MAX_SECONDS, math.inf)
         solve_by_ejection(replace(problem, objective=objective), problem.pod_node, meter, _ignore)
     RelaxedBounds(problem).compute_min_evicted(
-        (1, 3, 1), 9, BudgetMeter(read_monotonic_seconds() + _MOST_SECONDS, math.inf)
+        (1, 3, 1), 9, BudgetMeter(read_monotonic_seconds() + _MAX_SECONDS, math.inf)
     )
     fleet = NodePrices(np.ones(2, dtype=np.int64), np.ones(4, dtype=np.bool_))
     priced = replace(problem, objective=PackingObjective.FLEET, node_prices=fleet)
     drain_nodes(
-        priced, problem.pod_node, BudgetMeter(read_monotonic_seconds() + _MOST_SECONDS, math.inf), _SEED, _ignore
+        priced, problem.pod_node, BudgetMeter(read_monotonic_seconds() + _MAX_SECONDS, math.inf), _SEED, _ignore
     )
 
 
 def warm_up_column_kernels() -> None:
-    """Do so with the kernels of small parts."""
-    problem, meter = _overfull(), BudgetMeter(read_monotonic_seconds() + _MOST_SECONDS, math.inf)
+    """Compile or load the kernels of column generation and annealing."""
+    problem, meter = _build_overfull_problem(), BudgetMeter(read_monotonic_seconds() + _MAX_SECONDS, math.inf)
     assignment = count_copies(problem, problem.pod_node)
     AnnealingSearch(problem, _SEED).anneal(assignment, 0, meter)
-    halves, everywhere = np.arange(_NODES)[None, :] % 2, np.ones(_NODES, dtype=np.bool_)
-    even = PlacementRules(halves, spreads=(SpreadRule(0, 0, np.zeros(1, dtype=np.int64), 1, 0, everywhere),))
-    for rules in (problem.rules, even):
-        question = EntryBound(replace(problem, rules=rules), assignment, 0, _SEED)
-        question.improve_bound(meter)
-        question.search_whole_patterns(assignment, meter)
-        question.branch(meter)
-    # What so few pivots never come to.
+    domains, everywhere = np.arange(_NODES)[None, :] % 2, np.ones(_NODES, dtype=np.bool_)
+    rules_with_spread = PlacementRules(
+        domains, spreads=(SpreadRule(0, 0, np.zeros(1, dtype=np.int64), 1, 0, everywhere),)
+    )
+    for rules in (problem.rules, rules_with_spread):
+        bound = EntryBound(replace(problem, rules=rules), assignment, 0, _SEED)
+        bound.improve_bound(meter)
+        bound.search_whole_patterns(assignment, meter)
+        bound.branch(meter)
+    # So few pivots never invert a basis.
     none = np.zeros(0, dtype=np.int64)
     invert_basis(create_tableau(np.zeros(0), 0, 0), none, none)
 
 
-def _overfull() -> PackingProblem:
-    """A cluster that is a little too full, about which each kernel of small parts has something to do."""
+def _build_overfull_problem() -> PackingProblem:
+    """Return a cluster that is a little too full, for which each kernel of small parts has work."""
     draws = np.random.default_rng(_SEED)
     pods = _CLASSES * _COPIES
     return PackingProblem(
@@ -91,8 +93,8 @@ def _overfull() -> PackingProblem:
     )
 
 
-def _ejections() -> PackingProblem:
-    """Two full nodes and pods of two priorities that wait: ejection, preemption and coming home are all tried."""
+def _build_ejection_problem() -> PackingProblem:
+    """Return two full nodes and pending pods of two priorities, for ejection, preemption and returns."""
     return PackingProblem(
         resources=("cpu", "memory", "pods"),
         capacities=np.array([[10, 10, 9], [10, 10, 9]]),
@@ -115,4 +117,4 @@ def _ejections() -> PackingProblem:
 
 
 def _ignore(packing: Packing) -> None:
-    """Leave what the example finds unread."""
+    """Ignore a packing of the example."""

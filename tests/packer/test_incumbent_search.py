@@ -13,7 +13,7 @@ from benchmarks.packing_instances import InstanceShape, draw_pending, draw_right
 from cruise.packer.answer import Packing, PackingStatus, compute_figures
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.columns.bounds import EntryBound
-from cruise.packer.exact.model import build_incumbent
+from cruise.packer.exact.incumbent import build_incumbent
 from cruise.packer.pack import IncumbentSearch, solve_subproblem
 from cruise.packer.problem import IntArray, PackingObjective, PackingProblem, PlacementRules, count_copies
 from cruise.packer.rules.by_class import fold_exclusions
@@ -211,7 +211,16 @@ def test_the_order_of_pods_classes_and_nodes_changes_no_proved_figures(seed):
     classes, nodes = draws.permutation(problem.class_count), draws.permutation(problem.node_count)
     pods = draws.permutation(problem.pod_count)
     pod_node = problem.pod_node[pods]
-    names = ("demands", "headroom", "priorities", "movable", "preemptible", "weights", "most_on_node", "sites")
+    names = (
+        "demands",
+        "headroom",
+        "priorities",
+        "movable",
+        "preemptible",
+        "weights",
+        "max_on_node",
+        "node_mask_of_class",
+    )
     shuffled = replace(
         problem,
         capacities=problem.capacities[nodes],
@@ -262,11 +271,11 @@ def test_nothing_to_place_and_nowhere_to_place_it_are_answered(nodes):
 def _nothing(nodes: int) -> dict[str, Any]:
     """What makes a problem one of so many nodes and no pods."""
     problem = draw_problem(1)
-    names = ("demands", "headroom", "priorities", "movable", "preemptible", "preempt", "weights", "most_on_node")
+    names = ("demands", "headroom", "priorities", "movable", "preemptible", "preempt", "weights", "max_on_node")
     return {
         **{name: getattr(problem, name)[:0] for name in names},
-        "sites": problem.node_mask_of_class[:0],
-        "admits": np.ones((1, nodes), dtype=np.bool_),
+        "node_mask_of_class": problem.node_mask_of_class[:0],
+        "allowed_nodes": np.ones((1, nodes), dtype=np.bool_),
         "capacities": np.resize(problem.capacities, (nodes, problem.capacities.shape[1])),
         "pod_class": problem.pod_class[:0],
         "pod_node": problem.pod_node[:0],

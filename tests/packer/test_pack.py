@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from benchmarks.unlike_clusters import ClusterDrawing, FullCluster, draw_full
 from cruise.packer.answer import Packing, PackingNote, PackingNoteCode
 from cruise.packer.budget import SolveBudget
-from cruise.packer.pack import pack, pack_quickly
+from cruise.packer.greedy import pack_quickly
+from cruise.packer.pack import pack
 from cruise.packer.problem import AttractionRule, PackingObjective, PackingProblem, PlacementRules
 from cruise.packer.verification import find_rule_violations
 from tests.packer.drawn_problems import draw_problem

@@ -30,7 +30,7 @@ from cruise.domain.packing_plan import PackingProposal
 from cruise.domain.reasons import UnschedulableCode, UnschedulableReason
 from cruise.errors import BadInputError
 from cruise.kube_json.reading.snapshot import read_snapshot
-from cruise.packer.pack import pack_quickly
+from cruise.packer.greedy import pack_quickly
 from tests.controlplane.binaries import NotAvailable
 from tests.scheduler_tables.building import verdicts
 from tests.scheduler_tables.verdicts import NotConvertible, Verdict, read_lines, verdict_of

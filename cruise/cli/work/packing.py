@@ -18,7 +18,7 @@ from cruise.errors import UnavailableError
 from cruise.interfaces.packing.descriptions import describe_condition
 from cruise.interfaces.packing.table import format_progress
 from cruise.packer.answer import Packing, PackingNote, PackingNoteCode, build_alternative_packing, build_packing
-from cruise.packer.pack import pack_quickly
+from cruise.packer.greedy import pack_quickly
 from cruise.runtime.packing.kernel_cache import choose_cache_directory, count_compiled
 from cruise.runtime.packing.packing_pass import get_full_eviction_allowance, plan_remaining_rounds
 from cruise.runtime.packing.planning import (

@@ -109,7 +109,7 @@ def _generate(generation: ColumnGeneration, counts: IntArray, open_groups: IntAr
         found = generation.price(generation.master.compute_values(), counts, open_groups, meter)
         if found is None:
             return False
-        if not generation.take(found[0], found[1]):
+        if not generation.add_patterns(found[0], found[1]):
             return True
     return generation.master.solve(meter)
 

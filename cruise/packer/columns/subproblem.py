@@ -1,4 +1,4 @@
-"""One question about one priority, in rows: how many copies can be placed, or left in place, given the tiers above."""
+"""Formulates one entry of the key as a linear program: how many pods are placed, or stay, given earlier entries."""
 
 from dataclasses import dataclass, replace
 
@@ -12,14 +12,14 @@ from cruise.packer.problem import BoolArray, FloatArray, IntArray
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PrioritySubproblem:
-    """The classes and groups of equal nodes that matter to the question, and what an answer must not fall below.
+    """The classes and groups of equal nodes that matter for an entry, and what an answer must reach.
 
-    The first rows are the classes: `must` ones are placed whole, the others as far as their count variable goes.
-    Then come the demands: `need_members[need, class]` marks whose placed (or, where `need_stays`, staying)
-    copies add up to at least `need_least`. `counted[class]` tells whether a placed copy is worth 1, `kept[class]` what
-    a staying one is worth. `answer` is what the best plan known achieves, `ceiling` what no plan can surpass.
-    On a node of a group the largest `headroom` (no rows where there is none) is kept, at least `floor`. Last, for each
-    `row` between nodes `row_share[row, group, class]` of all copies add up to at least `row_least`.
+    The first rows are classes: `required` ones are placed whole, the others up to their count variable. Then follow the
+    sums: `sum_members[k, class]` marks the classes whose placed (or, with `sum_stays`, staying) copies add up to at
+    least `sum_minimum[k]`. `counted[class]` marks classes whose placed copies are worth 1, `fixed_copies[class]` is the
+    worth of a staying one. `counted_classes` is what the best known plan achieves, `ceiling` what no plan exceeds. On a
+    node of a group the largest `headroom` (no rows without any) is reserved, at least `floor`. Last, `row_share[row,
+    group, class]` of all copies add up to at least `row_least`.
     """
 
     classes: IntArray
@@ -46,49 +46,53 @@ class PrioritySubproblem:
 
     @property
     def unit(self) -> float:
-        """The most that one copy is worth."""
+        """Return the largest worth of a copy."""
         return float(max(self.fixed_copies.max(initial=1), 1))
 
     def compute_value(self, placed: IntArray, stayed: IntArray) -> int:
-        """What an answer achieves, from its placed and its staying copies of each class."""
+        """Return what an answer achieves, from its placed and staying copies of each class."""
         return int(placed[self.counted].sum() + stayed @ self.fixed_copies)
 
 
 def build_subproblem(
-    residual: ResidualInstance, assignment: IntArray, entry: int, between: PodRuleRows = NO_POD_RULES
+    residual: ResidualInstance, assignment: IntArray, entry: int, pod_rules: PodRuleRows = NO_POD_RULES
 ) -> PrioritySubproblem:
-    """The question about an entry of the vector, given a plan whose entries before are kept; `between` pods as well.
+    """Return the subproblem of an entry, given a plan whose entries before are kept, with rules between pods.
 
-    Of a tier below it has what attracts others, and what has to stay for an eviction limit.
+    Of lower priorities it has classes that attract others, and classes that must stay for an eviction limit.
     """
     entries = residual.entries
-    whole = _attracting(residual, (residual.tiers <= entries.priority_level[entry]) | (residual.minimum > 0), between)
-    classes = np.flatnonzero(whole | _staying(residual, between))
+    placeable = _add_attracting_classes(
+        residual, (residual.tiers <= entries.priority_level[entry]) | (residual.minimum > 0), pod_rules
+    )
+    classes = np.flatnonzero(placeable | _find_limited_classes(residual, pod_rules))
     placed = assignment[classes].sum(axis=1)
     stayed = np.minimum(assignment, residual.running)[classes].sum(axis=1)
     demand = _SubproblemDemand(residual, classes, placed)
-    for before in range(entry):
-        if entries.stays[before]:
-            mine = entries.stay_entry[classes] == before
-            demand.keep_stays(mine, int(stayed[mine].sum()))
+    for earlier_entry in range(entry):
+        if entries.stays[earlier_entry]:
+            is_member = entries.stay_entry[classes] == earlier_entry
+            demand.keep_stays(is_member, int(stayed[is_member].sum()))
         else:
-            demand.keep_places(entries.place_entry[classes] == before)
+            demand.keep_places(entries.place_entry[classes] == earlier_entry)
     counted = (entries.place_entry[classes] == entry) & ~demand.must
-    kept = np.where(entries.stay_entry[classes] == entry, entries.weight[classes], 0)
+    stay_worth = np.where(entries.stay_entry[classes] == entry, entries.weight[classes], 0)
     demand.place_least()
-    for members, allowed in between.limits:
-        mine = members[residual.origin[classes]]
-        demand.keep_stays(mine, int(residual.running[classes[mine]].sum()) - allowed)
-    loyal = (demand.staying | (kept > 0)) & residual.running[classes].any(axis=1)
-    counts, running = residual.counts[classes], np.where(loyal[:, None], residual.running[classes], 0)
-    ran = residual.running[classes]
-    limits = np.where(whole[classes, None], residual.limits[classes], np.minimum(ran, residual.limits[classes]))
-    share, least = _shares(residual, classes, between)
-    node_group, first = _grouped(residual, limits, running, share)
-    if between.required:
-        # What parts the question about company speaks of some nodes among equal ones.
-        node_group = first = np.arange(len(residual.free_capacity))
-    possible = np.minimum(residual.running, residual.limits)[classes].sum(axis=1)
+    for members, allowed in pod_rules.limits:
+        is_member = members[residual.origin[classes]]
+        demand.keep_stays(is_member, int(residual.running[classes[is_member]].sum()) - allowed)
+    may_stay = (demand.staying | (stay_worth > 0)) & residual.running[classes].any(axis=1)
+    counts, running = residual.counts[classes], np.where(may_stay[:, None], residual.running[classes], 0)
+    running_everywhere = residual.running[classes]
+    limits = np.where(
+        placeable[classes, None], residual.limits[classes], np.minimum(running_everywhere, residual.limits[classes])
+    )
+    row_share, row_least = _build_rows(residual, classes, pod_rules)
+    node_group, first_node = _group_nodes(residual, limits, running, row_share)
+    if pod_rules.required:
+        # Branching on affinity is about single nodes among equal ones.
+        node_group = first_node = np.arange(len(residual.free_capacity))
+    max_staying = np.minimum(residual.running, residual.limits)[classes].sum(axis=1)
     return PrioritySubproblem(
         classes=classes,
         demands=np.ascontiguousarray(residual.demands[classes]),
@@ -96,71 +100,71 @@ def build_subproblem(
         counts=counts,
         required=demand.must,
         counted=counted,
-        fixed_copies=kept,
-        staying_copies=loyal,
+        fixed_copies=stay_worth,
+        staying_copies=may_stay,
         sum_members=np.array([need[0] for need in demand.needs], dtype=np.bool_).reshape(
             len(demand.needs), len(classes)
         ),
         sum_stays=np.array([need[1] for need in demand.needs], dtype=np.bool_),
         sum_minimum=np.array([need[2] for need in demand.needs], dtype=np.int64),
         node_group=node_group,
-        group_size=np.bincount(node_group, minlength=len(first)).astype(np.int64),
-        free_capacity=np.ascontiguousarray(residual.free_capacity[first]),
-        floor=np.ascontiguousarray(residual.floor[first]),
-        limits=np.ascontiguousarray(limits[:, first].T),
-        running=np.ascontiguousarray(running[:, first].T),
-        counted_classes=int(placed[counted].sum() + stayed @ kept),
-        ceiling=int(counts[counted].sum() + np.minimum(possible, counts) @ kept),
-        row_share=np.ascontiguousarray(share[:, first]),
-        row_least=least,
+        group_size=np.bincount(node_group, minlength=len(first_node)).astype(np.int64),
+        free_capacity=np.ascontiguousarray(residual.free_capacity[first_node]),
+        floor=np.ascontiguousarray(residual.floor[first_node]),
+        limits=np.ascontiguousarray(limits[:, first_node].T),
+        running=np.ascontiguousarray(running[:, first_node].T),
+        counted_classes=int(placed[counted].sum() + stayed @ stay_worth),
+        ceiling=int(counts[counted].sum() + np.minimum(max_staying, counts) @ stay_worth),
+        row_share=np.ascontiguousarray(row_share[:, first_node]),
+        row_least=row_least,
     )
 
 
-def add_rows(phase: PrioritySubproblem, residual: ResidualInstance, between: PodRuleRows) -> PrioritySubproblem:
-    """The same question with more rows, of those that count the nodes of each group alike; itself without a new one."""
-    share, least = _shares(residual, phase.classes, between)
-    _, first = np.unique(phase.node_group, return_index=True)
-    alike = (share == share[:, first][:, phase.node_group]).all(axis=(1, 2))
-    share, least = share[alike][:, first], least[alike]
-    fresh = [
-        not ((phase.row_share == one).all(axis=(1, 2)) & (phase.row_least >= most)).any()
+def add_rows(subproblem: PrioritySubproblem, residual: ResidualInstance, pod_rules: PodRuleRows) -> PrioritySubproblem:
+    """Return the subproblem with more rows that treat the nodes of each group alike; itself without a new one."""
+    share, least = _build_rows(residual, subproblem.classes, pod_rules)
+    _, first = np.unique(subproblem.node_group, return_index=True)
+    is_group_wise = (share == share[:, first][:, subproblem.node_group]).all(axis=(1, 2))
+    share, least = share[is_group_wise][:, first], least[is_group_wise]
+    is_new = [
+        not ((subproblem.row_share == one).all(axis=(1, 2)) & (subproblem.row_least >= most)).any()
         for one, most in zip(share, least, strict=True)
     ]
-    if not any(fresh):
-        return phase
+    if not any(is_new):
+        return subproblem
     return replace(
-        phase,
-        row_share=np.concatenate([phase.row_share, share[fresh]]),
-        row_least=np.concatenate([phase.row_least, least[fresh]]),
+        subproblem,
+        row_share=np.concatenate([subproblem.row_share, share[is_new]]),
+        row_least=np.concatenate([subproblem.row_least, least[is_new]]),
     )
 
 
-def _attracting(residual: ResidualInstance, some: BoolArray, between: PodRuleRows) -> BoolArray:
-    """Some classes, and those that attract them."""
+def _add_attracting_classes(residual: ResidualInstance, some: BoolArray, pod_rules: PodRuleRows) -> BoolArray:
+    """Return some classes and those that attract them."""
     marked = np.zeros(residual.instance.class_count, dtype=np.bool_)
     marked[residual.origin] = some
-    return between.get_attracting(marked)[residual.origin]
+    return pod_rules.get_attracting(marked)[residual.origin]
 
 
-def _staying(residual: ResidualInstance, between: PodRuleRows) -> BoolArray:
-    """The classes of which some copies have to stay for an eviction limit."""
+def _find_limited_classes(residual: ResidualInstance, pod_rules: PodRuleRows) -> BoolArray:
+    """Return the classes of which some copies must stay for an eviction limit."""
     running = residual.running.sum(axis=1)
-    found = np.zeros(len(running), dtype=np.bool_)
-    for members, allowed in between.limits:
-        mine = members[residual.origin] & (running > 0)
-        if running[mine].sum() > allowed:
-            found |= mine
-    return found
+    limited = np.zeros(len(running), dtype=np.bool_)
+    for members, allowed in pod_rules.limits:
+        is_member = members[residual.origin] & (running > 0)
+        if running[is_member].sum() > allowed:
+            limited |= is_member
+    return limited
 
 
-def _shares(residual: ResidualInstance, classes: IntArray, between: PodRuleRows) -> tuple[FloatArray, FloatArray]:
-    share, least = between.rows(residual.origin[classes], len(residual.free_capacity))
-    # What is nailed counts in a row as well, but is no variable.
+def _build_rows(residual: ResidualInstance, classes: IntArray, pod_rules: PodRuleRows) -> tuple[FloatArray, FloatArray]:
+    share, least = pod_rules.rows(residual.origin[classes], len(residual.free_capacity))
+    # Fixed copies count in a row as well, but are no variables.
     return share, least - np.einsum("rnc,cn->r", share, residual.fixed[residual.origin[classes]])
 
 
 class _SubproblemDemand:
-    """What an answer must not fall below: classes that are placed whole, and sums of copies."""
+    """What an answer must reach: classes that are placed whole, and sums of copies."""
 
     def __init__(self, residual: ResidualInstance, classes: IntArray, placed: IntArray) -> None:
         self.minimum, self.counts, self.placed = residual.minimum[classes], residual.counts[classes], placed
@@ -169,7 +173,7 @@ class _SubproblemDemand:
         self.needs: list[tuple[BoolArray, bool, int]] = []
 
     def keep_places(self, mine: BoolArray) -> None:
-        """Some classes have as many copies placed as now."""
+        """Require as many placed copies of these classes as now."""
         optional = mine & ~self.must
         if self.placed[optional].sum() == self.counts[optional].sum():
             self.must |= mine
@@ -177,21 +181,21 @@ class _SubproblemDemand:
             self.needs.append((optional, False, int(self.placed[optional].sum())))
 
     def keep_stays(self, mine: BoolArray, least: int) -> None:
-        """Some classes have so many copies staying."""
+        """Require so many staying copies of these classes."""
         if least > 0:
             self.needs.append((mine, True, least))
             self.staying |= mine
 
     def place_least(self) -> None:
-        """Each class has its least copies placed, unless it is placed whole anyway."""
+        """Require the minimum of each class, unless it is placed whole."""
         for c in np.flatnonzero((self.minimum > 0) & ~self.must).tolist():
             self.needs.append((np.arange(len(self.minimum)) == c, False, int(self.minimum[c])))
 
 
-def _grouped(
+def _group_nodes(
     residual: ResidualInstance, limits: IntArray, running: IntArray, share: FloatArray
 ) -> tuple[IntArray, IntArray]:
-    """Each node's group of nodes that nothing tells apart, and the first node of every group."""
+    """Return the group of equal nodes of each node, and the first node of each group."""
     seen: dict[bytes, int] = {}
     group = np.zeros(len(residual.free_capacity), dtype=np.int64)
     first: list[int] = []
@@ -205,29 +209,32 @@ def _grouped(
     return group, np.array(first, dtype=np.int64)
 
 
-def get_patterns(phase: PrioritySubproblem, assignment: IntArray) -> tuple[IntArray, IntArray]:
-    """The group and the copies by class of each node's filling in a residual assignment, equal ones once."""
-    fillings = assignment[phase.classes].T
-    keyed = np.concatenate([phase.node_group[:, None], fillings], axis=1)
+def get_patterns(subproblem: PrioritySubproblem, assignment: IntArray) -> tuple[IntArray, IntArray]:
+    """Return the distinct (group, copies by class) of the nodes of a residual assignment."""
+    patterns = assignment[subproblem.classes].T
+    keyed = np.concatenate([subproblem.node_group[:, None], patterns], axis=1)
     unique = np.unique(keyed, axis=0)
     return unique[:, 0].copy(), np.ascontiguousarray(unique[:, 1:])
 
 
 def spread_patterns(
-    phase: PrioritySubproblem, groups: IntArray, fillings: IntArray, residual: ResidualInstance
+    subproblem: PrioritySubproblem, groups: IntArray, patterns: IntArray, residual: ResidualInstance
 ) -> IntArray:
-    """A residual assignment from one filling a node (of its group, the other nodes stay empty), without surplus.
+    """Return a residual assignment from one pattern per node, without surplus copies.
 
-    Surplus copies are dropped from where they would have to move to, before those that stay.
+    Surplus copies are dropped first where they would have to move to.
     """
     assignment = np.zeros_like(residual.running)
-    runs = residual.running[phase.classes].T
+    runs = residual.running[subproblem.classes].T
     for group in np.unique(groups).tolist():
-        mine = fillings[groups == group]
-        nodes = np.flatnonzero(phase.node_group == group)
-        assignment[np.ix_(phase.classes, nodes[_matched(mine, runs[nodes], residual.compute_value[phase.classes])])] = (
-            mine.T
-        )
+        mine = patterns[groups == group]
+        nodes = np.flatnonzero(subproblem.node_group == group)
+        assignment[
+            np.ix_(
+                subproblem.classes,
+                nodes[_match_patterns_to_nodes(mine, runs[nodes], residual.compute_value[subproblem.classes])],
+            )
+        ] = mine.T
     for c in np.flatnonzero(assignment.sum(axis=1) > residual.counts).tolist():
         surplus = int(assignment[c].sum() - residual.counts[c])
         for stays in (False, True):
@@ -239,71 +246,71 @@ def spread_patterns(
     return assignment
 
 
-def _matched(fillings: IntArray, runs: IntArray, worth: FloatArray) -> IntArray:
-    """A node for each filling, such that much of what runs there stays: the best pairs first."""
-    staying = np.array([np.minimum(filling, runs) @ worth for filling in fillings])
-    chosen = np.zeros(len(fillings), dtype=np.int64)
-    for _ in fillings:
-        filling, node = divmod(int(np.argmax(staying)), len(runs))
-        chosen[filling] = node
-        staying[filling, :] = staying[:, node] = -1.0
+def _match_patterns_to_nodes(patterns: IntArray, runs: IntArray, worth: FloatArray) -> IntArray:
+    """Return a node for each pattern, so that many running copies stay: the best pairs first."""
+    staying = np.array([np.minimum(pattern, runs) @ worth for pattern in patterns])
+    chosen = np.zeros(len(patterns), dtype=np.int64)
+    for _ in patterns:
+        pattern, node = divmod(int(np.argmax(staying)), len(runs))
+        chosen[pattern] = node
+        staying[pattern, :] = staying[:, node] = -1.0
     return chosen
 
 
-def compute_copy_prices(phase: PrioritySubproblem, duals: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """What a copy of each class is worth in each group at some duals, and what it is worth more where it stays."""
-    classes, between = len(phase.classes), len(phase.classes) + len(phase.sum_minimum)
-    bonus = phase.fixed_copies.astype(np.float64)
-    for need in np.flatnonzero(phase.sum_stays).tolist():
-        bonus += phase.sum_members[need] * duals[classes + need]
-    rows = duals[between : between + len(phase.row_least)]
-    return duals[:classes] + np.tensordot(rows, phase.row_share, 1), np.where(phase.staying_copies, bonus, 0.0)
-
-
-def create_items(phase: PrioritySubproblem, patterns: int) -> KnapsackItems:
-    """A shelf for the phase's groups with space for some patterns."""
-    room, floor, limits, running = (
-        part.copy() for part in (phase.free_capacity, phase.floor, phase.limits, phase.running)
+def compute_copy_prices(subproblem: PrioritySubproblem, duals: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the value of a copy of each class in each group at some duals, and the extra value if it stays."""
+    classes, pod_rules = len(subproblem.classes), len(subproblem.classes) + len(subproblem.sum_minimum)
+    bonus = subproblem.fixed_copies.astype(np.float64)
+    for need in np.flatnonzero(subproblem.sum_stays).tolist():
+        bonus += subproblem.sum_members[need] * duals[classes + need]
+    rows = duals[pod_rules : pod_rules + len(subproblem.row_least)]
+    return duals[:classes] + np.tensordot(rows, subproblem.row_share, 1), np.where(
+        subproblem.staying_copies, bonus, 0.0
     )
-    return create_knapsack_items(phase.demands, phase.headroom, room, floor, limits, running, patterns)
 
 
-# What a question leaves uncertain that a tree may branch on, and whether fillings are an answer to it.
+def create_items(subproblem: PrioritySubproblem, patterns: int) -> KnapsackItems:
+    """Return the knapsack items of the groups, with space for some patterns."""
+    room, floor, limits, running = (
+        part.copy() for part in (subproblem.free_capacity, subproblem.floor, subproblem.limits, subproblem.running)
+    )
+    return create_knapsack_items(subproblem.demands, subproblem.headroom, room, floor, limits, running, patterns)
 
-# The relaxed right-hand sides let fractions of this size in where everything is whole.
+
+# The relaxed right-hand sides allow fractions of this size where all is whole.
 _WHOLE = 1e-2
-# What nothing asks for is split as well, after all that something does.
+# Copies without a price are branched on last.
 _LEAST_PRICE = 1e-3
 
 
-def split_groups_into_nodes(phase: PrioritySubproblem) -> PrioritySubproblem:
-    """The same question with each node as a group, in the order of the groups."""
-    spread = np.repeat(np.arange(len(phase.group_size)), phase.group_size)
+def split_groups_into_nodes(subproblem: PrioritySubproblem) -> PrioritySubproblem:
+    """Return the same subproblem with each node as a group, in the order of the groups."""
+    spread = np.repeat(np.arange(len(subproblem.group_size)), subproblem.group_size)
     return replace(
-        phase,
-        node_group=np.argsort(np.argsort(phase.node_group, kind="stable"), kind="stable"),
+        subproblem,
+        node_group=np.argsort(np.argsort(subproblem.node_group, kind="stable"), kind="stable"),
         group_size=np.ones(len(spread), dtype=np.int64),
-        free_capacity=phase.free_capacity[spread],
-        floor=phase.floor[spread],
-        limits=phase.limits[spread],
-        running=phase.running[spread],
-        row_share=phase.row_share[:, spread],
+        free_capacity=subproblem.free_capacity[spread],
+        floor=subproblem.floor[spread],
+        limits=subproblem.limits[spread],
+        running=subproblem.running[spread],
+        row_share=subproblem.row_share[:, spread],
     )
 
 
 def choose_branching(
-    groups: IntArray, amounts: FloatArray, fillings: IntArray, prices: FloatArray
+    groups: IntArray, amounts: FloatArray, patterns: IntArray, prices: FloatArray
 ) -> tuple[int, int, int] | None:
-    """A group, a class and so many of its copies that the group may have or not; None where all is certain.
+    """Return a group, a class and a number of copies to branch on; None if all is certain.
 
-    Of the uncertain ones the dearest, at `prices[group, class]`. `amounts[k]` tells how much a group uses of a filling.
+    The uncertain one with the highest price is chosen. `amounts[k]` is how much a group uses of a pattern.
     """
     means = np.zeros(prices.shape)
-    np.add.at(means, groups, amounts[:, None] * fillings)
+    np.add.at(means, groups, amounts[:, None] * patterns)
     least = np.floor(means + _WHOLE).astype(np.int64) + 1
     part = np.minimum(means - least + 1.0, least - means)
     if part.max(initial=0.0) <= _WHOLE:
-        more = fillings >= least[groups]
+        more = patterns >= least[groups]
         above, below = np.zeros_like(means), np.zeros_like(means)
         np.add.at(above, groups, amounts[:, None] * more)
         np.add.at(below, groups, amounts[:, None] * ~more)
@@ -316,16 +323,16 @@ def choose_branching(
     return group, c, int(least[group, c])
 
 
-def reaches_target(phase: PrioritySubproblem, groups: IntArray, fillings: IntArray, target: int) -> bool:
-    """Tell whether one filling a node meets every demand and the target, in whole numbers."""
-    placed = np.minimum(fillings.sum(axis=0), phase.counts)
-    stayed = np.minimum(fillings, phase.running[groups]).sum(axis=0)
-    if (np.bincount(groups, minlength=len(phase.group_size)) > phase.group_size).any():
+def reaches_target(subproblem: PrioritySubproblem, groups: IntArray, patterns: IntArray, target: int) -> bool:
+    """Tell whether one pattern per node meets every demand and the target, in whole numbers."""
+    placed = np.minimum(patterns.sum(axis=0), subproblem.counts)
+    stayed = np.minimum(patterns, subproblem.running[groups]).sum(axis=0)
+    if (np.bincount(groups, minlength=len(subproblem.group_size)) > subproblem.group_size).any():
         return False
-    if (placed < phase.counts)[phase.required].any():
+    if (placed < subproblem.counts)[subproblem.required].any():
         return False
-    for need in range(len(phase.sum_minimum)):
-        figures = stayed if phase.sum_stays[need] else placed
-        if figures[phase.sum_members[need]].sum() < phase.sum_minimum[need]:
+    for need in range(len(subproblem.sum_minimum)):
+        figures = stayed if subproblem.sum_stays[need] else placed
+        if figures[subproblem.sum_members[need]].sum() < subproblem.sum_minimum[need]:
             return False
-    return phase.compute_value(placed, stayed) >= target
+    return subproblem.compute_value(placed, stayed) >= target

@@ -3,13 +3,8 @@
 import numpy as np
 from ortools.sat.python import cp_model
 
-from cruise.packer.exact.variables import (
-    BoolLiteral,
-    BoundedSum,
-    PlacementVariables,
-    compute_immovable_loads,
-    select_rules_of_classes,
-)
+from cruise.packer.exact.layout import compute_immovable_loads, select_rules_of_classes
+from cruise.packer.exact.variables import BoolLiteral, BoundedSum, PlacementVariables
 from cruise.packer.problem import EvictionLimit, ExclusionRule, IntArray, SpreadRule
 
 # What a model requires of pods together: exclusions, spreads, and how many may be evicted.

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from ortools.sat.python import cp_model
 
-from cruise.packer.answer import BestKnown, Packing, PackingNote, PackingNoteCode, ReportFunction, build_packing
-from cruise.packer.budget import EFFORT_UNIT, BudgetMeter, run_solver
+from cruise.packer.answer import Packing, PackingNote, PackingNoteCode, ReportFunction
+from cruise.packer.budget import BudgetMeter
 from cruise.packer.exact.affinity import add_affinity_constraints
 from cruise.packer.exact.constraints import (
     add_capacity_constraints,
@@ -16,15 +16,11 @@ from cruise.packer.exact.constraints import (
     add_pod_rule_constraints,
     add_preemption_constraints,
 )
-from cruise.packer.exact.variables import (
-    BoundedSum,
-    PlacementVariables,
-    ProblemLayout,
-    add_returning_copies,
-    build_layout,
-)
-from cruise.packer.problem import IntArray, PackingObjective, PackingProblem, count_copies
-from cruise.packer.rules.preemption import match_pods_to_nodes
+from cruise.packer.exact.incumbent import Incumbent, build_incumbent, compute_copies_key
+from cruise.packer.exact.layout import ProblemLayout, add_returning_copies
+from cruise.packer.exact.solver import EFFORT_UNIT, run_solver
+from cruise.packer.exact.variables import BoundedSum, PlacementVariables
+from cruise.packer.problem import IntArray, PackingObjective, PackingProblem
 
 # About how long a model takes to be built, with its rules.
 SECONDS_A_VARIABLE = 5e-5
@@ -163,104 +159,6 @@ def _sum_of(
                     count.add_variable(variables[cell], most[cell], weight)
     return count
 
-
-# The best assignment so far with what bounds it, reported as it changes.
-
-
-class Incumbent(BestKnown):
-    """An assignment of copies with what is known of it; `relaxed` bounds what has fewer rules."""
-
-    __slots__ = ("assignment", "layout", "notes", "relaxed", "report")
-
-    def __init__(
-        self,
-        layout: ProblemLayout,
-        assignment: IntArray,
-        most: tuple[int, ...],
-        report: ReportFunction,
-        relaxed: tuple[int, ...],
-    ) -> None:
-        super().__init__(compute_copies_key(layout, assignment), most)
-        self.layout, self.assignment, self.report, self.relaxed = layout, assignment, report, relaxed
-        self.notes: tuple[PackingNote, ...] = ()
-        self.relax()
-
-    def get_open_entries(self, entry: int) -> bool:
-        """Whether an entry of the key may still be better."""
-        return self.key[entry] < self.bound[entry]
-
-    def offer(self, assignment: IntArray) -> None:
-        """Take an assignment that is better, and report it."""
-        key = compute_copies_key(self.layout, assignment)
-        if key > self.key:
-            self.set_key(key)
-            self.assignment = assignment
-            self.relax()
-            self.report(self.packing())
-
-    def lower(self, entry: int, bound: int) -> None:
-        """Take a bound of an entry if it says more than the one before."""
-        lower = (*self.bound[:entry], max(bound, self.key[entry]), *self.bound[entry + 1 :])
-        if self.update_bound(self.key, lower):
-            self.report(self.packing())
-
-    def relax(self) -> None:
-        """Take the bounds of the problem with fewer rules: an entry's holds where all before are as good as there."""
-        if self.relaxed:
-            self.update_bound(self.relaxed, self.relaxed)
-
-    def packing(self) -> Packing:
-        """It in terms of pods."""
-        return build_packing(
-            self.layout.problem, match_pods_to_nodes(self.layout.problem, self.assignment), self.bound, self.notes
-        )
-
-
-def build_incumbent(
-    problem: PackingProblem, start: IntArray, report: ReportFunction, relaxed: tuple[int, ...] = ()
-) -> Incumbent:
-    """An assignment of pods, or what runs now, with the bounds of any: no more is placed, or stays, than there is."""
-    layout = build_layout(problem)
-    bound: list[int] = []
-    reachable = np.minimum(layout.counts, (layout.running + layout.maximum).sum(axis=1))
-    for tier in _tiers(layout):
-        bound.append(int(reachable[tier].sum()))
-        if problem.objective is PackingObjective.PAPER:
-            bound.append(int(layout.running[tier].sum()))
-    if problem.objective is PackingObjective.FLEET:
-        bound.append(-compute_copies_price(problem, layout.immovable))
-    if problem.objective is not PackingObjective.PAPER:
-        bound.append(0)
-    incumbent = Incumbent(layout, layout.running, tuple(bound), report, relaxed)
-    incumbent.offer(count_copies(problem, start))
-    return incumbent
-
-
-def compute_copies_key(layout: ProblemLayout, assignment: IntArray) -> tuple[int, ...]:
-    """The entries of the objective's key for an assignment."""
-    problem = layout.problem
-    placed = assignment.sum(axis=1)
-    stayed = np.minimum(assignment, layout.running).sum(axis=1)
-    if problem.objective is PackingObjective.PAPER:
-        return tuple(int(copies[tier].sum()) for tier in _tiers(layout) for copies in (placed, stayed))
-    evicted = int((problem.weights * (layout.running.sum(axis=1) - stayed)).sum())
-    price = (-compute_copies_price(problem, assignment),) if problem.objective is PackingObjective.FLEET else ()
-    return (*(int(placed[tier].sum()) for tier in _tiers(layout)), *price, -evicted)
-
-
-def compute_copies_price(problem: PackingProblem, assignment: IntArray) -> int:
-    """What the nodes cost that copies of classes occupy; of a problem with a fleet."""
-    assert problem.node_prices is not None
-    used = assignment[problem.node_prices.keeps_node_in_use].any(axis=0)
-    return int(problem.node_prices.prices[used].sum())
-
-
-def _tiers(layout: ProblemLayout) -> list[IntArray]:
-    priorities = layout.problem.priorities
-    return [np.flatnonzero(priorities == priority) for priority in np.unique(priorities)[::-1].tolist()]
-
-
-# The best packing under all rules by CP-SAT, entry after entry of the key, with a proof.
 
 _ENTRY_SHARE, _BUILDING_SHARE = 0.4, 0.3
 

@@ -1,4 +1,4 @@
-"""Large problems: priority after priority by ejections, then small changes that place more or bring pods home."""
+"""Packs large problems: by chains of ejections for each priority, then by small changes."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,15 +19,13 @@ from cruise.packer.rules.by_class import RulesByClass, build_rules_by_class
 from cruise.packer.rules.kernel_tables import build_kernel_tables
 from cruise.packer.rules.preemption import has_undue_profit
 
-# The kernels' board of a problem.
-
 _BUCKETS = 128
-_MOST_LINES = 64
+_MAX_LINES = 64
 _LOG_LENGTH = 4096
 
 
 def build_cluster_state(problem: PackingProblem, rules: RulesByClass, pod_node: IntArray) -> PackedClusterState:
-    """The board of an assignment that obeys every rule."""
+    """Return the state that kernels change, for an assignment that obeys every rule."""
     nodes, resources = problem.capacities.shape
     pods, classes = problem.pod_count, problem.class_count
     ranks = np.searchsorted(-np.unique(problem.priorities)[::-1], -problem.priorities).astype(np.int64)
@@ -35,15 +33,15 @@ def build_cluster_state(problem: PackingProblem, rules: RulesByClass, pod_node: 
     np.cumsum([len(rules.limits.get(c, ())) for c in range(classes)], out=limit_starts[1:])
     limits = np.array([i for c in range(classes) for i in rules.limits.get(c, ())], dtype=np.int64)
     siblings = np.diff(rules.starts)
-    wanted = problem.demands[problem.pod_class].sum(axis=0)
+    demand = problem.demands[problem.pod_class].sum(axis=0)
     total = np.maximum(problem.capacities.sum(axis=0), 1)
-    scarce = np.argsort(-(wanted / total), kind="stable")[:2].astype(np.int64)
+    scarce = np.argsort(-(demand / total), kind="stable")[:2].astype(np.int64)
     scarce = scarce if resources > 1 else np.zeros(2, dtype=np.int64)
-    unit = np.maximum(problem.demands[:, scarce].max(axis=0, initial=1) // (_BUCKETS - 2), 1)
-    site_count = problem.allowed_nodes.shape[0]
-    line = np.arange(site_count) if site_count <= _MOST_LINES else np.zeros(site_count)
-    # What is short weighs most; a resource with much to spare hardly anything.
-    shares = 1.0 / np.maximum(total - wanted, total // 100 + 1).astype(np.float64)
+    bucket_size = np.maximum(problem.demands[:, scarce].max(axis=0, initial=1) // (_BUCKETS - 2), 1)
+    mask_count = problem.allowed_nodes.shape[0]
+    line = np.arange(mask_count) if mask_count <= _MAX_LINES else np.zeros(mask_count)
+    # A scarce resource has a large weight, one with much to spare hardly any.
+    shares = 1.0 / np.maximum(total - demand, total // 100 + 1).astype(np.float64)
     tables = build_kernel_tables(problem, rules)
     most_evicted = problem.rules.max_evicted_by_node
     state = PackedClusterState(
@@ -79,9 +77,9 @@ def build_cluster_state(problem: PackingProblem, rules: RulesByClass, pod_node: 
         span=np.array([0, 1], dtype=np.int64),
         shares=shares,
         scarcity=scarce,
-        unit=unit.astype(np.int64),
+        unit=bucket_size.astype(np.int64),
         line=line.astype(np.int64),
-        skyline=np.zeros((min(site_count, _MOST_LINES) if site_count <= _MOST_LINES else 1, _BUCKETS), dtype=np.int64),
+        skyline=np.zeros((min(mask_count, _MAX_LINES) if mask_count <= _MAX_LINES else 1, _BUCKETS), dtype=np.int64),
         log=np.zeros((_LOG_LENGTH, 3), dtype=np.int64),
         logged=np.zeros(1, dtype=np.int64),
         spent=np.zeros(1, dtype=np.int64),
@@ -91,18 +89,17 @@ def build_cluster_state(problem: PackingProblem, rules: RulesByClass, pod_node: 
     return state
 
 
-# The kernels' board of a problem, what may be spent on it, and the best packing that it has shown.
+# Below the rank of every pod, so that this excludes none.
 
-# So far below a pod's rank that this excludes none.
 ANY_PRIORITY = -(1 << 30)
-# What one unit of the kernels' own counting stands for, in units of work: about as many nanoseconds.
-_LOOK = 10
+# Work units of one step that a kernel counts, about as many nanoseconds.
+_STEP = 10
 
 Kernel = Callable[[float, float], int]
 
 
 class ClusterSearch:
-    """A search that changes an assignment pod by pod, beginning with `begin`; `packing` is the best known before."""
+    """A search that changes an assignment pod by pod, from `begin`; `packing` is the best one known."""
 
     def __init__(
         self, problem: PackingProblem, begin: IntArray, packing: Packing, meter: BudgetMeter, report: ReportFunction
@@ -111,37 +108,38 @@ class ClusterSearch:
         self.state: PackedClusterState = build_cluster_state(problem, build_rules_by_class(problem), begin)
 
     def run_kernel(self, meter: BudgetMeter, kernel: Kernel) -> int:
-        """Run a kernel within what is left of a meter, and spend what it looked at; its answer."""
+        """Run a kernel within the remaining budget, spend its steps and return its result."""
         spent = self.state.spent
         spent[0] = 0
-        done = kernel(meter.deadline_seconds, meter.work_left / _LOOK)
-        meter.spend(float(spent[0]) * _LOOK)
-        return done
+        result = kernel(meter.deadline_seconds, meter.work_left / _STEP)
+        meter.spend(float(spent[0]) * _STEP)
+        return result
 
     def offer_best(self) -> None:
-        """Take the assignment as it is now for the best where it is, and report it.
+        """Use the current assignment if it is better, and report it.
 
-        The kernels keep pods that never preempt off nodes that something is preempted from, and know of no chains.
+        Kernels place pods that never preempt on no node with preempted pods, but ignore chains of moves.
         """
         packing = build_packing(self.problem, self.state.node.copy(), self.packing.bound)
         objective = self.problem.objective
-        better = packing.planned.get_key(objective) > self.packing.planned.get_key(objective)
-        if better and not has_undue_profit(self.problem, packing.pod_node):
+        is_better = packing.planned.get_key(objective) > self.packing.planned.get_key(objective)
+        if is_better and not has_undue_profit(self.problem, packing.pod_node):
             self.packing = packing
             self.report(packing)
 
 
 _DEPTHS = (1, 2, 3)
-# What fits nowhere may take this share of what is left, so that time remains for all priorities.
-_SHARE = 0.5
-# Of what is left then smallest first and largest first take turns until both gain nothing.
-_FIRST_SHARE, _AGAIN_SHARE, _PATIENCE = 0.5, 0.5, 2
-# Of more nodes than this a pod sees some at first, spread evenly, and the others once it fits on none of these.
+# Share of the remainder for pods that fit nowhere, so that time remains for all priorities.
+_DEEP_SHARE = 0.5
+# Shares for the first ejections and for more of them, alternately from the smallest and the largest pod, until so many
+# gain nothing.
+_FIRST_SHARE, _AGAIN_SHARE, _MAX_FAILED_SEARCHES = 0.5, 0.5, 2
+# With more nodes than this, a pod is tried on some of them first, spread evenly, and then on all.
 _SPAN = 1_000
-# Of what is left where pods wait after that, for gathering room for them.
+# Share of the remainder for gathering capacity for pods that are still pending.
 _GATHERING_SHARE = 0.5
-# Rearranging ends after so many rounds in vain for each pod; the best is reported so many times.
-_IDLE, _TURNS = 100, 10
+# Rearranging ends after so many failed rounds per pod; the best is reported so many times.
+_MAX_FAILED_ROUNDS_PER_POD, _REPORTS = 100, 10
 
 
 def solve_by_ejection(
@@ -150,42 +148,42 @@ def solve_by_ejection(
     meter: BudgetMeter,
     report: ReportFunction,
     seed: int = 1,
-    homing: float = 1.0,
+    undo_share: float = 1.0,
 ) -> Packing:
-    """Pack by chains of ejections, no worse than what runs now or `start`; memory grows with pods alone.
+    """Pack by chains of ejections, no worse than the present packing or `start`; memory grows linearly with pods.
 
-    What is left of the budget goes into small changes, which place more or bring home what was moved without need:
-    the share `homing` of it where all have a place.
+    The rest of the budget is for small changes that place more or undo moves: the share `undo_share` of it once all are
+    placed.
     """
     packing = place_by_ejection_and_gathering(problem, start, meter, report, seed)
     if meter.is_exhausted() or _is_best(problem, packing):
         return packing
-    with meter.get_part(homing if (packing.pod_node >= 0).all() else 1.0) as part:
+    with meter.get_part(undo_share if (packing.pod_node >= 0).all() else 1.0) as part:
         return RearrangementSearch(problem, packing.pod_node, packing, part, report).run(seed)
 
 
 def place_by_ejection_and_gathering(
     problem: PackingProblem, start: IntArray, meter: BudgetMeter, report: ReportFunction, seed: int = 1
 ) -> Packing:
-    """Place by chains of ejections, and where nodes gather room for it, no worse than what runs now or `start`.
+    """Place pods by ejections and by gathering capacity, no worse than the present packing or `start`.
 
-    First from what runs now, then again and again from the best so far, as long as that gains something: what is
-    preempted for a higher priority early finds a place once others have moved.
+    It starts from the present packing, then again from the best one as long as that gains something, because pods
+    preempted early for a higher priority may be placed once others have moved.
     """
     packing = build_packing(problem, start, compute_counting_bound(problem))
-    # Where not all have room, the small ones leave more of it to others.
-    wanted = problem.demands[problem.pod_class].sum(axis=0)
-    smallest_first = bool((wanted > problem.capacities.sum(axis=0)).any())
+    # If not all pods fit, small ones first leave more capacity.
+    demand = problem.demands[problem.pod_class].sum(axis=0)
+    smallest_first = bool((demand > problem.capacities.sum(axis=0)).any())
     with meter.get_part(_FIRST_SHARE) as part:
         search = EjectionSearch(problem, problem.pod_node, packing, part, report, smallest_first=smallest_first)
         packing = search.run()
-    vain, smallest_first = 0, not smallest_first
+    failed_searches, smallest_first = 0, not smallest_first
     with meter.get_part(_AGAIN_SHARE) as part:
-        while vain < _PATIENCE and not part.is_exhausted() and (packing.pod_node < 0).any():
+        while failed_searches < _MAX_FAILED_SEARCHES and not part.is_exhausted() and (packing.pod_node < 0).any():
             again = EjectionSearch(
                 problem, packing.pod_node, packing, part, report, smallest_first=smallest_first
             ).run()
-            vain = 0 if again is not packing else vain + 1
+            failed_searches = 0 if again is not packing else failed_searches + 1
             packing, smallest_first = again, not smallest_first
     if meter.is_exhausted() or not (packing.pod_node < 0).any():
         return packing
@@ -194,18 +192,22 @@ def place_by_ejection_and_gathering(
 
 
 class RearrangementSearch(ClusterSearch):
-    """Small changes to a packing, one after the other."""
+    """Makes small changes to a packing, one after the other."""
 
     def run(self, seed: int) -> Packing:
-        """Rearrange until nothing can be better, or nothing was for long."""
+        """Rearrange until nothing can be better, or too many rounds failed."""
         problem, random = self.problem, np.array([2 * seed + 1], dtype=np.uint64)
-        paper, patience, vain = problem.objective is PackingObjective.PAPER, _IDLE * problem.pod_count, 0
-        for turns in range(_TURNS, 0, -1):
-            if vain >= patience or self.meter.is_exhausted() or _is_best(problem, self.packing):
+        is_paper, max_failed, failed = (
+            problem.objective is PackingObjective.PAPER,
+            _MAX_FAILED_ROUNDS_PER_POD * problem.pod_count,
+            0,
+        )
+        for reports_left in range(_REPORTS, 0, -1):
+            if failed >= max_failed or self.meter.is_exhausted() or _is_best(problem, self.packing):
                 break
-            rounds = partial(rearrange_nodes, self.state, problem.weights, paper, random, vain, patience)
-            with self.meter.get_part(1 / turns) as part:
-                vain = self.run_kernel(part, rounds)
+            kernel = partial(rearrange_nodes, self.state, problem.weights, is_paper, random, failed, max_failed)
+            with self.meter.get_part(1 / reports_left) as part:
+                failed = self.run_kernel(part, kernel)
             self.offer_best()
         return self.packing
 
@@ -215,7 +217,7 @@ def _is_best(problem: PackingProblem, packing: Packing) -> bool:
 
 
 class EjectionSearch(ClusterSearch):
-    """Ejections from a beginning on, the largest or the smallest of what waits first."""
+    """Places pods by ejections, the largest or the smallest first."""
 
     def __init__(
         self,
@@ -232,10 +234,10 @@ class EjectionSearch(ClusterSearch):
         self._parts = max(problem.node_count // _SPAN, 1)
 
     def run(self) -> Packing:
-        """Place what can be placed, one priority after the other, then bring home what was moved without need."""
+        """Place pods of one priority after the other, then undo unneeded moves."""
         priorities = np.unique(self.problem.priorities)[::-1]
         if self.problem.objective is PackingObjective.OPERATOR:
-            # First what needs no eviction, for all; then the fewest evictions, of any priority.
+            # First pods of all priorities without evictions; then with the fewest evictions.
             self.state.rooted[0] = True
             self.place(priorities, ANY_PRIORITY)
             self.state.rooted[0] = False
@@ -243,70 +245,70 @@ class EjectionSearch(ClusterSearch):
                 self.place(np.array([priority]), ANY_PRIORITY)
                 self.preempt(priority)
         else:
-            # That a pod stays outranks whatever becomes of lower priorities.
+            # A pod that stays is more important than all lower priorities.
             for priority in priorities.tolist():
                 self.place(np.array([priority]), 1)
                 self.preempt(priority)
                 self.place(np.array([priority]), 0)
-        self.bring_home()
+        self.undo_moves()
         return self.packing
 
     def place(self, priorities: IntArray, below: int) -> None:
-        """Place what can be placed of these priorities, by deeper and deeper ejections of what is so far below."""
-        # Where only guests may leave and there are none, ejections are in vain.
-        hopeless = self.state.rooted[0] and not self.state.foreign_pods.any()
-        for depth in (0,) if hopeless else _DEPTHS:
-            pods = self._waiting(priorities)
+        """Place pods of these priorities by deeper and deeper ejections of pods that are so far below."""
+        # If only moved pods may be ejected and there are none, ejections are useless.
+        is_useless = self.state.rooted[0] and not self.state.foreign_pods.any()
+        for depth in (0,) if is_useless else _DEPTHS:
+            pods = self._list_pending(priorities)
             if len(pods) == 0 or self.meter.is_exhausted():
                 return
-            with self.meter.get_part(1.0 if depth <= 1 else _SHARE) as part:
-                self._place_in_turns(part, pods, depth, below)
+            with self.meter.get_part(1.0 if depth <= 1 else _DEEP_SHARE) as part:
+                self._place_by_parts(part, pods, depth, below)
             self.offer_best()
 
-    def _place_in_turns(self, meter: BudgetMeter, pods: IntArray, depth: int, below: int) -> None:
-        """Deal the classes to parts of many nodes; what is left sees all nodes."""
+    def _place_by_parts(self, meter: BudgetMeter, pods: IntArray, depth: int, below: int) -> None:
+        """Try the classes on parts of the nodes, and the remaining pods on all nodes."""
         state = self.state
         if self._parts > 1:
             for begin in range(self._parts):
                 state.span[:] = begin, self._parts
-                mine = pods[self.problem.pod_class[pods] % self._parts == begin]
-                self.run_kernel(meter, partial(place_by_ejection, state, mine, depth, below))
+                pods_of_part = pods[self.problem.pod_class[pods] % self._parts == begin]
+                self.run_kernel(meter, partial(place_by_ejection, state, pods_of_part, depth, below))
             state.span[:] = 0, 1
         self.run_kernel(meter, partial(place_by_ejection, state, pods, depth, below))
 
     def gather(self, seed: int) -> Packing:
-        """Place what waits, the smallest of the highest priority first, where nodes can gather room for it."""
+        """Place pending pods, the smallest of the highest priority first, where nodes can gather capacity for them."""
         random = np.array([2 * seed + 1], dtype=np.uint64)
         below = ANY_PRIORITY if self.problem.objective is PackingObjective.OPERATOR else 0
         for priority in np.unique(self.problem.priorities)[::-1].tolist():
-            pods = self._waiting(np.array([priority]))
+            pods = self._list_pending(np.array([priority]))
             if len(pods):
                 self.run_kernel(self.meter, partial(place_by_gathering_capacity, self.state, pods, below, random))
-        self.bring_home()
+        self.undo_moves()
         return self.packing
 
     def preempt(self, priority: int) -> None:
-        """Place what is left of a priority where lower ones give way."""
-        pods = self._waiting(np.array([priority]))
+        """Place the remaining pods of a priority by preempting lower ones."""
+        pods = self._list_pending(np.array([priority]))
         if len(pods) and self.problem.preemptible[self.problem.priorities < priority].any():
             self.run_kernel(self.meter, partial(place_by_preemption, self.state, pods))
             self.offer_best()
 
-    def bring_home(self) -> None:
-        """Undo moves that nothing depends on, the costliest first."""
-        home, classes = self.problem.pod_node, self.problem.pod_class
-        came = 1
-        while came and not self.meter.is_exhausted():
-            away = np.flatnonzero((home >= 0) & (self.state.node != home))
-            cost = self.problem.weights[classes[away]]
-            order = away[np.lexsort((away, -cost, -self.problem.priorities[classes[away]]))]
-            # What came instead finds another place among some nodes, where there are many.
+    def undo_moves(self) -> None:
+        """Undo moves that no other pod depends on, the costliest first."""
+        original_node, classes = self.problem.pod_node, self.problem.pod_class
+        returned = 1
+        while returned and not self.meter.is_exhausted():
+            moved = np.flatnonzero((original_node >= 0) & (self.state.node != original_node))
+            cost = self.problem.weights[classes[moved]]
+            order = moved[np.lexsort((moved, -cost, -self.problem.priorities[classes[moved]]))]
+            # In a large cluster, a pod that took the place is tried on some nodes only.
             self.state.span[1] = self._parts
-            came = self.run_kernel(self.meter, partial(return_pods_home, self.state, order))
+            returned = self.run_kernel(self.meter, partial(return_pods_home, self.state, order))
             self.state.span[1] = 1
         self.offer_best()
 
-    def _waiting(self, priorities: IntArray) -> IntArray:
+    def _list_pending(self, priorities: IntArray) -> IntArray:
         order = np.array(order_pending_pods(self.problem, self.state.node), dtype=np.int64)
         if self.smallest_first:
             order = order[::-1]

@@ -1,4 +1,4 @@
-"""Exclusions by node as what a node holds: at most one of a class, or a resource of which there is one."""
+"""Groups pods and rules by class, and simplifies rules that hold on single nodes."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -19,18 +19,17 @@ from cruise.packer.problem import (
     count_copies,
 )
 
-# The pods of each class and the rules that touch it, laid out once for a problem.
-
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RulesByClass:
-    """`order[starts[c]:starts[c + 1]]` are the pods of class c; the dictionaries hold rules with their index, by class.
+    """The pods and rules of each class: `order[starts[c]:starts[c + 1]]` are the pods of class c.
 
-    `excluded[c]` are the exclusions of class c in either role, each with the classes that it must not meet.
-    `counted[c]` are the spreads that count c without holding it, `attracting[c]` the attractions to c whose holder
-    may be the first of its targets. A class is `anchored` where pods that arrived may depend on it staying.
+    The dictionaries have rules with their index, by class. `excluded[c]` has the exclusions in either role, with the
+    classes that c must not meet. `counted[c]` has the spreads that count c without being held by it, `attracting[c]`
+    the attractions to c whose holder may be the first of its targets. A class is `anchored` if pods that arrived may
+    depend on it.
     """
 
     order: IntArray
@@ -44,7 +43,7 @@ class RulesByClass:
     anchored: BoolArray
 
     def get_pods(self, classes: IntArray) -> IntArray:
-        """The pods of all these classes."""
+        """Return the pods of all these classes."""
         if len(classes) == 1:
             return self.order[self.starts[classes[0]] : self.starts[classes[0] + 1]]
         parts = [self.order[self.starts[c] : self.starts[c + 1]] for c in classes.tolist()]
@@ -52,7 +51,7 @@ class RulesByClass:
 
 
 def build_rules_by_class(problem: PackingProblem) -> RulesByClass:
-    """Lay out a problem's pods and rules by class."""
+    """Group a problem's pods and rules by class."""
     order = np.argsort(problem.pod_class, kind="stable").astype(np.int64)
     starts = np.zeros(problem.class_count + 1, dtype=np.int64)
     np.cumsum(np.bincount(problem.pod_class, minlength=problem.class_count), out=starts[1:])
@@ -64,7 +63,7 @@ def build_rules_by_class(problem: PackingProblem) -> RulesByClass:
     return RulesByClass(
         order,
         starts,
-        group_by_class(pair for index, rule in enumerate(rules.exclusions) for pair in _both_ways(index, rule)),
+        group_by_class(pair for index, rule in enumerate(rules.exclusions) for pair in _list_both_roles(index, rule)),
         group_by_class((rule.holder, (i, rule)) for i, rule in attractions),
         group_by_class(
             (c, (i, rule)) for i, rule in attractions if rule.allows_first_pod for c in rule.targets.tolist()
@@ -77,7 +76,7 @@ def build_rules_by_class(problem: PackingProblem) -> RulesByClass:
 
 
 def group_by_class(pairs: Iterable[tuple[int, T]]) -> dict[int, list[T]]:
-    """Collect what belongs to each class, in order."""
+    """Return a list for each class, in order."""
     lists: defaultdict[int, list[T]] = defaultdict(list)
     for c, entry in pairs:
         lists[c].append(entry)
@@ -85,7 +84,7 @@ def group_by_class(pairs: Iterable[tuple[int, T]]) -> dict[int, list[T]]:
 
 
 def sum_over_members(limits: Sequence[EvictionLimit], per_class: IntArray) -> IntArray:
-    """For each limit the sum over its members of a figure of each class."""
+    """Return for each limit the sum of a figure over its members."""
     sizes = np.array([len(limit.members) for limit in limits], dtype=np.int64)
     if sizes.sum() == 0:
         return np.zeros(len(limits), dtype=np.int64)
@@ -95,150 +94,148 @@ def sum_over_members(limits: Sequence[EvictionLimit], per_class: IntArray) -> In
     return sums
 
 
-def _both_ways(index: int, rule: ExclusionRule) -> list[tuple[int, tuple[int, ExclusionRule, IntArray]]]:
-    """Each class that an exclusion touches, with those that it must not meet."""
+def _list_both_roles(index: int, rule: ExclusionRule) -> list[tuple[int, tuple[int, ExclusionRule, IntArray]]]:
+    """Return each class that an exclusion is about, with those that it must not meet."""
     holder = np.array([rule.holder], dtype=np.int64)
     pairs = [(rule.holder, (index, rule, rule.targets))]
     return pairs + [(c, (index, rule, holder)) for c in rule.targets.tolist() if c != rule.holder]
 
 
-# Each one makes every filling of a node a little dearer to find.
-_MOST_RESOURCES = 24
+# Each extra resource makes pricing a little slower.
+_MAX_RESOURCES = 24
 
 
 def fold_exclusions(problem: PackingProblem) -> PackingProblem:
-    """The same problem with as few exclusions as can be.
+    """Return the same problem with as few exclusions as possible.
 
-    Where every node is a domain of its own, a class that excludes itself is one of which a node holds one, and classes
-    that all exclude each other, as by a host port, share a resource of which each takes the only one.
+    If every node is a domain, a class that excludes itself has one pod per node, and classes that all exclude each
+    other share a resource of which a node has one.
     """
-    problem = _without_spreads(problem)
+    problem = _fold_spreads(problem)
     rules = problem.rules
     by_node = [is_domain_per_node(row) for row in rules.topologies]
-    mine = [rule for rule in rules.exclusions if by_node[rule.topology]]
-    if not mine:
+    node_exclusions = [rule for rule in rules.exclusions if by_node[rule.topology]]
+    if not node_exclusions:
         return problem
-    apart = _pairs(problem, mine)
-    alone = [c for c in range(problem.class_count) if (c, c) in apart]
-    most = problem.max_on_node.copy()
-    most[alone] = np.minimum(most[alone], 1)
-    cliques = _cliques(mine, apart)
-    covered = {(c, c) for c in alone}
+    excluding = _find_excluding_pairs(problem, node_exclusions)
+    excluding_themselves = [c for c in range(problem.class_count) if (c, c) in excluding]
+    max_on_node = problem.max_on_node.copy()
+    max_on_node[excluding_themselves] = np.minimum(max_on_node[excluding_themselves], 1)
+    cliques = _find_cliques(node_exclusions, excluding)
+    covered = {(c, c) for c in excluding_themselves}
     covered |= {pair for clique in cliques for pair in combinations_with_replacement(clique, 2)}
-    left = [rule for rule in mine if any(_pair(rule.holder, c) not in covered for c in rule.targets.tolist())]
-    kept = tuple(rule for rule in rules.exclusions if not by_node[rule.topology] or rule in left)
+    remaining = [
+        rule
+        for rule in node_exclusions
+        if any(_sort_pair(rule.holder, c) not in covered for c in rule.targets.tolist())
+    ]
+    kept = tuple(rule for rule in rules.exclusions if not by_node[rule.topology] or rule in remaining)
     shape = (len(cliques), problem.class_count)
-    takes = np.array([np.isin(np.arange(shape[1]), clique) for clique in cliques], dtype=np.int64).reshape(shape).T
+    demands = np.array([np.isin(np.arange(shape[1]), clique) for clique in cliques], dtype=np.int64).reshape(shape).T
     return replace(
         problem,
         resources=(*problem.resources, *(f"exclusion of {len(clique)} classes" for clique in cliques)),
         capacities=np.hstack([problem.capacities, np.ones((problem.node_count, len(cliques)), dtype=np.int64)]),
-        demands=np.hstack([problem.demands, takes]),
-        headroom=np.hstack([problem.headroom, np.zeros_like(takes)]),
-        max_on_node=most,
+        demands=np.hstack([problem.demands, demands]),
+        headroom=np.hstack([problem.headroom, np.zeros_like(demands)]),
+        max_on_node=max_on_node,
         rules=replace(rules, exclusions=kept),
     )
 
 
-def _without_spreads(problem: PackingProblem) -> PackingProblem:
-    """The same problem, in which a node holds `max_skew` of a class that is spread over more nodes than it has pods.
+def _fold_spreads(problem: PackingProblem) -> PackingProblem:
+    """Express the spread of a class over more nodes than it has pods as at most `max_skew` pods on a node.
 
-    Some node then has none of it in any packing.
+    Some node then has no pod of it in any packing.
     """
     pods = np.bincount(problem.pod_class, minlength=problem.class_count)
-    most, left = problem.max_on_node.copy(), []
+    max_on_node, remaining = problem.max_on_node.copy(), []
     for rule in problem.rules.spreads:
         c = rule.holder
-        sparse = rule.targets.tolist() == [c] and pods[c] < int(rule.eligible.sum())
-        counted = bool(rule.eligible[problem.allowed_nodes[problem.node_mask_of_class[c]]].all())
-        if sparse and counted and is_domain_per_node(problem.rules.topologies[rule.topology]):
-            most[c] = min(int(most[c]), rule.max_skew)
+        is_sparse = rule.targets.tolist() == [c] and pods[c] < int(rule.eligible.sum())
+        is_counted = bool(rule.eligible[problem.allowed_nodes[problem.node_mask_of_class[c]]].all())
+        if is_sparse and is_counted and is_domain_per_node(problem.rules.topologies[rule.topology]):
+            max_on_node[c] = min(int(max_on_node[c]), rule.max_skew)
         else:
-            left.append(rule)
-    return replace(problem, max_on_node=most, rules=replace(problem.rules, spreads=tuple(left)))
+            remaining.append(rule)
+    return replace(problem, max_on_node=max_on_node, rules=replace(problem.rules, spreads=tuple(remaining)))
 
 
 def is_domain_per_node(domains: IntArray) -> bool:
-    """Whether every node is a domain of its own."""
+    """Tell whether every node is a domain of its own."""
     return bool((domains >= 0).all()) and len(np.unique(domains)) == len(domains)
 
 
-def _pair(one: int, other: int) -> tuple[int, int]:
+def _sort_pair(one: int, other: int) -> tuple[int, int]:
     return min(one, other), max(one, other)
 
 
-def _pairs(problem: PackingProblem, exclusions: list[ExclusionRule]) -> set[tuple[int, int]]:
-    """Which classes exclude each other; a class of one pod excludes itself as well."""
+def _find_excluding_pairs(problem: PackingProblem, exclusions: list[ExclusionRule]) -> set[tuple[int, int]]:
+    """Return which classes exclude each other; a class of one pod excludes itself as well."""
     pods = np.bincount(problem.pod_class, minlength=problem.class_count)
     pairs = {(c, c) for c in np.flatnonzero(pods <= 1).tolist()}
-    return pairs | {_pair(rule.holder, target) for rule in exclusions for target in rule.targets.tolist()}
+    return pairs | {_sort_pair(rule.holder, target) for rule in exclusions for target in rule.targets.tolist()}
 
 
-def _cliques(exclusions: list[ExclusionRule], apart: set[tuple[int, int]]) -> list[tuple[int, ...]]:
-    """Sets of classes that all exclude each other and themselves, the largest first, none within another."""
-    found: list[frozenset[int]] = []
-    wholes = {frozenset((rule.holder, *rule.targets.tolist())) for rule in exclusions}
+def _find_cliques(exclusions: list[ExclusionRule], excluding: set[tuple[int, int]]) -> list[tuple[int, ...]]:
+    """Return sets of classes that all exclude each other and themselves, the largest first, none within another."""
+    cliques: list[frozenset[int]] = []
+    complete_sets = {frozenset((rule.holder, *rule.targets.tolist())) for rule in exclusions}
     pairs = {frozenset((rule.holder, target)) for rule in exclusions for target in rule.targets.tolist()}
-    for some in sorted(wholes | pairs, key=lambda one: (-len(one), sorted(one))):
-        whole = all(pair in apart for pair in combinations_with_replacement(sorted(some), 2))
-        if whole and len(some) > 1 and not any(some <= other for other in found):
-            found.append(some)
-    return [tuple(sorted(some)) for some in found[:_MOST_RESOURCES]]
-
-
-# Where classes may arrive at all, as far as what attracts them says: domains that none of the targets can be in.
+    for classes in sorted(complete_sets | pairs, key=lambda one: (-len(one), sorted(one))):
+        is_clique = all(pair in excluding for pair in combinations_with_replacement(sorted(classes), 2))
+        if is_clique and len(classes) > 1 and not any(classes <= other for other in cliques):
+            cliques.append(classes)
+    return [tuple(sorted(classes)) for classes in cliques[:_MAX_RESOURCES]]
 
 
 def restrict_to_reachable_nodes(problem: PackingProblem) -> PackingProblem:
-    """The same problem, in which classes are admitted to fewer nodes where attractions keep them from the others.
-
-    It has the same packings: what is left out has no target in any of them.
-    """
+    """Return the same problem with fewer allowed nodes, without domains that no affinity target can reach."""
     attractions = problem.rules.attractions
     if not attractions:
         return problem
     running = count_copies(problem, problem.pod_node)
-    surely = _surely_staying(problem, running)
-    # What stays with all its pods arrives nowhere.
-    arriving = surely < np.bincount(problem.pod_class, minlength=problem.class_count)
-    admits = problem.allowed_nodes[problem.node_mask_of_class] & arriving[:, None]
+    always_staying = _count_always_staying(problem, running)
+    # A class whose pods all stay arrives nowhere.
+    arriving = always_staying < np.bincount(problem.pod_class, minlength=problem.class_count)
+    allowed_nodes = problem.allowed_nodes[problem.node_mask_of_class] & arriving[:, None]
     while True:
-        before = admits.copy()
+        before = allowed_nodes.copy()
         for rule in attractions:
-            admits[rule.holder] &= _attracted(problem, rule, running, surely, admits)
-        if (admits == before).all():
+            allowed_nodes[rule.holder] &= _find_attracted_nodes(problem, rule, running, always_staying, allowed_nodes)
+        if (allowed_nodes == before).all():
             break
-    sites, rows = problem.node_mask_of_class.copy(), [problem.allowed_nodes]
-    for c in np.flatnonzero((admits != problem.allowed_nodes[problem.node_mask_of_class]).any(axis=1)).tolist():
-        sites[c] = sum(map(len, rows))
-        rows.append(admits[c : c + 1])
-    return replace(problem, node_mask_of_class=sites, allowed_nodes=np.concatenate(rows))
+    masks, rows = problem.node_mask_of_class.copy(), [problem.allowed_nodes]
+    for c in np.flatnonzero((allowed_nodes != problem.allowed_nodes[problem.node_mask_of_class]).any(axis=1)).tolist():
+        masks[c] = sum(map(len, rows))
+        rows.append(allowed_nodes[c : c + 1])
+    return replace(problem, node_mask_of_class=masks, allowed_nodes=np.concatenate(rows))
 
 
-def _surely_staying(problem: PackingProblem, running: IntArray) -> IntArray:
-    """How many copies of each class stay in every plan."""
-    ran = running.sum(axis=1)
-    leaving = np.where(problem.movable, ran, 0)
+def _count_always_staying(problem: PackingProblem, running: IntArray) -> IntArray:
+    """Return how many pods of each class stay in every plan."""
+    running_count = running.sum(axis=1)
+    leaving = np.where(problem.movable, running_count, 0)
     for limit in problem.rules.eviction_limits:
         leaving[limit.members] = np.minimum(leaving[limit.members], limit.allowed)
-    return np.asarray(ran - leaving)
+    return np.asarray(running_count - leaving)
 
 
-def _attracted(
-    problem: PackingProblem, rule: AttractionRule, running: IntArray, surely: IntArray, admits: BoolArray
+def _find_attracted_nodes(
+    problem: PackingProblem, rule: AttractionRule, running: IntArray, always_staying: IntArray, allowed_nodes: BoolArray
 ) -> BoolArray:
-    """The nodes that have domains, of all the topologies, that some target may be in before a holder arrives."""
+    """Return the nodes in whose domains some target may be before a holder arrives."""
     domains = problem.rules.topologies[list(rule.topologies)]
-    found = (domains >= 0).all(axis=0)
+    nodes = (domains >= 0).all(axis=0)
     others = rule.targets
     if rule.allows_first_pod:
         counted = (domains >= 0).any(axis=0)
-        everywhere = not running[np.ix_(rule.targets, ~counted)].any()
-        if not (everywhere and surely[rule.targets].any()):
-            return np.asarray(found)
-        # As none is the first of all, holders alone do not bring each other.
+        all_counted = not running[np.ix_(rule.targets, ~counted)].any()
+        if not (all_counted and always_staying[rule.targets].any()):
+            return np.asarray(nodes)
+        # Holders alone do not attract each other, because none of them is the first.
         others = rule.targets[rule.targets != rule.holder]
-    there = running[rule.targets].any(axis=0) | admits[others].any(axis=0)
+    has_target = running[rule.targets].any(axis=0) | allowed_nodes[others].any(axis=0)
     for row in domains:
-        found &= np.isin(row, np.unique(row[there]))
-    return np.asarray(found)
+        nodes &= np.isin(row, np.unique(row[has_target]))
+    return np.asarray(nodes)

@@ -16,7 +16,7 @@ from typing import IO, Self
 
 from cruise.errors import UnavailableError
 from cruise.packer.answer import Packing, PackingNote, PackingNoteCode
-from cruise.packer.pack import pack_quickly
+from cruise.packer.greedy import pack_quickly
 from cruise.packer.problem import PackingProblem
 from cruise.runtime.packing.solver_process import (
     HEADER_BYTES,

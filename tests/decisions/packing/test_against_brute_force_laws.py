@@ -10,7 +10,7 @@ from cruise.decisions.packing.proposal import build_proposal
 from cruise.decisions.packing.verification import find_plan_objections
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.packing_plan import PackingProposal
-from cruise.packer.pack import pack_quickly
+from cruise.packer.greedy import pack_quickly
 from cruise.packer.problem import PackingObjective
 from tests.decisions.packing.brute_force_trials import SIZES, pack_trial
 from tests.decisions.packing.cluster_changes import RELAXATIONS, add_node, rename_objects

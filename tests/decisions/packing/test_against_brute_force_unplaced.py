@@ -9,7 +9,7 @@ from cruise.decisions.packing.verification import FULL_MODE_POLICY
 from cruise.decisions.scheduling.placements import get_pod_key, is_waiting_for_scheduling
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.interfaces.packing.unschedulable import describe_unplaced_pod
-from cruise.packer.pack import pack_quickly
+from cruise.packer.greedy import pack_quickly
 from cruise.packer.problem import PackingObjective
 from tests.decisions.packing.brute_force_cluster import best_plan, can_be_placed
 from tests.decisions.packing.brute_force_trials import SIZES, pack_trial

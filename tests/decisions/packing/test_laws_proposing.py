@@ -15,7 +15,7 @@ from cruise.domain.resources import Resources
 from cruise.packer.answer import Packing
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.exact.model import solve_exact
-from cruise.packer.pack import pack_quickly
+from cruise.packer.greedy import pack_quickly
 from cruise.packer.problem import PackingProblem
 from tests.builders import NOW
 from tests.decisions.packing.clusters import cluster_of

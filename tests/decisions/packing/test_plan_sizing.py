@@ -10,7 +10,7 @@ from cruise.domain.reasons import PlanCondition, PlanStatusReason
 from cruise.domain.resources import MEBIBYTE, Resources, StatedResources
 from cruise.domain.usage import Statistic, StatisticsTable
 from cruise.packer.answer import build_packing, compute_figures
-from cruise.packer.pack import pack_quickly
+from cruise.packer.greedy import pack_quickly
 from tests.builders import NOW
 from tests.decisions.packing.shop import make_shop_pod
 from tests.decisions.packing.test_count_current_requests import statistic

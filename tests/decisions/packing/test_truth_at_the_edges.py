@@ -15,7 +15,8 @@ from cruise.domain.reasons import UnschedulableCode
 from cruise.kube_json.reading.snapshot import read_snapshot
 from cruise.packer.answer import PackingNote, PackingNoteCode, PackingStatus
 from cruise.packer.budget import SolveBudget
-from cruise.packer.pack import pack, pack_quickly
+from cruise.packer.greedy import pack_quickly
+from cruise.packer.pack import pack
 from cruise.packer.problem import PackingObjective
 from tests.builders import Json, make_list_json, make_metadata
 from tests.storage_builders import DRIVER, make_claim_json, make_drivers_json, make_storage_class_json, make_volume_json

@@ -49,7 +49,7 @@ class Asking(EntryBound):
     meter = UNBOUNDED
 
     def ask(self, target: int) -> tuple[IntArray | None, bool]:
-        reaching = (v for v in range(999) if convert_entry(self._problem, self._entry, self._besides + v) >= target)
+        reaching = (v for v in range(999) if convert_entry(self._problem, self._entry, self._fixed_value + v) >= target)
         self._generation.ceiling = next(reaching)
         return self.branch(self.meter)
 

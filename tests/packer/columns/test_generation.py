@@ -23,7 +23,7 @@ def stays_question(seed: int, most_nodes: int) -> tuple[IntArray, ColumnGenerati
     best = residual.to_residual(count_copies(problem, found.pod_node))
     generation = start_column_generation(build_subproblem(residual, best, 1), np.random.default_rng(seed))
     generation.most_nodes = most_nodes
-    generation.take(*get_patterns(generation.subproblem, residual.running))
+    generation.add_patterns(*get_patterns(generation.subproblem, residual.running))
     generation.generate(0, BudgetMeter(math.inf, math.inf))
     return best, generation
 

@@ -8,10 +8,8 @@ import numba
 PROGRAM = """
 import math
 import sys
-from cruise.packer.kernels import annealing, clearing, ejecting, gathering, preempting
-from cruise.packer.kernels import accompanying, placement
-from cruise.packer.kernels import listing
-from cruise.packer.kernels import repairing, simplex
+from cruise.packer.kernels import annealing, cluster_state, companions, dual_simplex, ejection, knapsack
+from cruise.packer.kernels import placement, preemption, room_gathering, simplex
 from dataclasses import replace
 from cruise.packer.budget import BudgetMeter
 from cruise.packer.consolidation import drain_nodes
@@ -19,9 +17,10 @@ from cruise.packer.problem import PackingObjective
 from cruise.packer.pack import solve_subproblem
 from cruise.packer.warm_up import warm_up_kernels
 from tests.packer.problems import draw_problem
-called = [annealing.anneal, placement.lay_out, accompanying.fill_parts, listing.enumerate_fillings,
-          simplex.optimise, simplex.invert, simplex.refresh, simplex.best_known, repairing.repair,
-          clearing.send_off, ejecting.place_pods, gathering.gather, preempting.bring_home]
+called = [annealing.anneal, placement.initialise_placement, companions.price_patterns,
+          knapsack.list_patterns_of_node, simplex.maximise, simplex.invert_basis, simplex.recompute,
+          simplex.find_best_columns, dual_simplex.restore_bounds, cluster_state.remove_pods,
+          ejection.place_by_ejection, room_gathering.place_by_gathering_capacity, preemption.return_pods_home]
 assert not any(kernel.signatures for kernel in called)
 warm_up_kernels()
 assert "ortools" not in sys.modules

@@ -11,8 +11,8 @@ from benchmarks.large_clusters import GroupOfPods, draw_pod_group
 from benchmarks.unlike_clusters import ClusterDrawing, FullCluster, draw_full
 from cruise.packer.answer import Packing, compute_figures
 from cruise.packer.budget import BudgetMeter
+from cruise.packer.greedy import pack_quickly
 from cruise.packer.large.solving import place_by_ejection_and_gathering, solve_by_ejection
-from cruise.packer.pack import pack_quickly
 from cruise.packer.problem import PackingObjective
 from cruise.packer.verification import find_rule_violations
 from tests.packer.drawn_problems import draw_problem, problems
@@ -103,7 +103,10 @@ def test_many_small_pods_leave_a_node_for_one_as_large_as_they_are():
         one,
         capacities=np.full((4, 3), 60),
         demands=np.array([[1, 1, 1], [50, 50, 1]]),
-        **{name: getattr(one, name)[:2] for name in ("headroom", "priorities", "weights", "most_on_node", "sites")},
+        **{
+            name: getattr(one, name)[:2]
+            for name in ("headroom", "priorities", "weights", "max_on_node", "node_mask_of_class")
+        },
         movable=np.array([True, True]),
         preemptible=np.array([False, False]),
         preempt=np.array([True, True]),
@@ -121,7 +124,10 @@ def _each_keeps_one(waiting: int):
     one = draw_pod_group(GroupOfPods(6), 1)
     sizes = np.random.default_rng(1).integers(30, 60, 48)
     filled = sizes.reshape(6, 8).sum(axis=1) + 1
-    arrays = {name: getattr(one, name)[:1].repeat(49) for name in ("priorities", "weights", "most_on_node", "sites")}
+    arrays = {
+        name: getattr(one, name)[:1].repeat(49)
+        for name in ("priorities", "weights", "max_on_node", "node_mask_of_class")
+    }
     return replace(
         one,
         **arrays,

@@ -249,7 +249,7 @@ async def test_it_ends_with_its_parent_even_when_that_is_killed():
 def test_nothing_compiled_is_loaded_into_the_calling_process():
     code = """
 import sys
-from cruise.packer.pack import pack_quickly
+from cruise.packer.greedy import pack_quickly
 from cruise.runtime.packing.kernel_cache import compute_kernels_key
 from cruise.runtime.packing.solver_client import SolverProcess
 from tests.runtime.packing.packing_problems import make_problem

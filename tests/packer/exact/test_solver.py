@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from ortools.sat.python import cp_model
 
-from cruise.packer.budget import BudgetMeter, run_solver
+from cruise.packer.budget import BudgetMeter
+from cruise.packer.exact.solver import run_solver
 
 # What is left of a cluster that was to be consolidated, with the hints of a plan that is known.
 LOST = Path(__file__).parent / "lost_in_hints.pb.txt"
