@@ -1,1 +1,1 @@
-"""Pure decisions: plain frozen data in, data with its reason out."""
+"""Pure decisions: immutable data in, decisions with their reasons out."""

@@ -47,7 +47,7 @@ class NodeLoadReadings:
 
 @dataclass(frozen=True, slots=True)
 class NodeLoadDecision:
-    """The taints to add and remove; `overloaded_at_once` counts overloaded nodes if they are too many to be plausible."""
+    """The taints to add and remove; `overloaded_at_once` counts overloaded nodes if they are implausibly many."""
 
     actions: tuple[TaintNode | UntaintNode, ...]
     overloaded_at_once: int = 0

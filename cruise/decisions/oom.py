@@ -130,7 +130,10 @@ def _select_uncounted(kills: Iterable[OomKill], statistics: StatisticsTable) -> 
 
 
 def applies_to_workload(record: OomRecord, known: Iterable[OomRecord]) -> bool:
-    """Return whether a kill affects its whole workload: it is not the only `known` one, or its pod does not run again."""
+    """Return whether a kill affects its whole workload.
+
+    It does if it is not the only `known` one, or if its pod does not run again.
+    """
     return PeakKey(record.namespace, record.workload, record.container, "") in summarize_oom_records(known).by_key
 
 

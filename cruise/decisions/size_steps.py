@@ -148,7 +148,7 @@ class MemoryLimitSteps:
 
 @dataclass(frozen=True, slots=True)
 class CpuLimitSteps:
-    """How a CPU limit, which cannot be removed in place, is raised to the node's CPU; `unchanged` if a quota counts it."""
+    """How a CPU limit, which cannot be removed in place, is raised to the node's CPU (`unchanged`: a quota counts it)."""
 
     managed: bool
     current: int

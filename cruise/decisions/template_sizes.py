@@ -37,7 +37,7 @@ _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 # Kinds with templates that a user writes and can change.
 _PATCHABLE = frozenset({"CronJob", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"})
 _IMMUTABLE = frozenset({"Job"})
-# Strategic merge patches merge containers by name only in built-in kinds; in a custom resource a patch replaces the list.
+# Patches merge containers by name only in built-in kinds; in a custom resource a patch replaces the list.
 _MERGED = frozenset({"apps/v1", "batch/v1"})
 # Pods that are too young do not contradict the others.
 _TOO_YOUNG = frozenset({ReasonCode.NO_STATISTICS, ReasonCode.NEW_WORKLOAD})

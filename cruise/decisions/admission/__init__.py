@@ -1,1 +1,1 @@
-"""What a pod asks for when it is created, and while it waits for a node."""
+"""What a pod requests when it is created, and while it is unschedulable."""

@@ -222,7 +222,7 @@ def _check_decision(
 
 @dataclass(frozen=True, slots=True)
 class AdmittedResources:
-    """The resources that a mutation gives to a pod, and to other pods with the same containers and pod-level resources."""
+    """The resources that a mutation gives to a pod, and to others with equal containers and pod-level resources."""
 
     containers: tuple[Container, ...]
     qos: QosClass

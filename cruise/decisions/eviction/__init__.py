@@ -1,1 +1,1 @@
-"""Which pods leave a node that cannot hold them all."""
+"""Which pods are evicted from a node that cannot hold all of them, and where their replacements can run."""

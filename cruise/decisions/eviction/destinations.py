@@ -49,7 +49,7 @@ class SpareCapacity(NamedTuple):
 
 
 class _EvictionRecord(NamedTuple):
-    """An evicted pod's node, and its replacement's node and requests; `target` is None if a node will be added for it."""
+    """An evicted pod's node, and its replacement's node and requests; `target` is None if a node will be added."""
 
     source: str
     target: str | None
@@ -71,9 +71,9 @@ class _NodeEvictions:
 class ReplacementDestinations:
     """The nodes reserved for replacements in one pass, one eviction after the other.
 
-    A replacement gets no more of a node than kube-scheduler counts as free, and than the node's own pods leave once
-    they have what they need. Pending pods are placed first; a node that one of them may get after others have shrunk is
-    not used. Nothing is computed before the first eviction.
+    A replacement gets no more of a node than kube-scheduler counts as free, and than the node's own pods do not need.
+    Pending pods are placed first; a node that one of them may get after others have shrunk is not used. Nothing is
+    computed before the first eviction.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class ReplacementDestinations:
         target = placements.put(replacement, source=pod.node)
         if target is None and not self._will_get_new_node(replacement):
             if not placements.has_capacity(pod.node, replacement):
-                # Otherwise the node is a destination for equal pods get_for_node other nodes.
+                # Otherwise the node is a destination for equal pods on other nodes.
                 self._without_destination.add(kind)
             placements.add(pod, pod.node)
             return False
@@ -142,13 +142,13 @@ class ReplacementDestinations:
             self._placements.add(pod, record.source)
 
     def _will_get_new_node(self, pod: Pod) -> bool:
-        """Return whether a node autoscaler will add a node for the pod; no larger node than the known ones is assumed."""
+        """Return whether a node autoscaler will add a node for the pod; none larger than the known ones is assumed."""
         if self._snapshot.node_autoscaler is None or self._is_pinned(pod):
             return False
         return self._placements is not None and self._placements.fits_when_new(pod)
 
     def _is_pinned(self, pod: Pod) -> bool:
-        """Return whether the pod cannot run get_for_node an added node, or cannot run at all."""
+        """Return whether the pod cannot run on an added node, or cannot run at all."""
         storage = self._snapshot.storage_and_namespaces
         for name, claim in iterate_claims(storage, pod):
             if explain_unusable_claim(pod, name, claim) is not None:
@@ -225,7 +225,7 @@ class _PassPlacements:
         return np.minimum(self._free, self._spare)
 
     def fits_when_new(self, pod: Pod) -> bool:
-        """Return whether a new node like one that the pod may run get_for_node would hold it next to the pods of DaemonSets."""
+        """Return whether a new node like one that the pod may run on would hold it next to DaemonSet pods."""
         requests, placement = count_pod_requests(pod), pod.placement
         return any(
             requests.fits_in(node.allocatable)
@@ -284,7 +284,7 @@ class _DaemonSetRequests:
     """What DaemonSets request of each node, or of a new node like it.
 
     Their pods count with the larger of their present requests and those at creation: they may grow in this pass. A
-    DaemonSet without a pod get_for_node a node that it could run get_for_node counts there with its largest pod.
+    DaemonSet without a pod on a node that it could run on counts there with its largest pod.
     """
 
     def __init__(self, pods: Sequence[Pod], replacement: ReplacementPrediction) -> None:

@@ -1,1 +1,1 @@
-"""Pod policy."""
+"""What may be done to a pod: whether it is resizable and evictable, and the bounds of its sizes."""

@@ -1,1 +1,1 @@
-"""Whether cruise can work in a cluster, item by item with the fix."""
+"""Whether cruise can work in a cluster: one item per check, with its fix."""

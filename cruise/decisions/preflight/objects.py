@@ -52,7 +52,8 @@ def _check_hpas(snapshot: ClusterSnapshot) -> CheckItem:
     if not targeting:
         words = f"{format_count(snapshot.autoscalers, 'HPA')}, none on utilisation" if snapshot.autoscalers else "none"
         return CheckItem(OBJECT_AREA, "HPAs", CheckLevel.OK, words)
-    words = f"{format_count(targeting, 'HPA')} on utilisation of a resource, which is not resized: {format_names(targeting)}"
+    count = format_count(targeting, "HPA")
+    words = f"{count} on utilisation of a resource, which is not resized: {format_names(targeting)}"
     fix = "none needed; to have the resource resized too, let the HPA target an AverageValue or another metric"
     return CheckItem(OBJECT_AREA, "HPAs", CheckLevel.OK, words, fix)
 
@@ -97,12 +98,12 @@ def _check_node_autoscaler(snapshot: ClusterSnapshot) -> CheckItem:
         case None:
             words = "none found: cruise raises a new pod's requests at most to the largest present node"
             return CheckItem(OBJECT_AREA, "node autoscaler", CheckLevel.OK, words)
-    words = f"{name}: cruise raises a new pod's requests at most to the largest known node; an evicted pod may get a new one"
+    words = f"{name}: cruise raises a new pod's requests at most to the largest known node, and may evict to new ones"
     return CheckItem(OBJECT_AREA, "node autoscaler", CheckLevel.OK, words)
 
 
 def check_disruption_budgets(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[CheckItem]:
-    """Yield which PodDisruptionBudgets prevent evictions; below mode full no pod is evicted, and nothing must be done."""
+    """Yield which PodDisruptionBudgets prevent evictions; this matters in mode full only."""
     budgets = snapshot.budgets
     if not budgets:
         yield CheckItem(OBJECT_AREA, "PDBs", CheckLevel.OK, "none")
@@ -112,7 +113,9 @@ def check_disruption_budgets(snapshot: ClusterSnapshot, mode: Mode) -> Iterator[
     closed = [_get_name(one) for one in budgets if one.disruptions_allowed <= 0 and not one.blocks_all_evictions]
     yield _check_exhausted_budgets(closed, len(budgets), level, mode)
     if never:
-        words = f"{format_count(never, 'PDB')} can never allow an eviction, since all replicas are required: {format_names(never)}"
+        words = (
+            f"{format_count(never, 'PDB')} can never allow an eviction (all replicas required): {format_names(never)}"
+        )
         fix = "lower minAvailable, or set maxUnavailable 1; these pods are resized, but cannot be evicted or drained"
         yield CheckItem(OBJECT_AREA, "strict PDBs", level, words, fix)
     several = _find_pods_with_several_budgets(snapshot)

@@ -48,7 +48,7 @@ _MAX_NAMED = 4
 def decide_preflight(
     found: PreflightFacts, mode: Mode, now: datetime, risks: Mapping[ResourceName, ObservedRisk] = MappingProxyType({})
 ) -> list[CheckItem]:
-    """Check the cluster and the installation for a mode, and the observed `risks`; in the order in which to fix them."""
+    """Check cluster and installation for a mode, and the observed `risks`; in the order in which to fix them."""
     items: list[CheckItem] = []
     if found.server is not None:
         items += _check_server(found.server, mode)
@@ -144,7 +144,7 @@ def _check_database(facts: StoreFacts, mode: Mode, release: HelmRelease | None) 
         )
     if facts.revision == facts.expected:
         return CheckItem("database", "postgres", CheckLevel.OK, f"{facts.place} answers, schema {facts.revision}")
-    words = f"{facts.place} answers; its schema has revision {facts.revision}, this version of cruise needs {facts.expected}"
+    words = f"{facts.place} answers; its schema has revision {facts.revision}, this version needs {facts.expected}"
     fix = "nothing: the next start of serve migrates it, or run `cruise migrate` if another role owns the schema"
     return CheckItem("database", "postgres", CheckLevel.WARN, words, fix)
 

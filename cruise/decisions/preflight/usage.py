@@ -65,8 +65,8 @@ def describe_cluster_series(found: ClusterSeriesFacts) -> str:
     if not found.distinguishes_clusters:
         pods = f"{found.unknown_pod_count:,} pod{'' if found.unknown_pod_count == 1 else 's'}"
         parts.append(
-            f"Prometheus has series of {pods} that are not in this cluster, such as {format_names(found.unknown_pods)}, and "
-            "no label distinguishes them: only pods that were seen in this cluster count, not former pods of their "
+            f"Prometheus has series of {pods} not in this cluster, such as {format_names(found.unknown_pods)}, "
+            "and no label distinguishes them: only pods that were seen in this cluster count, not former pods of their "
             "workloads"
         )
     return "; ".join(parts)
@@ -81,7 +81,7 @@ def _check_samples(usage: UsageFacts, snapshot: ClusterSnapshot, now: datetime) 
         return CheckItem(USAGE_AREA, "plausible", CheckLevel.OK, "all samples of the last 10 minutes are plausible")
     containers = [key for key, bits in zip(usage.recent.keys, check.reasons.tolist(), strict=True) if bits]
     words = f"samples of {format_count(containers, 'container')} are implausible: {_describe_rejections(check)}"
-    fix = "check who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers; until then they are skipped"
+    fix = "check who exposes these series, and select cAdvisor's by prometheus_cadvisor_matchers; they are skipped now"
     return CheckItem(USAGE_AREA, "plausible", CheckLevel.WARN, words, fix)
 
 
@@ -104,9 +104,8 @@ def _check_node_exporters(usage: UsageFacts) -> CheckItem:
     if usage.disputed_nodes:
         parts.append(f"the load of {format_names(usage.disputed_nodes)} is unknown: exporters disagree")
     if usage.ignored_load_exporters:
-        parts.append(
-            f"loads not read: {format_names(f'{one.exporter} of {one.example}' for one in usage.ignored_load_exporters)}"
-        )
+        ignored = format_names(f"{one.exporter} of {one.example}" for one in usage.ignored_load_exporters)
+        parts.append(f"loads not read: {ignored}")
     fix = "check who exposes node_load1, and select node-exporter's by prometheus_node_load_matchers"
     return CheckItem(USAGE_AREA, "node exporters", CheckLevel.WARN, "; ".join(parts), fix)
 

@@ -1,1 +1,1 @@
-"""What a first look at a cluster finds: risk, waste, pending pods."""
+"""The findings of a first scan of a cluster: risks, reclaimable requests, pending pods."""

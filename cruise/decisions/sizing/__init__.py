@@ -1,1 +1,1 @@
-"""From statistics to the sizes of the pods of a node, and which of them are written now."""
+"""From statistics to the sizes of the pods of a node, and to the resizes that are written."""

@@ -48,7 +48,7 @@ class InitContainerMinimums:
 
 
 def build_init_container_minimums(pods: Sequence[ResizablePod], first_container: Int64Array) -> InitContainerMinimums:
-    """Put the regular init containers of `pods` into columns; `first_container` holds each pod's first sized container."""
+    """Put the regular init containers of `pods` into columns; `first_container` is each pod's first sized one."""
     rows: list[tuple[int, int, int, int]] = []
     for index, resizable in enumerate(pods):
         containers = resizable.pod.containers

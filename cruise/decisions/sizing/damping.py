@@ -183,7 +183,7 @@ class _ResourceDamping:
         self._set(chosen, self._targets_with_margin, ResizeUrgency.UNDER_REQUESTED)
 
     def grow_for_node(self) -> bool:
-        """Increase the requests furthest below their targets on nodes with a shortage; return whether there were any."""
+        """Increase the requests furthest below their targets on nodes with a shortage; return whether any changed."""
         missing = self.need - self.get_requested()
         least = self._columns.candidates.update_threshold.minimum.get(self.resource)
         missing[missing <= np.maximum(self.need * SHORTAGE_SHARE[self.resource], least)] = 0.0

@@ -46,7 +46,7 @@ class HeadroomModel(Protocol):
     def compute_node_headroom(
         self, resource: ResourceName, base: Int64Array, largest: Int64Array, extras: Float64Array
     ) -> Int64Array:
-        """Return each node's headroom from its sum of bases, its largest single headroom, and its summed extras (N, W)."""
+        """Return each node's headroom from its sum of bases, largest single headroom, and summed extras (N, W)."""
         ...
 
 
@@ -106,7 +106,7 @@ def _select_hours(peaks: NDArray[np.floating], numbers: Int64Array) -> Float32Ar
 
 
 class SharedMaxHeadroom:
-    """A node's headroom is the largest single headroom of its pods: one pod at a time may be at its peak (CruiseKube)."""
+    """A node's headroom is its largest single headroom: one pod at a time may be at its peak (CruiseKube)."""
 
     def rule(self, resource: ResourceName) -> str:
         """Return the model's name."""

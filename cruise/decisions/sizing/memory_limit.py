@@ -127,9 +127,9 @@ def _may_fall(
 def _may_fall(
     history_since: int | Int64Array, updated_at: int | Int64Array, oom_memory: int | Int64Array, policy: Policy
 ) -> bool | BoolArray:
-    """Tell whether a history is long enough for a limit to be lowered; one of unknown length (0) counts as none.
+    """Return whether a history is long enough to lower a limit; one of unknown length (0) is not.
 
-    While a kill is remembered it is not: what was used then may be in no sample.
+    Nor is it while an OOM kill is remembered: the use at the kill may be in no sample.
     """
     known = history_since > 0
     falls: bool | BoolArray = (updated_at - history_since) * known >= int(policy.memory_limit_history.total_seconds())

@@ -107,7 +107,7 @@ class SizingContext:
 
 @dataclass(frozen=True, slots=True)
 class NodeSizing:
-    """The sizes that a pass computed, step by step in columns, with the capacity of its nodes and the contended ones."""
+    """The sizes that a pass computed, step by step in columns, its nodes' capacities, and the contended nodes."""
 
     capacities: Sequence[NodeCapacity]
     sized: SizingResult

@@ -49,12 +49,12 @@ _NO_BOUND = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class SizingResult:
-    """Every step from demand to what is sizes; `columns` and `fit` are the input.
+    """Every step from demand to the sizes that are written; `columns` and `fit` are the input.
 
     `node_needs` has an entry per node, `decisions` and `urgency` one per pod, the others one per container.
     `headroom_shares` go from base to clamped size; `targets` are what remains of them, with limits, once each node's
     sum fits, plus the granted user minimums; `sizes_to_write` lack the growth that does not fit quotas, or next to pods
-    that keep their sizes. Without write damping `damped_sizes` and `urgency` are None: all changes are sizes.
+    that keep their sizes. Without write damping `damped_sizes` and `urgency` are None: all changes are written.
     """
 
     columns: NodePodColumns
@@ -71,7 +71,7 @@ class SizingResult:
 
     @property
     def rightsized(self) -> BoolArray:
-        """Return for each pod whether its sizes are sizes."""
+        """Return for each pod whether its sizes are written."""
         return np.asarray(self.decisions == SizeDecision.RIGHTSIZED)
 
     @property
@@ -83,7 +83,7 @@ class SizingResult:
         return detect_memory_leaks(table.limit_demand, self.sizes_to_write.memory_limit_bytes) & table.memory.managed
 
     def compute_growth(self, resource: ResourceName) -> Int64Array:
-        """Return by how much each pod's requests increase, as kube-scheduler counts them; 0 if they decrease or stay."""
+        """Return by how much each pod's requests increase, as kube-scheduler counts them; 0 if they do not."""
         sums = self.columns.candidates.sum_by_pod(resource, self.sizes_to_write.get_requests(resource))
         growth = np.maximum(sums - self.columns.counted[resource], 0)
         return np.where(self.columns.candidates.manages[resource], growth, 0)
@@ -96,7 +96,7 @@ def size_nodes(
     refusals: ResizeRefusals = NO_RESIZE_REFUSALS,
     damping: WriteDamping | None = None,
 ) -> SizingResult:
-    """Size all containers of all nodes; without `damping` every change beyond the update threshold is sizes."""
+    """Size all containers of all nodes; without `damping` every change beyond the update threshold is written."""
     node_needs = {one: sum_node_needs(columns, fit, headroom, one) for one in ResourceName}
     shares = {one: share_headroom(columns, fit, node_needs[one].shared, one) for one in ResourceName}
     requests: Sizes = {one: shares[one].clamped.copy() for one in ResourceName}
@@ -120,7 +120,7 @@ def size_nodes(
 
 @dataclass(frozen=True, slots=True)
 class _SizesToWrite:
-    """The part of the way to the targets that is sizes, as far as quotas allow."""
+    """The part of the way to the targets that is written, within quotas."""
 
     requests: Sizes
     sizes: ContainerSizeColumns

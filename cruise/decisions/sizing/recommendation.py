@@ -31,8 +31,8 @@ from cruise.domain.resources import (
 from cruise.domain.usage import StatisticColumns, StatisticsTable
 
 ROUNDING_UNIT = {ResourceName.CPU: 1, ResourceName.MEMORY: MEBIBYTE}
-# A request that is increased gets this margin above its target, so that the next rise needs no write. No request exceeds
-# the container's own peak by more.
+# Margin above its target that an increased request gets, so that the next rise needs no write; no request exceeds the
+# container's own peak by more.
 PEAK_MARGIN_SHARE = {ResourceName.CPU: 0.1, ResourceName.MEMORY: 0.1}
 
 

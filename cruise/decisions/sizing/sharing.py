@@ -71,7 +71,7 @@ def summarize_node_headroom(
 
 
 def compute_average_sharing(shared: Iterable[tuple[Resources, Resources]]) -> HeadroomSharing:
-    """Return the average share of its own headroom that a container gets, 1 where no container has any."""
+    """Return which share of its own headroom a container gets on average, 1 if no container has any."""
     given = own = NO_RESOURCES
     for of_node, own_of_node in shared:
         given += of_node.at_most(own_of_node)

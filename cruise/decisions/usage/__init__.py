@@ -1,1 +1,1 @@
-"""From samples of usage to statistics: bases, peaks, and to which workload each sample belongs."""
+"""From usage samples to statistics: bases, peaks, and the workload that each sample belongs to."""
