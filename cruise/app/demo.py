@@ -22,7 +22,7 @@ from cruise.app.demo_frames import DemoClock, DemoFrameBuilder
 from cruise.app.http_server import serve_http
 from cruise.app.process import handle_signals, is_worth_logging
 from cruise.app.serve.activity import ControllerHooks, ServeActivity
-from cruise.app.serve.controller import Controller
+from cruise.app.serve.controller import Controller, ControllerOptions
 from cruise.app.serve.serve import build_http_app
 from cruise.domain.actions import Outcome
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
@@ -38,7 +38,7 @@ from cruise.interfaces.http.request_guard import RequestGuardRules
 from cruise.interfaces.http.view import WhatIfPort
 from cruise.runtime.admission import PodAdmitter
 from cruise.runtime.node_pass import NodePassResult
-from cruise.runtime.ports import ClusterPort, StorePort
+from cruise.runtime.ports import ClusterPort, PassInput, StorePort
 from cruise.runtime.revert import revert_workload
 from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings
 from cruise.settings import Settings
@@ -105,7 +105,7 @@ class DemoView:
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
         """Put one workload back. Raises Unavailable."""
-        return await revert_workload(self.cluster, self.store, self.policy, self.now(), namespace, workload)
+        return await revert_workload(PassInput(self.cluster, self.store, self.policy, self.now()), namespace, workload)
 
     async def announce(self, intervention: UserAction) -> None:
         """Tell nobody."""
@@ -156,8 +156,7 @@ async def _run(
         policy,
         lambda: cluster.now,
         UsageReadingSettings(scrape_delay_seconds=0),
-        DEMO_SPEED,
-        hooks=ControllerHooks(on_statistics=admission.update),
+        ControllerOptions(pace=DEMO_SPEED, hooks=ControllerHooks(on_statistics=admission.update)),
     )
     # The first minute gives the picture from before something to show as used.
     for one in (cluster, twin):

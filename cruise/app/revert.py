@@ -16,7 +16,7 @@ from cruise.domain.cluster import ClusterSnapshot, WorkloadRef
 from cruise.domain.policy import Policy
 from cruise.domain.users import UserAction, UserActionKind
 from cruise.errors import BadInputError
-from cruise.runtime.ports import StorePort
+from cruise.runtime.ports import PassInput, StorePort
 from cruise.runtime.revert import get_original_sizes, revert_workload, run_revert_pass
 
 # Writers read the pause twice a second; a request under way is given time to end.
@@ -82,9 +82,9 @@ async def revert_under_pause(
             now = get_current_time()
             if namespace is None or workload is None:
                 return RevertResult(
-                    now, before, await run_revert_pass(cluster, store, policy, now, namespace), paused_before
+                    now, before, await run_revert_pass(PassInput(cluster, store, policy, now), namespace), paused_before
                 )
-            outcomes = await revert_workload(cluster, store, policy, now, namespace, workload)
+            outcomes = await revert_workload(PassInput(cluster, store, policy, now), namespace, workload)
             if not paused_before:
                 # The pause was for passes under way, which knew nothing of the mode that is stored now.
                 await store.record_user_action(UserAction(get_current_time(), caller, UserActionKind.RESUME))

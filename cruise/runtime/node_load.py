@@ -19,10 +19,9 @@ from cruise.decisions.node_load import (
 )
 from cruise.domain.actions import Outcome, ReasonCode, UntaintNode
 from cruise.domain.cluster import Node
-from cruise.domain.policy import Policy
 from cruise.domain.usage import NodeLoadSample
 from cruise.errors import CruiseError
-from cruise.runtime.ports import ClusterPort, StorePort, UsageSourcePort
+from cruise.runtime.ports import ClusterPort, PassInput, UsageSourcePort
 from cruise.runtime.writing.writer import ClusterWriter
 
 log = structlog.get_logger()
@@ -107,16 +106,14 @@ class NodeLoadHistory:
 
 
 async def run_node_load_pass(
-    cluster: ClusterPort,
+    inputs: PassInput,
     source: UsageSourcePort,
-    store: StorePort,
     loads: NodeLoadHistory,
-    policy: Policy,
-    now: datetime,
     *,
     writer: ClusterWriter | None = None,
 ) -> NodeLoadPassResult:
     """Read every node's load once, and act on two consecutive readings or on their absence."""
+    cluster, now = inputs.cluster, inputs.now
     snapshot = await cluster.snapshot()
     failure: CruiseError | None = None
     try:
@@ -125,11 +122,11 @@ async def run_node_load_pass(
         samples, failure = {}, error
     nodes = snapshot.nodes
     implausible = [node.name for node in nodes if not loads.add(node, samples.get(node.name), now)]
-    decided = decide_node_load(nodes, loads.keep_only(frozenset(node.name for node in nodes)), policy, now)
+    decided = decide_node_load(nodes, loads.keep_only(frozenset(node.name for node in nodes)), inputs.policy, now)
     loads.log_changes(implausible, decided.overloaded_at_once, len(nodes))
     can_untaint = loads.can_untaint(now)
     actions = [action for action in decided.actions if can_untaint or not isinstance(action, UntaintNode)]
-    writer = writer or ClusterWriter(cluster, store, policy)
+    writer = writer or ClusterWriter(cluster, inputs.store, inputs.policy)
     removals = [action for action in actions if isinstance(action, UntaintNode)]
     additions = [action for action in actions if not isinstance(action, UntaintNode)]
     # Separately: taints are removed even without a database, and added only with one.

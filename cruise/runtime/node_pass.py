@@ -31,7 +31,7 @@ from cruise.domain.policy import Policy
 from cruise.domain.resources import ResourceName
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.headroom import HeadroomState
-from cruise.runtime.ports import ClusterPort, StorePort
+from cruise.runtime.ports import ClusterPort, PassInput, StorePort
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.runtime.writing.writer import ClusterWriter
 
@@ -66,10 +66,7 @@ class NodePassResult:
 
 
 async def run_node_pass(
-    cluster: ClusterPort,
-    store: StorePort,
-    policy: Policy,
-    now: datetime,
+    inputs: PassInput,
     *,
     usage: UsageState | None = None,
     headroom: HeadroomState | None = None,
@@ -85,13 +82,13 @@ async def run_node_pass(
     cluster or the database is unreachable: then the whole pass is dropped.
     """
     steps = _NodePassSteps(
-        cluster,
-        store,
-        policy,
-        now,
+        inputs.cluster,
+        inputs.store,
+        inputs.policy,
+        inputs.now,
         usage or UsageState(),
         headroom,
-        writer or ClusterWriter(cluster, store, policy),
+        writer or ClusterWriter(inputs.cluster, inputs.store, inputs.policy),
         earlier,
     )
     seconds = {}
@@ -101,9 +98,16 @@ async def run_node_pass(
         seconds[name] = time.monotonic() - started
     observed_risks = headroom.observed_risks if headroom is not None else {}
     pods = {pod.uid: pod for pod in steps.snapshot.pods} if steps.outcomes else {}
-    for_next_pass = summarize_for_next_pass(steps.plans, steps.outcomes, pods, earlier, now)
+    for_next_pass = summarize_for_next_pass(steps.plans, steps.outcomes, pods, earlier, inputs.now)
     return NodePassResult(
-        now, steps.snapshot, steps.plans, steps.outcomes, steps.skipped_pending, seconds, observed_risks, for_next_pass
+        inputs.now,
+        steps.snapshot,
+        steps.plans,
+        steps.outcomes,
+        steps.skipped_pending,
+        seconds,
+        observed_risks,
+        for_next_pass,
     )
 
 

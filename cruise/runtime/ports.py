@@ -1,6 +1,7 @@
 """The three ports of the passes: the cluster, the usage source and the database."""
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
@@ -8,6 +9,7 @@ from cruise.domain.actions import Action, OriginalSizes, Outcome, RefusedResize,
 from cruise.domain.annotations import Overrides
 from cruise.domain.cluster import ClusterSnapshot, OomKill, Pod, WorkloadRef
 from cruise.domain.packing_plan import PackingPlan, PlacementHint
+from cruise.domain.policy import Policy
 from cruise.domain.records import DatabaseHistory, HeadroomSharing, HourlyClusterTotals, RiskDay, WorkloadRecommendation
 from cruise.domain.usage import (
     CounterTail,
@@ -252,3 +254,13 @@ class StorePort(Protocol):
 
     async def prune(self, now: datetime) -> None:
         """Delete records past their retention."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassInput:
+    """What a pass works on: the cluster, the database, the policy, and the present time."""
+
+    cluster: ClusterPort
+    store: StorePort
+    policy: Policy
+    now: datetime

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 
 import structlog
 
@@ -11,19 +10,16 @@ from cruise.domain.actions import ActionResult, OriginalSizes, Outcome, ReasonCo
 from cruise.domain.annotations import ORIGINAL_RESOURCES, Overrides
 from cruise.domain.cluster import ClusterSnapshot, Pod, WorkloadRef
 from cruise.domain.original_resources import read_signed_original_resources
-from cruise.domain.policy import Mode, Policy
+from cruise.domain.policy import Mode
 from cruise.domain.resources import NO_RESOURCES
-from cruise.runtime.ports import ClusterPort, StorePort
+from cruise.runtime.ports import PassInput
 from cruise.runtime.writing.writer import ClusterWriter
 
 log = structlog.get_logger()
 
 
 async def run_revert_pass(
-    cluster: ClusterPort,
-    store: StorePort,
-    policy: Policy,
-    now: datetime,
+    inputs: PassInput,
     namespace: str | None = None,
     workload: WorkloadRef | None = None,
     writer: ClusterWriter | None = None,
@@ -35,7 +31,8 @@ async def run_revert_pass(
     detail names what a resize cannot restore. Outcomes are sorted by namespace and pod, and are in the audit. `writer`
     is one of this process's, if it has others. Raises Unavailable.
     """
-    snapshot = await cluster.snapshot()
+    store, now = inputs.store, inputs.now
+    snapshot = await inputs.cluster.snapshot()
     stored, keys = await store.original_sizes(), await store.signing_keys()
     known: dict[str, OriginalSizesByUid] = {}
     outcomes: list[Outcome] = []
@@ -55,7 +52,7 @@ async def run_revert_pass(
     ]
     await store.record_outcomes(outcomes)
     attempted = [one for one in reverts if one.skipped is None]
-    writer = writer or ClusterWriter(cluster, store, policy)
+    writer = writer or ClusterWriter(inputs.cluster, store, inputs.policy)
     results = await writer.apply_plan([one.resize for one in attempted], snapshot, now, user_requested=True)
     for one, outcome in zip(attempted, results, strict=True):
         details = [text for text in (outcome.detail, one.detail) if text]
@@ -65,10 +62,7 @@ async def run_revert_pass(
 
 
 async def revert_workload(
-    cluster: ClusterPort,
-    store: StorePort,
-    policy: Policy,
-    now: datetime,
+    inputs: PassInput,
     namespace: str,
     workload: WorkloadRef,
     writer: ClusterWriter | None = None,
@@ -77,11 +71,11 @@ async def revert_workload(
 
     Its other overrides stay. Raises Unavailable.
     """
-    stored = (await store.overrides()).get((namespace, workload), Overrides())
+    stored = (await inputs.store.overrides()).get((namespace, workload), Overrides())
     # First, so that no later pass resizes the reverted pods.
     mode = Mode.OBSERVE if stored.mode is None else min(stored.mode, Mode.OBSERVE)
-    await store.put_override(namespace, workload, replace(stored, mode=mode))
-    return await run_revert_pass(cluster, store, policy, now, namespace, workload, writer)
+    await inputs.store.put_override(namespace, workload, replace(stored, mode=mode))
+    return await run_revert_pass(inputs, namespace, workload, writer)
 
 
 def collect_original_sizes(

@@ -12,6 +12,7 @@ from cruise.domain.users import NotificationCounts
 from cruise.interfaces.single_pass import render_single_pass_table
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
 from cruise.runtime.packing.packing_pass import PackingPassResult
+from cruise.runtime.ports import PassInput
 from cruise.simulation.store import InMemoryStore
 from tests.builders import NOW, make_container, make_pod, make_snapshot, make_statistic_for, make_table
 from tests.interfaces.packing.packing_plans import PLAN
@@ -25,7 +26,9 @@ async def passed(names: list[str]) -> NodePassResult:
     bare = make_pod("bare", workload=None)
     store = InMemoryStore()
     await store.write_statistics(make_table(*(make_statistic_for(pod) for pod in pods)))
-    return await run_node_pass(ReadOnlyCluster(make_snapshot([*pods, bare])), store, Policy(mode=Mode.OBSERVE), NOW)
+    return await run_node_pass(
+        PassInput(ReadOnlyCluster(make_snapshot([*pods, bare])), store, Policy(mode=Mode.OBSERVE), NOW)
+    )
 
 
 def table(done: NodePassResult, mode: Mode = Mode.OBSERVE, paused: bool = False, width: int = 140) -> str:

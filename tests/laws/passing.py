@@ -15,6 +15,7 @@ from cruise.domain.usage import StatisticsTable
 from cruise.errors import CruiseError
 from cruise.runtime.admission import PodAdmitter
 from cruise.runtime.node_pass import NodePassResult, run_node_pass
+from cruise.runtime.ports import PassInput
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.runtime.writing.evictions import PendingGrowths
 from cruise.runtime.writing.writer import ClusterWriter
@@ -132,10 +133,7 @@ class ObservedRun:
         """Run a node pass, and let the cluster go on until the next is due."""
         table = self._measure(await self.world.snapshot())
         result = await run_node_pass(
-            self._recorder,
-            self._store,
-            self.drawn.policy,
-            self.world.now,
+            PassInput(self._recorder, self._store, self.drawn.policy, self.world.now),
             usage=self._usage,
             writer=self._writer,
             earlier=self._earlier,
@@ -153,7 +151,7 @@ class ObservedRun:
         self._measure(await self.world.snapshot())
         observing = replace(self.drawn.policy, mode=Mode.OBSERVE)
         return await run_node_pass(
-            self._recorder, self._store, observing, self.world.now, usage=self._usage, earlier=self._before
+            PassInput(self._recorder, self._store, observing, self.world.now), usage=self._usage, earlier=self._before
         )
 
     def _measure(self, snapshot: ClusterSnapshot) -> StatisticsTable:

@@ -5,7 +5,7 @@ from datetime import timedelta
 
 from cruise.app.demo import SimulatedAdmission
 from cruise.app.serve.activity import ControllerHooks
-from cruise.app.serve.controller import Controller, SharedWriterState
+from cruise.app.serve.controller import Controller, ControllerOptions, SharedWriterState
 from cruise.domain.cluster import NodeAutoscalerKind
 from cruise.domain.policy import DEFAULT_RULES, SEED_RULES, AdmissionSize, Mode, Policy, RuleSet
 from cruise.domain.resources import MEBIBYTE
@@ -67,8 +67,10 @@ async def day_of(size: AdmissionSize, rules: RuleSet = DEFAULT_RULES, hours: int
         policy,
         lambda: world.now,
         UsageReadingSettings(scrape_delay_seconds=0),
-        hooks=ControllerHooks(on_statistics=admission.update),
-        shared=SharedWriterState(growths=PendingGrowths(lambda: world.now.timestamp())),
+        ControllerOptions(
+            hooks=ControllerHooks(on_statistics=admission.update),
+            shared=SharedWriterState(growths=PendingGrowths(lambda: world.now.timestamp())),
+        ),
     )
     for part in range(1, 12 * hours + 1):
         world.advance(START + timedelta(minutes=5 * part))

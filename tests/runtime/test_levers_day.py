@@ -5,7 +5,7 @@ from datetime import timedelta
 
 import numpy as np
 
-from cruise.app.serve.controller import Controller, SharedWriterState
+from cruise.app.serve.controller import Controller, ControllerOptions, SharedWriterState
 from cruise.domain.actions import EvictPod
 from cruise.domain.policy import DEFAULT_RULES, Mode, Policy
 from cruise.domain.resources import MEBIBYTE
@@ -39,12 +39,10 @@ async def test_over_a_day_no_neighbour_goes_or_is_smaller_than_its_base_for_a_te
         world,
         SimulatedUsageSource(world),
         InMemoryStore(),
-        # Nothing but the rule on annotations keeps a pod from going.
         Policy(mode=Mode.FULL, rules=replace(DEFAULT_RULES, eviction_safeguards=False)),
         lambda: world.now,
         UsageReadingSettings(scrape_delay_seconds=0),
-        # What was grown a moment ago is remembered by the clock of the scene.
-        shared=SharedWriterState(growths=PendingGrowths(lambda: world.now.timestamp())),
+        ControllerOptions(shared=SharedWriterState(growths=PendingGrowths(lambda: world.now.timestamp()))),
     )
     granted = []
     for part in range(1, 24 * 6 + 1):

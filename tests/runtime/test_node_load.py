@@ -14,6 +14,7 @@ from cruise.domain.scheduling import OVERLOADED_TAINT
 from cruise.domain.usage import NO_NODE_USAGE, CounterTail, NodeLoadSample, NodeUsage, SampleBlock
 from cruise.errors import CruiseError, RefusedError, UnavailableError
 from cruise.runtime.node_load import NodeLoadHistory, NodeLoadPassResult, remove_taints_on_exit, run_node_load_pass
+from cruise.runtime.ports import PassInput
 from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.store import InMemoryStore
@@ -63,7 +64,9 @@ class Watch:
         source, done = Readings(*minutes, every_seconds=every_seconds), []
         for _ in minutes:
             self.now += MINUTE
-            done.append(await run_node_load_pass(self.world, source, self.store, self.loads, self.policy, self.now))
+            done.append(
+                await run_node_load_pass(PassInput(self.world, self.store, self.policy, self.now), source, self.loads)
+            )
         return done
 
     async def outcomes(self, *minutes: Loads | CruiseError) -> list[Sequence[Outcome]]:

@@ -15,6 +15,7 @@ from cruise.domain.records import RETENTION
 from cruise.domain.resources import StatedResources
 from cruise.domain.usage import StatisticsTable
 from cruise.runtime.node_pass import run_node_pass
+from cruise.runtime.ports import PassInput
 from cruise.runtime.revert import revert_workload, run_revert_pass
 from cruise.runtime.writing.writer import ClusterWriter
 from cruise.simulation.cluster.cluster import SimulatedCluster
@@ -48,11 +49,11 @@ async def test_pods_get_back_what_they_requested_before_the_first_resize():
     before = await requests(world)
     await shrunk(world, store)
     assert before != await requests(world)
-    outcomes = await run_revert_pass(world, store, FULL, world.now)
+    outcomes = await run_revert_pass(PassInput(world, store, FULL, world.now))
     assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)] * 2
     assert await requests(world) == before
     run(world, 30)
-    assert await run_revert_pass(world, store, FULL, world.now) == []
+    assert await run_revert_pass(PassInput(world, store, FULL, world.now)) == []
 
 
 async def test_it_works_while_paused_and_in_any_mode_and_is_audited():
@@ -60,7 +61,7 @@ async def test_it_works_while_paused_and_in_any_mode_and_is_audited():
     before = await requests(world)
     await shrunk(world, store)
     await store.set_paused(True)
-    outcomes = await run_revert_pass(world, store, Policy(mode=Mode.OBSERVE), world.now)
+    outcomes = await run_revert_pass(PassInput(world, store, Policy(mode=Mode.OBSERVE), world.now))
     assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)]
     assert await requests(world) == before
     assert ReasonCode.REVERTED in {one.reason for one in await store.outcomes(world.now)}
@@ -94,7 +95,9 @@ async def sizes_now(world):
 
 async def test_what_the_webhook_signed_is_believed():
     world, store = await signed_pods()
-    assert told(await run_revert_pass(world, store, FULL, world.now)) == [(ActionResult.DONE, ReasonCode.REVERTED)]
+    assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
+        (ActionResult.DONE, ReasonCode.REVERTED)
+    ]
     assert await sizes_now(world) == SIZES["app"]
 
 
@@ -103,7 +106,9 @@ async def test_what_was_signed_before_the_key_changed_is_believed():
     first = await store.signing_keys()
     await store.prune(world.now + RETENTION.signing_key)
     assert (await store.signing_keys())[1:] == first
-    assert told(await run_revert_pass(world, store, FULL, world.now)) == [(ActionResult.DONE, ReasonCode.REVERTED)]
+    assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
+        (ActionResult.DONE, ReasonCode.REVERTED)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +123,7 @@ async def test_what_was_signed_before_the_key_changed_is_believed():
 )
 async def test_what_a_tenant_wrote_moves_nothing(annotations):
     world, store = await noted_pods(**annotations)
-    assert told(await run_revert_pass(world, store, FULL, world.now)) == [
+    assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
         (ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)
     ]
     assert world.counts.resizes_requested == 0
@@ -128,7 +133,7 @@ async def test_what_a_tenant_wrote_moves_nothing(annotations):
 async def test_a_signature_of_something_else_moves_nothing(forged):
     other = format_original_resources({"app": (amounts(4000, 8000), amounts(None, 8000))})
     world, store = await (signed_pods(b"k" * 32) if forged == "another key" else signed_pods(text=other))
-    assert told(await run_revert_pass(world, store, FULL, world.now)) == [
+    assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
         (ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)
     ]
     assert world.counts.resizes_requested == 0
@@ -139,7 +144,9 @@ async def test_the_store_speaks_before_any_annotation():
     [pod] = await pods(world)
     was = tuple(replace(one, requests=amounts(200, 200)) for one in get_spec_targets(pod))
     await store.remember_original_sizes([OriginalSizes(pod.uid, "shop", pod.name, was, world.now)])
-    assert told(await run_revert_pass(world, store, FULL, world.now)) == [(ActionResult.DONE, ReasonCode.REVERTED)]
+    assert told(await run_revert_pass(PassInput(world, store, FULL, world.now))) == [
+        (ActionResult.DONE, ReasonCode.REVERTED)
+    ]
     assert await sizes_now(world) == (amounts(200, 200), amounts(None, 256))
 
 
@@ -151,7 +158,7 @@ async def test_what_has_no_room_waits_and_no_pod_is_evicted():
     [other] = await pods(world, "c")
     await world.perform(resize(other, amounts(2400, 512)))
     run(world, 30)
-    outcomes = await run_revert_pass(world, store, FULL, world.now)
+    outcomes = await run_revert_pass(PassInput(world, store, FULL, world.now))
     # Sorted by name: a, b, c.
     assert told(outcomes) == [
         (ActionResult.DONE, ReasonCode.REVERTED),
@@ -161,14 +168,16 @@ async def test_what_has_no_room_waits_and_no_pod_is_evicted():
     assert world.counts.evictions == 0
     # `c` has given back by now.
     run(world, 30)
-    assert [one.result for one in await run_revert_pass(world, store, FULL, world.now)] == [ActionResult.DONE]
+    assert [one.result for one in await run_revert_pass(PassInput(world, store, FULL, world.now))] == [
+        ActionResult.DONE
+    ]
 
 
 async def test_only_the_namespace_that_was_named():
     world, store = cluster(workload("a")), InMemoryStore()
     await shrunk(world, store)
-    assert await run_revert_pass(world, store, FULL, world.now, "other") == []
-    assert len(await run_revert_pass(world, store, FULL, world.now, "shop")) == 1
+    assert await run_revert_pass(PassInput(world, store, FULL, world.now), "other") == []
+    assert len(await run_revert_pass(PassInput(world, store, FULL, world.now), "shop")) == 1
 
 
 async def test_one_workload_goes_back_and_stays_there_while_the_others_are_sized_on():
@@ -177,14 +186,14 @@ async def test_one_workload_goes_back_and_stays_there_while_the_others_are_sized
     await shrunk(world, store)
     of_a = WorkloadRef("Deployment", "a")
     await store.put_override("shop", of_a, Overrides(headroom_factor=2.0))
-    outcomes = await revert_workload(world, store, FULL, world.now, "shop", of_a)
+    outcomes = await revert_workload(PassInput(world, store, FULL, world.now), "shop", of_a)
     assert told(outcomes) == [(ActionResult.DONE, ReasonCode.REVERTED)]
     run(world, 30)
     assert await requests(world) == {"a": before["a"], "b": amounts(100, 128)}
     assert await store.overrides() == {("shop", of_a): Overrides(mode=Mode.OBSERVE, headroom_factor=2.0)}
     rows = [make_statistic_for(pod, updated_at=int(world.now.timestamp())) for pod in await pods(world)]
     await store.write_statistics(StatisticsTable.from_rows(rows))
-    await run_node_pass(world, store, FULL, world.now)
+    await run_node_pass(PassInput(world, store, FULL, world.now))
     run(world, 30)
     after = await requests(world)
     assert after["a"] == before["a"] and after["b"] != amounts(100, 128)
@@ -194,13 +203,13 @@ async def test_a_workload_that_is_off_stays_off():
     world, store = cluster(workload("a")), InMemoryStore()
     of_a = WorkloadRef("Deployment", "a")
     await store.put_override("shop", of_a, Overrides(mode=Mode.OFF))
-    assert await revert_workload(world, store, FULL, world.now, "shop", of_a) == []
+    assert await revert_workload(PassInput(world, store, FULL, world.now), "shop", of_a) == []
     assert (await store.overrides())["shop", of_a].mode is Mode.OFF
 
 
 async def test_what_is_not_even_tried_is_in_the_audit_too():
     world, store = await noted_pods(**{ORIGINAL_RESOURCES: TEXT})
-    await run_revert_pass(world, store, FULL, world.now)
+    await run_revert_pass(PassInput(world, store, FULL, world.now))
     assert told(list(await store.outcomes(world.now))) == [(ActionResult.SKIPPED, ReasonCode.UNSIGNED_ANNOTATION)]
 
 
@@ -211,5 +220,5 @@ async def test_what_a_resize_cannot_restore_is_reported():
     action = resize(pod, amounts(100, 128), amounts(None, 256))
     await ClusterWriter(world, store, FULL).apply_plan([action], snapshot, world.now)
     run(world, 30)
-    [outcome] = await run_revert_pass(world, store, FULL, world.now)
+    [outcome] = await run_revert_pass(PassInput(world, store, FULL, world.now))
     assert (outcome.result, outcome.detail) == (ActionResult.DONE, ReasonDetail.MEMORY_LIMIT_STAYS.create("app"))

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from functools import partial
 
 from cruise.app.serve.activity import NO_HOOKS, ControllerHooks, HourlyTotalsRecorder, ServeActivity
-from cruise.app.serve.jobs import MISFIRE_GRACE_SECONDS, JobScheduler
+from cruise.app.serve.jobs import SHUTDOWN_GRACE, JobScheduler
 from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPasses
 from cruise.domain.actions import Outcome, SkippedPod
 from cruise.domain.cluster import WorkloadRef
@@ -22,7 +22,7 @@ from cruise.runtime.oom import OomReactor
 from cruise.runtime.packing.consolidation_pass import ConsolidationPassResult, run_consolidation_pass
 from cruise.runtime.packing.packing_pass import PackingPassResult, PackingSolver, run_packing_pass
 from cruise.runtime.packing.plan_execution import POLL_SECONDS, PlanExecutor
-from cruise.runtime.ports import ClusterPort, StorePort, UsageSourcePort
+from cruise.runtime.ports import ClusterPort, PassInput, StorePort, UsageSourcePort
 from cruise.runtime.revert import revert_workload
 from cruise.runtime.usage.usage_pass import run_usage_pass
 from cruise.runtime.usage.usage_reader import UsageReadingProgress, UsageReadingSettings
@@ -65,12 +65,26 @@ class SharedWriterState:
     concurrent_writes: int = CONCURRENT_WRITES
 
 
-class Controller:
-    """Runs all passes with `clock` as their time, for one term of leadership.
+@dataclass(frozen=True, slots=True)
+class ControllerOptions:
+    """What a controller runs in addition to its passes, and what it shares with earlier terms of leadership.
 
-    `shared` outlives a term, because outcomes may not be stored yet. `pace` is how many seconds of `clock` pass in a
-    real second: 1 except in simulations. Without `packing` nothing is packed.
+    `shared` and `activity` outlive a term. Without `packing` nothing is packed. `pace` is how many seconds of the
+    controller's clock pass in a real second: 1 except in simulations.
     """
+
+    hooks: ControllerHooks = NO_HOOKS
+    activity: ServeActivity = field(default_factory=ServeActivity)
+    shared: SharedWriterState = field(default_factory=SharedWriterState)
+    packing: PackingSettings | None = None
+    publication: VpaPublication | None = None
+    earlier: EarlierPasses = NO_EARLIER_PASSES
+    grace: timedelta = SHUTDOWN_GRACE
+    pace: float = 1.0
+
+
+class Controller:
+    """Runs all passes with `clock` as their time, for one term of leadership."""
 
     def __init__(
         self,
@@ -80,24 +94,17 @@ class Controller:
         policy: Policy,
         clock: Callable[[], datetime],
         reading: UsageReadingSettings,
-        pace: float = 1.0,
-        *,
-        hooks: ControllerHooks = NO_HOOKS,
-        activity: ServeActivity | None = None,
-        shared: SharedWriterState | None = None,
-        packing: PackingSettings | None = None,
-        grace: timedelta = MISFIRE_GRACE_SECONDS,
-        earlier: EarlierPasses = NO_EARLIER_PASSES,
-        publication: VpaPublication | None = None,
+        options: ControllerOptions | None = None,
     ) -> None:
+        options = options or ControllerOptions()
         self._cluster = cluster
         self._source = source
         self._store = store
         self._policy = policy
         self._clock = clock
-        self._pace = pace
+        self._pace = options.pace
         self._loads = NodeLoadHistory()
-        shared = shared or SharedWriterState()
+        shared = options.shared
         exclusions = shared.exclusions
         self._usage = UsageState()
         exclusions.history_incomplete = lambda: self.history_incomplete
@@ -114,9 +121,9 @@ class Controller:
         self._revert_writer = create_pod_writer()
         self._headroom = HeadroomState(self._usage)
         # A new leader evicts no pod before its second node pass.
-        self._earlier = earlier
+        self._earlier = options.earlier
         self._reactor = OomReactor(cluster, store, policy, create_pod_writer(), exclusions, self._usage)
-        writer, poll_seconds = self._node_writer, POLL_SECONDS / pace
+        writer, poll_seconds = self._node_writer, POLL_SECONDS / options.pace
         self._plan_execution = PlanExecutor(
             cluster,
             store,
@@ -129,16 +136,16 @@ class Controller:
             # The deadline applies to each step, because a plan may wait for pods to end and start.
             on_step=lambda: self._extend_deadline("packing"),
         )
-        self._packing = packing
-        self._publication = publication
+        self._packing = options.packing
+        self._publication = options.publication
         self._totals = HourlyTotalsRecorder()
         # A plan that another process started is resumed before a new one is made.
         self._packing_due, self._has_plan, self._has_resumed = False, True, False
         self._consolidation_due_at: float | None = None  # by the monotonic clock
         self._reading = reading
-        self._hooks = hooks
-        self._grace = grace
-        self.activity = activity or ServeActivity()
+        self._hooks = options.hooks
+        self._grace = options.grace
+        self.activity = options.activity
         self.jobs: JobScheduler | None = None
         self._usage.rejections.counts = self.activity.refused
         self.activity.forget_term()
@@ -177,10 +184,7 @@ class Controller:
                 self._earlier = await add_stored_resizes(self._earlier, self._store, self._policy, self._clock())
             self._has_resumed = True
         done = await run_node_pass(
-            self._cluster,
-            self._store,
-            self._policy,
-            self._clock(),
+            self._build_input(),
             usage=self._usage,
             headroom=self._headroom,
             writer=self._node_writer,
@@ -207,11 +211,8 @@ class Controller:
         if plan is None and self._packing is not None and self.activity.node_pass is not None:
             packing = self._packing
             done = await run_packing_pass(
-                self._cluster,
-                self._store,
+                self._build_input(),
                 packing.solver,
-                self._policy,
-                self._clock(),
                 seconds=packing.seconds,
                 min_pending=min_pending,
                 enabled=packing.enabled,
@@ -232,17 +233,14 @@ class Controller:
 
         The part is a packing plan in progress. Raises CruiseError: then there is no advice, but a condition.
         """
-        packing, now = self._packing, self._clock()
+        packing, inputs = self._packing, self._build_input()
         self._consolidate_in(timedelta(0) if packing is None else packing.consolidation_interval)
         if packing is None or packing.consolidation is ConsolidationMode.OFF:
             return None
         try:
             done = await run_consolidation_pass(
-                self._cluster,
-                self._store,
+                inputs,
                 packing.solver,
-                self._policy,
-                now,
                 seconds=packing.seconds,
                 known_usage=self._usage,
                 statistics_at=self.activity.refreshed_at,
@@ -251,7 +249,7 @@ class Controller:
         except CruiseError as error:
             # The earlier result may be outdated.
             self.activity.consolidation = ConsolidationPassResult(
-                now, condition=PlanCondition(PlanStatusReason.API_ERROR, detail=str(error))
+                inputs.now, condition=PlanCondition(PlanStatusReason.API_ERROR, detail=str(error))
             )
             raise
         self.activity.consolidation = done
@@ -274,18 +272,14 @@ class Controller:
 
     async def watch_load(self) -> None:
         """Run one node load pass."""
-        done = await run_node_load_pass(
-            self._cluster, self._source, self._store, self._loads, self._policy, self._clock(), writer=self._load_writer
-        )
+        done = await run_node_load_pass(self._build_input(), self._source, self._loads, writer=self._load_writer)
         self.activity.add_load_pass(done)
         if done.failure is not None:
             raise done.failure
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
         """Revert one workload, concurrently with the passes. Raises Unavailable."""
-        done = await revert_workload(
-            self._cluster, self._store, self._policy, self._clock(), namespace, workload, self._revert_writer
-        )
+        done = await revert_workload(self._build_input(), namespace, workload, self._revert_writer)
         await self._add_outcomes(done)
         return done
 
@@ -380,6 +374,9 @@ class Controller:
     async def _add_outcomes(self, outcomes: Sequence[Outcome]) -> None:
         self.activity.add(outcomes)
         await self._hooks.announce(outcomes, (), {})
+
+    def _build_input(self) -> PassInput:
+        return PassInput(self._cluster, self._store, self._policy, self._clock())
 
     def _scale(self, interval: timedelta) -> timedelta:
         return interval / self._pace

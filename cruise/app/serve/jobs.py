@@ -23,7 +23,7 @@ from cruise.interfaces.http.figures import JobFigures
 
 log = structlog.get_logger()
 
-MISFIRE_GRACE_SECONDS = timedelta(seconds=10)
+SHUTDOWN_GRACE = timedelta(seconds=10)
 _PAUSE_SECONDS = 1.0
 # APScheduler uses the wall clock: smaller differences from the monotonic clock are ignored until they add up.
 _STEP_SECONDS = 0.1
@@ -82,7 +82,7 @@ class JobScheduler:
     exception is a bug: `wait_until` raises it. On exit running jobs are cancelled and get the grace period to end.
     """
 
-    def __init__(self, grace: timedelta = MISFIRE_GRACE_SECONDS, latest: dict[str, JobFigures] | None = None) -> None:
+    def __init__(self, grace: timedelta = SHUTDOWN_GRACE, latest: dict[str, JobFigures] | None = None) -> None:
         self._grace = grace
         self._scheduler = _ClockAdjustingScheduler(
             executors={"default": AsyncIOExecutor()},

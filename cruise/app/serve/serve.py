@@ -28,12 +28,11 @@ from cruise.app.serve.connections import (
     serve_api_certificate,
     wait_until_synced,
 )
-from cruise.app.serve.controller import Controller, PackingSettings, SharedWriterState
+from cruise.app.serve.controller import Controller, ControllerOptions, PackingSettings, SharedWriterState
 from cruise.app.serve.leadership import run_while_leading, uses_leader_election
 from cruise.app.serve.notifier import create_notifier, get_notification_webhook
 from cruise.app.serve.readiness import ServeView
 from cruise.app.serve.what_if import WhatIfRunner
-from cruise.decisions.eviction.ranking import NO_EARLIER_PASSES, EarlierPasses
 from cruise.domain.policy import Policy
 from cruise.errors import CruiseError, ThrottledError, UnavailableError
 from cruise.interfaces.dashboard.layout import SignInSessions
@@ -111,36 +110,22 @@ def create_controller(
     connected: ServeConnections,
     policy: Policy,
     solver: PackingSolver,
-    hooks: ControllerHooks,
-    *,
-    activity: ServeActivity | None = None,
-    shared: SharedWriterState | None = None,
-    earlier: EarlierPasses = NO_EARLIER_PASSES,
+    options: ControllerOptions,
     most_published: int = MAX_PER_PASS,
 ) -> Controller:
-    """Return the controller that the settings describe."""
-    return Controller(
-        connected.cluster,
-        connected.usage.source,
-        connected.store,
-        policy,
-        get_current_time,
-        connected.usage.reading,
-        hooks=hooks,
-        activity=activity,
-        shared=shared,
-        packing=PackingSettings(
-            solver,
-            settings.packing_time_limit.total_seconds(),
-            settings.packing_enabled,
-            settings.consolidation,
-            settings.consolidation_interval,
-            settings.consolidation_cooldown,
-        ),
-        grace=settings.shutdown_grace_period,
-        earlier=earlier,
-        publication=_publication(settings, connected, policy, most_published),
+    """Return the controller that the settings describe, with the rest of its `options`."""
+    packing = PackingSettings(
+        solver,
+        settings.packing_time_limit.total_seconds(),
+        settings.packing_enabled,
+        settings.consolidation,
+        settings.consolidation_interval,
+        settings.consolidation_cooldown,
     )
+    publication = _publication(settings, connected, policy, most_published)
+    options = replace(options, packing=packing, publication=publication, grace=settings.shutdown_grace_period)
+    source, reading = connected.usage.source, connected.usage.reading
+    return Controller(connected.cluster, source, connected.store, policy, get_current_time, reading, options)
 
 
 def _publication(settings: Settings, connected: ServeConnections, policy: Policy, limit: int) -> VpaPublication | None:
@@ -172,7 +157,7 @@ async def _sync_and_lead(
         if notifier is not None:
             hooks = notifier.add_hooks(hooks)
         controller = create_controller(
-            settings, connected, running.policy, solver, hooks, activity=running.activity, shared=shared
+            settings, connected, running.policy, solver, ControllerOptions(hooks, running.activity, shared)
         )
         running.controller = controller
         if connected.lease is not None:

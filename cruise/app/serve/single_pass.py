@@ -25,7 +25,7 @@ from cruise.app.serve.connections import (
     open_connections,
     wait_until_synced,
 )
-from cruise.app.serve.controller import Controller
+from cruise.app.serve.controller import Controller, ControllerOptions
 from cruise.app.serve.leadership import LEASE_NAME
 from cruise.app.serve.notifier import create_notifier
 from cruise.app.serve.serve import check_settings, create_controller
@@ -106,11 +106,9 @@ async def run_single_pass(
             notifier = create_notifier(settings, connected.store, ends, _PAUSES_BETWEEN_NOTICES)
             if notifier is not None:
                 hooks = notifier.add_hooks(hooks)
-            # The only look that there is, and a person asked for it: what is short now is taken to have been so, and
-            # all sizes are published.
-            controller = create_controller(
-                settings, connected, policy, solver, hooks, earlier=ASSUME_UNCHANGED, most_published=sys.maxsize
-            )
+            # There is no earlier pass: shortages are assumed to have lasted, and all recommendations are published.
+            options = ControllerOptions(hooks, earlier=ASSUME_UNCHANGED)
+            controller = create_controller(settings, connected, policy, solver, options, sys.maxsize)
             done: list[tuple[NodePassResult, PackingPassResult | None]] = []
 
             async def work() -> None:

@@ -24,7 +24,7 @@ from cruise.runtime.packing.planning import (
     find_fewest_nodes,
     get_pod_needs,
 )
-from cruise.runtime.ports import ClusterPort, StorePort
+from cruise.runtime.ports import PassInput, StorePort
 from cruise.runtime.usage.usage_state import UsageState
 
 log = structlog.get_logger()
@@ -65,11 +65,8 @@ class _NoPlan(Exception):
 
 
 async def run_consolidation_pass(
-    cluster: ClusterPort,
-    store: StorePort,
+    inputs: PassInput,
     solver: PackingSolver,
-    policy: Policy,
-    now: datetime,
     *,
     seconds: float,
     known_usage: UsageState,
@@ -83,23 +80,26 @@ async def run_consolidation_pass(
     nothing is. `statistics_at` is when the statistics were last updated: no advice is given from old ones. Raises
     Unavailable if the cluster, the database or the solver is unreachable.
     """
+    store, policy, now = inputs.store, inputs.policy, inputs.now
     why_not = _why_no_advice(policy, now, statistics_at)
     if why_not is not None:
         return ConsolidationPassResult(now, condition=why_not)
-    snapshot = await cluster.snapshot()
+    snapshot = await inputs.cluster.snapshot()
     fleet = await asyncio.to_thread(add_candidate_nodes, snapshot, None)
-    scene = await gather_inputs(fleet.snapshot, store, known_usage, policy, now)
+    planning_inputs = await gather_inputs(fleet.snapshot, store, known_usage, policy, now)
     # Without eviction budgets: carrying out such a plan takes hours.
-    allowance, scene = scene.allowance, replace(scene, allowance=UNLIMITED, fleet=fleet)
+    allowance, planning_inputs = planning_inputs.allowance, replace(planning_inputs, allowance=UNLIMITED, fleet=fleet)
 
-    async def search(turn: SearchRound) -> FoundPlan:
-        left = max(_LEAST_SECONDS, (seconds - turn.used_seconds) * turn.share)
-        there = replace(scene, snapshot=turn.snapshot, keep_domains=turn.in_zones)
+    async def search(search_round: SearchRound) -> FoundPlan:
+        left = max(_LEAST_SECONDS, (seconds - search_round.used_seconds) * search_round.share)
+        there = replace(planning_inputs, snapshot=search_round.snapshot, keep_domains=search_round.in_zones)
         made = await make_plan(there, solver, left, monotonic)
         if isinstance(made, PlanCondition):
             raise _NoPlan(made)
-        bound = made.packing.bound if turn.bound is None else turn.bound
-        return replace(made, packing=replace(made.packing, bound=bound), seconds=turn.used_seconds + made.seconds)
+        bound = made.packing.bound if search_round.bound is None else search_round.bound
+        return replace(
+            made, packing=replace(made.packing, bound=bound), seconds=search_round.used_seconds + made.seconds
+        )
 
     async def looked() -> tuple[FoundPlan, NodeCountChange] | PlanCondition:
         try:
@@ -125,7 +125,7 @@ async def run_consolidation_pass(
     if rest is None or policy.mode is not Mode.FULL:
         return done
     ground = ConsolidationContext(
-        snapshot, get_pod_needs(found.built), policy, scene.usage.stored, allowance, now, rest
+        snapshot, get_pod_needs(found.built), policy, planning_inputs.usage.stored, allowance, now, rest
     )
     return await _with_a_part_begun(done, plan, ground, store)
 

@@ -34,7 +34,7 @@ from cruise.errors import CruiseError
 from cruise.packer.answer import Packing, PackingNote, PackingNoteCode
 from cruise.packer.problem import PackingProblem
 from cruise.runtime.packing.planning import PlanningInputs, PlanningResult, find_objections, plan_packing
-from cruise.runtime.ports import ClusterPort, StorePort
+from cruise.runtime.ports import PassInput, StorePort
 from cruise.runtime.usage.usage_state import UsageState
 from cruise.runtime.writing.evictions import BUDGET_WINDOW, EvictionBudgets
 
@@ -130,11 +130,8 @@ class PackingPassResult:
 
 
 async def run_packing_pass(
-    cluster: ClusterPort,
-    store: StorePort,
+    inputs: PassInput,
     solver: PackingSolver,
-    policy: Policy,
-    now: datetime,
     *,
     seconds: float,
     min_pending: timedelta | None = None,
@@ -148,7 +145,8 @@ async def run_packing_pass(
     `observe` the plan is that of mode `full`, and is only shown. No plan is made while another is in progress. Raises
     Unavailable if the cluster, the database or the solver is unreachable.
     """
-    snapshot = await cluster.snapshot()
+    store, policy, now = inputs.store, inputs.policy, inputs.now
+    snapshot = await inputs.cluster.snapshot()
     waiting = find_unschedulable_pods(snapshot, now, policy.pass_interval if min_pending is None else min_pending)
     if not waiting:
         return PackingPassResult(now, 0, condition=PlanCondition(PlanStatusReason.NO_PENDING_PODS))
@@ -157,8 +155,8 @@ async def run_packing_pass(
     last = await store.packing()
     if last is not None and last.phase is PlanPhase.IN_PROGRESS:
         return PackingPassResult(now, len(waiting), last, PlanCondition(PlanStatusReason.OTHER_PLAN_ACTIVE))
-    inputs = await gather_inputs(snapshot, store, known_usage or UsageState(), policy, now)
-    made = await convert_errors_to_conditions(_best_of(inputs, solver, seconds, monotonic), "packing pass")
+    planning_inputs = await gather_inputs(snapshot, store, known_usage or UsageState(), policy, now)
+    made = await convert_errors_to_conditions(_best_of(planning_inputs, solver, seconds, monotonic), "packing pass")
     if isinstance(made, PlanCondition):
         return PackingPassResult(now, len(waiting), condition=made)
     why_not = PlanCondition(PlanStatusReason.NOT_PROVED) if made.evicts_unproved else None

@@ -11,7 +11,7 @@ import pytest
 from cruise.app.demo import SimulatedAdmission
 from cruise.app.demo_frames import count_additional_oom_kills
 from cruise.app.serve.activity import ControllerHooks, ServeActivity
-from cruise.app.serve.controller import Controller
+from cruise.app.serve.controller import Controller, ControllerOptions
 from cruise.domain.actions import ActionResult, Outcome, ResizePod
 from cruise.domain.cluster import ClusterSnapshot
 from cruise.domain.pod_resources import get_qos_class
@@ -56,7 +56,7 @@ async def drive(mode: Mode, hours: int) -> Run:
     admission = SimulatedAdmission(cluster, store, policy, lambda: cluster.now)
     cluster.admit = admission.admit
     hooks = ControllerHooks(on_statistics=admission.update)
-    controller = Controller(cluster, usage, store, policy, lambda: cluster.now, reading, hooks=hooks)
+    controller = Controller(cluster, usage, store, policy, lambda: cluster.now, reading, ControllerOptions(hooks=hooks))
     run = Run(cluster, twin, controller, requested(cluster), cluster.pending_pods)
     await controller.refresh_statistics()
     async with asyncio.TaskGroup() as tasks:
@@ -136,7 +136,13 @@ def idle(store: InMemoryStore, source: UsageSourcePort, policy: Policy | None = 
     policy = policy or Policy(mode=Mode.RESIZE, pass_interval=timedelta(milliseconds=200))
     cluster, _ = create_demo_cluster(START)
     return Controller(
-        cluster, source, store, policy, lambda: cluster.now, UsageReadingSettings(scrape_delay_seconds=0), **more
+        cluster,
+        source,
+        store,
+        policy,
+        lambda: cluster.now,
+        UsageReadingSettings(scrape_delay_seconds=0),
+        ControllerOptions(**more),
     )
 
 
@@ -202,11 +208,27 @@ async def test_where_nothing_is_written_the_first_look_does_not_wait_for_its_tur
 async def test_a_new_term_begins_from_the_store_and_not_from_what_the_last_one_had() -> None:
     cluster, usage = create_demo_cluster(START)
     store, activity = InMemoryStore(), ServeActivity()
-    first = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReadingSettings(), activity=activity)
+    first = Controller(
+        cluster,
+        usage,
+        store,
+        Policy(),
+        lambda: cluster.now,
+        UsageReadingSettings(),
+        ControllerOptions(activity=activity),
+    )
     await first.refresh_statistics()
     await first.rightsize()
     assert activity.is_filled
-    second = Controller(cluster, usage, store, Policy(), lambda: cluster.now, UsageReadingSettings(), activity=activity)
+    second = Controller(
+        cluster,
+        usage,
+        store,
+        Policy(),
+        lambda: cluster.now,
+        UsageReadingSettings(),
+        ControllerOptions(activity=activity),
+    )
     assert not activity.is_filled
     assert activity.node_pass is None
     source = Refusing(usage)
@@ -245,7 +267,7 @@ async def test_a_kill_is_met_although_the_store_was_away_and_its_reaction_announ
         policy,
         lambda: cluster.now,
         UsageReadingSettings(scrape_delay_seconds=0),
-        hooks=ControllerHooks(announce),
+        ControllerOptions(hooks=ControllerHooks(announce)),
     )
     await controller.refresh_statistics()
     stop = asyncio.Event()
@@ -278,7 +300,7 @@ async def test_admission_in_the_same_process_learns_from_a_kill_at_once() -> Non
         policy,
         lambda: cluster.now,
         reading,
-        hooks=ControllerHooks(on_statistics=learn),
+        ControllerOptions(hooks=ControllerHooks(on_statistics=learn)),
     )
     await controller.refresh_statistics()
     assert (len(learnt), learnt[0].oom_memory_bytes.sum()) == (1, 0)

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from cruise.app.serve.activity import ServeActivity
-from cruise.app.serve.controller import Controller, PackingSettings
+from cruise.app.serve.controller import Controller, ControllerOptions, PackingSettings
 from cruise.domain.packing_plan import PackingPlan, PlanPhase
 from cruise.domain.policy import ConsolidationMode, Mode
 from cruise.domain.reasons import PlanCondition, PlanStatusReason
@@ -39,9 +39,11 @@ def controller_of(
         theatre.policy,
         lambda: theatre.world.now,
         UsageReadingSettings(scrape_delay_seconds=0),
-        PACE,
-        packing=packs or PackingSettings(solver or Exhaustive(), seconds=1),
-        activity=activity,
+        ControllerOptions(
+            pace=PACE,
+            packing=packs or PackingSettings(solver or Exhaustive(), seconds=1),
+            activity=activity or ServeActivity(),
+        ),
     )
 
 
