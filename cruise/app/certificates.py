@@ -1,4 +1,4 @@
-"""The webhook's certificate in a running process: where it is kept, who makes it, and how it is looked after."""
+"""The webhook's certificate in a running process: its location, its names and its renewal."""
 
 import asyncio
 import os
@@ -17,18 +17,16 @@ from cruise.app.process import get_current_time
 from cruise.errors import ThrottledError, UnavailableError
 from cruise.settings import Settings
 
-# Certificates that cruise serves, looked after in a running process: the names they are for, and their renewal.
-
 log = structlog.get_logger()
 
-# How often to look; and how often while there is none, or API servers cannot trust it yet.
+# How often the certificate is checked, and how often while there is none or API servers do not trust it yet.
 INTERVAL = timedelta(seconds=10)
 _RETRY_SECONDS = 2.0
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 async def wait_for_certificate(keeper: CertificateKeeper) -> None:
-    """Get a certificate, for as long as it takes the API server, or who makes it, to be there."""
+    """Wait for a certificate until the API server, or the process that creates it, provides one."""
     logged = ""
     while True:
         try:
@@ -43,7 +41,7 @@ async def wait_for_certificate(keeper: CertificateKeeper) -> None:
 
 
 async def keep_certificate_renewed(keeper: CertificateKeeper, interval: timedelta = INTERVAL) -> None:
-    """Look after the certificate until cancelled."""
+    """Check and renew the certificate until cancelled."""
     while True:
         await keeper.step(get_current_time())
         unpublished = keeper.unpublished_reason is not None
@@ -52,20 +50,20 @@ async def keep_certificate_renewed(keeper: CertificateKeeper, interval: timedelt
 
 
 def get_service_names(service: str, namespace: str | None) -> Sequence[str]:
-    """Return what a Service is called within its cluster, the name that API servers use first."""
+    """Return the DNS names of a Service within its cluster, the one that API servers use first."""
     namespace = find_own_namespace(namespace)
     full = f"{service}.{namespace}.svc"
     return (full, f"{full}.cluster.local", f"{service}.{namespace}", service)
 
 
 def get_served_names(service: str, namespace: str | None) -> Sequence[str]:
-    """Return the names in a Service's certificate; on the same machine it has a loopback address."""
+    """Return the names in a Service's certificate; outside a cluster also the loopback address."""
     return (*get_service_names(service, namespace), *_LOOPBACK)
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateTimes:
-    """How long a certificate that cruise makes lives, how long before it is used it is published, how often to look."""
+    """The lifetime of cruise's own certificates, the time between publication and use, and the interval of checks."""
 
     lifetime: timedelta = LIFETIME
     publication_time: timedelta = timedelta(seconds=10)
@@ -75,12 +73,12 @@ class CertificateTimes:
 def create_served_certificate(
     settings: Settings, client: KubernetesClient, times: CertificateTimes
 ) -> CertificateKeeper:
-    """Return what the webhook serves: the files of `tls_dir` as they are, else a certificate of its own."""
+    """Return the webhook's certificate: the files of `tls_dir`, otherwise cruise's own."""
     return _keeper(settings, client, times, publishes=settings.tls_dir is None)
 
 
 async def run_certificate_keeper(settings: Settings, times: CertificateTimes | None = None) -> None:
-    """Make, renew and publish until cancelled what webhooks serve; nothing is listened to. Raises CruiseError."""
+    """Create, renew and publish the webhook's certificate until cancelled, without a server. Raises CruiseError."""
     times = times or CertificateTimes()
     async with connect_to_kubernetes(settings.to_kubernetes_settings()) as client:
         keeper = _keeper(settings, client, times, publishes=True)
@@ -107,7 +105,7 @@ def _keeper(
 
 
 def _place(settings: Settings, client: KubernetesClient, namespace: str) -> CertificateStorage:
-    """Return where the certificate is: a stated directory, in a cluster the shared Secret, else cruise's own files."""
+    """Return where the certificate is stored: `tls_dir`, in a cluster the shared Secret, otherwise cruise's own files."""
     if settings.tls_dir is not None:
         return TlsDirectory(settings.tls_dir)
     if os.environ.get("KUBERNETES_SERVICE_HOST") and (SERVICE_ACCOUNT / "token").exists():

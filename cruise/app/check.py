@@ -1,4 +1,4 @@
-"""Looks at everything that cruise depends on; what cannot be looked at is a finding too."""
+"""Collects the facts of `cruise check`; what cannot be read is a fact as well."""
 
 import asyncio
 import os
@@ -44,14 +44,14 @@ from cruise.settings.value_types import ApiAuthentication
 
 T = TypeVar("T")
 
-# Finds the settings of Prometheus on a cluster.
+# Finds the Prometheus settings of a cluster.
 FindPrometheus = Callable[[KubernetesClient], Awaitable[PrometheusSettings]]
 
 
 async def collect_preflight_facts(
     settings: Settings, kube: KubernetesSettings, find_prometheus: FindPrometheus, now: datetime
 ) -> PreflightFacts:
-    """Return the facts that `cruise check` judges. Raises BadInputError where no cluster is configured."""
+    """Return the facts that `cruise check` evaluates. Raises BadInputError if no cluster is configured."""
     problems: list[tuple[str, str, str]] = []
 
     async def found(area: str, name: str, looking: Awaitable[T]) -> T | None:
@@ -103,12 +103,12 @@ async def _reads_kubelets(settings: Settings, client: KubernetesClient) -> bool:
     try:
         return await is_reading_kubelets(settings, client)
     except CruiseError:
-        # What is wrong is found out by looking for Prometheus as well.
+        # The search for Prometheus reports the error as well.
         return False
 
 
 async def _release(client: KubernetesClient, settings: Settings) -> HelmRelease | None:
-    """Return the Helm release, None as well where it cannot be looked up: then fixes name files."""
+    """Return the Helm release, None if it cannot be read: then fixes name files."""
     with suppress(CruiseError):
         return await find_helm_release(client, find_own_namespace(settings.namespace))
     return None
@@ -124,7 +124,7 @@ async def _server(client: KubernetesClient) -> ServerFacts:
 
 
 async def _look(client: KubernetesClient) -> ClusterReading:
-    """Read the cluster, and what its quotas leave where they may be read."""
+    """Read the cluster, and what its quotas leave if they may be read."""
     seen = await read_cluster_once(client, lambda kind, count: None)
     if seen.snapshot.quotas:
         return seen
@@ -177,21 +177,21 @@ async def _webhook(client: KubernetesClient, settings: Settings) -> WebhookFacts
 
 
 async def _certificate(place: CertificateStorage, found: WebhookRegistration) -> tuple[bool | None, datetime | None]:
-    """Return whether the published CAs vouch for the certificate in use, and its expiry; None if unreadable."""
+    """Return whether the published CAs verify the certificate in use, and its expiry; None if unreadable."""
     try:
         kept = await place.read()
         if kept.empty:
             return None, None
         pair = read_key_pair(kept.files.get(CERTIFICATE, b""), kept.files.get(KEY, b""), place.name)
     except CruiseError:
-        # Reading Secrets is rarely allowed, and a directory of the webhook is on another machine.
+        # Reading Secrets is rarely permitted, and the webhook's directory is on another machine.
         return None, None
     vouched = [any(is_issued_by(one, pair) for one in split_bundle(bundle)) for bundle in found.ca_bundles]
     return all(vouched), pair.not_after
 
 
 def _shortened(error: CruiseError) -> str:
-    """Leave out of a refusal what the item about rights says better."""
+    """Remove from an error what the item about permissions reports better."""
     text = str(error)
     return text.partition(": User ")[0] if isinstance(error, RefusedError) else text
 

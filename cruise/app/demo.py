@@ -1,4 +1,4 @@
-"""The demo: the whole controller on a simulated cluster with replayed usage, beside the same cluster left alone."""
+"""The demo: the controller on a simulated cluster with replayed usage, and the same cluster without cruise."""
 
 import asyncio
 import contextlib
@@ -45,11 +45,9 @@ from cruise.settings import Settings
 from cruise.simulation.cluster.cluster import SimulatedCluster
 from cruise.simulation.demo_cluster import create_demo_cluster
 
-# Admission for a simulated cluster, called within the process instead of through the webhook.
-
 
 class SimulatedAdmission:
-    """Sizes pods that are created, from snapshot, statistics and overrides as of the last statistics refresh."""
+    """Sizes new pods from the snapshot, statistics and overrides of the last statistics refresh, without a webhook."""
 
     def __init__(self, cluster: ClusterPort, store: StorePort, policy: Policy, clock: Callable[[], datetime]) -> None:
         self._cluster = cluster
@@ -59,23 +57,20 @@ class SimulatedAdmission:
         self._known: tuple[ClusterSnapshot, StatisticsTable, StoredOverrides] | None = None
 
     async def update(self, statistics: StatisticsTable) -> None:
-        """Decide from these statistics from now on."""
+        """Replace the statistics."""
         self._known = (await self._cluster.snapshot(), statistics, await self._store.overrides())
 
     def admit(self, pod: Pod) -> Pod:
-        """Return a pod as admission lets it be created; unchanged while nothing is known."""
+        """Return the created pod; unchanged without statistics."""
         if self._known is None:
             return pod
         created, _ = PodAdmitter(*self._known, self._policy, self._clock()).admit(pod)
         return created
 
 
-# The demo as the API and its pages see it.
-
-
 @dataclass(frozen=True, slots=True)
 class DemoView:
-    """Implements `interfaces.http.view.ApiView`; its time is the simulation's."""
+    """Implements `interfaces.http.view.ApiView`; its time is the simulated time."""
 
     cluster: SimulatedCluster
     store: StorePort
@@ -88,7 +83,7 @@ class DemoView:
         return self.cluster.now
 
     def get_figures(self) -> ControllerFigures:
-        """Return how the controller is doing."""
+        """Return the controller's figures."""
         return self.activity.figures(self.policy.mode, True, 0.0)
 
     def get_last_pass(self) -> NodePassResult | None:
@@ -96,26 +91,26 @@ class DemoView:
         return self.activity.node_pass
 
     async def snapshot(self) -> ClusterSnapshot:
-        """Return the cluster as it is now."""
+        """Return the cluster's present state."""
         return await self.cluster.snapshot()
 
     async def statistics(self) -> StatisticsTable:
-        """Return the statistics as of their last refresh."""
+        """Return the statistics of the last refresh."""
         return self.activity.statistics or await self.store.read_statistics()
 
     async def revert(self, namespace: str, workload: WorkloadRef) -> Sequence[Outcome]:
-        """Put one workload back. Raises Unavailable."""
+        """Revert one workload. Raises Unavailable."""
         return await revert_workload(PassInput(self.cluster, self.store, self.policy, self.now()), namespace, workload)
 
     async def announce(self, intervention: UserAction) -> None:
-        """Tell nobody."""
+        """Announce nothing."""
 
     def reasons(self) -> Iterable[str]:
-        """Return why there is nothing to see yet."""
+        """Return why the demo is not ready."""
         return () if self.activity.is_filled else ("waiting for the statistics",)
 
     def metrics(self) -> bytes:
-        """Return what `/metrics` shows."""
+        """Return the response of `/metrics`."""
         return render_metrics(__version__, self.now(), controller=self.get_figures())
 
 
@@ -131,8 +126,8 @@ _STATUS_SECONDS = 5.0
 async def run_demo(settings: Settings, console: Console, data_dir: Path, seconds: float | None) -> DemoFrame:
     """Run the demo until Ctrl-C, or for `seconds`, drawn on `console`; return the last frame.
 
-    Without a database URL the store is an embedded Postgres in a directory of the demo's own. Raises BadInputError where
-    the database already holds something.
+    Without a database URL it uses an embedded Postgres in its own directory. Raises BadInputError if the database is
+    not empty.
     """
     stop = asyncio.Event()
     with handle_signals(stop.set), redirect_logs(console), _own_directory(data_dir) as directory:
@@ -158,7 +153,7 @@ async def _run(
         UsageReadingSettings(scrape_delay_seconds=0),
         ControllerOptions(pace=DEMO_SPEED, hooks=ControllerHooks(on_statistics=admission.update)),
     )
-    # The first minute gives the picture from before something to show as used.
+    # After a minute the cluster without cruise has usage to show.
     for one in (cluster, twin):
         one.advance(DEMO_START + _FIRST_MINUTE)
     with Progress(
@@ -176,7 +171,7 @@ async def _run(
 
         await controller.refresh_statistics(show_reading)
     view = DemoView(cluster, store, policy, controller.activity)
-    # Half of the age from which statistics change nothing.
+    # Half of the age from which statistics are too old.
     clock = DemoClock(cluster.now, DEMO_SPEED, policy.max_age / 2, controller.activity)
     place = "embedded Postgres" if settings.database_url is None else "Postgres"
     frames = DemoFrameBuilder(cluster, twin, controller.activity, clock, DEMO_SPEED, place, seconds)
@@ -192,7 +187,7 @@ async def _run(
 
 @asynccontextmanager
 async def _served(view: DemoView, settings: Settings, console: Console) -> AsyncIterator[None]:
-    """Serve the dashboard to this machine, on the setting's port or, where that is taken, on any other."""
+    """Serve the dashboard on localhost, on the configured port, or on a free one if that is in use."""
     app = build_http_app(view, RequestGuardRules(), view.reasons, view.metrics)
     async with AsyncExitStack() as stack:
         try:
@@ -207,7 +202,7 @@ async def _served(view: DemoView, settings: Settings, console: Console) -> Async
 async def _let_time_pass(
     clock: DemoClock, clusters: list[Callable[[datetime], None]], seconds: float | None, stop: asyncio.Event
 ) -> None:
-    """Advance every cluster by the demo's clock until `stop`, and set it when the time is over."""
+    """Advance every cluster by the demo's clock until `stop`, which is set when the time is over."""
     began = before = time.monotonic()
     while not stop.is_set():
         await asyncio.sleep(_TICK_SECONDS)
@@ -228,7 +223,7 @@ async def _live(console: Console, frame: Callable[[], DemoFrame], stop: asyncio.
 
 
 async def _lines(console: Console, frame: Callable[[], DemoFrame], stop: asyncio.Event) -> None:
-    """Print one line now and then where there is no terminal to draw on."""
+    """Print a line now and then, if there is no terminal to draw on."""
     while not stop.is_set():
         console.print(describe_status(frame()), soft_wrap=True)
         with contextlib.suppress(TimeoutError):
@@ -237,7 +232,7 @@ async def _lines(console: Console, frame: Callable[[], DemoFrame], stop: asyncio
 
 @asynccontextmanager
 async def _empty_store(settings: Settings, directory: Path, console: Console) -> AsyncIterator[StorePort]:
-    """Open the store, empty: the demo's records are made up and must not mix with real ones."""
+    """Open the database, which must be empty: the demo's records must not mix with real ones."""
 
     def say(line: str) -> None:
         console.print(line, soft_wrap=True)
@@ -254,7 +249,7 @@ async def _empty_store(settings: Settings, directory: Path, console: Console) ->
 
 @contextmanager
 def _own_directory(data_dir: Path) -> Iterator[Path]:
-    """Return the demo's directory; one demo at a time."""
+    """Return the demo's directory, locked for one demo at a time."""
     directory = data_dir / "demo"
     data_dir.mkdir(parents=True, exist_ok=True)
     with (data_dir / "demo.lock").open("w") as lock:
@@ -268,7 +263,7 @@ def _own_directory(data_dir: Path) -> Iterator[Path]:
 
 
 class _ConsoleLogHandler(logging.Handler):
-    """Warnings of libraries, a line each."""
+    """Prints warnings of libraries, a line each."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)
@@ -280,7 +275,7 @@ class _ConsoleLogHandler(logging.Handler):
 
 @contextmanager
 def redirect_logs(console: Console) -> Iterator[None]:
-    """Send warnings to the demo's console, so that they stand above the live picture and not in it."""
+    """Print warnings on the demo's console, above the live picture."""
 
     def print_line(_: object, method: str, event: structlog.typing.EventDict) -> str:
         if method in ("warning", "error", "critical"):

@@ -1,4 +1,4 @@
-"""What the demo's picture shows, read off the two clusters and the controller's activity."""
+"""The frames of the demo's picture, from the two clusters and the controller's activity."""
 
 import time
 from collections import deque
@@ -19,17 +19,15 @@ from cruise.interfaces.demo_screen import ClusterTotals, DemoEvent, DemoFrame, D
 from cruise.runtime.oom import OomReactionResult
 from cruise.simulation.cluster.cluster import SimulatedCluster
 
-# The demo's simulated clock: as fast as it is to be, but never further ahead than its passes keep up with.
-
-# A process that was stopped for a while does not make up for it in one leap.
+# After a stop of the process, the clock does not jump by more than this.
 _MOST_SECONDS_AT_ONCE = 1.0
 _MEASURED_SECONDS = 10.0
 
 
 class DemoClock:
-    """Simulated time at `pace` times real time, at most `ahead` after the last statistics and the last node pass.
+    """Simulated time at `pace` times real time, at most `ahead` of the last statistics and the last node pass.
 
-    On a machine that is too slow for the pace the clock waits for the passes, so that nothing is stale on its account.
+    On a slow machine the clock waits for the passes, so that statistics do not become too old.
     """
 
     def __init__(self, start: datetime, pace: float, ahead: timedelta, activity: ServeActivity) -> None:
@@ -41,7 +39,7 @@ class DemoClock:
         self._ticks: deque[tuple[float, datetime]] = deque([(0.0, start)])
 
     def tick(self, seconds: float) -> datetime:
-        """Let so many real seconds pass, and return the simulated time."""
+        """Advance by real seconds, and return the simulated time."""
         wanted = self.now + timedelta(seconds=self._pace * min(seconds, _MOST_SECONDS_AT_ONCE))
         done = self._activity.node_pass
         kept_up = [self._activity.refreshed_at, done.at if done is not None else None]
@@ -55,7 +53,7 @@ class DemoClock:
 
     @property
     def get_speed(self) -> float:
-        """How many times real time it has been in the last ten seconds; the pace before the first tick."""
+        """Return the speed of the last ten seconds relative to real time; the pace before the first tick."""
         (began, then), (now, _) = self._ticks[0], self._ticks[-1]
         return (self.now - then).total_seconds() / (now - began) if now > began else self._pace
 
@@ -65,7 +63,7 @@ _RARE_EVENTS = 4
 
 
 class DemoFrameBuilder:
-    """Makes frames of one demo run."""
+    """Builds the frames of one demo run."""
 
     def __init__(
         self,
@@ -88,7 +86,7 @@ class DemoFrameBuilder:
         self._before = _tally(cluster)
 
     def frame(self) -> DemoFrame:
-        """Return the picture of this moment."""
+        """Return the present frame."""
         running = timedelta(seconds=time.monotonic() - self._began)
         return DemoFrame(
             at=self._cluster.now,
@@ -111,7 +109,7 @@ class DemoFrameBuilder:
         )
 
     def _events(self) -> list[DemoEvent]:
-        """Return the newest events, newest first; the many resizes leave room for what is rarer."""
+        """Return the newest events, newest first; resizes are limited so that rarer events are shown."""
         done = [outcome for outcome in self._activity.outcomes if outcome.result is ActionResult.DONE]
         resizes = [outcome for outcome in done if isinstance(outcome.action, ResizePod)]
         rare = [_line(outcome) for outcome in done if not isinstance(outcome.action, ResizePod)]
@@ -130,7 +128,7 @@ class DemoFrameBuilder:
 
 
 def count_additional_oom_kills(cluster: SimulatedCluster, twin: SimulatedCluster) -> int:
-    """Count the out-of-memory kills in one cluster that its twin did not have, container by container."""
+    """Count the out-of-memory kills of containers in one cluster beyond those in the other."""
     spared = twin.counts.oom_kills_by_container
     return sum(max(0, kills - spared.get(key, 0)) for key, kills in cluster.counts.oom_kills_by_container.items())
 
@@ -167,7 +165,7 @@ def _line(outcome: Outcome) -> DemoEvent:
 
 
 def format_size_change(before: Resources | None, after: Resources) -> str:
-    """Say how a pod's requests change; where they stay it is a limit that was written."""
+    """Describe how a pod's requests change; if they do not, a limit was written."""
     texts = {ResourceName.CPU: format_cpu_millicores, ResourceName.MEMORY: format_memory_bytes}
     if before is None:
         return ", ".join(text(after.get(resource)) for resource, text in texts.items())
@@ -184,7 +182,7 @@ def _total(stated: Iterable[StatedResources]) -> Resources:
 
 
 def _name(action: ResizePod | EvictPod) -> str:
-    """Return the workload, and of the pod's name only what distinguishes it from its siblings."""
+    """Return the workload, and the part of the pod's name that distinguishes it from its siblings."""
     if action.workload is None:
         return f"{action.namespace}/{action.pod}"
     return f"{action.namespace}/{action.workload.name}-{action.pod.rsplit('-', 1)[-1]}"

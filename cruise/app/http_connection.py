@@ -1,7 +1,7 @@
-"""One HTTP connection, bounded: uvicorn's protocol, which by itself takes headers without end and waits for good.
+"""One HTTP connection with limits: uvicorn's protocol alone accepts endless headers and waits without a timeout.
 
-httptools gathers a header until it is whole, so bytes are counted before they are parsed: what a client sends without
-its request getting on is at most one read (256 KiB) above the bound.
+httptools collects a header until it is complete, so bytes are counted before they are parsed: a client can send at most
+one read (256 KiB) above the limit without progress.
 """
 
 import http
@@ -22,11 +22,9 @@ from cruise.interfaces.http.figures import ListenerFigures
 from cruise.interfaces.http.health import SINGLE_RESPONSE
 from cruise.settings import Settings
 
-# What a listener takes of a client before it knows who that is, and what it turned away.
-
 
 class ConnectionRejection(StrEnum):
-    """Why a connection was ended before its request was answered."""
+    """Why a connection was closed before its request was answered."""
 
     CONNECTIONS = "connections"
     HANDSHAKE = "handshake"
@@ -42,10 +40,10 @@ class ConnectionRejection(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ListenerLimits:
-    """The most that one listener takes; `body_bytes` are those of all bodies under way together.
+    """The limits of one listener; `body_bytes` is for all bodies in progress together.
 
-    The times are for a TLS handshake, for the head of a request from its first byte (of a connection: from its
-    beginning), for a body, and for a client to take an answer; `idle_seconds` is between two requests.
+    The timeouts are for a TLS handshake, for the head of a request from its first byte (for a connection: from its
+    start), for a body, and for a client to accept an answer; `idle_seconds` is between two requests.
     """
 
     header_bytes: int = 32 << 10
@@ -55,14 +53,14 @@ class ListenerLimits:
     handshake_seconds: float = 5.0
     header_seconds: float = 10.0
     body_seconds: float = 10.0
-    # Go clients keep idle connections for 90 s. A server that closes first loses the request that is just being sent,
-    # so closing is left to them.
+    # Go clients keep idle connections for 90 s. A server that closes first may lose a request that is being sent,
+    # so the client should close.
     idle_seconds: int = 120
 
 
 @dataclass(slots=True)
 class ListenerCounts:
-    """What a listener holds now, and how often it turned clients away since the process began."""
+    """The present connections and bytes of a listener, and its rejections since the process started."""
 
     connections: int = 0
     body_bytes: int = 0
@@ -70,13 +68,13 @@ class ListenerCounts:
 
 
 def get_listener_figures(tally: ListenerCounts) -> ListenerFigures:
-    """Return the tally as the metrics page shows it."""
+    """Return the counts for the metrics page."""
     turned_away = {why.value: tally.rejected[why] for why in ConnectionRejection}
     return ListenerFigures(tally.connections, tally.body_bytes, turned_away)
 
 
 def get_listener_limits(settings: Settings) -> ListenerLimits:
-    """Return the bounds that settings state."""
+    """Return the limits of the settings."""
     return ListenerLimits(
         settings.http_max_header_bytes,
         settings.http_max_headers,
@@ -89,9 +87,9 @@ def get_listener_limits(settings: Settings) -> ListenerLimits:
     )
 
 
-# No client that is known sends a request before the one before it was answered; each that waits takes memory.
+# No known client sends a request before the previous one was answered; each pending one takes memory.
 _MOST_PIPELINED = 8
-# How long the last words of a connection may take to reach the client.
+# How long the last bytes of a connection may take to reach the client.
 _FAREWELL_SECONDS = 2.0
 _STATUS = {
     ConnectionRejection.HEADER_BYTES: 431,
@@ -106,7 +104,7 @@ _STATUS = {
 
 
 class ConnectionPhase(Enum):
-    """What the connection waits for: for its client in all but the last two."""
+    """What a connection waits for: its client, except in the last two phases."""
 
     HEAD = auto()
     BODY = auto()
@@ -116,13 +114,13 @@ class ConnectionPhase(Enum):
 
 
 class _LimitExceeded(Exception):
-    """Stops the parser; the reason is with the connection."""
+    """Stops the parser; the connection has the reason."""
 
 
 class LimitedConnection(HttpToolsProtocol):
-    """A connection that ends where its client keeps to no bound; `since` is when its phase began, by the loop's clock.
+    """A connection that is closed if its client exceeds a limit; `since` is its phase's start, by the loop's clock.
 
-    `arrived` is called once its handshake is over, `crowded` where bodies take more than all of them together may.
+    `on_connected` is called after the handshake, `on_body_limit` if bodies take more than their common limit.
     """
 
     def __init__(
@@ -132,8 +130,8 @@ class LimitedConnection(HttpToolsProtocol):
         bounds: ListenerLimits,
         tally: ListenerCounts,
         *,
-        arrived: Callable[[], object],
-        crowded: Callable[[], None],
+        on_connected: Callable[[], object],
+        on_body_limit: Callable[[], None],
     ) -> None:
         super().__init__(config=config, server_state=state, app_state={})
         self.phase = ConnectionPhase.HEAD
@@ -142,8 +140,8 @@ class LimitedConnection(HttpToolsProtocol):
         self.held_bytes = 0
         self._bounds = bounds
         self._tally = tally
-        self._arrived = arrived
-        self._crowded = crowded
+        self._arrived = on_connected
+        self._crowded = on_body_limit
         self._stuck_since = math.inf
         self._fruitless_bytes = 0
         self._has_begun = False
@@ -151,7 +149,7 @@ class LimitedConnection(HttpToolsProtocol):
         self._extensions: dict[str, Any] = {}
 
     def connection_made(self, transport: Any) -> None:  # noqa: ANN401 - uvloop's transports are none by inheritance
-        """Take the connection, whose handshake is over."""
+        """Start the connection, after its handshake."""
         super().connection_made(transport)
         self._arrived()
         certificate = transport.get_extra_info("peercert")
@@ -160,12 +158,12 @@ class LimitedConnection(HttpToolsProtocol):
         self.since = self.loop.time()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Give back what the connection held."""
+        """Release the connection's resources."""
         super().connection_lost(exc)
         self._release()
 
     def data_received(self, data: bytes) -> None:
-        """Parse what came, unless it leads nowhere."""
+        """Parse data, unless the connection is being closed."""
         if self.phase is ConnectionPhase.CLOSING:
             return
         self._now = self.loop.time()
@@ -173,7 +171,7 @@ class LimitedConnection(HttpToolsProtocol):
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade:
-            # Nothing here is spoken but HTTP: the request is answered as it is.
+            # Protocol upgrades are not supported: the request is answered as plain HTTP.
             return
         except httptools.HttpParserError:
             self.reject(self._why or ConnectionRejection.MALFORMED)
@@ -181,7 +179,7 @@ class LimitedConnection(HttpToolsProtocol):
             self.reject(ConnectionRejection.HEADER_BYTES)
 
     def on_message_begin(self) -> None:
-        """Begin a request, which waits where others of the connection do."""
+        """Start a request, which waits for earlier ones of the connection."""
         if len(self.pipeline) >= _MOST_PIPELINED:
             self._stop(ConnectionRejection.PIPELINE)
         super().on_message_begin()
@@ -189,7 +187,7 @@ class LimitedConnection(HttpToolsProtocol):
         self.phase, self.since = ConnectionPhase.HEAD, self._now
 
     def on_headers_complete(self) -> None:
-        """Hand the request to the application. Where a head is not complete, its bytes lead nowhere."""
+        """Pass the request to the application."""
         if len(self.headers) > self._bounds.headers:
             self._stop(ConnectionRejection.HEADERS)
         size = len(self.url)
@@ -204,7 +202,7 @@ class LimitedConnection(HttpToolsProtocol):
         self.cycle.scope["extensions"] = {**self._extensions, SINGLE_RESPONSE: {"write": whole}}
 
     def on_body(self, body: bytes) -> None:
-        """Keep a piece of the body, as long as there is room for it."""
+        """Keep a part of the body, within the limits."""
         super().on_body(body)
         self._fruitless_bytes = 0
         if self.cycle.response_complete:
@@ -217,14 +215,14 @@ class LimitedConnection(HttpToolsProtocol):
                 raise _LimitExceeded
 
     def on_message_complete(self) -> None:
-        """Leave the rest to the application."""
+        """Finish the body."""
         super().on_message_complete()
         self._fruitless_bytes = 0
         self.phase = ConnectionPhase.IDLE if self.cycle.response_complete else ConnectionPhase.ANSWER
         self.since = self._now
 
     def on_response_complete(self) -> None:
-        """Give back what the request held, and go on to the next; idle time is counted here, without a timer."""
+        """Release the request's memory, and start the next one; idle time is measured here, without a timer."""
         self.answered = True
         self.server_state.total_requests += 1
         if self.transport.is_closing():
@@ -243,9 +241,10 @@ class LimitedConnection(HttpToolsProtocol):
             self.phase, self.since = ConnectionPhase.IDLE, self.loop.time()
 
     def _answer_whole(self, cycle: RequestResponseCycle, answer: bytes) -> bool:
-        """Write an answer, head and body, as the application has it: two pieces take longer.
+        """Write the head and body of an answer in one piece, which is faster than two.
 
-        Return False where it is to be sent as usual: the client takes nothing now, or the connection ends with it.
+        Return False if it must be sent the usual way: the client accepts no data now, or the connection closes after
+        it.
         """
         if self.flow.write_paused or cycle.disconnected or not cycle.keep_alive:
             return False
@@ -255,17 +254,17 @@ class LimitedConnection(HttpToolsProtocol):
         return True
 
     def pause_writing(self) -> None:
-        """Note since when the client takes nothing."""
+        """Record since when the client accepts no data."""
         super().pause_writing()
         self._stuck_since = self.loop.time()
 
     def resume_writing(self) -> None:
-        """Note that it took something."""
+        """Record that the client accepts data again."""
         super().resume_writing()
         self._stuck_since = math.inf
 
     def check_timeouts(self, now: float) -> None:
-        """End the connection where its client is late."""
+        """Close the connection if its client exceeds a timeout."""
         bounds, seconds = self._bounds, now - self.since
         if now - self._stuck_since > bounds.body_seconds:
             self.drop(ConnectionRejection.SLOW_READER)
@@ -281,17 +280,17 @@ class LimitedConnection(HttpToolsProtocol):
                 self.transport.abort()
 
     def drop(self, why: ConnectionRejection) -> None:
-        """End the connection at once."""
+        """Close the connection immediately."""
         self._tally.rejected[why] += 1
         self.phase, self.since = ConnectionPhase.CLOSING, self.loop.time()
         self.transport.abort()
 
     def reject(self, why: ConnectionRejection) -> None:
-        """Say why, where nothing else is being said, and close."""
+        """Answer with the reason, unless another answer is being sent, and close."""
         if self.phase is ConnectionPhase.CLOSING:
             return
         self._tally.rejected[why] += 1
-        # There is none before the first request.
+        # It is unset before the first request.
         cycle: RequestResponseCycle | None = self.cycle
         speaks = cycle is not None and cycle.response_started and not cycle.response_complete
         silent = self.phase is ConnectionPhase.IDLE or not self._has_begun
@@ -315,7 +314,7 @@ class LimitedConnection(HttpToolsProtocol):
 
 
 def _common_name(certificate: dict[str, Any]) -> str:
-    """Return the name that a verified certificate is for, empty where it has none."""
+    """Return the common name of a verified certificate, empty if it has none."""
     named = (value for part in certificate.get("subject", ()) for key, value in part if key == "commonName")
     return next(named, "")
 

@@ -1,7 +1,7 @@
-"""One HTTP server on the running loop: bound when it is entered, stopped without dropping requests in flight.
+"""One HTTP server on the running event loop, which answers requests in progress before it stops.
 
-Connections are accepted one by one here, since asyncio's own server tells nobody of a TLS handshake that is under way:
-it would take them without end, each for a minute.
+Connections are accepted here, because asyncio's own server does not report TLS handshakes in progress: it would accept
+any number of them, each for a minute.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 _BACKLOG = 2048
 _IDLE_SECONDS = 0.5
 _LOOK_SECONDS = 0.25
-# Where the process has no file descriptor left, it will not have one at once.
+# If the process has no free file descriptor, wait before trying again.
 _ACCEPT_AGAIN_SECONDS = 0.2
 _TLS_SHUTDOWN_SECONDS = 2.0
 _DEFAULT_BOUNDS = ListenerLimits()
@@ -48,10 +48,10 @@ async def serve_http(
     bounds: ListenerLimits = _DEFAULT_BOUNDS,
     tally: ListenerCounts | None = None,
 ) -> AsyncIterator[int]:
-    """Serve `app` for as long as the `with` lasts, and give the port, which port 0 leaves to the kernel.
+    """Serve `app` within the context, and yield the port, which the kernel chooses for port 0.
 
-    At the end no connection is accepted any more, and requests under way are answered within `stop_seconds`. Signals
-    are left to the caller. Raises BadInputError for an address that cannot be listened on.
+    At the end no connection is accepted, and requests in progress are answered within `stop_seconds`. Signals are left
+    to the caller. Raises BadInputError if the address cannot be bound.
     """
     sockets = await _listen(host, port)
     config = Config(
@@ -70,12 +70,12 @@ async def serve_http(
     )
     config.load()
     server = Server(config)
-    # What `Server.serve` does besides is to listen, to take over the process's signals and to write dates into headers.
+    # `Server.serve` also listens, installs signal handlers and updates date headers.
     server.lifespan = config.lifespan_class(config)
     server.servers = []
     door = _ConnectionAcceptor(server, tls, bounds, tally or ListenerCounts())
     loop = asyncio.get_running_loop()
-    # A group would wrap what the caller's own block raises. Without these no probe is answered, and the process goes.
+    # A task group would wrap the exceptions of the caller's block. If these tasks fail, probes fail, and the process ends.
     opened = [loop.create_task(running) for running in (door.check_timeouts(), *map(door.accept, sockets))]
     try:
         yield int(sockets[0].getsockname()[1])
@@ -89,7 +89,7 @@ async def serve_http(
 
 
 class _ConnectionAcceptor:
-    """Accepts connections, as many as may be; where there are too many, the client waited for longest makes room."""
+    """Accepts connections up to a limit; above it, the client that was waited for longest is dropped."""
 
     def __init__(
         self, server: Server, tls: ssl.SSLContext | None, bounds: ListenerLimits, tally: ListenerCounts
@@ -103,7 +103,7 @@ class _ConnectionAcceptor:
         self._loop = asyncio.get_running_loop()
 
     async def accept(self, listener: socket.socket) -> None:
-        """Accept until cancelled, one a turn of the loop."""
+        """Accept connections until cancelled, one in each iteration of the event loop."""
         while True:
             try:
                 client, _ = await self._loop.sock_accept(listener)
@@ -111,17 +111,17 @@ class _ConnectionAcceptor:
                 log.warning("connection not accepted", problem=error.strerror)
                 await asyncio.sleep(_ACCEPT_AGAIN_SECONDS)
                 continue
-            if self._open() >= self._bounds.connections and not self._made_room():
+            if self._open() >= self._bounds.connections and not self._drop_slowest_client():
                 self._tally.rejected[ConnectionRejection.CONNECTIONS] += 1
                 client.close()
             else:
-                task = self._loop.create_task(self._welcome(client))
+                task = self._loop.create_task(self._start_connection(client))
                 self.handshakes[task] = self._loop.time()
                 task.add_done_callback(lambda done: self.handshakes.pop(done, None))
             await asyncio.sleep(0)
 
     async def check_timeouts(self) -> None:
-        """Look for clients that are late, until cancelled."""
+        """Close connections of slow clients, until cancelled."""
         while True:
             now = self._loop.time()
             for connection in self._connections():
@@ -129,14 +129,14 @@ class _ConnectionAcceptor:
             self._tally.connections = self._open()
             await asyncio.sleep(_LOOK_SECONDS)
 
-    async def _welcome(self, client: socket.socket) -> None:
+    async def _start_connection(self, client: socket.socket) -> None:
         times: dict[str, float] = {}
         if self._tls is not None:
             times["ssl_handshake_timeout"] = self._bounds.handshake_seconds
             times["ssl_shutdown_timeout"] = _TLS_SHUTDOWN_SECONDS
         try:
-            # asyncio leaves this out for accepted sockets: the body of each answer would wait for the client to
-            # acknowledge the head, which clients put off by 40 ms.
+            # asyncio does not set this for accepted sockets: the body of an answer would wait for the client's
+            # acknowledgement of the head, which is delayed by 40 ms.
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, True)
             await self._loop.connect_accepted_socket(self._connection, client, ssl=self._tls, **times)
         except OSError:
@@ -149,8 +149,8 @@ class _ConnectionAcceptor:
             server.server_state,
             self._bounds,
             self._tally,
-            arrived=lambda: self.handshakes.pop(task, None),
-            crowded=self._crowded,
+            on_connected=lambda: self.handshakes.pop(task, None),
+            on_body_limit=self._reject_largest_bodies,
         )
 
     def _connections(self) -> list[LimitedConnection]:
@@ -160,10 +160,10 @@ class _ConnectionAcceptor:
         closing = sum(one.phase is ConnectionPhase.CLOSING for one in self._connections())
         return len(self.handshakes) + len(self._server.server_state.connections) - closing
 
-    def _made_room(self) -> bool:
-        """Drop the client that keeps cruise waiting longest, those without an answer first; return whether any.
+    def _drop_slowest_client(self) -> bool:
+        """Drop the client that was waited for longest, without a complete request first; tell whether one was dropped.
 
-        Nobody is dropped whose request is being answered.
+        A client whose request is being answered is not dropped.
         """
         waiting = [one for one in self._connections() if one.phase in _WAITING]
         longest = min(waiting, key=lambda one: (one.answered, one.since), default=None)
@@ -176,8 +176,8 @@ class _ConnectionAcceptor:
             longest.drop(ConnectionRejection.CONNECTIONS)
         return handshake is not None or longest is not None
 
-    def _crowded(self) -> None:
-        """Turn away the clients that have sent most of a body, and not all, until the others have room."""
+    def _reject_largest_bodies(self) -> None:
+        """Reject the clients that have sent most of a body but not all, until the other bodies fit."""
         while self._tally.body_bytes > self._bounds.body_bytes:
             unfinished = [one for one in self._connections() if one.phase is ConnectionPhase.BODY and one.held_bytes]
             if not unfinished:
@@ -186,7 +186,7 @@ class _ConnectionAcceptor:
 
 
 def _drop_idle(server: Server) -> None:
-    """Drop idle connections: a closed one lingers until the client closes as well."""
+    """Drop idle connections: a closed one would remain until the client closes it as well."""
     for connection in list(server.server_state.connections):
         cycle: Any = getattr(connection, "cycle", None)
         if cycle is None or cycle.response_complete:
@@ -210,13 +210,13 @@ async def _listen(host: str, port: int) -> list[socket.socket]:
     except OSError as error:
         for listener in bound:
             listener.close()
-        raise BadInputError(f"{host}:{port}: {_why_not(error)}") from error
+        raise BadInputError(f"{host}:{port}: {_describe_bind_error(error)}") from error
     for listener in bound:
         listener.setblocking(False)
     return bound
 
 
-def _why_not(error: OSError) -> str:
+def _describe_bind_error(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
         return "another process listens there already; stop it, or choose another port"
     if error.errno == errno.EACCES:

@@ -1,4 +1,4 @@
-"""Logs: one line an event on standard error, as JSON for machines and as text for people."""
+"""What every command of cruise does as a process: handle signals, exit, read the time, configure logs."""
 
 import asyncio
 import getpass
@@ -20,17 +20,15 @@ from structlog.typing import EventDict, ExcInfo, Processor, WrappedLogger
 from cruise.adapters.api_client import strip_credentials
 from cruise.interfaces.text import escape_lines, escape_text
 
-# The end of a process: SIGTERM or Ctrl-C begins it, a second one does not wait.
-
 log = structlog.get_logger()
 
-_ENDING = (signal.SIGTERM, signal.SIGINT)
-_BY_SIGNAL = 128
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_SIGNAL_EXIT_BASE = 128
 
 
 @contextmanager
 def handle_signals(first: Callable[[], None], again: Callable[[int], None] | None = None) -> Iterator[None]:
-    """Call `first` at a signal to end, and for each later one `again`, or `first` once more."""
+    """Call `first` at SIGTERM or SIGINT, and for each later signal `again`, or `first` again."""
     loop = asyncio.get_running_loop()
     received: list[int] = []
 
@@ -41,17 +39,17 @@ def handle_signals(first: Callable[[], None], again: Callable[[int], None] | Non
         else:
             first()
 
-    for number in _ENDING:
+    for number in _SIGNALS:
         loop.add_signal_handler(number, receive, number)
     try:
         yield
     finally:
-        for number in _ENDING:
+        for number in _SIGNALS:
             loop.remove_signal_handler(number)
 
 
 async def run_until_signal(work: Coroutine[Any, Any, None]) -> bool:
-    """Run `work`; at a signal cancel it, await its end and return True. A second signal exits at once."""
+    """Run `work`; at a signal cancel it, wait for its end and return True. A second signal exits immediately."""
     running = asyncio.ensure_future(work)
     stopped = False
 
@@ -71,15 +69,15 @@ async def run_until_signal(work: Coroutine[Any, Any, None]) -> bool:
 
 
 async def run_as_service(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work` until a signal, and let nothing that is left then keep the process."""
+    """Run `work` until a signal, and exit even if tasks or threads remain."""
     await run_until_signal(work)
     exit_if_busy(0)
 
 
 def exit_if_busy(code: int) -> None:
-    """End the process now, all being closed, if tasks or threads are left: the interpreter would wait for them.
+    """Exit now if tasks or threads remain, which the interpreter would wait for; all resources must be released.
 
-    A thread may be idle, or wait for an answer for any time; that cannot be known.
+    Whether a thread is idle or waits for an answer cannot be known.
     """
     others = [thread for thread in threading.enumerate() if thread is not threading.main_thread()]
     if len(asyncio.all_tasks()) > 1 or not all(thread.daemon for thread in others):
@@ -87,8 +85,8 @@ def exit_if_busy(code: int) -> None:
 
 
 def exit_process(number: int) -> None:
-    """End the process at once, whatever is under way."""
-    _exit(_BY_SIGNAL + number)
+    """Exit immediately, with the code of a signal."""
+    _exit(_SIGNAL_EXIT_BASE + number)
 
 
 def _exit(code: int) -> None:
@@ -98,36 +96,30 @@ def _exit(code: int) -> None:
     os._exit(code)
 
 
-# Who runs a command that goes to the database itself.
-
-
 def get_local_caller() -> str:
-    """Return the user and the machine, as far as they have names."""
+    """Return the user and the host, if they have names."""
     try:
         user = getpass.getuser()
     except (KeyError, OSError):
-        # A container's user mostly has none.
+        # A container's user rarely has a name.
         user = f"user {os.getuid()}"
     return f"{user} at {socket.gethostname()}"
 
 
-# The clock of the real world, read here and nowhere else.
-
-
 def get_current_time() -> datetime:
-    """Return the time now."""
+    """Return the present time; the only place that reads the wall clock."""
     return datetime.now(UTC)  # noqa: TID251 - the edge that hands time to everything else
 
 
-# Chatty where nothing is wrong, or where cruise logs it itself: turns that are skipped because the one before
-# still runs, connections that close, requests that are sent again.
+# These libraries log normal events, or those that cruise logs itself: skipped runs of a job, closed connections,
+# retried requests.
 _QUIET = {
     "apscheduler": logging.ERROR,
     "uvicorn": logging.WARNING,
     "alembic": logging.WARNING,
     "urllib3": logging.ERROR,
 }
-# Without the variables of each frame: they hold tokens and passwords.
+# Without local variables, which may contain tokens and passwords.
 _TRACEBACKS = structlog.processors.ExceptionRenderer(
     structlog.tracebacks.ExceptionDictTransformer(show_locals=False, max_frames=40)
 )
@@ -136,13 +128,13 @@ _LONGEST = 4000
 
 
 def configure_logging(form: str, level: str, stream: TextIO | None = None) -> None:
-    """Send all logs, those of libraries too, to `stream` (standard error by default).
+    """Send all logs, including those of libraries, to `stream` (standard error by default).
 
-    `form` is json, text, or auto: text for a terminal, JSON for anything else.
+    `form` is json, text, or auto: text for a terminal, otherwise JSON.
     """
     out = stream or sys.stderr
     if out is None:
-        # The process was started with its standard error closed.
+        # The process was started with a closed standard error.
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
         return
     as_text = form == "text" or (form == "auto" and out.isatty())
@@ -182,17 +174,17 @@ def _text(colours: bool) -> list[Processor]:
 
 
 def is_worth_logging(record: logging.LogRecord) -> bool:
-    """Tell whether a library's record is worth a line: here, since they set their own levels once imported."""
+    """Tell whether a library's record is logged: libraries set their own levels when imported."""
     return record.levelno >= _QUIET.get(record.name.partition(".")[0], logging.NOTSET)
 
 
 def _in_order(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Put first what every line has."""
+    """Order the keys that every line has first."""
     return {**{key: event[key] for key in _FIRST if key in event}, **event}
 
 
 def _without_credentials(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Take user and password out of every address."""
+    """Remove user and password from every address."""
     for key, value in event.items():
         if isinstance(value, str) and "@" in value:
             event[key] = strip_credentials(value)
@@ -200,7 +192,7 @@ def _without_credentials(logger: WrappedLogger, method: str, event: EventDict) -
 
 
 def _cut(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Cut what somebody wrote at length."""
+    """Shorten long values."""
     for key, value in event.items():
         if isinstance(value, str) and len(value) > _LONGEST:
             event[key] = f"{value[: _LONGEST - 1]}…"
@@ -208,7 +200,7 @@ def _cut(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
 
 
 def _plain(logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-    """Show control characters; JSON does so by itself, as does what is no text but printed as one."""
+    """Escape control characters; JSON does so itself."""
     return {key: escape_text(value) if isinstance(value, str) else value for key, value in event.items()}
 
 

@@ -1,4 +1,4 @@
-"""The revert as a command: under a pause, which outlasts it unless it was of one workload alone."""
+"""The `revert` command: reverts under a pause, which stays unless one workload is reverted."""
 
 import asyncio
 from collections.abc import Sequence
@@ -19,13 +19,13 @@ from cruise.errors import BadInputError
 from cruise.runtime.ports import PassInput, StorePort
 from cruise.runtime.revert import get_original_sizes, revert_workload, run_revert_pass
 
-# Writers read the pause twice a second; a request under way is given time to end.
+# Writers read the pause twice a second, and a request in progress needs time to end.
 _PAUSE_TAKES_HOLD = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
 class RevertResult:
-    """What came of it; `before` is the cluster as it was, `paused_before` whether it had been paused already."""
+    """The result of a revert; `before` is the cluster before it, `paused_before` whether writes were paused already."""
 
     at: datetime
     before: ClusterSnapshot
@@ -58,12 +58,12 @@ async def revert_under_pause(
     namespace: str | None,
     workload: WorkloadRef | None = None,
 ) -> RevertResult:
-    """Pause, and put back the original sizes of all pods or of one namespace's; of one workload's without staying so.
+    """Pause, and revert all pods, those of a namespace, or those of a workload; then only a workload's pause ends.
 
     Raises BadInputError, Unavailable.
     """
     async with connect_to_kubernetes(kube) as client, opening as store:
-        # The view of the cluster is retried without end; this request shows at once what is wrong.
+        # Syncing retries without end; this request reports errors immediately.
         await client.get("/version")
         cluster = KubernetesCluster(client)
         async with keep_cluster_synced(cluster):
@@ -86,7 +86,7 @@ async def revert_under_pause(
                 )
             outcomes = await revert_workload(PassInput(cluster, store, policy, now), namespace, workload)
             if not paused_before:
-                # The pause was for passes under way, which knew nothing of the mode that is stored now.
+                # The pause stopped passes in progress, which did not know the new stored mode.
                 await store.record_user_action(UserAction(get_current_time(), caller, UserActionKind.RESUME))
                 await store.set_paused(False)
             return RevertResult(now, before, outcomes, paused_before)

@@ -1,4 +1,4 @@
-"""Which source usage is read from, and opening it."""
+"""Chooses and opens the usage source."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing, asynccontextmanager, closing
@@ -32,7 +32,7 @@ from cruise.settings.value_types import UsageSourceChoice
 
 log = structlog.get_logger()
 
-# A second reading a minute later makes the first rate.
+# A second reading a minute later gives the first rate.
 READING_INTERVAL = timedelta(seconds=60)
 _LOOK_BACK_STEPS = 5
 _FEW_NODES = 5
@@ -44,9 +44,9 @@ def get_current_seconds() -> float:
 
 
 async def is_reading_kubelets(settings: Settings, client: KubernetesClient) -> bool:
-    """Tell whether usage comes from kubelets: where that is set, or granted in a cluster without Prometheus.
+    """Tell whether usage comes from kubelets: if configured, or if permitted in a cluster without Prometheus.
 
-    Raises BadInputError where neither can be read, or where there is a Prometheus that is not set; Throttled, Unavailable.
+    Raises BadInputError if there is no source, or if a Prometheus exists but is not configured; Throttled, Unavailable.
     """
     if settings.usage_source is not UsageSourceChoice.AUTO or settings.prometheus_url is not None:
         return settings.usage_source is UsageSourceChoice.KUBELETS
@@ -74,7 +74,7 @@ async def is_reading_kubelets(settings: Settings, client: KubernetesClient) -> b
 
 
 def get_required_kubelet_access(settings: Settings) -> RequiredAccess:
-    """Return the right by which kubelets are read."""
+    """Return the permission that reading kubelets requires."""
     return RequiredAccess(
         "get", "nodes", "", "proxy" if settings.kubelet_access is KubeletAccess.NODE_PROXY else "metrics"
     )
@@ -82,9 +82,9 @@ def get_required_kubelet_access(settings: Settings) -> RequiredAccess:
 
 @dataclass(frozen=True, slots=True)
 class OpenedUsageSource:
-    """A source and how it is read; `first_look` is there where nothing is known before somebody looks.
+    """A usage source and how it is read; `first_read` fills it if it has no history of its own.
 
-    `tally` counts what kubelets said of it.
+    `cross_check_counts` counts the comparisons with kubelets.
     """
 
     source: UsageSourcePort
@@ -95,7 +95,7 @@ class OpenedUsageSource:
 
 @asynccontextmanager
 async def open_usage_source(settings: Settings, client: KubernetesClient) -> AsyncIterator[OpenedUsageSource]:
-    """Open the source of usage that settings or the cluster name. Raises BadInputError, Throttled, Unavailable."""
+    """Open the configured usage source, or the cluster's. Raises BadInputError, Throttled, Unavailable."""
     if await is_reading_kubelets(settings, client):
         async with open_kubelet_usage(settings, client) as usage:
             log.info("usage is read from the kubelets", access=settings.kubelet_access.value)
@@ -112,8 +112,8 @@ async def open_usage_source(settings: Settings, client: KubernetesClient) -> Asy
 async def add_cross_check(
     source: UsageSourcePort, settings: Settings, client: KubernetesClient
 ) -> AsyncIterator[CrossCheckedUsageSource]:
-    """Compare a source with some kubelets at each pass, as far as reading them is granted."""
-    # Only cAdvisor knows containers by the runtime's ids.
+    """Compare the source with some kubelets in each pass, if reading them is permitted."""
+    # Only cAdvisor has the container runtime's ids.
     async with aclosing(
         KubeletClient(replace(settings.to_kubelet_settings(), endpoint=KubeletEndpoint.CADVISOR), client)
     ) as asking:
@@ -129,12 +129,12 @@ async def add_cross_check(
 async def cross_check_once(
     settings: Settings, client: KubernetesClient, prometheus: PrometheusSettings, snapshot: ClusterSnapshot
 ) -> CrossCheckResult:
-    """Compare some nodes' containers with what their kubelets say now. Raises BadInputError, Throttled, Unavailable."""
+    """Compare some nodes' containers with their kubelets now. Raises BadInputError, Throttled, Unavailable."""
     step = prometheus.step_seconds
     with closing(PrometheusUsageSource(prometheus, get_current_seconds)) as source:
         async with add_cross_check(source, settings, client) as checked:
             partitions = await checked.partitions(snapshot)
-            # What is shown after they were asked would come after the wait for it has ended.
+            # Samples after the kubelets' reports would arrive after this check has ended.
             end = int(get_current_seconds() - SETTLE_SECONDS) // step * step
             for partition in partitions:
                 await checked.read(partition, end - _LOOK_BACK_STEPS * step, end, None)
@@ -144,7 +144,7 @@ async def cross_check_once(
 async def check_kubelets_readable(
     settings: Settings, client: KubernetesClient, snapshot: ClusterSnapshot
 ) -> KubeletFacts:
-    """Ask a few kubelets, and return how that goes."""
+    """Read a few kubelets, and return the results."""
     nodes = [node for node in snapshot.nodes if node.ready][:_FEW_NODES]
     told, pressured, problem = 0, 0, ""
     async with aclosing(KubeletClient(settings.to_kubelet_settings(), client)) as asking:
@@ -160,7 +160,7 @@ async def check_kubelets_readable(
 
 
 async def require_kubelet_access(settings: Settings, client: KubernetesClient) -> None:
-    """Raise Unavailable where reading kubelets is not granted."""
+    """Raise Unavailable if reading kubelets is not permitted."""
     need = get_required_kubelet_access(settings)
     if not all(await check_access(client, [need])):
         raise UnavailableError(
@@ -170,7 +170,7 @@ async def require_kubelet_access(settings: Settings, client: KubernetesClient) -
 
 @asynccontextmanager
 async def open_kubelet_usage(settings: Settings, client: KubernetesClient) -> AsyncIterator[OpenedUsageSource]:
-    """Read usage from kubelets, with the identity that a client has at the API server."""
+    """Read usage from kubelets, with the client's identity at the API server."""
     async with aclosing(KubeletClient(settings.to_kubelet_settings(), client)) as asking:
         source = KubeletUsageSource(settings.to_kubelet_settings(), asking.read_metrics)
 
@@ -185,7 +185,7 @@ async def open_kubelet_usage(settings: Settings, client: KubernetesClient) -> As
 
 
 def get_usage_reading_settings(settings: Settings) -> UsageReadingSettings:
-    """Return how usage is read."""
+    """Return the settings of reading usage."""
     settle = settings.prometheus_scrape_delay
     return UsageReadingSettings(
         scrape_delay_seconds=SETTLE_SECONDS if settle is None else int(settle.total_seconds()),

@@ -1,4 +1,4 @@
-"""`cruise webhook`: settings become a view of the cluster, a view of the store, a certificate and an HTTPS server."""
+"""`cruise webhook`: a view of the cluster, a view of the database, a certificate and an HTTPS server."""
 
 import asyncio
 import math
@@ -44,20 +44,18 @@ from cruise.runtime.admission_reviewer import AdmissionReviewer
 from cruise.runtime.ports import StorePort
 from cruise.settings import Settings
 
-# What pods are admitted under, kept up to date: cluster and store in, an `Admitter` for the reviewer out.
-
 log = structlog.get_logger()
 
 Quotas = Mapping[str, tuple[ResourceQuota, ...]]
 
 _LOOK_SECONDS = 0.2
 _SOONEST_SECONDS = 1.0
-# What is remembered of each pod takes up to a kilobyte or two.
+# The cached decision of a pod takes one or two kilobytes.
 _MOST_DECIDED = 50_000
 
 
 class AdmissionRefresher:
-    """Renews what the reviewer decides by, at most once a second, when cluster or store have changed."""
+    """Refreshes the reviewer's state when the cluster or the database has changed, at most once a second."""
 
     def __init__(
         self,
@@ -74,7 +72,7 @@ class AdmissionRefresher:
         self._expected = expected
         self._store = store
         self._observes = policy.mode < Mode.INITIAL
-        # What would be done is counted in mode observe too.
+        # In mode observe, decisions are counted as well.
         self._policy = replace(policy, mode=Mode.INITIAL) if self._observes else policy
         self._reviewer = reviewer
         self._clock = clock
@@ -85,7 +83,7 @@ class AdmissionRefresher:
         self._suspended = False
 
     async def run(self) -> None:
-        """Keep up to date until cancelled. Raises what ended the reading of the store."""
+        """Refresh until cancelled. Raises the failure of the database poller."""
         await self._cluster.wait_until_synced()
         while True:
             self._store.check()
@@ -95,59 +93,59 @@ class AdmissionRefresher:
             await asyncio.sleep(_LOOK_SECONDS)
 
     async def refresh_if_due(self, now_seconds: float) -> None:
-        """Renew after a change, when time alone changes a decision, or when much is remembered."""
+        """Refresh after a change, when a decision changes with time, or when many decisions are cached."""
         view, version = self._store.state, self._cluster.version
         due = self._clock().timestamp() >= self._holds_until or self._reviewer.decided >= _MOST_DECIDED
         quotas = self._quotas()
-        aside = (*_parts_of(view), quotas)
-        changed = version != self._version or not _same(self._known[: len(aside)], aside)
-        # Nobody waits but for what the watches show next.
+        stored_parts = (*_get_stored_parts(view), quotas)
+        changed = version != self._version or not _are_same_objects(self._known[: len(stored_parts)], stored_parts)
+        # Reviews wait only for objects that the watch will have soon.
         soonest = 0.0 if changed and self._reviewer.waiting else _SOONEST_SECONDS
-        if not (due or changed or not self._in_step()) or now_seconds - self._looked_at < soonest:
+        if not (due or changed or not self._is_synced()) or now_seconds - self._looked_at < soonest:
             return
         self._looked_at = now_seconds
         try:
             snapshot = replace(await self._cluster.snapshot(), quotas=quotas)
         except UnavailableError as error:
-            # A workload may have opted out since.
+            # A workload may have opted out meanwhile.
             if self._reviewer.ready:
                 log.warning("admission suspended", error=str(error))
                 self._suspended = True
             self._version, self._known = -1, ()
             self._reviewer.suspend(str(error))
             return
-        known = (*aside, *_parts_read(snapshot))
+        known = (*stored_parts, *_get_snapshot_parts(snapshot))
         self._version = version
-        if not due and _same(self._known, known):
+        if not due and _are_same_objects(self._known, known):
             return
-        admitter, self._holds_until = await asyncio.to_thread(self._prepared, snapshot, view)
+        admitter, self._holds_until = await asyncio.to_thread(self._prepare, snapshot, view)
         self._known = known
-        self._reviewer.set_state(admitter, self._cluster.get_owner_index(), self._unpatched(view))
+        self._reviewer.set_state(admitter, self._cluster.get_owner_index(), self._get_unpatched_reason(view))
         if self._suspended:
-            log.info("admission goes on")
+            log.info("admission continues")
             self._suspended = False
 
-    def _prepared(self, snapshot: ClusterSnapshot, view: StoreState) -> tuple[PodAdmitter, float]:
+    def _prepare(self, snapshot: ClusterSnapshot, view: StoreState) -> tuple[PodAdmitter, float]:
         admitter = PodAdmitter(
             snapshot, view.statistics, view.overrides, self._policy, self._clock(), view.signing_keys
         )
         return admitter, admitter.get_valid_until()
 
-    def _in_step(self) -> bool:
+    def _is_synced(self) -> bool:
         return self._cluster.get_lag_seconds() <= MAX_LAG_SECONDS
 
-    def _unpatched(self, view: StoreState) -> ReasonCode | None:
+    def _get_unpatched_reason(self, view: StoreState) -> ReasonCode | None:
         if view.paused:
             return ReasonCode.PAUSED
         return ReasonCode.MODE_OBSERVE if self._observes else None
 
 
-def _parts_of(view: StoreState) -> tuple[object, ...]:
+def _get_stored_parts(view: StoreState) -> tuple[object, ...]:
     return (view.statistics, view.overrides, view.paused, view.signing_keys)
 
 
-def _parts_read(snapshot: ClusterSnapshot) -> tuple[object, ...]:
-    """Return what admission reads of a snapshot; parts that did not change are the same objects as before."""
+def _get_snapshot_parts(snapshot: ClusterSnapshot) -> tuple[object, ...]:
+    """Return the parts of a snapshot that admission reads; unchanged parts are the same objects."""
     return (
         snapshot.nodes,
         snapshot.removed_nodes,
@@ -163,7 +161,7 @@ def _parts_read(snapshot: ClusterSnapshot) -> tuple[object, ...]:
     )
 
 
-def _same(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
+def _are_same_objects(one: tuple[object, ...], other: tuple[object, ...]) -> bool:
     return len(one) == len(other) and all(mine is theirs for mine, theirs in zip(one, other, strict=True))
 
 
@@ -171,9 +169,9 @@ OpenStore = AbstractAsyncContextManager[StorePort]
 
 _STOP_CHECK_SECONDS = 0.1
 _QUOTA_SECONDS = 10.0
-# Meanwhile clients are asked to connect anew, and find another replica.
+# Meanwhile clients are told to reconnect, to another replica.
 _DRAIN_SECONDS = 2.0
-# A thread that unpacks statistics gives way after so long, where Python's default is ten times as much.
+# How soon a thread that decodes statistics yields; Python's default is ten times longer.
 _SWITCH_SECONDS = 0.000_5
 
 
@@ -200,10 +198,10 @@ class WebhookServer:
             verify_clients(self.keeper.context, settings.webhook_client_ca_file)
 
     async def run(self) -> None:
-        """Decide until cancelled; then let clients move to another replica. Raises CruiseError."""
+        """Answer reviews until cancelled; then let clients move to another replica. Raises CruiseError."""
         await wait_for_certificate(self.keeper)
         with self.store:
-            upkeep = AdmissionRefresher(
+            refresher = AdmissionRefresher(
                 self.cluster,
                 self.store,
                 self._policy,
@@ -215,14 +213,14 @@ class WebhookServer:
             with raise_single_error():
                 async with asyncio.TaskGroup() as tasks:
                     tasks.create_task(self.cluster.run())
-                    tasks.create_task(upkeep.run())
+                    tasks.create_task(refresher.run())
                     tasks.create_task(self._follow_quotas())
                     tasks.create_task(keep_certificate_renewed(self.keeper, self._times.interval))
-                    tasks.create_task(self._settle())
+                    tasks.create_task(self._freeze_garbage_collection())
                     await self._until_cancelled()
 
     def get_unready_reasons(self) -> list[str]:
-        """Return why no review can be decided now."""
+        """Return why reviews cannot be decided now."""
         found = []
         if self.stopping:
             found.append("stopping")
@@ -236,7 +234,7 @@ class WebhookServer:
         return found
 
     def metrics(self) -> bytes:
-        """Return what `/metrics` shows."""
+        """Return the response of `/metrics`."""
         figures = replace(
             summarize_reviews(self.reviewer.counts),
             statistics_at=self.store.state.read_at,
@@ -248,7 +246,7 @@ class WebhookServer:
         )
 
     async def _follow_quotas(self) -> None:
-        """Read again and again what quotas leave: they change with every pod, and there are few of them."""
+        """Poll what quotas leave: they change with every pod, and there are few of them."""
         logged = ""
         while True:
             try:
@@ -259,13 +257,13 @@ class WebhookServer:
                 logged = str(error)
             else:
                 logged = ""
-                # An equal one stays the same object, so that admission is not prepared again.
+                # An equal value stays the same object, so that admission is not prepared again.
                 if read != self.quotas:
                     self.quotas = read
             await asyncio.sleep(_QUOTA_SECONDS)
 
-    async def _settle(self) -> None:
-        """Keep the garbage collector from what stays for good: a pass over all of it would hold up every request."""
+    async def _freeze_garbage_collection(self) -> None:
+        """Exclude long-lived objects from garbage collection: collecting all of them would delay every request."""
         while not self.reviewer.ready or self.store.state.read_at is None:
             await asyncio.sleep(_STOP_CHECK_SECONDS)
         freeze_garbage_collection()
@@ -281,12 +279,14 @@ class WebhookServer:
 async def run_webhook(
     settings: Settings, times: CertificateTimes | None = None, stored: Callable[[], OpenStore] | None = None
 ) -> None:
-    """Answer reviews until cancelled; `stored` opens the store, by default that of the settings. Raises CruiseError."""
+    """Answer reviews until cancelled; `stored` opens the database, by default the settings'. Raises CruiseError."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     host, _, port = settings.webhook_address.rpartition(":")
     async with connect_to_kubernetes(settings.to_kubernetes_settings()) as client:
-        webhook = WebhookServer(settings, client, times or CertificateTimes(), stored or (lambda: _stored(settings)))
-        app = create_health_app(webhook.get_unready_reasons, webhook.metrics, _reviews(settings, webhook))
+        webhook = WebhookServer(
+            settings, client, times or CertificateTimes(), stored or (lambda: _open_database(settings))
+        )
+        app = create_health_app(webhook.get_unready_reasons, webhook.metrics, _create_review_app(settings, webhook))
         tls, bounds = webhook.keeper.context, get_listener_limits(settings)
         async with serve_http(app, host.strip("[]"), int(port), tls=tls, bounds=bounds, tally=webhook.counts) as bound:
             callers = settings.webhook_client_ca_file or "anybody: webhook_client_ca_file is not set"
@@ -294,7 +294,7 @@ async def run_webhook(
             await webhook.run()
 
 
-def _reviews(settings: Settings, webhook: WebhookServer) -> AsgiApp:
+def _create_review_app(settings: Settings, webhook: WebhookServer) -> AsgiApp:
     known = settings.webhook_client_ca_file is not None
     return create_webhook_app(
         webhook.reviewer,
@@ -304,7 +304,7 @@ def _reviews(settings: Settings, webhook: WebhookServer) -> AsgiApp:
     )
 
 
-def _stored(settings: Settings) -> OpenStore:
+def _open_database(settings: Settings) -> OpenStore:
     data_dir = settings.data_dir or get_default_data_dir(os.environ)
     return open_store(
         settings.database_url, data_dir, lambda line: log.warning(line), settings.database_statement_timeout

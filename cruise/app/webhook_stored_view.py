@@ -1,4 +1,4 @@
-"""The webhook's view of the store: read beside the event loop, kept when the database is unavailable."""
+"""The webhook's view of the database: read in another thread, and kept while the database is unavailable."""
 
 import asyncio
 import threading
@@ -19,15 +19,15 @@ from cruise.runtime.ports import StorePort
 log = structlog.get_logger()
 
 _STOP_SECONDS = 5.0
-# How far back out-of-memory kills are looked for: a reactor may be late with one.
-_KILLS_OF = timedelta(minutes=10)
+# How far back new out-of-memory kills are looked for: the OOM reactor may be late.
+_OOM_KILL_WINDOW = timedelta(minutes=10)
 
 
 @dataclass(frozen=True, slots=True)
 class StoreState:
-    """The store as it was last read; `read_at` is when the statistics were, None where they never were.
+    """The state of the database as last read; `read_at` is the time of the statistics, None before the first read.
 
-    What was read again and is equal is the same object as before.
+    Parts that are equal after a read stay the same objects.
     """
 
     statistics: StatisticsTable
@@ -41,12 +41,11 @@ EMPTY_STORE_STATE = StoreState(StatisticsTable.from_rows([]), {}, False, None)
 
 
 class StorePoller:
-    """Reads the store over and over in a thread with a loop of its own, for as long as a `with` lasts.
+    """Polls the database in a thread with its own event loop, within a context.
 
-    Statistics of tens of thousands of workloads take a while to unpack, and requests must not wait for that.
-    `view` is replaced as a whole, and so is `steered` when it changes. Once a kill was answered the statistics are read
-    again, whatever their interval: they have what it teaches. A database that does not answer is logged once
-    and tried again.
+    Decoding the statistics of tens of thousands of workloads takes long, and requests must not wait for it. `state` and
+    `placement_hints` are replaced as a whole. After an OOM kill the statistics are read again immediately, because the
+    kill raises memory. A database that does not answer is logged once and retried.
     """
 
     def __init__(
@@ -59,7 +58,7 @@ class StorePoller:
     ) -> None:
         self.state = EMPTY_STORE_STATE
         self.placement_hints: Sequence[PlacementHint] = ()
-        self.problem: str | None = "the store is not open yet"
+        self.problem: str | None = "the database is not open yet"
         self._open_store = open_store
         self._clock = clock
         self._interval = statistics_interval
@@ -67,35 +66,35 @@ class StorePoller:
         self._kills: frozenset[tuple[str, str, datetime]] = frozenset()
         self._failure: BaseException | None = None
         self._loop: asyncio.AbstractEventLoop
-        self._following: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
         self._thread = threading.Thread(target=self._run, name="store", daemon=True)
 
     def check(self) -> None:
-        """Raise what ended the reading, if anything has: BadInputError for what waiting does not heal."""
+        """Raise what ended the polling, if anything did: BadInputError for errors that do not pass."""
         if self._failure is not None:
             raise self._failure
 
     def __enter__(self) -> "StorePoller":
-        # Not before: the webhook may end without ever getting here, and nobody would close it.
+        # Not in the constructor: without a context it would never be closed.
         self._loop = asyncio.new_event_loop()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        """End the reading, wherever it is; a thread that hangs in the database's driver dies with the process."""
+        """End the polling; a thread that is blocked in the database driver ends with the process."""
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._cancel)
         self._thread.join(_STOP_SECONDS)
 
     def _cancel(self) -> None:
-        if self._following is not None:
-            self._following.cancel()
+        if self._task is not None:
+            self._task.cancel()
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._following = self._loop.create_task(self._follow())
+        self._task = self._loop.create_task(self._poll())
         try:
-            self._loop.run_until_complete(self._following)
+            self._loop.run_until_complete(self._task)
         except asyncio.CancelledError:
             log.debug("store left")
         except BaseException as failure:
@@ -104,50 +103,50 @@ class StorePoller:
         finally:
             self._loop.close()
 
-    async def _follow(self) -> None:
+    async def _poll(self) -> None:
         async with self._open_store() as store:
             while True:
                 await self._read(store)
                 await asyncio.sleep(self._pause_seconds)
 
     async def _read(self, store: StorePort) -> None:
-        view, now = self.state, self._clock()
+        state, now = self.state, self._clock()
         try:
             paused = await store.paused()
-            steered = await store.placement_hints()
-            records = await store.oom_records(now - _KILLS_OF)
+            hints = await store.placement_hints()
+            records = await store.oom_records(now - _OOM_KILL_WINDOW)
             kills = frozenset((one.pod_uid, one.container, one.finished_at) for one in records)
-            is_old = view.read_at is None or now - view.read_at >= self._interval or now < view.read_at
+            is_old = state.read_at is None or now - state.read_at >= self._interval or now < state.read_at
             if is_old or not kills <= self._kills:
-                # What is read is mostly equal, and gone before the collector may look at it.
+                # The result is mostly equal to the last one, and freed before a collection.
                 with pause_garbage_collection():
-                    statistics = _unless_equal(view.statistics, await store.workload_statistics())
+                    statistics = _unless_equal(state.statistics, await store.workload_statistics())
                 overrides, keys = await store.overrides(), tuple(await store.signing_keys())
-                view = StoreState(
+                state = StoreState(
                     statistics,
-                    view.overrides if overrides == view.overrides else overrides,
+                    state.overrides if overrides == state.overrides else overrides,
                     paused,
                     now,
-                    view.signing_keys if keys == view.signing_keys else keys,
+                    state.signing_keys if keys == state.signing_keys else keys,
                 )
-            elif paused != view.paused:
-                view = replace(view, paused=paused)
+            elif paused != state.paused:
+                state = replace(state, paused=paused)
         except CruiseError as error:
             if str(error) != self.problem:
                 log.warning("store not read", error=str(error))
             self.problem = str(error)
             return
-        if list(steered) != list(self.placement_hints):
-            self.placement_hints = steered
+        if list(hints) != list(self.placement_hints):
+            self.placement_hints = hints
         self._kills = kills
         if self.problem is not None:
-            log.info("store read", statistics=len(view.statistics.keys))
+            log.info("store read", statistics=len(state.statistics.keys))
         self.problem = None
-        self.state = view
+        self.state = state
 
 
 def _unless_equal(known: StatisticsTable, read: StatisticsTable) -> StatisticsTable:
-    """Return the known table where the other one is equal."""
+    """Return the known table if the other one is equal."""
     same = (
         known.revisions == read.revisions
         and known.sharing == read.sharing

@@ -247,5 +247,5 @@ async def test_a_suspension_and_its_end_are_logged_once():
             await setting.look(seconds=2)
     assert [(one["log_level"], one["event"]) for one in logs] == [
         ("warning", "admission suspended"),
-        ("info", "admission goes on"),
+        ("info", "admission continues"),
     ]

@@ -198,7 +198,7 @@ def test_an_end_while_it_is_still_opening_does_not_hang():
 
     began = time.monotonic()
     with StorePoller(wait, lambda: NOW) as follower:
-        assert follower.problem == "the store is not open yet"
+        assert follower.problem == "the database is not open yet"
     assert time.monotonic() - began < 4
 
 

@@ -91,7 +91,7 @@ def test_an_api_server_that_is_gone_is_red_and_no_cluster_at_all_is_bad_input(me
     ended = measured.command("check", "--format", "json", kubeconfig=str(kubeconfig))
     assert (ended.code, levels(ended)["cluster: API server"]) == (1, "red")
     said = list_refused(measured.command("check", kubeconfig=str(tmp_path / "nowhere")))
-    assert "nowhere is not there" in said
+    assert "nowhere does not exist" in said
     assert "is not" in list_refused(measured.command("check", "--mode", "fast"))
 
 

@@ -69,7 +69,7 @@ def test_what_the_kubelet_does_not_take_up_is_withdrawn_and_not_asked_again(
     assert len(about(stage, before)) == 2
     said = stage.once(**PATIENCE)
     assert len(about(stage, before)) == 2
-    assert list_skipped(said)[before["metadata"]["name"]] == "refused"
+    assert list_skipped(said)[before["metadata"]["name"]] == "resize-refused"
 
 
 def test_a_deferred_resize_is_left_alone_as_long_as_patience_lasts(stage: LiveStage):
